@@ -1,1 +1,25 @@
+//! Trunkline: one URL in front of many MCP servers, of both protocol eras.
+//!
+//! The rooms below stand in the order a call travels, from the person at the
+//! terminal to the bytes on the wire. A room may use the rooms after it, never
+//! one before it; `tests/architecture.rs` holds that. `telemetry` is the one
+//! exception: any room may write to it, and it knows none of them.
+//!
+//! Read [`pipeline`] first: it tells the story of one call.
 
+pub mod cli;
+pub mod admin;
+pub mod listen;
+pub mod front;
+pub mod pipeline;
+pub mod snapshot;
+pub mod link;
+pub mod policy;
+pub mod catalog;
+pub mod identity;
+pub mod config;
+pub mod era;
+pub mod call;
+pub mod mcp;
+pub mod jsonrpc;
+pub mod telemetry;

@@ -1,1 +1,3 @@
-fn main(){}
+//! The `trunkline` binary.
+
+fn main() {}

@@ -1,0 +1,145 @@
+//! The three kinds of name, each a type of its own so that none is sent where
+//! another belongs.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+/// Why a text is no server name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ServerNameError {
+    /// The name is the empty string.
+    #[error("a server name must not be empty")]
+    Empty,
+    /// The name has more than [`ServerName::MAX_LEN`] bytes.
+    #[error("a server name has at most {max} characters, this one has {len}", max = ServerName::MAX_LEN)]
+    TooLong {
+        /// How many bytes it has.
+        len: usize,
+    },
+    /// A character outside `[a-zA-Z0-9_-]`.
+    #[error("a server name is made of a-z, A-Z, 0-9, `-` and `_`, not {found:?}")]
+    Character {
+        /// The first character that is not allowed.
+        found: char,
+    },
+    /// Two underscores in a row, which separate server from tool in a public name.
+    #[error("a server name must not contain `__`, which separates server and tool")]
+    Separator,
+}
+
+/// The name of a server: the `NAME` of `[servers.NAME]`.
+///
+/// Shape: 1 to 32 characters of `[a-zA-Z0-9_-]`, without `__`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct ServerName(Arc<str>);
+
+impl ServerName {
+    /// The longest name allowed, in bytes: leaves a tool name room within 64.
+    pub const MAX_LEN: usize = 32;
+
+    /// Checks and takes a name.
+    ///
+    /// # Errors
+    /// [`ServerNameError`] says which rule the text breaks.
+    pub fn new(text: &str) -> Result<Self, ServerNameError> {
+        if text.is_empty() {
+            return Err(ServerNameError::Empty);
+        }
+        if let Some(found) =
+            text.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-')))
+        {
+            return Err(ServerNameError::Character { found });
+        }
+        if text.len() > Self::MAX_LEN {
+            return Err(ServerNameError::TooLong { len: text.len() });
+        }
+        if text.contains("__") {
+            return Err(ServerNameError::Separator);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+macro_rules! text_name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Takes the text as it is.
+            pub fn new(text: &str) -> Self {
+                Self(text.into())
+            }
+
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+text_name! {
+    /// The name a client sees and calls: unique in the catalog.
+    PublicName
+}
+text_name! {
+    /// The name a server gave its own tool, sent to that server and no other.
+    NativeName
+}
+
+macro_rules! name_traits {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+    )*};
+}
+
+name_traits!(ServerName, PublicName, NativeName);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_name_is_short_plain_and_free_of_the_separator() {
+        assert!(ServerName::new("git-hub_2").is_ok());
+        for (text, error) in [
+            ("", ServerNameError::Empty),
+            ("a b", ServerNameError::Character { found: ' ' }),
+            ("a__b", ServerNameError::Separator),
+            (&"x".repeat(33), ServerNameError::TooLong { len: 33 }),
+        ] {
+            assert_eq!(ServerName::new(text), Err(error), "{text:?}");
+        }
+    }
+}
