@@ -1,6 +1,34 @@
 //! The internal language: what a call is between the front that took it and
-//! the link that sends it. Always Modern in shape, whatever spoke at the edges.
+//! the link that sends it.
+//!
+//! It is always Modern in shape: every call carries who asks, in which
+//! version and with which capabilities, and nothing here depends on a
+//! connection or a session. Payloads stay the bytes they came as; a few spans
+//! tell where the members stand that someone has to read or to rewrite.
 
+mod answer;
+mod context;
+mod failure;
 mod names;
+mod params;
+mod reply;
 
+pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType};
+pub use context::{Client, Context, Principal, Trace};
+pub use failure::{Blame, Failure, Wire, tool_error};
 pub use names::{NativeName, PublicName, ServerName, ServerNameError};
+pub use params::{Meta, Params, ParamsFault};
+pub use reply::{Event, Notice, Reply, Slot};
+
+use crate::mcp::Method;
+
+/// One client request inside the gateway.
+#[derive(Debug)]
+pub struct Call {
+    /// What is asked for.
+    pub method: Method,
+    /// The request's params, as the client sent them.
+    pub params: Params,
+    /// Who asks, and under which conditions.
+    pub context: Context,
+}

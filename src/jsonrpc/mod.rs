@@ -1,1 +1,44 @@
+//! Bytes to frames and back.
+//!
+//! One shallow pass finds the members of a JSON-RPC 2.0 message as slices of
+//! the bytes it came in; nothing below the first level is taken apart. What is
+//! changed is spliced in, what is not changed is never written anew. This room
+//! knows no method names and no protocol eras.
 
+pub mod body;
+mod depth;
+mod frame;
+mod splice;
+mod write;
+
+pub use depth::{TooDeep, within_depth};
+pub use frame::{Fault, Frame, Id, Response, parse};
+pub use splice::{Splice, span_of};
+pub use write::{error, notification, request, response, string};
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde::de::Deserializer;
+use serde_json::value::RawValue;
+
+/// Reads a member that is there, also when it is `null`: serde's own
+/// `Option` would take `null` for an absent member.
+///
+/// # Errors
+/// The deserializer's own.
+pub fn present<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// The text of a raw JSON string, or `None` where the value is no string.
+pub fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
+    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        serde_json::from_str::<String>(raw.get()).ok().map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(inner))
+    }
+}

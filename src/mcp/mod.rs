@@ -1,1 +1,12 @@
+//! The vocabulary of the Model Context Protocol: versions, methods, headers,
+//! `_meta` keys and error codes. Words only; what is done with them is told in
+//! the rooms above.
 
+pub mod code;
+pub mod header;
+pub mod meta;
+mod method;
+mod version;
+
+pub use method::{Method, notification};
+pub use version::{Era, ProtocolVersion};

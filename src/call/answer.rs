@@ -1,0 +1,180 @@
+//! What a server answered: raw bytes and the few facts read from them.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::jsonrpc::{Response, present, span_of, text};
+
+/// Why an answer is none.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerFault {
+    /// The result is no object, or a member that matters stands twice.
+    #[error("the result is no valid object")]
+    Result(#[source] serde_json::Error),
+    /// The error has no integer `code` or no `message`.
+    #[error("the error is no valid JSON-RPC error")]
+    Error(#[source] serde_json::Error),
+}
+
+/// A server's answer.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// It did what was asked, or says as a result why it did not.
+    Result(ResultBody),
+    /// It refused with a JSON-RPC error, which goes to the client as it is.
+    Error(ErrorBody),
+}
+
+impl Answer {
+    /// Reads the payload of a response.
+    ///
+    /// # Errors
+    /// [`AnswerFault`] where the payload is not of the shape it has to be.
+    pub fn parse(response: Response) -> Result<Self, AnswerFault> {
+        match response {
+            Response::Result(raw) => ResultBody::parse(raw).map(Self::Result),
+            Response::Error(raw) => ErrorBody::parse(raw).map(Self::Error),
+        }
+    }
+}
+
+/// The kind of a result (2026-07-28, Base Protocol, "ResultType").
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResultType {
+    /// The request is done. A Legacy server's result, which names no type, is.
+    Complete,
+    /// The server wants input before it can go on.
+    InputRequired,
+    /// An extension's.
+    Other(String),
+}
+
+/// A result object, whole and unchanged.
+#[derive(Debug, Clone)]
+pub struct ResultBody {
+    raw: Bytes,
+    kind: ResultType,
+    kind_span: Option<Range<usize>>,
+    meta: Option<Range<usize>>,
+    is_error: bool,
+}
+
+#[derive(Deserialize)]
+struct WireResult<'a> {
+    #[serde(borrow, default, deserialize_with = "present", rename = "resultType")]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    _meta: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "isError")]
+    is_error: Option<&'a RawValue>,
+}
+
+impl ResultBody {
+    /// Reads a result.
+    ///
+    /// # Errors
+    /// [`AnswerFault::Result`] where it is no object.
+    pub fn parse(raw: Bytes) -> Result<Self, AnswerFault> {
+        let wire: WireResult<'_> = serde_json::from_slice(&raw).map_err(AnswerFault::Result)?;
+        let span = |part: &RawValue| span_of(&raw, part.get().as_bytes());
+        let kind = match wire.kind.and_then(text).as_deref() {
+            None | Some("complete") => ResultType::Complete,
+            Some("input_required") => ResultType::InputRequired,
+            Some(other) => ResultType::Other(other.to_owned()),
+        };
+        let kind_span = wire.kind.and_then(span);
+        let meta = wire._meta.filter(|meta| meta.get().starts_with('{')).and_then(span);
+        let is_error = wire.is_error.is_some_and(|raw| raw.get() == "true");
+        Ok(Self { kind, kind_span, meta, is_error, raw })
+    }
+
+    /// The whole object.
+    pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+
+    /// The kind of result.
+    pub fn kind(&self) -> &ResultType {
+        &self.kind
+    }
+
+    /// Where the value of `resultType` stands, if it is there.
+    pub fn kind_span(&self) -> Option<Range<usize>> {
+        self.kind_span.clone()
+    }
+
+    /// Where the `_meta` object stands, if it is there.
+    pub fn meta_span(&self) -> Option<Range<usize>> {
+        self.meta.clone()
+    }
+
+    /// Whether it is a tool result that reports a failure.
+    pub fn is_error(&self) -> bool {
+        self.is_error
+    }
+}
+
+/// A JSON-RPC error object, whole and unchanged.
+#[derive(Debug, Clone)]
+pub struct ErrorBody {
+    raw: Bytes,
+    code: i64,
+    message: String,
+}
+
+#[derive(Deserialize)]
+struct WireError {
+    code: i64,
+    #[serde(default)]
+    message: String,
+}
+
+impl ErrorBody {
+    fn parse(raw: Bytes) -> Result<Self, AnswerFault> {
+        let wire: WireError = serde_json::from_slice(&raw).map_err(AnswerFault::Error)?;
+        Ok(Self { code: wire.code, message: wire.message, raw })
+    }
+
+    /// The whole object.
+    pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+
+    /// Its code.
+    pub fn code(&self) -> i64 {
+        self.code
+    }
+
+    /// Its message.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(text: &'static str) -> ResultBody {
+        ResultBody::parse(Bytes::from_static(text.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn a_result_without_a_type_is_complete() {
+        assert_eq!(body("{}").kind(), &ResultType::Complete);
+        assert_eq!(body(r#"{"resultType":"input_required"}"#).kind(), &ResultType::InputRequired);
+        assert!(body(r#"{"content":[],"isError":true}"#).is_error());
+    }
+
+    #[test]
+    fn what_is_no_object_is_no_result() {
+        for text in ["null", "[]", "1", "\"x\""] {
+            let raw = Bytes::from_static(text.as_bytes());
+            assert!(Answer::parse(Response::Result(raw.clone())).is_err(), "{text}");
+            assert!(Answer::parse(Response::Error(raw)).is_err(), "{text}");
+        }
+    }
+}

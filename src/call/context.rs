@@ -1,0 +1,66 @@
+//! Who asks, and under which conditions.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use crate::mcp::ProtocolVersion;
+
+/// Who is calling. Nothing is shared between two principals.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Principal {
+    /// Whoever reaches a gateway that asks for no credentials.
+    Anonymous,
+}
+
+impl Principal {
+    /// The principal's name in logs.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Anonymous => "anonymous",
+        }
+    }
+}
+
+/// What the client says of itself: with each request (Modern) or once, when it
+/// opened its session (Legacy).
+#[derive(Debug, Clone)]
+pub struct Client {
+    /// The version it speaks.
+    pub version: ProtocolVersion,
+    /// Its raw `clientInfo`, where it sent one.
+    pub info: Option<Bytes>,
+    /// Its raw capabilities.
+    pub capabilities: Bytes,
+}
+
+/// W3C Trace Context as it came with a request.
+#[derive(Debug, Clone, Default)]
+pub struct Trace {
+    /// `traceparent`.
+    pub parent: Option<String>,
+    /// `tracestate`.
+    pub state: Option<String>,
+    /// Whether it came by HTTP header and not in `_meta`.
+    pub from_header: bool,
+}
+
+/// The conditions of one call.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// Who is calling.
+    pub principal: Principal,
+    /// From which address.
+    pub address: IpAddr,
+    /// What the client says of itself.
+    pub client: Arc<Client>,
+    /// The raw token under which the client wants progress, if it does.
+    pub progress_token: Option<Bytes>,
+    /// The trace this call is part of.
+    pub trace: Trace,
+    /// The client's own HTTP headers. Only those that a server's
+    /// configuration names go on to it.
+    pub headers: HeaderMap,
+}

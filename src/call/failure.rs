@@ -1,0 +1,312 @@
+//! The one outward error of the gateway, and the whole table of how each kind
+//! looks from outside.
+//!
+//! Every room has errors of its own; what reaches a client is one of these.
+//! The public text names nothing that the client may not know to exist; what
+//! the operator needs beyond it is in the log.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::mcp::{ProtocolVersion, code};
+
+use super::ServerName;
+
+/// Whose doing a failure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// The client asked for something that cannot be.
+    Client,
+    /// The server behind the gateway failed.
+    Server,
+    /// The gateway refused, or failed itself.
+    Gateway,
+}
+
+/// Why a call has no answer from its server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The body is not JSON.
+    #[error("{detail}")]
+    Parse {
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The body is JSON, but no request that can be served.
+    #[error("{detail}")]
+    InvalidRequest {
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The params do not fit the method.
+    #[error("{detail}")]
+    InvalidParams {
+        /// What is wrong with them.
+        detail: String,
+    },
+    /// A Modern request without its required `_meta`.
+    #[error("{detail}")]
+    InvalidMeta {
+        /// What is missing.
+        detail: String,
+    },
+    /// A header contradicts the body, or is missing.
+    #[error("header mismatch: {detail}")]
+    HeaderMismatch {
+        /// Which header, and how.
+        detail: String,
+    },
+    /// A version the gateway does not speak.
+    #[error("unsupported protocol version {requested:?}")]
+    UnsupportedVersion {
+        /// The version asked for.
+        requested: String,
+    },
+    /// No such method here.
+    #[error("method not found: {method}")]
+    MethodNotFound {
+        /// The method asked for.
+        method: String,
+    },
+    /// No such tool, or none that this principal may use: the same for both.
+    #[error("unknown tool: {name}")]
+    UnknownTool {
+        /// The name asked for.
+        name: String,
+    },
+    /// A Legacy request outside a session.
+    #[error(
+        "a session is needed: send `initialize` first, then its `Mcp-Session-Id` with every request"
+    )]
+    SessionRequired,
+    /// The session is not, or no longer, there.
+    #[error("the session is not there: open a new one with `initialize`")]
+    SessionLost,
+    /// No room for another session.
+    #[error("too many sessions are open, at most {limit}: try again later")]
+    TooManySessions {
+        /// How many may be open.
+        limit: usize,
+    },
+    /// No room for another stream.
+    #[error("too many streams are open, at most {limit}: try again later")]
+    TooManyStreams {
+        /// How many may be open.
+        limit: usize,
+    },
+    /// The body is larger than allowed.
+    #[error("the request body is larger than {limit} bytes")]
+    BodyTooLarge {
+        /// The most bytes allowed.
+        limit: usize,
+    },
+    /// The media type of the body is not JSON.
+    #[error("the request body must be application/json")]
+    MediaType,
+    /// A limit is reached.
+    #[error("over the limit {limit}: try again in {}", seconds(*retry_after))]
+    OverLimit {
+        /// The limit's name.
+        limit: String,
+        /// When another try can succeed.
+        retry_after: Duration,
+    },
+    /// The gateway is stopping.
+    #[error("the gateway is stopping")]
+    Draining,
+    /// The server is not there at the moment.
+    #[error("the server {server} is not available: {reason}")]
+    ServerDown {
+        /// Which one.
+        server: ServerName,
+        /// In a few words, why.
+        reason: String,
+    },
+    /// The server was lost while it worked on the call.
+    #[error("the server {server} broke off in the middle of the call: {reason}")]
+    ServerBroke {
+        /// Which one.
+        server: ServerName,
+        /// In a few words, how.
+        reason: String,
+    },
+    /// The server took too long.
+    #[error("the server {server} did not answer within {}", seconds(*after))]
+    ServerTimeout {
+        /// Which one.
+        server: ServerName,
+        /// How long the gateway waited.
+        after: Duration,
+    },
+    /// The server answered with something that is no answer.
+    #[error("the server {server} sent an invalid answer: {reason}")]
+    BadAnswer {
+        /// Which one.
+        server: ServerName,
+        /// In a few words, what is wrong with it.
+        reason: String,
+    },
+    /// The client withdrew the call.
+    #[error("the call was cancelled")]
+    Cancelled,
+    /// The gateway itself failed.
+    #[error("the gateway failed: {detail}")]
+    Internal {
+        /// At what.
+        detail: String,
+    },
+}
+
+/// How a failure looks on the wire and in metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wire {
+    /// The JSON-RPC code.
+    pub code: i64,
+    /// The HTTP status towards a Modern client.
+    pub status: u16,
+    /// Whose doing it is.
+    pub blame: Blame,
+    /// Whether the same request can succeed later.
+    pub retryable: bool,
+    /// The metric label.
+    pub label: &'static str,
+}
+
+impl Failure {
+    /// This failure's row of the table.
+    pub fn wire(&self) -> Wire {
+        use Blame::{Client, Gateway, Server};
+        let row =
+            |code, status, blame, retryable, label| Wire { code, status, blame, retryable, label };
+        match self {
+            Self::Parse { .. } => row(code::PARSE_ERROR, 400, Client, false, "parse_error"),
+            Self::InvalidRequest { .. } => {
+                row(code::INVALID_REQUEST, 400, Client, false, "invalid_request")
+            }
+            Self::InvalidParams { .. } => {
+                row(code::INVALID_PARAMS, 200, Client, false, "invalid_params")
+            }
+            Self::InvalidMeta { .. } => {
+                row(code::INVALID_PARAMS, 400, Client, false, "invalid_meta")
+            }
+            Self::HeaderMismatch { .. } => {
+                row(code::HEADER_MISMATCH, 400, Client, false, "header_mismatch")
+            }
+            Self::UnsupportedVersion { .. } => {
+                row(code::UNSUPPORTED_VERSION, 400, Client, false, "unsupported_version")
+            }
+            Self::MethodNotFound { .. } => {
+                row(code::METHOD_NOT_FOUND, 404, Client, false, "method_not_found")
+            }
+            Self::UnknownTool { .. } => {
+                row(code::INVALID_PARAMS, 200, Client, false, "unknown_tool")
+            }
+            Self::SessionRequired => {
+                row(code::INVALID_REQUEST, 400, Client, false, "session_required")
+            }
+            Self::SessionLost => row(code::INVALID_REQUEST, 404, Client, false, "session_lost"),
+            Self::TooManySessions { .. } => {
+                row(code::OVER_LIMIT, 503, Gateway, true, "too_many_sessions")
+            }
+            Self::TooManyStreams { .. } => {
+                row(code::OVER_LIMIT, 503, Gateway, true, "too_many_streams")
+            }
+            Self::BodyTooLarge { .. } => {
+                row(code::INVALID_REQUEST, 413, Client, false, "body_too_large")
+            }
+            Self::MediaType => row(code::INVALID_REQUEST, 415, Client, false, "media_type"),
+            Self::OverLimit { .. } => row(code::OVER_LIMIT, 429, Gateway, true, "over_limit"),
+            Self::Draining => row(code::SERVER_UNAVAILABLE, 503, Gateway, true, "draining"),
+            Self::ServerDown { .. } => {
+                row(code::SERVER_UNAVAILABLE, 200, Server, true, "server_down")
+            }
+            Self::ServerBroke { .. } => {
+                row(code::SERVER_UNAVAILABLE, 200, Server, true, "server_broke")
+            }
+            Self::ServerTimeout { .. } => {
+                row(code::SERVER_TIMEOUT, 200, Server, true, "server_timeout")
+            }
+            Self::BadAnswer { .. } => row(code::INTERNAL_ERROR, 200, Server, false, "bad_answer"),
+            Self::Cancelled => row(code::INTERNAL_ERROR, 200, Client, false, "cancelled"),
+            Self::Internal { .. } => row(code::INTERNAL_ERROR, 500, Gateway, false, "internal"),
+        }
+    }
+
+    /// The `data` member of the JSON-RPC error, where there is one.
+    pub fn data(&self) -> Option<Value> {
+        match self {
+            Self::UnsupportedVersion { requested } => Some(json!({
+                "supported": [ProtocolVersion::LATEST_MODERN.as_str()],
+                "requested": requested,
+            })),
+            Self::OverLimit { limit, retry_after } => Some(json!({
+                "limit": limit,
+                "retryAfterMs": u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
+            })),
+            _ => None,
+        }
+    }
+
+    /// When to try again, for `Retry-After`.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::OverLimit { retry_after, .. } => Some(*retry_after),
+            Self::TooManySessions { .. } | Self::TooManyStreams { .. } | Self::Draining => {
+                Some(Duration::from_secs(1))
+            }
+            _ => None,
+        }
+    }
+
+    /// The JSON-RPC error object.
+    pub fn to_error(&self) -> Vec<u8> {
+        let mut error = json!({ "code": self.wire().code, "message": self.to_string() });
+        if let (Some(data), Some(object)) = (self.data(), error.as_object_mut()) {
+            object.insert("data".into(), data);
+        }
+        error.to_string().into_bytes()
+    }
+
+    /// The tool result that tells a model of a server's failure (DESIGN §7),
+    /// or `None` where the failure is a protocol error instead.
+    pub fn to_tool_result(&self) -> Option<Vec<u8>> {
+        (self.wire().blame == Blame::Server).then(|| tool_error(&self.to_string()))
+    }
+}
+
+/// A tool result that reports an error in a text for the model.
+pub fn tool_error(text: &str) -> Vec<u8> {
+    json!({ "content": [{ "type": "text", "text": text }], "isError": true })
+        .to_string()
+        .into_bytes()
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64().max(0.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn over_a_limit_says_which_and_how_long() {
+        let failure = Failure::OverLimit {
+            limit: "server:git".into(),
+            retry_after: Duration::from_millis(1500),
+        };
+        let error: Value = serde_json::from_slice(&failure.to_error()).unwrap();
+        assert_eq!(error["data"]["retryAfterMs"], 1500);
+        assert_eq!(error["data"]["limit"], "server:git");
+        assert_eq!(failure.wire().status, 429);
+    }
+
+    #[test]
+    fn only_a_servers_failure_becomes_a_tool_result() {
+        let server = ServerName::new("git").unwrap();
+        let down = Failure::ServerDown { server, reason: "it exited".into() };
+        assert!(down.to_tool_result().is_some());
+        assert!(Failure::Draining.to_tool_result().is_none());
+    }
+}

@@ -1,0 +1,262 @@
+//! A request's params: the bytes, and where the members stand that matter.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::jsonrpc::{present, span_of, text};
+
+/// Why params do not fit.
+#[derive(Debug, thiserror::Error)]
+pub enum ParamsFault {
+    /// Not an object, or a member that matters stands twice.
+    #[error("invalid params: {0}")]
+    Syntax(#[from] serde_json::Error),
+    /// A member is not of the kind it has to be.
+    #[error("invalid params: `{member}` must be {kind}")]
+    Kind {
+        /// The member's name.
+        member: &'static str,
+        /// What it has to be.
+        kind: &'static str,
+    },
+}
+
+/// The params of a request, whole and unchanged.
+#[derive(Debug, Clone)]
+pub struct Params {
+    raw: Bytes,
+    name: Option<(String, Range<usize>)>,
+    uri: Option<String>,
+    cursor: Option<String>,
+    arguments: Option<Range<usize>>,
+    notifications: Option<Range<usize>>,
+    meta: Option<Range<usize>>,
+}
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    name: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    uri: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    cursor: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    notifications: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    _meta: Option<&'a RawValue>,
+}
+
+impl Params {
+    /// Reads params; absent ones are `{}`.
+    ///
+    /// # Errors
+    /// [`ParamsFault`] where the params are no object, where a member that
+    /// matters stands twice or is of another kind than it must be.
+    pub fn parse(raw: Option<Bytes>) -> Result<Self, ParamsFault> {
+        let raw = raw.unwrap_or_else(|| Bytes::from_static(b"{}"));
+        let wire: Wire<'_> = serde_json::from_slice(&raw)?;
+        let span = |part: &RawValue| span_of(&raw, part.get().as_bytes());
+        let name = string("name", wire.name)?.zip(wire.name.and_then(span));
+        let uri = string("uri", wire.uri)?;
+        let cursor = string("cursor", wire.cursor)?;
+        let arguments = object("arguments", wire.arguments)?.and_then(span);
+        let notifications = object("notifications", wire.notifications)?.and_then(span);
+        let meta = object("_meta", wire._meta)?.and_then(span);
+        Ok(Self { name, uri, cursor, arguments, notifications, meta, raw })
+    }
+
+    /// All of them, as they came.
+    pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+
+    /// `name`, unescaped.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_ref().map(|(name, _)| name.as_str())
+    }
+
+    /// Where `name` stands, with its quotes.
+    pub fn name_span(&self) -> Option<Range<usize>> {
+        self.name.as_ref().map(|(_, span)| span.clone())
+    }
+
+    /// `uri`, unescaped.
+    pub fn uri(&self) -> Option<&str> {
+        self.uri.as_deref()
+    }
+
+    /// `cursor`, unescaped.
+    pub fn cursor(&self) -> Option<&str> {
+        self.cursor.as_deref()
+    }
+
+    /// The raw `arguments`.
+    pub fn arguments(&self) -> Option<&[u8]> {
+        self.raw.get(self.arguments.clone()?)
+    }
+
+    /// The raw `notifications` filter of `subscriptions/listen`.
+    pub fn notifications(&self) -> Option<&[u8]> {
+        self.raw.get(self.notifications.clone()?)
+    }
+
+    /// Where `_meta` stands.
+    pub fn meta_span(&self) -> Option<Range<usize>> {
+        self.meta.clone()
+    }
+
+    /// What `_meta` says that the gateway reads.
+    ///
+    /// # Errors
+    /// [`ParamsFault`] where one of its members is of another kind than it must be.
+    pub fn meta(&self) -> Result<Meta, ParamsFault> {
+        let Some(span) = self.meta.clone() else { return Ok(Meta::default()) };
+        Meta::parse(&self.raw.slice(span))
+    }
+}
+
+/// The members of a request's `_meta` that the gateway reads.
+#[derive(Debug, Clone, Default)]
+pub struct Meta {
+    /// `io.modelcontextprotocol/protocolVersion`.
+    pub version: Option<String>,
+    /// `io.modelcontextprotocol/clientInfo`: a raw object.
+    pub client_info: Option<Bytes>,
+    /// `io.modelcontextprotocol/clientCapabilities`: a raw object.
+    pub capabilities: Option<Bytes>,
+    /// `io.modelcontextprotocol/logLevel`.
+    pub log_level: Option<String>,
+    /// `progressToken`: a raw string or integer.
+    pub progress_token: Option<Bytes>,
+    /// `traceparent`.
+    pub traceparent: Option<String>,
+    /// `tracestate`.
+    pub tracestate: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct WireMeta<'a> {
+    #[serde(borrow, default, deserialize_with = "present", rename = "progressToken")]
+    progress_token: Option<&'a RawValue>,
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "present",
+        rename = "io.modelcontextprotocol/protocolVersion"
+    )]
+    version: Option<&'a RawValue>,
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "present",
+        rename = "io.modelcontextprotocol/clientInfo"
+    )]
+    client_info: Option<&'a RawValue>,
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "present",
+        rename = "io.modelcontextprotocol/clientCapabilities"
+    )]
+    capabilities: Option<&'a RawValue>,
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "present",
+        rename = "io.modelcontextprotocol/logLevel"
+    )]
+    log_level: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    traceparent: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    tracestate: Option<&'a RawValue>,
+}
+
+impl Meta {
+    fn parse(raw: &Bytes) -> Result<Self, ParamsFault> {
+        let wire: WireMeta<'_> = serde_json::from_slice(raw)?;
+        let slice = |part: &RawValue| raw.slice_ref(part.get().as_bytes());
+        let token = wire.progress_token.filter(|token| token.get() != "null");
+        if token.is_some_and(|token| !is_string_or_number(token)) {
+            return Err(ParamsFault::Kind {
+                member: "_meta.progressToken",
+                kind: "a string or an integer",
+            });
+        }
+        Ok(Self {
+            version: string("_meta protocolVersion", wire.version)?,
+            client_info: object("_meta clientInfo", wire.client_info)?.map(slice),
+            capabilities: object("_meta clientCapabilities", wire.capabilities)?.map(slice),
+            log_level: string("_meta logLevel", wire.log_level)?,
+            progress_token: token.map(slice),
+            traceparent: string("_meta traceparent", wire.traceparent)?,
+            tracestate: string("_meta tracestate", wire.tracestate)?,
+        })
+    }
+}
+
+fn is_string_or_number(raw: &RawValue) -> bool {
+    matches!(raw.get().as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9'))
+}
+
+fn string(member: &'static str, raw: Option<&RawValue>) -> Result<Option<String>, ParamsFault> {
+    let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(None) };
+    match text(raw) {
+        Some(text) => Ok(Some(text.into_owned())),
+        None => Err(ParamsFault::Kind { member, kind: "a string" }),
+    }
+}
+
+fn object<'a>(
+    member: &'static str,
+    raw: Option<&'a RawValue>,
+) -> Result<Option<&'a RawValue>, ParamsFault> {
+    let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(None) };
+    if raw.get().starts_with('{') {
+        Ok(Some(raw))
+    } else {
+        Err(ParamsFault::Kind { member, kind: "an object" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &'static str) -> Result<Params, ParamsFault> {
+        Params::parse(Some(Bytes::from_static(text.as_bytes())))
+    }
+
+    #[test]
+    fn members_are_found_where_they_stand() {
+        let params =
+            parsed(r#"{"x":0,"name":"a\u0062","arguments":{"n": 1},"_meta":{"progressToken":7}}"#)
+                .unwrap();
+        assert_eq!(params.name(), Some("ab"));
+        assert_eq!(&params.raw()[params.name_span().unwrap()], br#""a\u0062""#);
+        assert_eq!(params.arguments(), Some(br#"{"n": 1}"#.as_slice()));
+        assert_eq!(params.meta().unwrap().progress_token.as_deref(), Some(b"7".as_slice()));
+    }
+
+    #[test]
+    fn members_of_another_kind_or_twice_are_refused() {
+        for text in [
+            r#"{"name":1}"#,
+            r#"{"arguments":[]}"#,
+            r#"{"_meta":"x"}"#,
+            r#"{"name":"a","name":"b"}"#,
+            r#"{"arguments":{},"arguments":{}}"#,
+        ] {
+            assert!(parsed(text).is_err(), "{text}");
+        }
+        let twice = parsed(r#"{"_meta":{"progressToken":1,"progressToken":2}}"#).unwrap();
+        assert!(twice.meta().is_err());
+        assert!(parsed(r#"{"_meta":{"progressToken":{}}}"#).unwrap().meta().is_err());
+    }
+}

@@ -1,0 +1,135 @@
+//! What comes back for a call: notices as they come, then one answer.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::ops::Range;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::jsonrpc::span_of;
+
+use super::{Answer, Failure};
+
+/// A notification that belongs to one call.
+#[derive(Debug, Clone)]
+pub struct Notice {
+    /// The notification's method.
+    pub method: String,
+    /// Its raw params.
+    pub params: Bytes,
+    /// Where the progress token stands in them, if this is a progress notice.
+    pub token: Option<Range<usize>>,
+}
+
+impl Notice {
+    /// Reads a `notifications/progress`; gives the token's raw text beside it.
+    pub fn progress(method: String, params: Bytes) -> Option<(Self, Bytes)> {
+        #[derive(Deserialize)]
+        struct Wire<'a> {
+            #[serde(borrow, rename = "progressToken")]
+            token: &'a RawValue,
+        }
+        let wire: Wire<'_> = serde_json::from_slice(&params).ok()?;
+        let span = span_of(&params, wire.token.get().as_bytes())?;
+        let token = params.slice(span.clone());
+        Some((Self { method, params, token: Some(span) }, token))
+    }
+}
+
+/// One step of a reply.
+#[derive(Debug)]
+pub enum Event {
+    /// Something on the way.
+    Notice(Notice),
+    /// The end. Nothing follows.
+    Answer(Result<Answer, Failure>),
+}
+
+/// A place among a server's calls in flight, given back when dropped.
+#[derive(Debug)]
+pub struct Slot(#[allow(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
+
+impl Slot {
+    /// Holds the permit.
+    pub fn new(permit: OwnedSemaphorePermit) -> Self {
+        Self(permit)
+    }
+}
+
+/// What comes back for a call. Dropping it before its answer cancels the call
+/// at the server, in the server's own way.
+pub struct Reply {
+    source: Source,
+    slot: Option<Slot>,
+}
+
+enum Source {
+    Ready(Option<Result<Answer, Failure>>),
+    Stream(Pin<Box<dyn Stream<Item = Event> + Send>>),
+    Done,
+}
+
+impl Reply {
+    /// A reply that is there whole.
+    pub fn ready(answer: Result<Answer, Failure>) -> Self {
+        Self { source: Source::Ready(Some(answer)), slot: None }
+    }
+
+    /// A reply that is still coming. The stream ends with an
+    /// [`Event::Answer`].
+    pub fn stream(events: impl Stream<Item = Event> + Send + 'static) -> Self {
+        Self { source: Source::Stream(Box::pin(events)), slot: None }
+    }
+
+    /// Holds the call's slot for as long as the reply is on its way.
+    #[must_use]
+    pub fn holding(mut self, slot: Option<Slot>) -> Self {
+        self.slot = slot;
+        self
+    }
+
+    /// The next step; `None` after the answer.
+    ///
+    /// # Cancel safety
+    /// Safe: no step is lost when the future is dropped.
+    pub async fn next(&mut self) -> Option<Event> {
+        let event = match &mut self.source {
+            Source::Ready(answer) => answer.take().map(Event::Answer),
+            Source::Stream(events) => poll_fn(|cx| events.as_mut().poll_next(cx)).await,
+            Source::Done => None,
+        };
+        if !matches!(event, Some(Event::Notice(_))) {
+            self.source = Source::Done;
+            self.slot = None;
+        }
+        event
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.source {
+            Source::Ready(_) => "Reply::Ready",
+            Source::Stream(_) => "Reply::Stream",
+            Source::Done => "Reply::Done",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_progress_notice_knows_its_token() {
+        let params = Bytes::from_static(br#"{"progress":1,"progressToken": "a b"}"#);
+        let (notice, token) = Notice::progress("notifications/progress".into(), params).unwrap();
+        assert_eq!(&token[..], br#""a b""#);
+        assert_eq!(&notice.params[notice.token.unwrap()], br#""a b""#);
+    }
+}

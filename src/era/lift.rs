@@ -1,0 +1,133 @@
+//! Legacy → Modern, and Modern → Modern where something has to change.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::call::{Call, NativeName, ResultBody};
+use crate::jsonrpc::{Splice, string};
+use crate::mcp::{Era, ProtocolVersion, meta};
+
+use super::{meta::rewrite, rewritten};
+
+/// A call's params as a Modern server wants them: the native name, the
+/// version agreed with that server, and who is asking.
+///
+/// `token` is what the server is to send progress under. With the client's own
+/// token and version nothing but the name changes.
+pub fn request(
+    call: &Call,
+    native: Option<&NativeName>,
+    version: ProtocolVersion,
+    token: Option<&[u8]>,
+) -> Bytes {
+    let context = &call.context;
+    let same_token = token == context.progress_token.as_deref();
+    if context.client.version == version && same_token && !trace_is_new(call) {
+        return rewritten(&call.params, native, None);
+    }
+    let version = string(version.as_str());
+    let (parent, state) = trace_members(call);
+    let mut add: Vec<(&str, &[u8])> = vec![(meta::PROTOCOL_VERSION, version.as_bytes())];
+    if let Some(info) = &context.client.info {
+        add.push((meta::CLIENT_INFO, info));
+    }
+    // What a Legacy client can do for a server's requests is not bridged yet,
+    // so that a Modern server must not count on it.
+    let capabilities: &[u8] = match context.client.version.era() {
+        Era::Modern => &context.client.capabilities,
+        Era::Legacy => b"{}",
+    };
+    add.push((meta::CLIENT_CAPABILITIES, capabilities));
+    add.extend(token.map(|token| (meta::PROGRESS_TOKEN, token)));
+    add.extend(parent.as_ref().map(|parent| (meta::TRACEPARENT, parent.as_bytes())));
+    add.extend(state.as_ref().map(|state| (meta::TRACESTATE, state.as_bytes())));
+    let raw = call.params.meta_span().and_then(|span| call.params.raw().get(span));
+    rewritten(&call.params, native, Some(rewrite(raw, &[meta::PROGRESS_TOKEN], &add)))
+}
+
+/// A result as a Modern client wants it: with its type, and with who sent it
+/// where the server did not say so itself.
+pub fn result(body: &ResultBody, server_info: &[u8]) -> Bytes {
+    let raw = body.raw();
+    let own_meta = body.meta_span().and_then(|span| raw.get(span));
+    let says_who = own_meta.is_some_and(|meta| {
+        let key = meta::SERVER_INFO.as_bytes();
+        meta.windows(key.len()).any(|window| window == key)
+    });
+    if body.kind_span().is_some() && says_who {
+        return raw.clone();
+    }
+    let mut splice = Splice::new(raw);
+    let mut members = BytesMut::new();
+    if body.kind_span().is_none() {
+        members.extend_from_slice(b"\"resultType\":\"complete\"");
+    }
+    if !says_who {
+        let info = rewrite(own_meta, &[], &[(meta::SERVER_INFO, server_info)]);
+        if let Some(span) = body.meta_span() {
+            splice.replace(span, info);
+        } else {
+            if !members.is_empty() {
+                members.extend_from_slice(b",");
+            }
+            members.extend_from_slice(b"\"_meta\":");
+            members.extend_from_slice(&info);
+        }
+    }
+    if !members.is_empty() {
+        splice.prepend(&members);
+    }
+    splice.finish()
+}
+
+/// Whether the trace came by header alone and has to go into `_meta`.
+pub(super) fn trace_is_new(call: &Call) -> bool {
+    call.context.trace.from_header && call.context.trace.parent.is_some()
+}
+
+/// The raw values of `traceparent` and `tracestate` to be written.
+pub(super) fn trace_members(call: &Call) -> (Option<String>, Option<String>) {
+    if !trace_is_new(call) {
+        return (None, None);
+    }
+    let trace = &call.context.trace;
+    (trace.parent.as_deref().map(string), trace.state.as_deref().map(string))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(text: &'static str) -> ResultBody {
+        ResultBody::parse(Bytes::from_static(text.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn a_legacy_result_gets_its_type_and_its_sender() {
+        for (from, to) in [
+            (
+                r#"{"content":[]}"#,
+                r#"{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}},"content":[]}"#,
+            ),
+            (
+                "{}",
+                r#"{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}}}"#,
+            ),
+            (
+                r#"{"_meta":{"a":1}}"#,
+                r#"{"resultType":"complete","_meta":{"a":1,"io.modelcontextprotocol/serverInfo":{"name":"s"}}}"#,
+            ),
+            (
+                r#"{"resultType":"input_required"}"#,
+                r#"{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}},"resultType":"input_required"}"#,
+            ),
+        ] {
+            assert_eq!(result(&body(from), br#"{"name":"s"}"#), to);
+        }
+    }
+
+    #[test]
+    fn a_modern_result_that_names_its_sender_stays_as_it_is() {
+        let text = r#"{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x"}}}"#;
+        assert_eq!(result(&body(text), b"{}"), text);
+    }
+}

@@ -1,0 +1,82 @@
+//! Modern → Legacy.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::call::{Call, NativeName, ResultBody};
+use crate::jsonrpc::Splice;
+use crate::mcp::meta;
+
+use super::{
+    lift::{trace_is_new, trace_members},
+    meta::rewrite,
+    rewritten,
+};
+
+/// A call's params as a Legacy server wants them: the native name, and none of
+/// the `_meta` members that only Modern servers know.
+pub fn request(call: &Call, native: Option<&NativeName>, token: Option<&[u8]>) -> Bytes {
+    let raw = call.params.meta_span().and_then(|span| call.params.raw().get(span));
+    if raw.is_none() && token.is_none() && !trace_is_new(call) {
+        return rewritten(&call.params, native, None);
+    }
+    let (parent, state) = trace_members(call);
+    let mut add: Vec<(&str, &[u8])> = Vec::new();
+    add.extend(token.map(|token| (meta::PROGRESS_TOKEN, token)));
+    add.extend(parent.as_ref().map(|parent| (meta::TRACEPARENT, parent.as_bytes())));
+    add.extend(state.as_ref().map(|state| (meta::TRACESTATE, state.as_bytes())));
+    rewritten(&call.params, native, Some(rewrite(raw, &MODERN_ONLY, &add)))
+}
+
+/// A result as a Legacy client wants it: without its type.
+pub fn result(body: &ResultBody) -> Bytes {
+    let raw = body.raw();
+    match body.kind_span().and_then(|value| member_around(raw, value)) {
+        Some(member) => Splice::new(raw).replace(member, "").finish(),
+        None => raw.clone(),
+    }
+}
+
+/// The whole member, with its key and one comma, of an object whose value
+/// stands at `value`.
+fn member_around(object: &[u8], value: Range<usize>) -> Option<Range<usize>> {
+    let before = object.get(..value.start)?;
+    let colon = before.iter().rposition(|b| *b == b':')?;
+    let close = before.get(..colon)?.iter().rposition(|b| *b == b'"')?;
+    let open = before.get(..close)?.iter().rposition(|b| *b == b'"')?;
+    let after = object.get(value.end..)?;
+    let next = after.iter().position(|b| !b.is_ascii_whitespace())?;
+    if after.get(next) == Some(&b',') {
+        return Some(open..value.end + next + 1);
+    }
+    let start = before.get(..open)?.iter().rposition(|b| !b.is_ascii_whitespace())?;
+    let start = if before.get(start) == Some(&b',') { start } else { open };
+    Some(start..value.end)
+}
+
+const MODERN_ONLY: [&str; 5] = [
+    meta::PROTOCOL_VERSION,
+    meta::CLIENT_INFO,
+    meta::CLIENT_CAPABILITIES,
+    meta::LOG_LEVEL,
+    meta::PROGRESS_TOKEN,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_leaves_a_result_with_its_comma() {
+        for (from, to) in [
+            (r#"{"resultType":"complete","a":1}"#, r#"{"a":1}"#),
+            (r#"{"a":1, "resultType" : "complete" }"#, r#"{"a":1 }"#),
+            (r#"{"resultType":"complete"}"#, "{}"),
+            (r#"{"a":1}"#, r#"{"a":1}"#),
+        ] {
+            let body = ResultBody::parse(Bytes::from_static(from.as_bytes())).unwrap();
+            assert_eq!(result(&body), to);
+        }
+    }
+}

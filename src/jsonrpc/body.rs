@@ -1,0 +1,56 @@
+//! HTTP bodies read whole, within a bound.
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt;
+
+/// Why a body could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError<E> {
+    /// It has more bytes than allowed.
+    #[error("the body is larger than {limit} bytes")]
+    TooLarge {
+        /// The most bytes allowed.
+        limit: usize,
+    },
+    /// The peer or the connection failed before its end.
+    #[error("the body broke off")]
+    Broken(#[source] E),
+}
+
+/// Reads a body of at most `limit` bytes.
+///
+/// # Errors
+/// [`BodyError::TooLarge`] as soon as the size is known or passed,
+/// [`BodyError::Broken`] where the transport fails.
+///
+/// # Cancel safety
+/// Not: what was read is lost when the future is dropped.
+pub async fn collect<B>(mut body: B, limit: usize) -> Result<Bytes, BodyError<B::Error>>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    if body.size_hint().lower() > limit as u64 {
+        return Err(BodyError::TooLarge { limit });
+    }
+    let mut first = Bytes::new();
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(BodyError::Broken)?.into_data() else { continue };
+        if first.len() + whole.len() + data.len() > limit {
+            return Err(BodyError::TooLarge { limit });
+        }
+        // A body that came in one piece, as most do, is never copied.
+        if first.is_empty() && whole.is_empty() {
+            first = data;
+            continue;
+        }
+        if whole.is_empty() {
+            whole.reserve(first.len() + data.len());
+            whole.extend_from_slice(&first);
+            first = Bytes::new();
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(if whole.is_empty() { first } else { whole.freeze() })
+}

@@ -1,0 +1,211 @@
+//! One message, taken apart at its first level only.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{TooDeep, present, text, within_depth};
+
+/// Why bytes are no JSON-RPC 2.0 message.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// Not JSON at all, or a member of the envelope stands twice.
+    #[error("not valid JSON: {0}")]
+    Syntax(#[from] serde_json::Error),
+    /// Nested deeper than allowed.
+    #[error(transparent)]
+    Depth(#[from] TooDeep),
+    /// `jsonrpc` is missing or is not `"2.0"`.
+    #[error("`jsonrpc` must be \"2.0\"")]
+    Version,
+    /// The `id` is neither a string nor a number.
+    #[error("`id` must be a string or an integer")]
+    Id,
+    /// `method` is there but is no string.
+    #[error("`method` must be a string")]
+    Method,
+    /// Neither a method, nor exactly one of result and error.
+    #[error("neither a request, a notification nor a response")]
+    Shape,
+    /// `params` is neither an object nor an array.
+    #[error("`params` must be an object")]
+    Params,
+}
+
+/// A request id as it stood on the wire: a JSON string or number.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Id(Bytes);
+
+impl Id {
+    fn new(source: &Bytes, raw: &RawValue) -> Result<Self, Fault> {
+        match raw.get().as_bytes().first() {
+            Some(b'"' | b'-' | b'0'..=b'9') => Ok(Self(source.slice_ref(raw.get().as_bytes()))),
+            _ => Err(Fault::Id),
+        }
+    }
+
+    /// The id of a request that this side numbers itself.
+    pub fn number(number: u64) -> Self {
+        Self(number.to_string().into())
+    }
+
+    /// The raw JSON.
+    pub fn raw(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The number, where the id is a non-negative integer.
+    pub fn as_number(&self) -> Option<u64> {
+        std::str::from_utf8(&self.0).ok()?.parse().ok()
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+/// A response's payload, raw.
+#[derive(Debug, Clone)]
+pub enum Response {
+    /// The `result` member.
+    Result(Bytes),
+    /// The `error` member.
+    Error(Bytes),
+}
+
+/// A message, its members slices of the bytes it was parsed from.
+#[derive(Debug, Clone)]
+pub enum Frame {
+    /// Asks for an answer.
+    Request {
+        /// Names the request among those of its sender.
+        id: Id,
+        /// The method, unescaped.
+        method: String,
+        /// The raw `params`, where there are any.
+        params: Option<Bytes>,
+    },
+    /// Asks for none.
+    Notification {
+        /// The method, unescaped.
+        method: String,
+        /// The raw `params`, where there are any.
+        params: Option<Bytes>,
+    },
+    /// Answers a request of this side's.
+    Response {
+        /// The request's id; `None` where the peer could not read it.
+        id: Option<Id>,
+        /// What it says.
+        response: Response,
+    },
+}
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+/// Takes one message apart.
+///
+/// # Errors
+/// [`Fault`] says which rule of JSON or of JSON-RPC 2.0 the bytes break. A
+/// member of the envelope that stands twice is refused: two readers would
+/// disagree on which one counts.
+pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, Fault> {
+    within_depth(source, max_depth)?;
+    let wire: Wire<'_> = serde_json::from_slice(source)?;
+    if wire.jsonrpc.and_then(text).as_deref() != Some("2.0") {
+        return Err(Fault::Version);
+    }
+    if let Some(method) = wire.method {
+        let method = text(method).ok_or(Fault::Method)?.into_owned();
+        let params = params(source, wire.params)?;
+        return Ok(match wire.id {
+            Some(id) => Frame::Request { id: Id::new(source, id)?, method, params },
+            None => Frame::Notification { method, params },
+        });
+    }
+    let response = match (wire.result, wire.error) {
+        (Some(result), None) => Response::Result(source.slice_ref(result.get().as_bytes())),
+        (None, Some(error)) => Response::Error(source.slice_ref(error.get().as_bytes())),
+        _ => return Err(Fault::Shape),
+    };
+    let id = wire.id.filter(|id| id.get() != "null").map(|id| Id::new(source, id)).transpose()?;
+    Ok(Frame::Response { id, response })
+}
+
+fn params(source: &Bytes, raw: Option<&RawValue>) -> Result<Option<Bytes>, Fault> {
+    let Some(raw) = raw else { return Ok(None) };
+    match raw.get().as_bytes().first() {
+        Some(b'{') => Ok(Some(source.slice_ref(raw.get().as_bytes()))),
+        // Some old clients send `"params": null` where they mean none.
+        Some(b'n') => Ok(None),
+        _ => Err(Fault::Params),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &'static str) -> Result<Frame, Fault> {
+        parse(&Bytes::from_static(text.as_bytes()), 8)
+    }
+
+    #[test]
+    fn a_request_keeps_its_id_and_params_byte_for_byte() {
+        let frame =
+            parsed(r#"{"jsonrpc":"2.0","id": "a\"b" ,"method":"x\/y","params": {"a": 1 }}"#);
+        let Ok(Frame::Request { id, method, params }) = frame else { panic!("{frame:?}") };
+        assert_eq!(id.raw(), br#""a\"b""#);
+        assert_eq!(method, "x/y");
+        assert_eq!(params.as_deref(), Some(br#"{"a": 1 }"#.as_slice()));
+    }
+
+    #[test]
+    fn what_breaks_a_rule_is_refused() {
+        for text in [
+            "",
+            "[]",
+            "{}",
+            r#"{"jsonrpc":"1.0","id":1,"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":{},"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":7}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","params":[1]}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","method":"y"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","m\u0065thod":"y"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[[[[[[[[1]]]]]]]]}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"x"} {}"#,
+        ] {
+            assert!(parsed(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_response_with_a_null_result_is_one() {
+        let frame = parsed(r#"{"jsonrpc":"2.0","id":7,"result":null}"#);
+        let Ok(Frame::Response { id, response: Response::Result(raw) }) = frame else {
+            panic!("{frame:?}")
+        };
+        assert_eq!(id.and_then(|id| id.as_number()), Some(7));
+        assert_eq!(&raw[..], b"null");
+    }
+}

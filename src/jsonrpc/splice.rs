@@ -1,0 +1,97 @@
+//! Edits at known places of a text whose rest stays as it is.
+
+use std::ops::Range;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// Where `part`, a slice of `whole`, stands in it.
+///
+/// `None` where `part` is no slice of `whole`.
+pub fn span_of(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
+    let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+    let end = start.checked_add(part.len())?;
+    (end <= whole.len()).then_some(start..end)
+}
+
+/// Edits to be made to one text, in the order of their places.
+#[derive(Debug)]
+pub struct Splice<'a> {
+    source: &'a [u8],
+    edits: Vec<(Range<usize>, Bytes)>,
+}
+
+impl<'a> Splice<'a> {
+    /// No edits yet.
+    pub fn new(source: &'a [u8]) -> Self {
+        Self { source, edits: Vec::new() }
+    }
+
+    /// Puts `with` where `range` stands. Ranges must not overlap; an empty one
+    /// inserts.
+    pub fn replace(&mut self, range: Range<usize>, with: impl Into<Bytes>) -> &mut Self {
+        self.edits.push((range, with.into()));
+        self
+    }
+
+    /// Adds `members` (raw, comma-separated `"key":value`) as the first ones
+    /// of the object that `source` is.
+    pub fn prepend(&mut self, members: &[u8]) -> &mut Self {
+        let Some(open) = self.source.iter().position(|b| *b == b'{') else { return self };
+        let rest = self.source.get(open + 1..).unwrap_or_default();
+        let empty = rest.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'}');
+        let mut with = BytesMut::with_capacity(members.len() + 1);
+        with.put_slice(members);
+        if !empty {
+            with.put_u8(b',');
+        }
+        self.replace(open + 1..open + 1, with.freeze())
+    }
+
+    /// The text with all edits made. An edit outside the text, or one that
+    /// overlaps another, is left out.
+    pub fn finish(&mut self) -> Bytes {
+        self.edits.sort_by_key(|(range, _)| range.start);
+        let added: usize = self.edits.iter().map(|(_, with)| with.len()).sum();
+        let mut out = BytesMut::with_capacity(self.source.len() + added);
+        let mut at = 0;
+        for (range, with) in &self.edits {
+            let Some(kept) = self.source.get(at..range.start) else { continue };
+            if range.end < range.start || range.end > self.source.len() {
+                continue;
+            }
+            out.put_slice(kept);
+            out.put_slice(with);
+            at = range.end;
+        }
+        out.put_slice(self.source.get(at..).unwrap_or_default());
+        out.freeze()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_land_in_their_places_whatever_the_order_they_were_given_in() {
+        let source = b"{\"a\":1,\"b\":2}";
+        let out = Splice::new(source).replace(11..12, "9").replace(5..6, "\"x\"").finish();
+        assert_eq!(&out[..], b"{\"a\":\"x\",\"b\":9}");
+    }
+
+    #[test]
+    fn a_member_is_prepended_to_full_and_to_empty_objects() {
+        for (source, out) in [("{ }", "{\"k\":1 }"), (" {\"a\":2}", " {\"k\":1,\"a\":2}")] {
+            assert_eq!(Splice::new(source.as_bytes()).prepend(b"\"k\":1").finish(), out);
+        }
+    }
+
+    #[test]
+    fn a_span_is_found_only_within_its_whole() {
+        let whole = b"hello";
+        assert_eq!(span_of(whole, &whole[1..3]), Some(1..3));
+        let other = String::from("x");
+        assert_eq!(span_of(&whole[..2], &whole[1..4]), None);
+        let _ = span_of(whole, other.as_bytes());
+    }
+}

@@ -1,0 +1,33 @@
+//! Error codes, of JSON-RPC 2.0 and of MCP (2026-07-28, Base Protocol, "Error Codes").
+
+/// JSON-RPC: not JSON.
+pub const PARSE_ERROR: i64 = -32700;
+/// JSON-RPC: not a request.
+pub const INVALID_REQUEST: i64 = -32600;
+/// JSON-RPC: no such method.
+pub const METHOD_NOT_FOUND: i64 = -32601;
+/// JSON-RPC: the params do not fit the method.
+pub const INVALID_PARAMS: i64 = -32602;
+/// JSON-RPC: a failure of the answering side.
+pub const INTERNAL_ERROR: i64 = -32603;
+/// MCP `HeaderMismatch`: headers and body disagree.
+pub const HEADER_MISMATCH: i64 = -32020;
+/// MCP `MissingRequiredClientCapability`.
+pub const MISSING_CAPABILITY: i64 = -32021;
+/// MCP `UnsupportedProtocolVersion`.
+pub const UNSUPPORTED_VERSION: i64 = -32022;
+
+/// Trunkline: over a rate or concurrency limit. Allocated outside the range
+/// JSON-RPC reserves, as MCP asks of codes it does not define.
+pub const OVER_LIMIT: i64 = 42_900;
+/// Trunkline: the server behind the gateway cannot be reached or broke off.
+pub const SERVER_UNAVAILABLE: i64 = 50_300;
+/// Trunkline: the server behind the gateway did not answer in time.
+pub const SERVER_TIMEOUT: i64 = 50_400;
+
+/// Whether a code is one that only Modern servers send (2026-07-28,
+/// Versioning, "Backward Compatibility": a recognised modern error identifies
+/// a Modern server).
+pub fn is_modern(code: i64) -> bool {
+    matches!(code, HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION)
+}

@@ -1,0 +1,22 @@
+//! Keys of `_meta` (2026-07-28, Base Protocol, "`_meta`").
+
+/// The member of params and results that holds metadata.
+pub const META: &str = "_meta";
+/// Opts a request into progress notifications.
+pub const PROGRESS_TOKEN: &str = "progressToken";
+/// Modern: the protocol version of a request.
+pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// Modern: who sends a request.
+pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+/// Modern: what the sender of a request can do.
+pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// Modern: the least severe log line the request wants to see.
+pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+/// Modern: the `subscriptions/listen` request a notification belongs to.
+pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+/// Modern: who sends a result.
+pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+/// W3C Trace Context.
+pub const TRACEPARENT: &str = "traceparent";
+/// W3C Trace Context.
+pub const TRACESTATE: &str = "tracestate";

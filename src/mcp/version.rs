@@ -1,0 +1,102 @@
+//! The published revisions and the era each belongs to.
+
+use std::fmt;
+
+/// A protocol era (2026-07-28, Versioning, "Terminology").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Era {
+    /// A session opened by `initialize`.
+    Legacy,
+    /// Stateless, `_meta` on every request.
+    Modern,
+}
+
+impl Era {
+    /// The era's name in logs, metrics and status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+        }
+    }
+}
+
+/// A published revision of the protocol, in the order of publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ProtocolVersion {
+    /// 2024-11-05.
+    V2024_11_05,
+    /// 2025-03-26: Streamable HTTP, batches.
+    V2025_03_26,
+    /// 2025-06-18: version header, no batches.
+    V2025_06_18,
+    /// 2025-11-25: polling streams, experimental tasks.
+    V2025_11_25,
+    /// 2026-07-28: stateless.
+    V2026_07_28,
+}
+
+impl ProtocolVersion {
+    /// All of them, newest first.
+    pub const ALL: [Self; 5] = [
+        Self::V2026_07_28,
+        Self::V2025_11_25,
+        Self::V2025_06_18,
+        Self::V2025_03_26,
+        Self::V2024_11_05,
+    ];
+    /// What a Legacy peer is offered first.
+    pub const LATEST_LEGACY: Self = Self::V2025_11_25;
+    /// What a Modern peer is offered first.
+    pub const LATEST_MODERN: Self = Self::V2026_07_28;
+    /// What a request without a version header is taken for (2026-07-28,
+    /// Streamable HTTP, "Protocol Version Header").
+    pub const WITHOUT_HEADER: Self = Self::V2025_03_26;
+
+    /// The revision as it stands on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V2024_11_05 => "2024-11-05",
+            Self::V2025_03_26 => "2025-03-26",
+            Self::V2025_06_18 => "2025-06-18",
+            Self::V2025_11_25 => "2025-11-25",
+            Self::V2026_07_28 => "2026-07-28",
+        }
+    }
+
+    /// Reads a revision; `None` for one that is not known.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|version| version.as_str() == text)
+    }
+
+    /// Which era it belongs to.
+    pub fn era(self) -> Era {
+        if self >= Self::V2026_07_28 { Era::Modern } else { Era::Legacy }
+    }
+
+    /// Whether a body may hold an array of messages.
+    pub fn allows_batches(self) -> bool {
+        self <= Self::V2025_03_26
+    }
+}
+
+impl fmt::Display for ProtocolVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_revision_reads_back_and_has_its_era() {
+        for version in ProtocolVersion::ALL {
+            assert_eq!(ProtocolVersion::parse(version.as_str()), Some(version));
+        }
+        assert_eq!(ProtocolVersion::LATEST_LEGACY.era(), Era::Legacy);
+        assert_eq!(ProtocolVersion::LATEST_MODERN.era(), Era::Modern);
+        assert_eq!(ProtocolVersion::parse("2026-07-29"), None);
+    }
+}
