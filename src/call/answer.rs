@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::jsonrpc::{Response, present, span_of, text};
+use crate::jsonrpc::{Response, object, present, span_of, text};
 
 /// Why an answer is none.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +78,7 @@ impl ResultBody {
     /// # Errors
     /// [`AnswerFault::Result`] where it is no object.
     pub fn parse(raw: Bytes) -> Result<Self, AnswerFault> {
-        let wire: WireResult<'_> = serde_json::from_slice(&raw).map_err(AnswerFault::Result)?;
+        let wire: WireResult<'_> = object(&raw).map_err(AnswerFault::Result)?;
         let span = |part: &RawValue| span_of(&raw, part.get().as_bytes());
         let kind = match wire.kind.and_then(text).as_deref() {
             None | Some("complete") => ResultType::Complete,
@@ -134,7 +134,7 @@ struct WireError {
 
 impl ErrorBody {
     fn parse(raw: Bytes) -> Result<Self, AnswerFault> {
-        let wire: WireError = serde_json::from_slice(&raw).map_err(AnswerFault::Error)?;
+        let wire: WireError = object(&raw).map_err(AnswerFault::Error)?;
         Ok(Self { code: wire.code, message: wire.message, raw })
     }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::jsonrpc::{present, span_of, text};
+use crate::jsonrpc::{object, present, span_of, text};
 
 /// Why params do not fit.
 #[derive(Debug, thiserror::Error)]
@@ -60,14 +60,14 @@ impl Params {
     /// matters stands twice or is of another kind than it must be.
     pub fn parse(raw: Option<Bytes>) -> Result<Self, ParamsFault> {
         let raw = raw.unwrap_or_else(|| Bytes::from_static(b"{}"));
-        let wire: Wire<'_> = serde_json::from_slice(&raw)?;
+        let wire: Wire<'_> = object(&raw)?;
         let span = |part: &RawValue| span_of(&raw, part.get().as_bytes());
         let name = string("name", wire.name)?.zip(wire.name.and_then(span));
         let uri = string("uri", wire.uri)?;
         let cursor = string("cursor", wire.cursor)?;
-        let arguments = object("arguments", wire.arguments)?.and_then(span);
-        let notifications = object("notifications", wire.notifications)?.and_then(span);
-        let meta = object("_meta", wire._meta)?.and_then(span);
+        let arguments = member_object("arguments", wire.arguments)?.and_then(span);
+        let notifications = member_object("notifications", wire.notifications)?.and_then(span);
+        let meta = member_object("_meta", wire._meta)?.and_then(span);
         Ok(Self { name, uri, cursor, arguments, notifications, meta, raw })
     }
 
@@ -180,7 +180,7 @@ struct WireMeta<'a> {
 
 impl Meta {
     fn parse(raw: &Bytes) -> Result<Self, ParamsFault> {
-        let wire: WireMeta<'_> = serde_json::from_slice(raw)?;
+        let wire: WireMeta<'_> = object(raw)?;
         let slice = |part: &RawValue| raw.slice_ref(part.get().as_bytes());
         let token = wire.progress_token.filter(|token| token.get() != "null");
         if token.is_some_and(|token| !is_string_or_number(token)) {
@@ -191,8 +191,8 @@ impl Meta {
         }
         Ok(Self {
             version: string("_meta protocolVersion", wire.version)?,
-            client_info: object("_meta clientInfo", wire.client_info)?.map(slice),
-            capabilities: object("_meta clientCapabilities", wire.capabilities)?.map(slice),
+            client_info: member_object("_meta clientInfo", wire.client_info)?.map(slice),
+            capabilities: member_object("_meta clientCapabilities", wire.capabilities)?.map(slice),
             log_level: string("_meta logLevel", wire.log_level)?,
             progress_token: token.map(slice),
             traceparent: string("_meta traceparent", wire.traceparent)?,
@@ -213,7 +213,7 @@ fn string(member: &'static str, raw: Option<&RawValue>) -> Result<Option<String>
     }
 }
 
-fn object<'a>(
+fn member_object<'a>(
     member: &'static str,
     raw: Option<&'a RawValue>,
 ) -> Result<Option<&'a RawValue>, ParamsFault> {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::jsonrpc::span_of;
+use crate::jsonrpc::{object, span_of};
 
 use super::{Answer, Failure};
 
@@ -34,7 +34,7 @@ impl Notice {
             #[serde(borrow, rename = "progressToken")]
             token: &'a RawValue,
         }
-        let wire: Wire<'_> = serde_json::from_slice(&params).ok()?;
+        let wire: Wire<'_> = object(&params).ok()?;
         let span = span_of(&params, wire.token.get().as_bytes())?;
         let token = params.slice(span.clone());
         Some((Self { method, params, token: Some(span) }, token))

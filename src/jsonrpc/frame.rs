@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{TooDeep, present, text, within_depth};
+use super::{TooDeep, object, present, text, within_depth};
 
 /// Why bytes are no JSON-RPC 2.0 message.
 #[derive(Debug, thiserror::Error)]
@@ -129,7 +129,7 @@ struct Wire<'a> {
 /// disagree on which one counts.
 pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, Fault> {
     within_depth(source, max_depth)?;
-    let wire: Wire<'_> = serde_json::from_slice(source)?;
+    let wire: Wire<'_> = object(source)?;
     if wire.jsonrpc.and_then(text).as_deref() != Some("2.0") {
         return Err(Fault::Version);
     }

@@ -19,7 +19,7 @@ pub use write::{error, notification, request, response, string};
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde::de::Deserializer;
+use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
 
 /// Reads a member that is there, also when it is `null`: serde's own
@@ -31,6 +31,19 @@ pub fn present<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// Reads a struct from a JSON object. serde alone would take an array, too.
+///
+/// # Errors
+/// Where the text is no object, or does not fit the struct.
+pub fn object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_json::Error> {
+    match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{') => serde_json::from_slice(text),
+        Some(b'[') => Err(serde_json::Error::custom("expected an object, not an array")),
+        // Not JSON, or no object: serde tells what it is.
+        _ => serde_json::from_slice(text),
+    }
 }
 
 /// The text of a raw JSON string, or `None` where the value is no string.
