@@ -1,0 +1,235 @@
+//! What is known of a server once it has answered: its era, version and
+//! abilities; and how its first answers are judged.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::call::{Answer, ErrorBody, ResultBody};
+use crate::jsonrpc::object;
+use crate::mcp::{Era, ProtocolVersion, code, meta};
+
+use super::LinkFault;
+
+/// A server, as it introduced itself.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// The version agreed with it, which tells its era.
+    pub version: ProtocolVersion,
+    /// Its raw `serverInfo`.
+    pub info: Bytes,
+    /// Whether it offers tools.
+    pub tools: bool,
+    /// Whether it says when its tools change.
+    pub tools_changed: bool,
+    /// What it tells models of itself.
+    pub instructions: Option<String>,
+}
+
+impl Peer {
+    /// Its era.
+    pub fn era(&self) -> Era {
+        self.version.era()
+    }
+
+    /// Its name and version from `serverInfo`, for status and logs.
+    pub fn name_and_version(&self) -> (String, String) {
+        let info: Value = serde_json::from_slice(&self.info).unwrap_or_default();
+        let text = |key: &str| info.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        (text("name"), text("version"))
+    }
+}
+
+/// What a server's answer to `server/discover` tells.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// It speaks this Modern version.
+    Modern(Box<Peer>),
+    /// It is Modern, but wants this version instead.
+    Retry(ProtocolVersion),
+    /// It is Modern, and no version of its own is known here.
+    Incompatible(LinkFault),
+    /// It is Legacy: `initialize` comes next.
+    Legacy,
+}
+
+/// Judges the answer to `server/discover`. Anything but a result or an error
+/// that only Modern servers send means Legacy; no single code is looked for
+/// (2026-07-28, stdio, "Backward Compatibility").
+pub(super) fn judge_discover(answer: &Answer) -> Verdict {
+    match answer {
+        Answer::Result(result) => judge_result(result),
+        Answer::Error(error) if code::is_modern(error.code()) => judge_refusal(error),
+        Answer::Error(_) => Verdict::Legacy,
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Introduction {
+    supported_versions: Vec<String>,
+    protocol_version: Option<String>,
+    capabilities: Value,
+    server_info: Option<Value>,
+    instructions: Option<String>,
+    #[serde(rename = "_meta")]
+    metadata: Value,
+}
+
+impl Introduction {
+    fn into_peer(self, version: ProtocolVersion) -> Peer {
+        let info = self.metadata.get(meta::SERVER_INFO).cloned().or(self.server_info);
+        let info = info.unwrap_or_else(|| json!({ "name": "unknown", "version": "0" }));
+        let tools = self.capabilities.get("tools");
+        let changed = tools.and_then(|tools| tools.get("listChanged")).and_then(Value::as_bool);
+        Peer {
+            version,
+            info: info.to_string().into(),
+            tools: tools.is_some_and(Value::is_object),
+            tools_changed: changed == Some(true),
+            instructions: self.instructions,
+        }
+    }
+}
+
+fn judge_result(result: &ResultBody) -> Verdict {
+    let Ok(introduction) = object::<Introduction>(result.raw()) else { return Verdict::Legacy };
+    if introduction.supported_versions.is_empty() {
+        return Verdict::Legacy;
+    }
+    match common_modern(&introduction.supported_versions) {
+        Some(version) => Verdict::Modern(Box::new(introduction.into_peer(version))),
+        // A dual-era server that lists only Legacy versions.
+        None if introduction.supported_versions.iter().any(|v| ProtocolVersion::parse(v).is_some()) => {
+            Verdict::Legacy
+        }
+        None => Verdict::Incompatible(LinkFault::Versions(introduction.supported_versions.join(", "))),
+    }
+}
+
+fn judge_refusal(error: &ErrorBody) -> Verdict {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Refusal {
+        data: Data,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Data {
+        supported: Vec<String>,
+    }
+    let supported = object::<Refusal>(error.raw()).unwrap_or_default().data.supported;
+    match common_modern(&supported) {
+        Some(version) if version != ProtocolVersion::LATEST_MODERN => Verdict::Retry(version),
+        None if supported.iter().any(|v| ProtocolVersion::parse(v).is_some()) => Verdict::Legacy,
+        _ if error.code() == code::UNSUPPORTED_VERSION => {
+            Verdict::Incompatible(LinkFault::Versions(supported.join(", ")))
+        }
+        _ => Verdict::Incompatible(refused(error)),
+    }
+}
+
+fn common_modern(theirs: &[String]) -> Option<ProtocolVersion> {
+    ProtocolVersion::ALL
+        .into_iter()
+        .filter(|version| version.era() == Era::Modern)
+        .find(|version| theirs.iter().any(|their| their == version.as_str()))
+}
+
+/// Reads the answer to `initialize`.
+pub(super) fn judge_initialize(answer: &Answer) -> Result<Peer, LinkFault> {
+    let result = match answer {
+        Answer::Result(result) => result,
+        Answer::Error(error) => return Err(refused(error)),
+    };
+    let introduction: Introduction = object(result.raw())
+        .map_err(|error| LinkFault::Answer(crate::call::AnswerFault::Result(error)))?;
+    let theirs = introduction.protocol_version.clone().unwrap_or_default();
+    match ProtocolVersion::parse(&theirs).filter(|version| version.era() == Era::Legacy) {
+        Some(version) => Ok(introduction.into_peer(version)),
+        None => Err(LinkFault::Versions(theirs)),
+    }
+}
+
+/// A server's JSON-RPC error where an answer was needed.
+pub(super) fn refused(error: &ErrorBody) -> LinkFault {
+    let message = error.message().chars().take(200).collect();
+    LinkFault::Refused { code: error.code(), message }
+}
+
+/// The params of `initialize`.
+pub(super) fn initialize_params() -> Bytes {
+    json!({
+        "protocolVersion": ProtocolVersion::LATEST_LEGACY.as_str(),
+        "capabilities": {},
+        "clientInfo": own_info(),
+    })
+    .to_string()
+    .into()
+}
+
+/// Params of the gateway's own requests to a Modern server: `members` and the
+/// `_meta` that every request carries.
+pub(super) fn modern_params(version: ProtocolVersion, mut members: Value) -> Bytes {
+    if let Some(object) = members.as_object_mut() {
+        object.insert(
+            meta::META.into(),
+            json!({
+                meta::PROTOCOL_VERSION: version.as_str(),
+                meta::CLIENT_INFO: own_info(),
+                meta::CLIENT_CAPABILITIES: {},
+            }),
+        );
+    }
+    members.to_string().into()
+}
+
+fn own_info() -> Value {
+    json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jsonrpc::Response;
+
+    fn answer(text: &str) -> Answer {
+        let raw = Bytes::copy_from_slice(text.as_bytes());
+        let response = if text.contains("\"code\"") { Response::Error(raw) } else { Response::Result(raw) };
+        Answer::parse(response).unwrap()
+    }
+
+    #[test]
+    fn only_a_recognised_modern_answer_means_modern() {
+        for (text, modern) in [
+            (r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#, true),
+            (r#"{"code":-32601,"message":"no"}"#, false),
+            (r#"{"code":-32602,"message":"no"}"#, false),
+            (r#"{"code":-1,"message":"no"}"#, false),
+            ("{}", false),
+        ] {
+            let verdict = judge_discover(&answer(text));
+            assert_eq!(matches!(verdict, Verdict::Modern(_)), modern, "{text}");
+            assert_eq!(matches!(verdict, Verdict::Legacy), !modern, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_modern_refusal_never_falls_back() {
+        let text = r#"{"code":-32022,"message":"no","data":{"supported":["2030-01-01"]}}"#;
+        assert!(matches!(judge_discover(&answer(text)), Verdict::Incompatible(_)));
+        let text = r#"{"code":-32022,"message":"no","data":{"supported":["2025-06-18"]}}"#;
+        assert!(matches!(judge_discover(&answer(text)), Verdict::Legacy));
+    }
+
+    #[test]
+    fn a_legacy_server_introduces_itself() {
+        let peer = judge_initialize(&answer(
+            r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"x","version":"1"}}"#,
+        ))
+        .unwrap();
+        assert_eq!(peer.era(), Era::Legacy);
+        assert!(peer.tools && peer.tools_changed);
+        assert_eq!(peer.name_and_version(), ("x".into(), "1".into()));
+    }
+}

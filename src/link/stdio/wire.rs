@@ -1,0 +1,302 @@
+//! The two pipes of a child, shared by all calls to it: lines out, lines in,
+//! and who waits for which answer.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+
+use crate::call::{Answer, Notice, ServerName};
+use crate::jsonrpc::lines::{LineError, LineReader};
+use crate::jsonrpc::{self, Frame, Id, Response};
+use crate::link::LinkFault;
+use crate::mcp::{code, notification};
+
+/// What the calls to one child share.
+pub(super) struct Wire {
+    server: ServerName,
+    outgoing: mpsc::Sender<Outgoing>,
+    pending: Mutex<HashMap<u64, Pending>>,
+    next_id: AtomicU64,
+    /// Why the child is lost, once it is.
+    closed: watch::Sender<Option<String>>,
+    /// The child says that its list of tools is another.
+    pub(super) changed: Arc<Notify>,
+}
+
+enum Outgoing {
+    Line(Bytes),
+    /// End of input: the child is asked to end.
+    Close,
+}
+
+/// Somebody who waits for an answer.
+struct Pending {
+    notices: Option<mpsc::Sender<Notice>>,
+    answer: oneshot::Sender<Result<Answer, LinkFault>>,
+}
+
+/// A request on its way.
+pub(super) struct Waiting {
+    pub(super) id: u64,
+    pub(super) notices: Option<mpsc::Receiver<Notice>>,
+    pub(super) answer: oneshot::Receiver<Result<Answer, LinkFault>>,
+}
+
+impl Wire {
+    /// Starts to read and to write. `limit` bounds a line of the child's.
+    pub(super) fn start(
+        server: ServerName,
+        input: impl AsyncWrite + Send + Unpin + 'static,
+        output: impl AsyncRead + Send + Unpin + 'static,
+        limit: usize,
+        changed: Arc<Notify>,
+    ) -> Arc<Self> {
+        let (outgoing, lines) = mpsc::channel(OUTGOING);
+        let wire = Arc::new(Self {
+            server,
+            outgoing,
+            pending: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            closed: watch::Sender::new(None),
+            changed,
+        });
+        tokio::spawn(write(lines, input));
+        tokio::spawn(Arc::clone(&wire).read(LineReader::new(output, limit)));
+        wire
+    }
+
+    /// A number that no other request to this child has.
+    pub(super) fn number(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Sends a request under `id`. Notices are kept for the caller only where
+    /// it says that it wants them.
+    pub(super) async fn send(
+        &self,
+        id: u64,
+        method: &str,
+        params: &[u8],
+        wants: Wants,
+    ) -> Result<Waiting, LinkFault> {
+        let (answer, answer_rx) = oneshot::channel();
+        let (notices, notices_rx) = match wants {
+            Wants::Notices => {
+                let (sender, receiver) = mpsc::channel(NOTICES);
+                (Some(sender), Some(receiver))
+            }
+            Wants::Answer => (None, None),
+        };
+        self.pending().insert(id, Pending { notices, answer });
+        let waiting = Waiting { id, notices: notices_rx, answer: answer_rx };
+        let line = jsonrpc::request(&Id::number(id), method, params);
+        if let Some(reason) = self.closed.borrow().clone() {
+            self.forget(id);
+            return Err(LinkFault::Exited(reason));
+        }
+        if self.outgoing.send(Outgoing::Line(line)).await.is_err() {
+            self.forget(id);
+            return Err(LinkFault::Exited("its input is closed".into()));
+        }
+        Ok(waiting)
+    }
+
+    /// Sends a notification.
+    pub(super) async fn notify(&self, method: &str, params: Option<&[u8]>) {
+        let line = jsonrpc::notification(method, params);
+        // A child that is gone needs no notifications.
+        let _ = self.outgoing.send(Outgoing::Line(line)).await;
+    }
+
+    /// Nobody waits for `id` any longer.
+    pub(super) fn forget(&self, id: u64) -> bool {
+        self.pending().remove(&id).is_some()
+    }
+
+    /// Nobody waits for `id` any longer, and the child is told.
+    pub(super) fn cancel(&self, id: u64) {
+        if self.forget(id) {
+            let params = format!("{{\"requestId\":{id}}}");
+            let line = jsonrpc::notification(notification::CANCELLED, Some(params.as_bytes()));
+            // A full queue means that the child does not read: it will not
+            // stop for a notification either.
+            let _ = self.outgoing.try_send(Outgoing::Line(line));
+        }
+    }
+
+    /// Asks the child to end, by the end of its input.
+    pub(super) async fn close(&self) {
+        let _ = self.outgoing.send(Outgoing::Close).await;
+    }
+
+    /// Waits until the child is lost; says why.
+    pub(super) async fn closed(&self) -> String {
+        let mut closed = self.closed.subscribe();
+        let reason = closed.wait_for(Option::is_some).await;
+        reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()
+    }
+
+    async fn read<R: AsyncRead + Unpin>(self: Arc<Self>, mut lines: LineReader<R>) {
+        let reason = loop {
+            match lines.next().await {
+                Ok(Some(line)) => self.take(&line).await,
+                Ok(None) => break "it closed its output".to_owned(),
+                Err(LineError::TooLong { limit }) => {
+                    tracing::warn!(server = %self.server, limit, "a line is too long and is skipped");
+                    self.fail_the_only_one(|| LinkFault::TooLarge { limit });
+                }
+                Err(error) => break error.to_string(),
+            }
+        };
+        self.closed.send_replace(Some(reason.clone()));
+        let pending: Vec<_> = self.pending().drain().collect();
+        for (_, pending) in pending {
+            let _ = pending.answer.send(Err(LinkFault::Exited(reason.clone())));
+        }
+    }
+
+    async fn take(&self, line: &Bytes) {
+        match jsonrpc::parse(line, MAX_DEPTH) {
+            Ok(Frame::Response { id: Some(id), response }) => self.answer(&id, response),
+            Ok(Frame::Response { id: None, response }) => {
+                let raw = match response {
+                    Response::Result(raw) | Response::Error(raw) => raw,
+                };
+                tracing::warn!(server = %self.server, answer = %excerpt(&raw), "an answer without an id");
+            }
+            Ok(Frame::Notification { method, params }) => self.notice(method, params),
+            Ok(Frame::Request { id, method, .. }) => self.refuse(&id, &method).await,
+            Err(fault) => {
+                tracing::warn!(server = %self.server, %fault, line = %excerpt(line), "not a message");
+                // Whose answer it was cannot be read; with one call in flight
+                // it can only be that one's.
+                if line.first() == Some(&b'{') {
+                    self.fail_the_only_one(|| LinkFault::Frame(fault));
+                }
+            }
+        }
+    }
+
+    fn answer(&self, id: &Id, response: Response) {
+        let pending = id.as_number().and_then(|id| self.pending().remove(&id));
+        match pending {
+            Some(pending) => {
+                let answer = Answer::parse(response).map_err(LinkFault::from);
+                let _ = pending.answer.send(answer);
+            }
+            None => tracing::debug!(server = %self.server, ?id, "an answer that nobody waits for"),
+        }
+    }
+
+    fn notice(&self, method: String, params: Option<Bytes>) {
+        match method.as_str() {
+            notification::TOOLS_CHANGED => self.changed.notify_one(),
+            notification::PROGRESS => {
+                let Some((notice, token)) =
+                    params.and_then(|params| Notice::progress(method, params))
+                else {
+                    return;
+                };
+                let id = std::str::from_utf8(&token).ok().and_then(|token| token.parse().ok());
+                let pending = self.pending();
+                let waiting = id.and_then(|id: u64| pending.get(&id));
+                if let Some(notices) = waiting.and_then(|waiting| waiting.notices.as_ref()) {
+                    // A client that reads slowly loses progress, never its answer.
+                    let _ = notices.try_send(notice);
+                }
+            }
+            _ => tracing::trace!(server = %self.server, method, "a notification for nobody"),
+        }
+    }
+
+    /// Answers a request of a Legacy server's. `ping` is answered; what needs a
+    /// client cannot be tied to one on a shared child, and is refused.
+    async fn refuse(&self, id: &Id, method: &str) {
+        let line = answer_to_server(id, method);
+        tracing::debug!(server = %self.server, method, "the server asks");
+        let _ = self.outgoing.send(Outgoing::Line(line)).await;
+    }
+
+    /// Ends the one call in flight with a fault that cannot be tied to a call
+    /// by its id. With several in flight nobody is blamed.
+    fn fail_the_only_one(&self, fault: impl FnOnce() -> LinkFault) {
+        let mut pending = self.pending();
+        if pending.len() == 1 {
+            let only = pending.drain().next();
+            if let Some((_, only)) = only {
+                let _ = only.answer.send(Err(fault()));
+            }
+        }
+    }
+
+    fn pending(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Pending>> {
+        // No code that can panic runs while the lock is held.
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a request's sender wants to hear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wants {
+    /// The answer alone.
+    Answer,
+    /// Progress, too.
+    Notices,
+}
+
+/// The answer to a request that a server sends to its client.
+pub(in crate::link) fn answer_to_server(id: &Id, method: &str) -> Bytes {
+    if method == "ping" {
+        return jsonrpc::response(id, b"{}");
+    }
+    let text = format!("the gateway offers its servers no {method}");
+    let error = serde_json::json!({ "code": code::METHOD_NOT_FOUND, "message": text });
+    jsonrpc::error(Some(id), error.to_string().as_bytes())
+}
+
+async fn write(mut lines: mpsc::Receiver<Outgoing>, mut input: impl AsyncWrite + Unpin) {
+    let mut batch = Vec::with_capacity(WRITE_BATCH);
+    while let Some(first) = lines.recv().await {
+        let mut next = Some(first);
+        let mut last = false;
+        while let Some(outgoing) = next.take() {
+            match outgoing {
+                Outgoing::Line(line) => {
+                    batch.extend_from_slice(&line);
+                    batch.push(b'\n');
+                }
+                Outgoing::Close => last = true,
+            }
+            if batch.len() < WRITE_BATCH && !last {
+                next = lines.try_recv().ok();
+            }
+        }
+        // The reader sees the end of the child's output and tells everybody.
+        if input.write_all(&batch).await.is_err() || input.flush().await.is_err() || last {
+            return;
+        }
+        batch.clear();
+        batch.shrink_to(WRITE_BATCH);
+    }
+}
+
+/// The beginning of a line, fit for a log.
+fn excerpt(line: &[u8]) -> String {
+    let cut = line.get(..EXCERPT).unwrap_or(line);
+    String::from_utf8_lossy(cut).escape_debug().to_string()
+}
+
+/// Lines that wait to be written to one child.
+const OUTGOING: usize = 256;
+/// Notices that wait to be read by one client.
+const NOTICES: usize = 64;
+/// How deep a child's message may nest.
+pub(in crate::link) const MAX_DEPTH: usize = 128;
+/// How many bytes are written at once.
+const WRITE_BATCH: usize = 64 * 1024;
+/// How many bytes of a bad line go into the log.
+const EXCERPT: usize = 120;
