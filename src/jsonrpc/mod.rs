@@ -8,7 +8,9 @@
 pub mod body;
 mod depth;
 mod frame;
+pub mod lines;
 mod splice;
+pub mod sse;
 mod write;
 
 pub use depth::{TooDeep, within_depth};

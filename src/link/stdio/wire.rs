@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::call::{Answer, Notice, ServerName};
-use crate::jsonrpc::lines::{LineError, LineReader};
+use crate::jsonrpc::lines::{LineEnds, LineError, LineReader};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::link::LinkFault;
 use crate::mcp::{code, notification};
@@ -145,9 +145,9 @@ impl Wire {
             match lines.next().await {
                 Ok(Some(line)) => self.take(&line).await,
                 Ok(None) => break "it closed its output".to_owned(),
-                Err(LineError::TooLong { limit }) => {
+                Err(LineError::TooLong { limit, ends }) => {
                     tracing::warn!(server = %self.server, limit, "a line is too long and is skipped");
-                    self.fail_the_only_one(|| LinkFault::TooLarge { limit });
+                    self.fail_one(id_in(&ends), LinkFault::TooLarge { limit });
                 }
                 Err(error) => break error.to_string(),
             }
@@ -172,10 +172,9 @@ impl Wire {
             Ok(Frame::Request { id, method, .. }) => self.refuse(&id, &method).await,
             Err(fault) => {
                 tracing::warn!(server = %self.server, %fault, line = %excerpt(line), "not a message");
-                // Whose answer it was cannot be read; with one call in flight
-                // it can only be that one's.
+                // What begins like a message may have been somebody's answer.
                 if line.first() == Some(&b'{') {
-                    self.fail_the_only_one(|| LinkFault::Frame(fault));
+                    self.fail_one(find_id(line), LinkFault::Frame(fault));
                 }
             }
         }
@@ -221,15 +220,15 @@ impl Wire {
         let _ = self.outgoing.send(Outgoing::Line(line)).await;
     }
 
-    /// Ends the one call in flight with a fault that cannot be tied to a call
-    /// by its id. With several in flight nobody is blamed.
-    fn fail_the_only_one(&self, fault: impl FnOnce() -> LinkFault) {
+    /// Ends the call that a broken answer belongs to: the one whose id it
+    /// shows, or else the only one in flight. With several in flight and no
+    /// id nobody is blamed, and deadlines do their work.
+    fn fail_one(&self, id: Option<u64>, fault: LinkFault) {
         let mut pending = self.pending();
-        if pending.len() == 1 {
-            let only = pending.drain().next();
-            if let Some((_, only)) = only {
-                let _ = only.answer.send(Err(fault()));
-            }
+        let only = (pending.len() == 1).then(|| pending.keys().next().copied()).flatten();
+        let found = id.or(only).and_then(|id| pending.remove(&id));
+        if let Some(found) = found {
+            let _ = found.answer.send(Err(fault));
         }
     }
 
@@ -256,6 +255,20 @@ pub(in crate::link) fn answer_to_server(id: &Id, method: &str) -> Bytes {
     let text = format!("the gateway offers its servers no {method}");
     let error = serde_json::json!({ "code": code::METHOD_NOT_FOUND, "message": text });
     jsonrpc::error(Some(id), error.to_string().as_bytes())
+}
+
+/// The id that a line too long to be kept shows at one of its ends.
+fn id_in(ends: &LineEnds) -> Option<u64> {
+    find_id(&ends.head).or_else(|| find_id(&ends.tail))
+}
+
+/// The number behind the first `"id":` of a text that is no valid message.
+fn find_id(text: &[u8]) -> Option<u64> {
+    let key = b"\"id\":";
+    let at = text.windows(key.len()).position(|window| window == key)? + key.len();
+    let rest = text.get(at..)?.trim_ascii_start();
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()
 }
 
 async fn write(mut lines: mpsc::Receiver<Outgoing>, mut input: impl AsyncWrite + Unpin) {

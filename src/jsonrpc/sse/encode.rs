@@ -1,0 +1,59 @@
+//! Events as this gateway writes them.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// A `message` event. Line breaks in `data`, which JSON has only between its
+/// tokens, become several data lines.
+pub fn message(data: &[u8]) -> Bytes {
+    message_with(data, None, None)
+}
+
+/// A `message` event with an `id` to resume behind, and a `retry` in milliseconds.
+pub fn message_with(data: &[u8], id: Option<&str>, retry: Option<u64>) -> Bytes {
+    let mut out = BytesMut::with_capacity(data.len() + ROOM);
+    out.put_slice(b"event: message\n");
+    put_tags(&mut out, id, retry);
+    let mut rest = data;
+    while let Some(end) = memchr::memchr2(b'\r', b'\n', rest) {
+        let (line, after) = rest.split_at(end);
+        put_field(&mut out, b"data: ", line);
+        rest = after.strip_prefix(b"\r\n").or(after.get(1..)).unwrap_or_default();
+    }
+    put_field(&mut out, b"data: ", rest);
+    out.put_u8(b'\n');
+    out.freeze()
+}
+
+/// The event that opens a stream: no message, only the `id` to resume behind
+/// and the `retry` in milliseconds.
+pub fn priming(id: &str, retry: Option<u64>) -> Bytes {
+    let mut out = BytesMut::with_capacity(id.len() + ROOM);
+    put_tags(&mut out, Some(id), retry);
+    put_field(&mut out, b"data:", b"");
+    out.put_u8(b'\n');
+    out.freeze()
+}
+
+/// A comment: keeps an idle connection open and means nothing.
+pub fn comment() -> Bytes {
+    Bytes::from_static(b":\n\n")
+}
+
+/// Leaves out an id that its field cannot carry (a line break or a NUL in it).
+fn put_tags(out: &mut BytesMut, id: Option<&str>, retry: Option<u64>) {
+    if let Some(id) = id.filter(|id| !id.contains(['\r', '\n', '\0'])) {
+        put_field(out, b"id: ", id.as_bytes());
+    }
+    if let Some(retry) = retry {
+        put_field(out, b"retry: ", retry.to_string().as_bytes());
+    }
+}
+
+fn put_field(out: &mut BytesMut, name: &[u8], value: &[u8]) {
+    out.put_slice(name);
+    out.put_slice(value);
+    out.put_u8(b'\n');
+}
+
+/// Room for the field names around a message.
+const ROOM: usize = 64;

@@ -1,0 +1,235 @@
+//! Server-sent events, by the rules of the WHATWG HTML standard ("Interpreting
+//! an event stream"), in both directions.
+//!
+//! The decoder is pure: bytes in, events out, no reading of its own. It is
+//! bounded: an event, or a line without an end, may have so many bytes and no
+//! more. It copies only what it must: the data of an event that stands on one
+//! line within one chunk is a slice of that chunk.
+//!
+//! One rule is wider than the standard's, which drops every event without
+//! data: an event that carries an `id` or a `retry` is handed out although its
+//! data is empty or absent. MCP servers open a stream with such a priming
+//! event, and whoever resumes the stream needs the id. Its data is never a
+//! message: read it only when [`SseEvent::is_message`] says so.
+
+mod encode;
+
+use bytes::{Bytes, BytesMut};
+
+pub use encode::{comment, message, message_with, priming};
+
+/// One event of the stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SseEvent {
+    /// The last `event` field, where there was one.
+    pub event: Option<Bytes>,
+    /// The `data` lines, joined by `\n`. As sent: nothing checks for UTF-8 here.
+    pub data: Bytes,
+    /// The last `id` field of this event, where there was one. Unlike a
+    /// browser the decoder does not carry it over to the events after it.
+    pub id: Option<Bytes>,
+    /// The last valid `retry` field, in milliseconds.
+    pub retry: Option<u64>,
+}
+
+impl SseEvent {
+    /// Whether this is a message with something in it: data that is not empty,
+    /// of the type `message`, named or by default.
+    pub fn is_message(&self) -> bool {
+        let kind = self.event.as_deref().unwrap_or_default();
+        !self.data.is_empty() && (kind.is_empty() || kind == b"message")
+    }
+}
+
+/// Why the stream cannot be read on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SseError {
+    /// An event, or a line without an end, has more bytes than allowed.
+    #[error("an event is longer than {limit} bytes")]
+    TooLarge {
+        /// The most bytes an event may have, field names included.
+        limit: usize,
+    },
+}
+
+/// Reads events out of chunks: [`push`](Self::push) a chunk, then call
+/// [`next_event`](Self::next_event) until it has no more.
+#[derive(Debug)]
+pub struct SseDecoder {
+    limit: usize,
+    /// What is left of the chunks pushed.
+    input: Bytes,
+    /// The beginning of a line whose end has not come yet.
+    partial: BytesMut,
+    /// The last byte read was a `\r`: a `\n` right after it belongs to it.
+    after_cr: bool,
+    /// No line was read yet: a byte order mark may lead the first.
+    at_start: bool,
+    pending: Pending,
+    failed: Option<SseError>,
+}
+
+/// The event whose empty line has not come yet.
+#[derive(Debug, Default)]
+struct Pending {
+    fields: SseEvent,
+    data: Data,
+    /// Bytes of all its lines so far.
+    size: usize,
+}
+
+#[derive(Debug, Default)]
+enum Data {
+    #[default]
+    Absent,
+    Line(Bytes),
+    Lines(BytesMut),
+}
+
+impl SseDecoder {
+    /// A decoder whose events have at most `limit` bytes, field names included.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            input: Bytes::new(),
+            partial: BytesMut::new(),
+            after_cr: false,
+            at_start: true,
+            pending: Pending::default(),
+            failed: None,
+        }
+    }
+
+    /// Takes the next chunk of the stream.
+    pub fn push(&mut self, chunk: Bytes) {
+        if self.input.is_empty() {
+            self.input = chunk;
+        } else {
+            let mut joined = BytesMut::from(std::mem::take(&mut self.input));
+            joined.extend_from_slice(&chunk);
+            self.input = joined.freeze();
+        }
+    }
+
+    /// The next whole event in what was pushed, or `None` when more is needed.
+    /// What follows the last empty line at the end of the stream is no event.
+    ///
+    /// # Errors
+    /// [`SseError::TooLarge`], and the same again for ever after.
+    pub fn next_event(&mut self) -> Result<Option<SseEvent>, SseError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        while let Some(line) = self.next_line()? {
+            if line.is_empty() {
+                if let Some(event) = std::mem::take(&mut self.pending).finish() {
+                    return Ok(Some(event));
+                }
+            } else {
+                self.pending.take(&line);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the stream, were it to end now, would end within an event.
+    pub fn is_mid_event(&self) -> bool {
+        self.pending.size > 0 || !self.partial.is_empty() || !self.input.is_empty()
+    }
+
+    fn next_line(&mut self) -> Result<Option<Bytes>, SseError> {
+        if self.after_cr && !self.input.is_empty() {
+            self.after_cr = false;
+            if self.input.first() == Some(&b'\n') {
+                let _line_feed = self.input.split_to(1);
+            }
+        }
+        let Some(end) = memchr::memchr2(b'\r', b'\n', &self.input) else {
+            self.check(self.input.len())?;
+            self.partial.extend_from_slice(&self.input);
+            self.input.clear();
+            return Ok(None);
+        };
+        self.check(end)?;
+        let mut line = self.input.split_to(end);
+        self.after_cr = self.input.split_to(1).as_ref() == b"\r";
+        if !self.partial.is_empty() {
+            self.partial.extend_from_slice(&line);
+            line = self.partial.split().freeze();
+        }
+        if std::mem::take(&mut self.at_start) && line.starts_with(BYTE_ORDER_MARK) {
+            line = line.slice(BYTE_ORDER_MARK.len()..);
+        }
+        Ok(Some(line))
+    }
+
+    /// Fails when `more` bytes on top of what is held are too many.
+    fn check(&mut self, more: usize) -> Result<(), SseError> {
+        if self.pending.size + self.partial.len() + more > self.limit {
+            let error = SseError::TooLarge { limit: self.limit };
+            *self = Self { failed: Some(error), ..Self::new(self.limit) };
+            return Err(error);
+        }
+        Ok(())
+    }
+}
+
+impl Pending {
+    /// Takes a line that is not empty.
+    fn take(&mut self, line: &Bytes) {
+        let (name, value) = match memchr::memchr(b':', line) {
+            // A comment: keeps the connection alive and adds nothing to the event.
+            Some(0) => return,
+            Some(colon) => {
+                let space = usize::from(line.get(colon + 1) == Some(&b' '));
+                (line.slice(..colon), line.slice(colon + 1 + space..))
+            }
+            None => (line.clone(), Bytes::new()),
+        };
+        self.size += line.len();
+        match name.as_ref() {
+            b"data" => self.data = std::mem::take(&mut self.data).and(value),
+            b"event" => self.fields.event = Some(value),
+            // An id with a NUL in it is ignored, says the standard.
+            b"id" if !value.contains(&0) => self.fields.id = Some(value),
+            b"retry" => self.fields.retry = milliseconds(&value).or(self.fields.retry),
+            _ => {}
+        }
+    }
+
+    fn finish(self) -> Option<SseEvent> {
+        let (data, has_data) = match self.data {
+            Data::Absent => (Bytes::new(), false),
+            Data::Line(line) => (line, true),
+            Data::Lines(lines) => (lines.freeze(), true),
+        };
+        let event = SseEvent { data, ..self.fields };
+        (has_data || event.id.is_some() || event.retry.is_some()).then_some(event)
+    }
+}
+
+impl Data {
+    fn and(self, line: Bytes) -> Self {
+        let mut lines = match self {
+            Self::Absent => return Self::Line(line),
+            Self::Line(first) => BytesMut::from(first.as_ref()),
+            Self::Lines(lines) => lines,
+        };
+        lines.extend_from_slice(b"\n");
+        lines.extend_from_slice(&line);
+        Self::Lines(lines)
+    }
+}
+
+/// ASCII digits and nothing else; a number too large is as good as none.
+fn milliseconds(value: &[u8]) -> Option<u64> {
+    if !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+#[cfg(test)]
+mod tests;

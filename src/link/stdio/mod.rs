@@ -1,0 +1,238 @@
+//! A server that is a child process, spoken to over its standard streams.
+//!
+//! All calls share the two pipes. Requests are numbered here, and progress
+//! tokens are those numbers, so that two clients that chose the same id or
+//! token never meet.
+
+mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use bytes::Bytes;
+use futures_util::stream;
+
+use crate::call::{Answer, Call, Event, NativeName, Reply, ServerName};
+use crate::config::EraChoice;
+use crate::era::{lift, lower};
+use crate::mcp::{Era, Method, ProtocolVersion, notification};
+
+use super::LinkFault;
+use super::deadline::Deadline;
+use super::peer::{
+    Peer, Verdict, initialize_params, judge_discover, judge_initialize, modern_params,
+};
+use wire::{Waiting, Wants, Wire};
+
+pub(super) use wire::{MAX_DEPTH, answer_to_server};
+
+/// A child that has answered and can be called.
+pub(super) struct Stdio {
+    wire: Arc<Wire>,
+    peer: Peer,
+}
+
+/// How a connection to a child is opened.
+pub(super) struct Opening {
+    pub(super) server: ServerName,
+    pub(super) era: EraChoice,
+    /// How long a probe waits before `initialize` is tried beside it.
+    pub(super) patience: Duration,
+    /// The most bytes a line of the child's may have.
+    pub(super) limit: usize,
+    /// Told whenever the child says that its tools changed.
+    pub(super) changed: Arc<Notify>,
+}
+
+impl Stdio {
+    /// Finds out the child's era and introduces the gateway. The caller bounds
+    /// the time.
+    pub(super) async fn open(
+        opening: Opening,
+        input: impl AsyncWrite + Send + Unpin + 'static,
+        output: impl AsyncRead + Send + Unpin + 'static,
+    ) -> Result<Self, LinkFault> {
+        let wire = Wire::start(opening.server, input, output, opening.limit, opening.changed);
+        let peer = match opening.era {
+            EraChoice::Legacy => initialize(&wire).await?,
+            EraChoice::Modern => discover(&wire).await?,
+            EraChoice::Auto => probe(&wire, opening.patience).await?,
+        };
+        match peer.era() {
+            Era::Legacy => wire.notify(notification::INITIALIZED, None).await,
+            Era::Modern if peer.tools_changed => listen(&wire, peer.version).await?,
+            Era::Modern => {}
+        }
+        Ok(Self { wire, peer })
+    }
+
+    pub(super) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// A request of the gateway's own.
+    pub(super) async fn request(&self, method: &str, params: Bytes) -> Result<Answer, LinkFault> {
+        ask(&self.wire, method, &params).await
+    }
+
+    /// A client's call.
+    pub(super) async fn call(
+        &self,
+        call: &Call,
+        native: &NativeName,
+        quiet: Duration,
+        cap: Duration,
+    ) -> Result<Reply, LinkFault> {
+        let id = self.wire.number();
+        let number = id.to_string();
+        let wanted = call.context.progress_token.as_ref();
+        let token = wanted.map(|_| number.as_bytes());
+        let params = match self.peer.era() {
+            Era::Modern => lift::request(call, Some(native), self.peer.version, token),
+            Era::Legacy => lower::request(call, Some(native), token),
+        };
+        let wants = if wanted.is_some() { Wants::Notices } else { Wants::Answer };
+        let waiting = self.wire.send(id, call.method.as_str(), &params, wants).await?;
+        let on_its_way =
+            OnItsWay { wire: Arc::clone(&self.wire), waiting, deadline: Deadline::new(quiet, cap) };
+        Ok(Reply::stream(stream::unfold(Some(on_its_way), OnItsWay::step)))
+    }
+
+    /// Waits until the child is lost; says why.
+    pub(super) async fn closed(&self) -> LinkFault {
+        LinkFault::Exited(self.wire.closed().await)
+    }
+
+    /// Closes the child's input, which asks it to end.
+    pub(super) async fn close(&self) {
+        self.wire.close().await;
+    }
+}
+
+/// A call that waits for its answer. Dropped before it, the child is told.
+struct OnItsWay {
+    wire: Arc<Wire>,
+    waiting: Waiting,
+    deadline: Deadline,
+}
+
+impl OnItsWay {
+    async fn step(on_its_way: Option<Self>) -> Option<(Event, Option<Self>)> {
+        let mut this = on_its_way?;
+        let answer = tokio::select! {
+            biased;
+            Some(notice) = next_notice(&mut this.waiting) => {
+                this.deadline.extend();
+                return Some((Event::Notice(notice), Some(this)));
+            }
+            answer = &mut this.waiting.answer => match answer {
+                Ok(answer) => answer,
+                Err(_) => Err(LinkFault::NoAnswer),
+            },
+            after = this.deadline.passed() => Err(LinkFault::Timeout { after }),
+        };
+        Some((Event::Answer(answer), None))
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        // Does nothing where the answer has come.
+        self.wire.cancel(self.waiting.id);
+    }
+}
+
+async fn next_notice(waiting: &mut Waiting) -> Option<crate::call::Notice> {
+    match &mut waiting.notices {
+        Some(notices) => notices.recv().await,
+        None => None,
+    }
+}
+
+async fn ask(wire: &Arc<Wire>, method: &str, params: &[u8]) -> Result<Answer, LinkFault> {
+    let id = wire.number();
+    let waiting = wire.send(id, method, params, Wants::Answer).await?;
+    let guard = Forget { wire, id };
+    let answer = waiting.answer.await;
+    drop(guard);
+    answer.unwrap_or(Err(LinkFault::NoAnswer))
+}
+
+/// Forgets a request of the gateway's own that is given up.
+struct Forget<'a> {
+    wire: &'a Wire,
+    id: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.wire.forget(self.id);
+    }
+}
+
+async fn initialize(wire: &Arc<Wire>) -> Result<Peer, LinkFault> {
+    let answer = ask(wire, Method::Initialize.as_str(), &initialize_params()).await?;
+    judge_initialize(&answer)
+}
+
+async fn ask_discover(wire: &Arc<Wire>, version: ProtocolVersion) -> Result<Answer, LinkFault> {
+    let params = modern_params(version, serde_json::json!({}));
+    ask(wire, Method::Discover.as_str(), &params).await
+}
+
+async fn discover(wire: &Arc<Wire>) -> Result<Peer, LinkFault> {
+    let mut version = ProtocolVersion::LATEST_MODERN;
+    for _ in 0..=ProtocolVersion::ALL.len() {
+        match judge_discover(&ask_discover(wire, version).await?) {
+            Verdict::Modern(peer) => return Ok(*peer),
+            Verdict::Retry(other) => version = other,
+            Verdict::Incompatible(fault) => return Err(fault),
+            Verdict::Legacy => break,
+        }
+    }
+    Err(LinkFault::Versions("Legacy ones".into()))
+}
+
+/// `server/discover` first. A child that says nothing for `patience` may be a
+/// Legacy one that stays silent, or one that starts slowly: `initialize` goes
+/// out, too, and the first answer that settles the matter counts.
+async fn probe(wire: &Arc<Wire>, patience: Duration) -> Result<Peer, LinkFault> {
+    let mut discover = Box::pin(ask_discover(wire, ProtocolVersion::LATEST_MODERN));
+    let first = timeout(patience, &mut discover).await;
+    let verdict = match first {
+        Ok(answer) => judge_discover(&answer?),
+        Err(_) => {
+            let mut initialize = Box::pin(initialize(wire));
+            tokio::select! {
+                answer = &mut discover => match judge_discover(&answer?) {
+                    Verdict::Legacy => return initialize.await,
+                    verdict => verdict,
+                },
+                peer = &mut initialize => match peer {
+                    Err(LinkFault::Refused { .. }) => judge_discover(&discover.await?),
+                    settled => return settled,
+                },
+            }
+        }
+    };
+    match verdict {
+        Verdict::Modern(peer) => Ok(*peer),
+        Verdict::Retry(_) => self::discover(wire).await,
+        Verdict::Incompatible(fault) => Err(fault),
+        Verdict::Legacy => self::initialize(wire).await,
+    }
+}
+
+/// Opens the stream on which a Modern child says that its tools changed. Its
+/// frames come by the shared pipe; nobody waits for its end.
+async fn listen(wire: &Arc<Wire>, version: ProtocolVersion) -> Result<(), LinkFault> {
+    let members = serde_json::json!({ "notifications": { "toolsListChanged": true } });
+    let id = wire.number();
+    let params = modern_params(version, members);
+    wire.send(id, Method::Listen.as_str(), &params, Wants::Answer).await?;
+    Ok(())
+}
