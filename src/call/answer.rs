@@ -39,6 +39,15 @@ impl Answer {
             Response::Error(raw) => ErrorBody::parse(raw).map(Self::Error),
         }
     }
+
+    /// Notes who sent it: the server's raw `serverInfo`.
+    #[must_use]
+    pub fn sent_by(mut self, info: &Bytes) -> Self {
+        if let Self::Result(result) = &mut self {
+            result.sender = Some(info.clone());
+        }
+        self
+    }
 }
 
 /// The kind of a result (2026-07-28, Base Protocol, "ResultType").
@@ -60,6 +69,7 @@ pub struct ResultBody {
     kind_span: Option<Range<usize>>,
     meta: Option<Range<usize>>,
     is_error: bool,
+    sender: Option<Bytes>,
 }
 
 #[derive(Deserialize)]
@@ -88,7 +98,7 @@ impl ResultBody {
         let kind_span = wire.kind.and_then(span);
         let meta = wire._meta.filter(|meta| meta.get().starts_with('{')).and_then(span);
         let is_error = wire.is_error.is_some_and(|raw| raw.get() == "true");
-        Ok(Self { kind, kind_span, meta, is_error, raw })
+        Ok(Self { kind, kind_span, meta, is_error, sender: None, raw })
     }
 
     /// The whole object.
@@ -109,6 +119,11 @@ impl ResultBody {
     /// Where the `_meta` object stands, if it is there.
     pub fn meta_span(&self) -> Option<Range<usize>> {
         self.meta.clone()
+    }
+
+    /// The raw `serverInfo` of the server that sent it, where one did.
+    pub fn sender(&self) -> Option<&Bytes> {
+        self.sender.as_ref()
     }
 
     /// Whether it is a tool result that reports a failure.

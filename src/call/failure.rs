@@ -75,6 +75,12 @@ pub enum Failure {
         /// The name asked for.
         name: String,
     },
+    /// The tool's arguments break its schema.
+    #[error("the arguments do not fit the tool's input schema:\n{violations}")]
+    InvalidArguments {
+        /// One line for each rule that is broken.
+        violations: String,
+    },
     /// A Legacy request outside a session.
     #[error(
         "a session is needed: send `initialize` first, then its `Mcp-Session-Id` with every request"
@@ -202,6 +208,9 @@ impl Failure {
             Self::UnknownTool { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "unknown_tool")
             }
+            Self::InvalidArguments { .. } => {
+                row(code::INVALID_PARAMS, 200, Client, false, "invalid_arguments")
+            }
             Self::SessionRequired => {
                 row(code::INVALID_REQUEST, 400, Client, false, "session_required")
             }
@@ -268,10 +277,13 @@ impl Failure {
         error.to_string().into_bytes()
     }
 
-    /// The tool result that tells a model of a server's failure (DESIGN §7),
-    /// or `None` where the failure is a protocol error instead.
+    /// The tool result that tells a model what it can mend or work around, a
+    /// server's failure or its own arguments; `None` where the failure is a
+    /// protocol error instead.
     pub fn to_tool_result(&self) -> Option<Vec<u8>> {
-        (self.wire().blame == Blame::Server).then(|| tool_error(&self.to_string()))
+        let for_the_model =
+            self.wire().blame == Blame::Server || matches!(self, Self::InvalidArguments { .. });
+        for_the_model.then(|| tool_error(&self.to_string()))
     }
 }
 

@@ -45,9 +45,10 @@ pub fn request(
 }
 
 /// A result as a Modern client wants it: with its type, and with who sent it
-/// where the server did not say so itself.
-pub fn result(body: &ResultBody, server_info: &[u8]) -> Bytes {
+/// where the server did not say so itself: that server, or else the gateway.
+pub fn result(body: &ResultBody, gateway_info: &[u8]) -> Bytes {
     let raw = body.raw();
+    let server_info = body.sender().map_or(gateway_info, |info| &info[..]);
     let own_meta = body.meta_span().and_then(|span| raw.get(span));
     let says_who = own_meta.is_some_and(|meta| {
         let key = meta::SERVER_INFO.as_bytes();

@@ -1,1 +1,75 @@
+//! What a call has to pass before a server hears of it, and what its answer
+//! passes on the way back.
+//!
+//! The order is fixed and stands in [`Policy::admit`]. The proof that a call
+//! has passed is a type: a link takes a [`Permitted`] call and nothing else,
+//! and only this room can make one.
 
+mod gate;
+mod permit;
+mod rate;
+mod registry;
+
+pub use gate::{Gate, GateSettings};
+pub use permit::{Permitted, Target};
+pub use registry::{Limits, Registry, ServerLimits};
+
+use std::net::IpAddr;
+
+use crate::call::{Call, Failure, NativeName, ServerName};
+
+/// The compiled policy of one snapshot.
+#[derive(Debug)]
+pub struct Policy {
+    limits: Limits,
+}
+
+impl Policy {
+    /// A policy that enforces `limits`.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits }
+    }
+
+    /// What every request passes, whatever its method: the client's own rate,
+    /// then the whole gateway's. The narrow one first, so that a client over
+    /// its limit uses up nothing that others share.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`] names the limit and the wait.
+    pub fn admit_request(&self, address: IpAddr) -> Result<(), Failure> {
+        self.limits.check_client(address)?;
+        self.limits.check_gateway()
+    }
+
+    /// What a tool call passes: its tool's and its server's rate, the tool's
+    /// schema, and a place among the server's calls in flight. The place comes
+    /// last, so that what cannot be sent never waits for one.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`] and [`Failure::InvalidArguments`].
+    pub async fn admit(&self, call: Call, target: Target) -> Result<Permitted<Call>, Failure> {
+        let limits = self.limits.server(&target.server);
+        if let Some(limits) = limits {
+            limits.check(&target.server, &target.native)?;
+        }
+        target.check_arguments(call.params.arguments())?;
+        let slot = match limits {
+            Some(limits) => Some(limits.gate().enter(&target.server).await?),
+            None => None,
+        };
+        Ok(Permitted::new(call, target, slot))
+    }
+
+    /// The limits of one server.
+    pub fn server(&self, server: &ServerName) -> Option<&ServerLimits> {
+        self.limits.server(server)
+    }
+}
+
+/// The name of a limit in errors and metrics.
+fn limit_name(server: &ServerName, tool: Option<&NativeName>) -> String {
+    match tool {
+        Some(tool) => format!("tool:{server}/{tool}"),
+        None => format!("server:{server}"),
+    }
+}

@@ -97,8 +97,12 @@ impl Stdio {
         };
         let wants = if wanted.is_some() { Wants::Notices } else { Wants::Answer };
         let waiting = self.wire.send(id, call.method.as_str(), &params, wants).await?;
-        let on_its_way =
-            OnItsWay { wire: Arc::clone(&self.wire), waiting, deadline: Deadline::new(quiet, cap) };
+        let on_its_way = OnItsWay {
+            wire: Arc::clone(&self.wire),
+            waiting,
+            deadline: Deadline::new(quiet, cap),
+            info: self.peer.info.clone(),
+        };
         Ok(Reply::stream(stream::unfold(Some(on_its_way), OnItsWay::step)))
     }
 
@@ -118,6 +122,7 @@ struct OnItsWay {
     wire: Arc<Wire>,
     waiting: Waiting,
     deadline: Deadline,
+    info: Bytes,
 }
 
 impl OnItsWay {
@@ -135,6 +140,9 @@ impl OnItsWay {
             },
             after = this.deadline.passed() => Err(LinkFault::Timeout { after }),
         };
+        let answer = answer
+            .map(|answer| answer.sent_by(&this.info))
+            .map_err(|fault| fault.into_failure(this.wire.server()));
         Some((Event::Answer(answer), None))
     }
 }

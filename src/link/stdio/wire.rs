@@ -69,6 +69,11 @@ impl Wire {
         wire
     }
 
+    /// Whose pipes these are.
+    pub(super) fn server(&self) -> &ServerName {
+        &self.server
+    }
+
     /// A number that no other request to this child has.
     pub(super) fn number(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)

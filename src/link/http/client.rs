@@ -1,0 +1,184 @@
+//! The HTTP client of one server: its pool, its trust, its fixed headers.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+
+use crate::config::Http;
+use crate::link::LinkFault;
+
+/// Sends requests to one server.
+pub(super) struct Client {
+    pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    uri: Uri,
+    /// What the configuration adds to every request.
+    headers: HeaderMap,
+}
+
+impl Client {
+    /// A client as configured. Reads the platform's and the configured roots.
+    pub(super) fn new(config: &Http, connect_timeout: Duration) -> Result<Self, LinkFault> {
+        let uri = config.url.as_str().parse().map_err(|error| {
+            LinkFault::Setup(format!("the url cannot be used: {error}"))
+        })?;
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(connect_timeout));
+        let tls = HttpsConnectorBuilder::new()
+            .with_tls_config(tls(config.ca.as_deref())?)
+            .https_or_http()
+            .enable_all_versions()
+            .wrap_connector(tcp);
+        let pool = Pool::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE)
+            .pool_timer(TokioTimer::new())
+            .build(tls);
+        let mut headers = HeaderMap::new();
+        for (name, secret) in &config.headers {
+            let mut value = HeaderValue::from_str(secret.expose())
+                .map_err(|_| LinkFault::Setup(format!("the header {name} has an invalid value")))?;
+            value.set_sensitive(true);
+            headers.append(name.clone(), value);
+        }
+        Ok(Self { pool, uri, headers })
+    }
+
+    /// Posts one JSON-RPC message.
+    pub(super) async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<Response<Incoming>, LinkFault> {
+        self.send(&Method::POST, headers, body).await
+    }
+
+    /// Sends a request, along at most [`REDIRECTS`] redirects within the
+    /// server's own origin. Anything further would carry credentials and
+    /// arguments to somewhere the configuration does not name.
+    pub(super) async fn send(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, LinkFault> {
+        let mut uri = self.uri.clone();
+        for _ in 0..=REDIRECTS {
+            let request = self.request(method, &uri, headers, &body);
+            let response = self.pool.request(request).await.map_err(broken)?;
+            if !response.status().is_redirection() {
+                return Ok(response);
+            }
+            let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+            uri = same_origin(&uri, response.status(), location.unwrap_or_default())?;
+        }
+        Err(LinkFault::Redirect { to: uri.path().to_owned() })
+    }
+
+    fn request(&self, method: &Method, uri: &Uri, headers: &HeaderMap, body: &Bytes) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(body.clone()));
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = uri.clone();
+        let all = request.headers_mut();
+        all.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        if !body.is_empty() {
+            all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        // Configured headers win over those of a client that go on.
+        for (name, value) in headers.iter().chain(&self.headers) {
+            all.insert(name.clone(), value.clone());
+        }
+        request
+    }
+}
+
+/// Where a redirect leads, if it stays within the origin and keeps the method.
+fn same_origin(from: &Uri, status: StatusCode, to: &str) -> Result<Uri, LinkFault> {
+    let refused = || LinkFault::Redirect { to: to.chars().take(200).collect() };
+    if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
+        return Err(refused());
+    }
+    let base = url::Url::parse(&from.to_string()).map_err(|_| refused())?;
+    let target = base.join(to).map_err(|_| refused())?;
+    if target.origin() != base.origin() {
+        return Err(refused());
+    }
+    target.as_str().parse().map_err(|_| refused())
+}
+
+fn broken(error: hyper_util::client::legacy::Error) -> LinkFault {
+    if error.is_connect() {
+        LinkFault::Connect(Box::new(error))
+    } else {
+        LinkFault::Broken(Box::new(error))
+    }
+}
+
+fn tls(ca: Option<&Path>) -> Result<ClientConfig, LinkFault> {
+    let mut roots = platform_roots().clone();
+    if let Some(path) = ca {
+        let unreadable = |error: String| {
+            LinkFault::Setup(format!("the CA file {} cannot be used: {error}", path.display()))
+        };
+        let certificates = CertificateDer::pem_file_iter(path).map_err(|e| unreadable(e.to_string()))?;
+        for certificate in certificates {
+            let certificate = certificate.map_err(|e| unreadable(e.to_string()))?;
+            roots.add(certificate).map_err(|e| unreadable(e.to_string()))?;
+        }
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| LinkFault::Setup(error.to_string()))?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// The roots that this machine trusts, read once.
+fn platform_roots() -> &'static RootCertStore {
+    static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
+    ROOTS.get_or_init(|| {
+        let found = rustls_native_certs::load_native_certs();
+        for error in &found.errors {
+            tracing::warn!(%error, "some of the platform's root certificates cannot be read");
+        }
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(found.certs);
+        roots
+    })
+}
+
+/// How many redirects are followed.
+const REDIRECTS: usize = 3;
+/// How long a connection is kept for the next call.
+const IDLE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_is_followed_only_within_its_origin_and_with_its_method() {
+        let from: Uri = "http://a.test:80/mcp".parse().unwrap();
+        for (status, to, followed) in [
+            (307, "/mcp/", Some("http://a.test/mcp/")),
+            (308, "http://a.test/x", Some("http://a.test/x")),
+            (302, "/mcp/", None),
+            (307, "https://a.test/mcp", None),
+            (307, "http://a.test:81/mcp", None),
+            (307, "//b.test/mcp", None),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let uri = same_origin(&from, status, to).ok().map(|uri| uri.to_string());
+            assert_eq!(uri.as_deref(), followed, "{to}");
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! A server that is reached over Streamable HTTP.
+//!
+//! Each call is a request of its own, so that its answer, its progress and its
+//! cancellation need no bookkeeping: dropping the response is the
+//! cancellation. Only a Legacy server's session is shared, and opened again
+//! when the server has lost it.
+
+mod client;
+mod reception;
+mod session;
+mod watch;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use tokio::sync::{Notify, watch as cell};
+use tokio::task::JoinHandle;
+
+use crate::call::{Answer, Call, Event, NativeName, Notice, Reply, ServerName};
+use crate::config::{EraChoice, Http as HttpConfig};
+use crate::era::{lift, lower};
+use crate::jsonrpc::{self, Frame, Id};
+use crate::mcp::{Era, Method, ProtocolVersion, code, encode_value, header, notification};
+
+use super::LinkFault;
+use super::deadline::Deadline;
+use super::peer::{Peer, Verdict, judge_discover, modern_params};
+use super::stdio::answer_to_server;
+use client::Client;
+use reception::{Events, Reception, answer_in, refusal};
+use session::Session;
+
+/// A server that has answered and can be called.
+pub(super) struct Http {
+    shared: Arc<Shared>,
+    watcher: Option<JoinHandle<()>>,
+}
+
+/// What calls and the watcher share.
+struct Shared {
+    server: ServerName,
+    client: Client,
+    peer: Peer,
+    session: Session,
+    next_id: AtomicU64,
+    limit: usize,
+    forward: Vec<HeaderName>,
+    changed: Arc<Notify>,
+    /// Why what is known of the server no longer holds, once it does not.
+    lost: cell::Sender<Option<String>>,
+}
+
+/// How a connection to an HTTP server is opened.
+pub(super) struct Opening<'a> {
+    pub(super) server: ServerName,
+    pub(super) config: &'a HttpConfig,
+    pub(super) era: EraChoice,
+    pub(super) connect_timeout: Duration,
+    /// How long a probe waits before it takes the server for Legacy.
+    pub(super) patience: Duration,
+    /// The most bytes an answer, or one event, may have.
+    pub(super) limit: usize,
+    /// Headers of the client's own that go on.
+    pub(super) forward: Vec<HeaderName>,
+    /// Told whenever the server says that its tools changed.
+    pub(super) changed: Arc<Notify>,
+}
+
+impl Http {
+    /// Finds out the server's era and, if it is Legacy, opens a session. The
+    /// caller bounds the time.
+    pub(super) async fn open(opening: Opening<'_>) -> Result<Self, LinkFault> {
+        let client = Client::new(opening.config, opening.connect_timeout)?;
+        let modern = match opening.era {
+            EraChoice::Legacy => None,
+            EraChoice::Modern => Some(discover(&client, opening.limit).await?.ok_or_else(|| {
+                LinkFault::Versions("Legacy ones".into())
+            })?),
+            EraChoice::Auto => probe(&client, opening.limit, opening.patience).await?,
+        };
+        let (peer, session) = match modern {
+            Some(peer) => (peer, Session::none()),
+            None => Session::open(&client, opening.limit).await?,
+        };
+        let shared = Arc::new(Shared {
+            server: opening.server,
+            client,
+            peer,
+            session,
+            next_id: AtomicU64::new(2),
+            limit: opening.limit,
+            forward: opening.forward,
+            changed: opening.changed,
+            lost: cell::Sender::new(None),
+        });
+        let watched = shared.peer.tools_changed;
+        let watcher = watched.then(|| tokio::spawn(watch::run(Arc::clone(&shared))));
+        Ok(Self { shared, watcher })
+    }
+
+    pub(super) fn peer(&self) -> &Peer {
+        &self.shared.peer
+    }
+
+    /// A request of the gateway's own.
+    pub(super) async fn request(&self, method: &Method, params: Bytes) -> Result<Answer, LinkFault> {
+        let id = self.shared.number();
+        let headers = self.shared.headers(method, None);
+        let reception = self.shared.exchange(&id, method, &params, headers).await?;
+        reception.answer(&id).await
+    }
+
+    /// A client's call. `mirrored` are the tool's parameters that go into
+    /// headers.
+    pub(super) async fn call(
+        &self,
+        call: &Call,
+        native: &NativeName,
+        mirrored: Vec<(HeaderName, HeaderValue)>,
+        mut deadline: Deadline,
+    ) -> Result<Reply, LinkFault> {
+        let shared = Arc::clone(&self.shared);
+        let id = shared.number();
+        let params = shared.params(call, native, &id);
+        let mut headers = shared.headers(&call.method, Some(native.as_str()));
+        shared.add_clients_own(&mut headers, call);
+        headers.extend(mirrored);
+        let reception = tokio::select! {
+            reception = shared.exchange(&id, &call.method, &params, headers) => reception?,
+            after = deadline.passed() => return Err(LinkFault::Timeout { after }),
+        };
+        let answer = match reception {
+            Reception::Events(events) => {
+                let coming = Coming { shared, id, events, deadline };
+                return Ok(Reply::stream(stream::unfold(Some(coming), Coming::step)));
+            }
+            Reception::Message(frame) => answer_in(frame, &id),
+            Reception::Empty => Err(LinkFault::NoAnswer),
+            Reception::Refused { status, frame } => refusal(status, frame, &id),
+        };
+        if let Err(fault) = &answer {
+            shared.doubt(fault);
+        }
+        Ok(Reply::ready(Ok(shared.checked(answer?))))
+    }
+
+    /// Waits until what is known of the server no longer holds; says why.
+    pub(super) async fn closed(&self) -> LinkFault {
+        let mut lost = self.shared.lost.subscribe();
+        let reason = lost.wait_for(Option::is_some).await;
+        LinkFault::Down(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default())
+    }
+
+    /// Ends the Legacy session, if there is one.
+    pub(super) async fn close(&self) {
+        self.shared.session.close(&self.shared.client).await;
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        if let Some(watcher) = &self.watcher {
+            watcher.abort();
+        }
+    }
+}
+
+impl Shared {
+    fn number(&self) -> Id {
+        Id::number(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn params(&self, call: &Call, native: &NativeName, id: &Id) -> Bytes {
+        let wanted = call.context.progress_token.as_ref();
+        match self.peer.era() {
+            // A stream of its own: the client's own token meets no other.
+            Era::Modern => lift::request(
+                call,
+                Some(native),
+                self.peer.version,
+                wanted.map(|token| &token[..]),
+            ),
+            Era::Legacy => lower::request(call, Some(native), wanted.map(|_| id.raw())),
+        }
+    }
+
+    fn headers(&self, method: &Method, name: Option<&str>) -> HeaderMap {
+        match self.peer.era() {
+            Era::Modern => modern_headers(self.peer.version, method, name),
+            Era::Legacy => HeaderMap::new(),
+        }
+    }
+
+    /// The client's trace, and those of its headers that the configuration
+    /// lets go on.
+    fn add_clients_own(&self, headers: &mut HeaderMap, call: &Call) {
+        let trace = &call.context.trace;
+        for (name, value) in [(header::TRACEPARENT, &trace.parent), (header::TRACESTATE, &trace.state)] {
+            if let Some(value) = value.as_deref().and_then(|value| HeaderValue::from_str(value).ok()) {
+                headers.insert(name, value);
+            }
+        }
+        for name in &self.forward {
+            if let Some(value) = call.context.headers.get(name) {
+                headers.insert(name.clone(), value.clone());
+            }
+        }
+    }
+
+    /// Sends one request and reads the head of what comes back. A session that
+    /// the server has lost is opened anew, once.
+    async fn exchange(&self, id: &Id, method: &Method, params: &[u8], mut headers: HeaderMap) -> Result<Reception, LinkFault> {
+        let body = jsonrpc::request(id, method.as_str(), params);
+        let used = self.session.add_to(&mut headers);
+        let reception = self.post(&headers, body.clone()).await?;
+        if !used.is_some_and(|_| session::is_lost(&reception)) {
+            return Ok(reception);
+        }
+        tracing::info!(server = %self.server, "the server has lost the session, a new one is opened");
+        if let Err(fault) = self.session.reopen(&self.client, self.limit, used).await {
+            self.lose(&fault);
+            return Err(fault);
+        }
+        // What it offered may have changed with the session.
+        self.changed.notify_one();
+        self.session.add_to(&mut headers);
+        self.post(&headers, body).await
+    }
+
+    async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<Reception, LinkFault> {
+        let response = match self.client.post(headers, body).await {
+            Ok(response) => Reception::read(response, self.limit).await,
+            Err(fault) => Err(fault),
+        };
+        response.inspect_err(|fault| self.doubt(fault))
+    }
+
+    /// Answers a Legacy server's request on a call's stream.
+    fn answer_server(self: &Arc<Self>, id: &Id, method: &str) {
+        let body = answer_to_server(id, method);
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            let mut headers = HeaderMap::new();
+            shared.session.add_to(&mut headers);
+            let sent = tokio::time::timeout(ASIDE, shared.client.post(&headers, body)).await;
+            if let Ok(Err(fault)) = sent {
+                tracing::debug!(server = %shared.server, fault = %fault.chain(), "an answer was lost");
+            }
+        });
+    }
+
+    /// Takes the server for lost where a fault shows that what was learnt of
+    /// it, or its address, no longer holds.
+    fn doubt(&self, fault: &LinkFault) {
+        let era_changed = self.peer.era() == Era::Modern
+            && matches!(fault, LinkFault::Status { status }
+                if matches!(*status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST | StatusCode::METHOD_NOT_ALLOWED));
+        if era_changed || matches!(fault, LinkFault::Connect(_)) {
+            self.lose(fault);
+        }
+    }
+
+    fn lose(&self, fault: &LinkFault) {
+        let reason = fault.chain();
+        self.lost.send_if_modified(|lost| {
+            let first = lost.is_none();
+            lost.get_or_insert(reason);
+            first
+        });
+    }
+
+    /// An answer, its sender noted; doubts the server's era or list where the
+    /// answer says so.
+    fn checked(&self, answer: Answer) -> Answer {
+        if let Answer::Error(error) = &answer {
+            match error.code() {
+                code::UNSUPPORTED_VERSION => {
+                    self.lose(&LinkFault::Versions(error.message().to_owned()));
+                }
+                // A tool's mirrored parameters are others than the list said.
+                code::HEADER_MISMATCH => self.changed.notify_one(),
+                _ => {}
+            }
+        }
+        answer.sent_by(&self.peer.info)
+    }
+}
+
+/// A call whose answer comes as a stream. Dropped before the answer, the
+/// connection's stream is closed: to a Modern server that is the cancellation,
+/// a Legacy one is told.
+struct Coming {
+    shared: Arc<Shared>,
+    id: Id,
+    events: Events,
+    deadline: Deadline,
+}
+
+impl Coming {
+    async fn step(coming: Option<Self>) -> Option<(Event, Option<Self>)> {
+        let mut this = coming?;
+        let answer = loop {
+            let frame = tokio::select! {
+                frame = this.events.next() => frame,
+                after = this.deadline.passed() => Err(LinkFault::Timeout { after }),
+            };
+            match frame {
+                Ok(Some(frame @ Frame::Response { .. })) => break answer_in(frame, &this.id),
+                Ok(Some(Frame::Request { id, method, .. })) => this.shared.answer_server(&id, &method),
+                Ok(Some(Frame::Notification { method, params })) => {
+                    if let Some(notice) = this.notice(method, params) {
+                        return Some((Event::Notice(notice), Some(this)));
+                    }
+                }
+                Ok(None) => break Err(LinkFault::NoAnswer),
+                Err(fault) => break Err(fault),
+            }
+        };
+        let answer = match answer {
+            Ok(answer) => Ok(this.shared.checked(answer)),
+            Err(fault) => {
+                this.cancel();
+                Err(fault.into_failure(&this.shared.server))
+            }
+        };
+        // Answered: there is nothing left to cancel.
+        this.id = Id::number(0);
+        Some((Event::Answer(answer), None))
+    }
+
+    fn notice(&mut self, method: String, params: Option<Bytes>) -> Option<Notice> {
+        if method == notification::PROGRESS {
+            self.deadline.extend();
+            return Notice::progress(method, params?).map(|(notice, _)| notice);
+        }
+        if method == notification::TOOLS_CHANGED {
+            self.shared.changed.notify_one();
+        }
+        None
+    }
+
+    /// Tells a Legacy server that the call is no longer wanted.
+    fn cancel(&self) {
+        if self.shared.peer.era() == Era::Modern || self.id.as_number() == Some(0) {
+            return;
+        }
+        let params = [b"{\"requestId\":", self.id.raw(), b"}"].concat();
+        let body = jsonrpc::notification(notification::CANCELLED, Some(&params));
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            let mut headers = HeaderMap::new();
+            shared.session.add_to(&mut headers);
+            let _ = tokio::time::timeout(ASIDE, shared.client.post(&headers, body)).await;
+        });
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+/// The headers that a Modern request carries (2026-07-28, Streamable HTTP,
+/// "Standard Request Headers").
+fn modern_headers(version: ProtocolVersion, method: &Method, name: Option<&str>) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
+    headers.insert(header::METHOD, encode_value(method.as_str()));
+    if let Some(name) = name {
+        headers.insert(header::NAME, encode_value(name));
+    }
+    headers
+}
+
+/// Asks a server who it is; `None` where it turns out to be Legacy.
+async fn discover(client: &Client, limit: usize) -> Result<Option<Peer>, LinkFault> {
+    let mut version = ProtocolVersion::LATEST_MODERN;
+    for _ in 0..ProtocolVersion::ALL.len() {
+        let id = Id::number(1);
+        let params = modern_params(version, serde_json::json!({}));
+        let body = jsonrpc::request(&id, Method::Discover.as_str(), &params);
+        let headers = modern_headers(version, &Method::Discover, None);
+        let response = client.post(&headers, body).await?;
+        let reception = Reception::read(response, limit).await;
+        let answer = match reception {
+            Ok(Reception::Refused { status, .. })
+                if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) =>
+            {
+                return Err(LinkFault::Status { status });
+            }
+            Ok(reception) => reception.answer(&id).await,
+            Err(fault) => Err(fault),
+        };
+        // What is no recognised Modern answer, of whatever kind, is Legacy.
+        let Ok(answer) = answer else { return Ok(None) };
+        match judge_discover(&answer) {
+            Verdict::Modern(peer) => return Ok(Some(*peer)),
+            Verdict::Retry(other) => version = other,
+            Verdict::Incompatible(fault) => return Err(fault),
+            Verdict::Legacy => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+async fn probe(client: &Client, limit: usize, patience: Duration) -> Result<Option<Peer>, LinkFault> {
+    // A server that leaves the probe unanswered may still answer `initialize`.
+    tokio::time::timeout(patience, discover(client, limit)).await.unwrap_or(Ok(None))
+}
+
+/// How long a message beside a call may take.
+const ASIDE: Duration = Duration::from_secs(5);

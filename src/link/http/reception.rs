@@ -1,0 +1,144 @@
+//! What comes back over HTTP: one JSON message, or a stream of events.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use crate::call::Answer;
+use crate::jsonrpc::body::{BodyError, collect};
+use crate::jsonrpc::sse::SseDecoder;
+use crate::jsonrpc::{self, Frame, Id};
+use crate::link::LinkFault;
+use crate::link::stdio::MAX_DEPTH;
+
+/// A response, its head judged.
+pub(super) enum Reception {
+    /// A single message.
+    Message(Frame),
+    /// Events, which are yet to come.
+    Events(Events),
+    /// Accepted, and nothing to say.
+    Empty,
+    /// A status of 400 and above, with what the body says.
+    Refused {
+        /// The status.
+        status: StatusCode,
+        /// The message in the body, where there is one.
+        frame: Option<Frame>,
+    },
+}
+
+impl Reception {
+    /// Reads a response as far as one has to before knowing what it is.
+    pub(super) async fn read(response: Response<Incoming>, limit: usize) -> Result<Self, LinkFault> {
+        let status = response.status();
+        if status.is_client_error() || status.is_server_error() {
+            let body = collect(response.into_body(), limit.min(REFUSAL)).await;
+            let frame = body.ok().and_then(|body| jsonrpc::parse(&body, MAX_DEPTH).ok());
+            return Ok(Self::Refused { status, frame });
+        }
+        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            return Ok(Self::Empty);
+        }
+        let media = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media = media.unwrap_or_default();
+        let kind = media.split(';').next().unwrap_or_default().trim();
+        if kind.eq_ignore_ascii_case("text/event-stream") {
+            return Ok(Self::Events(Events::new(response.into_body(), limit)));
+        }
+        if !kind.eq_ignore_ascii_case("application/json") {
+            return Err(LinkFault::MediaType { found: media.chars().take(100).collect() });
+        }
+        let body = collect(response.into_body(), limit).await.map_err(|error| match error {
+            BodyError::TooLarge { limit } => LinkFault::TooLarge { limit },
+            BodyError::Broken(error) => LinkFault::Broken(Box::new(error)),
+        })?;
+        Ok(Self::Message(jsonrpc::parse(&body, MAX_DEPTH)?))
+    }
+
+    /// The answer to the request `id` of the gateway's own; passes over
+    /// whatever else a stream brings.
+    pub(super) async fn answer(self, id: &Id) -> Result<Answer, LinkFault> {
+        match self {
+            Self::Message(frame) => answer_in(frame, id),
+            Self::Empty => Err(LinkFault::NoAnswer),
+            Self::Refused { status, frame } => refusal(status, frame, id),
+            Self::Events(mut events) => loop {
+                match events.next().await?.ok_or(LinkFault::NoAnswer)? {
+                    frame @ Frame::Response { .. } => return answer_in(frame, id),
+                    _ => {}
+                }
+            },
+        }
+    }
+}
+
+/// The answer that a frame is, if it answers `id`.
+pub(super) fn answer_in(frame: Frame, id: &Id) -> Result<Answer, LinkFault> {
+    match frame {
+        // An error without an id is the server's way to say that it could not
+        // read as far as the id.
+        Frame::Response { id: Some(other), .. } if other != *id => Err(LinkFault::WrongId),
+        Frame::Response { response, .. } => Ok(Answer::parse(response)?),
+        _ => Err(LinkFault::NoAnswer),
+    }
+}
+
+/// What a refusal says: the JSON-RPC error in its body, or its bare status.
+pub(super) fn refusal(status: StatusCode, frame: Option<Frame>, id: &Id) -> Result<Answer, LinkFault> {
+    let answer = frame.and_then(|frame| answer_in(frame, id).ok());
+    match answer {
+        Some(error @ Answer::Error(_)) => Ok(error),
+        _ => Err(LinkFault::Status { status }),
+    }
+}
+
+/// A stream of events that carry messages.
+pub(super) struct Events {
+    body: Incoming,
+    decoder: SseDecoder,
+}
+
+impl Events {
+    fn new(body: Incoming, limit: usize) -> Self {
+        Self { body, decoder: SseDecoder::new(limit) }
+    }
+
+    /// The next message; `None` at the end of the stream. Events without a
+    /// message, such as the priming ones with empty data, are passed over.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn next(&mut self) -> Result<Option<Frame>, LinkFault> {
+        loop {
+            let event = self.decoder.next_event().map_err(|error| match error {
+                crate::jsonrpc::sse::SseError::TooLarge { limit } => LinkFault::TooLarge { limit },
+            })?;
+            match event {
+                Some(event) if event.is_message() => {
+                    return Ok(Some(jsonrpc::parse(&event.data, MAX_DEPTH)?));
+                }
+                Some(_) => {}
+                None => match self.chunk().await? {
+                    Some(chunk) => self.decoder.push(chunk),
+                    None => return Ok(None),
+                },
+            }
+        }
+    }
+
+    async fn chunk(&mut self) -> Result<Option<Bytes>, LinkFault> {
+        while let Some(frame) = self.body.frame().await {
+            let frame = frame.map_err(|error| LinkFault::Broken(Box::new(error)))?;
+            if let Ok(data) = frame.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The most bytes of a refusal that are read.
+const REFUSAL: usize = 64 * 1024;

@@ -1,0 +1,118 @@
+//! A Legacy server's session: opened, kept, and opened again when lost.
+
+use std::sync::{Mutex, PoisonError};
+
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
+use tokio::sync::Mutex as AsyncMutex;
+
+use bytes::Bytes;
+
+use crate::jsonrpc::{self, Frame, Id, Response};
+use crate::link::LinkFault;
+use crate::link::peer::{Peer, initialize_params, judge_initialize};
+use crate::mcp::{Method, ProtocolVersion, header, notification};
+
+use super::client::Client;
+use super::reception::Reception;
+
+/// The session with one server, shared by all calls to it.
+pub(super) struct Session {
+    current: Mutex<Option<Open>>,
+    /// Held while a new session is opened, so that calls that lose the old one
+    /// together open one new one between them.
+    opening: AsyncMutex<()>,
+}
+
+#[derive(Clone)]
+struct Open {
+    /// Counts the sessions opened.
+    number: u64,
+    /// The server's id for it. Some servers keep none.
+    id: Option<HeaderValue>,
+    version: ProtocolVersion,
+}
+
+impl Session {
+    /// What stands in its place with a Modern server.
+    pub(super) fn none() -> Self {
+        Self { current: Mutex::new(None), opening: AsyncMutex::new(()) }
+    }
+
+    /// Introduces the gateway.
+    pub(super) async fn open(client: &Client, limit: usize) -> Result<(Peer, Self), LinkFault> {
+        let (peer, open) = open(client, limit, 1).await?;
+        let session = Self { current: Mutex::new(Some(open)), opening: AsyncMutex::new(()) };
+        Ok((peer, session))
+    }
+
+    /// Adds the session's headers; gives the session's number if it has an id
+    /// that a server can lose.
+    pub(super) fn add_to(&self, headers: &mut HeaderMap) -> Option<u64> {
+        let current = self.current();
+        let open = current.as_ref()?;
+        let version = HeaderValue::from_static(open.version.as_str());
+        headers.insert(header::PROTOCOL_VERSION, version);
+        let id = open.id.as_ref()?;
+        headers.insert(header::SESSION_ID, id.clone());
+        Some(open.number)
+    }
+
+    /// Opens a new session in place of the one numbered `lost`, unless another
+    /// call has done so.
+    pub(super) async fn reopen(&self, client: &Client, limit: usize, lost: Option<u64>) -> Result<(), LinkFault> {
+        let _turn = self.opening.lock().await;
+        let number = self.current().as_ref().map(|open| open.number);
+        if number != lost {
+            return Ok(());
+        }
+        let (_, open) = open(client, limit, number.unwrap_or(0) + 1).await?;
+        *self.current() = Some(open);
+        Ok(())
+    }
+
+    /// Tells the server that the session is over.
+    pub(super) async fn close(&self, client: &Client) {
+        let mut headers = HeaderMap::new();
+        if self.add_to(&mut headers).is_some() {
+            // Whether the server minds is its own affair: it may answer 405.
+            let _ = client.send(&HttpMethod::DELETE, &headers, Bytes::new()).await;
+        }
+    }
+
+    fn current(&self) -> std::sync::MutexGuard<'_, Option<Open>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn open(client: &Client, limit: usize, number: u64) -> Result<(Peer, Open), LinkFault> {
+    let request = Id::number(1);
+    let body = jsonrpc::request(&request, Method::Initialize.as_str(), &initialize_params());
+    let response = client.post(&HeaderMap::new(), body).await?;
+    let id = response.headers().get(header::SESSION_ID).cloned();
+    let answer = Reception::read(response, limit).await?.answer(&request).await?;
+    let peer = judge_initialize(&answer)?;
+    let open = Open { number, id, version: peer.version };
+    let mut headers = HeaderMap::new();
+    headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(peer.version.as_str()));
+    if let Some(id) = &open.id {
+        headers.insert(header::SESSION_ID, id.clone());
+    }
+    client.post(&headers, jsonrpc::notification(notification::INITIALIZED, None)).await?;
+    Ok((peer, open))
+}
+
+/// Whether a refusal says that the server does not know the session: 404 as
+/// the specification has it, or 400 with an error that answers no request, as
+/// the reference server does.
+pub(super) fn is_lost(reception: &Reception) -> bool {
+    let Reception::Refused { status, frame } = reception else { return false };
+    match *status {
+        StatusCode::NOT_FOUND => true,
+        StatusCode::BAD_REQUEST => matches!(
+            frame,
+            Some(Frame::Response { id: None, response: Response::Error(error) })
+                if String::from_utf8_lossy(error).to_lowercase().contains("session")
+        ),
+        _ => false,
+    }
+}

@@ -1,0 +1,120 @@
+//! How many calls a server has in flight at once, and how many may wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::call::{Failure, ServerName, Slot};
+
+/// The bounds of a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GateSettings {
+    /// Calls in flight at once.
+    pub in_flight: usize,
+    /// Calls that may wait for a place.
+    pub queue: usize,
+    /// How long one waits at most.
+    pub queue_timeout: Duration,
+}
+
+/// A server's gate. It lives as long as its settings: a reload that leaves
+/// them alone leaves the calls in it alone.
+#[derive(Debug)]
+pub struct Gate {
+    settings: GateSettings,
+    places: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+impl Gate {
+    /// A gate that nobody is in.
+    pub fn new(settings: GateSettings) -> Self {
+        let places = Arc::new(Semaphore::new(settings.in_flight.min(Semaphore::MAX_PERMITS)));
+        Self { settings, places, waiting: AtomicUsize::new(0) }
+    }
+
+    /// Takes a place, waiting for one if it must.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`] where too many wait already, or none came free in
+    /// time.
+    ///
+    /// # Cancel safety
+    /// Safe: a place is given up with the future.
+    pub async fn enter(&self, server: &ServerName) -> Result<Slot, Failure> {
+        if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
+            return Ok(Slot::new(permit));
+        }
+        let waiting = Waiting::join(&self.waiting);
+        if waiting.before >= self.settings.queue {
+            return Err(self.full(server));
+        }
+        let place = timeout(self.settings.queue_timeout, Arc::clone(&self.places).acquire_owned());
+        match place.await {
+            Ok(Ok(permit)) => Ok(Slot::new(permit)),
+            Ok(Err(_)) | Err(_) => Err(self.full(server)),
+        }
+    }
+
+    /// Calls in flight.
+    pub fn in_flight(&self) -> usize {
+        self.settings.in_flight.saturating_sub(self.places.available_permits())
+    }
+
+    /// Calls that wait.
+    pub fn queued(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    fn full(&self, server: &ServerName) -> Failure {
+        let retry_after = self.settings.queue_timeout.max(Duration::from_secs(1));
+        Failure::OverLimit { limit: format!("in_flight:{server}"), retry_after }
+    }
+}
+
+struct Waiting<'a> {
+    count: &'a AtomicUsize,
+    before: usize,
+}
+
+impl<'a> Waiting<'a> {
+    fn join(count: &'a AtomicUsize) -> Self {
+        Self { before: count.fetch_add(1, Ordering::Relaxed), count }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_queue_is_bounded_in_length_and_time() {
+        let settings =
+            GateSettings { in_flight: 1, queue: 1, queue_timeout: Duration::from_secs(2) };
+        let gate = Arc::new(Gate::new(settings));
+        let server = ServerName::new("s").unwrap();
+        let first = gate.enter(&server).await.unwrap();
+        let second = tokio::spawn({
+            let (gate, server) = (Arc::clone(&gate), server.clone());
+            async move { gate.enter(&server).await }
+        });
+        tokio::task::yield_now().await;
+        assert_eq!(gate.queued(), 1);
+        assert!(gate.enter(&server).await.is_err(), "the queue is full");
+        drop(first);
+        let second = second.await.unwrap().unwrap();
+        assert!(gate.enter(&server).await.is_err(), "nobody leaves in time");
+        assert_eq!(gate.in_flight(), 1);
+        drop(second);
+        assert_eq!((gate.in_flight(), gate.queued()), (0, 0));
+    }
+}

@@ -1,0 +1,88 @@
+//! Token buckets.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use governor::clock::{Clock, DefaultClock};
+use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
+
+use crate::call::Failure;
+use crate::config::Rate;
+
+/// One bucket.
+#[derive(Debug)]
+pub(super) struct Bucket(DefaultDirectRateLimiter);
+
+impl Bucket {
+    pub(super) fn new(rate: Rate) -> Self {
+        Self(RateLimiter::direct(quota(rate)))
+    }
+
+    pub(super) fn check(&self, name: impl FnOnce() -> String) -> Result<(), Failure> {
+        self.0
+            .check()
+            .map_err(|until| over(name(), until.wait_time_from(DefaultClock::default().now())))
+    }
+}
+
+/// A bucket for each client address.
+#[derive(Debug)]
+pub(super) struct Buckets(DefaultKeyedRateLimiter<IpAddr>);
+
+impl Buckets {
+    pub(super) fn new(rate: Rate) -> Self {
+        Self(RateLimiter::keyed(quota(rate)))
+    }
+
+    pub(super) fn check(&self, address: IpAddr) -> Result<(), Failure> {
+        if self.0.len() > MOST_ADDRESSES {
+            // Forgets the addresses whose buckets are full again.
+            self.0.retain_recent();
+        }
+        self.0.check_key(&network(address)).map_err(|until| {
+            over("client".into(), until.wait_time_from(DefaultClock::default().now()))
+        })
+    }
+}
+
+/// The address that counts. One IPv6 client has a whole /64 of them.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+fn over(limit: String, retry_after: Duration) -> Failure {
+    Failure::OverLimit { limit, retry_after }
+}
+
+fn quota(rate: Rate) -> Quota {
+    let each = rate.per / rate.count.get();
+    // A period is never zero: the configuration refuses rates beyond 1 per ns.
+    Quota::with_period(each.max(Duration::from_nanos(1)))
+        .unwrap_or(Quota::per_second(rate.count))
+        .allow_burst(rate.count)
+}
+
+/// How many addresses are remembered before those at rest are forgotten.
+const MOST_ADDRESSES: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_one_ipv6_network_share_a_bucket() {
+        let one = network("2001:db8::1".parse().unwrap());
+        assert_eq!(one, network("2001:db8::ffff".parse().unwrap()));
+        assert_ne!(one, network("2001:db8:0:1::1".parse().unwrap()));
+        assert_eq!(
+            network("::ffff:1.2.3.4".parse().unwrap()),
+            "1.2.3.4".parse::<IpAddr>().unwrap()
+        );
+    }
+}

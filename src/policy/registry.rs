@@ -1,0 +1,128 @@
+//! The limits' state, which outlives every snapshot.
+//!
+//! A reload compiles new [`Limits`] from the configuration and finds the
+//! buckets and gates of before in the [`Registry`], by name and settings: who
+//! was near a limit still is. What a configuration no longer names is dropped
+//! with the last snapshot that used it.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::call::{Failure, NativeName, ServerName};
+use crate::config::{Config, Rate, Server};
+
+use super::gate::{Gate, GateSettings};
+use super::limit_name;
+use super::rate::{Bucket, Buckets};
+
+/// All buckets and gates in use.
+#[derive(Debug, Default)]
+pub struct Registry {
+    buckets: Shelf<(String, Rate), Bucket>,
+    keyed: Shelf<Rate, Buckets>,
+    gates: Shelf<(ServerName, GateSettings), Gate>,
+}
+
+/// Things that are shared for as long as somebody holds them.
+#[derive(Debug)]
+struct Shelf<K, V>(Mutex<HashMap<K, Weak<V>>>);
+
+impl<K, V> Default for Shelf<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash, V> Shelf<K, V> {
+    fn find(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
+        let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        shelf.retain(|_, held| held.strong_count() > 0);
+        if let Some(held) = shelf.get(&key).and_then(Weak::upgrade) {
+            return held;
+        }
+        let made = Arc::new(make());
+        shelf.insert(key, Arc::downgrade(&made));
+        made
+    }
+}
+
+impl Registry {
+    /// The limits of a configuration, with the state of those it had before.
+    pub fn limits(&self, config: &Config) -> Limits {
+        let gateway = config.gateway.rate.map(|rate| self.bucket("gateway".into(), rate));
+        let client =
+            config.gateway.client_rate.map(|rate| self.keyed.find(rate, || Buckets::new(rate)));
+        let servers = config.servers.iter();
+        let servers =
+            servers.map(|server| (server.name.clone(), self.server_limits(server))).collect();
+        Limits { gateway, client, servers }
+    }
+
+    fn server_limits(&self, server: &Server) -> ServerLimits {
+        let name = &server.name;
+        let settings = GateSettings {
+            in_flight: server.in_flight,
+            queue: server.queue,
+            queue_timeout: server.queue_timeout,
+        };
+        let tools = server.tools.overrides.iter().filter_map(|(native, tool)| {
+            let bucket = self.bucket(limit_name(name, Some(native)), tool.rate?);
+            Some((native.clone(), bucket))
+        });
+        ServerLimits {
+            rate: server.rate.map(|rate| self.bucket(limit_name(name, None), rate)),
+            tools: tools.collect(),
+            gate: self.gates.find((name.clone(), settings), || Gate::new(settings)),
+        }
+    }
+
+    fn bucket(&self, name: String, rate: Rate) -> Arc<Bucket> {
+        self.buckets.find((name, rate), || Bucket::new(rate))
+    }
+}
+
+/// The limits of one snapshot.
+#[derive(Debug)]
+pub struct Limits {
+    gateway: Option<Arc<Bucket>>,
+    client: Option<Arc<Buckets>>,
+    servers: HashMap<ServerName, ServerLimits>,
+}
+
+impl Limits {
+    pub(super) fn check_gateway(&self) -> Result<(), Failure> {
+        self.gateway.as_ref().map_or(Ok(()), |bucket| bucket.check(|| "gateway".into()))
+    }
+
+    pub(super) fn check_client(&self, address: IpAddr) -> Result<(), Failure> {
+        self.client.as_ref().map_or(Ok(()), |buckets| buckets.check(address))
+    }
+
+    pub(super) fn server(&self, server: &ServerName) -> Option<&ServerLimits> {
+        self.servers.get(server)
+    }
+}
+
+/// The limits of one server.
+#[derive(Debug)]
+pub struct ServerLimits {
+    rate: Option<Arc<Bucket>>,
+    tools: HashMap<NativeName, Arc<Bucket>>,
+    gate: Arc<Gate>,
+}
+
+impl ServerLimits {
+    pub(super) fn check(&self, server: &ServerName, tool: &NativeName) -> Result<(), Failure> {
+        if let Some(bucket) = self.tools.get(tool) {
+            bucket.check(|| limit_name(server, Some(tool)))?;
+        }
+        self.rate.as_ref().map_or(Ok(()), |bucket| bucket.check(|| limit_name(server, None)))
+    }
+
+    /// The server's gate.
+    pub fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+}
