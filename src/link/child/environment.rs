@@ -1,0 +1,66 @@
+//! What a child sees of the gateway's own environment: little, by name.
+
+use std::ffi::OsString;
+
+use super::ChildSpec;
+
+/// The environment of a child: what is safe of `inherited`, what the
+/// configuration lets through, and over both what it sets.
+pub(super) fn of(
+    spec: &ChildSpec,
+    inherited: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Vec<(OsString, OsString)> {
+    let passes = |name: &OsString| {
+        name.to_str().is_some_and(|name| {
+            let configured = spec.pass_env.iter().map(String::as_str);
+            SAFE.into_iter().chain(configured).any(|pattern| matches(pattern, name))
+        })
+    };
+    let mut environment: Vec<_> = inherited.into_iter().filter(|(name, _)| passes(name)).collect();
+    environment.extend(spec.env.iter().map(|(name, value)| (name.into(), value.into())));
+    environment
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => pattern == name,
+    }
+}
+
+/// Enough to find programs, a home and the user's language. Everything else
+/// may be a credential: the gateway's environment is where its secrets are.
+const SAFE: [&str; 10] =
+    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_*", "TERM", "TMPDIR", "TZ"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_safe_and_configured_names_pass_and_set_ones_win() {
+        let spec = ChildSpec {
+            env: vec![("TERM".into(), "dumb".into()), ("MODE".into(), "x".into())],
+            pass_env: vec!["NODE_*".into(), "PROXY".into()],
+            ..ChildSpec::new("server")
+        };
+        let inherited = ["PATH", "LC_ALL", "TERM", "NODE_ENV", "PROXY", "PROXY_KEY", "TOKEN"]
+            .map(|name| (OsString::from(name), OsString::from("kept")));
+        let seen: Vec<_> = of(&spec, inherited)
+            .into_iter()
+            .map(|(name, value)| format!("{}={}", name.display(), value.display()))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                "PATH=kept",
+                "LC_ALL=kept",
+                "TERM=kept",
+                "NODE_ENV=kept",
+                "PROXY=kept",
+                "TERM=dumb",
+                "MODE=x"
+            ]
+        );
+    }
+}

@@ -1,0 +1,211 @@
+//! A child's standard error, line by line into the log.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncRead;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::call::ServerName;
+use crate::jsonrpc::lines::{LineError, LineReader};
+
+/// The task that reads a child's standard error, and what it read last.
+#[derive(Debug)]
+pub(super) struct StderrLog {
+    last: Arc<Mutex<VecDeque<String>>>,
+    task: Option<JoinHandle<()>>,
+    /// Dropped with the child: the task then reads what is left and ends, even
+    /// if a process that escaped the group keeps the pipe open.
+    _child_lives: oneshot::Sender<()>,
+}
+
+impl StderrLog {
+    pub(super) fn start(
+        server: ServerName,
+        stderr: impl AsyncRead + Unpin + Send + 'static,
+    ) -> Self {
+        let (child_lives, child_gone) = oneshot::channel();
+        let last = Arc::new(Mutex::new(VecDeque::new()));
+        let log = Log { server, last: last.clone(), rate: LineRate::new(Instant::now()) };
+        let task = tokio::spawn(log.run(stderr, child_gone));
+        Self { last, task: Some(task), _child_lives: child_lives }
+    }
+
+    pub(super) fn last_lines(&self) -> Vec<String> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// Waits, briefly, until all that a dead child wrote is logged.
+    pub(super) async fn finish(&mut self) {
+        if let Some(task) = &mut self.task {
+            let _in_time = timeout(DRAIN, task).await;
+            self.task = None;
+        }
+    }
+}
+
+struct Log {
+    server: ServerName,
+    last: Arc<Mutex<VecDeque<String>>>,
+    rate: LineRate,
+}
+
+impl Log {
+    async fn run(mut self, stderr: impl AsyncRead + Unpin, child_gone: oneshot::Receiver<()>) {
+        let mut lines = LineReader::new(stderr, MAX_LINE);
+        tokio::select! {
+            () = self.copy(&mut lines) => {}
+            _ = child_gone => {
+                let _in_time = timeout(DRAIN, self.copy(&mut lines)).await;
+            }
+        }
+        self.say_suppressed();
+    }
+
+    /// Cancel safe, as the reader is.
+    async fn copy(&mut self, lines: &mut LineReader<impl AsyncRead + Unpin>) {
+        loop {
+            let Ok(line) = timeout(QUIET, lines.next()).await else {
+                self.say_suppressed();
+                continue;
+            };
+            match line {
+                Ok(Some(line)) => self.line(printable(&line)),
+                Ok(None) | Err(LineError::Io(_)) => return,
+                Err(LineError::TooLong { ends, .. }) => {
+                    self.line(printable(&ends.head) + " … (cut)");
+                }
+            }
+        }
+    }
+
+    fn line(&mut self, line: String) {
+        if self.rate.allows(Instant::now()) {
+            self.say_suppressed();
+            tracing::info!(target: "trunkline::server", server = %self.server, "{line}");
+        }
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.len() >= LAST_LINES {
+            last.pop_front();
+        }
+        last.push_back(line);
+    }
+
+    fn say_suppressed(&mut self) {
+        let lines = std::mem::take(&mut self.rate.suppressed);
+        if lines > 0 {
+            tracing::warn!(target: "trunkline::server", server = %self.server, "{lines} lines suppressed");
+        }
+    }
+}
+
+/// A bucket of [`BURST`] lines that fills at [`PER_SECOND`].
+struct LineRate {
+    tokens: f64,
+    at: Instant,
+    suppressed: u64,
+}
+
+impl LineRate {
+    fn new(now: Instant) -> Self {
+        Self { tokens: BURST, at: now, suppressed: 0 }
+    }
+
+    fn allows(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.tokens = (self.tokens + passed * PER_SECOND).min(BURST);
+        self.at = now;
+        // While lines are being dropped, wait for a second's worth rather than
+        // alternate between single lines and notices about the lost ones.
+        let needed = if self.suppressed > 0 { PER_SECOND } else { 1.0 };
+        let allowed = self.tokens >= needed;
+        if allowed {
+            self.tokens -= 1.0;
+        } else {
+            self.suppressed += 1;
+        }
+        allowed
+    }
+}
+
+/// The line as text that cannot move the cursor, recolour the terminal, forge
+/// another line or turn the reading direction around.
+fn printable(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\t' => out.push(' '),
+            c if c.is_control() || reorders(c) => {
+                let _infallible = write!(out, "{}", c.escape_unicode());
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Line and paragraph separators, and the bidirectional controls.
+fn reorders(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The most bytes of a line that are logged whole; of a longer one, its head.
+const MAX_LINE: usize = 4096;
+const BURST: f64 = 200.0;
+const PER_SECOND: f64 = 50.0;
+/// How many lines are kept as last words.
+const LAST_LINES: usize = 5;
+/// How long a dead child's last lines may take to arrive.
+const DRAIN: Duration = Duration::from_millis(250);
+/// After so much silence, the number of suppressed lines is told.
+const QUIET: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_shown_not_obeyed() {
+        for (input, expected) in [
+            (&b"plain \xc3\xa4"[..], "plain ä"),
+            (b"a\tb\r", "a b\\u{d}"),
+            (b"\x1b[31mred\x07", "\\u{1b}[31mred\\u{7}"),
+            (b"\xff", "\u{fffd}"),
+            ("x\u{202e}y\u{2028}z".as_bytes(), "x\\u{202e}y\\u{2028}z"),
+        ] {
+            assert_eq!(printable(input), expected);
+        }
+    }
+
+    #[test]
+    fn a_burst_passes_then_a_second_of_lines_at_a_time() {
+        let start = Instant::now();
+        let mut rate = LineRate::new(start);
+        let passed = |rate: &mut LineRate, at, lines| {
+            (0..lines).filter(|_| rate.allows(start + Duration::from_millis(at))).count()
+        };
+        assert_eq!(passed(&mut rate, 0, 300), 200);
+        assert_eq!(rate.suppressed, 100);
+        assert_eq!(passed(&mut rate, 500, 10), 0);
+        assert!(rate.allows(start + Duration::from_secs(1)));
+        assert_eq!(std::mem::take(&mut rate.suppressed), 110);
+        assert_eq!(passed(&mut rate, 1000, 100), 49);
+    }
+
+    #[tokio::test]
+    async fn the_last_lines_are_kept_and_long_ones_cut() {
+        let text = format!("1\n2\n{}\n3\n4\n5\n", "x".repeat(10_000));
+        let mut log = StderrLog::start(
+            ServerName::new("test").unwrap(),
+            std::io::Cursor::new(text.into_bytes()),
+        );
+        log.finish().await;
+        let cut = format!("{} … (cut)", "x".repeat(512));
+        assert_eq!(log.last_lines(), ["2", &cut, "3", "4", "5"]);
+    }
+}
