@@ -65,7 +65,7 @@ impl Slot {
 /// at the server, in the server's own way.
 pub struct Reply {
     source: Source,
-    slot: Option<Slot>,
+    held: Option<Box<dyn Send>>,
 }
 
 enum Source {
@@ -77,19 +77,20 @@ enum Source {
 impl Reply {
     /// A reply that is there whole.
     pub fn ready(answer: Result<Answer, Failure>) -> Self {
-        Self { source: Source::Ready(Some(answer)), slot: None }
+        Self { source: Source::Ready(Some(answer)), held: None }
     }
 
     /// A reply that is still coming. The stream ends with an
     /// [`Event::Answer`].
     pub fn stream(events: impl Stream<Item = Event> + Send + 'static) -> Self {
-        Self { source: Source::Stream(Box::pin(events)), slot: None }
+        Self { source: Source::Stream(Box::pin(events)), held: None }
     }
 
-    /// Holds the call's slot for as long as the reply is on its way.
+    /// Holds `what`, such as the call's [`Slot`], for as long as the reply is
+    /// on its way.
     #[must_use]
-    pub fn holding(mut self, slot: Option<Slot>) -> Self {
-        self.slot = slot;
+    pub fn holding(mut self, what: impl Send + 'static) -> Self {
+        self.held = Some(Box::new(what));
         self
     }
 
@@ -105,7 +106,7 @@ impl Reply {
         };
         if !matches!(event, Some(Event::Notice(_))) {
             self.source = Source::Done;
-            self.slot = None;
+            self.held = None;
         }
         event
     }

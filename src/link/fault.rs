@@ -114,9 +114,11 @@ impl LinkFault {
             Self::Exited(_) | Self::Broken(_) | Self::NoAnswer => {
                 Failure::ServerBroke { server, reason }
             }
-            Self::Spawn(_) | Self::Connect(_) | Self::Down(_) | Self::Setup(_) | Self::Versions(_) => {
-                Failure::ServerDown { server, reason }
-            }
+            Self::Spawn(_)
+            | Self::Connect(_)
+            | Self::Down(_)
+            | Self::Setup(_)
+            | Self::Versions(_) => Failure::ServerDown { server, reason },
             Self::Redirect { .. } => {
                 Failure::ServerDown { server, reason: "it redirects elsewhere".into() }
             }

@@ -1,6 +1,24 @@
-//! The server's side: the adapters between the inside and each kind of server.
+//! The gateway's side towards the servers.
+//!
+//! A [`Server`] is one configured server with its whole life: started, probed
+//! for its era, listed, called, lost, started again, stopped. Behind it stand
+//! two transports, [`stdio`] for child processes and [`http`] for everything
+//! else, each of which speaks both eras. What lies above this room sees none
+//! of that: it hands over a permitted call and gets a reply.
 
-/// When to start again what has failed, and when to stop trying.
 pub mod backoff;
-/// A server that is a child process: its life from spawn to reaping.
 pub mod child;
+mod connection;
+mod deadline;
+mod fault;
+mod http;
+mod listing;
+mod peer;
+mod server;
+mod stdio;
+mod supervisor;
+
+pub use fault::LinkFault;
+pub use peer::Peer;
+pub use server::{Server, State, View};
+pub use supervisor::Surroundings;

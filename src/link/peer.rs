@@ -100,10 +100,16 @@ fn judge_result(result: &ResultBody) -> Verdict {
     match common_modern(&introduction.supported_versions) {
         Some(version) => Verdict::Modern(Box::new(introduction.into_peer(version))),
         // A dual-era server that lists only Legacy versions.
-        None if introduction.supported_versions.iter().any(|v| ProtocolVersion::parse(v).is_some()) => {
+        None if introduction
+            .supported_versions
+            .iter()
+            .any(|v| ProtocolVersion::parse(v).is_some()) =>
+        {
             Verdict::Legacy
         }
-        None => Verdict::Incompatible(LinkFault::Versions(introduction.supported_versions.join(", "))),
+        None => {
+            Verdict::Incompatible(LinkFault::Versions(introduction.supported_versions.join(", ")))
+        }
     }
 }
 
@@ -195,7 +201,8 @@ mod tests {
 
     fn answer(text: &str) -> Answer {
         let raw = Bytes::copy_from_slice(text.as_bytes());
-        let response = if text.contains("\"code\"") { Response::Error(raw) } else { Response::Result(raw) };
+        let response =
+            if text.contains("\"code\"") { Response::Error(raw) } else { Response::Result(raw) };
         Answer::parse(response).unwrap()
     }
 

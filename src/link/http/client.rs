@@ -31,9 +31,11 @@ pub(super) struct Client {
 impl Client {
     /// A client as configured. Reads the platform's and the configured roots.
     pub(super) fn new(config: &Http, connect_timeout: Duration) -> Result<Self, LinkFault> {
-        let uri = config.url.as_str().parse().map_err(|error| {
-            LinkFault::Setup(format!("the url cannot be used: {error}"))
-        })?;
+        let uri = config
+            .url
+            .as_str()
+            .parse()
+            .map_err(|error| LinkFault::Setup(format!("the url cannot be used: {error}")))?;
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -58,7 +60,11 @@ impl Client {
     }
 
     /// Posts one JSON-RPC message.
-    pub(super) async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<Response<Incoming>, LinkFault> {
+    pub(super) async fn post(
+        &self,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, LinkFault> {
         self.send(&Method::POST, headers, body).await
     }
 
@@ -84,7 +90,13 @@ impl Client {
         Err(LinkFault::Redirect { to: uri.path().to_owned() })
     }
 
-    fn request(&self, method: &Method, uri: &Uri, headers: &HeaderMap, body: &Bytes) -> Request<Full<Bytes>> {
+    fn request(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(body.clone()));
         *request.method_mut() = method.clone();
         *request.uri_mut() = uri.clone();
@@ -129,7 +141,8 @@ fn tls(ca: Option<&Path>) -> Result<ClientConfig, LinkFault> {
         let unreadable = |error: String| {
             LinkFault::Setup(format!("the CA file {} cannot be used: {error}", path.display()))
         };
-        let certificates = CertificateDer::pem_file_iter(path).map_err(|e| unreadable(e.to_string()))?;
+        let certificates =
+            CertificateDer::pem_file_iter(path).map_err(|e| unreadable(e.to_string()))?;
         for certificate in certificates {
             let certificate = certificate.map_err(|e| unreadable(e.to_string()))?;
             roots.add(certificate).map_err(|e| unreadable(e.to_string()))?;

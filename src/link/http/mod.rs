@@ -77,9 +77,11 @@ impl Http {
         let client = Client::new(opening.config, opening.connect_timeout)?;
         let modern = match opening.era {
             EraChoice::Legacy => None,
-            EraChoice::Modern => Some(discover(&client, opening.limit).await?.ok_or_else(|| {
-                LinkFault::Versions("Legacy ones".into())
-            })?),
+            EraChoice::Modern => Some(
+                discover(&client, opening.limit)
+                    .await?
+                    .ok_or_else(|| LinkFault::Versions("Legacy ones".into()))?,
+            ),
             EraChoice::Auto => probe(&client, opening.limit, opening.patience).await?,
         };
         let (peer, session) = match modern {
@@ -107,7 +109,11 @@ impl Http {
     }
 
     /// A request of the gateway's own.
-    pub(super) async fn request(&self, method: &Method, params: Bytes) -> Result<Answer, LinkFault> {
+    pub(super) async fn request(
+        &self,
+        method: &Method,
+        params: Bytes,
+    ) -> Result<Answer, LinkFault> {
         let id = self.shared.number();
         let headers = self.shared.headers(method, None);
         let reception = self.shared.exchange(&id, method, &params, headers).await?;
@@ -178,12 +184,9 @@ impl Shared {
         let wanted = call.context.progress_token.as_ref();
         match self.peer.era() {
             // A stream of its own: the client's own token meets no other.
-            Era::Modern => lift::request(
-                call,
-                Some(native),
-                self.peer.version,
-                wanted.map(|token| &token[..]),
-            ),
+            Era::Modern => {
+                lift::request(call, Some(native), self.peer.version, wanted.map(|token| &token[..]))
+            }
             Era::Legacy => lower::request(call, Some(native), wanted.map(|_| id.raw())),
         }
     }
@@ -199,8 +202,12 @@ impl Shared {
     /// lets go on.
     fn add_clients_own(&self, headers: &mut HeaderMap, call: &Call) {
         let trace = &call.context.trace;
-        for (name, value) in [(header::TRACEPARENT, &trace.parent), (header::TRACESTATE, &trace.state)] {
-            if let Some(value) = value.as_deref().and_then(|value| HeaderValue::from_str(value).ok()) {
+        for (name, value) in
+            [(header::TRACEPARENT, &trace.parent), (header::TRACESTATE, &trace.state)]
+        {
+            if let Some(value) =
+                value.as_deref().and_then(|value| HeaderValue::from_str(value).ok())
+            {
                 headers.insert(name, value);
             }
         }
@@ -213,7 +220,13 @@ impl Shared {
 
     /// Sends one request and reads the head of what comes back. A session that
     /// the server has lost is opened anew, once.
-    async fn exchange(&self, id: &Id, method: &Method, params: &[u8], mut headers: HeaderMap) -> Result<Reception, LinkFault> {
+    async fn exchange(
+        &self,
+        id: &Id,
+        method: &Method,
+        params: &[u8],
+        mut headers: HeaderMap,
+    ) -> Result<Reception, LinkFault> {
         let body = jsonrpc::request(id, method.as_str(), params);
         let used = self.session.add_to(&mut headers);
         let reception = self.post(&headers, body.clone()).await?;
@@ -310,7 +323,9 @@ impl Coming {
             };
             match frame {
                 Ok(Some(frame @ Frame::Response { .. })) => break answer_in(frame, &this.id),
-                Ok(Some(Frame::Request { id, method, .. })) => this.shared.answer_server(&id, &method),
+                Ok(Some(Frame::Request { id, method, .. })) => {
+                    this.shared.answer_server(&id, &method)
+                }
                 Ok(Some(Frame::Notification { method, params })) => {
                     if let Some(notice) = this.notice(method, params) {
                         return Some((Event::Notice(notice), Some(this)));
@@ -408,7 +423,11 @@ async fn discover(client: &Client, limit: usize) -> Result<Option<Peer>, LinkFau
     Ok(None)
 }
 
-async fn probe(client: &Client, limit: usize, patience: Duration) -> Result<Option<Peer>, LinkFault> {
+async fn probe(
+    client: &Client,
+    limit: usize,
+    patience: Duration,
+) -> Result<Option<Peer>, LinkFault> {
     // A server that leaves the probe unanswered may still answer `initialize`.
     tokio::time::timeout(patience, discover(client, limit)).await.unwrap_or(Ok(None))
 }

@@ -32,7 +32,10 @@ pub(super) enum Reception {
 
 impl Reception {
     /// Reads a response as far as one has to before knowing what it is.
-    pub(super) async fn read(response: Response<Incoming>, limit: usize) -> Result<Self, LinkFault> {
+    pub(super) async fn read(
+        response: Response<Incoming>,
+        limit: usize,
+    ) -> Result<Self, LinkFault> {
         let status = response.status();
         if status.is_client_error() || status.is_server_error() {
             let body = collect(response.into_body(), limit.min(REFUSAL)).await;
@@ -87,7 +90,11 @@ pub(super) fn answer_in(frame: Frame, id: &Id) -> Result<Answer, LinkFault> {
 }
 
 /// What a refusal says: the JSON-RPC error in its body, or its bare status.
-pub(super) fn refusal(status: StatusCode, frame: Option<Frame>, id: &Id) -> Result<Answer, LinkFault> {
+pub(super) fn refusal(
+    status: StatusCode,
+    frame: Option<Frame>,
+    id: &Id,
+) -> Result<Answer, LinkFault> {
     let answer = frame.and_then(|frame| answer_in(frame, id).ok());
     match answer {
         Some(error @ Answer::Error(_)) => Ok(error),

@@ -59,7 +59,12 @@ impl Session {
 
     /// Opens a new session in place of the one numbered `lost`, unless another
     /// call has done so.
-    pub(super) async fn reopen(&self, client: &Client, limit: usize, lost: Option<u64>) -> Result<(), LinkFault> {
+    pub(super) async fn reopen(
+        &self,
+        client: &Client,
+        limit: usize,
+        lost: Option<u64>,
+    ) -> Result<(), LinkFault> {
         let _turn = self.opening.lock().await;
         let number = self.current().as_ref().map(|open| open.number);
         if number != lost {

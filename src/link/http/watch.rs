@@ -71,7 +71,9 @@ fn events(reception: Reception) -> Option<Events> {
 async fn follow(shared: &Arc<Shared>, mut events: Events) {
     loop {
         match events.next().await {
-            Ok(Some(Frame::Notification { method, .. })) if method == notification::TOOLS_CHANGED => {
+            Ok(Some(Frame::Notification { method, .. }))
+                if method == notification::TOOLS_CHANGED =>
+            {
                 shared.changed.notify_one();
             }
             Ok(Some(Frame::Request { id, method, .. })) => shared.answer_server(&id, &method),

@@ -84,8 +84,7 @@ impl Stdio {
         &self,
         call: &Call,
         native: &NativeName,
-        quiet: Duration,
-        cap: Duration,
+        deadline: Deadline,
     ) -> Result<Reply, LinkFault> {
         let id = self.wire.number();
         let number = id.to_string();
@@ -100,7 +99,7 @@ impl Stdio {
         let on_its_way = OnItsWay {
             wire: Arc::clone(&self.wire),
             waiting,
-            deadline: Deadline::new(quiet, cap),
+            deadline,
             info: self.peer.info.clone(),
         };
         Ok(Reply::stream(stream::unfold(Some(on_its_way), OnItsWay::step)))

@@ -1,0 +1,291 @@
+//! One server as the rest of the gateway sees it.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Call, Failure, Reply, ServerName};
+use crate::catalog::ServerList;
+use crate::config::{Server as ServerConfig, Start};
+use crate::policy::Permitted;
+
+use super::LinkFault;
+use super::connection::{Connection, transport_name};
+use super::peer::Peer;
+use super::supervisor::{Surroundings, supervise};
+
+/// Where a server is in its life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// Not started yet, or stopped because nobody needed it.
+    Idle,
+    /// Being started, probed and listed.
+    Connecting,
+    /// Listed; calls go to it.
+    Ready,
+    /// Failed; the next try comes then.
+    Backoff {
+        /// When.
+        until: Instant,
+    },
+    /// Failed too often; left alone until the configuration changes or a call
+    /// asks for it after the restart window.
+    Failed,
+    /// Stopped for good.
+    Stopped,
+}
+
+impl State {
+    /// The state's name in status and metrics.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Connecting => "connecting",
+            Self::Ready => "ready",
+            Self::Backoff { .. } => "backoff",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// What can be told of a server at a glance.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// Where it is in its life.
+    pub state: State,
+    /// Since when.
+    pub since: SystemTime,
+    /// `stdio` or `http`.
+    pub transport: &'static str,
+    /// Who it is, while it is connected.
+    pub peer: Option<Peer>,
+    /// What went wrong last, and when.
+    pub last_error: Option<(SystemTime, String)>,
+    /// How often it was started again.
+    pub restarts: u32,
+    /// Its process, while it has one.
+    pub pid: Option<u32>,
+    /// What its list has that cannot be used.
+    pub warnings: Vec<String>,
+    /// Whether it has had its first verdict, good or bad.
+    pub settled: bool,
+}
+
+/// What the supervisor tells of itself.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    pub(super) since: Option<SystemTime>,
+    pub(super) last_error: Option<(SystemTime, String)>,
+    pub(super) pid: Option<u32>,
+    pub(super) warnings: Vec<String>,
+    pub(super) listed_at: Option<Instant>,
+}
+
+/// A server with its whole life. Lives across snapshots, for as long as its
+/// part of the configuration stays the same.
+pub struct Server {
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) connection: ArcSwapOption<Connection>,
+    pub(super) list: ArcSwapOption<ServerList>,
+    pub(super) state: watch::Sender<State>,
+    pub(super) notes: Mutex<Notes>,
+    /// Somebody wants it started.
+    pub(super) demand: Notify,
+    /// Its list may be another.
+    pub(super) changed: Arc<Notify>,
+    pub(super) stop: CancellationToken,
+    pub(super) restarts: AtomicU32,
+    /// Calls under way, and when the last one began, in milliseconds of `born`.
+    pub(super) calls: AtomicU32,
+    pub(super) last_call: AtomicU64,
+    pub(super) born: Instant,
+    supervisor: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Server {
+    /// Starts the server's life.
+    pub fn start(config: Arc<ServerConfig>, surroundings: Surroundings) -> Arc<Self> {
+        let server = Arc::new(Self {
+            config,
+            connection: ArcSwapOption::empty(),
+            list: ArcSwapOption::empty(),
+            state: watch::Sender::new(State::Idle),
+            notes: Mutex::default(),
+            demand: Notify::new(),
+            changed: Arc::new(Notify::new()),
+            stop: CancellationToken::new(),
+            restarts: AtomicU32::new(0),
+            calls: AtomicU32::new(0),
+            last_call: AtomicU64::new(0),
+            born: Instant::now(),
+            supervisor: Mutex::new(None),
+        });
+        let task = tokio::spawn(supervise(Arc::clone(&server), surroundings));
+        *server.supervisor.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        server
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &ServerName {
+        &self.config.name
+    }
+
+    /// Its last known list; none while it has never listed.
+    pub fn list(&self) -> Option<Arc<ServerList>> {
+        self.list.load_full()
+    }
+
+    /// Gives it the list of the one it takes over from, until it has its own.
+    pub fn inherit(&self, list: Option<Arc<ServerList>>) {
+        if self.list.load().is_none() {
+            self.list.store(list);
+        }
+    }
+
+    /// Who it is, while it is connected.
+    pub fn peer(&self) -> Option<Peer> {
+        self.connection.load().as_ref().map(|connection| connection.peer().clone())
+    }
+
+    /// Sends a call. `config` may be newer than the one it was started with:
+    /// its limits and times may change while it runs.
+    ///
+    /// # Errors
+    /// [`Failure`] where the server cannot be had, or fails before it begins to
+    /// answer. What fails later is in the reply.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the call.
+    pub async fn call(
+        self: &Arc<Self>,
+        mut permitted: Permitted<Call>,
+        config: &ServerConfig,
+    ) -> Result<Reply, Failure> {
+        let in_use = InUse::begin(self);
+        let slot = permitted.take_slot();
+        let connection = self.connected().await.map_err(|fault| self.fail(fault))?;
+        let reply = connection.call(permitted.get(), permitted.target(), config).await;
+        let reply = reply.map_err(|fault| self.fail(fault))?;
+        Ok(reply.holding((slot, in_use)))
+    }
+
+    /// Has the server started if it is waiting to be needed, and has its list
+    /// fetched again if that is no longer fresh. Does not wait.
+    pub fn wake(&self) {
+        match &*self.state.borrow() {
+            State::Idle if self.list.load().is_none() => self.demand.notify_one(),
+            State::Ready if self.is_stale() => self.changed.notify_one(),
+            _ => {}
+        }
+    }
+
+    /// Waits until it is ready or has failed for the first time.
+    pub async fn settled(&self) {
+        if self.config.start == Start::Lazy {
+            return;
+        }
+        let mut state = self.state.subscribe();
+        let verdict = |state: &State| !matches!(state, State::Idle | State::Connecting);
+        // The sender is part of `self`: it cannot be gone.
+        let _ = state.wait_for(verdict).await;
+    }
+
+    /// Stops it for good, once its calls have ended or `patience` is over.
+    pub async fn stop(&self, patience: Duration) {
+        let over = Instant::now() + patience;
+        while self.calls.load(Ordering::Relaxed) > 0 && Instant::now() < over {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.stop.cancel();
+        let task = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            let _ = task.await;
+        }
+    }
+
+    /// What can be told of it at a glance.
+    pub fn view(&self) -> View {
+        let state = self.state.borrow().clone();
+        let notes = self.notes();
+        View {
+            settled: !matches!(state, State::Idle | State::Connecting)
+                || notes.last_error.is_some()
+                || self.config.start == Start::Lazy,
+            since: notes.since.unwrap_or_else(SystemTime::now),
+            transport: transport_name(&self.config.target),
+            peer: self.peer(),
+            last_error: notes.last_error.clone(),
+            restarts: self.restarts.load(Ordering::Relaxed),
+            pid: notes.pid,
+            warnings: notes.warnings.clone(),
+            state,
+        }
+    }
+
+    pub(super) fn notes(&self) -> std::sync::MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody's listing should have it listed anew.
+    fn is_stale(&self) -> bool {
+        let ttl = self.list.load().as_ref().map_or(Duration::ZERO, |list| list.freshness.ttl);
+        let listed_at = self.notes().listed_at;
+        listed_at.is_some_and(|at| at.elapsed() > ttl.max(LEAST_FRESH))
+    }
+
+    /// The connection, waiting for it where it can be had soon.
+    async fn connected(&self) -> Result<Arc<Connection>, LinkFault> {
+        if let Some(connection) = self.connection.load_full() {
+            return Ok(connection);
+        }
+        let mut state = self.state.subscribe();
+        self.demand.notify_one();
+        let soon = Instant::now() + SOON;
+        let verdict = |state: &State| match state {
+            State::Ready | State::Failed | State::Stopped => true,
+            State::Backoff { until } => *until > soon,
+            State::Idle | State::Connecting => false,
+        };
+        let _ = timeout(self.config.start_timeout, state.wait_for(verdict)).await;
+        self.connection.load_full().ok_or_else(|| {
+            let notes = self.notes();
+            let reason = notes.last_error.as_ref().map(|(_, error)| error.clone());
+            LinkFault::Down(reason.unwrap_or_else(|| "it is not running".into()))
+        })
+    }
+
+    fn fail(&self, fault: LinkFault) -> Failure {
+        tracing::debug!(server = %self.name(), fault = %fault.chain(), "a call failed");
+        fault.into_failure(self.name())
+    }
+}
+
+/// A call under way: keeps the server from being stopped beneath it.
+struct InUse(Arc<Server>);
+
+impl InUse {
+    fn begin(server: &Arc<Server>) -> Self {
+        server.calls.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(server))
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let now = u64::try_from(self.0.born.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.0.last_call.store(now, Ordering::Relaxed);
+        self.0.calls.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A wait for a restart that a call puts up with.
+const SOON: Duration = Duration::from_secs(2);
+/// A list is never fetched again for a client sooner than this.
+const LEAST_FRESH: Duration = Duration::from_secs(5);
