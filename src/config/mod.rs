@@ -1,1 +1,165 @@
+//! Text → [`Config`]; every fault at once, with line, key and help.
+//!
+//! This room is pure: [`Config::read`] takes bytes and what it may ask of the
+//! world ([`Surroundings`]) and returns a whole configuration or all that is
+//! wrong with it. Nothing is opened, started or resolved here; whether a
+//! certificate is one, or a server answers, is for the rooms that use them.
+//! Only [`Source::open`] and [`System`] touch the system, at the very edge.
+//!
+//! Every setting is declared once, by `section!` (`macros.rs`): its key, type,
+//! kind, default and sentence. The structs that the other rooms use, the reader,
+//! `docs/configuration.md` and the JSON Schema all come from that declaration
+//! (`gateway.rs`, `server.rs`). Defaults are written as in the file and read the
+//! same way, so a default that the reader would refuse cannot be.
+//!
+//! To add a setting, add its field there, and run the tests with `UPDATE_DOCS=1`.
+//! To add a kind of value, implement `Text` (one string) or `Setting` for it.
+//! Rules between settings stand in `check.rs`.
+//!
+//! serde is not used for reading, because it stops at the first fault and
+//! forgets lines on the way.
 
+mod check;
+mod docs;
+mod fault;
+mod gateway;
+mod kinds;
+mod macros;
+mod maps;
+mod network;
+mod pattern;
+mod problem;
+mod rate;
+mod reader;
+mod secret;
+mod server;
+mod setting;
+mod source;
+mod substitute;
+#[cfg(test)]
+mod tests;
+
+pub use docs::{json_schema, reference};
+pub use fault::{Color, Fault, Faults};
+pub use gateway::{Admin, Gateway, Limits, Log, LogFormat, Naming, Reload, Telemetry, Tls};
+pub use pattern::Pattern;
+pub use problem::{Problem, UrlProblem};
+pub use rate::Rate;
+pub use secret::Secret;
+pub use server::{
+    Command, EraChoice, Http, PASSED_ENV, Server, Start, Target, ToolOverride, Tools,
+};
+pub use source::{Source, Surroundings, System};
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use toml::de::{DeTable, Error as TomlError};
+
+use fault::{Findings, Found};
+use macros::section;
+use maps::Servers;
+use reader::{Reader, Table};
+use setting::{Part, Section};
+
+section! {
+    /// A whole configuration, as `gateway.toml` has it.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Config {
+        parts {
+            /// Every file that `${file:…}` named: when one changes, so does the configuration.
+            files: Vec<PathBuf>,
+        }
+        settings {
+            /// Where clients connect, and what holds for all of them.
+            gateway: Gateway = {},
+            /// The listener for operators.
+            admin: Admin = {},
+            /// What the gateway writes to its standard error.
+            log: Log = {},
+            /// OpenTelemetry traces and metrics.
+            telemetry: Telemetry = {},
+            /// The MCP servers, in the order of the file.
+            servers: Vec<Arc<Server>> as Servers = {},
+        }
+    }
+}
+
+impl Config {
+    /// Reads a whole configuration.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, in the order of its lines.
+    pub fn read(source: &Source, surroundings: &dyn Surroundings) -> Result<Self, Faults> {
+        let mut reader = Reader::new(&source.folder, surroundings);
+        let text = text_of(source).map_err(|problem| reader.fault(0..0, "", problem)).ok();
+        let config = text.and_then(|text| read_text(text, &mut reader));
+        match config {
+            Some(config) if reader.found.is_empty() => Ok(config),
+            _ => Err(Faults::new(Findings {
+                name: &source.name,
+                text: text.unwrap_or(""),
+                found: reader.found,
+                hidden: reader.hidden,
+                files: reader.files.into_iter().collect(),
+            })),
+        }
+    }
+
+    /// Puts the address of the command line in the place of the file's.
+    ///
+    /// # Errors
+    /// The rules that the file's address is held to hold for this one too.
+    pub fn listen_on(&mut self, address: std::net::SocketAddr) -> Result<(), Problem> {
+        if !address.ip().to_canonical().is_loopback() && self.gateway.allowed_hosts.is_empty() {
+            return Err(Problem::HostsMissing { address });
+        }
+        if self.admin.listen.is_some_and(|admin| check::collide(address, admin)) {
+            return Err(Problem::SameAddress);
+        }
+        self.gateway.listen = address;
+        Ok(())
+    }
+}
+
+fn text_of(source: &Source) -> Result<&str, Problem> {
+    let len = source.bytes.len();
+    if len > Source::MAX_LEN {
+        return Err(Problem::TooLarge { len, max: Source::MAX_LEN });
+    }
+    let text = std::str::from_utf8(&source.bytes).map_err(|_| Problem::NotUtf8)?;
+    // Some editors begin a file with a byte order mark; TOML says to skip it.
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+/// Reads the text; the reader holds what is wrong with it.
+fn read_text(text: &str, reader: &mut Reader<'_>) -> Option<Config> {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    let root = Table::root(document.get_ref());
+    root.refuse_unknown(&Config::rows(), reader);
+    let config = Config::fields(&root, reader);
+    check::all(&root, reader);
+    if !errors.is_empty() {
+        for found in &reader.found {
+            eprintln!("SEM {found:?}");
+        }
+        syntax(&errors, reader);
+    }
+    config
+}
+
+fn syntax(errors: &[TomlError], reader: &mut Reader<'_>) {
+    let found = |error: &TomlError| Found {
+        span: error.span().unwrap_or_default(),
+        key: String::new(),
+        problem: Problem::Syntax { message: error.message().to_owned() },
+    };
+    reader.found.extend(errors.iter().map(found));
+}
+
+/// Read last, when every substitution has been.
+impl Part for Vec<PathBuf> {
+    fn read(_: &Table<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        Some(reader.files.iter().cloned().collect())
+    }
+}

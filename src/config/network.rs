@@ -1,0 +1,153 @@
+//! The kinds of value that networks know: addresses, hosts, origins, URLs, headers.
+
+use std::net::SocketAddr;
+
+use http::HeaderName;
+use http::uri::Authority;
+use serde_json::{Value as Json, json};
+use url::Url;
+
+use super::problem::{Problem, UrlProblem};
+use super::reader::{Node, Reader};
+use super::setting::{Setting, Text};
+
+impl Text for SocketAddr {
+    type Value = Self;
+    const OFF: bool = true;
+    const WORD: &'static str = "address with port";
+    const EXAMPLE: &'static str = "an IP address and a port, such as \"127.0.0.1:8080\"";
+
+    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<Self>, Problem> {
+        Ok(text.parse().ok())
+    }
+}
+
+/// A host name, with a port where only that port will do. Read in lower case.
+pub(super) struct Host;
+
+impl Text for Host {
+    type Value = String;
+    const WORD: &'static str = "host name";
+    const EXAMPLE: &'static str = "a name without scheme and path, such as \"mcp.example.com\"";
+
+    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
+        Ok(is_host(text).then(|| text.to_ascii_lowercase()))
+    }
+}
+
+/// What browsers send in `Origin`: scheme, host, and a port that is not the
+/// scheme's own.
+pub(super) struct Origin;
+
+impl Text for Origin {
+    type Value = String;
+    const WORD: &'static str = "origin";
+    const EXAMPLE: &'static str = "scheme and host, such as \"https://app.example.com\"";
+
+    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
+        let text = text.to_ascii_lowercase();
+        let Some((scheme, host)) = text.split_once("://") else { return Ok(None) };
+        if !is_scheme(scheme) || !is_host(host) {
+            return Ok(None);
+        }
+        // Only the web's own schemes have a default port to leave out.
+        let url = Url::parse(&text).ok().filter(|url| url.origin().is_tuple());
+        Ok(Some(url.map_or(text, |url| url.origin().ascii_serialization())))
+    }
+}
+
+/// Whether a text is a host, perhaps with a port.
+fn is_host(text: &str) -> bool {
+    let plain = !text.contains(['@', '*']);
+    plain && text.parse::<Authority>().is_ok_and(|authority| !authority.host().is_empty())
+}
+
+fn is_scheme(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_lowercase())
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+}
+
+impl Setting for Url {
+    type Value = Self;
+
+    fn word() -> String {
+        "HTTP URL, with substitution".into()
+    }
+
+    fn example() -> String {
+        "\"https://mcp.example.com/mcp\"".into()
+    }
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let text = node.filled::<Self>(reader)?;
+        // The message names the rule alone: the text may hold a secret.
+        http_url(&text).map_err(|problem| node.fault(reader, problem.into())).ok()
+    }
+
+    fn schema() -> Json {
+        json!({ "type": "string" })
+    }
+}
+
+fn http_url(text: &str) -> Result<Url, UrlProblem> {
+    let url = Url::parse(text)?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(UrlProblem::Scheme);
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(UrlProblem::Credentials);
+    }
+    if url.fragment().is_some() { Err(UrlProblem::Fragment) } else { Ok(url) }
+}
+
+/// The name of a header that a configuration may set or forward.
+pub(super) struct Header;
+
+impl Header {
+    /// Reads a name, and refuses those that the gateway writes itself.
+    pub(super) fn from_text(text: &str) -> Result<HeaderName, Problem> {
+        let name = HeaderName::from_bytes(text.as_bytes()).map_err(|_| Problem::HeaderName)?;
+        let lower = name.as_str();
+        if lower.starts_with("mcp-") {
+            let reason = "headers that begin with Mcp- are the protocol's";
+            return Err(Problem::HeaderReserved { reason });
+        }
+        match RESERVED.iter().find(|(_, names)| names.contains(&lower)) {
+            Some((reason, _)) => Err(Problem::HeaderReserved { reason }),
+            None => Ok(name),
+        }
+    }
+}
+
+impl Text for Header {
+    type Value = HeaderName;
+    const WORD: &'static str = "header name";
+    const EXAMPLE: &'static str = "\"X-Request-Id\"";
+
+    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<HeaderName>, Problem> {
+        Self::from_text(text).map(Some)
+    }
+}
+
+/// Headers that a fixed or forwarded value would break, and why.
+const RESERVED: [(&str, &[&str]); 4] = [
+    // RFC 9110, section 7.6.1, and what older software treats likewise.
+    (
+        "it belongs to one connection, not to the message",
+        &[
+            "connection",
+            "keep-alive",
+            "proxy-authenticate",
+            "proxy-authorization",
+            "proxy-connection",
+            "te",
+            "trailer",
+            "transfer-encoding",
+            "upgrade",
+        ],
+    ),
+    ("it follows from the URL", &["host"]),
+    ("it follows from the body", &["content-length", "content-type", "content-encoding", "expect"]),
+    ("the gateway must understand the answer", &["accept", "accept-encoding", "last-event-id"]),
+];

@@ -1,0 +1,257 @@
+//! What can be wrong with a setting, and what would be right instead.
+
+use std::io;
+
+use crate::call::ServerNameError;
+
+/// One way in which a configuration breaks its rules. `Display` says what is
+/// wrong, [`Problem::help`] what would be right. Neither ever holds a value
+/// that came from `${env:…}` or `${file:…}`.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// The file is larger than a configuration may be.
+    #[error("the file has {len} bytes or more, more than the {max} that are read")]
+    TooLarge {
+        /// How many bytes were seen.
+        len: usize,
+        /// How many are allowed.
+        max: usize,
+    },
+    /// The file is not UTF-8.
+    #[error("the file is not UTF-8 text")]
+    NotUtf8,
+    /// The text is not TOML.
+    #[error("{message}")]
+    Syntax {
+        /// The parser's sentence.
+        message: String,
+    },
+    /// A key that no setting has.
+    #[error("unknown key")]
+    UnknownKey {
+        /// The known key that looks most like it.
+        meant: Option<String>,
+        /// Every key that may stand here.
+        known: Vec<&'static str>,
+    },
+    /// A value of another TOML type.
+    #[error("expected {expected}, found {found}")]
+    Kind {
+        /// What the setting takes.
+        expected: String,
+        /// The TOML type that was found, with its article.
+        found: &'static str,
+        /// A right value, as the file would have it.
+        example: String,
+    },
+    /// Text that does not read as what the setting takes.
+    #[error("{found:?} is not {expected}")]
+    Text {
+        /// What the setting takes.
+        expected: String,
+        /// The text, cut to a readable length.
+        found: String,
+        /// A right value, as the file would have it.
+        example: String,
+    },
+    /// A number or a duration outside its bounds.
+    #[error("out of range")]
+    Range {
+        /// The smallest value allowed.
+        min: String,
+        /// The largest value allowed.
+        max: String,
+    },
+    /// A word that is not one of the choices.
+    #[error("{found:?} is not one of the choices")]
+    Choice {
+        /// The word, cut to a readable length.
+        found: String,
+        /// The choice that looks most like it.
+        meant: Option<String>,
+        /// Every choice.
+        choices: Vec<&'static str>,
+    },
+    /// A setting without a default is not there.
+    #[error("`{key}` is missing")]
+    Missing {
+        /// The key that is missing.
+        key: &'static str,
+        /// A right value, as the file would have it.
+        example: String,
+    },
+    /// The `NAME` of `[servers.NAME]` breaks a rule.
+    #[error(transparent)]
+    ServerName(#[from] ServerNameError),
+    /// Neither `command` nor `url`.
+    #[error("the server has neither `command` nor `url`")]
+    NoTarget,
+    /// Both `command` and `url`.
+    #[error("the server has both `command` and `url`")]
+    TwoTargets,
+    /// A setting of the other kind of server.
+    #[error("only a server with `{owner}` has this setting")]
+    OtherTarget {
+        /// `command` or `url`.
+        owner: &'static str,
+    },
+    /// A URL that does not parse, is not HTTP or carries what it must not.
+    #[error("not a usable URL: {0}")]
+    Url(#[from] UrlProblem),
+    /// A text that is no header name.
+    #[error("not a header name")]
+    HeaderName,
+    /// A header that the gateway writes itself.
+    #[error("the gateway does not let a configuration set this header: {reason}")]
+    HeaderReserved {
+        /// Why.
+        reason: &'static str,
+    },
+    /// A header value with characters that no header may have.
+    #[error("the header's value has a character that no header may have")]
+    HeaderValue,
+    /// Two keys of one table that name the same thing.
+    #[error("the same name is set twice, in another spelling")]
+    Twice,
+    /// An environment variable's name that no system takes.
+    #[error("not the name of an environment variable")]
+    EnvName,
+    /// An environment variable's value, or an argument, with a NUL byte.
+    #[error("the value has a NUL byte")]
+    Nul,
+    /// `${env:NAME}` names a variable that is not set.
+    #[error("the environment variable `{name}` is not set")]
+    EnvUnset {
+        /// The variable.
+        name: String,
+    },
+    /// `${env:NAME}` names a variable whose value is not UTF-8.
+    #[error("the environment variable `{name}` is not UTF-8 text")]
+    EnvNotUtf8 {
+        /// The variable.
+        name: String,
+    },
+    /// `${file:PATH}` names a file that cannot be read.
+    #[error("the file `{path}` cannot be read: {kind}")]
+    File {
+        /// The path as it is written.
+        path: String,
+        /// The system's reason.
+        kind: io::ErrorKind,
+    },
+    /// A `${…}` that is neither `env` nor `file`, or has no end.
+    #[error("`${{` begins a substitution that is not understood")]
+    Substitution,
+    /// A substitution in a setting that takes none.
+    #[error("this setting takes no substitution")]
+    NoSubstitution,
+    /// A public tool name outside `[a-zA-Z0-9_-]{1,64}`.
+    #[error("not a public tool name")]
+    PublicName,
+    /// Two tools with one public name.
+    #[error("`{other}` has the same public name")]
+    PublicNameTaken {
+        /// The key of the first one.
+        other: String,
+    },
+    /// A listener that others can reach, and no host name that it answers to.
+    #[error("{address} is open to other machines, and `allowed_hosts` is empty")]
+    HostsMissing {
+        /// The address listened on.
+        address: std::net::SocketAddr,
+    },
+    /// `gateway.listen` and `admin.listen` would take the same port.
+    #[error("`gateway.listen` takes the same address")]
+    SameAddress,
+    /// `max_timeout` below `timeout`.
+    #[error("`max_timeout` is shorter than `timeout`")]
+    TimeoutOrder,
+    /// A filter for the log that does not parse.
+    #[error("not a log filter")]
+    Filter,
+    /// A list stopped because it was long enough.
+    #[error("{count} more faults are not shown")]
+    More {
+        /// How many were left out.
+        count: usize,
+    },
+}
+
+/// Why a URL cannot be a server's or a collector's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UrlProblem {
+    /// It does not parse.
+    #[error("{0}")]
+    Parse(#[from] url::ParseError),
+    /// It is neither `http` nor `https`.
+    #[error("its scheme is neither `http` nor `https`")]
+    Scheme,
+    /// It has `user:password@`.
+    #[error("it carries a user name or a password")]
+    Credentials,
+    /// It has a `#fragment`.
+    #[error("it has a fragment")]
+    Fragment,
+}
+
+impl Problem {
+    /// What would be right, as one sentence without a full stop.
+    pub fn help(&self) -> String {
+        match self {
+            Self::TooLarge { .. } | Self::NotUtf8 => {
+                "is this a configuration of the gateway?".into()
+            }
+            Self::UnknownKey { meant, known } => did_you_mean(meant.as_deref(), known),
+            Self::Choice { meant, choices, .. } => did_you_mean(meant.as_deref(), choices),
+            Self::Kind { example, .. } | Self::Text { example, .. } => format!("write {example}"),
+            Self::Range { min, max } => format!("the smallest is {min}, the largest {max}"),
+            Self::Missing { key, example } => format!("add {key} = {example}"),
+            Self::PublicNameTaken { .. } => "give one of them another `name`".into(),
+            Self::More { .. } => "mend those above, and check again".into(),
+            other => other.fixed_help().into(),
+        }
+    }
+
+    /// The help of those problems whose help never varies.
+    fn fixed_help(&self) -> &'static str {
+        match self {
+            Self::Syntax { .. } => "see https://toml.io; strings stand in quotes",
+            Self::ServerName(_) => "rename the table, such as [servers.github]",
+            Self::NoTarget => "add command = \"…\" for a child process, or url = \"https://…\"",
+            Self::TwoTargets => "keep one of them, or make two servers",
+            Self::OtherTarget { .. } => "remove it, or say which kind of server this is",
+            Self::Url(UrlProblem::Credentials) => {
+                "send credentials as headers = { Authorization = \"…\" }"
+            }
+            Self::Url(_) => "write the whole URL, such as \"https://mcp.example.com/mcp\"",
+            Self::HeaderName => "write a name such as Authorization or X-Api-Key",
+            Self::HeaderReserved { .. } => "remove it",
+            Self::HeaderValue => "headers are one line of visible characters",
+            Self::Twice => "keep one of them",
+            Self::EnvName => "write a name such as LOG_LEVEL, or LOG_* for all that begin so",
+            Self::Nul => "remove the NUL byte",
+            Self::EnvUnset { .. } => "set it before the gateway starts, or use ${file:PATH}",
+            Self::EnvNotUtf8 { .. } => "use ${file:PATH} with a text file",
+            Self::File { .. } => "a relative path starts at the configuration file's folder",
+            Self::Substitution => "write ${env:NAME} or ${file:PATH}; a plain ${ is written $${",
+            Self::NoSubstitution => "${…} works in headers, env, url, endpoint and args",
+            Self::PublicName => "use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`",
+            Self::HostsMissing { .. } => {
+                "add the host names that clients use, such as allowed_hosts = [\"mcp.example.com\"]"
+            }
+            Self::SameAddress => "give the admin listener a port of its own, or write \"off\"",
+            Self::TimeoutOrder => "progress extends `timeout` up to `max_timeout`: make it longer",
+            Self::Filter => "write a level, such as \"info\", or \"info,trunkline::link=debug\"",
+            _ => "see docs/configuration.md",
+        }
+    }
+}
+
+/// "did you mean" where something is near, else the whole list.
+fn did_you_mean(meant: Option<&str>, all: &[&str]) -> String {
+    match meant {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None if all.is_empty() => "remove it: nothing may stand here".into(),
+        None => format!("what may stand here: {}", all.join(", ")),
+    }
+}

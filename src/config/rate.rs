@@ -1,0 +1,59 @@
+//! How often something may happen.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use super::problem::Problem;
+use super::reader::Reader;
+use super::setting::Text;
+
+/// So many in so long, such as `"100/min"`. All of them may come at once; then
+/// they come back evenly over the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// How many: 1 to [`Rate::MAX`].
+    pub count: NonZeroU32,
+    /// In which time: a second, a minute, an hour or a day.
+    pub per: Duration,
+}
+
+impl Rate {
+    /// The largest count: what is more limits nothing.
+    pub const MAX: u32 = 1_000_000;
+
+    /// Reads `COUNT/UNIT`.
+    fn from_text(text: &str) -> Option<Self> {
+        let (count, unit) = text.split_once('/')?;
+        let (_, seconds) = UNITS.iter().find(|(name, _)| *name == unit)?;
+        let digits = count.bytes().all(|byte| byte.is_ascii_digit());
+        let count: u32 = count.parse().ok().filter(|count| digits && *count <= Self::MAX)?;
+        Some(Self { count: NonZeroU32::new(count)?, per: Duration::from_secs(*seconds) })
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match UNITS.iter().find(|(_, seconds)| *seconds == self.per.as_secs()) {
+            Some((unit, _)) => write!(f, "{}/{unit}", self.count),
+            None => write!(f, "{}/{:?}", self.count, self.per),
+        }
+    }
+}
+
+impl Text for Rate {
+    type Value = Self;
+    const OFF: bool = true;
+    const WORD: &'static str = "rate";
+    const EXAMPLE: &'static str = "1 to 1000000 per s, min, h or d, such as \"100/min\"";
+
+    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<Self>, Problem> {
+        Ok(Self::from_text(text))
+    }
+
+    fn pattern() -> Option<&'static str> {
+        Some("^[0-9]+/(s|min|h|d)$")
+    }
+}
+
+const UNITS: [(&str, u64); 4] = [("s", 1), ("min", 60), ("h", 3_600), ("d", 86_400)];

@@ -1,0 +1,321 @@
+//! The walk over the parsed text: where one stands, and what was found wrong.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+use super::Surroundings;
+use super::fault::Found;
+use super::problem::Problem;
+use super::setting::{Row, Setting};
+
+/// What a reading needs and what it gathers. Nothing that reads stops at the
+/// first fault: it tells the reader, returns `None`, and the walk goes on.
+pub(super) struct Reader<'a> {
+    /// Where relative paths start.
+    pub(super) folder: &'a Path,
+    pub(super) surroundings: &'a dyn Surroundings,
+    pub(super) found: Vec<Found>,
+    /// Where secrets stand in the text: never shown.
+    pub(super) hidden: Vec<Range<usize>>,
+    /// Every file that a substitution named.
+    pub(super) files: BTreeSet<PathBuf>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(folder: &'a Path, surroundings: &'a dyn Surroundings) -> Self {
+        let (found, hidden, files) = Default::default();
+        Self { folder, surroundings, found, hidden, files }
+    }
+
+    pub(super) fn fault(&mut self, span: Range<usize>, key: &str, problem: Problem) {
+        self.found.push(Found { span, key: key.to_owned(), problem });
+    }
+
+    /// A path of the file, made to start at its folder.
+    pub(super) fn path(&self, text: &str) -> PathBuf {
+        self.folder.join(text)
+    }
+
+    /// Reads a value again for a check between settings: its own faults have
+    /// been told already.
+    pub(super) fn peek<S: Setting>(&self, node: &Node<'_>) -> Option<S::Value> {
+        S::read(node, &mut Reader::new(self.folder, self.surroundings))
+    }
+}
+
+/// One value of the file, with the key that leads to it.
+pub(super) struct Node<'a> {
+    pub(super) value: &'a DeValue<'a>,
+    pub(super) span: Range<usize>,
+    /// Such as `servers.github.url`.
+    pub(super) key: String,
+    /// The last segment of the key, and where it stands.
+    name: &'a str,
+    name_span: Range<usize>,
+}
+
+/// One table of the file.
+pub(super) struct Table<'a> {
+    entries: &'a DeTable<'a>,
+    /// Such as `servers.github`; empty for the whole file.
+    pub(super) key: String,
+    /// The last segment of the key.
+    pub(super) name: &'a str,
+    /// Where that segment stands.
+    pub(super) name_span: Range<usize>,
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn fault(&self, reader: &mut Reader<'_>, problem: Problem) {
+        reader.fault(self.span.clone(), &self.key, problem);
+    }
+
+    /// Tells of a fault in the key rather than in the value.
+    pub(super) fn fault_at_name(&self, reader: &mut Reader<'_>, problem: Problem) {
+        reader.fault(self.name_span.clone(), &self.key, problem);
+    }
+
+    /// Tells that the value has another TOML type than `S` takes.
+    pub(super) fn refuse_kind<S: Setting>(&self, reader: &mut Reader<'_>) {
+        let found = match self.value {
+            DeValue::String(_) => "a string",
+            DeValue::Integer(_) => "an integer",
+            DeValue::Float(_) => "a float",
+            DeValue::Boolean(_) => "a boolean",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "an array",
+            DeValue::Table(_) => "a table",
+        };
+        let problem = Problem::Kind { expected: expected::<S>(), found, example: S::example() };
+        self.fault(reader, problem);
+    }
+
+    /// Tells that the text does not read as an `S`.
+    pub(super) fn refuse_text<S: Setting>(&self, text: &str, reader: &mut Reader<'_>) {
+        let (expected, example) = (expected::<S>(), S::example());
+        self.fault(reader, Problem::Text { expected, found: shortened(text), example });
+    }
+
+    pub(super) fn refuse_choice(
+        &self,
+        text: &str,
+        choices: &[&'static str],
+        reader: &mut Reader<'_>,
+    ) {
+        let (found, choices) = (shortened(text), choices.to_vec());
+        let meant = nearest(text, &choices);
+        self.fault(reader, Problem::Choice { found, meant, choices });
+    }
+
+    /// The table that the value must be.
+    pub(super) fn table(&self, reader: &mut Reader<'_>) -> Option<Table<'a>> {
+        let Some(table) = self.as_table() else {
+            self.refuse_kind::<AnyTable>(reader);
+            return None;
+        };
+        Some(table)
+    }
+
+    /// The table that the value may be.
+    pub(super) fn as_table(&self) -> Option<Table<'a>> {
+        let DeValue::Table(entries) = self.value else { return None };
+        let (key, name_span) = (self.key.clone(), self.name_span.clone());
+        Some(Table { entries, key, name: self.name, name_span })
+    }
+
+    /// The values of the array that the value must be.
+    pub(super) fn items<S: Setting>(&self, reader: &mut Reader<'_>) -> Option<Vec<Node<'a>>> {
+        let DeValue::Array(items) = self.value else {
+            self.refuse_kind::<S>(reader);
+            return None;
+        };
+        let item = |(index, item): (usize, &'a toml::Spanned<DeValue<'a>>)| Node {
+            value: item.get_ref(),
+            span: item.span(),
+            key: format!("{}[{index}]", self.key),
+            name: self.name,
+            name_span: item.span(),
+        };
+        Some(items.iter().enumerate().map(item).collect())
+    }
+
+    /// The string that the value must be, as it is written.
+    pub(super) fn string<S: Setting>(&self, reader: &mut Reader<'_>) -> Option<&'a str> {
+        let DeValue::String(text) = self.value else {
+            self.refuse_kind::<S>(reader);
+            return None;
+        };
+        Some(text)
+    }
+
+    /// The string that the value must be, in a setting without substitution:
+    /// one is refused there rather than taken for plain text.
+    pub(super) fn plain<S: Setting>(&self, reader: &mut Reader<'_>) -> Option<&'a str> {
+        let text = self.string::<S>(reader)?;
+        if text.contains("${env:") || text.contains("${file:") {
+            self.fault(reader, Problem::NoSubstitution);
+            return None;
+        }
+        Some(text)
+    }
+}
+
+impl<'a> Table<'a> {
+    /// The whole file.
+    pub(super) fn root(entries: &'a DeTable<'a>) -> Self {
+        Self { entries, key: String::new(), name: "", name_span: 0..0 }
+    }
+
+    /// The value under a key.
+    pub(super) fn node(&self, key: &str) -> Option<Node<'a>> {
+        self.entries.get_key_value(key).map(|(name, value)| self.child(name, value))
+    }
+
+    /// Every value, in the order of the file.
+    pub(super) fn nodes(&self) -> Vec<Node<'a>> {
+        let mut nodes: Vec<_> =
+            self.entries.iter().map(|(name, value)| self.child(name, value)).collect();
+        nodes.sort_by_key(|node| node.name_span.start);
+        nodes
+    }
+
+    fn child(
+        &self,
+        name: &'a toml::Spanned<toml::de::DeString<'a>>,
+        value: &'a toml::Spanned<DeValue<'a>>,
+    ) -> Node<'a> {
+        let segment = quoted(name.get_ref());
+        let key = if self.key.is_empty() { segment } else { format!("{}.{segment}", self.key) };
+        Node {
+            value: value.get_ref(),
+            span: value.span(),
+            key,
+            name: name.get_ref(),
+            name_span: name.span(),
+        }
+    }
+
+    /// Reads one setting, or its default by the same way, or what it is when absent.
+    pub(super) fn setting<S: Setting>(
+        &self,
+        key: &'static str,
+        default: Option<&'static str>,
+        reader: &mut Reader<'_>,
+    ) -> Option<S::Value> {
+        if let Some(node) = self.node(key) {
+            return S::read(&node, reader);
+        }
+        if let Some(text) = default {
+            return self.default::<S>(text, reader);
+        }
+        let absent = S::absent();
+        if absent.is_none() {
+            let missing = Problem::Missing { key, example: S::example() };
+            reader.fault(self.name_span.clone(), &self.key, missing);
+        }
+        absent
+    }
+
+    /// Reads a default from the text of its declaration; a test reads them all.
+    fn default<S: Setting>(&self, text: &'static str, reader: &mut Reader<'_>) -> Option<S::Value> {
+        match DeValue::parse(text) {
+            Ok(value) => {
+                let (key, name_span) = (self.key.clone(), self.name_span.clone());
+                let (span, value) = (name_span.clone(), value.get_ref());
+                S::read(&Node { value, span, key, name: self.name, name_span }, reader)
+            }
+            Err(error) => {
+                let problem = Problem::Syntax { message: error.message().to_owned() };
+                reader.fault(self.name_span.clone(), &self.key, problem);
+                None
+            }
+        }
+    }
+
+    /// Refuses every key that no row names.
+    pub(super) fn refuse_unknown(&self, rows: &[Row], reader: &mut Reader<'_>) {
+        let known: Vec<_> = rows.iter().filter(|row| !row.any).map(|row| row.key).collect();
+        let tables = rows.iter().any(|row| row.any);
+        for node in self.nodes() {
+            if known.contains(&node.name) || (tables && node.as_table().is_some()) {
+                continue;
+            }
+            let (meant, known) = (nearest(node.name, &known), known.clone());
+            node.fault_at_name(reader, Problem::UnknownKey { meant, known });
+        }
+    }
+}
+
+impl<'a> Node<'a> {
+    /// The last segment of the key, as it is meant.
+    pub(super) fn name(&self) -> &'a str {
+        self.name
+    }
+}
+
+/// Stands for any table in messages.
+struct AnyTable;
+
+impl Setting for AnyTable {
+    type Value = ();
+
+    fn word() -> String {
+        "table".into()
+    }
+
+    fn example() -> String {
+        "its settings below a [header] of its own, or within { }".into()
+    }
+
+    fn read(_: &Node<'_>, _: &mut Reader<'_>) -> Option<()> {
+        Some(())
+    }
+
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "type": "object" })
+    }
+}
+
+/// The setting's word with its article.
+fn expected<S: Setting>() -> String {
+    let word = S::word();
+    let article = if word.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
+    format!("{article} {word}")
+}
+
+/// The choice that looks most like a text, if any does.
+fn nearest(text: &str, choices: &[&'static str]) -> Option<String> {
+    // Bounded, because the comparison takes time in the product of both lengths.
+    let text: String = text.chars().take(64).collect();
+    let lower = text.to_ascii_lowercase().replace('-', "_");
+    let score = |choice: &&'static str| strsim::jaro_winkler(&lower, choice);
+    choices
+        .iter()
+        .map(|choice| (score(choice), *choice))
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .filter(|(score, _)| *score >= 0.8)
+        .or_else(|| choices.iter().find(|choice| lower.contains(**choice)).map(|c| (1.0, *c)))
+        .map(|(_, choice)| choice.to_owned())
+}
+
+/// A key's segment, in quotes where TOML asks for them.
+fn quoted(segment: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if !segment.is_empty() && segment.chars().all(bare) {
+        segment.to_owned()
+    } else {
+        format!("{:?}", shortened(segment))
+    }
+}
+
+/// A text cut to what a message can hold.
+fn shortened(text: &str) -> String {
+    const LONGEST: usize = 60;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or("")),
+        None => text.to_owned(),
+    }
+}

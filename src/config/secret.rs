@@ -1,0 +1,76 @@
+//! Values that are shown to nobody.
+
+use std::fmt;
+
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Serialize, Serializer};
+use serde_json::{Value as Json, json};
+
+use super::reader::{Node, Reader};
+use super::setting::Setting;
+
+/// A value that prints as `***` everywhere and is wiped from memory when
+/// dropped. Only [`Secret::expose`] gives it.
+#[derive(Clone)]
+pub struct Secret(SecretString);
+
+impl Secret {
+    /// Takes a value.
+    pub fn new(value: String) -> Self {
+        Self(value.into())
+    }
+
+    /// The value itself: for the wire or a child's environment, never for a log.
+    pub fn expose(&self) -> &str {
+        self.0.expose_secret()
+    }
+}
+
+impl PartialEq for Secret {
+    // For the diff of a reload, where both sides are the operator's: not constant in time.
+    fn eq(&self, other: &Self) -> bool {
+        self.expose() == other.expose()
+    }
+}
+
+impl Eq for Secret {}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("***")
+    }
+}
+
+impl Setting for Secret {
+    type Value = Self;
+
+    fn word() -> String {
+        "text, with substitution".into()
+    }
+
+    fn example() -> String {
+        "\"…\", or \"${env:NAME}\"".into()
+    }
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        // Whatever stands here may be a secret written out, even of a wrong type.
+        reader.hidden.push(node.span.clone());
+        node.filled::<Self>(reader).map(Self::new)
+    }
+
+    fn schema() -> Json {
+        json!({ "type": "string" })
+    }
+}

@@ -1,0 +1,310 @@
+//! `[servers.NAME]`: one upstream MCP server.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::HeaderName;
+use url::Url;
+
+use crate::call::{NativeName, PublicName, ServerName};
+
+use super::kinds::{Count, Count32, Lasting, Size};
+use super::macros::{choice, section};
+use super::network::Header;
+use super::pattern::Pattern;
+use super::problem::Problem;
+use super::rate::Rate;
+use super::reader::{Reader, Table};
+use super::secret::Secret;
+use super::setting::{Part, Row, Section, Text};
+use super::substitute::{Filled, is_env_name};
+
+section! {
+    /// One MCP server: a child process (`command`) or an HTTP server (`url`). `NAME` is 1 to 32
+    /// characters of `a-z`, `A-Z`, `0-9`, `_` and `-`, without `__`.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Server {
+        parts {
+            /// The `NAME` of its table.
+            name: ServerName,
+            /// How it is reached.
+            target: Target,
+        }
+        settings {
+            /// Which protocol era it speaks.
+            era: EraChoice = "auto",
+            /// When it is started or connected to.
+            start: Start = "eager",
+            /// How long a child may be without a call before it is stopped until the next one.
+            idle_stop: Option<Duration> as Option<Lasting>,
+            /// How many times a child may be started again within `restart_window` before it is
+            /// marked failed.
+            max_restarts: u32 as Count32<0, 1000> = 5,
+            /// See `max_restarts`.
+            restart_window: Duration as Lasting = "1m",
+            /// How long a call may be without an answer or a sign of progress.
+            timeout: Duration as Lasting = "30s",
+            /// How long a call may take with all the progress it reports. Not below `timeout`.
+            max_timeout: Duration as Lasting = "10m",
+            /// How long a connection may take, TLS included.
+            connect_timeout: Duration as Lasting = "5s",
+            /// How long the first hello and listing may take.
+            start_timeout: Duration as Lasting = "30s",
+            /// How long a child may take to end once its input is closed, and again after SIGTERM.
+            stop_timeout: Duration as Lasting = "5s",
+            /// How often its tools may be called.
+            rate: Option<Rate>,
+            /// How many calls it gets at once.
+            in_flight: usize as Count<1, 100_000> = 256,
+            /// How many more calls may wait for their turn.
+            queue: usize as Count<0, 100_000> = 256,
+            /// How long they wait.
+            queue_timeout: Duration as Lasting = "5s",
+            /// The largest answer to one call.
+            max_response: usize as Size = "64MiB",
+            /// How many tools it may list.
+            max_tools: usize as Count<1, 1_000_000> = 10000,
+            /// How many pages its list may have.
+            max_pages: usize as Count<1, 1_000_000> = 1000,
+            /// Headers of the client's own request that are sent on to it. None by default: a
+            /// client's credentials are not the server's.
+            forward_headers: Vec<HeaderName> as Vec<Header> = [],
+            /// Which of its tools clients see, and how.
+            tools: Tools = {},
+        }
+    }
+}
+
+section! {
+    /// A child process that speaks MCP on its standard input and output.
+    #[derive(Clone, PartialEq)]
+    pub struct Command {
+        settings {
+            /// The program: a name for `PATH`, or a path. `trunkline` is the running gateway's own.
+            "command" => program: String as Program,
+            /// Its arguments. Other users of the machine can see them: secrets belong into `env`.
+            args: Vec<String> as Vec<Filled> = [],
+            /// Variables for its environment.
+            env: Vec<(String, Secret)> = {},
+            /// Variables of the gateway's own environment that it gets too, by name or by `NAME_*`.
+            /// `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `LANG`, `LC_*`
+            /// and `XDG_*` it gets anyway; nothing else.
+            pass_env: Vec<String> as Vec<Variable> = [],
+            /// The folder it starts in; the gateway's own without it.
+            cwd: Option<PathBuf>,
+        }
+    }
+}
+
+/// The variables of the gateway's own environment that every child gets: what
+/// programs need to find themselves, and nothing that is a credential.
+pub const PASSED_ENV: [&str; 11] =
+    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LC_*", "XDG_*"];
+
+section! {
+    /// A server that speaks MCP over HTTP.
+    #[derive(Clone, PartialEq)]
+    pub struct Http {
+        settings {
+            /// Its endpoint.
+            url: Url,
+            /// Headers for each request to it.
+            headers: Vec<(HeaderName, Secret)> = {},
+            /// Certificates that are trusted besides the system's, as PEM.
+            ca: Option<PathBuf>,
+        }
+    }
+}
+
+section! {
+    /// Which tools clients see. A tool that is hidden cannot be called either. Every table in it
+    /// is one tool's.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Tools {
+        parts {
+            /// What clients see of single tools, by the server's own name, in file order.
+            overrides: Vec<(NativeName, ToolOverride)>,
+        }
+        settings {
+            /// The tools that are shown, by the server's own names: `*` is any run of characters,
+            /// `?` any one. All of them when empty.
+            allow: Vec<Pattern> = [],
+            /// The tools that are hidden, also from what `allow` shows.
+            deny: Vec<Pattern> = [],
+        }
+    }
+}
+
+section! {
+    /// What clients see of one tool: `TOOL` is the server's own name for it.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct ToolOverride {
+        settings {
+            /// The public name, instead of what `gateway.naming` gives: 1 to 64 characters of
+            /// `a-z`, `A-Z`, `0-9`, `_` and `-`, and no other tool's.
+            name: Option<PublicName>,
+            /// What clients tell their model about it, instead of the server's own words.
+            description: Option<String>,
+            /// How often it may be called.
+            rate: Option<Rate>,
+        }
+    }
+}
+
+choice! {
+    /// Which protocol era a server speaks.
+    pub enum EraChoice {
+        /// the gateway finds out
+        "auto" => Auto,
+        /// sessions opened by `initialize`: 2024-11-05 to 2025-11-25
+        "legacy" => Legacy,
+        /// stateless: 2026-07-28 and later
+        "modern" => Modern,
+    }
+}
+
+choice! {
+    /// When a server is started or connected to.
+    pub enum Start {
+        /// with the gateway
+        "eager" => Eager,
+        /// when a client first needs it
+        "lazy" => Lazy,
+    }
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Target {
+    /// As a child process.
+    Command(Command),
+    /// Over HTTP.
+    Http(Http),
+}
+
+impl Part for Target {
+    fn rows() -> Vec<Row> {
+        // Which of the two keys is required depends on the other.
+        let rows = Command::rows().into_iter().chain(Http::rows());
+        rows.map(|row| Row { required: false, ..row }).collect()
+    }
+
+    fn read(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+        let refuse_keys = |rows: Vec<Row>, owner, reader: &mut Reader<'_>| {
+            for node in rows.iter().filter_map(|row| table.node(row.key)) {
+                node.fault_at_name(reader, Problem::OtherTarget { owner });
+            }
+        };
+        match (table.node("command"), table.node("url")) {
+            (Some(_), None) => {
+                refuse_keys(Http::rows(), "url", reader);
+                Command::fields(table, reader).map(Self::Command)
+            }
+            (None, Some(_)) => {
+                refuse_keys(Command::rows(), "command", reader);
+                Http::fields(table, reader).map(Self::Http)
+            }
+            (Some(_), Some(url)) => {
+                url.fault_at_name(reader, Problem::TwoTargets);
+                // Both are read for their own faults, and so that their secrets are known.
+                let _ = (Command::fields(table, reader), Http::fields(table, reader));
+                None
+            }
+            (None, None) => {
+                reader.fault(table.name_span.clone(), &table.key, Problem::NoTarget);
+                None
+            }
+        }
+    }
+}
+
+impl Tools {
+    /// Whether clients may see and call a tool, by the server's own name for it.
+    pub fn admits(&self, native: &str) -> bool {
+        let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(native));
+        (self.allow.is_empty() || any(&self.allow)) && !any(&self.deny)
+    }
+}
+
+// Arguments and URLs may hold what a substitution brought; the types that the
+// rooms use for them do not say so. Hence these two print only what cannot.
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Command")
+            .field("program", &self.program)
+            .field("args", &format_args!("[{} arguments]", self.args.len()))
+            .field("env", &self.env)
+            .field("pass_env", &self.pass_env)
+            .field("cwd", &self.cwd)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http")
+            .field("url", &format_args!("{}/…", self.url.origin().ascii_serialization()))
+            .field("headers", &self.headers)
+            .field("ca", &self.ca)
+            .finish()
+    }
+}
+
+/// A program to run. Children must not depend on where the gateway was started:
+/// a path starts at the file's folder, and `trunkline` is the running program.
+struct Program;
+
+impl Text for Program {
+    type Value = String;
+    const WORD: &'static str = "program";
+    const EXAMPLE: &'static str = "\"npx\"";
+
+    fn parse(text: &str, reader: &Reader<'_>) -> Result<Option<String>, Problem> {
+        if text.is_empty() || text.contains('\0') {
+            return Ok(None);
+        }
+        let own = || {
+            reader
+                .surroundings
+                .executable()
+                .and_then(|path| path.into_os_string().into_string().ok())
+        };
+        Ok(match text {
+            "trunkline" => own().or_else(|| Some(text.to_owned())),
+            path if path.contains('/') => reader.path(path).into_os_string().into_string().ok(),
+            name => Some(name.to_owned()),
+        })
+    }
+}
+
+/// The name of a variable, or `NAME_*` for all that begin so.
+struct Variable;
+
+impl Text for Variable {
+    type Value = String;
+    const WORD: &'static str = "variable";
+    const EXAMPLE: &'static str = "\"AWS_REGION\" or \"AWS_*\"";
+
+    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
+        // A star alone would hand every credential of the gateway to the child.
+        let stem = text.strip_suffix('*').unwrap_or(text);
+        if is_env_name(stem) { Ok(Some(text.to_owned())) } else { Err(Problem::EnvName) }
+    }
+}
+
+impl Text for PublicName {
+    type Value = Self;
+    const WORD: &'static str = "public tool name";
+    const EXAMPLE: &'static str = "\"find_issue\"";
+
+    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<Self>, Problem> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let valid = (1..=64).contains(&text.len()) && text.chars().all(allowed);
+        if valid { Ok(Some(Self::new(text))) } else { Err(Problem::PublicName) }
+    }
+
+    fn pattern() -> Option<&'static str> {
+        Some("^[a-zA-Z0-9_-]{1,64}$")
+    }
+}

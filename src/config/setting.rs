@@ -1,0 +1,183 @@
+//! What a setting is: one declaration that reads, documents and describes it.
+
+use serde_json::Value as Json;
+
+use super::reader::{Node, Reader, Table};
+
+/// How one kind of value is read and described. `section!` pairs each field of
+/// the configuration with one; a field of type `usize` may be a count or a size.
+pub(super) trait Setting {
+    /// What reading gives.
+    type Value;
+
+    /// Whether the word `"off"` may stand for "none" where the setting is optional.
+    const OFF: bool = false;
+
+    /// What it is called in messages and in the docs, without an article.
+    fn word() -> String;
+
+    /// A right value, as the file would have it.
+    fn example() -> String;
+
+    /// Reads a value; on `None` the reader has been told why.
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self::Value>;
+
+    /// What it is when neither the file nor a default names it.
+    fn absent() -> Option<Self::Value> {
+        None
+    }
+
+    /// Its JSON Schema, without description and default.
+    fn schema() -> Json;
+
+    /// The tables below it, for the docs.
+    fn outline() -> Option<Outline> {
+        None
+    }
+
+    /// The words it may be, each with its meaning.
+    fn choices() -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+}
+
+/// A value that is read from one string without substitution.
+pub(super) trait Text {
+    type Value;
+    const OFF: bool = false;
+    const WORD: &'static str;
+    const EXAMPLE: &'static str;
+
+    /// Reads the text. `None` says only that it is not a [`Text::WORD`].
+    ///
+    /// # Errors
+    /// What is wrong, where more can be said.
+    fn parse(text: &str, reader: &Reader<'_>) -> Result<Option<Self::Value>, super::Problem>;
+
+    /// The regular expression of its JSON Schema.
+    fn pattern() -> Option<&'static str> {
+        None
+    }
+}
+
+/// A table whose keys are settings: what `section!` makes of a struct.
+pub(super) trait Section: Sized {
+    /// The sentences of its doc comment.
+    const ABOUT: &'static [&'static str];
+
+    /// Its settings, in the order of the docs.
+    fn rows() -> Vec<Row>;
+
+    /// Reads every setting, so that every fault is told, then builds.
+    fn fields(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<Self>;
+}
+
+/// A part of a section that is not one key: the table's name, or a choice
+/// between groups of keys.
+pub(super) trait Part: Sized {
+    /// The keys it reads.
+    fn rows() -> Vec<Row> {
+        Vec::new()
+    }
+
+    /// Reads it from the section's table.
+    fn read(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<Self>;
+}
+
+/// A setting as the docs, the schema and the check for unknown keys see it.
+#[derive(Clone)]
+pub(super) struct Row {
+    /// Its key, or for [`Row::any`] a placeholder.
+    pub(super) key: &'static str,
+    pub(super) doc: &'static [&'static str],
+    /// Its default, as the file would have it.
+    pub(super) default: Option<&'static str>,
+    /// It has no default and must be there.
+    pub(super) required: bool,
+    /// It stands for every key that no other row names, if its value is a table.
+    pub(super) any: bool,
+    pub(super) word: fn() -> String,
+    pub(super) schema: fn() -> Json,
+    pub(super) outline: fn() -> Option<Outline>,
+    pub(super) choices: fn() -> &'static [(&'static str, &'static str)],
+}
+
+/// A section as the docs see it.
+pub(super) struct Outline {
+    /// What follows the key of the row that holds it: empty, or `.NAME`.
+    pub(super) suffix: &'static str,
+    pub(super) about: &'static [&'static str],
+    pub(super) rows: Vec<Row>,
+}
+
+impl Row {
+    pub(super) fn of<S: Setting>(
+        key: &'static str,
+        doc: &'static [&'static str],
+        default: Option<&'static str>,
+    ) -> Self {
+        Self {
+            key,
+            doc,
+            default,
+            required: default.is_none() && S::absent().is_none(),
+            any: false,
+            word: S::word,
+            schema: S::schema,
+            outline: S::outline,
+            choices: S::choices,
+        }
+    }
+
+    /// The same row for every key that no other names.
+    pub(super) fn for_any_key(self) -> Self {
+        Self { any: true, required: false, ..self }
+    }
+}
+
+/// Reads a section from a node: a table, without unknown keys.
+pub(super) fn read_section<S: Section>(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<S> {
+    let table = node.table(reader)?;
+    table.refuse_unknown(&S::rows(), reader);
+    S::fields(&table, reader)
+}
+
+/// The JSON Schema of a section.
+pub(super) fn section_schema(about: &[&str], rows: &[Row]) -> Json {
+    let described = |row: &Row| {
+        let mut schema = (row.schema)();
+        if let Json::Object(fields) = &mut schema {
+            fields.insert("description".into(), Json::from(prose(row.doc)));
+            if let Some(default) = row.default.and_then(json_of) {
+                fields.insert("default".into(), default);
+            }
+        }
+        schema
+    };
+    let (any, named): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.any);
+    let properties: serde_json::Map<_, _> =
+        named.iter().map(|row| (row.key.to_owned(), described(row))).collect();
+    let required: Vec<_> = named.iter().filter(|row| row.required).map(|row| row.key).collect();
+    let mut schema = serde_json::json!({
+        "type": "object",
+        "description": prose(about),
+        "properties": properties,
+        "additionalProperties": any.first().map_or(Json::Bool(false), |row| described(row)),
+    });
+    if let (false, Json::Object(fields)) = (required.is_empty(), &mut schema) {
+        fields.insert("required".into(), Json::from(required));
+    }
+    schema
+}
+
+/// The lines of a doc comment as one paragraph.
+pub(super) fn prose(lines: &[&str]) -> String {
+    let lines: Vec<_> = lines.iter().map(|line| line.trim()).collect();
+    lines.join(" ").trim().to_owned()
+}
+
+/// A default, written as TOML, in JSON.
+fn json_of(toml: &str) -> Option<Json> {
+    let document: toml::Table = format!("value = {toml}").parse().ok()?;
+    serde_json::to_value(document.get("value")?).ok()
+}

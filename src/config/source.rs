@@ -1,0 +1,82 @@
+//! Where a configuration comes from, and what it may ask of the world: the one
+//! file of this room that touches the system.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// The text of a configuration, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// What the file is called in messages.
+    pub name: String,
+    /// Where relative paths start; absolute, because a child may have another
+    /// working directory.
+    pub folder: PathBuf,
+    /// The text as it was read.
+    pub bytes: Vec<u8>,
+}
+
+impl Source {
+    /// The largest configuration, in bytes.
+    pub const MAX_LEN: usize = 1 << 20;
+
+    /// Reads a file, at most one byte more than [`Source::MAX_LEN`].
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let bytes = bounded(path, Self::MAX_LEN + 1)?;
+        let folder = std::path::absolute(path)?.parent().map(Path::to_path_buf).unwrap_or_default();
+        Ok(Self { name: path.display().to_string(), folder, bytes })
+    }
+}
+
+/// What a configuration may ask of the world: [`System`] in the program, a
+/// table in tests.
+pub trait Surroundings {
+    /// An environment variable.
+    fn variable(&self, name: &str) -> Option<OsString>;
+
+    /// The text of a file that a substitution names.
+    ///
+    /// # Errors
+    /// What the system says; `InvalidData` if it is not UTF-8 or too large.
+    fn text(&self, path: &Path) -> io::Result<String>;
+
+    /// The program that is running.
+    fn executable(&self) -> Option<PathBuf>;
+}
+
+/// The world as it is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct System;
+
+impl Surroundings for System {
+    fn variable(&self, name: &str) -> Option<OsString> {
+        std::env::var_os(name)
+    }
+
+    fn text(&self, path: &Path) -> io::Result<String> {
+        let bytes = bounded(path, MAX_VALUE + 1)?;
+        if bytes.len() > MAX_VALUE {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    fn executable(&self) -> Option<PathBuf> {
+        std::env::current_exe().ok()
+    }
+}
+
+/// The first `max` bytes of a file.
+fn bounded(path: &Path, max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let max = u64::try_from(max).unwrap_or(u64::MAX);
+    std::fs::File::open(path)?.take(max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The largest value of a `${file:…}`, in bytes.
+const MAX_VALUE: usize = 64 << 10;

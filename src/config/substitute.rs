@@ -1,0 +1,104 @@
+//! `${env:NAME}` and `${file:PATH}` in string values.
+//!
+//! It works on parsed strings, never on the file's text, so that no value can
+//! change the file's structure; and once, so that no value can name another.
+
+use serde_json::{Value as Json, json};
+
+use super::problem::Problem;
+use super::reader::{Node, Reader};
+use super::setting::Setting;
+
+impl Node<'_> {
+    /// The string that the value must be, its substitutions filled in.
+    pub(super) fn filled<S: Setting>(&self, reader: &mut Reader<'_>) -> Option<String> {
+        let mut rest = self.string::<S>(reader)?;
+        let mut filled = Some(String::with_capacity(rest.len()));
+        while let Some(at) = rest.find("${") {
+            let (before, from) = rest.split_at(at);
+            if let Some(before) = before.strip_suffix('$') {
+                append(&mut filled, Some(&format!("{before}${{")));
+                rest = from.get(2..).unwrap_or("");
+                continue;
+            }
+            append(&mut filled, Some(before));
+            let Some(end) = from.find('}') else {
+                self.fault(reader, Problem::Substitution);
+                return None;
+            };
+            let value = self.value_of(from.get(2..end).unwrap_or(""), reader);
+            append(&mut filled, value.as_deref());
+            rest = from.get(end + 1..).unwrap_or("");
+        }
+        append(&mut filled, Some(rest));
+        filled
+    }
+
+    /// The value that the inside of a `${…}` names.
+    fn value_of(&self, inside: &str, reader: &mut Reader<'_>) -> Option<String> {
+        let value = match inside.split_once(':') {
+            Some(("env", name)) if is_env_name(name) => from_environment(name, reader),
+            Some(("file", path)) if !path.is_empty() => from_file(path, reader),
+            _ => Err(Problem::Substitution),
+        };
+        value.map_err(|problem| self.fault(reader, problem)).ok()
+    }
+}
+
+/// A text with substitution that is no secret by itself: an argument.
+pub(super) struct Filled;
+
+impl Setting for Filled {
+    type Value = String;
+
+    fn word() -> String {
+        "text, with substitution".into()
+    }
+
+    fn example() -> String {
+        "\"…\", or \"${env:NAME}\"".into()
+    }
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<String> {
+        let text = node.filled::<Self>(reader)?;
+        if text.contains('\0') {
+            node.fault(reader, Problem::Nul);
+            return None;
+        }
+        Some(text)
+    }
+
+    fn schema() -> Json {
+        json!({ "type": "string" })
+    }
+}
+
+/// Whether a text can name an environment variable.
+pub(super) fn is_env_name(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn from_environment(name: &str, reader: &Reader<'_>) -> Result<String, Problem> {
+    let value = reader.surroundings.variable(name);
+    let value = value.ok_or_else(|| Problem::EnvUnset { name: name.to_owned() })?;
+    value.into_string().map_err(|_| Problem::EnvNotUtf8 { name: name.to_owned() })
+}
+
+/// A file's text without the line ends that editors and `echo` leave behind it.
+fn from_file(path: &str, reader: &mut Reader<'_>) -> Result<String, Problem> {
+    let full = reader.path(path);
+    let text = reader.surroundings.text(&full);
+    reader.files.insert(full);
+    let text = text.map_err(|error| Problem::File { path: path.to_owned(), kind: error.kind() })?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// Appends a piece, or gives the whole up when a piece is not there.
+fn append(whole: &mut Option<String>, piece: Option<&str>) {
+    match (whole.as_mut(), piece) {
+        (Some(whole), Some(piece)) => whole.push_str(piece),
+        _ => *whole = None,
+    }
+}
