@@ -10,3 +10,5 @@ mod version;
 
 pub use method::{Method, notification};
 pub use version::{Era, ProtocolVersion};
+mod header_value;
+pub use header_value::{HeaderValueError, decode_value, encode_value};

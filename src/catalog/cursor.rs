@@ -1,0 +1,123 @@
+//! Cursors that a client can keep but neither read, make nor change.
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::error::Unspecified;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::{Digest, Position};
+
+/// Why a cursor is refused; the client gets `-32602`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CursorError {
+    /// Not one of ours, or of an earlier run of the gateway, or changed.
+    #[error("the cursor is not valid")]
+    Invalid,
+    /// One of ours, for a list that is no longer what it was. Going on would
+    /// skip tools or show them twice.
+    #[error("the list has changed since its first page: start again without a cursor")]
+    Stale,
+}
+
+/// The key that seals cursors.
+pub struct SealedCursors {
+    key: RandomizedNonceKey,
+}
+
+impl SealedCursors {
+    /// Replicas that share a key take each other's cursors.
+    ///
+    /// # Errors
+    /// When the cryptographic library refuses the key, which it has no reason to.
+    pub fn new(key: &[u8; 32]) -> Result<Self, Unspecified> {
+        Ok(Self { key: RandomizedNonceKey::new(&AES_256_GCM, key)? })
+    }
+
+    /// The cursor for a position in the list with this digest.
+    ///
+    /// # Errors
+    /// When the cryptographic library has no random numbers.
+    pub fn seal(&self, position: Position, list: &Digest) -> Result<String, Unspecified> {
+        let position = u64::try_from(position.0).map_err(|_| Unspecified)?;
+        let mut sealed = position.to_be_bytes().to_vec();
+        sealed.extend(list.iter().take(DIGEST_LEN));
+        let nonce = self.key.seal_in_place_append_tag(Aad::from(PURPOSE), &mut sealed)?;
+        Ok(URL_SAFE_NO_PAD.encode([nonce.as_ref().as_slice(), &sealed].concat()))
+    }
+
+    /// The position that a cursor seals.
+    ///
+    /// # Errors
+    /// [`CursorError`]: the cursor is not ours, or belongs to another list.
+    pub fn open(&self, cursor: &str, list: &Digest) -> Result<Position, CursorError> {
+        // Bounded before it is decoded: a client chooses its length.
+        if cursor.len() > MAX_CURSOR_CHARS {
+            return Err(CursorError::Invalid);
+        }
+        let mut sealed = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| CursorError::Invalid)?;
+        let (nonce, sealed) =
+            sealed.split_first_chunk_mut::<NONCE_LEN>().ok_or(CursorError::Invalid)?;
+        let nonce = Nonce::from(&*nonce);
+        let opened = self.key.open_in_place(nonce, Aad::from(PURPOSE), sealed);
+        let opened = opened.map_err(|_| CursorError::Invalid)?;
+        let (position, digest) = opened.split_first_chunk::<8>().ok_or(CursorError::Invalid)?;
+        if !list.starts_with(digest) {
+            return Err(CursorError::Stale);
+        }
+        let position = usize::try_from(u64::from_be_bytes(*position));
+        position.map(Position).map_err(|_| CursorError::Invalid)
+    }
+}
+
+impl std::fmt::Debug for SealedCursors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SealedCursors")
+    }
+}
+
+/// Keeps a cursor from being taken for anything else sealed with the key.
+const PURPOSE: &[u8] = b"trunkline tools/list cursor";
+/// How much of a listing's digest a cursor carries.
+const DIGEST_LEN: usize = 16;
+/// Nonce 12, position 8, digest 16, tag 16 bytes: 70 characters.
+const MAX_CURSOR_CHARS: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: Digest = [1; 32];
+
+    fn cursors() -> SealedCursors {
+        SealedCursors::new(&[7; 32]).unwrap()
+    }
+
+    #[test]
+    fn a_cursor_leads_back_to_its_position_in_its_list() {
+        let cursor = cursors().seal(Position(4_200), &LIST).unwrap();
+        assert_eq!(cursors().open(&cursor, &LIST), Ok(Position(4_200)));
+        assert_eq!(cursors().open(&cursor, &[2; 32]), Err(CursorError::Stale));
+    }
+
+    #[test]
+    fn a_cursor_that_was_changed_or_made_elsewhere_is_refused() {
+        let cursor = cursors().seal(Position(3), &LIST).unwrap();
+        for place in 0..cursor.len() {
+            let mut changed = cursor.clone().into_bytes();
+            changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(changed).unwrap();
+            assert_eq!(cursors().open(&changed, &LIST), Err(CursorError::Invalid), "{place}");
+        }
+        let other = SealedCursors::new(&[8; 32]).unwrap();
+        assert_eq!(other.open(&cursor, &LIST), Err(CursorError::Invalid));
+        for text in ["", "3", "!!", &"A".repeat(1 << 16), &cursor[..40]] {
+            assert_eq!(cursors().open(text, &LIST), Err(CursorError::Invalid));
+        }
+    }
+
+    #[test]
+    fn two_cursors_for_one_position_look_nothing_alike() {
+        let (a, b) = (cursors().seal(Position(1), &LIST), cursors().seal(Position(1), &LIST));
+        assert_ne!(a.unwrap(), b.unwrap());
+    }
+}

@@ -1,0 +1,190 @@
+//! Many servers' lists made one: who gets which public name.
+//!
+//! The result depends on the configuration, the file order and the lists
+//! alone. Which server answered first plays no part, and neither does the
+//! previous catalog. A server that has not listed yet has no tools here, and
+//! its names are free, except those that the configuration gives it: they are
+//! kept for it. A server that was up and went away keeps its last list, so its
+//! names and everybody else's stay.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use super::naming::{Form, Naming};
+use super::rules::{Override, ServerRules};
+use super::server_list::ServerList;
+use super::tool::Tool;
+use crate::call::{NativeName, PublicName, ServerName};
+
+/// One configured server, as the merge sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// The server.
+    pub server: &'a ServerName,
+    /// What the configuration says about its tools.
+    pub rules: &'a ServerRules,
+    /// Its last known list; none while it has never answered.
+    pub list: Option<&'a ServerList>,
+}
+
+/// A tool by its owner's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The server.
+    pub server: ServerName,
+    /// The tool's name there.
+    pub native: NativeName,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} of server {}", self.native.as_str(), self.server)
+    }
+}
+
+/// Something an operator should know about a merge.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Warning {
+    /// Two tools want one public name and nothing may be changed about it.
+    #[error("the public name {public:?} belongs to tool {winner}, so tool {loser} is left out")]
+    NameTaken {
+        /// The name.
+        public: PublicName,
+        /// Who has it.
+        winner: Origin,
+        /// Who is not in the catalog.
+        loser: Origin,
+    },
+    /// The configuration changes a tool that the server does not list.
+    #[error("the configuration changes tool {tool}, which that server does not list")]
+    NoSuchTool {
+        /// The tool.
+        tool: Origin,
+    },
+}
+
+/// A tool on its way into the catalog.
+pub(super) struct Candidate<'a> {
+    pub server: &'a ServerName,
+    pub tool: &'a Arc<Tool>,
+    pub description: Option<&'a str>,
+    pub name: String,
+    form: Option<Form>,
+}
+
+impl Candidate<'_> {
+    fn origin(&self) -> Origin {
+        Origin { server: self.server.clone(), native: self.tool.native.clone() }
+    }
+}
+
+/// The tools that clients see, each with its public name, in listing order.
+pub(super) fn settle<'a>(
+    naming: Naming,
+    sources: &[Source<'a>],
+) -> (Vec<Candidate<'a>>, Vec<Warning>) {
+    let mut warnings: Vec<_> = sources.iter().flat_map(missing).collect();
+    let renames = renames(sources, &mut warnings);
+    let mut candidates: Vec<_> = sources.iter().flat_map(|source| shown(naming, source)).collect();
+    while make_way(&mut candidates, &renames) {}
+    let kept = keep_first(candidates, &renames, &mut warnings);
+    (kept, warnings)
+}
+
+/// Overrides of tools that a server which did answer does not list.
+fn missing<'a>(source: &Source<'a>) -> Vec<Warning> {
+    let Some(list) = source.list else { return Vec::new() };
+    let listed: HashSet<&str> = list.tools.iter().map(|tool| tool.native.as_str()).collect();
+    let absent = source.rules.overrides().filter(|(native, _)| !listed.contains(native));
+    let origin = |native| Origin { server: source.server.clone(), native: NativeName::new(native) };
+    absent.map(|(native, _)| Warning::NoSuchTool { tool: origin(native) }).collect()
+}
+
+/// The names that the configuration gives, each to the first tool it gives it
+/// to, whether or not that tool is listed now.
+fn renames<'a>(sources: &[Source<'a>], warnings: &mut Vec<Warning>) -> HashMap<&'a str, Origin> {
+    let mut renames = HashMap::new();
+    for source in sources {
+        for (native, change) in source.rules.overrides() {
+            let Some(name) = change.name.as_ref().filter(|_| source.rules.shows(native)) else {
+                continue;
+            };
+            let origin = Origin { server: source.server.clone(), native: NativeName::new(native) };
+            if let Some(winner) = renames.get(name.as_str()) {
+                let (public, winner) = (name.clone(), Origin::clone(winner));
+                warnings.push(Warning::NameTaken { public, winner, loser: origin });
+            } else {
+                renames.insert(name.as_str(), origin);
+            }
+        }
+    }
+    renames
+}
+
+/// The tools of a server that are not hidden, under the names they ask for.
+fn shown<'a>(naming: Naming, source: &Source<'a>) -> Vec<Candidate<'a>> {
+    let (server, rules) = (source.server, source.rules);
+    let tools = source.list.map_or(&[][..], |list| &list.tools);
+    let tools = tools.iter().filter(|tool| rules.shows(tool.native.as_str()));
+    tools
+        .map(|tool| {
+            let change = rules.of(tool.native.as_str());
+            let description = change.and_then(|change: &Override| change.description.as_deref());
+            let first = Form::first(naming);
+            let (name, form) = match change.and_then(|change| change.name.as_ref()) {
+                Some(given) => (given.to_string(), None),
+                None => (first.name(server, tool.native.as_str()), Some(first)),
+            };
+            Candidate { server, tool, description, name, form }
+        })
+        .collect()
+}
+
+/// Moves every tool whose name is not its own to the next form; says whether
+/// any moved. All that clash move, not all but the first: so a name says the
+/// same whichever of them is there. Forms only go up, so this ends.
+fn make_way(candidates: &mut [Candidate<'_>], renames: &HashMap<&str, Origin>) -> bool {
+    let mut claims: HashMap<&str, usize> = HashMap::with_capacity(candidates.len());
+    for candidate in candidates.iter().filter(|candidate| candidate.form.is_some()) {
+        *claims.entry(&candidate.name).or_default() += 1;
+    }
+    let clashes = |name: &str| {
+        renames.contains_key(name) || claims.get(name).is_some_and(|claims| *claims > 1)
+    };
+    let moves: Vec<_> = candidates
+        .iter()
+        .map(|candidate| candidate.form.and_then(Form::next).filter(|_| clashes(&candidate.name)))
+        .collect();
+    for (candidate, next) in candidates.iter_mut().zip(&moves) {
+        if let Some(next) = *next {
+            candidate.name = next.name(candidate.server, candidate.tool.native.as_str());
+            candidate.form = Some(next);
+        }
+    }
+    moves.iter().any(Option::is_some)
+}
+
+/// Leaves out whoever still has no name of its own: given names win, then the
+/// first in order.
+fn keep_first<'a>(
+    candidates: Vec<Candidate<'a>>,
+    renames: &HashMap<&str, Origin>,
+    warnings: &mut Vec<Warning>,
+) -> Vec<Candidate<'a>> {
+    let mut owners: HashMap<String, Origin> =
+        renames.iter().map(|(name, owner)| ((*name).to_owned(), owner.clone())).collect();
+    let mut kept = Vec::with_capacity(candidates.len());
+    for candidate in candidates {
+        let origin = candidate.origin();
+        let winner = owners.entry(candidate.name.clone()).or_insert_with(|| origin.clone());
+        if *winner == origin {
+            kept.push(candidate);
+        } else if candidate.form.is_some() {
+            // Two equal given names were warned about when they were read.
+            let (public, winner) = (PublicName::new(&candidate.name), winner.clone());
+            warnings.push(Warning::NameTaken { public, winner, loser: origin });
+        }
+    }
+    kept
+}

@@ -1,0 +1,110 @@
+//! Public names: how one is made from a server and a native name.
+//!
+//! What these functions give is part of what users configure and what agents
+//! remember. It must stay the same for ever; the golden values in the tests
+//! hold it.
+
+use aws_lc_rs::digest::{SHA256, digest};
+
+use crate::call::ServerName;
+
+/// The longest public name, in characters: the strictest model providers allow
+/// no more.
+pub const MAX_PUBLIC_NAME: usize = 64;
+
+/// How names are made (`naming` in the configuration).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// Always `SERVER__TOOL`. A name depends on nothing but its own server and
+    /// tool, except where two such names would be the same.
+    Prefix,
+    /// `TOOL`, and `SERVER__TOOL` where that would stand for two tools. A
+    /// server that lists a new tool can thereby rename another server's: the
+    /// price of short names.
+    Conflict,
+    /// Native names, byte for byte. Where two are the same, the later server
+    /// loses its tool.
+    None,
+}
+
+/// The forms of a name, shortest first. A name that clashes takes the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The native name as it is.
+    Native,
+    /// The native name made safe.
+    Plain,
+    /// Server and native name, made safe.
+    Prefixed,
+    /// The same, ending in a hash in any case.
+    Hashed,
+}
+
+impl Form {
+    /// The form that is tried first.
+    pub(super) fn first(naming: Naming) -> Self {
+        match naming {
+            Naming::Prefix => Self::Prefixed,
+            Naming::Conflict => Self::Plain,
+            Naming::None => Self::Native,
+        }
+    }
+
+    /// The form to take instead of this one, if there is any.
+    pub(super) fn next(self) -> Option<Self> {
+        match self {
+            Self::Plain => Some(Self::Prefixed),
+            Self::Prefixed => Some(Self::Hashed),
+            Self::Native | Self::Hashed => None,
+        }
+    }
+
+    /// The public name of a server's tool in this form.
+    pub(super) fn name(self, server: &ServerName, native: &str) -> String {
+        let whole = || format!("{server}__{native}");
+        match self {
+            Self::Native => native.to_owned(),
+            Self::Plain => safe(native).unwrap_or_else(|| hashed(native, server, native)),
+            Self::Prefixed => {
+                let whole = whole();
+                safe(&whole).unwrap_or_else(|| hashed(&whole, server, native))
+            }
+            Self::Hashed => hashed(&whole(), server, native),
+        }
+    }
+}
+
+/// The text itself, if it can be a public name as it is.
+fn safe(text: &str) -> Option<String> {
+    let fits = (1..=MAX_PUBLIC_NAME).contains(&text.len());
+    (fits && text.chars().all(is_safe)).then(|| text.to_owned())
+}
+
+/// The text made safe and cut, then `_` and a hash of the whole original: two
+/// tools whose names differ only in what was replaced or cut stay apart.
+fn hashed(text: &str, server: &ServerName, native: &str) -> String {
+    let replaced = text.chars().map(|c| if is_safe(c) { c } else { '_' });
+    let mut name: String = replaced.take(MAX_PUBLIC_NAME - HASH_CHARS - 1).collect();
+    name.push('_');
+    name.extend(short_hash(server, native));
+    name
+}
+
+fn is_safe(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
+/// The first 40 bits of SHA-256 over `server NUL native`, in lower-case base32
+/// (RFC 4648). The NUL keeps the pair unambiguous: no server name has one.
+fn short_hash(server: &ServerName, native: &str) -> impl Iterator<Item = char> {
+    let whole = format!("{server}\0{native}");
+    let hash = digest(&SHA256, whole.as_bytes());
+    let bits = hash.as_ref().iter().take(5).fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
+    (0..HASH_CHARS).rev().map(move |place| {
+        let five = u8::try_from(bits >> (5 * place) & 31).unwrap_or_default();
+        char::from(if five < 26 { b'a' + five } else { b'2' + (five - 26) })
+    })
+}
+
+/// Characters of a hash in a name: 40 bits.
+const HASH_CHARS: usize = 8;

@@ -1,0 +1,106 @@
+//! The check that a client's `Mcp-Param-*` headers say what its body says.
+
+use http::{HeaderMap, HeaderName};
+use serde_json::Value;
+
+use super::{ParamHeader, ParamKind, at, to_text};
+use crate::catalog::schema::MAX_ARGUMENT_DEPTH;
+use crate::catalog::strict_json::{self, JsonError};
+use crate::mcp::{HeaderValueError, decode_value};
+
+/// How a header and the body disagree. No variant carries a value: parameters
+/// may be secrets, and this text goes back over the wire and into logs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// The body has the parameter, the header is not there.
+    #[error("{header} is missing, but the arguments have a value for it")]
+    Missing {
+        /// The header.
+        header: HeaderName,
+    },
+    /// The header is there, the body does not have the parameter.
+    #[error("{header} is present, but the arguments have no value for it")]
+    Unexpected {
+        /// The header.
+        header: HeaderName,
+    },
+    /// The header stands more than once.
+    #[error("{header} stands more than once")]
+    Repeated {
+        /// The header.
+        header: HeaderName,
+    },
+    /// Header and body say different things.
+    #[error("{header} does not match the arguments")]
+    Different {
+        /// The header.
+        header: HeaderName,
+    },
+    /// The header's value stands for no text.
+    #[error("{header}: {cause}")]
+    Malformed {
+        /// The header.
+        header: HeaderName,
+        /// What is wrong with it.
+        cause: HeaderValueError,
+    },
+    /// The arguments cannot be compared with anything.
+    #[error("arguments: {0}")]
+    Arguments(#[from] JsonError),
+}
+
+/// Checks the headers of one call against its raw arguments.
+///
+/// A header for a parameter that the body lacks is refused as well: an
+/// intermediary may have acted on it. A value of a kind that no header can
+/// carry is left to the argument check.
+///
+/// # Errors
+/// [`Mismatch`], for which the client gets `-32020`.
+pub fn verify(
+    params: &[ParamHeader],
+    headers: &HeaderMap,
+    arguments: Option<&[u8]>,
+) -> Result<(), Mismatch> {
+    if params.is_empty() {
+        return Ok(());
+    }
+    let arguments = strict_json::parse(arguments.unwrap_or(b"{}"), MAX_ARGUMENT_DEPTH)?;
+    params.iter().try_for_each(|param| verify_one(param, headers, &arguments))
+}
+
+fn verify_one(param: &ParamHeader, headers: &HeaderMap, arguments: &Value) -> Result<(), Mismatch> {
+    let header = || param.header.clone();
+    let mut sent = headers.get_all(&param.header).iter();
+    let (first, second) = (sent.next(), sent.next());
+    if second.is_some() {
+        return Err(Mismatch::Repeated { header: header() });
+    }
+    let (value, sent) = match (at(arguments, &param.path), first) {
+        (None, None) => return Ok(()),
+        (None, Some(_)) => return Err(Mismatch::Unexpected { header: header() }),
+        (Some(value), None) if to_text(value).is_none() => return Ok(()),
+        (Some(_), None) => return Err(Mismatch::Missing { header: header() }),
+        (Some(value), Some(sent)) => (value, sent),
+    };
+    let sent =
+        decode_value(sent).map_err(|cause| Mismatch::Malformed { header: header(), cause })?;
+    let text = to_text(value);
+    let same = match (param.kind, value) {
+        // "Servers SHOULD compare the header value and the body value numerically."
+        (ParamKind::Integer, Value::Number(_)) => {
+            integer(&sent).is_some_and(|sent| text.as_deref().and_then(integer) == Some(sent))
+        }
+        _ => text.as_ref() == Some(&sent),
+    };
+    if same { Ok(()) } else { Err(Mismatch::Different { header: header() }) }
+}
+
+/// An integer in decimal, a fraction of zeros allowed: exact, unlike a detour
+/// through floating point, so that no two integers are taken for one.
+fn integer(text: &str) -> Option<i64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let zeros = !fraction.is_empty() && fraction.bytes().all(|b| b == b'0');
+    let signed = whole.starts_with('+');
+    if zeros && !signed { whole.parse().ok() } else { None }
+}

@@ -1,0 +1,271 @@
+//! A tool's `inputSchema`, compiled once, and the check of one call's
+//! arguments against it.
+//!
+//! The schema comes from a server that may be hostile, the arguments from a
+//! client that may be: both are bounded before anything recurses into them,
+//! nothing is ever fetched, and patterns run on a linear-time engine (those
+//! with look-around on a backtracking one with a low limit). The compiled form
+//! lives here and not in `policy`, because the catalog must refuse a tool whose
+//! schema does not compile; policy decides when to ask it.
+
+mod bounds;
+mod reach;
+mod violations;
+
+#[cfg(test)]
+mod tests;
+
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
+use serde_json::{Map, Value};
+
+use super::strict_json::{self, JsonError};
+pub use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
+pub use violations::Violations;
+
+/// The most levels that a call's arguments nest.
+pub const MAX_ARGUMENT_DEPTH: usize = 64;
+
+/// Why an `inputSchema` cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// The schema is no strict JSON.
+    #[error("inputSchema: {0}")]
+    Json(#[from] JsonError),
+    /// The schema is JSON, but no object.
+    #[error("inputSchema must be a JSON object")]
+    NotAnObject,
+    /// The root has no `"type": "object"`, which MCP requires.
+    #[error("inputSchema must have \"type\": \"object\" at its root")]
+    RootType,
+    /// The schema has more bytes than the bound.
+    #[error("inputSchema has {len} bytes, at most {max} are allowed")]
+    TooLarge {
+        /// How many bytes it has.
+        len: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// The schema has more subschemas than the bound.
+    #[error("inputSchema has {found} subschemas, at most {max} are allowed")]
+    Subschemas {
+        /// How many it has.
+        found: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// The schema has more regular expressions than the bound.
+    #[error("inputSchema has {found} patterns, at most {max} are allowed")]
+    Patterns {
+        /// How many it has.
+        found: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// References and compositions multiply: one value would be checked too often.
+    #[error("inputSchema would check one value against more than {max} subschemas")]
+    Work {
+        /// The bound.
+        max: usize,
+    },
+    /// References and compositions form too long a chain for one value.
+    #[error("inputSchema chains more than {max} subschemas on one value")]
+    Chain {
+        /// The bound.
+        max: usize,
+    },
+    /// `$schema` names a dialect that the gateway does not know.
+    #[error("inputSchema is written in {dialect:?}, a dialect that is not supported")]
+    UnsupportedDialect {
+        /// The value of `$schema`, cut.
+        dialect: String,
+    },
+    /// A `$ref` points outside the schema, or at nothing within it.
+    #[error("inputSchema refers to {target:?}, which is not in the schema: nothing is fetched")]
+    Reference {
+        /// The reference, cut.
+        target: String,
+    },
+    /// Two subschemas claim the same `$id` or anchor.
+    #[error("inputSchema defines {target:?} twice")]
+    Redefined {
+        /// The identifier, cut.
+        target: String,
+    },
+    /// The schema breaks its own dialect.
+    #[error("inputSchema is not a valid schema at {path:?}: the rule {keyword:?} is broken")]
+    Invalid {
+        /// Where, as a JSON pointer into the schema.
+        path: String,
+        /// The rule of the meta-schema.
+        keyword: String,
+    },
+    /// A regular expression does not compile, or is too large when compiled.
+    #[error("inputSchema has a pattern at {path:?} that does not compile within bounds")]
+    Pattern {
+        /// Where, as a JSON pointer into the schema.
+        path: String,
+    },
+}
+
+/// A compiled `inputSchema`.
+#[derive(Debug)]
+pub struct ArgumentSchema {
+    rule: Rule,
+}
+
+#[derive(Debug)]
+enum Rule {
+    /// Nothing but `"type": "object"`: no value needs to be built.
+    AnyObject,
+    /// Everything else.
+    Schema(Box<Validator>),
+}
+
+impl ArgumentSchema {
+    /// Compiles the raw `inputSchema` of a tool.
+    ///
+    /// Dialects: 2020-12 when none is declared; 2019-09, draft-07, -06 and -04
+    /// when `$schema` says so. `format` is an annotation in all of them.
+    ///
+    /// # Errors
+    /// [`SchemaError`] names the rule or the bound that the schema breaks.
+    pub fn compile(schema: &[u8]) -> Result<Self, SchemaError> {
+        Self::from_value(parse(schema)?)
+    }
+
+    /// Compiles a schema that [`parse`] has read.
+    pub(super) fn from_value(mut schema: Map<String, Value>) -> Result<Self, SchemaError> {
+        let draft = draft(schema.get("$schema"))?;
+        if schema.get("type").and_then(Value::as_str) != Some("object") {
+            return Err(SchemaError::RootType);
+        }
+        if accepts_any_object(&schema) {
+            return Ok(Self { rule: Rule::AnyObject });
+        }
+        // The draft is chosen; left in, an `http`/`https` or `#` variant would
+        // be looked up as if it were a schema of its own.
+        schema.shift_remove("$schema");
+        let schema = Value::Object(schema);
+        let census = bounds::census(&schema)?;
+        reach::bound(&schema, draft)?;
+        let validator = build(&schema, draft, census.patterns)?;
+        Ok(Self { rule: Rule::Schema(Box::new(validator)) })
+    }
+
+    /// Checks the raw `arguments` of one call; absent ones count as `{}`.
+    ///
+    /// # Errors
+    /// [`Violations`], whose text a model can act on. It names paths, rules and
+    /// kinds, never a value: arguments may hold secrets.
+    pub fn check(&self, arguments: Option<&[u8]>) -> Result<(), Violations> {
+        let raw = arguments.unwrap_or(b"{}");
+        match &self.rule {
+            Rule::AnyObject => match serde_json::from_slice::<&serde_json::value::RawValue>(raw) {
+                Ok(value) if value.get().starts_with('{') => Ok(()),
+                Ok(value) => Err(Violations::not_an_object(value.get())),
+                Err(_) => Err(Violations::unreadable(&JsonError::Syntax)),
+            },
+            Rule::Schema(validator) => {
+                let value = strict_json::parse(raw, MAX_ARGUMENT_DEPTH)
+                    .map_err(|error| Violations::unreadable(&error))?;
+                if validator.is_valid(&value) {
+                    return Ok(());
+                }
+                Err(Violations::collect(validator, &value, raw.len()))
+            }
+        }
+    }
+}
+
+/// Reads a schema within the bounds on size and depth.
+pub(super) fn parse(schema: &[u8]) -> Result<Map<String, Value>, SchemaError> {
+    if schema.len() > MAX_SCHEMA_BYTES {
+        return Err(SchemaError::TooLarge { len: schema.len(), max: MAX_SCHEMA_BYTES });
+    }
+    match strict_json::parse(schema, MAX_SCHEMA_DEPTH)? {
+        Value::Object(members) => Ok(members),
+        _ => Err(SchemaError::NotAnObject),
+    }
+}
+
+/// Whether every object passes: only annotations and empty rules stand beside
+/// the type.
+fn accepts_any_object(schema: &Map<String, Value>) -> bool {
+    schema.iter().all(|(key, value)| match key.as_str() {
+        "type" | "$schema" | "$comment" | "title" | "description" | "default" | "examples" => true,
+        "properties" | "$defs" | "definitions" => value.as_object().is_some_and(Map::is_empty),
+        "required" => value.as_array().is_some_and(Vec::is_empty),
+        "additionalProperties" => {
+            value == &Value::Bool(true) || value.as_object().is_some_and(Map::is_empty)
+        }
+        _ => false,
+    })
+}
+
+/// The draft that `$schema` declares.
+fn draft(declared: Option<&Value>) -> Result<Draft, SchemaError> {
+    let Some(declared) = declared else { return Ok(Draft::Draft202012) };
+    let uri = declared.as_str().unwrap_or_default().trim_end_matches('#');
+    let bare = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://")).unwrap_or(uri);
+    match bare {
+        "json-schema.org/draft/2020-12/schema" => Ok(Draft::Draft202012),
+        "json-schema.org/draft/2019-09/schema" => Ok(Draft::Draft201909),
+        "json-schema.org/draft-07/schema" => Ok(Draft::Draft7),
+        "json-schema.org/draft-06/schema" => Ok(Draft::Draft6),
+        "json-schema.org/draft-04/schema" => Ok(Draft::Draft4),
+        _ => Err(SchemaError::UnsupportedDialect { dialect: cut(&declared.to_string()) }),
+    }
+}
+
+/// Compiles on the linear-time engine. A pattern that it cannot express
+/// (look-around, back-reference) sends the whole schema to the backtracking
+/// one, which still hands each plain pattern to the linear one.
+fn build(schema: &Value, draft: Draft, patterns: usize) -> Result<Validator, SchemaError> {
+    let size = (PATTERN_BYTES / patterns.max(1)).min(MAX_PATTERN_BYTES);
+    let options = jsonschema::options()
+        .with_draft(draft)
+        .offline()
+        .should_validate_formats(false)
+        .with_pattern_options(PatternOptions::regex().size_limit(size).dfa_size_limit(size));
+    let error = match options.build(schema) {
+        Ok(validator) => return Ok(validator),
+        Err(error) => error,
+    };
+    if !is_pattern(&error) {
+        return Err(refusal(&error));
+    }
+    let fancy = PatternOptions::fancy_regex()
+        .backtrack_limit(BACKTRACK_LIMIT)
+        .size_limit(size)
+        .dfa_size_limit(size);
+    options.with_pattern_options(fancy).build(schema).map_err(|error| refusal(&error))
+}
+
+fn is_pattern(error: &ValidationError<'_>) -> bool {
+    matches!(error.kind(), ValidationErrorKind::Format { format } if format == "regex")
+}
+
+fn refusal(error: &ValidationError<'_>) -> SchemaError {
+    let path = cut(error.instance_path().as_str());
+    match error.kind() {
+        ValidationErrorKind::Referencing(cause) => {
+            SchemaError::Reference { target: cut(&cause.to_string()) }
+        }
+        _ if is_pattern(error) => SchemaError::Pattern { path },
+        kind => SchemaError::Invalid { path, keyword: cut(kind.keyword()) },
+    }
+}
+
+/// At most 120 characters of a server's text: enough to find it, too little to
+/// flood a log.
+fn cut(text: &str) -> String {
+    text.chars().take(120).collect()
+}
+
+/// What all compiled patterns of a schema may take together, in bytes.
+const PATTERN_BYTES: usize = 4 * 1024 * 1024;
+/// What one compiled pattern may take, in bytes.
+const MAX_PATTERN_BYTES: usize = 1024 * 1024;
+/// Steps back that a pattern with look-around may take on one text.
+const BACKTRACK_LIMIT: usize = 10_000;

@@ -1,0 +1,238 @@
+//! Every subschema of a schema, and where each reference leads.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::super::{SchemaError, cut};
+use super::Node;
+
+/// The subschemas, found once; every reference must lead to one of them.
+pub(super) struct Index<'a> {
+    id: &'static str,
+    /// By address: the node, and the place of its base in `bases`.
+    nodes: HashMap<usize, (Node<'a>, usize)>,
+    order: Vec<Node<'a>>,
+    bases: Vec<Url>,
+    /// By absolute address without fragment.
+    resources: HashMap<String, &'a Value>,
+    /// By absolute address with fragment.
+    anchors: HashMap<String, Node<'a>>,
+    /// `$dynamicAnchor`s by name, `$recursiveAnchor`s under the empty name:
+    /// which of them is meant depends on the way taken, so all of them are.
+    dynamic: HashMap<&'a str, Vec<Node<'a>>>,
+}
+
+impl<'a> Index<'a> {
+    /// `id` is the keyword that names a subschema: draft-04 had another one.
+    pub(super) fn new(schema: &'a Value, id: &'static str) -> Result<Self, SchemaError> {
+        // A base of our own for a schema that has no `$id`.
+        let root = Url::parse("json-schema:///").map_err(|_| reference("$id"))?;
+        let mut index = Self {
+            id,
+            nodes: HashMap::new(),
+            order: Vec::new(),
+            resources: HashMap::from([(root.to_string(), schema)]),
+            bases: vec![root],
+            anchors: HashMap::new(),
+            dynamic: HashMap::new(),
+        };
+        let mut open = vec![(schema, 0)];
+        while let Some((value, base)) = open.pop() {
+            match value {
+                Value::Array(items) => open.extend(items.iter().map(|item| (item, base))),
+                Value::Object(node) => {
+                    let base = index.admit(value, node, base)?;
+                    open.extend(below(node).map(|value| (value, base)));
+                }
+                _ => {}
+            }
+        }
+        Ok(index)
+    }
+
+    /// All subschemas, in the order found.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = Node<'a>> + '_ {
+        self.order.iter().copied()
+    }
+
+    /// The subschemas that `node` applies to the value it is applied to.
+    pub(super) fn same_value(&self, node: Node<'a>) -> Result<Vec<Node<'a>>, SchemaError> {
+        let mut found: Vec<_> = SAME_VALUE.iter().filter_map(|key| node.get(*key)).collect();
+        let maps = ["dependentSchemas", "dependencies"];
+        let maps = maps.iter().filter_map(|key| node.get(*key)?.as_object());
+        found.extend(maps.flat_map(Map::values));
+        let mut next: Vec<_> = found.into_iter().flat_map(objects).collect();
+        for key in ["$ref", "$dynamicRef", "$recursiveRef"] {
+            if let Some(Value::String(target)) = node.get(key) {
+                next.extend(self.resolve(node, target)?);
+                let name = target.rsplit_once('#').map_or("", |(_, name)| name);
+                if key != "$ref" {
+                    next.extend(self.dynamic.get(name).into_iter().flatten());
+                }
+            }
+        }
+        Ok(next)
+    }
+
+    /// The subschemas that `node` applies to parts of the value.
+    pub(super) fn parts(&self, node: Node<'a>) -> impl Iterator<Item = Node<'a>> + use<'a> {
+        let maps = ["properties", "patternProperties"];
+        let maps = maps.into_iter().filter_map(|key| node.get(key)?.as_object());
+        let singles = PARTS.iter().filter_map(|key| node.get(*key));
+        maps.flat_map(Map::values).chain(singles).flat_map(objects)
+    }
+
+    /// Takes note of one subschema; gives the base that holds within it.
+    fn admit(
+        &mut self,
+        value: &'a Value,
+        node: Node<'a>,
+        outer: usize,
+    ) -> Result<usize, SchemaError> {
+        let is_root = self.order.is_empty();
+        let mut base = outer;
+        if let Some(Value::String(id)) = node.get(self.id) {
+            if !is_root && node.contains_key("$ref") {
+                // Drafts disagree on which of the two counts.
+                return Err(reference(id));
+            }
+            let absolute = self.join(outer, id)?;
+            match absolute.fragment() {
+                // Some generators write where a subschema stands: that names nothing.
+                Some(name) if name.starts_with('/') => {}
+                Some(name) if !name.is_empty() => self.anchor(absolute.as_str(), node)?,
+                _ => base = self.resource(absolute, value, is_root)?,
+            }
+        }
+        for key in ["$anchor", "$dynamicAnchor"] {
+            if let Some(Value::String(name)) = node.get(key) {
+                let absolute = self.join(base, &format!("#{name}"))?;
+                self.anchor(absolute.as_str(), node)?;
+            }
+        }
+        if let Some(Value::String(name)) = node.get("$dynamicAnchor") {
+            self.dynamic.entry(name).or_default().push(node);
+        }
+        if node.get("$recursiveAnchor") == Some(&Value::Bool(true)) {
+            self.dynamic.entry("").or_default().push(node);
+        }
+        if !is_root && let Some(dialect @ Value::String(_)) = node.get("$schema") {
+            // A second dialect within one schema would have rules of its own.
+            return Err(SchemaError::UnsupportedDialect { dialect: cut(&dialect.to_string()) });
+        }
+        self.nodes.insert(address(node), (node, base));
+        self.order.push(node);
+        Ok(base)
+    }
+
+    fn resource(
+        &mut self,
+        mut id: Url,
+        at: &'a Value,
+        is_root: bool,
+    ) -> Result<usize, SchemaError> {
+        id.set_fragment(None);
+        let clash = self.resources.insert(id.to_string(), at).is_some();
+        if clash && !is_root {
+            return Err(SchemaError::Redefined { target: cut(id.as_str()) });
+        }
+        self.bases.push(id);
+        Ok(self.bases.len() - 1)
+    }
+
+    fn anchor(&mut self, absolute: &str, node: Node<'a>) -> Result<(), SchemaError> {
+        match self.anchors.insert(absolute.to_owned(), node) {
+            Some(other) if address(other) != address(node) => {
+                Err(SchemaError::Redefined { target: cut(absolute) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn join(&self, base: usize, target: &str) -> Result<Url, SchemaError> {
+        let base = self.bases.get(base).ok_or_else(|| reference(target))?;
+        base.join(target).map_err(|_| reference(target))
+    }
+
+    /// Where a reference leads: a subschema, or nowhere for `true` and `false`.
+    fn resolve(&self, from: Node<'a>, target: &str) -> Result<Option<Node<'a>>, SchemaError> {
+        let base = self.nodes.get(&address(from)).map_or(0, |(_, base)| *base);
+        let mut absolute = self.join(base, target)?;
+        let fragment = absolute.fragment().unwrap_or_default();
+        if !fragment.is_empty() && !fragment.starts_with('/') {
+            let anchored = self.anchors.get(absolute.as_str()).copied();
+            return anchored.map(Some).ok_or_else(|| reference(target));
+        }
+        let pointer = decoded(fragment);
+        absolute.set_fragment(None);
+        let found = self.resources.get(absolute.as_str()).zip(pointer);
+        match found.and_then(|(resource, pointer)| resource.pointer(&pointer)) {
+            Some(Value::Object(node)) if self.nodes.contains_key(&address(node)) => Ok(Some(node)),
+            Some(Value::Bool(_)) => Ok(None),
+            _ => Err(reference(target)),
+        }
+    }
+}
+
+/// Where a subschema is in memory: its identity while the schema is borrowed.
+pub(super) fn address(node: Node<'_>) -> usize {
+    std::ptr::from_ref(node).addr()
+}
+
+/// The values below a subschema that are subschemas, or may be: the values of
+/// a keyword nobody knows could be the target of a reference.
+fn below<'a>(node: Node<'a>) -> impl Iterator<Item = &'a Value> {
+    node.iter().flat_map(|(key, value)| {
+        let map = MAPS.contains(&key.as_str()).then(|| value.as_object()).flatten();
+        let single =
+            (!MAPS.contains(&key.as_str()) && !DATA.contains(&key.as_str())).then_some(value);
+        map.into_iter().flat_map(Map::values).chain(single)
+    })
+}
+
+/// The objects that a keyword's value consists of: itself, or its items.
+fn objects(value: &Value) -> impl Iterator<Item = Node<'_>> {
+    let items = value.as_array().into_iter().flatten().filter_map(Value::as_object);
+    value.as_object().into_iter().chain(items)
+}
+
+/// A fragment with its percent signs resolved.
+fn decoded(fragment: &str) -> Option<String> {
+    let mut bytes = fragment.bytes();
+    let mut out = Vec::with_capacity(fragment.len());
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let digits = [bytes.next()?, bytes.next()?];
+            let digits = std::str::from_utf8(&digits).ok()?;
+            out.push(u8::from_str_radix(digits, 16).ok()?);
+        } else {
+            out.push(byte);
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+fn reference(target: &str) -> SchemaError {
+    SchemaError::Reference { target: cut(target) }
+}
+
+/// Keywords whose value maps names to subschemas.
+const MAPS: [&str; 6] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
+/// Keywords whose value is data, whatever it looks like.
+const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
+/// Keywords that apply subschemas to the same value.
+const SAME_VALUE: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
+/// Keywords that apply subschemas to parts of the value.
+const PARTS: [&str; 8] = [
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "contains",
+    "additionalProperties",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];

@@ -1,0 +1,217 @@
+//! What is wrong with a call's arguments, in words that a model can act on.
+//!
+//! Only paths, rules and kinds are named. Values never are: arguments may hold
+//! secrets, and this text goes to the model, to logs and to traces.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
+use jsonschema::{ValidationError, Validator};
+use serde_json::Value;
+
+use crate::catalog::strict_json::JsonError;
+
+/// The most violations that are written out.
+pub const MAX_LINES: usize = 10;
+
+/// Why arguments do not fit their schema: one line each, at most
+/// [`MAX_LINES`], then how many more there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violations {
+    lines: Vec<String>,
+    more: usize,
+}
+
+impl Violations {
+    /// One line per violation: path, rule, what was expected and what kind came.
+    pub fn lines(&self) -> &[String] {
+        &self.lines
+    }
+
+    pub(super) fn unreadable(error: &JsonError) -> Self {
+        Self { lines: vec![format!("(root): json: {error}")], more: 0 }
+    }
+
+    pub(super) fn not_an_object(raw: &str) -> Self {
+        let found = match raw.bytes().next() {
+            Some(b'[') => "array",
+            Some(b'"') => "string",
+            Some(b't' | b'f') => "boolean",
+            Some(b'n') => "null",
+            _ => "number",
+        };
+        Self { lines: vec![format!("(root): type: expected object, got {found}")], more: 0 }
+    }
+
+    /// Gathers what the validator finds. Large arguments yield their first
+    /// violation only: the validator builds every error before it gives one,
+    /// and a client could make it build millions.
+    pub(super) fn collect(validator: &Validator, value: &Value, bytes: usize) -> Self {
+        if bytes > MAX_BYTES_FOR_ALL {
+            let first = validator.validate(value).err();
+            return Self { lines: first.iter().map(line).collect(), more: 0 };
+        }
+        let mut errors = validator.iter_errors(value);
+        let lines = errors.by_ref().take(MAX_LINES).map(|error| line(&error)).collect();
+        Self { lines, more: errors.count() }
+    }
+}
+
+impl fmt::Display for Violations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.lines.join("\n"))?;
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, "\n… and {more} more"),
+        }
+    }
+}
+
+impl std::error::Error for Violations {}
+
+fn line(error: &ValidationError<'_>) -> String {
+    let path = match error.instance_path().as_str() {
+        "" => "(root)".to_owned(),
+        path => shorten(path),
+    };
+    let kind = error.kind();
+    let rule = match kind {
+        Kind::FalseSchema => "false",
+        kind => kind.keyword(),
+    };
+    format!("{path}: {rule}: {}", message(kind, error.instance()))
+}
+
+/// What the rule expected, and the kind of what came.
+fn message(kind: &Kind, found: &Value) -> String {
+    let got = kind_of(found);
+    match kind {
+        Kind::Type { kind } => format!("expected {}, got {got}", expected(kind).join(" or ")),
+        Kind::Required { property } => format!("property {} is missing", shorten_value(property)),
+        Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
+            format!("expected no such property as {}", names(unexpected))
+        }
+        Kind::Enum { options } => format!("expected {}, got another {got}", one_of(options)),
+        Kind::Constant { expected_value } => {
+            format!("expected {}, got another {got}", shorten_value(expected_value))
+        }
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => match kinds(context, found) {
+            Some(kinds) => format!("expected {kinds}, got {got}"),
+            None => format!("expected one of {} alternatives, got {got}", context.len()),
+        },
+        Kind::OneOfMultipleValid { .. } => {
+            format!("expected exactly one alternative to match, got {got} that matches several")
+        }
+        Kind::Pattern { pattern } => {
+            format!("expected text that matches {}, got another {got}", shorten(pattern))
+        }
+        Kind::PropertyNames { error } => {
+            format!("a property name breaks {}", error.kind().keyword())
+        }
+        Kind::BacktrackLimitExceeded { .. } | Kind::RegexEngineFailure { .. } => {
+            format!("this {got} cannot be matched within bounds")
+        }
+        Kind::FalseSchema => format!("expected no value here, got {got}"),
+        Kind::Not { .. } => format!("expected anything but this kind of {got}"),
+        kind => limit(kind, got),
+    }
+}
+
+/// The rules about sizes and ranges.
+fn limit(kind: &Kind, got: &str) -> String {
+    match kind {
+        Kind::Minimum { limit } => format!("expected at least {limit}, got a smaller {got}"),
+        Kind::Maximum { limit } => format!("expected at most {limit}, got a larger {got}"),
+        Kind::ExclusiveMinimum { limit } => format!("expected more than {limit}, got {got}"),
+        Kind::ExclusiveMaximum { limit } => format!("expected less than {limit}, got {got}"),
+        Kind::MultipleOf { multiple_of } => {
+            format!("expected a multiple of {multiple_of}, got another {got}")
+        }
+        Kind::MinLength { limit } => format!("expected at least {limit} characters in this {got}"),
+        Kind::MaxLength { limit } => format!("expected at most {limit} characters in this {got}"),
+        Kind::MinItems { limit } => format!("expected at least {limit} items in this {got}"),
+        Kind::MaxItems { limit } => format!("expected at most {limit} items in this {got}"),
+        Kind::AdditionalItems { limit } => format!("expected at most {limit} items in this {got}"),
+        Kind::MinProperties { limit } => format!("expected at least {limit} properties"),
+        Kind::MaxProperties { limit } => format!("expected at most {limit} properties"),
+        Kind::UnevaluatedItems { .. } => format!("expected fewer items in this {got}"),
+        Kind::UniqueItems => "expected items that differ from each other".to_owned(),
+        Kind::Contains => "expected an item that fits what the array must contain".to_owned(),
+        kind => format!("this {got} breaks the rule {}", kind.keyword()),
+    }
+}
+
+/// Where every alternative failed on the kind of this very value: those kinds.
+/// So reads what generators make of an optional field.
+fn kinds(context: &[Vec<ValidationError<'_>>], found: &Value) -> Option<String> {
+    let mut all = BTreeSet::new();
+    for alternative in context {
+        match alternative.as_slice() {
+            [error] if error.instance().as_ref() == found => match error.kind() {
+                Kind::Type { kind } => all.extend(expected(kind)),
+                _ => return None,
+            },
+            _ => return None,
+        }
+    }
+    Some(all.into_iter().collect::<Vec<_>>().join(" or "))
+}
+
+fn expected(kind: &TypeKind) -> Vec<&'static str> {
+    match kind {
+        TypeKind::Single(one) => vec![one.as_str()],
+        TypeKind::Multiple(several) => several.iter().map(jsonschema::JsonType::as_str).collect(),
+    }
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// The schema's own alternatives, which every client has seen in the listing.
+fn one_of(options: &Value) -> String {
+    let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
+    let all: Vec<_> = options.iter().map(shorten_value).collect();
+    let text = all.join(", ");
+    if text.chars().count() > MAX_CHARS {
+        return format!("one of the {} listed values", options.len());
+    }
+    format!("one of {text}")
+}
+
+/// Property names are not values: the model needs them to mend the call.
+fn names(unexpected: &[String]) -> String {
+    let shown: Vec<_> =
+        unexpected.iter().take(3).map(|name| format!("{:?}", shorten(name))).collect();
+    match unexpected.len().saturating_sub(shown.len()) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+fn shorten_value(value: &Value) -> String {
+    shorten(&value.to_string())
+}
+
+/// At most [`MAX_CHARS`] characters, on one line.
+fn shorten(text: &str) -> String {
+    let mut short: String =
+        text.chars().take(MAX_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(MAX_CHARS).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+const MAX_CHARS: usize = 80;
+/// Up to this size of arguments, all violations are gathered.
+const MAX_BYTES_FOR_ALL: usize = 8 * 1024;

@@ -1,0 +1,112 @@
+//! Texts in HTTP header values: the Base64 sentinel that `Mcp-Name` and the
+//! `Mcp-Param-*` headers share (MCP 2026-07-28, Streamable HTTP, "Value
+//! Encoding").
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderValue;
+
+/// Why a header value stands for no text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderValueError {
+    /// A byte outside visible ASCII, space and tab.
+    #[error("the header holds characters outside visible ASCII")]
+    Characters,
+    /// The sentinel is there, and between its marks is no canonical Base64.
+    #[error("the header's Base64 is not valid")]
+    Base64,
+    /// The Base64 decodes to something other than UTF-8.
+    #[error("the header's Base64 does not hold UTF-8")]
+    Utf8,
+}
+
+/// The header value that stands for `text`: the text itself where that is safe
+/// and unambiguous, its Base64 between the marks everywhere else.
+pub fn encode_value(text: &str) -> HeaderValue {
+    if is_plain(text)
+        && let Ok(value) = HeaderValue::from_str(text)
+    {
+        return value;
+    }
+    let encoded = format!("{PREFIX}{}{SUFFIX}", STANDARD.encode(text));
+    // Base64 and the marks are visible ASCII, so this never takes the default.
+    HeaderValue::try_from(encoded).unwrap_or(HeaderValue::from_static("=?base64??="))
+}
+
+/// The text that a header value stands for.
+///
+/// # Errors
+/// [`HeaderValueError`] for characters that no conforming client sends, and for
+/// a sentinel around anything but padded, canonical Base64 of UTF-8.
+pub fn decode_value(value: &HeaderValue) -> Result<String, HeaderValueError> {
+    let text = value.to_str().map_err(|_| HeaderValueError::Characters)?;
+    let Some(encoded) = text.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX)) else {
+        return Ok(text.to_owned());
+    };
+    let bytes = STANDARD.decode(encoded).map_err(|_| HeaderValueError::Base64)?;
+    String::from_utf8(bytes).map_err(|_| HeaderValueError::Utf8)
+}
+
+/// An empty value is allowed by HTTP, yet some proxies drop such a header and
+/// the call would then be refused as a mismatch: it is encoded too.
+fn is_plain(text: &str) -> bool {
+    let visible = text.bytes().all(|b| b == b'\t' || (b' '..=b'~').contains(&b));
+    let padded = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
+    let sentinel = text.starts_with(PREFIX) && text.ends_with(SUFFIX);
+    !text.is_empty() && visible && !padded && !sentinel
+}
+
+const PREFIX: &str = "=?base64?";
+const SUFFIX: &str = "?=";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn values_are_encoded_as_the_specification_shows() {
+        for (text, header) in [
+            ("us-west1", "us-west1"),
+            ("a b\tc", "a b\tc"),
+            ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+            (" padded ", "=?base64?IHBhZGRlZCA=?="),
+            ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+            ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+            ("=?base64?=", "=?base64?PT9iYXNlNjQ/PQ==?="),
+            ("", "=?base64??="),
+        ] {
+            assert_eq!(encode_value(text), header, "{text:?}");
+            assert_eq!(decode_value(&HeaderValue::from_static(header)).as_deref(), Ok(text));
+        }
+    }
+
+    #[test]
+    fn a_value_no_conforming_client_sends_is_refused() {
+        for (bytes, error) in [
+            (&b"=?base64?SGVsbG8?="[..], HeaderValueError::Base64),
+            (b"=?base64?SGVsb G8=?=", HeaderValueError::Base64),
+            (b"=?base64?SGVsbG9=?=", HeaderValueError::Base64),
+            (b"=?base64?_w==?=", HeaderValueError::Base64),
+            (b"=?base64?/w==?=", HeaderValueError::Utf8),
+            (b"caf\xe9", HeaderValueError::Characters),
+        ] {
+            let value = HeaderValue::from_bytes(bytes).unwrap();
+            assert_eq!(decode_value(&value), Err(error), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn the_marks_are_case_sensitive() {
+        let value = HeaderValue::from_static("=?BASE64?SGVsbG8=?=");
+        assert_eq!(decode_value(&value).as_deref(), Ok("=?BASE64?SGVsbG8=?="));
+    }
+
+    proptest! {
+        #[test]
+        fn every_text_survives_the_way_there_and_back(text in ".*") {
+            prop_assert_eq!(decode_value(&encode_value(&text)), Ok(text));
+        }
+    }
+}
