@@ -49,9 +49,14 @@ impl Activity {
         Busy(Arc::clone(self))
     }
 
+    /// Whether no request has come yet.
+    pub(super) fn is_unused(&self) -> bool {
+        !self.asked.load(Relaxed)
+    }
+
     /// What is due at `now`, with `first` for the first request and `idle` between requests.
     pub(super) fn due(&self, now: Instant, first: Duration, idle: Duration) -> Due {
-        let (deadline, verdict) = if !self.asked.load(Relaxed) {
+        let (deadline, verdict) = if self.is_unused() {
             (self.begun + first, Due::Never)
         } else if self.open.load(Relaxed) > 0 {
             (now + idle, Due::Idle)

@@ -34,6 +34,9 @@ pub(super) enum ConnectionError {
     /// The first bytes could not be read.
     #[error("the connection broke before its first request")]
     Broken(#[source] io::Error),
+    /// What came first was no HTTP request, or too large for one.
+    #[error("the first request could not be read")]
+    Garbled(#[source] hyper::Error),
     /// HTTP went wrong, or the client went away in the middle of something.
     #[error("the HTTP connection failed")]
     Http(#[source] hyper::Error),
@@ -171,7 +174,7 @@ impl<S: Service> Line<'_, S> {
         let (mut draining, mut closing) = (false, false);
         loop {
             tokio::select! {
-                ended = connection.as_mut() => return ended.map_err(ConnectionError::Http),
+                ended = connection.as_mut() => return ended.map_err(|fault| self.blame(fault)),
                 () = drain.as_mut(), if !draining => {
                     draining = true;
                     close(connection.as_mut());
@@ -187,6 +190,14 @@ impl<S: Service> Line<'_, S> {
                     }
                 },
             }
+        }
+    }
+
+    fn blame(&self, fault: hyper::Error) -> ConnectionError {
+        if self.activity.is_unused() {
+            ConnectionError::Garbled(fault)
+        } else {
+            ConnectionError::Http(fault)
         }
     }
 

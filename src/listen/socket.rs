@@ -61,7 +61,7 @@ pub struct Counts {
     pub accepted: AtomicU64,
     /// Connections turned away because all were taken.
     pub refused: AtomicU64,
-    /// Connections closed because no request came in time, or the handshake failed.
+    /// Connections that ended without a request: silence, a failed handshake, no HTTP.
     pub unused: AtomicU64,
     /// Failures of accept itself: no descriptors or no memory left.
     pub accept_failures: AtomicU64,
