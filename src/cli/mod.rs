@@ -1,1 +1,3 @@
+//! What a human types.
 
+pub mod cert;

@@ -1,1 +1,162 @@
+//! Accept, TLS, connection limits, the Origin and Host guard, and drain.
+//!
+//! This room turns a socket into HTTP requests and hands them to a
+//! [`Service`]. It knows nothing of MCP: who is calling is `identity`'s
+//! question, what is asked is `front`'s. It may refuse a request for three
+//! reasons only, all of them about the connection: the headers are too large,
+//! they name a host or a page that is not ours ([`Guard`]), or there are too
+//! many connections. A browser's preflight it answers itself.
+//!
+//! Every connection ends. How:
+//!
+//! | the client | it is closed |
+//! |---|---|
+//! | sends nothing, one byte, half a head, or nothing after the TLS handshake | [`ConnectionLimits::handshake`] after it was accepted |
+//! | sends half a head later on, or nothing more | [`ConnectionLimits::idle`] after the last response |
+//! | disappears without a word (HTTP/2) | when a ping stays unanswered |
+//! | comes when all connections are taken | at once, with a 503 if it speaks in clear |
+//! | closes its side, or resets its stream | at once; the service's future and body are dropped |
+//! | is there when a [`Drain`] starts | after the responses in flight, or when the drain's time is up |
+//!
+//! Dropping the future is how a client's cancellation reaches the service, so a
+//! service that must finish something spawns it.
+//!
+//! hyper-util's `auto::Builder` is not used: it leaves a connection that sent
+//! one byte open for ever, and its timers start behind its detection. Ours is a
+//! bounded look at the first three bytes in clear, and ALPN under TLS.
 
+mod activity;
+mod answer;
+mod connection;
+mod cors;
+mod drain;
+mod guard;
+mod socket;
+mod tls;
+
+use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+
+pub use self::{
+    drain::{Drain, DrainSwitch, drain},
+    guard::{Admission, Excerpt, Guard, GuardError, Refusal},
+    socket::{Counts, Drained, ListenError, Listener},
+    tls::{Certificates, TlsError, TlsFiles},
+};
+
+/// What answers requests. Any `Fn(Request<Incoming>, Peer) -> impl Future<Output = Response<B>>`
+/// is one.
+///
+/// It is called once per request, several at a time on an HTTP/2 connection. Its future, and the
+/// body it returns, are dropped when the client goes away.
+pub trait Service: Send + Sync + 'static {
+    /// The response body. `Unpin` spares every response an allocation; box one that is not.
+    type Body: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static;
+
+    /// Answers one request. It has passed the guard and its headers are within bounds; its body
+    /// has not been read, and bounding that, in size and in time, is the service's work.
+    fn call(
+        &self,
+        request: Request<Incoming>,
+        peer: Peer,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
+}
+
+impl<F, R, B> Service for F
+where
+    F: Fn(Request<Incoming>, Peer) -> R + Send + Sync + 'static,
+    R: Future<Output = Response<B>> + Send,
+    B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
+{
+    type Body = B;
+
+    fn call(
+        &self,
+        request: Request<Incoming>,
+        peer: Peer,
+    ) -> impl Future<Output = Response<B>> + Send {
+        self(request, peer)
+    }
+}
+
+/// Whom a request came from, as far as the socket knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// The client's address.
+    pub addr: SocketAddr,
+    /// The address that the client reached us at.
+    pub local: SocketAddr,
+    /// Whether the connection is encrypted.
+    pub tls: bool,
+}
+
+/// Everything about a listener that a reload may change. The address is not: that takes another
+/// [`Listener`].
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// In force for connections accepted from now on; `header` for every request.
+    pub limits: ConnectionLimits,
+    /// In force for every request from now on.
+    pub guard: Guard,
+    /// What to encrypt with; `None` serves in clear. In force for connections accepted from now on.
+    pub tls: Option<Arc<Certificates>>,
+}
+
+/// How much one listener takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Connections at a time. One more is accepted only to be told 503, and closed.
+    pub connections: usize,
+    /// Bytes of a request's target and headers together; beyond it the answer is 431.
+    pub header: usize,
+    /// How many header lines a request may have; beyond it the answer is 431.
+    pub header_lines: usize,
+    /// How long a connection may stay without a request in flight.
+    pub idle: Duration,
+    /// From accept to the first whole request head, the TLS handshake included.
+    pub handshake: Duration,
+    /// Requests at a time on one HTTP/2 connection.
+    pub streams: u32,
+    /// How often a silent HTTP/2 client is pinged, and how long it may take to answer.
+    pub ping: Duration,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            header: 32 * 1024,
+            header_lines: 100,
+            idle: Duration::from_secs(75),
+            handshake: Duration::from_secs(10),
+            streams: 128,
+            ping: Duration::from_secs(20),
+        }
+    }
+}
+
+/// The settings in force, shared with whoever reloads them.
+#[derive(Debug, Clone)]
+pub struct LiveSettings(Arc<ArcSwap<Settings>>);
+
+impl LiveSettings {
+    /// Starts with these.
+    pub fn new(settings: Settings) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(settings)))
+    }
+
+    /// Puts other settings in force. Nothing is interrupted.
+    pub fn publish(&self, settings: Settings) {
+        self.0.store(Arc::new(settings));
+    }
+
+    /// The settings in force now.
+    pub fn load(&self) -> Arc<Settings> {
+        self.0.load_full()
+    }
+}

@@ -1,0 +1,34 @@
+# The gateway in a small image: the one binary, no shell, not root.
+#
+#   docker build -t trunkline .
+#   docker run --rm --init -p 127.0.0.1:8080:8080 trunkline
+#
+# Then http://localhost:8080/mcp answers. To run your own configuration, mount it over the shipped one:
+#   -v "$PWD/gateway.toml:/etc/trunkline/gateway.toml:ro"
+# Reached under another name than localhost, the gateway wants that name in gateway.allowed_hosts.
+# `npx` and `uvx` servers need their runtimes: build FROM an image that has them and copy
+# /usr/local/bin/trunkline into it.
+
+FROM rust:1.95.0-slim-bookworm AS build
+WORKDIR /build
+COPY . .
+# The same command as in the README and in CI. The caches survive between builds, so the binary is
+# copied out of them.
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/build/target \
+    cargo build --release --locked \
+    && cp target/release/trunkline /usr/local/bin/trunkline
+
+# glibc and libgcc of the same Debian as above, CA certificates, and nothing else.
+FROM gcr.io/distroless/cc-debian12:nonroot
+COPY --from=build /usr/local/bin/trunkline /usr/local/bin/trunkline
+COPY gateway.toml /etc/trunkline/gateway.toml
+# Relative paths in the configuration (certs/) start here.
+WORKDIR /etc/trunkline
+EXPOSE 8080
+# No HEALTHCHECK: there is no shell or curl to run one with. Orchestrators ask /healthz and /readyz.
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["/usr/local/bin/trunkline"]
+# Loopback inside a container is reachable by nobody, so listen on every address; what is published
+# to the world is decided by `-p`.
+CMD ["serve", "--config", "/etc/trunkline/gateway.toml", "--listen", "0.0.0.0:8080"]

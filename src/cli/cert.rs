@@ -1,0 +1,348 @@
+//! `trunkline cert`: certificates to develop with.
+//!
+//! One run makes a certificate authority and what it has signed. Nobody has to
+//! trust that authority with the whole web: it is constrained to the names of
+//! this one run (RFC 5280, 4.2.1.10), so that a lost `ca.key` can only
+//! impersonate those.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use jiff::{Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, CidrSubnet, DnType, ExtendedKeyUsagePurpose,
+    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, SanType,
+    date_time_ymd,
+};
+
+/// Make a development CA and certificates signed by it
+///
+/// Writes ca.pem, ca.key, server.pem and server.key, and with --client a client certificate. The
+/// server certificate always covers localhost, 127.0.0.1 and ::1.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// The folder to write to; made if it is missing
+    #[arg(long, value_name = "DIR", default_value = DIR)]
+    pub dir: PathBuf,
+    /// One more host name or address that the server answers to; may be repeated
+    #[arg(long = "name", value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Also make client.pem and client.key, for a client of this name
+    #[arg(long, value_name = "NAME")]
+    pub client: Option<String>,
+    /// How long the certificates are valid, in days
+    #[arg(long, value_name = "DAYS", default_value_t = DAYS, value_parser = clap::value_parser!(u16).range(1..=MOST_DAYS))]
+    pub days: u16,
+    /// Overwrite what is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self { dir: DIR.into(), names: Vec::new(), client: None, days: DAYS, force: false }
+    }
+}
+
+/// Why no certificates were made.
+#[derive(Debug, thiserror::Error)]
+pub enum CertError {
+    /// Something would be overwritten.
+    #[error("{} exists: --force overwrites it, --dir writes elsewhere", file.display())]
+    Exists {
+        /// The first file in the way.
+        file: PathBuf,
+    },
+    /// `--name` is neither a host name nor an address.
+    #[error("`{name}` is neither a host name nor an address")]
+    Name {
+        /// What was given.
+        name: String,
+    },
+    /// The folder or a file could not be written.
+    #[error("cannot write {}", file.display())]
+    Write {
+        /// The folder or file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What to do next could not be printed.
+    #[error("cannot print")]
+    Print(#[source] io::Error),
+    /// A key or a certificate could not be made.
+    #[error("cannot make the certificate")]
+    Make(#[from] rcgen::Error),
+}
+
+/// Makes the certificates and prints what to do with them.
+///
+/// # Errors
+/// [`CertError`]. Everything is made before anything is written.
+pub fn run(args: &Args, out: &mut impl Write) -> Result<(), CertError> {
+    let files = make(args)?;
+    let files: Vec<_> = files.into_iter().map(|file| (args.dir.join(file.name), file)).collect();
+    if !args.force
+        && let Some((path, _)) = files.iter().find(|(path, _)| path.symlink_metadata().is_ok())
+    {
+        return Err(CertError::Exists { file: path.clone() });
+    }
+    fs::create_dir_all(&args.dir)
+        .map_err(|source| CertError::Write { file: args.dir.clone(), source })?;
+    for (path, file) in &files {
+        write(path, file).map_err(|source| CertError::Write { file: path.clone(), source })?;
+    }
+    explain(args, out).map_err(CertError::Print)
+}
+
+struct File {
+    name: &'static str,
+    text: String,
+    mode: u32,
+}
+
+/// Every file, in memory.
+fn make(args: &Args) -> Result<Vec<File>, CertError> {
+    let names = names(&args.names)?;
+    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    let validity = Validity { today, days: args.days };
+
+    let ca_key = KeyPair::generate()?;
+    let ca = ca(&names, &validity);
+    let ca_cert = ca.self_signed(&ca_key)?;
+    let ca_text = ca_key.serialize_pem();
+    let issuer = Issuer::new(ca, ca_key);
+
+    let mut files = pair(("ca.pem", "ca.key"), &ca_cert, ca_text);
+    let (cert, key) = leaf(server(names, &validity), &issuer)?;
+    files.append(&mut pair(("server.pem", "server.key"), &cert, key));
+    if let Some(name) = &args.client {
+        let (cert, key) = leaf(client(name, &validity), &issuer)?;
+        files.append(&mut pair(("client.pem", "client.key"), &cert, key));
+    }
+    Ok(files)
+}
+
+fn pair(names: (&'static str, &'static str), cert: &Certificate, key: String) -> Vec<File> {
+    vec![
+        File { name: names.0, text: cert.pem(), mode: 0o644 },
+        File { name: names.1, text: key, mode: 0o600 },
+    ]
+}
+
+fn names(more: &[String]) -> Result<Vec<SanType>, CertError> {
+    let all = ALWAYS.iter().copied().chain(more.iter().map(String::as_str));
+    let mut names = Vec::new();
+    for name in all {
+        let read = match name.parse() {
+            Ok(address) => SanType::IpAddress(address),
+            Err(_) if is_dns_name(name) => SanType::DnsName(name.try_into()?),
+            Err(_) => return Err(CertError::Name { name: name.to_owned() }),
+        };
+        if !names.contains(&read) {
+            names.push(read);
+        }
+    }
+    Ok(names)
+}
+
+/// A host name or a wildcard for the names right below one.
+fn is_dns_name(name: &str) -> bool {
+    let label = |it: &str| {
+        !it.is_empty()
+            && it.len() <= 63
+            && it.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+    };
+    let name = name.strip_prefix("*.").unwrap_or(name);
+    name.len() <= 253 && name.split('.').all(label)
+}
+
+/// When certificates begin and end to be valid, in whole days.
+struct Validity {
+    today: Date,
+    days: u16,
+}
+
+impl Validity {
+    /// From yesterday on, for clocks that are a little behind.
+    fn apply(&self, params: &mut CertificateParams) {
+        let midnight = |date: Date| {
+            // A civil date's month and day are never negative.
+            let (month, day) = (date.month().unsigned_abs(), date.day().unsigned_abs());
+            date_time_ymd(date.year().into(), month, day)
+        };
+        params.not_before = midnight(self.today.saturating_sub(1.day()));
+        params.not_after = midnight(self.today.saturating_add(i64::from(self.days).days()));
+    }
+}
+
+fn ca(names: &[SanType], validity: &Validity) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    validity.apply(&mut params);
+    params.distinguished_name.push(DnType::CommonName, "Trunkline development CA");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let permitted_subtrees = names.iter().filter_map(subtree).collect();
+    params.name_constraints =
+        Some(NameConstraints { permitted_subtrees, excluded_subtrees: Vec::new() });
+    params
+}
+
+fn subtree(name: &SanType) -> Option<GeneralSubtree> {
+    match name {
+        SanType::DnsName(name) => {
+            let name = name.as_str();
+            Some(GeneralSubtree::DnsName(name.strip_prefix("*.").unwrap_or(name).to_owned()))
+        }
+        SanType::IpAddress(address) => {
+            let bits = if address.is_ipv4() { 32 } else { 128 };
+            Some(GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(*address, bits)))
+        }
+        _ => None,
+    }
+}
+
+fn server(names: Vec<SanType>, validity: &Validity) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    validity.apply(&mut params);
+    params.distinguished_name.push(DnType::CommonName, "Trunkline development server");
+    params.subject_alt_names = names;
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params
+}
+
+fn client(name: &str, validity: &Validity) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    validity.apply(&mut params);
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params
+}
+
+fn leaf(
+    mut params: CertificateParams,
+    issuer: &Issuer<'_, KeyPair>,
+) -> Result<(Certificate, String), CertError> {
+    params.is_ca = IsCa::ExplicitNoCa;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    // Strict verifiers (Python 3.13 on) insist on it.
+    params.use_authority_key_identifier_extension = true;
+    let key = KeyPair::generate()?;
+    let cert = params.signed_by(&key, issuer)?;
+    Ok((cert, key.serialize_pem()))
+}
+
+/// Writes beside, then renames: a gateway that watches never reads half a file, and the mode is
+/// right from the first byte, whatever mode an older file had.
+fn write(path: &Path, file: &File) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    match fs::remove_file(&beside) {
+        Err(fault) if fault.kind() != io::ErrorKind::NotFound => return Err(fault),
+        _ => {}
+    }
+    let mut handle =
+        OpenOptions::new().write(true).create_new(true).mode(file.mode).open(&beside)?;
+    handle.write_all(file.text.as_bytes())?;
+    handle.sync_all()?;
+    fs::rename(&beside, path)
+}
+
+fn explain(args: &Args, out: &mut impl Write) -> io::Result<()> {
+    let dir = args.dir.display();
+    writeln!(out, "Wrote to {dir}, valid for {} days:", args.days)?;
+    writeln!(out, "  ca.pem      the development CA: tell clients to trust it")?;
+    writeln!(out, "  ca.key      its key: only this command needs it; delete it if you like")?;
+    writeln!(out, "  server.pem  the gateway's certificate, with server.key")?;
+    if let Some(name) = &args.client {
+        writeln!(out, "  client.pem  a certificate for the client `{name}`, with client.key")?;
+    }
+    writeln!(out)?;
+    writeln!(out, "Next:")?;
+    writeln!(
+        out,
+        "  in gateway.toml    tls = {{ cert = \"{dir}/server.pem\", key = \"{dir}/server.key\" }}"
+    )?;
+    writeln!(out, "  with curl          curl --cacert {dir}/ca.pem https://localhost:8080/mcp")?;
+    writeln!(out, "  with Node          NODE_EXTRA_CA_CERTS={dir}/ca.pem")?;
+    writeln!(out, "  with Python        SSL_CERT_FILE={dir}/ca.pem")
+}
+
+const DIR: &str = "certs";
+const DAYS: u16 = 365;
+/// Apple's clients refuse a server certificate that is valid for more than 825 days; one is spent on
+/// yesterday.
+const MOST_DAYS: i64 = 824;
+const ALWAYS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_for_their_owner_alone_even_where_they_were_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = dir.path().join("server.key");
+        fs::write(&key, "old").unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o666)).unwrap();
+        let client = Some("agent".to_owned());
+        let args = Args { dir: dir.path().into(), client, force: true, ..Args::default() };
+
+        run(&args, &mut io::sink()).unwrap();
+
+        let mut found: Vec<_> = fs::read_dir(dir.path()).unwrap().map(Result::unwrap).collect();
+        found.sort_by_key(fs::DirEntry::file_name);
+        let names: Vec<_> = found.iter().map(|it| it.file_name().into_string().unwrap()).collect();
+        let wanted = ["ca.key", "ca.pem", "client.key", "client.pem", "server.key", "server.pem"];
+        assert_eq!(names, wanted);
+        for file in found.iter().filter(|it| it.path().extension().unwrap() == "key") {
+            let mode = file.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{:?}", file.path());
+            assert!(fs::read_to_string(file.path()).unwrap().contains("PRIVATE KEY"));
+        }
+    }
+
+    #[test]
+    fn what_is_there_is_not_overwritten_unasked() {
+        let dir = tempfile::tempdir().unwrap();
+        let args = Args { dir: dir.path().join("new"), ..Args::default() };
+        run(&args, &mut io::sink()).unwrap();
+        let before = fs::read(args.dir.join("ca.key")).unwrap();
+        fs::remove_file(args.dir.join("ca.pem")).unwrap();
+
+        let refused = run(&args, &mut io::sink()).unwrap_err();
+
+        assert!(matches!(refused, CertError::Exists { file } if file.ends_with("ca.key")));
+        assert!(!args.dir.join("ca.pem").exists(), "nothing at all is written");
+        assert_eq!(fs::read(args.dir.join("ca.key")).unwrap(), before);
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_refused_before_anything_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["", "https://gw", "a..b", "a b", "gw:8080", "*.*.x", "10.0.0.0/8"] {
+            let names = vec![name.to_owned()];
+            let args = Args { dir: dir.path().join("certs"), names, ..Args::default() };
+            let refused = run(&args, &mut io::sink()).unwrap_err();
+            assert!(matches!(refused, CertError::Name { .. }), "{name:?}");
+        }
+        assert!(!dir.path().join("certs").exists());
+    }
+
+    #[test]
+    fn the_output_says_what_to_do_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let args = Args { dir: dir.path().into(), ..Args::default() };
+        let mut out = Vec::new();
+        run(&args, &mut out).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        let key = dir.path().join("server.key");
+        assert!(out.contains(&format!("key = \"{}\"", key.display())), "{out}");
+        assert!(!out.contains("client.pem"), "{out}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Whether a connection does anything: what its time limits are measured by.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// The requests of one connection, as far as time limits care.
+///
+/// Requests only leave marks here, they wake nobody: the connection looks when a timer that it
+/// set for the earliest possible moment fires, and sets the next one. A busy connection pays two
+/// atomic writes a request and one timer an idle period.
+#[derive(Debug)]
+pub(super) struct Activity {
+    begun: Instant,
+    asked: AtomicBool,
+    open: AtomicUsize,
+    /// Milliseconds from `begun` to the end of the last request.
+    quiet_since: AtomicU64,
+}
+
+/// What a connection does when its timer fires.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// No request came in time.
+    Never,
+    /// Nothing has been in flight for the idle period.
+    Idle,
+    /// Look again then.
+    Look(Instant),
+}
+
+impl Activity {
+    pub(super) fn new(begun: Instant) -> Arc<Self> {
+        let asked = AtomicBool::new(false);
+        let open = AtomicUsize::new(0);
+        Arc::new(Self { begun, asked, open, quiet_since: AtomicU64::new(0) })
+    }
+
+    /// Marks a request; it lasts until the [`Busy`] is dropped.
+    pub(super) fn request(self: &Arc<Self>) -> Busy {
+        self.open.fetch_add(1, Relaxed);
+        self.asked.store(true, Relaxed);
+        Busy(Arc::clone(self))
+    }
+
+    /// Whether no request has come yet.
+    pub(super) fn is_unused(&self) -> bool {
+        !self.asked.load(Relaxed)
+    }
+
+    /// What is due at `now`, with `first` for the first request and `idle` between requests.
+    pub(super) fn due(&self, now: Instant, first: Duration, idle: Duration) -> Due {
+        let (deadline, verdict) = if self.is_unused() {
+            (self.begun + first, Due::Never)
+        } else if self.open.load(Relaxed) > 0 {
+            (now + idle, Due::Idle)
+        } else {
+            let quiet = Duration::from_millis(self.quiet_since.load(Relaxed));
+            (self.begun + quiet + idle, Due::Idle)
+        };
+        if deadline <= now { verdict } else { Due::Look(deadline) }
+    }
+}
+
+/// A request in flight: held until its response's last byte is handed over.
+#[derive(Debug)]
+pub(super) struct Busy(Arc<Activity>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let quiet = self.0.begun.elapsed().as_millis();
+        self.0.quiet_since.store(u64::try_from(quiet).unwrap_or(u64::MAX), Relaxed);
+        self.0.open.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Duration = Duration::from_secs(10);
+    const IDLE: Duration = Duration::from_mins(1);
+
+    #[test]
+    fn a_connection_without_a_request_is_over_after_the_first_limit() {
+        let begun = Instant::now();
+        let activity = Activity::new(begun);
+        assert_eq!(activity.due(begun, FIRST, IDLE), Due::Look(begun + FIRST));
+        assert_eq!(activity.due(begun + FIRST, FIRST, IDLE), Due::Never);
+    }
+
+    #[test]
+    fn a_request_in_flight_keeps_a_connection_however_long_it_takes() {
+        let begun = Instant::now();
+        let activity = Activity::new(begun);
+        let busy = activity.request();
+        let late = begun + IDLE * 100;
+        assert_eq!(activity.due(late, FIRST, IDLE), Due::Look(late + IDLE));
+        drop(busy);
+        assert_eq!(activity.due(late, FIRST, IDLE), Due::Idle);
+    }
+
+    #[test]
+    fn the_idle_period_starts_when_the_last_request_ends() {
+        let begun = Instant::now();
+        let activity = Activity::new(begun);
+        drop(activity.request());
+        let Due::Look(at) = activity.due(begun, FIRST, IDLE) else { panic!("not idle yet") };
+        assert!(at >= begun + IDLE);
+        assert_eq!(activity.due(at, FIRST, IDLE), Due::Idle);
+    }
+}

@@ -1,0 +1,241 @@
+//! One connection, from its first byte to its end.
+
+use std::{convert::Infallible, future::Future, io, pin::Pin, pin::pin, sync::Arc, time::Duration};
+
+use hyper::{
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::{Instant, sleep, sleep_until, timeout_at},
+};
+use tokio_rustls::TlsAcceptor;
+
+use super::{
+    ConnectionLimits, Drain, Peer, Service, Settings,
+    activity::{Activity, Due},
+    answer::answer,
+    socket::Context,
+    tls::ALPN_H2,
+};
+
+/// Why a connection ended otherwise than by agreement.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectionError {
+    /// No whole request came within [`ConnectionLimits::handshake`].
+    #[error("no request came in time")]
+    Unused,
+    /// The TLS handshake failed.
+    #[error("the TLS handshake failed")]
+    Handshake(#[source] io::Error),
+    /// The first bytes could not be read.
+    #[error("the connection broke before its first request")]
+    Broken(#[source] io::Error),
+    /// What came first was no HTTP request, or too large for one.
+    #[error("the first request could not be read")]
+    Garbled(#[source] hyper::Error),
+    /// HTTP went wrong, or the client went away in the middle of something.
+    #[error("the HTTP connection failed")]
+    Http(#[source] hyper::Error),
+}
+
+impl ConnectionError {
+    /// Whether the connection ended before it carried a request.
+    pub(super) fn is_unused(&self) -> bool {
+        !matches!(self, Self::Http(_))
+    }
+}
+
+/// Which HTTP a connection speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// Serves one connection until it ends, a limit ends it, or a drain does.
+pub(super) async fn run<S: Service>(
+    socket: TcpStream,
+    peer: Peer,
+    settings: &Settings,
+    context: Arc<Context<S>>,
+) -> Result<(), ConnectionError> {
+    let limits = &settings.limits;
+    let begun = Instant::now();
+    let deadline = begun + limits.handshake;
+    let drain = context.drain.clone();
+    let line = Line { peer, limits, context, activity: Activity::new(begun) };
+    match &settings.tls {
+        None => match before(deadline, &drain, detect(&socket)).await? {
+            None => Ok(()),
+            Some(protocol) => line.serve(socket, protocol.map_err(ConnectionError::Broken)?).await,
+        },
+        Some(certificates) => {
+            let acceptor = TlsAcceptor::from(certificates.config());
+            let Some(stream) = before(deadline, &drain, acceptor.accept(socket)).await? else {
+                return Ok(());
+            };
+            let stream = stream.map_err(ConnectionError::Handshake)?;
+            let is_h2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_H2);
+            line.serve(stream, if is_h2 { Protocol::Http2 } else { Protocol::Http1 }).await
+        }
+    }
+}
+
+/// What comes before the first request: within the time limit, and given up when a drain starts.
+async fn before<T>(
+    deadline: Instant,
+    drain: &Drain,
+    step: impl Future<Output = T>,
+) -> Result<Option<T>, ConnectionError> {
+    tokio::select! {
+        biased;
+        () = drain.started() => Ok(None),
+        done = timeout_at(deadline, step) => done.map(Some).map_err(|_| ConnectionError::Unused),
+    }
+}
+
+/// Tells HTTP/2 with prior knowledge (RFC 9113, 3.3) by the first three bytes of its preface; no
+/// method of HTTP/1 begins with them. The bytes stay in the socket.
+async fn detect(socket: &TcpStream) -> io::Result<Protocol> {
+    let mut start = [0; PREFACE.len()];
+    let mut nap = SHORTEST_NAP;
+    loop {
+        let seen = socket.peek(&mut start).await?;
+        let seen = start.get(..seen).unwrap_or_default();
+        if seen == PREFACE {
+            return Ok(Protocol::Http2);
+        }
+        if seen.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if !PREFACE.starts_with(seen) {
+            return Ok(Protocol::Http1);
+        }
+        // `P` or `PR` and no more: a socket is readable as long as anything is in it, so waiting
+        // for readiness would spin. Rare, and bounded by the caller's deadline.
+        sleep(nap).await;
+        nap = (nap * 2).min(LONGEST_NAP);
+    }
+}
+
+/// A connection whose protocol is known.
+struct Line<'a, S> {
+    peer: Peer,
+    limits: &'a ConnectionLimits,
+    context: Arc<Context<S>>,
+    activity: Arc<Activity>,
+}
+
+impl<S: Service> Line<'_, S> {
+    async fn serve<I>(self, io: I, protocol: Protocol) -> Result<(), ConnectionError>
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let io = TokioIo::new(io);
+        let (context, activity, peer) = (&self.context, &self.activity, self.peer);
+        let service = service_fn(|request| {
+            let (context, busy) = (Arc::clone(context), activity.request());
+            async move {
+                let settings = context.settings.load();
+                let response = answer(&context.service, &settings, request, (peer, busy)).await;
+                Ok::<_, Infallible>(response)
+            }
+        });
+        match protocol {
+            Protocol::Http1 => {
+                let connection = http1(self.limits).serve_connection(io, service);
+                self.drive(connection, http1::Connection::graceful_shutdown).await
+            }
+            Protocol::Http2 => {
+                let connection = http2(self.limits).serve_connection(io, service);
+                self.drive(connection, http2::Connection::graceful_shutdown).await
+            }
+        }
+    }
+
+    /// Polls the connection, and asks it to close when it is idle or a drain starts. One that
+    /// has nothing in flight and still does not close is dropped; what is in flight has all the
+    /// time that the drain leaves it, which the accept loop keeps.
+    async fn drive<C>(
+        &self,
+        connection: C,
+        close: impl Fn(Pin<&mut C>),
+    ) -> Result<(), ConnectionError>
+    where
+        C: Future<Output = hyper::Result<()>>,
+    {
+        let mut connection = pin!(connection);
+        let mut drain = pin!(self.context.drain.started());
+        let mut look = pin!(sleep_until(Instant::now()));
+        let (mut draining, mut closing) = (false, false);
+        loop {
+            tokio::select! {
+                ended = connection.as_mut() => return ended.map_err(|fault| self.blame(fault)),
+                () = drain.as_mut(), if !draining => {
+                    draining = true;
+                    close(connection.as_mut());
+                }
+                () = look.as_mut() => match self.due() {
+                    Due::Look(at) => look.as_mut().reset(at),
+                    Due::Never => return Err(ConnectionError::Unused),
+                    Due::Idle if closing => return Ok(()),
+                    Due::Idle => {
+                        closing = true;
+                        close(connection.as_mut());
+                        look.as_mut().reset(Instant::now() + LAST_WORD);
+                    }
+                },
+            }
+        }
+    }
+
+    fn blame(&self, fault: hyper::Error) -> ConnectionError {
+        if self.activity.is_unused() {
+            ConnectionError::Garbled(fault)
+        } else {
+            ConnectionError::Http(fault)
+        }
+    }
+
+    fn due(&self) -> Due {
+        self.activity.due(Instant::now(), self.limits.handshake, self.limits.idle)
+    }
+}
+
+fn http1(limits: &ConnectionLimits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        // A client that closes its side takes its request back: the service's future is dropped.
+        .half_close(false)
+        // Also runs between requests: it covers half a head after the first request.
+        .header_read_timeout(limits.idle)
+        .max_headers(limits.header_lines)
+        // Twice the bound, so that what is a little over gets an answer that names the bound
+        // (`answer`), and what is far over is cut off by hyper with a bare 431.
+        .max_header_size(limits.header.saturating_mul(2));
+    builder
+}
+
+fn http2(limits: &ConnectionLimits) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let header = u32::try_from(limits.header.saturating_mul(2)).unwrap_or(u32::MAX);
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(header)
+        .keep_alive_interval(limits.ping)
+        .keep_alive_timeout(limits.ping);
+    builder
+}
+
+const PREFACE: &[u8; 3] = b"PRI";
+const SHORTEST_NAP: Duration = Duration::from_millis(1);
+const LONGEST_NAP: Duration = Duration::from_millis(50);
+
+/// How long an idle connection may take to say goodbye (HTTP/2: GOAWAY, ping, GOAWAY).
+const LAST_WORD: Duration = Duration::from_secs(1);

@@ -1,0 +1,113 @@
+//! The signal to finish: given once, seen by every connection and every stream.
+
+use std::time::Duration;
+
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+/// A switch and the signal it gives.
+pub fn drain() -> (DrainSwitch, Drain) {
+    let (sender, receiver) = watch::channel(None);
+    (DrainSwitch(sender), Drain(receiver))
+}
+
+/// Starts a drain. Dropping it unused starts none.
+#[derive(Debug)]
+pub struct DrainSwitch(watch::Sender<Option<Instant>>);
+
+impl DrainSwitch {
+    /// Asks everything to finish `within` this time, after which it is cut. Asking again can
+    /// only bring the deadline nearer (a second Ctrl-C with zero), never put it off.
+    pub fn start(&self, within: Duration) {
+        let asked = Instant::now() + within;
+        self.0.send_if_modified(|deadline| {
+            let nearer = deadline.is_none_or(|set| asked < set);
+            if nearer {
+                *deadline = Some(asked);
+            }
+            nearer
+        });
+    }
+}
+
+/// Sees a drain start and end. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Drain(watch::Receiver<Option<Instant>>);
+
+impl Drain {
+    /// Ready once the drain has started; never, if it does not.
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is consumed.
+    pub async fn started(&self) {
+        let mut signal = self.0.clone();
+        if signal.wait_for(Option::is_some).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Whether the drain has started.
+    pub fn is_started(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
+    /// Ready once the drain's time is up, following a deadline that moves nearer.
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is consumed.
+    pub async fn over(&self) {
+        self.started().await;
+        let mut signal = self.0.clone();
+        loop {
+            let Some(deadline) = *signal.borrow_and_update() else { return };
+            tokio::select! {
+                () = sleep_until(deadline) => return,
+                Ok(()) = signal.changed() => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{pin::pin, task::Poll};
+
+    use futures_util::poll;
+
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_drain_is_seen_by_those_who_waited_and_those_who_ask_later() {
+        let (switch, drain) = drain();
+        let early = drain.clone();
+        let mut early = pin!(early.started());
+        assert!(poll!(&mut early).is_pending());
+        assert!(!drain.is_started());
+
+        switch.start(Duration::from_mins(1));
+
+        early.await;
+        drain.started().await;
+        assert!(drain.is_started());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_second_start_can_only_bring_the_end_nearer() {
+        let (switch, drain) = drain();
+        let mut over = pin!(drain.over());
+        switch.start(Duration::from_mins(10));
+        assert!(poll!(&mut over).is_pending());
+        switch.start(Duration::ZERO);
+        switch.start(Duration::from_mins(10));
+        over.await;
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_switch_that_is_dropped_starts_nothing() {
+        let (switch, drain) = drain();
+        drop(switch);
+        assert_eq!(poll!(pin!(drain.started())), Poll::Pending);
+    }
+}

@@ -1,0 +1,279 @@
+//! Who may be asked for, and from which page: the Host and Origin guard.
+//!
+//! A web page that any browser on this machine opens can send requests to
+//! 127.0.0.1, and a page whose name is rebound to 127.0.0.1 can also read the
+//! answers. Two headers that a page cannot forge give it away: Host still
+//! carries the page's name, and Origin says where the page came from. So Host
+//! must name this machine (or what the operator allows), and Origin, when a
+//! browser sends one, must be a page the operator trusts.
+//!
+//! The judgement is pure: headers and the socket's local address in, an
+//! [`Admission`] or a [`Refusal`] out. MCP 2026-07-28, Streamable HTTP,
+//! "Security Warning"; 2025-11-25, Transports, the same heading.
+
+mod host;
+
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Version, header};
+
+use self::host::{Host, HostPort, Origin, ends_below};
+
+/// The names this gateway answers to and the pages it trusts, beside loopback.
+#[derive(Debug, Clone, Default)]
+pub struct Guard {
+    hosts: Vec<HostRule>,
+    origins: Vec<String>,
+}
+
+/// What the guard let pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admission {
+    /// The trusted page the request came from; `None` when no browser sent it.
+    pub origin: Option<HeaderValue>,
+}
+
+/// Why a request was turned away before anything looked at it. The text is
+/// public: it goes to the client, so it names settings but no allowed value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// RFC 9112, 3.2: HTTP/1.1 needs exactly one Host; HTTP/2 has `:authority`.
+    #[error("the request names no host: send exactly one Host header (or :authority)")]
+    MissingHost,
+    /// Two Host headers, or a Host and a request target that disagree.
+    #[error("the request names more than one host")]
+    AmbiguousHost,
+    /// Not `host` or `host:port`.
+    #[error("the Host header is not a host with an optional port")]
+    MalformedHost,
+    /// Neither loopback, nor the address the connection came in on, nor allowed.
+    #[error("host {0} is not served here: to allow it, add it to gateway.allowed_hosts")]
+    ForeignHost(Excerpt),
+    /// Not one origin; `null` (a sandboxed page, a file, a redirect) included.
+    #[error("the Origin header does not name one page's origin, so it cannot be trusted")]
+    OpaqueOrigin,
+    /// A page that nobody allowed.
+    #[error("origin {0} is not trusted: to allow it, add it to gateway.allowed_origins")]
+    ForeignOrigin(Excerpt),
+    /// The header block is over the bound.
+    #[error("the request headers take {size} bytes, and at most {limit} are read")]
+    HeadersTooLarge {
+        /// Bytes of names and values.
+        size: usize,
+        /// [`super::ConnectionLimits::header`].
+        limit: usize,
+    },
+}
+
+/// An entry of `allowed_hosts` or `allowed_origins` that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GuardError {
+    /// In `allowed_hosts`.
+    #[error(
+        "`{0}` is not a host: write `gw.example.com`, `gw.example.com:8443` (that port only), \
+         `*.example.com` or an address"
+    )]
+    Host(String),
+    /// In `allowed_origins`.
+    #[error("`{0}` is not an origin: write `https://app.example.com`, with nothing after the port")]
+    Origin(String),
+}
+
+impl Guard {
+    /// A guard that admits loopback, the address a connection came in on, and:
+    ///
+    /// - `hosts`: `gw.example.com` (any port), `gw.example.com:8443`, `*.example.com`, `10.0.0.7`;
+    /// - `origins`: `https://app.example.com`, `vscode-webview://id`.
+    ///
+    /// # Errors
+    /// Every entry that cannot be used. `*` alone is one: it would put the guard out of work.
+    pub fn new(hosts: &[String], origins: &[String]) -> Result<Self, Vec<GuardError>> {
+        let mut faults = Vec::new();
+        let mut guard = Self::default();
+        for entry in hosts {
+            match HostRule::parse(entry) {
+                Some(rule) => guard.hosts.push(rule),
+                None => faults.push(GuardError::Host(entry.clone())),
+            }
+        }
+        for entry in origins {
+            match Origin::parse(entry) {
+                Some(_) => guard.origins.push(entry.clone()),
+                None => faults.push(GuardError::Origin(entry.clone())),
+            }
+        }
+        if faults.is_empty() { Ok(guard) } else { Err(faults) }
+    }
+
+    /// Judges one request that came in on the socket address `local`.
+    ///
+    /// # Errors
+    /// The first [`Refusal`] that applies; nothing behind the guard may see the request.
+    pub fn admit<B>(&self, request: &Request<B>, local: SocketAddr) -> Result<Admission, Refusal> {
+        let target = target(request)?;
+        if !self.serves(target, local) {
+            return Err(Refusal::ForeignHost(Excerpt::of(authority_text(request))));
+        }
+        let origin = sole_origin(request.headers())?;
+        if let Some(value) = &origin {
+            let text = value.to_str().map_err(|_| Refusal::OpaqueOrigin)?;
+            let page = Origin::parse(text).ok_or(Refusal::OpaqueOrigin)?;
+            if !self.trusts(page, target) {
+                return Err(Refusal::ForeignOrigin(Excerpt::of(text)));
+            }
+        }
+        Ok(Admission { origin })
+    }
+
+    fn serves(&self, target: HostPort<'_>, local: SocketAddr) -> bool {
+        // An address literal that equals the socket's own address is safe: a rebound page has a
+        // name, and a page that was itself loaded from this address is caught by its Origin.
+        target.host.is_loopback()
+            || target.host == Host::Address(local.ip().to_canonical())
+            || self.hosts.iter().any(|rule| rule.matches(target))
+    }
+
+    fn trusts(&self, page: Origin<'_>, target: HostPort<'_>) -> bool {
+        // A local page may call a local gateway, whatever the ports: the inspector does. Beyond
+        // that a page may call the host that it came from itself, which `serves` has admitted.
+        (page.is_web() && page.at.host.is_loopback() && target.host.is_loopback())
+            || page.covers(target)
+            || self.origins.iter().any(|entry| Origin::parse(entry) == Some(page))
+    }
+}
+
+impl Refusal {
+    /// 400 for what is malformed, 403 for what is not allowed, 431 for what is too large.
+    ///
+    /// A foreign Host is not 421: that invites the client to ask again on a new connection.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::MissingHost | Self::AmbiguousHost | Self::MalformedHost => {
+                StatusCode::BAD_REQUEST
+            }
+            Self::ForeignHost(_) | Self::OpaqueOrigin | Self::ForeignOrigin(_) => {
+                StatusCode::FORBIDDEN
+            }
+            Self::HeadersTooLarge { .. } => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        }
+    }
+
+    /// A JSON-RPC error response without an id, as the specification suggests for a bad Origin:
+    /// the body has not been read, so no request has an id yet.
+    pub fn body(&self) -> Bytes {
+        let error = serde_json::json!({
+            "jsonrpc": "2.0",
+            "error": { "code": INVALID_REQUEST, "message": self.to_string() },
+        });
+        error.to_string().into()
+    }
+}
+
+/// The start of something the client sent, for repeating it in a message.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Excerpt(String);
+
+impl Excerpt {
+    fn of(text: &str) -> Self {
+        Self(text.chars().take(EXCERPT).collect())
+    }
+}
+
+impl fmt::Display for Excerpt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+impl fmt::Debug for Excerpt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+/// One entry of `allowed_hosts`.
+#[derive(Debug, Clone)]
+enum HostRule {
+    /// This name, at this port if one was written, else at any.
+    Name(String, Option<u16>),
+    /// The same for an address.
+    Address(IpAddr, Option<u16>),
+    /// Everything below this name, at any port.
+    Below(String),
+}
+
+impl HostRule {
+    fn parse(entry: &str) -> Option<Self> {
+        if let Some(parent) = entry.strip_prefix("*.") {
+            let HostPort { host: Host::Name(name), port: None } = HostPort::parse(parent)? else {
+                return None;
+            };
+            return Some(Self::Below(name.to_owned()));
+        }
+        let HostPort { host, port } = HostPort::parse(entry)?;
+        Some(match host {
+            Host::Name(name) => Self::Name(name.to_owned(), port),
+            Host::Address(address) => Self::Address(address, port),
+        })
+    }
+
+    fn matches(&self, target: HostPort<'_>) -> bool {
+        let at = |port: Option<u16>| port.is_none() || port == target.port;
+        match self {
+            Self::Name(name, port) => target.host == Host::Name(name) && at(*port),
+            Self::Address(address, port) => target.host == Host::Address(*address) && at(*port),
+            Self::Below(parent) => match target.host {
+                Host::Name(name) => ends_below(name, parent),
+                Host::Address(_) => false,
+            },
+        }
+    }
+}
+
+/// The one host a request names, in its target and its Host header together.
+fn target<B>(request: &Request<B>) -> Result<HostPort<'_>, Refusal> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let header = hosts.next().map(read_host).transpose()?;
+    if hosts.next().is_some() {
+        return Err(Refusal::AmbiguousHost);
+    }
+    // HTTP/2's `:authority`, or the absolute form of an HTTP/1 target.
+    let uri = request.uri().authority();
+    let uri =
+        uri.map(|it| HostPort::parse(it.as_str()).ok_or(Refusal::MalformedHost)).transpose()?;
+    match (uri, header) {
+        (Some(uri), Some(header)) if uri != header => Err(Refusal::AmbiguousHost),
+        (_, Some(header)) => Ok(header),
+        (Some(uri), None) if request.version() >= Version::HTTP_2 => Ok(uri),
+        _ => Err(Refusal::MissingHost),
+    }
+}
+
+fn read_host(value: &HeaderValue) -> Result<HostPort<'_>, Refusal> {
+    let text = value.to_str().map_err(|_| Refusal::MalformedHost)?;
+    HostPort::parse(text.trim()).ok_or(Refusal::MalformedHost)
+}
+
+fn authority_text<B>(request: &Request<B>) -> &str {
+    let header = request.headers().get(header::HOST).and_then(|value| value.to_str().ok());
+    header.or_else(|| request.uri().authority().map(http::uri::Authority::as_str)).unwrap_or("")
+}
+
+fn sole_origin(headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let first = origins.next().cloned();
+    if origins.next().is_some() { Err(Refusal::OpaqueOrigin) } else { Ok(first) }
+}
+
+/// JSON-RPC 2.0, 5.1: what was sent is not a valid request.
+const INVALID_REQUEST: i32 = -32600;
+
+/// How many characters of a client's value a message repeats.
+const EXCERPT: usize = 100;
+
+#[cfg(test)]
+mod tests;

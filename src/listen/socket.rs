@@ -1,0 +1,282 @@
+//! The bound socket, and the loop that accepts from it.
+
+use std::{
+    io,
+    net::SocketAddr,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use super::{
+    Drain, LiveSettings, Peer, Service, Settings,
+    connection::{self, ConnectionError},
+};
+
+/// Why no socket could be bound.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The address is taken, not ours, or a privileged port.
+    #[error("cannot listen on {addr}")]
+    Bind {
+        /// What was asked for.
+        addr: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A bound socket. Clients may connect from here on; they wait until [`serve`](Self::serve).
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    addr: SocketAddr,
+    counts: Arc<Counts>,
+}
+
+/// How a drain went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drained {
+    /// Connections that were still busy when the drain's time was up.
+    pub cut: usize,
+}
+
+/// What a listener has seen, for metrics.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Connections open now.
+    pub open: AtomicUsize,
+    /// Connections taken in since the start.
+    pub accepted: AtomicU64,
+    /// Connections turned away because all were taken.
+    pub refused: AtomicU64,
+    /// Connections that ended without a request: silence, a failed handshake, no HTTP.
+    pub unused: AtomicU64,
+    /// Failures of accept itself: no descriptors or no memory left.
+    pub accept_failures: AtomicU64,
+}
+
+impl Listener {
+    /// Binds `addr`; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// [`ListenError::Bind`] with what the system said.
+    pub async fn bind(addr: SocketAddr) -> Result<Self, ListenError> {
+        let fault = |source| ListenError::Bind { addr, source };
+        let socket = TcpListener::bind(addr).await.map_err(fault)?;
+        let addr = socket.local_addr().map_err(fault)?;
+        Ok(Self { socket, addr, counts: Arc::default() })
+    }
+
+    /// The address that was bound, its port known.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// This listener's counts, which outlive it.
+    pub fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// Serves until `drain` is over: accepts until it starts, then closes the socket, lets the
+    /// responses in flight finish, and cuts what is left when its time is up.
+    ///
+    /// # Cancel safety
+    /// Dropping this future cuts every connection at once.
+    pub async fn serve<S: Service>(
+        self,
+        settings: LiveSettings,
+        service: S,
+        drain: Drain,
+    ) -> Drained {
+        let context = Arc::new(Context { service, settings, drain: drain.clone() });
+        let mut connections = JoinSet::new();
+        let mut door = Door::new(self);
+        let mut started = pin!(drain.started());
+        loop {
+            tokio::select! {
+                biased;
+                () = started.as_mut() => break,
+                Some(ended) = connections.join_next() => note_panic(ended),
+                (socket, addr) = door.next() => door.admit(socket, addr, &context, &mut connections),
+            }
+        }
+        drop(door);
+        finish(connections, &drain).await
+    }
+}
+
+/// What every connection of a listener shares.
+pub(super) struct Context<S> {
+    pub(super) service: S,
+    pub(super) settings: LiveSettings,
+    pub(super) drain: Drain,
+}
+
+/// Where connections come in, one by one, and where those too many are turned away.
+struct Door {
+    listener: Listener,
+    /// Bounds the connections that are being told to go.
+    refusals: Arc<Semaphore>,
+    pause: Duration,
+    /// Whether the last client was turned away: the log says so once, the counts every time.
+    is_full: bool,
+}
+
+impl Door {
+    fn new(listener: Listener) -> Self {
+        let refusals = Arc::new(Semaphore::new(REFUSALS));
+        Self { listener, refusals, pause: SHORTEST_PAUSE, is_full: false }
+    }
+
+    /// The next connection. Failures of accept are waited out: while descriptors are used up
+    /// (EMFILE, ENFILE) the kernel keeps the queue, and those that close free some.
+    ///
+    /// Cancel safe: a pause that is cut short costs nothing but an early attempt.
+    async fn next(&mut self) -> (TcpStream, SocketAddr) {
+        loop {
+            match self.listener.socket.accept().await {
+                Ok(accepted) => {
+                    self.pause = SHORTEST_PAUSE;
+                    return accepted;
+                }
+                // The client was gone before we came to it: its affair.
+                Err(fault) if is_clients(&fault) => {}
+                Err(fault) => {
+                    self.listener.counts.accept_failures.fetch_add(1, Relaxed);
+                    tracing::warn!(%fault, pause = ?self.pause, "cannot accept connections");
+                    let pause = self.pause;
+                    self.pause = (pause * 2).min(LONGEST_PAUSE);
+                    sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    fn admit<S: Service>(
+        &mut self,
+        socket: TcpStream,
+        addr: SocketAddr,
+        context: &Arc<Context<S>>,
+        connections: &mut JoinSet<()>,
+    ) {
+        let settings = context.settings.load();
+        let Some(slot) = Slot::take(&self.listener.counts, settings.limits.connections) else {
+            return self.turn_away(socket, &settings);
+        };
+        self.is_full = false;
+        // Small JSON answers and single events must not wait for a full segment.
+        let _ = socket.set_nodelay(true);
+        let local = socket.local_addr().unwrap_or(self.listener.addr);
+        let peer = Peer { addr, local, tls: settings.tls.is_some() };
+        let context = Arc::clone(context);
+        connections.spawn(async move {
+            if let Err(fault) = connection::run(socket, peer, &settings, context).await {
+                slot.note(&fault);
+                let fault = &fault as &dyn std::error::Error;
+                tracing::debug!(client = %addr, fault, "connection ended early");
+            }
+        });
+    }
+
+    /// Says 503 to a client in clear, and nothing under TLS, where a handshake would cost what
+    /// the limit is there to save. Past [`REFUSALS`] at a time, just closes.
+    fn turn_away(&mut self, mut socket: TcpStream, settings: &Settings) {
+        self.listener.counts.refused.fetch_add(1, Relaxed);
+        if !std::mem::replace(&mut self.is_full, true) {
+            tracing::warn!(limit = settings.limits.connections, "all connections are taken");
+        }
+        let Ok(permit) = Arc::clone(&self.refusals).try_acquire_owned() else { return };
+        if settings.tls.is_some() {
+            return;
+        }
+        tokio::spawn(async move {
+            let told = timeout(REFUSAL, async {
+                socket.write_all(FULL).await?;
+                socket.shutdown().await?;
+                // Closing on bytes unread would reset the connection and lose the answer.
+                let mut rest = socket.take(REFUSAL_BYTES);
+                tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
+            });
+            let _ = told.await;
+            drop(permit);
+        });
+    }
+}
+
+/// A place among the connections, given back on drop.
+struct Slot(Arc<Counts>);
+
+impl Slot {
+    fn take(counts: &Arc<Counts>, limit: usize) -> Option<Self> {
+        // Only the accept loop adds, so the test and the addition need not be one step.
+        if counts.open.load(Relaxed) >= limit {
+            return None;
+        }
+        counts.open.fetch_add(1, Relaxed);
+        counts.accepted.fetch_add(1, Relaxed);
+        Some(Self(Arc::clone(counts)))
+    }
+
+    fn note(&self, fault: &ConnectionError) {
+        if fault.is_unused() {
+            self.0.unused.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
+    }
+}
+
+async fn finish(mut connections: JoinSet<()>, drain: &Drain) -> Drained {
+    let all = async { while connections.join_next().await.map(note_panic).is_some() {} };
+    tokio::select! {
+        biased;
+        () = all => {}
+        () = drain.over() => {}
+    }
+    let cut = connections.len();
+    connections.shutdown().await;
+    Drained { cut }
+}
+
+fn note_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(fault) = ended
+        && fault.is_panic()
+    {
+        tracing::error!(%fault, "a connection panicked");
+    }
+}
+
+fn is_clients(fault: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(fault.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How many clients are told 503 at a time, for how long, and how much of theirs is read.
+const REFUSALS: usize = 32;
+const REFUSAL: Duration = Duration::from_secs(1);
+const REFUSAL_BYTES: u64 = 64 * 1024;
+/// Ends with the connection, so it needs no length.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    content-type: application/json\r\n\
+    retry-after: 1\r\n\
+    connection: close\r\n\r\n\
+    {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32000,\"message\":\"the gateway has no connection left, try again\"}}";

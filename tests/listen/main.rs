@@ -1,0 +1,16 @@
+//! The front door on real sockets: who is let in, for how long, and how it closes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on fails"
+)]
+
+mod door;
+
+mod disconnect;
+mod draining;
+mod guard;
+mod limits;
+mod protocols;
