@@ -112,8 +112,7 @@ impl TraceIdText {
         let mut shift = u128::BITS;
         Self([0; 32].map(|_: u8| {
             shift -= 4;
-            // The mask leaves four bits, so the cast cuts nothing.
-            let digit = (id >> shift) as u8 & 0xf;
+            let digit = u8::try_from(id >> shift & 0xf).unwrap_or_default();
             if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }
         }))
     }

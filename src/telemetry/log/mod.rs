@@ -22,7 +22,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry, reload};
 
 use super::CallRecord;
-use sink::{Flusher, Sink};
+use sink::Flusher;
 
 /// How a line is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,8 +93,8 @@ pub struct Log {
 /// could be started.
 pub fn init(levels: LogLevels<'_>, format: LogFormat) -> Result<Log, LogError> {
     let targets = targets(levels)?;
-    let (sink, flusher) = sink::start(stderr(), format)
-        .map_err(|error| LogError::Thread { kind: error.kind() })?;
+    let (sink, flusher) =
+        sink::start(stderr(), format).map_err(|error| LogError::Thread { kind: error.kind() })?;
     let colours = if stderr().is_terminal() { Colours::On } else { Colours::Off };
     let (subscriber, filter) = subscriber(targets, format, colours, sink);
     set_global_default(subscriber).map_err(|_| LogError::AlreadySet)?;

@@ -158,6 +158,8 @@ fn notice(lost: u64, format: LogFormat) -> String {
     let text = "log lines were lost: standard error is read too slowly";
     match format {
         LogFormat::Human => format!("WARN {lost} {text}\n"),
-        LogFormat::Json => format!("{{\"level\":\"WARN\",\"lost\":{lost},\"message\":\"{text}\"}}\n"),
+        LogFormat::Json => {
+            format!("{{\"level\":\"WARN\",\"lost\":{lost},\"message\":\"{text}\"}}\n")
+        }
     }
 }

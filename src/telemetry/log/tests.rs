@@ -181,7 +181,8 @@ fn a_descriptor_that_nobody_reads_costs_lines_and_not_the_caller() {
     drop(release);
     drop(flusher);
     let text = kept.text();
-    let (last, lines) = text.lines().collect::<Vec<_>>().split_last().map(|(l, r)| (*l, r.len())).unwrap();
+    let (last, lines) =
+        text.lines().collect::<Vec<_>>().split_last().map(|(l, r)| (*l, r.len())).unwrap();
     assert_eq!(lines, 1 + 1024);
     assert!(last.contains("\"lost\":6,"), "{last}");
     assert!(text.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));

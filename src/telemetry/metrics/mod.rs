@@ -181,10 +181,7 @@ impl Metrics {
     }
 
     /// Shows every histogram to the OTLP push, by its conventional name.
-    pub(super) fn histograms(
-        &self,
-        visit: &mut dyn FnMut(&'static str, &Labels<'_>, &Histogram),
-    ) {
+    pub(super) fn histograms(&self, visit: &mut dyn FnMut(&'static str, &Labels<'_>, &Histogram)) {
         self.operations.each(&mut |labels, histogram| {
             visit("mcp.server.operation.duration", labels, histogram);
         });

@@ -120,7 +120,11 @@ fn page(scrape: &str) -> String {
             |(_, rest)| {
                 let pairs = rest.split_once('}').unwrap().0.split(',');
                 let names = pairs.map(|pair| pair.split_once('=').unwrap().0);
-                names.filter(|n| *n != "le").map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
+                names
+                    .filter(|n| *n != "le")
+                    .map(|n| format!("`{n}`"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
             },
         );
         page += &format!("| `{name}{suffix}` | {kind} | {labels} | {help} |\n");
