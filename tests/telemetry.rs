@@ -1,4 +1,10 @@
 //! What an OTLP collector receives from the gateway.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that fails here fails at the line that says why"
+)]
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,7 +29,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use trunkline::telemetry::metrics::Metrics;
 use trunkline::telemetry::otel::{CallStart, ClientStart, Otel, OtelError, Settings, Tracing};
-use trunkline::telemetry::{Outcome, Sampled, TraceParent, Transport};
+use trunkline::telemetry::{Outcome, Sampled, TraceIdText, TraceParent, Transport};
 
 const META: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const HTTP: &str = "00-11111111111111111111111111111111-2222222222222222-01";
@@ -138,8 +144,8 @@ fn start(settings: &Settings) -> (Otel, Arc<Metrics>) {
     (Otel::start(settings, Arc::clone(&metrics), &Handle::current()).unwrap(), metrics)
 }
 
-fn parent(text: &str) -> Option<TraceParent> {
-    Some(TraceParent::parse(text).unwrap())
+fn parent(text: &str) -> TraceParent {
+    TraceParent::parse(text).unwrap()
 }
 
 fn call() -> CallStart<'static> {
@@ -174,8 +180,8 @@ async fn a_sampled_call_arrives_as_two_spans_under_the_parent_in_meta() {
     let collector = Collector::start().await;
     let (otel, _) = start(&collector.settings());
     let trace = otel.tracing().start(&CallStart {
-        parent: parent(META),
-        http_parent: parent(HTTP),
+        parent: Some(parent(META)),
+        http_parent: Some(parent(HTTP)),
         tracestate: Some("vendor=1"),
         ..call()
     });
@@ -188,13 +194,13 @@ async fn a_sampled_call_arrives_as_two_spans_under_the_parent_in_meta() {
     let (spans, _) = collector.all(otel).await;
     assert_eq!(spans.len(), 2);
     let (server, client) = (kind(&spans, SpanKind::Server), kind(&spans, SpanKind::Client));
-    let meta = parent(META).unwrap();
+    let meta = parent(META);
     assert_eq!(server.name, "tools/call files__read");
     assert_eq!(server.trace_id, meta.trace_id().to_be_bytes());
     assert_eq!(server.parent_span_id, meta.span_id().to_be_bytes());
     assert_eq!(server.trace_state, "vendor=1");
     assert_eq!(server.links.len(), 1);
-    assert_eq!(server.links[0].trace_id, parent(HTTP).unwrap().trace_id().to_be_bytes());
+    assert_eq!(server.links[0].trace_id, parent(HTTP).trace_id().to_be_bytes());
     assert_eq!(client.name, "tools/call read");
     assert_eq!(client.parent_span_id, server.span_id);
     assert_eq!(client.trace_id, sent.trace_id().to_be_bytes());
@@ -254,10 +260,10 @@ async fn a_call_that_is_not_sampled_passes_its_traceparent_on_and_leaves_no_span
     settings.sample_ratio = 0.0;
     let (otel, _) = start(&settings);
     for tracing in [otel.tracing(), Tracing::off()] {
-        for (given, trace_id) in [(parent(UNSAMPLED), Some(&META[3..35])), (None, None)] {
+        for (given, trace_id) in [(Some(parent(UNSAMPLED)), Some(&META[3..35])), (None, None)] {
             let trace = tracing.start(&CallStart { parent: given, ..call() });
             assert_eq!(trace.sampled(), Sampled::No);
-            assert_eq!(trace.trace_id().as_ref().map(|id| id.as_str()), trace_id);
+            assert_eq!(trace.trace_id().as_ref().map(TraceIdText::as_str), trace_id);
             let request = trace.client(&REQUEST);
             assert_eq!(request.traceparent(), given);
             request.finish(&Outcome::Ok);
@@ -269,12 +275,25 @@ async fn a_call_that_is_not_sampled_passes_its_traceparent_on_and_leaves_no_span
 }
 
 #[tokio::test]
+async fn a_call_after_the_end_still_passes_its_traceparent_on() {
+    let collector = Collector::start().await;
+    let (otel, _) = start(&collector.settings());
+    let tracing = otel.tracing();
+    otel.shutdown(ENOUGH).await;
+    let trace = tracing.start(&CallStart { parent: Some(parent(META)), ..call() });
+    assert_eq!(trace.client(&REQUEST).traceparent(), Some(parent(META)));
+    assert_eq!(tracing.start(&call()).client(&REQUEST).traceparent(), None);
+}
+
+#[tokio::test]
 async fn without_a_parent_in_meta_the_one_of_the_http_request_is_the_parent() {
     let collector = Collector::start().await;
     let (otel, _) = start(&collector.settings());
-    otel.tracing().start(&CallStart { http_parent: parent(HTTP), ..call() }).finish(&Outcome::Ok);
+    otel.tracing()
+        .start(&CallStart { http_parent: Some(parent(HTTP)), ..call() })
+        .finish(&Outcome::Ok);
     let (spans, _) = collector.all(otel).await;
-    assert_eq!(spans[0].parent_span_id, parent(HTTP).unwrap().span_id().to_be_bytes());
+    assert_eq!(spans[0].parent_span_id, parent(HTTP).span_id().to_be_bytes());
     assert_eq!(spans[0].links, []);
 }
 
@@ -361,7 +380,12 @@ async fn a_silent_collector_does_not_hold_up_the_end() {
 
 #[tokio::test]
 async fn settings_are_checked_and_keep_their_secrets() {
-    for url in ["ftp://localhost/", "http://localhost/?q=1", "http://localhost/#f"] {
+    for url in [
+        "ftp://localhost/",
+        "http://localhost/?q=1",
+        "http://localhost/#f",
+        "http://me:secret@localhost/",
+    ] {
         let settings = Settings::new(url.parse().unwrap());
         let started = Otel::start(&settings, Arc::new(Metrics::new("0")), &Handle::current());
         assert!(matches!(started, Err(OtelError::Endpoint)), "{url}");

@@ -24,7 +24,7 @@ use tracing_subscriber::{Layer, Registry, reload};
 use super::CallRecord;
 use sink::Flusher;
 
-/// How a line is written.
+/// How a line is written; stays as it is while the process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people: coloured on a terminal.

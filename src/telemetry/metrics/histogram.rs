@@ -137,7 +137,7 @@ mod tests {
             (Duration::ZERO, 0),
             (Duration::from_millis(10), 0),
             (Duration::from_nanos(10_000_001), 1),
-            (Duration::from_secs(300), 13),
+            (Duration::from_mins(5), 13),
             (Duration::from_secs(301), 14),
             (Duration::MAX, 14),
         ] {

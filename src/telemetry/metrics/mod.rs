@@ -31,6 +31,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+use serde::Serialize;
 
 use super::Outcome;
 use entries::{Entries, Projection};
@@ -62,7 +63,8 @@ pub struct Metrics {
 }
 
 /// What became of an attempt to load the configuration anew.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ReloadOutcome {
     /// A new configuration runs.
     Applied,

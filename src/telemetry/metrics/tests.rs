@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use super::*;
 
 const OK: Outcome = Outcome::Ok;
@@ -127,7 +129,7 @@ fn page(scrape: &str) -> String {
                     .join(", ")
             },
         );
-        page += &format!("| `{name}{suffix}` | {kind} | {labels} | {help} |\n");
+        writeln!(page, "| `{name}{suffix}` | {kind} | {labels} | {help} |").unwrap();
     }
     let bounds = BOUNDS.map(|bound| bound.to_string()).join(", ");
     page + &PAGE_TAIL.replace("BOUNDS", &bounds).replace("OUTCOMES", &Outcome::LABELS.join("`, `"))
@@ -149,10 +151,12 @@ gateway as the servers behind it see it. That is how the semantic conventions fo
 ";
 
 const PAGE_TAIL: &str = "
-`outcome` of a call is one of `OUTCOMES`; of a reload `applied`, `unchanged` or `rejected`.
+`outcome` of a call is one of `OUTCOMES`;
+of a reload `applied`, `unchanged` or `rejected`.
 A series with an outcome appears with its first event. `server` and `tool` are names from the
 configuration and from the servers' own lists, never what a client sent; their series leave with the
 last call that used them, once they are gone from the configuration.
 
-Durations have the buckets of the semantic conventions, in seconds: BOUNDS.
+Durations have the buckets of the semantic conventions, in seconds:
+BOUNDS.
 ";

@@ -15,7 +15,6 @@ mod client;
 mod push;
 mod trace;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +22,7 @@ use std::time::Duration;
 use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{
-    ExporterBuildError, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
+    ExporterBuildError, Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
 };
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{
@@ -96,8 +95,9 @@ impl fmt::Debug for Settings {
 /// Why the export could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum OtelError {
-    /// The endpoint is neither `http` nor `https`, or carries a query.
-    #[error("an OTLP endpoint is an http or https URL without query or fragment")]
+    /// The endpoint is neither `http` nor `https`, or carries what does not
+    /// belong there: a query, a fragment, a user or a password.
+    #[error("an OTLP endpoint is an http or https URL without query, fragment or user")]
     Endpoint,
     /// The platform's roots of trust could not be read.
     #[error("no root of trust of the platform could be read ({} faults)", .0.len())]
@@ -129,13 +129,7 @@ impl Otel {
         metrics: Arc<Metrics>,
         runtime: &Handle,
     ) -> Result<Self, OtelError> {
-        let endpoint = &settings.endpoint;
-        if !matches!(endpoint.scheme(), "http" | "https")
-            || endpoint.query().is_some()
-            || endpoint.fragment().is_some()
-        {
-            return Err(OtelError::Endpoint);
-        }
+        check_endpoint(&settings.endpoint)?;
         let client = Client::new(settings, runtime.clone())?;
         let resource = resource(settings);
         let provider = provider(settings, client.clone(), resource.clone())?;
@@ -170,6 +164,16 @@ impl Otel {
     }
 }
 
+/// A password in the URL would stand in `Debug` and in the log: headers carry it.
+fn check_endpoint(endpoint: &Url) -> Result<(), OtelError> {
+    let plain = matches!(endpoint.scheme(), "http" | "https")
+        && endpoint.query().is_none()
+        && endpoint.fragment().is_none()
+        && endpoint.username().is_empty()
+        && endpoint.password().is_none();
+    if plain { Ok(()) } else { Err(OtelError::Endpoint) }
+}
+
 /// Who speaks: the SDK adds `OTEL_RESOURCE_ATTRIBUTES`.
 fn resource(settings: &Settings) -> Resource {
     Resource::builder()
@@ -183,11 +187,10 @@ fn provider(
     client: Client,
     resource: Resource,
 ) -> Result<SdkTracerProvider, ExporterBuildError> {
-    // The client adds the headers: the exporter would turn them into text and drop odd ones.
     let exporter = SpanExporter::builder()
         .with_http()
         .with_http_client(client)
-        .with_headers(HashMap::new())
+        .with_protocol(Protocol::HttpBinary)
         .with_endpoint(settings.url("traces"))
         .with_timeout(settings.timeout)
         .build()?;

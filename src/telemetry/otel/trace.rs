@@ -192,10 +192,9 @@ impl ClientTrace {
     /// client's own. `None` where there is neither: the gateway starts no
     /// trace that it does not record.
     pub fn traceparent(&self) -> Option<TraceParent> {
-        match &self.span {
-            Some(span) => traceparent(span.span_context()),
-            None => self.parent,
-        }
+        let recorded = self.span.as_ref().and_then(|span| traceparent(span.span_context()));
+        // After the export has stopped, the SDK's spans have no ids.
+        recorded.or(self.parent)
     }
 
     /// Whether [`Self::traceparent`] differs from what the client sent, which
