@@ -1,1 +1,156 @@
+//! What operators and their probes ask of the gateway.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/` | a page with links to the others |
+//! | `/healthz` | 200 while the process answers at all |
+//! | `/readyz` | 200 when clients should be sent here, 503 otherwise, both with reasons |
+//! | `/status` | everything about servers and configuration, as JSON |
+//! | `/metrics` | OpenMetrics text |
+//!
+//! [`respond`] is a function from a request and a [`Source`] to a response: no
+//! socket, no clock. It differs from `listen`, which owns the sockets and
+//! decides who may ask, and from `telemetry`, which records; here is only
+//! told. Nothing here holds a secret: the configuration is named by path and
+//! digest, never shown, and [`ServerStatus`] has no room for an address with
+//! credentials, a header or an environment.
 
+mod ready;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::{HeaderName, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::telemetry::metrics;
+pub use ready::{Readiness, VERDICT_GRACE};
+pub use status::{
+    CatalogStatus, ConfigurationStatus, GatewayState, LastError, ReloadStatus, ServerEra,
+    ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport, Status,
+};
+
+/// Who knows what the gateway is doing.
+pub trait Source: Send + Sync {
+    /// How things stand now.
+    fn status(&self) -> Status;
+
+    /// The metrics in the OpenMetrics text format ([`metrics::CONTENT_TYPE`]).
+    fn metrics(&self) -> String;
+}
+
+/// Answers a request on the admin listener, whatever its body.
+pub fn respond<B>(request: &Request<B>, source: &dyn Source) -> Response<Full<Bytes>> {
+    let Some(page) = Page::at(request.uri().path()) else {
+        return json(StatusCode::NOT_FOUND, &json!({ "error": "not found", "paths": Page::PATHS }));
+    };
+    match *request.method() {
+        Method::GET => page.answer(source),
+        Method::HEAD => without_body(page.answer(source)),
+        _ => method_not_allowed(),
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Page {
+    Index,
+    Health,
+    Readiness,
+    Status,
+    Metrics,
+}
+
+impl Page {
+    const PATHS: [&'static str; 5] = ["/", "/healthz", "/readyz", "/status", "/metrics"];
+
+    fn at(path: &str) -> Option<Self> {
+        Some(match path {
+            "/" => Self::Index,
+            "/healthz" => Self::Health,
+            "/readyz" => Self::Readiness,
+            "/status" => Self::Status,
+            "/metrics" => Self::Metrics,
+            _ => return None,
+        })
+    }
+
+    fn answer(self, source: &dyn Source) -> Response<Full<Bytes>> {
+        match self {
+            Self::Index => page(StatusCode::OK, "text/html; charset=utf-8", INDEX),
+            Self::Health => json(StatusCode::OK, &json!({ "healthy": true })),
+            Self::Readiness => {
+                let readiness = Readiness::of(&source.status());
+                let status =
+                    if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+                json(status, &readiness)
+            }
+            Self::Status => json(StatusCode::OK, &source.status()),
+            Self::Metrics => page(StatusCode::OK, metrics::CONTENT_TYPE, source.metrics()),
+        }
+    }
+}
+
+/// Indented: people read it with curl, and it is short.
+fn json(status: StatusCode, value: &impl Serialize) -> Response<Full<Bytes>> {
+    match serde_json::to_vec_pretty(value) {
+        Ok(mut body) => {
+            body.push(b'\n');
+            page(status, "application/json", body)
+        }
+        Err(error) => {
+            tracing::error!(%error, "an admin page could not be written");
+            page(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", "the page could not be written\n")
+        }
+    }
+}
+
+fn page(
+    status: StatusCode,
+    media_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let body = body.into();
+    let length = HeaderValue::from(body.len());
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(CONTENT_LENGTH, length);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// RFC 9110, "HEAD": the same headers, the length among them.
+fn without_body(response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+    response.map(|_| Full::default())
+}
+
+fn method_not_allowed() -> Response<Full<Bytes>> {
+    let mut response = json(
+        StatusCode::METHOD_NOT_ALLOWED,
+        &json!({ "error": "method not allowed", "methods": ["GET", "HEAD"] }),
+    );
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    response
+}
+
+const X_CONTENT_TYPE_OPTIONS: HeaderName = HeaderName::from_static("x-content-type-options");
+
+const INDEX: &str = r#"<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Trunkline</title>
+<h1>Trunkline</h1>
+<ul>
+<li><a href="/status">/status</a>: servers and configuration
+<li><a href="/readyz">/readyz</a>: ready for clients, and why not
+<li><a href="/healthz">/healthz</a>: the process answers
+<li><a href="/metrics">/metrics</a>: OpenMetrics text
+</ul>
+</html>
+"#;

@@ -1,0 +1,200 @@
+//! What `/status` tells, field by field. Times are RFC 3339, in UTC.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::telemetry::metrics::ReloadOutcome;
+
+/// How things stand at one moment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Status {
+    /// The gateway's version.
+    pub version: &'static str,
+    /// When this status was taken.
+    pub now: Timestamp,
+    /// When the process started.
+    pub started_at: Timestamp,
+    /// What the gateway as a whole is doing.
+    pub state: GatewayState,
+    /// The running configuration; `None` before the first.
+    pub configuration: Option<ConfigurationStatus>,
+    /// The merged catalog.
+    pub catalog: CatalogStatus,
+    /// Legacy sessions of clients.
+    pub sessions: usize,
+    /// Open event streams towards clients.
+    pub streams: usize,
+    /// Open connections from clients.
+    pub connections: usize,
+    /// Every server of the configuration, in file order.
+    pub servers: Vec<ServerStatus>,
+}
+
+/// What the gateway as a whole is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GatewayState {
+    /// There is no running configuration yet.
+    Starting,
+    /// Calls are taken.
+    Ready,
+    /// Calls in flight finish, new ones are not taken.
+    Draining,
+}
+
+/// The configuration that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ConfigurationStatus {
+    /// The file it came from.
+    pub path: String,
+    /// A digest of its text, in hexadecimal digits: tells replicas apart.
+    pub digest: String,
+    /// When it was loaded.
+    pub loaded_at: Timestamp,
+    /// 1 for the first, one more for each that replaced another.
+    pub generation: u64,
+    /// The last attempt to replace it.
+    pub last_reload: Option<ReloadStatus>,
+}
+
+/// An attempt to replace the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ReloadStatus {
+    /// When it was made.
+    pub at: Timestamp,
+    /// What became of it.
+    pub outcome: ReloadOutcome,
+    /// Everything that is wrong with the text, with line and key.
+    pub faults: Vec<String>,
+}
+
+/// The merged catalog.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CatalogStatus {
+    /// How many tools there are, before profiles narrow them.
+    pub tools: usize,
+    /// A digest of the list, in hexadecimal digits: tells replicas apart.
+    pub digest: String,
+    /// When the list changed last.
+    pub changed_at: Option<Timestamp>,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerTransport {
+    /// A child process.
+    Stdio,
+    /// An HTTP server.
+    Http,
+}
+
+/// The protocol era of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerEra {
+    /// Sessions opened by `initialize`.
+    Legacy,
+    /// Stateless.
+    Modern,
+}
+
+/// When a server is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerStart {
+    /// With the gateway.
+    Eager,
+    /// With the first call that needs it.
+    Lazy,
+}
+
+/// What a server is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerState {
+    /// Not started: it is lazy, or was stopped for want of calls.
+    Idle,
+    /// Started, not yet ready.
+    Connecting,
+    /// Takes calls.
+    Ready,
+    /// Down; will be tried again at `next_retry_at`.
+    Backoff,
+    /// Down; will not be tried again until the configuration changes.
+    Failed,
+    /// Removed from the configuration; its last calls finish.
+    Stopping,
+}
+
+impl ServerState {
+    /// The name as `/status` writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Connecting => "connecting",
+            Self::Ready => "ready",
+            Self::Backoff => "backoff",
+            Self::Failed => "failed",
+            Self::Stopping => "stopping",
+        }
+    }
+}
+
+/// How one server stands.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ServerStatus {
+    /// Its name in the configuration.
+    pub name: String,
+    /// How it is reached.
+    pub transport: ServerTransport,
+    /// When it is started.
+    pub start: ServerStart,
+    /// Its era, once the probe knows.
+    pub era: Option<ServerEra>,
+    /// The protocol version spoken with it.
+    pub protocol_version: Option<String>,
+    /// What it says it is.
+    pub server_info: Option<ServerInfo>,
+    /// What it is doing.
+    pub state: ServerState,
+    /// Since when.
+    pub since: Timestamp,
+    /// When it first became ready or first failed; `None` until then. Never
+    /// taken back, so that a restart does not make the gateway unready.
+    pub first_verdict_at: Option<Timestamp>,
+    /// What went wrong last, even when it is well again.
+    pub last_error: Option<LastError>,
+    /// How many of its tools are in the catalog.
+    pub tools: usize,
+    /// How often it was started again after it went away.
+    pub restarts: u32,
+    /// Calls it is working on.
+    pub in_flight: usize,
+    /// Calls that wait for their turn.
+    pub queued: usize,
+    /// The child's process id.
+    pub pid: Option<u32>,
+    /// When a server in backoff will be tried again.
+    pub next_retry_at: Option<Timestamp>,
+    /// What is odd but does not stop it: tools left out, and why.
+    pub warnings: Vec<String>,
+}
+
+/// What a server says it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ServerInfo {
+    /// Its own name.
+    pub name: String,
+    /// Its own version.
+    pub version: String,
+}
+
+/// Something that went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LastError {
+    /// When.
+    pub at: Timestamp,
+    /// What, in a sentence without secrets.
+    pub message: String,
+}

@@ -1,0 +1,234 @@
+use super::*;
+use http_body_util::BodyExt as _;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+struct Told(Status);
+
+impl Source for Told {
+    fn status(&self) -> Status {
+        self.0.clone()
+    }
+
+    fn metrics(&self) -> String {
+        "# EOF\n".to_owned()
+    }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+fn server(name: &str, state: ServerState) -> ServerStatus {
+    ServerStatus {
+        name: name.to_owned(),
+        transport: ServerTransport::Stdio,
+        start: ServerStart::Eager,
+        era: Some(ServerEra::Legacy),
+        protocol_version: Some("2025-06-18".to_owned()),
+        server_info: Some(ServerInfo { name: "Files".to_owned(), version: "1".to_owned() }),
+        state,
+        since: at(2),
+        first_verdict_at: (state != ServerState::Connecting).then(|| at(2)),
+        last_error: None,
+        tools: 3,
+        restarts: 0,
+        in_flight: 0,
+        queued: 0,
+        pid: Some(42),
+        next_retry_at: None,
+        warnings: Vec::new(),
+    }
+}
+
+fn lazy(name: &str, state: ServerState) -> ServerStatus {
+    ServerStatus { start: ServerStart::Lazy, first_verdict_at: None, ..server(name, state) }
+}
+
+fn status(servers: Vec<ServerStatus>) -> Status {
+    Status {
+        version: "0.1.0",
+        now: at(5),
+        started_at: at(0),
+        state: GatewayState::Ready,
+        configuration: Some(ConfigurationStatus {
+            path: "gateway.toml".to_owned(),
+            digest: "c0ffee".to_owned(),
+            loaded_at: at(1),
+            generation: 1,
+            last_reload: None,
+        }),
+        catalog: CatalogStatus { tools: 3, digest: "beef".to_owned(), changed_at: Some(at(2)) },
+        sessions: 1,
+        streams: 2,
+        connections: 3,
+        servers,
+    }
+}
+
+/// Status, headers and body of an answer.
+fn ask(method: &str, path: &str, status: Status) -> (http::response::Parts, String) {
+    let request = Request::builder().method(method).uri(path).body(()).unwrap();
+    let (head, mut body) = respond(&request, &Told(status)).into_parts();
+    let frame = futures_util::FutureExt::now_or_never(body.frame()).unwrap();
+    let bytes = frame.map_or_else(Bytes::new, |frame| frame.unwrap().into_data().unwrap());
+    (head, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+#[test]
+fn each_path_answers_in_its_own_media_type_and_is_never_stored() {
+    for (path, code, media_type) in [
+        ("/", 200, "text/html; charset=utf-8"),
+        ("/healthz", 200, "application/json"),
+        ("/readyz", 200, "application/json"),
+        ("/readyz?verbose", 200, "application/json"),
+        ("/status", 200, "application/json"),
+        ("/metrics", 200, metrics::CONTENT_TYPE),
+        ("/status/", 404, "application/json"),
+        ("/mcp", 404, "application/json"),
+    ] {
+        let (get, body) = ask("GET", path, status(vec![]));
+        assert_eq!(get.status, code, "{path}");
+        assert_eq!(get.headers[CONTENT_TYPE], media_type, "{path}");
+        assert_eq!(get.headers[CACHE_CONTROL], "no-store", "{path}");
+        assert_eq!(get.headers[CONTENT_LENGTH], body.len().to_string(), "{path}");
+    }
+}
+
+#[test]
+fn head_has_the_headers_of_get_and_no_body() {
+    for path in Page::PATHS {
+        let (get, _) = ask("GET", path, status(vec![]));
+        let (head, body) = ask("HEAD", path, status(vec![]));
+        assert_eq!((head.status, &head.headers), (get.status, &get.headers), "{path}");
+        assert_eq!(body, "", "{path}");
+    }
+}
+
+#[test]
+fn other_methods_are_told_which_ones_there_are() {
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
+        let (head, _) = ask(method, "/status", status(vec![]));
+        assert_eq!(head.status, 405, "{method}");
+        assert_eq!(head.headers[ALLOW], "GET, HEAD", "{method}");
+    }
+}
+
+#[test]
+fn an_unknown_path_is_told_which_ones_there_are() {
+    let (_, body) = ask("GET", "/stats", status(vec![]));
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(body["paths"], json!(Page::PATHS));
+}
+
+#[test]
+fn every_page_that_is_named_is_there() {
+    assert!(Page::PATHS.iter().all(|path| Page::at(path).is_some()));
+    assert!(Page::PATHS.iter().skip(1).all(|path| INDEX.contains(path)));
+}
+
+#[test]
+fn the_status_is_json_with_rfc_3339_times_and_lower_case_states() {
+    let mut broken = server("files", ServerState::Backoff);
+    broken.last_error = Some(LastError { at: at(2), message: "it exited".to_owned() });
+    broken.next_retry_at = Some(at(9));
+    let (_, body) = ask("GET", "/status", status(vec![broken]));
+    let body: Value = serde_json::from_str(&body).unwrap();
+    for (pointer, value) in [
+        ("/state", json!("ready")),
+        ("/started_at", json!("2027-01-15T08:00:00Z")),
+        ("/configuration/digest", json!("c0ffee")),
+        ("/configuration/last_reload", Value::Null),
+        ("/catalog/tools", json!(3)),
+        ("/servers/0/transport", json!("stdio")),
+        ("/servers/0/era", json!("legacy")),
+        ("/servers/0/state", json!("backoff")),
+        ("/servers/0/last_error/message", json!("it exited")),
+        ("/servers/0/next_retry_at", json!("2027-01-15T08:00:09Z")),
+    ] {
+        assert_eq!(body.pointer(pointer), Some(&value), "{pointer}");
+    }
+}
+
+#[test]
+fn a_rejected_reload_is_told_with_all_its_faults() {
+    let mut status = status(vec![]);
+    status.configuration.as_mut().unwrap().last_reload = Some(ReloadStatus {
+        at: at(4),
+        outcome: metrics::ReloadOutcome::Rejected,
+        faults: vec!["gateway.toml:3: servers.a: one".to_owned(), "two".to_owned()],
+    });
+    let (_, body) = ask("GET", "/status", status);
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let reload = &body["configuration"]["last_reload"];
+    assert_eq!(reload["outcome"], "rejected");
+    assert_eq!(reload["faults"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_state_is_written_the_same_in_status_and_in_reasons() {
+    use ServerState::{Backoff, Connecting, Failed, Idle, Ready, Stopping};
+    for state in [Idle, Connecting, Ready, Backoff, Failed, Stopping] {
+        assert_eq!(json!(state), state.as_str());
+    }
+}
+
+#[test]
+fn readiness_waits_for_verdicts_and_forgives_servers_that_are_down() {
+    use ServerState::{Backoff, Connecting, Failed, Idle, Ready, Stopping};
+    let restarting = ServerStatus { first_verdict_at: Some(at(1)), ..server("a", Connecting) };
+    for (name, servers, in_grace, after_grace) in [
+        ("no servers", vec![], true, true),
+        ("all ready", vec![server("a", Ready), server("b", Ready)], true, true),
+        ("one pending", vec![server("a", Ready), server("b", Connecting)], false, true),
+        ("one down", vec![server("a", Ready), server("b", Failed)], true, true),
+        ("one restarting", vec![restarting.clone(), server("b", Ready)], true, true),
+        ("all down", vec![server("a", Backoff), server("b", Failed)], false, false),
+        ("all pending", vec![server("a", Connecting)], false, false),
+        ("the only one restarting", vec![restarting], false, false),
+        ("a lazy one that nobody called", vec![lazy("a", Idle)], true, true),
+        ("a lazy one that starts", vec![lazy("a", Connecting)], true, true),
+        ("a lazy one beside one down", vec![lazy("a", Idle), server("b", Failed)], true, true),
+        (
+            "an eager one not begun",
+            vec![ServerStatus { first_verdict_at: None, ..server("a", Idle) }],
+            false,
+            false,
+        ),
+        ("one on its way out", vec![server("a", Ready), server("b", Stopping)], true, true),
+        ("only one on its way out", vec![server("b", Stopping)], true, true),
+    ] {
+        let early = status(servers);
+        let late = Status { now: at(0) + VERDICT_GRACE, ..early.clone() };
+        assert_eq!(Readiness::of(&early).ready, in_grace, "{name}, in grace");
+        assert_eq!(Readiness::of(&late).ready, after_grace, "{name}, after grace");
+    }
+}
+
+#[test]
+fn a_gateway_that_starts_or_drains_is_not_ready() {
+    let running = status(vec![server("a", ServerState::Ready)]);
+    for (status, reason) in [
+        (Status { state: GatewayState::Starting, ..running.clone() }, "no configuration runs yet"),
+        (Status { configuration: None, ..running.clone() }, "no configuration runs yet"),
+        (Status { state: GatewayState::Draining, ..running }, "the gateway is draining"),
+    ] {
+        let (head, body) = ask("GET", "/readyz", status);
+        assert_eq!(head.status, 503);
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(body, json!({ "ready": false, "reasons": [reason] }));
+    }
+}
+
+#[test]
+fn a_reason_names_server_state_time_and_error() {
+    let mut down = server("files", ServerState::Backoff);
+    down.since = at(2) + SignedDuration::from_millis(400);
+    down.last_error = Some(LastError { at: at(2), message: "it exited with 1".to_owned() });
+    let reason = "files: backoff since 2027-01-15T08:00:02Z: it exited with 1".to_owned();
+    let both = Readiness::of(&status(vec![down.clone(), server("b", ServerState::Ready)]));
+    assert_eq!(both, Readiness { ready: true, reasons: vec![reason.clone()] });
+    let alone = Readiness::of(&status(vec![down]));
+    assert_eq!(alone.reasons, ["no server can take calls".to_owned(), reason]);
+    assert!(!alone.ready);
+}

@@ -1,0 +1,185 @@
+//! The log: lines on standard error, for people or for machines.
+//!
+//! Levels and formats are `tracing-subscriber`'s; how lines reach the
+//! descriptor is ours ([`sink`]): a bounded buffer that a thread of its own
+//! empties every 20 ms. A line costs the caller an append under a short lock;
+//! the thread is woken once for all the lines of those 20 ms, not once for
+//! each. When standard error is not read, lines are lost and counted, and
+//! calls go on. The price: lines of the last 20 ms are lost when the process
+//! is killed. Dropping [`Log`] writes what is left.
+
+mod sink;
+
+use std::io::{IsTerminal, stderr};
+
+use tracing::Subscriber;
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::set_global_default;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Layer, Registry, reload};
+
+use super::CallRecord;
+use sink::Flusher;
+
+/// How a line is written; stays as it is while the process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people: coloured on a terminal.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Whether each call gets its access line ([`CallRecord`]). Independent of the
+/// levels: `warn` with the access line on is a common wish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessLine {
+    /// One line a call.
+    On,
+    /// None.
+    Off,
+}
+
+/// What is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogLevels<'a> {
+    /// A level, `TARGET=LEVEL` pairs, or both: `info,trunkline::link=debug`.
+    pub directives: &'a str,
+    /// Whether each call gets its line.
+    pub access: AccessLine,
+}
+
+/// Why the log could not be set up or changed.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogError {
+    /// A directive has neither a known level nor the shape `TARGET=LEVEL`.
+    #[error(
+        "`{directive}` is no log level: say off, error, warn, info, debug or trace, \
+         or TARGET=LEVEL"
+    )]
+    Directive {
+        /// The directive as it stands.
+        directive: String,
+    },
+    /// Somebody in this process has set up a log before.
+    #[error("this process already has a log")]
+    AlreadySet,
+    /// The thread that writes could not be started.
+    #[error("the log's thread could not be started: {kind}")]
+    Thread {
+        /// What the system said.
+        kind: std::io::ErrorKind,
+    },
+    /// The subscriber that was set up is gone.
+    #[error("the log is gone")]
+    Gone,
+}
+
+/// The running log: keeps its thread, changes its levels. Dropping it writes
+/// what is left, waiting a second at most.
+#[derive(Debug)]
+pub struct Log {
+    filter: reload::Handle<Targets, Registry>,
+    _flusher: Flusher,
+}
+
+/// Sends the process's log to standard error.
+///
+/// # Errors
+/// [`LogError`]: a directive is wrong, a log is already set up, or no thread
+/// could be started.
+pub fn init(levels: LogLevels<'_>, format: LogFormat) -> Result<Log, LogError> {
+    let targets = targets(levels)?;
+    let (sink, flusher) =
+        sink::start(stderr(), format).map_err(|error| LogError::Thread { kind: error.kind() })?;
+    let colours = if stderr().is_terminal() { Colours::On } else { Colours::Off };
+    let (subscriber, filter) = subscriber(targets, format, colours, sink);
+    set_global_default(subscriber).map_err(|_| LogError::AlreadySet)?;
+    Ok(Log { filter, _flusher: flusher })
+}
+
+impl Log {
+    /// Changes what is logged, from the next line on.
+    ///
+    /// # Errors
+    /// [`LogError::Directive`] names the directive that is wrong; the levels
+    /// stay as they were.
+    pub fn set(&self, levels: LogLevels<'_>) -> Result<(), LogError> {
+        self.filter.reload(targets(levels)?).map_err(|_| LogError::Gone)
+    }
+}
+
+/// Checks log directives without applying them, for the configuration.
+///
+/// # Errors
+/// [`LogError::Directive`] names the directive that is wrong.
+pub fn check_directives(directives: &str) -> Result<(), LogError> {
+    targets(LogLevels { directives, access: AccessLine::Off }).map(drop)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Colours {
+    On,
+    Off,
+}
+
+fn subscriber<W>(
+    targets: Targets,
+    format: LogFormat,
+    colours: Colours,
+    writer: W,
+) -> (impl Subscriber + Send + Sync, reload::Handle<Targets, Registry>)
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let (filter, handle) = reload::Layer::new(targets);
+    let lines = lines(format, colours, writer);
+    (tracing_subscriber::registry().with(filter).with(lines), handle)
+}
+
+fn lines<S, W>(format: LogFormat, colours: Colours, writer: W) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'s> LookupSpan<'s>,
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
+    match format {
+        LogFormat::Human => layer.with_ansi(colours == Colours::On).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).with_current_span(false).boxed(),
+    }
+}
+
+/// `Targets` would take a misspelt level for the name of a target, and log
+/// everything of that target: nothing at all. So each directive is checked.
+fn targets(levels: LogLevels<'_>) -> Result<Targets, LogError> {
+    let mut targets = Targets::new().with_default(LevelFilter::OFF);
+    for directive in levels.directives.split(',').map(str::trim).filter(|d| !d.is_empty()) {
+        let wrong = || LogError::Directive { directive: directive.to_owned() };
+        let (target, level) = match directive.split_once('=') {
+            Some((target, level)) => (Some(target.trim()), level.trim()),
+            None => (None, directive),
+        };
+        let level = level_filter(level).ok_or_else(wrong)?;
+        targets = match target {
+            Some("") => return Err(wrong()),
+            Some(target) => targets.with_target(target, level),
+            None => targets.with_default(level),
+        };
+    }
+    let access = match levels.access {
+        AccessLine::On => LevelFilter::INFO,
+        AccessLine::Off => LevelFilter::OFF,
+    };
+    Ok(targets.with_target(CallRecord::TARGET, access))
+}
+
+/// Levels by name. The library also takes `5` and the empty text.
+fn level_filter(name: &str) -> Option<LevelFilter> {
+    name.chars().all(|c| c.is_ascii_alphabetic()).then(|| name.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! The way of a line from the caller to the descriptor.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::LogFormat;
+
+/// How many bytes of lines wait at most; what comes on top is lost.
+const CAPACITY: usize = 1 << 20;
+
+/// From here on the writer does not wait for more.
+const ENOUGH: usize = CAPACITY / 8;
+
+/// How long the writer gathers lines before it writes them.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// How long the end of the process waits for the last lines.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// Takes whole lines and never waits for the descriptor.
+#[derive(Debug, Clone)]
+pub(super) struct Sink(Arc<Shared>);
+
+/// Ends the writer when it is dropped, after the lines that wait.
+#[derive(Debug)]
+pub(super) struct Flusher(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    /// Wakes the writer: there is something, there is enough, or it is to end.
+    writer: Condvar,
+    /// Wakes [`Flusher`]: the writer has ended.
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    lines: Vec<u8>,
+    lost: u64,
+    stage: Stage,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Lines are taken and written.
+    #[default]
+    Open,
+    /// The writer writes what is left, without gathering.
+    Closing,
+    /// The writer is gone.
+    Ended,
+}
+
+/// Starts the thread that writes to `out`.
+pub(super) fn start(
+    out: impl Write + Send + 'static,
+    format: LogFormat,
+) -> io::Result<(Sink, Flusher)> {
+    let shared = Arc::new(Shared::default());
+    let writer = Arc::clone(&shared);
+    thread::Builder::new().name("log".to_owned()).spawn(move || writer.write_all(out, format))?;
+    Ok((Sink(Arc::clone(&shared)), Flusher(shared)))
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut waiting = self.lock();
+        let before = waiting.lines.len();
+        if before + line.len() > CAPACITY || waiting.stage == Stage::Ended {
+            waiting.lost += 1;
+            return;
+        }
+        waiting.lines.extend_from_slice(line);
+        let after = waiting.lines.len();
+        drop(waiting);
+        if before == 0 || (before < ENOUGH && after >= ENOUGH) {
+            self.writer.notify_one();
+        }
+    }
+
+    /// The writer's life.
+    fn write_all(&self, mut out: impl Write, format: LogFormat) {
+        let mut lines = Vec::new();
+        while let Some(lost) = self.take(&mut lines) {
+            if lost > 0 {
+                lines.extend_from_slice(notice(lost, format).as_bytes());
+            }
+            // Nobody is left to tell when the log itself cannot be written.
+            let _ = out.write_all(&lines).and_then(|()| out.flush());
+            lines.clear();
+        }
+        self.lock().stage = Stage::Ended;
+        self.ended.notify_all();
+    }
+
+    /// Waits for lines and takes them all; `None` when there will be no more.
+    fn take(&self, lines: &mut Vec<u8>) -> Option<u64> {
+        let waiting = self.lock();
+        let waiting = self
+            .writer
+            .wait_while(waiting, |w| w.lines.is_empty() && w.stage == Stage::Open)
+            .unwrap_or_else(PoisonError::into_inner);
+        let (mut waiting, _) = self
+            .writer
+            .wait_timeout_while(waiting, GATHER, |w| {
+                w.lines.len() < ENOUGH && w.stage == Stage::Open
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        if waiting.lines.is_empty() && waiting.lost == 0 {
+            return None;
+        }
+        std::mem::swap(&mut waiting.lines, lines);
+        Some(std::mem::take(&mut waiting.lost))
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        let mut waiting = self.0.lock();
+        if waiting.stage == Stage::Open {
+            waiting.stage = Stage::Closing;
+        }
+        self.0.writer.notify_one();
+        drop(self.0.ended.wait_timeout_while(waiting, LAST_LINES, |w| w.stage != Stage::Ended));
+    }
+}
+
+/// The subscriber formats a line whole and writes it with one call.
+impl Write for &Sink {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'w> MakeWriter<'w> for Sink {
+    type Writer = &'w Sink;
+
+    fn make_writer(&'w self) -> Self::Writer {
+        self
+    }
+}
+
+fn notice(lost: u64, format: LogFormat) -> String {
+    let text = "log lines were lost: standard error is read too slowly";
+    match format {
+        LogFormat::Human => format!("WARN {lost} {text}\n"),
+        LogFormat::Json => {
+            format!("{{\"level\":\"WARN\",\"lost\":{lost},\"message\":\"{text}\"}}\n")
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The servers and tools that are counted, and how one of them becomes
+//! several families in the registry.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::{MetricType, TypedMetric};
+
+/// Names and values, as a family writes them.
+pub(in crate::telemetry) type Labels<'a> = [(&'static str, &'a str)];
+
+/// What looks at series one after the other.
+pub(in crate::telemetry) type Visit<'a, M> = &'a mut dyn FnMut(&Labels<'_>, &M);
+
+/// What has labels of its own, which all its series carry.
+pub(super) trait Entry {
+    /// The labels and their values, in the order in which they are written.
+    fn labels(&self) -> Vec<(&'static str, &str)>;
+}
+
+/// What is counted for each server, or for each tool: held weakly, in order.
+#[derive(Debug)]
+pub(super) struct Entries<V>(Arc<RwLock<Table<V>>>);
+
+#[derive(Debug)]
+struct Table<V> {
+    entries: BTreeMap<Box<[Box<str>]>, Weak<V>>,
+    /// How many entries it takes to look for dead ones.
+    prune_at: usize,
+}
+
+impl<V> Entries<V> {
+    /// The entry under a key, made when nobody holds one.
+    pub(super) fn hold(&self, key: &[&str], make: impl FnOnce() -> V) -> Arc<V> {
+        let key: Box<[Box<str>]> = key.iter().map(|part| Box::from(*part)).collect();
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = table.entries.get(&key).and_then(Weak::upgrade) {
+            return entry;
+        }
+        // Without a scraper nothing else prunes: many reloads must not pile up names.
+        if table.entries.len() >= table.prune_at {
+            table.prune();
+        }
+        let entry = Arc::new(make());
+        table.entries.insert(key, Arc::downgrade(&entry));
+        entry
+    }
+
+    /// All that somebody holds, by key.
+    pub(super) fn all(&self) -> Vec<Arc<V>> {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        table.entries.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Forgets what nobody holds.
+    pub(super) fn prune(&self) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).prune();
+    }
+}
+
+impl<V> Table<V> {
+    fn prune(&mut self) {
+        self.entries.retain(|_, entry| entry.strong_count() > 0);
+        self.prune_at = (2 * self.entries.len()).max(PRUNE_AT_LEAST);
+    }
+}
+
+impl<V> Clone for Entries<V> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<V> Default for Entries<V> {
+    fn default() -> Self {
+        let table = Table { entries: BTreeMap::new(), prune_at: PRUNE_AT_LEAST };
+        Self(Arc::new(RwLock::new(table)))
+    }
+}
+
+const PRUNE_AT_LEAST: usize = 64;
+
+/// One family in the registry: one aspect of every entry.
+#[derive(Debug)]
+pub(super) struct Projection<V, M> {
+    entries: Entries<V>,
+    aspect: fn(&V, Visit<'_, M>),
+}
+
+impl<V, M> Projection<V, M> {
+    pub(super) fn new(entries: &Entries<V>, aspect: fn(&V, Visit<'_, M>)) -> Self {
+        Self { entries: entries.clone(), aspect }
+    }
+}
+
+impl<V: Entry, M: EncodeMetric + TypedMetric> EncodeMetric for Projection<V, M> {
+    fn encode(&self, mut encoder: MetricEncoder) -> fmt::Result {
+        let mut result = Ok(());
+        for entry in self.entries.all() {
+            (self.aspect)(&entry, &mut |labels, metric| {
+                if result.is_ok() {
+                    let labels = [&*entry.labels(), labels].concat();
+                    result = encode_with(&mut encoder, &labels, metric);
+                }
+            });
+        }
+        result
+    }
+
+    fn metric_type(&self) -> MetricType {
+        M::TYPE
+    }
+}
+
+/// Writes one series of a family.
+pub(super) fn encode_with(
+    encoder: &mut MetricEncoder<'_>,
+    labels: &Labels<'_>,
+    metric: &impl EncodeMetric,
+) -> fmt::Result {
+    metric.encode(encoder.encode_family(&labels)?)
+}
+
+/// A counter that lies in its handle, without a pointer in between.
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    pub(super) fn increment(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl TypedMetric for Count {
+    const TYPE: MetricType = MetricType::Counter;
+}
+
+impl EncodeMetric for Count {
+    fn encode(&self, encoder: MetricEncoder) -> fmt::Result {
+        ConstCounter::new(self.value()).encode(encoder)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}

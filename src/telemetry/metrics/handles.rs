@@ -1,0 +1,168 @@
+//! The handles that the rooms keep: one for each server, one for each tool,
+//! and the levels that rise and fall.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::metrics::gauge::Gauge;
+
+use super::entries::{Count, Entry, Visit};
+use super::operation::Operations;
+use super::{Histogram, Operation, Outcome};
+
+/// What is counted for one server.
+#[derive(Debug)]
+pub struct ServerMetrics {
+    name: Box<str>,
+    operations: Operations,
+    session_durations: Histogram,
+    in_flight: Level,
+    up: Gauge,
+    restarts: Count,
+}
+
+impl ServerMetrics {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            operations: Operations::default(),
+            session_durations: Histogram::default(),
+            in_flight: Level::default(),
+            up: Gauge::default(),
+            restarts: Count::default(),
+        }
+    }
+
+    /// The handle for what the gateway asks of this server by one method.
+    pub fn operation(&self, method: &'static str) -> Arc<Operation> {
+        self.operations.handle(method)
+    }
+
+    /// Calls this server is working on.
+    pub fn in_flight(&self) -> &Level {
+        &self.in_flight
+    }
+
+    /// Notes whether the server can take calls.
+    pub fn set_availability(&self, availability: Availability) {
+        self.up.set(i64::from(availability == Availability::Up));
+    }
+
+    /// Counts a start or a connection after the first.
+    pub fn count_restart(&self) {
+        self.restarts.increment();
+    }
+
+    /// Notes how long a Legacy session with this server lasted.
+    pub fn session_ended(&self, lasted: Duration) {
+        self.session_durations.observe(lasted);
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn show_operations(&self, visit: Visit<'_, Histogram>) {
+        self.operations.each(visit);
+    }
+
+    pub(super) fn show_sessions(&self, visit: Visit<'_, Histogram>) {
+        if !self.session_durations.is_empty() {
+            visit(&[], &self.session_durations);
+        }
+    }
+
+    pub(super) fn show_in_flight(&self, visit: Visit<'_, Gauge>) {
+        visit(&[], &self.in_flight.0);
+    }
+
+    pub(super) fn show_up(&self, visit: Visit<'_, Gauge>) {
+        visit(&[], &self.up);
+    }
+
+    pub(super) fn show_restarts(&self, visit: Visit<'_, Count>) {
+        visit(&[], &self.restarts);
+    }
+}
+
+impl Entry for ServerMetrics {
+    fn labels(&self) -> Vec<(&'static str, &str)> {
+        vec![("server", &self.name)]
+    }
+}
+
+/// Whether a server can take calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Availability {
+    /// It can.
+    Up,
+    /// It cannot.
+    Down,
+}
+
+/// What is counted for one tool.
+#[derive(Debug)]
+pub struct ToolMetrics {
+    server: Box<str>,
+    tool: Box<str>,
+    calls: [Count; Outcome::COUNT],
+}
+
+impl ToolMetrics {
+    pub(super) fn new(server: &str, tool: &str) -> Self {
+        Self { server: server.into(), tool: tool.into(), calls: Default::default() }
+    }
+
+    /// Counts a call.
+    pub fn record(&self, outcome: &Outcome) {
+        if let Some(count) = self.calls.get(outcome.index()) {
+            count.increment();
+        }
+    }
+
+    pub(super) fn show_calls(&self, visit: Visit<'_, Count>) {
+        for (outcome, count) in Outcome::LABELS.iter().zip(&self.calls) {
+            if count.value() > 0 {
+                visit(&[("outcome", outcome)], count);
+            }
+        }
+    }
+}
+
+impl Entry for ToolMetrics {
+    fn labels(&self) -> Vec<(&'static str, &str)> {
+        vec![("server", &self.server), ("tool", &self.tool)]
+    }
+}
+
+/// How many of something there are now.
+#[derive(Debug, Clone, Default)]
+pub struct Level(Gauge);
+
+impl Level {
+    /// Counts one more until the answer is dropped.
+    #[must_use = "the count falls again when this is dropped"]
+    pub fn enter(&self) -> Entered {
+        self.0.inc();
+        Entered(self.0.clone())
+    }
+
+    pub(super) fn gauge(&self) -> Gauge {
+        self.0.clone()
+    }
+
+    /// How many there are; never below zero.
+    pub fn value(&self) -> usize {
+        usize::try_from(self.0.get()).unwrap_or_default()
+    }
+}
+
+/// One of those that a [`Level`] counts.
+#[derive(Debug)]
+pub struct Entered(Gauge);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

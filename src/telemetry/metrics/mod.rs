@@ -1,0 +1,288 @@
+//! What is counted, and how it is read.
+//!
+//! Hot paths hold handles: [`ToolMetrics`] beside the catalog's entry,
+//! [`ServerMetrics`] beside the link, [`Operation`] beside the method. To
+//! record is then a few atomic additions on the handle, with no look-up of
+//! labels. The registry holds handles weakly: series of a server or a tool
+//! live as long as some snapshot or some call in flight does, and leave
+//! `/metrics` with the last of them, so that nobody has to remember to remove
+//! them. A snapshot is built beside the running one, so what stays keeps its
+//! counts.
+//!
+//! Series with an outcome appear with their first event: five outcomes for
+//! each of thousands of tools, nearly all zero, would be the bulk of a scrape.
+//!
+//! Histograms are ours, because those of the library can be written but not
+//! read back, and the OTLP push reads the same ones that `/metrics` shows.
+
+mod entries;
+mod handles;
+mod histogram;
+mod operation;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, SystemTime};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use serde::Serialize;
+
+use super::Outcome;
+use entries::{Entries, Projection};
+use operation::Operations;
+
+pub(super) use entries::Labels;
+pub use handles::{Availability, Entered, Level, ServerMetrics, ToolMetrics};
+pub use histogram::{BOUNDS, Histogram, Snapshot};
+pub use operation::Operation;
+
+/// The media type of [`Metrics::encode`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Everything the gateway counts.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    operations: Operations,
+    session_durations: histogram::Shared,
+    servers: Entries<ServerMetrics>,
+    tools: Entries<ToolMetrics>,
+    errors: Family<[(&'static str, &'static str); 2], Counter>,
+    limits: Family<[(&'static str, String); 1], Counter>,
+    reloads: Family<[(&'static str, &'static str); 1], Counter>,
+    config_loaded: Gauge<f64, AtomicU64>,
+    sessions: Level,
+    streams: Level,
+    connections: Level,
+}
+
+/// What became of an attempt to load the configuration anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReloadOutcome {
+    /// A new configuration runs.
+    Applied,
+    /// The text meant the same as the running one.
+    Unchanged,
+    /// It had faults; the old one goes on.
+    Rejected,
+}
+
+impl ReloadOutcome {
+    /// The value of the label `outcome`.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Unchanged => "unchanged",
+            Self::Rejected => "rejected",
+        }
+    }
+}
+
+impl Metrics {
+    /// A registry with nothing counted yet.
+    pub fn new(version: &'static str) -> Self {
+        let mut metrics = Self {
+            registry: Registry::default(),
+            operations: Operations::default(),
+            session_durations: histogram::Shared::default(),
+            servers: Entries::default(),
+            tools: Entries::default(),
+            errors: Family::default(),
+            limits: Family::default(),
+            reloads: Family::default(),
+            config_loaded: Gauge::default(),
+            sessions: Level::default(),
+            streams: Level::default(),
+            connections: Level::default(),
+        };
+        metrics.register_calls();
+        metrics.register_servers();
+        metrics.register_gateway(version);
+        metrics
+    }
+
+    /// The handle for what clients ask of the gateway by one method.
+    pub fn operation(&self, method: &'static str) -> Arc<Operation> {
+        self.operations.handle(method)
+    }
+
+    /// The handle for a server. The same one for the same name, as long as
+    /// anybody holds it.
+    pub fn server(&self, name: &str) -> Arc<ServerMetrics> {
+        self.servers.hold(&[name], || ServerMetrics::new(name))
+    }
+
+    /// The handle for a tool, by its server and its own name there. The same
+    /// one for the same names, as long as anybody holds it.
+    pub fn tool(&self, server: &str, tool: &str) -> Arc<ToolMetrics> {
+        self.tools.hold(&[server, tool], || ToolMetrics::new(server, tool))
+    }
+
+    /// Counts why a call was refused or failed; nothing for other outcomes.
+    pub fn count_error(&self, outcome: &Outcome) {
+        if let Some(reason) = outcome.reason() {
+            let labels = [("outcome", outcome.label()), ("reason", reason)];
+            self.errors.get_or_create(&labels).inc();
+        }
+    }
+
+    /// Counts a call over a limit. The limit's name comes from the
+    /// configuration, never from the call.
+    pub fn count_limit_refused(&self, limit: &str) {
+        self.limits.get_or_create(&[("limit", limit.to_owned())]).inc();
+    }
+
+    /// Counts an attempt to load the configuration.
+    pub fn count_reload(&self, outcome: ReloadOutcome) {
+        self.reloads.get_or_create(&[("outcome", outcome.label())]).inc();
+    }
+
+    /// Notes when the running configuration was loaded.
+    pub fn config_loaded(&self, at: SystemTime) {
+        let since_epoch = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.config_loaded.set(since_epoch.as_secs_f64());
+    }
+
+    /// Legacy sessions of clients, now.
+    pub fn sessions(&self) -> &Level {
+        &self.sessions
+    }
+
+    /// Open event streams towards clients, now.
+    pub fn streams(&self) -> &Level {
+        &self.streams
+    }
+
+    /// Open connections from clients, now.
+    pub fn connections(&self) -> &Level {
+        &self.connections
+    }
+
+    /// Notes how long a client's Legacy session lasted.
+    pub fn session_ended(&self, lasted: Duration) {
+        self.session_durations.0.observe(lasted);
+    }
+
+    /// Everything in the OpenMetrics text format, which Prometheus reads;
+    /// its media type is [`CONTENT_TYPE`].
+    pub fn encode(&self) -> String {
+        self.servers.prune();
+        self.tools.prune();
+        let mut text = String::new();
+        if let Err(error) = prometheus_client::encoding::text::encode(&mut text, &self.registry) {
+            tracing::error!(%error, "the metrics could not be written");
+        }
+        text
+    }
+
+    /// Shows every histogram to the OTLP push, by its conventional name.
+    pub(super) fn histograms(&self, visit: &mut dyn FnMut(&'static str, &Labels<'_>, &Histogram)) {
+        self.operations.each(&mut |labels, histogram| {
+            visit("mcp.server.operation.duration", labels, histogram);
+        });
+        visit("mcp.server.session.duration", &[], &self.session_durations.0);
+        for server in self.servers.all() {
+            let name = ("server", server.name());
+            server.show_operations(&mut |labels, histogram| {
+                let labels = [&[name], labels].concat();
+                visit("mcp.client.operation.duration", &labels, histogram);
+            });
+            server.show_sessions(&mut |_, histogram| {
+                visit("mcp.client.session.duration", &[name], histogram);
+            });
+        }
+    }
+
+    fn register_calls(&mut self) {
+        let registry = &mut self.registry;
+        registry.register_with_unit(
+            "mcp_server_operation_duration",
+            "How long clients' requests took, from the last byte in to the last byte out",
+            Unit::Seconds,
+            self.operations.clone(),
+        );
+        registry.register_with_unit(
+            "mcp_server_session_duration",
+            "How long Legacy sessions of clients lasted",
+            Unit::Seconds,
+            self.session_durations.clone(),
+        );
+        registry.register(
+            "trunkline_tool_calls",
+            "Calls of a tool, by its server and its own name there",
+            Projection::new(&self.tools, ToolMetrics::show_calls),
+        );
+        registry.register(
+            "trunkline_errors",
+            "Calls that were refused or failed, by why",
+            self.errors.clone(),
+        );
+        registry.register(
+            "trunkline_limit_refused",
+            "Calls refused because they were over a limit, by the limit's name",
+            self.limits.clone(),
+        );
+    }
+
+    fn register_servers(&mut self) {
+        let registry = &mut self.registry;
+        registry.register_with_unit(
+            "mcp_client_operation_duration",
+            "How long the gateway's requests to a server took",
+            Unit::Seconds,
+            Projection::new(&self.servers, ServerMetrics::show_operations),
+        );
+        registry.register_with_unit(
+            "mcp_client_session_duration",
+            "How long Legacy sessions with a server lasted",
+            Unit::Seconds,
+            Projection::new(&self.servers, ServerMetrics::show_sessions),
+        );
+        registry.register(
+            "trunkline_calls_in_flight",
+            "Calls a server is working on",
+            Projection::new(&self.servers, ServerMetrics::show_in_flight),
+        );
+        registry.register(
+            "trunkline_server_up",
+            "1 while a server can take calls, 0 while it cannot",
+            Projection::new(&self.servers, ServerMetrics::show_up),
+        );
+        registry.register(
+            "trunkline_server_restarts",
+            "How often a server was started or connected again after it went away",
+            Projection::new(&self.servers, ServerMetrics::show_restarts),
+        );
+    }
+
+    fn register_gateway(&mut self, version: &'static str) {
+        let registry = &mut self.registry;
+        for (name, help, level) in [
+            ("trunkline_sessions", "Legacy sessions of clients", &self.sessions),
+            ("trunkline_streams", "Open event streams towards clients", &self.streams),
+            ("trunkline_connections", "Open connections from clients", &self.connections),
+        ] {
+            registry.register(name, help, level.gauge());
+        }
+        registry.register(
+            "trunkline_reloads",
+            "Attempts to load the configuration, by what became of them",
+            self.reloads.clone(),
+        );
+        registry.register_with_unit(
+            "trunkline_config_loaded_timestamp",
+            "When the running configuration was loaded, in Unix time",
+            Unit::Seconds,
+            self.config_loaded.clone(),
+        );
+        let version = Info::new([("version", version)]);
+        registry.register("trunkline_build", "The version that runs", version);
+    }
+}

@@ -1,0 +1,162 @@
+use std::fmt::Write as _;
+
+use super::*;
+
+const OK: Outcome = Outcome::Ok;
+
+/// Metrics in which every family has a series.
+fn poked() -> (Metrics, Vec<Box<dyn std::any::Any>>) {
+    let metrics = Metrics::new("0.0.0");
+    let server = metrics.server("SERVER");
+    let tool = metrics.tool("SERVER", "TOOL");
+    metrics.operation("METHOD").record(&OK, Duration::ZERO);
+    server.operation("METHOD").record(&OK, Duration::ZERO);
+    server.session_ended(Duration::ZERO);
+    tool.record(&OK);
+    metrics.count_error(&Outcome::Refused { reason: "rate" });
+    metrics.count_limit_refused("LIMIT");
+    metrics.count_reload(ReloadOutcome::Applied);
+    (metrics, vec![Box::new(server), Box::new(tool)])
+}
+
+#[test]
+fn the_same_names_give_the_same_handle_while_it_is_held() {
+    let metrics = Metrics::new("0.0.0");
+    let before = metrics.tool("files", "read");
+    before.record(&OK);
+    let after = metrics.tool("files", "read");
+    drop(before);
+    after.record(&OK);
+    after.record(&Outcome::ToolError);
+    let text = metrics.encode();
+    let series = r#"trunkline_tool_calls_total{server="files",tool="read",outcome="#;
+    assert!(text.contains(&format!("{series}\"ok\"}} 2\n")), "{text}");
+    assert!(text.contains(&format!("{series}\"tool_error\"}} 1\n")), "{text}");
+    assert!(!text.contains(&format!("{series}\"failed\"")), "{text}");
+}
+
+#[test]
+fn a_server_that_is_gone_leaves_with_its_last_holder() {
+    let metrics = Metrics::new("0.0.0");
+    let server = metrics.server("files");
+    server.set_availability(Availability::Up);
+    let call = Arc::clone(&server);
+    let entered = call.in_flight().enter();
+    drop(server);
+    let text = metrics.encode();
+    assert!(text.contains("trunkline_server_up{server=\"files\"} 1\n"), "{text}");
+    assert!(text.contains("trunkline_calls_in_flight{server=\"files\"} 1\n"), "{text}");
+    drop(entered);
+    assert_eq!(call.in_flight().value(), 0);
+    drop(call);
+    assert!(!metrics.encode().contains("files"));
+}
+
+#[test]
+fn names_do_not_pile_up_where_nobody_scrapes() {
+    let entries = Entries::<u8>::default();
+    let held = entries.hold(&["held"], || 1);
+    for round in 0..1000 {
+        entries.hold(&[&round.to_string()], || 0);
+    }
+    assert!(format!("{entries:?}").matches("(Weak)").count() <= 64);
+    assert!(Arc::ptr_eq(&held, &entries.hold(&["held"], || 2)));
+}
+
+#[test]
+fn a_hostile_name_stays_inside_its_label() {
+    let metrics = Metrics::new("0.0.0");
+    let tool = metrics.tool("files", "a\"} 1\nforged{x=\"\\");
+    tool.record(&OK);
+    let text = metrics.encode();
+    assert!(text.contains(r#"tool="a\"} 1\nforged{x=\"\\",outcome="ok"} 1"#), "{text}");
+}
+
+#[test]
+fn durations_are_told_apart_by_method_and_outcome() {
+    let (metrics, _held) = poked();
+    let failed = Outcome::Failed { code: -32603, label: "timeout" };
+    metrics.operation("tools/call").record(&failed, Duration::from_millis(30));
+    metrics.count_error(&failed);
+    let text = metrics.encode();
+    for line in [
+        r#"mcp_server_operation_duration_seconds_bucket{le="0.02",method="tools/call",outcome="failed"} 0"#,
+        r#"mcp_server_operation_duration_seconds_bucket{le="0.05",method="tools/call",outcome="failed"} 1"#,
+        r#"mcp_server_operation_duration_seconds_sum{method="tools/call",outcome="failed"} 0.03"#,
+        r#"mcp_client_operation_duration_seconds_count{server="SERVER",method="METHOD",outcome="ok"} 1"#,
+        r#"trunkline_errors_total{outcome="failed",reason="timeout"} 1"#,
+        r#"trunkline_build_info{version="0.0.0"} 1"#,
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn the_page_on_metrics_says_what_the_code_says() {
+    let (metrics, _held) = poked();
+    let page = page(&metrics.encode());
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(written, page, "docs/metrics.md is stale: run the tests with UPDATE_DOCS=1");
+}
+
+/// `docs/metrics.md`, made from a scrape that shows every family.
+fn page(scrape: &str) -> String {
+    let mut page = PAGE_HEAD.to_owned();
+    for family in scrape.split("# HELP ").skip(1) {
+        let (name, rest) = family.split_once(' ').unwrap();
+        let (help, rest) = rest.split_once('\n').unwrap();
+        let kind = rest.lines().next().unwrap().rsplit(' ').next().unwrap();
+        let samples: Vec<_> = rest.lines().filter(|line| !line.starts_with('#')).collect();
+        let suffix = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        let labels = samples.first().and_then(|line| line.split_once('{')).map_or_else(
+            String::new,
+            |(_, rest)| {
+                let pairs = rest.split_once('}').unwrap().0.split(',');
+                let names = pairs.map(|pair| pair.split_once('=').unwrap().0);
+                names
+                    .filter(|n| *n != "le")
+                    .map(|n| format!("`{n}`"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            },
+        );
+        writeln!(page, "| `{name}{suffix}` | {kind} | {labels} | {help} |").unwrap();
+    }
+    let bounds = BOUNDS.map(|bound| bound.to_string()).join(", ");
+    page + &PAGE_TAIL.replace("BOUNDS", &bounds).replace("OUTCOMES", &Outcome::LABELS.join("`, `"))
+}
+
+const PAGE_HEAD: &str = "<!-- Generated from the code: UPDATE_DOCS=1 cargo test --lib metrics -->
+# Metrics
+
+`/metrics` on the admin listener serves these in the OpenMetrics text format, which Prometheus reads.
+With an OTLP endpoint set, the four durations are also pushed there, from the same counts, under their
+OpenTelemetry names: `mcp.server.operation.duration`, `mcp.client.operation.duration`,
+`mcp.server.session.duration` and `mcp.client.session.duration`.
+
+\"Server\" in `mcp_server_*` is the gateway as its clients see it; \"client\" in `mcp_client_*` is the
+gateway as the servers behind it see it. That is how the semantic conventions for MCP name the two sides.
+
+| name | type | labels | meaning |
+|---|---|---|---|
+";
+
+const PAGE_TAIL: &str = "
+`outcome` of a call is one of `OUTCOMES`;
+of a reload `applied`, `unchanged` or `rejected`.
+A series with an outcome appears with its first event. `server` and `tool` are names from the
+configuration and from the servers' own lists, never what a client sent; their series leave with the
+last call that used them, once they are gone from the configuration.
+
+Durations have the buckets of the semantic conventions, in seconds:
+BOUNDS.
+";

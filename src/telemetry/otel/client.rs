@@ -1,0 +1,106 @@
+//! The one way to the collector, for spans and metrics.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use async_trait::async_trait;
+use http::{HeaderName, HeaderValue, Request, Response};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use opentelemetry_http::hyper::HyperClient;
+use opentelemetry_http::{Bytes, HttpClient, HttpError};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::runtime::Handle;
+
+use super::{OtelError, Settings};
+
+/// Sends to the collector from any thread: the SDK exports spans from a thread
+/// of its own, on which no runtime runs, so the request itself runs on ours.
+#[derive(Debug, Clone)]
+pub(super) struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    http: HyperClient<HttpsConnector<HttpConnector>>,
+    runtime: Handle,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    /// Whether the last request failed: the log tells changes, not each failure.
+    failing: AtomicBool,
+}
+
+impl Client {
+    pub(super) fn new(settings: &Settings, runtime: Handle) -> Result<Self, OtelError> {
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls(settings)?)
+            .https_or_http()
+            .enable_http1()
+            .enable_http2()
+            .build();
+        let mut headers = settings.headers.clone();
+        for (_, value) in &mut headers {
+            value.set_sensitive(true);
+        }
+        Ok(Self(Arc::new(Inner {
+            http: HyperClient::new(connector, settings.timeout, None),
+            runtime,
+            headers,
+            failing: AtomicBool::new(false),
+        })))
+    }
+
+    fn note(&self, outcome: &Result<Response<Bytes>, HttpError>) {
+        let failure = match outcome {
+            Ok(response) if response.status().is_success() => None,
+            Ok(response) => Some(format!("it answered {}", response.status())),
+            Err(error) => Some(chain(error.as_ref())),
+        };
+        match (failure, &self.0.failing) {
+            (Some(reason), failing) if !failing.swap(true, Relaxed) => {
+                tracing::warn!(%reason, "the OTLP endpoint does not take telemetry");
+            }
+            (None, failing) if failing.swap(false, Relaxed) => {
+                tracing::info!("the OTLP endpoint takes telemetry again");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[async_trait]
+impl HttpClient for Client {
+    async fn send_bytes(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        for (name, value) in &self.0.headers {
+            request.headers_mut().insert(name.clone(), value.clone());
+        }
+        let http = self.0.http.clone();
+        let sent = self.0.runtime.spawn(async move { http.send_bytes(request).await });
+        let outcome = sent.await.unwrap_or_else(|stopped| Err(stopped.into()));
+        self.note(&outcome);
+        outcome
+    }
+}
+
+fn tls(settings: &Settings) -> Result<ClientConfig, OtelError> {
+    if let Some(config) = &settings.tls {
+        return Ok(config.clone());
+    }
+    let mut roots = RootCertStore::empty();
+    // Plain `http` never looks at them, and reading them takes milliseconds.
+    if settings.endpoint.scheme() == "https" {
+        let found = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            return Err(OtelError::Roots(found.errors));
+        }
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    Ok(config?.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// An error with its causes: "connection refused" stands at the end.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}

@@ -1,0 +1,205 @@
+//! OpenTelemetry: sampled traces and the conventional metrics, pushed as OTLP
+//! over HTTP. Off until the configuration names an endpoint.
+//!
+//! Spans are built with the SDK directly, never through `tracing`: whether a
+//! call is sampled is decided first, with one branch, and only a sampled call
+//! pays for ids, attributes and clocks ([`trace`]). Metrics are not recorded a
+//! second time: the push reads the handles that `/metrics` reads ([`push`]).
+//! Both leave through one client on the gateway's own runtime ([`client`]).
+//!
+//! A collector that is slow or away costs telemetry, never calls: spans wait
+//! in a bounded queue and are dropped beyond it, metrics are cumulative, so
+//! the next push carries what a lost one did.
+
+mod client;
+mod push;
+mod trace;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::{
+    ExporterBuildError, Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
+};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider,
+};
+use tokio::runtime::Handle;
+use url::Url;
+
+use super::metrics::Metrics;
+use client::Client;
+use push::Push;
+pub use trace::{CallStart, CallTrace, ClientStart, ClientTrace, Tracing};
+
+/// Where telemetry goes and how much of it.
+#[derive(Clone)]
+pub struct Settings {
+    /// The collector's base URL, `http` or `https`; `/v1/traces` and
+    /// `/v1/metrics` are appended to its path.
+    pub endpoint: Url,
+    /// Headers for the collector, usually its key. Never printed.
+    pub headers: Vec<(http::HeaderName, http::HeaderValue)>,
+    /// Which part of the calls that come without a `traceparent` is traced,
+    /// from 0 to 1. A call that comes with one follows it.
+    pub sample_ratio: f64,
+    /// `service.name`.
+    pub service_name: String,
+    /// How often metrics are pushed.
+    pub metrics_every: Duration,
+    /// How long spans wait for company.
+    pub traces_every: Duration,
+    /// How long one request to the collector may take.
+    pub timeout: Duration,
+    /// Roots and client certificate for `https`; `None` means the platform's roots.
+    pub tls: Option<rustls::ClientConfig>,
+}
+
+impl Settings {
+    /// The defaults of the OpenTelemetry specification for an endpoint: every
+    /// call traced, metrics each minute, spans each five seconds.
+    pub fn new(endpoint: Url) -> Self {
+        Self {
+            endpoint,
+            headers: Vec::new(),
+            sample_ratio: 1.0,
+            service_name: "trunkline".to_owned(),
+            metrics_every: Duration::from_mins(1),
+            traces_every: Duration::from_secs(5),
+            timeout: Duration::from_secs(10),
+            tls: None,
+        }
+    }
+
+    fn url(&self, signal: &str) -> String {
+        format!("{}/v1/{signal}", self.endpoint.as_str().trim_end_matches('/'))
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.headers.iter().map(|(name, _)| (name, "***")).collect();
+        f.debug_struct("Settings")
+            .field("endpoint", &self.endpoint.as_str())
+            .field("headers", &names)
+            .field("sample_ratio", &self.sample_ratio)
+            .field("service_name", &self.service_name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why the export could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum OtelError {
+    /// The endpoint is neither `http` nor `https`, or carries what does not
+    /// belong there: a query, a fragment, a user or a password.
+    #[error("an OTLP endpoint is an http or https URL without query, fragment or user")]
+    Endpoint,
+    /// The platform's roots of trust could not be read.
+    #[error("no root of trust of the platform could be read ({} faults)", .0.len())]
+    Roots(Vec<rustls_native_certs::Error>),
+    /// TLS could not be set up.
+    #[error("TLS towards the OTLP endpoint could not be set up")]
+    Tls(#[from] rustls::Error),
+    /// The SDK refused the settings.
+    #[error("the OTLP exporter could not be built")]
+    Exporter(#[from] ExporterBuildError),
+}
+
+/// The running export. End it with [`Otel::shutdown`]: the SDK blocks the
+/// thread on which the last handle is dropped without it.
+#[derive(Debug)]
+pub struct Otel {
+    tracing: Tracing,
+    provider: SdkTracerProvider,
+    push: Push,
+}
+
+impl Otel {
+    /// Starts the export of spans and of `metrics`, on `runtime`.
+    ///
+    /// # Errors
+    /// [`OtelError`]: the endpoint, the roots of trust or the exporter.
+    pub fn start(
+        settings: &Settings,
+        metrics: Arc<Metrics>,
+        runtime: &Handle,
+    ) -> Result<Self, OtelError> {
+        check_endpoint(&settings.endpoint)?;
+        let client = Client::new(settings, runtime.clone())?;
+        let resource = resource(settings);
+        let provider = provider(settings, client.clone(), resource.clone())?;
+        let tracing = Tracing::on(provider.tracer("trunkline"), settings.sample_ratio);
+        let push = Push::start(push::Source { metrics, resource, client }, settings, runtime);
+        Ok(Self { tracing, provider, push })
+    }
+
+    /// What fronts and links start their traces with.
+    pub fn tracing(&self) -> Tracing {
+        self.tracing.clone()
+    }
+
+    /// Sends what is left and stops, within `within`. Traces that start later
+    /// are not recorded.
+    ///
+    /// # Cancel safety
+    /// Dropped before its end, it goes on to stop and may leave telemetry unsent.
+    pub async fn shutdown(self, within: Duration) {
+        let Self { tracing, provider, push } = self;
+        drop(tracing);
+        // The SDK blocks the thread on which it is asked to stop.
+        let spans = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(within));
+        let both = futures_util::future::join(push.finish(), spans);
+        let (all_sent, spans_sent) = match tokio::time::timeout(within, both).await {
+            Ok(((), spans)) => (true, matches!(spans, Ok(Ok(())))),
+            Err(_) => (false, false),
+        };
+        if !(all_sent && spans_sent) {
+            tracing::warn!("some telemetry could not be sent before the end");
+        }
+    }
+}
+
+/// A password in the URL would stand in `Debug` and in the log: headers carry it.
+fn check_endpoint(endpoint: &Url) -> Result<(), OtelError> {
+    let plain = matches!(endpoint.scheme(), "http" | "https")
+        && endpoint.query().is_none()
+        && endpoint.fragment().is_none()
+        && endpoint.username().is_empty()
+        && endpoint.password().is_none();
+    if plain { Ok(()) } else { Err(OtelError::Endpoint) }
+}
+
+/// Who speaks: the SDK adds `OTEL_RESOURCE_ATTRIBUTES`.
+fn resource(settings: &Settings) -> Resource {
+    Resource::builder()
+        .with_service_name(settings.service_name.clone())
+        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+        .build()
+}
+
+fn provider(
+    settings: &Settings,
+    client: Client,
+    resource: Resource,
+) -> Result<SdkTracerProvider, ExporterBuildError> {
+    let exporter = SpanExporter::builder()
+        .with_http()
+        .with_http_client(client)
+        .with_protocol(Protocol::HttpBinary)
+        .with_endpoint(settings.url("traces"))
+        .with_timeout(settings.timeout)
+        .build()?;
+    let batches = BatchConfigBuilder::default().with_scheduled_delay(settings.traces_every).build();
+    let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches).build();
+    Ok(SdkTracerProvider::builder()
+        .with_span_processor(processor)
+        // `Tracing` has decided before it asks for a span.
+        .with_sampler(Sampler::AlwaysOn)
+        .with_resource(resource)
+        .build())
+}

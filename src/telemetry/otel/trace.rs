@@ -1,0 +1,299 @@
+//! The spans of a call: SERVER for the client's request, CLIENT for what the
+//! gateway asks of a server because of it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use opentelemetry::trace::{
+    Link, Span as _, SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _,
+    TraceFlags, TraceId, TraceState, Tracer as _,
+};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_sdk::trace::{SdkTracer, Span};
+
+use crate::telemetry::{Outcome, Sampled, TraceIdText, TraceParent, Transport, clip};
+
+/// Starts traces. Cheap to clone; what [`Tracing::off`] starts records nothing.
+#[derive(Debug, Clone)]
+pub struct Tracing(Option<Arc<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    tracer: SdkTracer,
+    sample_ratio: f64,
+}
+
+/// A client's request, as far as a span tells of it.
+#[derive(Debug, Clone, Copy)]
+pub struct CallStart<'a> {
+    /// The method; cut when long.
+    pub method: &'a str,
+    /// The tool's public name, for `tools/call`; cut when long.
+    pub tool: Option<&'a str>,
+    /// The JSON-RPC id in text; cut when long.
+    pub request_id: Option<&'a str>,
+    /// The protocol version the client speaks.
+    pub protocol_version: &'a str,
+    /// How the client's bytes come.
+    pub transport: Transport,
+    /// Where the client is, if it has an address.
+    pub client: Option<SocketAddr>,
+    /// `traceparent` in `_meta`: the parent.
+    pub parent: Option<TraceParent>,
+    /// `traceparent` of the HTTP request: linked, or the parent when `_meta` has none.
+    pub http_parent: Option<TraceParent>,
+    /// `tracestate` from the same place as the parent. Text that is none, or
+    /// is longer than the specification's 512 characters, is left out.
+    pub tracestate: Option<&'a str>,
+}
+
+/// A request of the gateway to a server, as far as a span tells of it.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientStart<'a> {
+    /// The server's name in the configuration.
+    pub server: &'a str,
+    /// The method; cut when long.
+    pub method: &'a str,
+    /// The tool's own name at the server, for `tools/call`; cut when long.
+    pub tool: Option<&'a str>,
+    /// The protocol version spoken with the server.
+    pub protocol_version: &'a str,
+    /// How bytes travel to the server.
+    pub transport: Transport,
+    /// The server's host and port, if it has them.
+    pub address: Option<(&'a str, u16)>,
+}
+
+impl Tracing {
+    /// Records nothing, passes every `traceparent` on.
+    pub fn off() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn on(tracer: SdkTracer, sample_ratio: f64) -> Self {
+        Self(Some(Arc::new(Inner { tracer, sample_ratio })))
+    }
+
+    /// Starts the trace of a call. A call with a parent is sampled when its
+    /// parent is, another by the configured ratio.
+    pub fn start(&self, call: &CallStart<'_>) -> CallTrace {
+        let parent = call.parent.or(call.http_parent);
+        let recorded = self
+            .0
+            .as_ref()
+            .filter(|inner| inner.samples(parent))
+            .map(|inner| Box::new(Recorded::start(inner, call)));
+        CallTrace { parent, recorded }
+    }
+}
+
+impl Inner {
+    fn samples(&self, parent: Option<TraceParent>) -> bool {
+        match parent.map(|parent| parent.sampled()) {
+            Some(sampled) => sampled == Sampled::Yes,
+            // `fastrand` stays below one, so a ratio of one takes all.
+            None => fastrand::f64() < self.sample_ratio,
+        }
+    }
+}
+
+/// The trace of one call. Dropped unfinished, its span ends without an outcome.
+#[derive(Debug)]
+pub struct CallTrace {
+    parent: Option<TraceParent>,
+    recorded: Option<Box<Recorded>>,
+}
+
+struct Recorded {
+    inner: Arc<Inner>,
+    span: Span,
+    /// What the CLIENT spans have as parent.
+    context: Context,
+}
+
+impl CallTrace {
+    /// Whether spans are recorded.
+    pub fn sampled(&self) -> Sampled {
+        if self.recorded.is_some() { Sampled::Yes } else { Sampled::No }
+    }
+
+    /// The trace this call belongs to: the one being recorded, or the client's.
+    pub fn trace_id(&self) -> Option<TraceIdText> {
+        let recorded = self.recorded.as_ref().and_then(|r| traceparent(r.span.span_context()));
+        recorded.or(self.parent).map(|parent| parent.trace_id_text())
+    }
+
+    /// Starts the span of a request to a server; a retry gets one of its own.
+    pub fn client(&self, request: &ClientStart<'_>) -> ClientTrace {
+        let span = self.recorded.as_ref().map(|recorded| Box::new(recorded.client(request)));
+        ClientTrace { parent: self.parent, span }
+    }
+
+    /// Ends the call's span.
+    pub fn finish(self, outcome: &Outcome) {
+        if let Some(mut recorded) = self.recorded {
+            end(&mut recorded.span, outcome);
+        }
+    }
+}
+
+impl Recorded {
+    fn start(inner: &Arc<Inner>, call: &CallStart<'_>) -> Self {
+        let tracestate = call.tracestate.filter(|text| text.len() <= TRACESTATE_MAX);
+        let tracestate = tracestate.and_then(|text| TraceState::from_str(text).ok());
+        let mut context = Context::new();
+        let mut links = Vec::new();
+        match (call.parent, call.http_parent) {
+            (Some(parent), http) => {
+                context = context.with_remote_span_context(remote(parent, tracestate));
+                let linked = http.filter(|http| *http != parent);
+                links.extend(linked.map(|http| Link::with_context(remote(http, None))));
+            }
+            (None, Some(http)) => {
+                context = context.with_remote_span_context(remote(http, tracestate));
+            }
+            (None, None) => {}
+        }
+        let builder = SpanBuilder::from_name(name(call.method, call.tool))
+            .with_kind(SpanKind::Server)
+            .with_attributes(call_attributes(call))
+            .with_links(links);
+        let span = inner.tracer.build_with_context(builder, &context);
+        let context = context.with_remote_span_context(span.span_context().clone());
+        Self { inner: Arc::clone(inner), span, context }
+    }
+
+    fn client(&self, request: &ClientStart<'_>) -> Span {
+        let builder = SpanBuilder::from_name(name(request.method, request.tool))
+            .with_kind(SpanKind::Client)
+            .with_attributes(client_attributes(request));
+        self.inner.tracer.build_with_context(builder, &self.context)
+    }
+}
+
+impl fmt::Debug for Recorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Recorded").field(self.span.span_context()).finish()
+    }
+}
+
+/// The trace of one request to a server. Dropped unfinished, its span ends
+/// without an outcome.
+#[derive(Debug)]
+pub struct ClientTrace {
+    parent: Option<TraceParent>,
+    span: Option<Box<Span>>,
+}
+
+impl ClientTrace {
+    /// The `traceparent` to send: this span's where it is recorded, else the
+    /// client's own. `None` where there is neither: the gateway starts no
+    /// trace that it does not record.
+    pub fn traceparent(&self) -> Option<TraceParent> {
+        let recorded = self.span.as_ref().and_then(|span| traceparent(span.span_context()));
+        // After the export has stopped, the SDK's spans have no ids.
+        recorded.or(self.parent)
+    }
+
+    /// Whether [`Self::traceparent`] differs from what the client sent, which
+    /// must then be replaced; otherwise it may pass as it stands.
+    pub fn sampled(&self) -> Sampled {
+        if self.span.is_some() { Sampled::Yes } else { Sampled::No }
+    }
+
+    /// Ends the request's span.
+    pub fn finish(self, outcome: &Outcome) {
+        if let Some(mut span) = self.span {
+            end(&mut span, outcome);
+        }
+    }
+}
+
+/// W3C Trace Context, "tracestate Limits".
+const TRACESTATE_MAX: usize = 512;
+
+fn remote(parent: TraceParent, tracestate: Option<TraceState>) -> SpanContext {
+    let flags = TraceFlags::default().with_sampled(parent.sampled() == Sampled::Yes);
+    let trace_id = TraceId::from(parent.trace_id());
+    let span_id = SpanId::from(parent.span_id());
+    SpanContext::new(trace_id, span_id, flags, true, tracestate.unwrap_or_default())
+}
+
+fn traceparent(context: &SpanContext) -> Option<TraceParent> {
+    let trace_id = u128::from_be_bytes(context.trace_id().to_bytes());
+    let span_id = u64::from_be_bytes(context.span_id().to_bytes());
+    TraceParent::new(trace_id, span_id, Sampled::Yes)
+}
+
+fn name(method: &str, tool: Option<&str>) -> String {
+    match tool {
+        Some(tool) => format!("{} {}", clip(method), clip(tool)),
+        None => clip(method).to_owned(),
+    }
+}
+
+/// What both kinds of span say. Never `mcp.session.id`: whoever knows a
+/// session's id may use the session.
+fn common(method: &str, tool: Option<&str>, version: &str, transport: Transport) -> Vec<KeyValue> {
+    let mut attributes = Vec::with_capacity(10);
+    attributes.push(KeyValue::new("mcp.method.name", clip(method).to_owned()));
+    attributes.push(KeyValue::new("mcp.protocol.version", clip(version).to_owned()));
+    attributes.push(KeyValue::new("network.transport", transport.as_str()));
+    if transport == Transport::Tcp {
+        attributes.push(KeyValue::new("network.protocol.name", "http"));
+    }
+    if let Some(tool) = tool {
+        attributes.push(KeyValue::new("gen_ai.tool.name", clip(tool).to_owned()));
+    }
+    if method == "tools/call" {
+        attributes.push(KeyValue::new("gen_ai.operation.name", "execute_tool"));
+    }
+    attributes
+}
+
+fn call_attributes(call: &CallStart<'_>) -> Vec<KeyValue> {
+    let mut attributes = common(call.method, call.tool, call.protocol_version, call.transport);
+    if let Some(id) = call.request_id {
+        attributes.push(KeyValue::new("jsonrpc.request.id", clip(id).to_owned()));
+    }
+    if let Some(client) = call.client {
+        attributes.push(KeyValue::new("client.address", client.ip().to_string()));
+        attributes.push(KeyValue::new("client.port", i64::from(client.port())));
+    }
+    attributes
+}
+
+fn client_attributes(request: &ClientStart<'_>) -> Vec<KeyValue> {
+    let ClientStart { method, tool, protocol_version, transport, .. } = *request;
+    let mut attributes = common(method, tool, protocol_version, transport);
+    attributes.push(KeyValue::new("trunkline.server", request.server.to_owned()));
+    if let Some((host, port)) = request.address {
+        attributes.push(KeyValue::new("server.address", host.to_owned()));
+        attributes.push(KeyValue::new("server.port", i64::from(port)));
+    }
+    attributes
+}
+
+fn end(span: &mut Span, outcome: &Outcome) {
+    match outcome {
+        Outcome::Ok => {}
+        Outcome::ToolError => {
+            span.set_attribute(KeyValue::new("error.type", outcome.label()));
+            span.set_status(Status::error(""));
+        }
+        Outcome::Refused { reason } => {
+            span.set_attribute(KeyValue::new("error.type", *reason));
+            span.set_status(Status::error("refused"));
+        }
+        Outcome::Failed { code, label } => {
+            span.set_attribute(KeyValue::new("error.type", code.to_string()));
+            span.set_attribute(KeyValue::new("rpc.response.status_code", code.to_string()));
+            span.set_status(Status::error(*label));
+        }
+        // The client wanted it so: nothing went wrong.
+        Outcome::Cancelled => span.set_attribute(KeyValue::new("error.type", outcome.label())),
+    }
+    span.end();
+}

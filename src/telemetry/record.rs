@@ -1,0 +1,164 @@
+//! How a call ended, and the one line that says so.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::clip;
+
+/// How a call ended. Labels are `&'static str` so that the set of series in
+/// the metrics is fixed by the code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The server answered with a result.
+    Ok,
+    /// The result says `isError`: the tool failed, or its arguments broke the schema.
+    ToolError,
+    /// The gateway did not let the call through.
+    Refused {
+        /// Which check said no: `rate`, `unknown_tool`, …
+        reason: &'static str,
+    },
+    /// The call ended in a JSON-RPC error.
+    Failed {
+        /// The JSON-RPC error code.
+        code: i64,
+        /// The kind of failure: `timeout`, `server_gone`, …
+        label: &'static str,
+    },
+    /// The client took the call back.
+    Cancelled,
+}
+
+impl Outcome {
+    /// How many different labels there are.
+    pub(super) const COUNT: usize = 5;
+
+    /// Every label, at its [`Self::index`].
+    pub(super) const LABELS: [&'static str; Self::COUNT] =
+        ["ok", "tool_error", "refused", "failed", "cancelled"];
+
+    /// The value of the label `outcome`.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::ToolError => "tool_error",
+            Self::Refused { .. } => "refused",
+            Self::Failed { .. } => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Why it was refused or what failed.
+    pub fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Refused { reason } => Some(reason),
+            Self::Failed { label, .. } => Some(label),
+            Self::Ok | Self::ToolError | Self::Cancelled => None,
+        }
+    }
+
+    /// The JSON-RPC error code, where the call ended in one.
+    pub fn code(&self) -> Option<i64> {
+        match self {
+            Self::Failed { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    pub(super) fn index(&self) -> usize {
+        match self {
+            Self::Ok => 0,
+            Self::ToolError => 1,
+            Self::Refused { .. } => 2,
+            Self::Failed { .. } => 3,
+            Self::Cancelled => 4,
+        }
+    }
+}
+
+/// What the access line says about one call. No field can hold arguments,
+/// results, headers or a session id, and none should be made to.
+#[derive(Debug, Clone, Copy)]
+pub struct CallRecord<'a> {
+    /// Who called, once authenticated.
+    pub principal: Option<&'a str>,
+    /// Where the call came from; `None` for a client on standard streams.
+    pub address: Option<IpAddr>,
+    /// The profile it came in through.
+    pub profile: &'a str,
+    /// The method, as the client wrote it; cut when long.
+    pub method: &'a str,
+    /// The tool's public name, as the client wrote it; cut when long.
+    pub public_tool: Option<&'a str>,
+    /// The tool's own name at its server.
+    pub native_tool: Option<&'a str>,
+    /// The server the call was routed to.
+    pub server: Option<&'a str>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// From the request's last byte to the reply's last byte.
+    pub duration: Duration,
+    /// The part of it spent waiting for the server.
+    pub upstream: Option<Duration>,
+    /// The trace it belongs to, 32 hexadecimal digits.
+    pub trace_id: Option<&'a str>,
+    /// The protocol version the client speaks.
+    pub client_version: &'a str,
+    /// The protocol version the server speaks.
+    pub server_version: Option<&'a str>,
+    /// How the client came: `http1`, `http2`, `stdio`.
+    pub transport: &'static str,
+}
+
+impl CallRecord<'_> {
+    /// The target of the access line; a filter directive for it switches the
+    /// line off. See [`super::log::AccessLine`].
+    pub const TARGET: &'static str = "trunkline::access";
+
+    /// Writes the access line. Costs an atomic load when the line is off.
+    pub fn log(&self) {
+        tracing::info!(
+            target: CallRecord::TARGET,
+            principal = self.principal,
+            address = self.address.map(tracing::field::display),
+            profile = self.profile,
+            method = clip(self.method),
+            tool = self.public_tool.map(clip),
+            native_tool = self.native_tool.map(clip),
+            server = self.server,
+            outcome = self.outcome.label(),
+            reason = self.outcome.reason(),
+            code = self.outcome.code(),
+            duration_ms = milliseconds(self.duration),
+            upstream_ms = self.upstream.map(milliseconds),
+            trace_id = self.trace_id,
+            client_version = clip(self.client_version),
+            server_version = self.server_version.map(clip),
+            transport = self.transport,
+            "call"
+        );
+    }
+}
+
+/// Milliseconds with three digits after the point: what a reader compares.
+fn milliseconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_outcome_stands_at_its_own_index() {
+        for outcome in [
+            Outcome::Ok,
+            Outcome::ToolError,
+            Outcome::Refused { reason: "rate" },
+            Outcome::Failed { code: -32603, label: "timeout" },
+            Outcome::Cancelled,
+        ] {
+            assert_eq!(Outcome::LABELS[outcome.index()], outcome.label());
+        }
+    }
+}
