@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::telemetry::log::check_directives;
 use http::HeaderName;
-use tracing_subscriber::EnvFilter;
 use url::Url;
 
 use super::kinds::{Count, Lasting, NonZero, Share, Size};
@@ -195,8 +195,8 @@ impl Text for Filter {
     const EXAMPLE: &'static str = "\"info\"";
 
     fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
-        match EnvFilter::builder().parse(text) {
-            Ok(_) if !text.trim().is_empty() => Ok(Some(text.to_owned())),
+        match check_directives(text) {
+            Ok(()) if !text.trim().is_empty() => Ok(Some(text.to_owned())),
             _ => Err(Problem::Filter),
         }
     }

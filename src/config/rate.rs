@@ -10,7 +10,7 @@ use super::setting::Text;
 
 /// So many in so long, such as `"100/min"`. All of them may come at once; then
 /// they come back evenly over the time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rate {
     /// How many: 1 to [`Rate::MAX`].
     pub count: NonZeroU32,

@@ -4,11 +4,11 @@
 
 pub mod code;
 pub mod header;
+mod header_value;
 pub mod meta;
 mod method;
 mod version;
 
+pub use header_value::{HeaderValueError, decode_value, encode_value};
 pub use method::{Method, notification};
 pub use version::{Era, ProtocolVersion};
-mod header_value;
-pub use header_value::{HeaderValueError, decode_value, encode_value};

@@ -21,6 +21,7 @@ pub struct Target {
 impl Target {
     pub(super) fn check_arguments(&self, arguments: Option<&[u8]>) -> Result<(), Failure> {
         self.tool
+            .arguments
             .check(arguments)
             .map_err(|violations| Failure::InvalidArguments { violations: violations.to_string() })
     }

@@ -1,1 +1,89 @@
+//! Everything compiled from one configuration and one set of server lists.
+//!
+//! A call loads the snapshot once and lives in it to its end, so that no call
+//! sees half of a change. A snapshot never changes; [`Snapshots`] puts the next
+//! one in its place. What must survive that (the servers' processes and
+//! connections, the limits' buckets) is shared between snapshots, not kept in
+//! them.
 
+mod diff;
+mod listing;
+mod publish;
+
+pub use diff::{Plan, plan};
+pub use listing::Listing;
+pub use publish::{Snapshots, StartUp};
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::call::ServerName;
+use crate::catalog::{Catalog, Entry};
+use crate::config::{self, Config};
+use crate::link;
+use crate::policy::Policy;
+use crate::telemetry::metrics::{Operation, ServerMetrics, ToolMetrics};
+
+/// What one call lives in.
+pub struct Snapshot {
+    /// The configuration that all of it was compiled from.
+    pub config: Arc<Config>,
+    /// The merged tools.
+    pub catalog: Catalog,
+    /// The tools' listing, ready to be sent.
+    pub listing: Listing,
+    /// What calls have to pass.
+    pub policy: Policy,
+    /// All servers, by name.
+    servers: HashMap<ServerName, Member>,
+    /// The metric handles of the tools, in the catalog's order.
+    tools: HashMap<crate::call::PublicName, Arc<ToolMetrics>>,
+    /// Counts the configurations loaded, this one included.
+    pub generation: u64,
+}
+
+/// One server in a snapshot.
+#[derive(Clone)]
+pub struct Member {
+    /// The server with its life.
+    pub server: Arc<link::Server>,
+    /// Its part of this snapshot's configuration: newer than the one it was
+    /// started with where a change needed no restart.
+    pub config: Arc<config::Server>,
+    /// Its metric handles.
+    pub metrics: Arc<ServerMetrics>,
+    /// The handle for its tool calls.
+    pub calls: Arc<Operation>,
+}
+
+/// Where a public name leads.
+#[derive(Clone, Copy)]
+pub struct Route<'a> {
+    /// The tool.
+    pub entry: &'a Entry,
+    /// Its server.
+    pub member: &'a Member,
+    /// Its metric handle.
+    pub metrics: &'a Arc<ToolMetrics>,
+}
+
+impl Snapshot {
+    /// Where a public tool name leads; `None` for one that is not in the
+    /// catalog, whether it never was or is hidden.
+    pub fn route(&self, public: &str) -> Option<Route<'_>> {
+        let entry = self.catalog.route(public)?;
+        let member = self.servers.get(&entry.server)?;
+        let metrics = self.tools.get(&entry.public)?;
+        Some(Route { entry, member, metrics })
+    }
+
+    /// All servers, in the order of the file.
+    pub fn servers(&self) -> impl Iterator<Item = &Member> {
+        self.config.servers.iter().filter_map(|server| self.servers.get(&server.name))
+    }
+
+    /// One server.
+    pub fn server(&self, name: &ServerName) -> Option<&Member> {
+        self.servers.get(name)
+    }
+}

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 use bytes::Bytes;
 use futures_util::stream;
 
-use crate::call::{Answer, Call, Event, NativeName, Reply, ServerName};
+use crate::call::{Answer, Call, Event, NativeName, Notice, Reply, ServerName};
 use crate::config::EraChoice;
 use crate::era::{lift, lower};
 use crate::mcp::{Era, Method, ProtocolVersion, notification};
@@ -129,7 +129,7 @@ impl OnItsWay {
         let mut this = on_its_way?;
         let answer = tokio::select! {
             biased;
-            Some(notice) = next_notice(&mut this.waiting) => {
+            Some(notice) = next_notice(&mut this.waiting.notices) => {
                 this.deadline.extend();
                 return Some((Event::Notice(notice), Some(this)));
             }
@@ -153,8 +153,8 @@ impl Drop for OnItsWay {
     }
 }
 
-async fn next_notice(waiting: &mut Waiting) -> Option<crate::call::Notice> {
-    match &mut waiting.notices {
+async fn next_notice(notices: &mut Option<mpsc::Receiver<Notice>>) -> Option<Notice> {
+    match notices {
         Some(notices) => notices.recv().await,
         None => None,
     }

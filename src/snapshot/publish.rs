@@ -1,0 +1,298 @@
+//! The one place where a snapshot takes the place of another.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::{ArcSwap, Guard};
+use bytes::Bytes;
+use tokio::sync::{Mutex, watch};
+use tokio::task::JoinSet;
+
+use crate::call::ServerName;
+use crate::catalog::{self, Catalog, ServerRules, Source, Warning};
+use crate::config::{self, Config, Naming};
+use crate::link::{self, Surroundings};
+use crate::policy::{Policy, Registry};
+use crate::telemetry::metrics::Metrics;
+
+use super::{Listing, Member, Plan, Snapshot, plan};
+
+/// What the first snapshot is made of.
+pub struct StartUp {
+    /// The configuration.
+    pub config: Config,
+    /// What servers need of the gateway around them.
+    pub surroundings: Surroundings,
+    /// Where the handles of metrics come from.
+    pub metrics: Arc<Metrics>,
+    /// The gateway's raw `serverInfo`.
+    pub info: Bytes,
+}
+
+/// The current snapshot, and what makes the next one.
+pub struct Snapshots {
+    current: ArcSwap<Snapshot>,
+    surroundings: Surroundings,
+    registry: Registry,
+    metrics: Arc<Metrics>,
+    info: Bytes,
+    /// One snapshot is made at a time.
+    making: Mutex<Warned>,
+    /// One configuration is applied at a time.
+    loading: Mutex<()>,
+    /// Counts the changes of the list that clients see.
+    changes: watch::Sender<u64>,
+    loaded_at: watch::Sender<SystemTime>,
+    changed_at: watch::Sender<SystemTime>,
+    /// Servers that finish their last calls.
+    leaving: Mutex<JoinSet<()>>,
+}
+
+/// What was warned of already, so that no warning repeats with every list.
+type Warned = Vec<Warning>;
+
+impl Snapshots {
+    /// Starts all servers side by side, and publishes a first snapshot without
+    /// waiting for any of them.
+    pub fn start(startup: StartUp) -> Arc<Self> {
+        let StartUp { config, surroundings, metrics, info } = startup;
+        let registry = Registry::default();
+        let servers = config.servers.iter();
+        let servers = servers
+            .map(|config| {
+                (config.name.clone(), link::Server::start(Arc::clone(config), surroundings.clone()))
+            })
+            .collect();
+        let parts = Parts { config: Arc::new(config), servers, generation: 1 };
+        let (first, warnings) = parts.compile(&registry, &metrics, &info);
+        let now = SystemTime::now();
+        metrics.config_loaded(now);
+        Arc::new(Self {
+            current: ArcSwap::from_pointee(first),
+            surroundings,
+            registry,
+            metrics,
+            info,
+            making: Mutex::new(warnings),
+            loading: Mutex::new(()),
+            changes: watch::Sender::new(0),
+            loaded_at: watch::Sender::new(now),
+            changed_at: watch::Sender::new(now),
+            leaving: Mutex::new(JoinSet::new()),
+        })
+    }
+
+    /// The current snapshot.
+    pub fn load(&self) -> Guard<Arc<Snapshot>> {
+        self.current.load()
+    }
+
+    /// Tells of every change of the list that clients see.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// When the running configuration was loaded.
+    pub fn loaded_at(&self) -> SystemTime {
+        *self.loaded_at.borrow()
+    }
+
+    /// When the list that clients see changed last.
+    pub fn changed_at(&self) -> SystemTime {
+        *self.changed_at.borrow()
+    }
+
+    /// Makes a new snapshot whenever a server's list has changed. Runs until
+    /// it is dropped.
+    pub async fn follow(self: Arc<Self>) {
+        loop {
+            self.surroundings.listed.notified().await;
+            self.publish(|current| Parts::of(current)).await;
+        }
+    }
+
+    /// Applies a configuration: starts what is new, waits until what changed
+    /// has listed, swaps, and lets what is gone finish its calls.
+    pub async fn apply(self: &Arc<Self>, config: Config) -> Plan {
+        let _turn = self.loading.lock().await;
+        let before = self.current.load_full();
+        let plan = plan(&before.config, &config);
+        let mut servers = HashMap::new();
+        for server in &config.servers {
+            let kept = before.server(&server.name).filter(|_| plan.kept.contains(&server.name));
+            let server = match kept {
+                Some(member) => Arc::clone(&member.server),
+                None => link::Server::start(Arc::clone(server), self.surroundings.clone()),
+            };
+            servers.insert(server.name().clone(), server);
+        }
+        self.take_over(&before, &plan, &servers).await;
+        let parts = Parts { config: Arc::new(config), servers, generation: before.generation + 1 };
+        self.publish(|_| parts).await;
+        self.loaded_at.send_replace(SystemTime::now());
+        self.metrics.config_loaded(self.loaded_at());
+        self.dismiss(&before, &plan).await;
+        plan
+    }
+
+    /// Stops all servers and waits for their ends.
+    pub async fn stop(&self) {
+        let mut stopping = JoinSet::new();
+        for member in self.current.load().servers() {
+            let server = Arc::clone(&member.server);
+            stopping.spawn(async move { server.stop(Duration::ZERO).await });
+        }
+        while stopping.join_next().await.is_some() {}
+        let mut leaving = self.leaving.lock().await;
+        // They wait for calls that have been cut by now, and have no reason to.
+        leaving.shutdown().await;
+    }
+
+    /// Waits until the replacements have had their first verdict. One that
+    /// fails takes over all the same, because the configuration says so, with
+    /// the list of the one before it until it has its own.
+    async fn take_over(
+        &self,
+        before: &Snapshot,
+        plan: &Plan,
+        servers: &HashMap<ServerName, Arc<link::Server>>,
+    ) {
+        let replacing = plan.replaced.iter().filter_map(|name| servers.get(name));
+        for server in replacing.clone() {
+            server.settled().await;
+        }
+        for server in replacing {
+            let old = before.server(server.name()).and_then(|member| member.server.list());
+            server.inherit(old);
+        }
+    }
+
+    async fn dismiss(&self, before: &Snapshot, plan: &Plan) {
+        let mut leaving = self.leaving.lock().await;
+        while leaving.try_join_next().is_some() {}
+        for name in plan.replaced.iter().chain(&plan.removed) {
+            let Some(member) = before.server(name).cloned() else { continue };
+            leaving.spawn(async move { member.server.stop(member.config.max_timeout).await });
+        }
+    }
+
+    async fn publish(&self, parts: impl FnOnce(&Snapshot) -> Parts) {
+        let mut warned = self.making.lock().await;
+        let before = self.current.load_full();
+        let (next, warnings) = parts(&before).compile(&self.registry, &self.metrics, &self.info);
+        for warning in warnings.iter().filter(|warning| !warned.contains(warning)) {
+            tracing::warn!("{warning}");
+        }
+        *warned = warnings;
+        let changed = next.catalog.digest() != before.catalog.digest();
+        self.current.store(Arc::new(next));
+        if changed {
+            self.changed_at.send_replace(SystemTime::now());
+            self.changes.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+/// What a snapshot is compiled from.
+struct Parts {
+    config: Arc<Config>,
+    servers: HashMap<ServerName, Arc<link::Server>>,
+    generation: u64,
+}
+
+impl Parts {
+    fn of(snapshot: &Snapshot) -> Self {
+        let servers = snapshot.servers.iter();
+        Self {
+            config: Arc::clone(&snapshot.config),
+            servers: servers
+                .map(|(name, member)| (name.clone(), Arc::clone(&member.server)))
+                .collect(),
+            generation: snapshot.generation,
+        }
+    }
+
+    fn compile(
+        self,
+        registry: &Registry,
+        metrics: &Metrics,
+        info: &[u8],
+    ) -> (Snapshot, Vec<Warning>) {
+        let gateway = &self.config.gateway;
+        let (catalog, warnings) = self.merge();
+        let listing = Listing::prepare(&catalog, gateway.list_ttl, info);
+        let tools = catalog.entries().map(|entry| {
+            let handle = metrics.tool(entry.server.as_str(), entry.native().as_str());
+            (entry.public.clone(), handle)
+        });
+        let snapshot = Snapshot {
+            tools: tools.collect(),
+            policy: Policy::new(registry.limits(&self.config)),
+            servers: self.members(metrics),
+            generation: self.generation,
+            config: self.config,
+            catalog,
+            listing,
+        };
+        (snapshot, warnings)
+    }
+
+    fn merge(&self) -> (Catalog, Vec<Warning>) {
+        let parts: Vec<_> = self
+            .config
+            .servers
+            .iter()
+            .map(|config| {
+                let list = self.servers.get(&config.name).and_then(|server| server.list());
+                (config, rules(config), list)
+            })
+            .collect();
+        let sources: Vec<_> = parts
+            .iter()
+            .map(|(config, rules, list)| Source {
+                server: &config.name,
+                rules,
+                list: list.as_deref(),
+            })
+            .collect();
+        let naming = match self.config.gateway.naming {
+            Naming::Prefix => catalog::Naming::Prefix,
+            Naming::Conflict => catalog::Naming::Conflict,
+            Naming::None => catalog::Naming::None,
+        };
+        Catalog::merge(naming, &sources)
+    }
+
+    fn members(&self, metrics: &Metrics) -> HashMap<ServerName, Member> {
+        let members = self.config.servers.iter().filter_map(|config| {
+            let server = Arc::clone(self.servers.get(&config.name)?);
+            let metrics = metrics.server(config.name.as_str());
+            let calls = metrics.operation(TOOLS_CALL);
+            Some((
+                config.name.clone(),
+                Member { server, config: Arc::clone(config), metrics, calls },
+            ))
+        });
+        members.collect()
+    }
+}
+
+fn rules(config: &Arc<config::Server>) -> ServerRules {
+    let overrides: BTreeMap<_, _> = config
+        .tools
+        .overrides
+        .iter()
+        .map(|(native, tool)| {
+            let change = catalog::Override {
+                name: tool.name.clone(),
+                description: tool.description.clone(),
+            };
+            (native.to_string(), change)
+        })
+        .collect();
+    let config = Arc::clone(config);
+    ServerRules::new(move |native| config.tools.admits(native), overrides)
+}
+
+const TOOLS_CALL: &str = "tools/call";
