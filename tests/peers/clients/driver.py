@@ -234,28 +234,28 @@ Connect = Callable[[Options], AbstractAsyncContextManager[Peer]]
 
 async def run(connect: Connect, options: Options, steps: list[Json]) -> None:
     remaining = list(enumerate(steps, start=1))
-    connected = False
-    closing: int | None = None
+    under_way: tuple[int, str] | None = (0, "connect")
     try:
         async with connect(options) as peer:
-            connected = True
             report(0, "connect", peer.info)
+            under_way = None
             while remaining:
                 index, step = remaining.pop(0)
+                under_way = (index, step["op"])
                 if step["op"] == "close":
-                    closing = index
                     break
                 try:
                     report(index, step["op"], await OPS[step["op"]](peer, options, step))
                 except Exception as thrown:
                     report(index, step["op"], error=as_error(thrown))
-        if closing is not None:
-            report(closing, "close", {})
+                under_way = None
+        if under_way is not None:
+            report(*under_way, {})
     except Exception as thrown:
-        if not connected:
-            report(0, "connect", error=as_error(thrown))
-        elif closing is not None:
-            report(closing, "close", error=as_error(thrown))
+        # Connecting or closing failed; or the SDK gave up the connection in mid-step, as 1.x does
+        # when one request is answered with an HTTP error.
+        if under_way is not None:
+            report(*under_way, error=as_error(thrown))
         else:
             print(f"driver: closing failed: {as_error(thrown)}", file=sys.stderr)
     for index, step in remaining:
