@@ -54,6 +54,7 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 NAME = "trunkline-everything"
@@ -337,18 +338,40 @@ async def test_tool_with_progress(ctx: Context, params: types.CallToolRequestPar
     return said("Reported progress three times.")
 
 
+Asked = types.CreateMessageResult | types.ElicitResult
+
+
+async def asked(
+    ctx: Context, params: types.CallToolRequestParams, request: types.CreateMessageRequest | types.ElicitRequest
+) -> Asked | types.InputRequiredResult:
+    """What the client answers to `request`, or in the Modern era the result that asks for it."""
+    if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        answer = (params.input_responses or {}).get("asked")
+        if isinstance(answer, Asked):
+            return answer
+        return types.InputRequiredResult(input_requests={"asked": request})
+    expects = types.ElicitResult if isinstance(request, types.ElicitRequest) else types.CreateMessageResult
+    # The id of the call keeps the request on that call's own stream.
+    on_call = ServerMessageMetadata(related_request_id=ctx.request_id)
+    return await ctx.session.send_request(request, expects, metadata=on_call)
+
+
 @tool(object_schema(("prompt",), prompt=STRING))
 async def test_sampling(ctx: Context, params: types.CallToolRequestParams) -> Answer:
     """Have the client's model answer the prompt."""
-    message = types.SamplingMessage(role="user", content=text(params.arguments["prompt"]))
-    answer = await ctx.session.create_message([message], max_tokens=100, related_request_id=ctx.request_id)
+    answer = await asked(ctx, params, ask_model(params.arguments["prompt"]))
+    if isinstance(answer, types.InputRequiredResult):
+        return answer
     words = answer.content.text if isinstance(answer.content, types.TextContent) else "(not a text)"
     return said(f"LLM response: {words}")
 
 
-async def elicit(ctx: Context, message: str, schema: Json) -> str:
-    answer = await ctx.session.elicit_form(message, schema, related_request_id=ctx.request_id)
-    return f"action={answer.action}, content={json.dumps(answer.content or {})}"
+async def elicit(ctx: Context, params: types.CallToolRequestParams, words: str, message: str, schema: Json) -> Answer:
+    form = types.ElicitRequestFormParams(message=message, requested_schema=schema)
+    answer = await asked(ctx, params, types.ElicitRequest(params=form))
+    if isinstance(answer, types.InputRequiredResult):
+        return answer
+    return said(f"{words}: action={answer.action}, content={json.dumps(answer.content or {})}")
 
 
 @tool(object_schema(("message",), message=STRING))
@@ -359,7 +382,7 @@ async def test_elicitation(ctx: Context, params: types.CallToolRequestParams) ->
         username={"type": "string", "description": "User's response"},
         email={"type": "string", "description": "User's email address"},
     )
-    return said("User response: " + await elicit(ctx, params.arguments["message"], form))
+    return await elicit(ctx, params, "User response", params.arguments["message"], form)
 
 
 @tool()
@@ -372,7 +395,7 @@ async def test_elicitation_sep1034_defaults(ctx: Context, params: types.CallTool
         status={"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
         verified={"type": "boolean", "default": True},
     )
-    return said("Elicitation completed: " + await elicit(ctx, "Are these right?", form))
+    return await elicit(ctx, params, "Elicitation completed", "Are these right?", form)
 
 
 def titled(*pairs: str) -> list[Json]:
@@ -391,7 +414,7 @@ async def test_elicitation_sep1330_enums(ctx: Context, params: types.CallToolReq
         untitledMulti={"type": "array", "items": {"type": "string", "enum": plain}},
         titledMulti={"type": "array", "items": {"anyOf": named}},
     )
-    return said("Elicitation completed: " + await elicit(ctx, "Choose.", form))
+    return await elicit(ctx, params, "Elicitation completed", "Choose.", form)
 
 
 @tool(
