@@ -1,0 +1,296 @@
+"""What the Python drivers share: the command line, the steps, the lines they print.
+
+README.md, next folder up, describes both. An SDK's own part is an async context
+manager that yields a peer: see py_v1.py and py_v2.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import anyio
+
+WHOLE_RUN_SECONDS = 60
+
+Json = dict[str, Any]
+OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+
+
+class TimedOut(Exception):
+    code = "timeout"
+
+
+class NotConnected(Exception):
+    code = None
+
+
+class ListChanged:
+    """Counts list-changed notifications; await `until` for one that nobody has waited for yet."""
+
+    def __init__(self) -> None:
+        self._unseen = 0
+        self._wake = anyio.Event()
+
+    def arrived(self) -> None:
+        self._unseen += 1
+        self._wake.set()
+
+    def forget(self) -> None:
+        self._unseen = 0
+        self._wake = anyio.Event()
+
+    async def until(self, timeout_ms: float) -> Json:
+        with anyio.move_on_after(timeout_ms / 1000):
+            await self._wake.wait()
+        count = self._unseen
+        self.forget()
+        if count == 0:
+            raise TimedOut(f"no list_changed in {timeout_ms} ms")
+        return {"count": count}
+
+
+class GetStream:
+    """Tells when the Legacy GET stream was answered: what a server says on it before is lost."""
+
+    def __init__(self) -> None:
+        self._answered = anyio.Event()
+
+    async def hook(self, response: Any) -> None:
+        """For the HTTP client's `response` event."""
+        if response.request.method == "GET":
+            self._answered.set()
+
+    async def opened(self) -> None:
+        with anyio.move_on_after(2):
+            await self._answered.wait()
+
+
+@dataclass
+class Options:
+    url: str
+    era: str
+    headers: dict[str, str]
+    listens: bool
+    list_changed: ListChanged = field(default_factory=ListChanged)
+
+
+class Peer(Protocol):
+    info: Json
+
+    async def list_tools(self) -> list[Json]: ...
+
+    async def call(self, name: str, arguments: Json, on_progress: OnProgress | None) -> Json: ...
+
+    async def cancel(self, scope: anyio.CancelScope) -> None:
+        """Cancel the call in flight the way this SDK does; `scope` holds the task that awaits it."""
+        ...
+
+    async def ping(self) -> Json: ...
+
+
+def wire(model: Any) -> Json:
+    """As it came: no field that the SDK adds to what it parsed."""
+    return model.model_dump(by_alias=True, mode="json", exclude_unset=True)
+
+
+def as_error(thrown: BaseException) -> Json:
+    while isinstance(thrown, BaseExceptionGroup) and len(thrown.exceptions) == 1:
+        thrown = thrown.exceptions[0]
+    detail = getattr(thrown, "error", None)
+    error: Json = {
+        "code": getattr(detail, "code", getattr(thrown, "code", None)),
+        "message": getattr(detail, "message", str(thrown)),
+        "name": type(thrown).__name__,
+    }
+    if getattr(detail, "data", None) is not None:
+        error["data"] = detail.data
+    return error
+
+
+async def call(peer: Peer, step: Json, on_progress: OnProgress | None = None) -> Json:
+    return await peer.call(step["name"], step.get("arguments") or {}, on_progress)
+
+
+def seen(progress: float, total: float | None, message: str | None) -> Json:
+    def plain(number: float | None) -> float | None:  # the SDK makes floats of all numbers
+        return int(number) if number is not None and number == int(number) else number
+
+    notification = {"progress": plain(progress), "total": plain(total), "message": message}
+    return {key: value for key, value in notification.items() if value is not None}
+
+
+async def op_list(peer: Peer, options: Options, step: Json) -> Json:
+    tools = await peer.list_tools()
+    return {"names": [tool["name"] for tool in tools], "tools": tools}
+
+
+async def op_call(peer: Peer, options: Options, step: Json) -> Json:
+    if not step.get("progress"):
+        return await call(peer, step)
+    progress: list[Json] = []
+
+    async def on_progress(*what: Any) -> None:
+        progress.append(seen(*what))
+
+    return {"result": await call(peer, step, on_progress), "progress": progress}
+
+
+async def op_call_cancel(peer: Peer, options: Options, step: Json) -> Json:
+    progress: list[Json] = []
+    outcome: Json = {"cancelled": True}
+    due = anyio.Event()
+    done = anyio.Event()
+    started = time.monotonic()
+
+    async def on_progress(*what: Any) -> None:
+        progress.append(seen(*what))
+        if len(progress) == step.get("after_progress"):
+            due.set()
+
+    async def run() -> None:
+        try:
+            result = await call(peer, step, on_progress)
+            outcome.update(cancelled=False, result=result)
+        except Exception as thrown:
+            # What a server answers to a cancelled call; before that, a failure like any other.
+            outcome.update(error=as_error(thrown), cancelled=due.is_set())
+        finally:
+            done.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        if "after_progress" in step:
+            tasks.start_soon(due_when_done, due, done)
+            await due.wait()
+        else:
+            with anyio.move_on_after(step.get("after_ms", 300) / 1000):
+                await done.wait()
+        if not done.is_set():
+            due.set()
+            await peer.cancel(tasks.cancel_scope)
+    outcome["elapsed_ms"] = round((time.monotonic() - started) * 1000)
+    await anyio.sleep(step.get("settle_ms", 200) / 1000)
+    return {**outcome, "progress": progress}
+
+
+async def due_when_done(due: anyio.Event, done: anyio.Event) -> None:
+    """Wake the canceller when the call ended before the progress it waited for."""
+    await done.wait()
+    due.set()
+
+
+async def op_wait_list_changed(peer: Peer, options: Options, step: Json) -> Json:
+    return await options.list_changed.until(step.get("timeout_ms", 5000))
+
+
+async def op_call_and_wait_list_changed(peer: Peer, options: Options, step: Json) -> Json:
+    options.list_changed.forget()
+    result = await call(peer, step)
+    return {"result": result, **await options.list_changed.until(step.get("timeout_ms", 5000))}
+
+
+async def op_ping(peer: Peer, options: Options, step: Json) -> Json:
+    return await peer.ping()
+
+
+async def op_sleep(peer: Peer, options: Options, step: Json) -> Json:
+    await anyio.sleep(step.get("ms", 100) / 1000)
+    return {}
+
+
+OPS: dict[str, Callable[[Peer, Options, Json], Awaitable[Json]]] = {
+    "list": op_list,
+    "call": op_call,
+    "call_cancel": op_call_cancel,
+    "wait_list_changed": op_wait_list_changed,
+    "call_and_wait_list_changed": op_call_and_wait_list_changed,
+    "ping": op_ping,
+    "sleep": op_sleep,
+}
+
+
+def report(step: int, op: str, result: Json | None = None, error: Json | None = None) -> None:
+    line: Json = {"step": step, "op": op, "ok": error is None}
+    line.update({"result": result} if error is None else {"error": error})
+    print(json.dumps(line, ensure_ascii=False), flush=True)
+
+
+def fault(words: str) -> None:
+    print(f"driver: {words}", file=sys.stderr)
+    sys.exit(2)
+
+
+Connect = Callable[[Options], AbstractAsyncContextManager[Peer]]
+
+
+async def run(connect: Connect, options: Options, steps: list[Json]) -> None:
+    remaining = list(enumerate(steps, start=1))
+    under_way: tuple[int, str] | None = (0, "connect")
+    try:
+        async with connect(options) as peer:
+            report(0, "connect", peer.info)
+            under_way = None
+            while remaining:
+                index, step = remaining.pop(0)
+                under_way = (index, step["op"])
+                if step["op"] == "close":
+                    break
+                try:
+                    report(index, step["op"], await OPS[step["op"]](peer, options, step))
+                except Exception as thrown:
+                    report(index, step["op"], error=as_error(thrown))
+                under_way = None
+        if under_way is not None:
+            report(*under_way, {})
+    except Exception as thrown:
+        # Connecting or closing failed; or the SDK gave up the connection in mid-step, as 1.x does
+        # when one request is answered with an HTTP error.
+        if under_way is not None:
+            report(*under_way, error=as_error(thrown))
+        else:
+            print(f"driver: closing failed: {as_error(thrown)}", file=sys.stderr)
+    for index, step in remaining:
+        report(index, step["op"], error=as_error(NotConnected("not connected")))
+
+
+def drive(eras: tuple[str, ...], connect: Connect) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("--era", choices=("legacy", "modern", "auto"), default="auto")
+    parser.add_argument("--header", action="append", default=[], metavar="NAME: VALUE")
+    arguments = parser.parse_args()
+    if arguments.era not in eras:
+        fault(f"this SDK has no {arguments.era} era")
+    logging.basicConfig(stream=sys.stderr, level=logging.ERROR)
+
+    steps = json.loads(sys.stdin.read() or "[]")
+    for step in steps:
+        if step["op"] != "close" and step["op"] not in OPS:
+            fault(f"no such op: {step['op']}")
+    headers = dict(tuple(part.strip() for part in header.split(":", 1)) for header in arguments.header)
+    options = Options(
+        url=arguments.url,
+        era=arguments.era,
+        headers=headers,
+        listens=any("wait_list_changed" in step["op"] for step in steps),
+    )
+
+    async def bounded() -> None:
+        with anyio.fail_after(WHOLE_RUN_SECONDS):
+            await run(connect, options, steps)
+
+    try:
+        anyio.run(bounded)
+    except TimeoutError:
+        print(f"driver: not done in {WHOLE_RUN_SECONDS} s", file=sys.stderr)
+        sys.stdout.flush()
+        os._exit(124)
