@@ -56,14 +56,16 @@ fn awaits_verdict(server: &ServerStatus) -> bool {
     server.start == ServerStart::Eager && server.first_verdict_at.is_none()
 }
 
-/// Ready, or idle and started by the first call.
+/// Ready, or made ready by the first call.
 fn can_take_calls(server: &ServerStatus) -> bool {
     match server.state {
         ServerState::Ready => true,
         ServerState::Idle => !awaits_verdict(server),
-        // A lazy server that starts for its first call makes that call wait, no more.
+        // Woken by a call, it makes that call wait, no more. An eager one without
+        // an error was idle for want of calls; one with an error is coming back.
         ServerState::Connecting => {
-            server.start == ServerStart::Lazy && server.first_verdict_at.is_none()
+            server.start == ServerStart::Lazy
+                || (!awaits_verdict(server) && server.last_error.is_none())
         }
         ServerState::Backoff | ServerState::Failed | ServerState::Stopping => false,
     }

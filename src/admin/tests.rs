@@ -176,7 +176,10 @@ fn a_state_is_written_the_same_in_status_and_in_reasons() {
 #[test]
 fn readiness_waits_for_verdicts_and_forgives_servers_that_are_down() {
     use ServerState::{Backoff, Connecting, Failed, Idle, Ready, Stopping};
-    let restarting = ServerStatus { first_verdict_at: Some(at(1)), ..server("a", Connecting) };
+    let waking = ServerStatus { first_verdict_at: Some(at(1)), ..server("a", Connecting) };
+    let error = LastError { at: at(2), message: "it exited".to_owned() };
+    let restarting = ServerStatus { last_error: Some(error), ..waking.clone() };
+    let waking_lazily = ServerStatus { start: ServerStart::Lazy, ..restarting.clone() };
     for (name, servers, in_grace, after_grace) in [
         ("no servers", vec![], true, true),
         ("all ready", vec![server("a", Ready), server("b", Ready)], true, true),
@@ -186,6 +189,8 @@ fn readiness_waits_for_verdicts_and_forgives_servers_that_are_down() {
         ("all down", vec![server("a", Backoff), server("b", Failed)], false, false),
         ("all pending", vec![server("a", Connecting)], false, false),
         ("the only one restarting", vec![restarting], false, false),
+        ("the only one waking from idleness", vec![waking], true, true),
+        ("a lazy one waking after an old error", vec![waking_lazily], true, true),
         ("a lazy one that nobody called", vec![lazy("a", Idle)], true, true),
         ("a lazy one that starts", vec![lazy("a", Connecting)], true, true),
         ("a lazy one beside one down", vec![lazy("a", Idle), server("b", Failed)], true, true),

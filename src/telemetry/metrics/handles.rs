@@ -43,7 +43,8 @@ impl ServerMetrics {
         &self.in_flight
     }
 
-    /// Notes whether the server can take calls.
+    /// Notes whether the server can take calls; an idle one, which the next
+    /// call starts, can.
     pub fn set_availability(&self, availability: Availability) {
         self.up.set(i64::from(availability == Availability::Up));
     }

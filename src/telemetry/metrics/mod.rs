@@ -252,7 +252,7 @@ impl Metrics {
         );
         registry.register(
             "trunkline_server_up",
-            "1 while a server can take calls, 0 while it cannot",
+            "1 while a server can take calls (an idle one can), 0 while it cannot",
             Projection::new(&self.servers, ServerMetrics::show_up),
         );
         registry.register(

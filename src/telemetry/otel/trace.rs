@@ -77,7 +77,8 @@ impl Tracing {
     }
 
     /// Starts the trace of a call. A call with a parent is sampled when its
-    /// parent is, another by the configured ratio.
+    /// parent is, another by the configured ratio. A client may so have all its
+    /// calls traced; what that can cost is bounded by the queue of spans.
     pub fn start(&self, call: &CallStart<'_>) -> CallTrace {
         let parent = call.parent.or(call.http_parent);
         let recorded = self
