@@ -36,15 +36,18 @@ pub struct Client {
     pub capabilities: Bytes,
 }
 
-/// W3C Trace Context as it came with a request.
+/// W3C Trace Context, as it came and as it goes on.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
-    /// `traceparent`.
+    /// `traceparent` in `_meta`.
     pub parent: Option<String>,
-    /// `tracestate`.
+    /// `tracestate` in `_meta`.
     pub state: Option<String>,
-    /// Whether it came by HTTP header and not in `_meta`.
-    pub from_header: bool,
+    /// `traceparent` among the HTTP headers.
+    pub header: Option<String>,
+    /// What goes into `_meta` instead of what the client put there: the
+    /// gateway's own span, or what came by header alone.
+    pub sent: Option<(String, Option<String>)>,
 }
 
 /// The conditions of one call.

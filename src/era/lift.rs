@@ -21,11 +21,11 @@ pub fn request(
 ) -> Bytes {
     let context = &call.context;
     let same_token = token == context.progress_token.as_deref();
-    if context.client.version == version && same_token && !trace_is_new(call) {
+    if context.client.version == version && same_token && call.context.trace.sent.is_none() {
         return rewritten(&call.params, native, None);
     }
     let version = string(version.as_str());
-    let (parent, state) = trace_members(call);
+    let trace = new_trace(call);
     let mut add: Vec<(&str, &[u8])> = vec![(meta::PROTOCOL_VERSION, version.as_bytes())];
     if let Some(info) = &context.client.info {
         add.push((meta::CLIENT_INFO, info));
@@ -38,8 +38,10 @@ pub fn request(
     };
     add.push((meta::CLIENT_CAPABILITIES, capabilities));
     add.extend(token.map(|token| (meta::PROGRESS_TOKEN, token)));
-    add.extend(parent.as_ref().map(|parent| (meta::TRACEPARENT, parent.as_bytes())));
-    add.extend(state.as_ref().map(|state| (meta::TRACESTATE, state.as_bytes())));
+    if let Some((parent, state)) = &trace {
+        add.push((meta::TRACEPARENT, parent.as_bytes()));
+        add.extend(state.as_ref().map(|state| (meta::TRACESTATE, state.as_bytes())));
+    }
     let raw = call.params.meta_span().and_then(|span| call.params.raw().get(span));
     rewritten(&call.params, native, Some(rewrite(raw, &[meta::PROGRESS_TOKEN], &add)))
 }
@@ -80,18 +82,11 @@ pub fn result(body: &ResultBody, gateway_info: &[u8]) -> Bytes {
     splice.finish()
 }
 
-/// Whether the trace came by header alone and has to go into `_meta`.
-pub(super) fn trace_is_new(call: &Call) -> bool {
-    call.context.trace.from_header && call.context.trace.parent.is_some()
-}
-
-/// The raw values of `traceparent` and `tracestate` to be written.
-pub(super) fn trace_members(call: &Call) -> (Option<String>, Option<String>) {
-    if !trace_is_new(call) {
-        return (None, None);
-    }
-    let trace = &call.context.trace;
-    (trace.parent.as_deref().map(string), trace.state.as_deref().map(string))
+/// The raw values of `traceparent` and `tracestate` where they are not those
+/// that the client put into `_meta`.
+pub(super) fn new_trace(call: &Call) -> Option<(String, Option<String>)> {
+    let (parent, state) = call.context.trace.sent.as_ref()?;
+    Some((string(parent), state.as_deref().map(string)))
 }
 
 #[cfg(test)]

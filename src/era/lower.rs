@@ -8,24 +8,22 @@ use crate::call::{Call, NativeName, ResultBody};
 use crate::jsonrpc::Splice;
 use crate::mcp::meta;
 
-use super::{
-    lift::{trace_is_new, trace_members},
-    meta::rewrite,
-    rewritten,
-};
+use super::{lift::new_trace, meta::rewrite, rewritten};
 
 /// A call's params as a Legacy server wants them: the native name, and none of
 /// the `_meta` members that only Modern servers know.
 pub fn request(call: &Call, native: Option<&NativeName>, token: Option<&[u8]>) -> Bytes {
     let raw = call.params.meta_span().and_then(|span| call.params.raw().get(span));
-    if raw.is_none() && token.is_none() && !trace_is_new(call) {
+    if raw.is_none() && token.is_none() && call.context.trace.sent.is_none() {
         return rewritten(&call.params, native, None);
     }
-    let (parent, state) = trace_members(call);
+    let trace = new_trace(call);
     let mut add: Vec<(&str, &[u8])> = Vec::new();
     add.extend(token.map(|token| (meta::PROGRESS_TOKEN, token)));
-    add.extend(parent.as_ref().map(|parent| (meta::TRACEPARENT, parent.as_bytes())));
-    add.extend(state.as_ref().map(|state| (meta::TRACESTATE, state.as_bytes())));
+    if let Some((parent, state)) = &trace {
+        add.push((meta::TRACEPARENT, parent.as_bytes()));
+        add.extend(state.as_ref().map(|state| (meta::TRACESTATE, state.as_bytes())));
+    }
     rewritten(&call.params, native, Some(rewrite(raw, &MODERN_ONLY, &add)))
 }
 

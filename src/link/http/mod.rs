@@ -202,12 +202,12 @@ impl Shared {
     /// lets go on.
     fn add_clients_own(&self, headers: &mut HeaderMap, call: &Call) {
         let trace = &call.context.trace;
-        for (name, value) in
-            [(header::TRACEPARENT, &trace.parent), (header::TRACESTATE, &trace.state)]
-        {
-            if let Some(value) =
-                value.as_deref().and_then(|value| HeaderValue::from_str(value).ok())
-            {
+        let (parent, state) = match &trace.sent {
+            Some((parent, state)) => (Some(parent), state.as_ref()),
+            None => (trace.parent.as_ref(), trace.state.as_ref()),
+        };
+        for (name, value) in [(header::TRACEPARENT, parent), (header::TRACESTATE, state)] {
+            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
                 headers.insert(name, value);
             }
         }
