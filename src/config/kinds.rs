@@ -24,6 +24,13 @@ impl<T: Text> Setting for T {
         T::EXAMPLE.into()
     }
 
+    fn right() -> String {
+        match T::RULE {
+            "" => format!("write {}", T::EXAMPLE),
+            rule => format!("write {rule}, such as {}", T::EXAMPLE),
+        }
+    }
+
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<T::Value> {
         let text = node.plain::<T>(reader)?;
         match T::parse(text, reader) {
@@ -54,6 +61,10 @@ impl<S: Setting> Setting for Option<S> {
         S::example()
     }
 
+    fn right() -> String {
+        S::right()
+    }
+
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self::Value> {
         match node.value {
             DeValue::String(text) if S::OFF && text == "off" => Some(None),
@@ -79,7 +90,10 @@ impl<S: Setting> Setting for Vec<S> {
     type Value = Vec<S::Value>;
 
     fn word() -> String {
-        format!("list of {}", S::word())
+        match S::word().split_once(',') {
+            Some((word, more)) => format!("list of {word}s,{more}"),
+            None => format!("list of {}s", S::word()),
+        }
     }
 
     fn example() -> String {
@@ -155,7 +169,11 @@ impl<const MIN: u32, const MAX: u32> Setting for Count<MIN, MAX> {
     }
 
     fn example() -> String {
-        format!("a number without quotes, from {MIN} to {MAX}")
+        MIN.max(1).to_string()
+    }
+
+    fn right() -> String {
+        format!("write a number without quotes, from {MIN} to {MAX}")
     }
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<usize> {
@@ -236,7 +254,7 @@ impl Setting for Share {
     }
 
     fn example() -> String {
-        "a number from 0 to 1, such as 0.01".into()
+        "0.01".into()
     }
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<f64> {
@@ -265,7 +283,8 @@ impl Text for Duration {
     type Value = Self;
     const OFF: bool = true;
     const WORD: &'static str = "duration";
-    const EXAMPLE: &'static str = "a whole number with ms, s, m, h or d, such as \"30s\"";
+    const EXAMPLE: &'static str = "\"30s\"";
+    const RULE: &'static str = "a whole number with ms, s, m, h or d";
 
     fn parse(text: &str, _: &Reader<'_>) -> Result<Option<Self>, Problem> {
         const UNITS: [(&str, u64); 5] =
@@ -289,6 +308,7 @@ impl Text for Lasting {
     const OFF: bool = true;
     const WORD: &'static str = <Duration as Text>::WORD;
     const EXAMPLE: &'static str = <Duration as Text>::EXAMPLE;
+    const RULE: &'static str = <Duration as Text>::RULE;
 
     fn parse(text: &str, reader: &Reader<'_>) -> Result<Option<Duration>, Problem> {
         match <Duration as Text>::parse(text, reader)? {
@@ -308,7 +328,8 @@ pub(super) struct Size;
 impl Text for Size {
     type Value = usize;
     const WORD: &'static str = "size";
-    const EXAMPLE: &'static str = "a whole number with B, KiB, MiB or GiB, such as \"4MiB\"";
+    const EXAMPLE: &'static str = "\"4MiB\"";
+    const RULE: &'static str = "a whole number with B, KiB, MiB or GiB";
 
     fn parse(text: &str, _: &Reader<'_>) -> Result<Option<usize>, Problem> {
         const UNITS: [(&str, u64); 4] =

@@ -36,6 +36,7 @@ mod server;
 mod setting;
 mod source;
 mod substitute;
+mod syntax;
 #[cfg(test)]
 mod tests;
 
@@ -54,9 +55,9 @@ pub use source::{Source, Surroundings, System};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use toml::de::{DeTable, Error as TomlError};
+use toml::de::DeTable;
 
-use fault::{Findings, Found};
+use fault::Findings;
 use macros::section;
 use maps::Servers;
 use reader::{Reader, Table};
@@ -92,13 +93,19 @@ impl Config {
     /// Everything that is wrong with it, in the order of its lines.
     pub fn read(source: &Source, surroundings: &dyn Surroundings) -> Result<Self, Faults> {
         let mut reader = Reader::new(&source.folder, surroundings);
-        let text = text_of(source).map_err(|problem| reader.fault(0..0, "", problem)).ok();
-        let config = text.and_then(|text| read_text(text, &mut reader));
+        let (text, problem) = text_of(source);
+        let config = match problem {
+            Some(problem) => {
+                reader.fault(text.len()..text.len(), "", problem);
+                None
+            }
+            None => read_text(text, &mut reader),
+        };
         match config {
             Some(config) if reader.found.is_empty() => Ok(config),
             _ => Err(Faults::new(Findings {
                 name: &source.name,
-                text: text.unwrap_or(""),
+                text,
                 found: reader.found,
                 hidden: reader.hidden,
                 files: reader.files.into_iter().collect(),
@@ -122,14 +129,17 @@ impl Config {
     }
 }
 
-fn text_of(source: &Source) -> Result<&str, Problem> {
+/// The text, or as much as is text, and what is wrong behind it.
+fn text_of(source: &Source) -> (&str, Option<Problem>) {
     let len = source.bytes.len();
     if len > Source::MAX_LEN {
-        return Err(Problem::TooLarge { len, max: Source::MAX_LEN });
+        return ("", Some(Problem::TooLarge { len, max: Source::MAX_LEN }));
     }
-    let text = std::str::from_utf8(&source.bytes).map_err(|_| Problem::NotUtf8)?;
+    let mut chunks = source.bytes.utf8_chunks();
+    let text = chunks.next().map_or("", |chunk| chunk.valid());
+    let problem = (text.len() < len).then_some(Problem::NotUtf8);
     // Some editors begin a file with a byte order mark; TOML says to skip it.
-    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+    (text.strip_prefix('\u{feff}').unwrap_or(text), problem)
 }
 
 /// Reads the text; the reader holds what is wrong with it.
@@ -139,22 +149,8 @@ fn read_text(text: &str, reader: &mut Reader<'_>) -> Option<Config> {
     root.refuse_unknown(&Config::rows(), reader);
     let config = Config::fields(&root, reader);
     check::all(&root, reader);
-    if !errors.is_empty() {
-        for found in &reader.found {
-            eprintln!("SEM {found:?}");
-        }
-        syntax(&errors, reader);
-    }
+    syntax::merge(text, &errors, &mut reader.found);
     config
-}
-
-fn syntax(errors: &[TomlError], reader: &mut Reader<'_>) {
-    let found = |error: &TomlError| Found {
-        span: error.span().unwrap_or_default(),
-        key: String::new(),
-        problem: Problem::Syntax { message: error.message().to_owned() },
-    };
-    reader.found.extend(errors.iter().map(found));
 }
 
 /// Read last, when every substitution has been.

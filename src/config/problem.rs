@@ -41,8 +41,8 @@ pub enum Problem {
         expected: String,
         /// The TOML type that was found, with its article.
         found: &'static str,
-        /// A right value, as the file would have it.
-        example: String,
+        /// What would be right, as an order.
+        right: String,
     },
     /// Text that does not read as what the setting takes.
     #[error("{found:?} is not {expected}")]
@@ -51,8 +51,8 @@ pub enum Problem {
         expected: String,
         /// The text, cut to a readable length.
         found: String,
-        /// A right value, as the file would have it.
-        example: String,
+        /// What would be right, as an order.
+        right: String,
     },
     /// A number or a duration outside its bounds.
     #[error("out of range")]
@@ -161,7 +161,7 @@ pub enum Problem {
         address: std::net::SocketAddr,
     },
     /// `gateway.listen` and `admin.listen` would take the same port.
-    #[error("`gateway.listen` takes the same address")]
+    #[error("the gateway and the admin listener take the same address")]
     SameAddress,
     /// `max_timeout` below `timeout`.
     #[error("`max_timeout` is shorter than `timeout`")]
@@ -203,19 +203,31 @@ impl Problem {
             }
             Self::UnknownKey { meant, known } => did_you_mean(meant.as_deref(), known),
             Self::Choice { meant, choices, .. } => did_you_mean(meant.as_deref(), choices),
-            Self::Kind { example, .. } | Self::Text { example, .. } => format!("write {example}"),
+            Self::Kind { right, .. } | Self::Text { right, .. } => right.clone(),
             Self::Range { min, max } => format!("the smallest is {min}, the largest {max}"),
             Self::Missing { key, example } => format!("add {key} = {example}"),
+            Self::Syntax { message } if message == "duplicate key" => "keep one of them".into(),
             Self::PublicNameTaken { .. } => "give one of them another `name`".into(),
             Self::More { .. } => "mend those above, and check again".into(),
             other => other.fixed_help().into(),
         }
     }
 
+    /// Whether it is about what is or is not beside it: where the text does not
+    /// parse, that may be wrong.
+    pub(super) fn needs_whole_table(&self) -> bool {
+        matches!(
+            self,
+            Self::Missing { .. } | Self::NoTarget | Self::TwoTargets | Self::HostsMissing { .. }
+        )
+    }
+
     /// The help of those problems whose help never varies.
     fn fixed_help(&self) -> &'static str {
         match self {
-            Self::Syntax { .. } => "see https://toml.io; strings stand in quotes",
+            Self::Syntax { .. } => {
+                "strings stand in quotes, lists in [ ], and each setting on a line of its own"
+            }
             Self::ServerName(_) => "rename the table, such as [servers.github]",
             Self::NoTarget => "add command = \"…\" for a child process, or url = \"https://…\"",
             Self::TwoTargets => "keep one of them, or make two servers",

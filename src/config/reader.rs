@@ -89,14 +89,14 @@ impl<'a> Node<'a> {
             DeValue::Array(_) => "an array",
             DeValue::Table(_) => "a table",
         };
-        let problem = Problem::Kind { expected: expected::<S>(), found, example: S::example() };
+        let problem = Problem::Kind { expected: expected::<S>(), found, right: S::right() };
         self.fault(reader, problem);
     }
 
     /// Tells that the text does not read as an `S`.
     pub(super) fn refuse_text<S: Setting>(&self, text: &str, reader: &mut Reader<'_>) {
-        let (expected, example) = (expected::<S>(), S::example());
-        self.fault(reader, Problem::Text { expected, found: shortened(text), example });
+        let (expected, right) = (expected::<S>(), S::right());
+        self.fault(reader, Problem::Text { expected, found: shortened(text), right });
     }
 
     pub(super) fn refuse_choice(
@@ -114,6 +114,8 @@ impl<'a> Node<'a> {
     pub(super) fn table(&self, reader: &mut Reader<'_>) -> Option<Table<'a>> {
         let Some(table) = self.as_table() else {
             self.refuse_kind::<AnyTable>(reader);
+            // Perhaps a secret is in it.
+            reader.hidden.push(self.span.clone());
             return None;
         };
         Some(table)
@@ -267,7 +269,11 @@ impl Setting for AnyTable {
     }
 
     fn example() -> String {
-        "its settings below a [header] of its own, or within { }".into()
+        "{ … }".into()
+    }
+
+    fn right() -> String {
+        "write its settings below a [header] of its own, or within { }".into()
     }
 
     fn read(_: &Node<'_>, _: &mut Reader<'_>) -> Option<()> {
@@ -279,11 +285,15 @@ impl Setting for AnyTable {
     }
 }
 
-/// The setting's word with its article.
+/// The setting's word with its article, for a sentence.
 fn expected<S: Setting>() -> String {
     let word = S::word();
-    let article = if word.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
-    format!("{article} {word}")
+    let word = word.split(',').next().unwrap_or("");
+    match word {
+        "text" => word.to_owned(),
+        _ if word.starts_with(['a', 'e', 'i', 'o', 'H']) => format!("an {word}"),
+        _ => format!("a {word}"),
+    }
 }
 
 /// The choice that looks most like a text, if any does.

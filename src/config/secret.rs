@@ -61,7 +61,7 @@ impl Setting for Secret {
     }
 
     fn example() -> String {
-        "\"…\", or \"${env:NAME}\"".into()
+        "\"${env:NAME}\"".into()
     }
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {

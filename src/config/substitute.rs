@@ -56,7 +56,7 @@ impl Setting for Filled {
     }
 
     fn example() -> String {
-        "\"…\", or \"${env:NAME}\"".into()
+        "\"${env:NAME}\"".into()
     }
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<String> {
