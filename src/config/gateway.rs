@@ -157,9 +157,9 @@ choice! {
     pub enum Naming {
         /// every tool is `SERVER__TOOL`
         "prefix" => Prefix,
-        /// only a tool whose name an earlier server of this file has
+        /// only a tool whose name an earlier server has is `SERVER__TOOL`
         "conflict" => Conflict,
-        /// tools keep their names, and the same name twice is a fault
+        /// tools keep their names; the same name twice is a fault
         "none" => None,
     }
 }
@@ -195,9 +195,14 @@ impl Text for Filter {
     const EXAMPLE: &'static str = "\"info\"";
 
     fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
-        match EnvFilter::builder().parse(text) {
-            Ok(_) if !text.trim().is_empty() => Ok(Some(text.to_owned())),
-            _ => Err(Problem::Filter),
-        }
+        filter(text).map(Some)
+    }
+}
+
+/// Checks a filter for the log.
+pub(super) fn filter(text: &str) -> Result<String, Problem> {
+    match EnvFilter::builder().parse(text) {
+        Ok(_) if !text.trim().is_empty() => Ok(text.to_owned()),
+        _ => Err(Problem::Filter),
     }
 }

@@ -118,13 +118,22 @@ impl Config {
     /// # Errors
     /// The rules that the file's address is held to hold for this one too.
     pub fn listen_on(&mut self, address: std::net::SocketAddr) -> Result<(), Problem> {
-        if !address.ip().to_canonical().is_loopback() && self.gateway.allowed_hosts.is_empty() {
+        if check::lacks_hosts(address, &self.gateway.allowed_hosts) {
             return Err(Problem::HostsMissing { address });
         }
         if self.admin.listen.is_some_and(|admin| check::collide(address, admin)) {
             return Err(Problem::SameAddress);
         }
         self.gateway.listen = address;
+        Ok(())
+    }
+
+    /// Puts the log filter of the command line in the place of the file's.
+    ///
+    /// # Errors
+    /// It does not parse.
+    pub fn log_at(&mut self, level: &str) -> Result<(), Problem> {
+        self.log.level = gateway::filter(level)?;
         Ok(())
     }
 }

@@ -113,6 +113,9 @@ pub enum Problem {
     /// Two keys of one table that name the same thing.
     #[error("the same name is set twice, in another spelling")]
     Twice,
+    /// A header that is both set and taken from the client.
+    #[error("`forward_headers` names this header too")]
+    FixedAndForwarded,
     /// An environment variable's name that no system takes.
     #[error("not the name of an environment variable")]
     EnvName,
@@ -239,8 +242,8 @@ impl Problem {
             Self::HeaderName => "write a name such as Authorization or X-Api-Key",
             Self::HeaderReserved { .. } => "remove it",
             Self::HeaderValue => "headers are one line of visible characters",
-            Self::Twice => "keep one of them",
-            Self::EnvName => "write a name such as LOG_LEVEL, or LOG_* for all that begin so",
+            Self::Twice | Self::FixedAndForwarded => "keep one of them",
+            Self::EnvName => "write a name such as LOG_LEVEL",
             Self::Nul => "remove the NUL byte",
             Self::EnvUnset { .. } => "set it before the gateway starts, or use ${file:PATH}",
             Self::EnvNotUtf8 { .. } => "use ${file:PATH} with a text file",

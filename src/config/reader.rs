@@ -38,12 +38,6 @@ impl<'a> Reader<'a> {
     pub(super) fn path(&self, text: &str) -> PathBuf {
         self.folder.join(text)
     }
-
-    /// Reads a value again for a check between settings: its own faults have
-    /// been told already.
-    pub(super) fn peek<S: Setting>(&self, node: &Node<'_>) -> Option<S::Value> {
-        S::read(node, &mut Reader::new(self.folder, self.surroundings))
-    }
 }
 
 /// One value of the file, with the key that leads to it.
@@ -69,6 +63,11 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Node<'a> {
+    /// The last segment of the key, as it is meant.
+    pub(super) fn name(&self) -> &'a str {
+        self.name
+    }
+
     pub(super) fn fault(&self, reader: &mut Reader<'_>, problem: Problem) {
         reader.fault(self.span.clone(), &self.key, problem);
     }
@@ -248,13 +247,6 @@ impl<'a> Table<'a> {
             let (meant, known) = (nearest(node.name, &known), known.clone());
             node.fault_at_name(reader, Problem::UnknownKey { meant, known });
         }
-    }
-}
-
-impl<'a> Node<'a> {
-    /// The last segment of the key, as it is meant.
-    pub(super) fn name(&self) -> &'a str {
-        self.name
     }
 }
 

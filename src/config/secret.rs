@@ -64,6 +64,10 @@ impl Setting for Secret {
         "\"${env:NAME}\"".into()
     }
 
+    fn right() -> String {
+        "write it in quotes; ${env:NAME} and ${file:PATH} work in them".into()
+    }
+
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         // Whatever stands here may be a secret written out, even of a wrong type.
         reader.hidden.push(node.span.clone());

@@ -119,7 +119,7 @@ section! {
 
 section! {
     /// Which tools clients see. A tool that is hidden cannot be called either. Every table in it
-    /// is one tool's.
+    /// is one tool's (a tool that is itself called `allow` or `deny` cannot have one).
     #[derive(Debug, Clone, PartialEq)]
     pub struct Tools {
         parts {
@@ -284,12 +284,13 @@ struct Variable;
 impl Text for Variable {
     type Value = String;
     const WORD: &'static str = "variable";
-    const EXAMPLE: &'static str = "\"AWS_REGION\" or \"AWS_*\"";
+    const EXAMPLE: &'static str = "\"AWS_REGION\"";
+    const RULE: &'static str = "a name, or the beginning of names and a star";
 
     fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
         // A star alone would hand every credential of the gateway to the child.
         let stem = text.strip_suffix('*').unwrap_or(text);
-        if is_env_name(stem) { Ok(Some(text.to_owned())) } else { Err(Problem::EnvName) }
+        Ok(is_env_name(stem).then(|| text.to_owned()))
     }
 }
 

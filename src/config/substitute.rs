@@ -59,6 +59,10 @@ impl Setting for Filled {
         "\"${env:NAME}\"".into()
     }
 
+    fn right() -> String {
+        "write it in quotes; ${env:NAME} and ${file:PATH} work in them".into()
+    }
+
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<String> {
         let text = node.filled::<Self>(reader)?;
         if text.contains('\0') {

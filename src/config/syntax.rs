@@ -35,13 +35,14 @@ pub(super) fn merge(text: &str, errors: &[Error], found: &mut Vec<Found>) {
 fn first_of_each_run(text: &str, lines: &Lines, errors: &[Error]) -> Vec<Found> {
     let mut errors: Vec<_> = errors.iter().collect();
     errors.sort_by_key(|error| start(error));
-    let (mut kept, mut last, mut lost) = (Vec::new(), None, false);
+    let (mut kept, mut before, mut lost) = (Vec::new(), None, false);
     for error in errors {
         let at = start(error);
-        let same_line = last.is_some_and(|last| lines.number(last) == lines.number(at));
-        let echo = same_line || (lost && last.is_some_and(|last| only_comments(text, last, at)));
+        let same_line = before.is_some_and(|before| lines.number(before) == lines.number(at));
+        let echo =
+            same_line || (lost && before.is_some_and(|before| only_comments(text, before, at)));
         lost = loses_place(error) || (lost && echo);
-        last = Some(at);
+        before = Some(at);
         let message = error.message();
         if !echo || (!same_line && message == "duplicate key") {
             let message = message.strip_suffix(", expected nothing").unwrap_or(message).to_owned();

@@ -216,6 +216,7 @@ fn read_and_tell(bytes: &[u8]) {
 
 #[test]
 fn large_and_hostile_texts_end_in_faults() {
+    const LEN: usize = 256 << 10;
     let units = [
         "[",
         "[[",
@@ -244,7 +245,12 @@ fn large_and_hostile_texts_end_in_faults() {
         ",",
     ];
     for unit in units {
-        read_and_tell(unit.repeat((64 << 10) / unit.len()).as_bytes());
+        read_and_tell(unit.repeat(LEN / unit.len()).as_bytes());
+    }
+    // Tables as deep as the file is long.
+    let deep = "a.".repeat(LEN / 2);
+    for text in [format!("{deep}a = 1"), format!("[{deep}a]"), format!("[[{deep}a]]")] {
+        read_and_tell(text.as_bytes());
     }
 }
 
