@@ -10,12 +10,12 @@ use toml::de::DeTable;
 use crate::call::PublicName;
 
 use super::gateway::{Admin, Gateway};
-use super::kinds::Lasting;
 use super::network::{Header, Host};
 use super::problem::Problem;
 use super::reader::{Node, Reader, Table};
 use super::server::Server;
 use super::setting::{Section, Setting};
+use super::units::Lasting;
 
 /// Checks every rule between settings.
 pub(super) fn all(root: &Table<'_>, reader: &mut Reader<'_>) {

@@ -198,13 +198,18 @@ fn starred(text: &str, hidden: &[Range<usize>]) -> String {
 /// needs no showing, and a mistyped `header = { … }` may hold a secret that the
 /// reader did not know for one.
 fn concealed(line: &str, own: Range<usize>) -> String {
-    let (mut bytes, mut quote) = (line.as_bytes().to_vec(), None);
+    let (mut bytes, mut quote, mut escaped) = (line.as_bytes().to_vec(), None, false);
     for (at, byte) in bytes.iter_mut().enumerate() {
         match quote {
-            Some(open) if *byte == open => quote = None,
-            Some(_) if !own.contains(&at) => *byte = b'*',
+            Some(open) if *byte == open && !escaped => quote = None,
+            Some(open) => {
+                escaped = open == b'"' && *byte == b'\\' && !escaped;
+                if !own.contains(&at) {
+                    *byte = b'*';
+                }
+            }
             None if matches!(*byte, b'"' | b'\'') => quote = Some(*byte),
-            _ => {}
+            None => {}
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()

@@ -9,14 +9,15 @@ use http::HeaderName;
 use tracing_subscriber::EnvFilter;
 use url::Url;
 
-use super::kinds::{Count, Lasting, NonZero, Share, Size};
 use super::macros::{choice, section};
 use super::network::{Host, Origin};
+use super::numbers::{Count, NonZero, Share};
 use super::problem::Problem;
 use super::rate::Rate;
 use super::reader::Reader;
 use super::secret::Secret;
 use super::setting::Text;
+use super::units::{Lasting, Size};
 
 section! {
     /// Where clients connect, and what holds for all of them.

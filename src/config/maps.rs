@@ -9,11 +9,11 @@ use crate::call::{NativeName, ServerName};
 
 use super::network::Header;
 use super::problem::Problem;
+use super::process::is_env_name;
 use super::reader::{Node, Reader, Table};
 use super::secret::Secret;
 use super::server::{Server, ToolOverride};
 use super::setting::{Outline, Part, Row, Section, Setting};
-use super::substitute::is_env_name;
 
 /// A key that is a name, and what its value must be besides what its kind says.
 pub(super) trait Name<V>: Sized + PartialEq {

@@ -27,8 +27,10 @@ mod kinds;
 mod macros;
 mod maps;
 mod network;
+mod numbers;
 mod pattern;
 mod problem;
+mod process;
 mod rate;
 mod reader;
 mod secret;
@@ -39,6 +41,8 @@ mod substitute;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod units;
+mod wording;
 
 pub use docs::{json_schema, reference};
 pub use fault::{Color, Fault, Faults};
@@ -162,7 +166,7 @@ fn read_text(text: &str, reader: &mut Reader<'_>) -> Option<Config> {
     config
 }
 
-/// Read last, when every substitution has been.
+/// [`Config::files`]. Parts are read last, when every substitution has been.
 impl Part for Vec<PathBuf> {
     fn read(_: &Table<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         Some(reader.files.iter().cloned().collect())

@@ -238,7 +238,7 @@ impl Problem {
             Self::Url(UrlProblem::Credentials) => {
                 "send credentials as headers = { Authorization = \"…\" }"
             }
-            Self::Url(_) => "write the whole URL, such as \"https://mcp.example.com/mcp\"",
+            Self::Url(_) => "write the whole of it, beginning with https:// or http://",
             Self::HeaderName => "write a name such as Authorization or X-Api-Key",
             Self::HeaderReserved { .. } => "remove it",
             Self::HeaderValue => "headers are one line of visible characters",

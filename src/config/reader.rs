@@ -10,6 +10,7 @@ use super::Surroundings;
 use super::fault::Found;
 use super::problem::Problem;
 use super::setting::{Row, Setting};
+use super::wording::{AnyTable, expected, nearest, quoted, shortened};
 
 /// What a reading needs and what it gathers. Nothing that reads stops at the
 /// first fault: it tells the reader, returns `None`, and the walk goes on.
@@ -247,77 +248,5 @@ impl<'a> Table<'a> {
             let (meant, known) = (nearest(node.name, &known), known.clone());
             node.fault_at_name(reader, Problem::UnknownKey { meant, known });
         }
-    }
-}
-
-/// Stands for any table in messages.
-struct AnyTable;
-
-impl Setting for AnyTable {
-    type Value = ();
-
-    fn word() -> String {
-        "table".into()
-    }
-
-    fn example() -> String {
-        "{ … }".into()
-    }
-
-    fn right() -> String {
-        "write its settings below a [header] of its own, or within { }".into()
-    }
-
-    fn read(_: &Node<'_>, _: &mut Reader<'_>) -> Option<()> {
-        Some(())
-    }
-
-    fn schema() -> serde_json::Value {
-        serde_json::json!({ "type": "object" })
-    }
-}
-
-/// The setting's word with its article, for a sentence.
-fn expected<S: Setting>() -> String {
-    let word = S::word();
-    let word = word.split(',').next().unwrap_or("");
-    match word {
-        "text" => word.to_owned(),
-        _ if word.starts_with(['a', 'e', 'i', 'o', 'H']) => format!("an {word}"),
-        _ => format!("a {word}"),
-    }
-}
-
-/// The choice that looks most like a text, if any does.
-fn nearest(text: &str, choices: &[&'static str]) -> Option<String> {
-    // Bounded, because the comparison takes time in the product of both lengths.
-    let text: String = text.chars().take(64).collect();
-    let lower = text.to_ascii_lowercase().replace('-', "_");
-    let score = |choice: &&'static str| strsim::jaro_winkler(&lower, choice);
-    choices
-        .iter()
-        .map(|choice| (score(choice), *choice))
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .filter(|(score, _)| *score >= 0.8)
-        .or_else(|| choices.iter().find(|choice| lower.contains(**choice)).map(|c| (1.0, *c)))
-        .map(|(_, choice)| choice.to_owned())
-}
-
-/// A key's segment, in quotes where TOML asks for them.
-fn quoted(segment: &str) -> String {
-    let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if !segment.is_empty() && segment.chars().all(bare) {
-        segment.to_owned()
-    } else {
-        format!("{:?}", shortened(segment))
-    }
-}
-
-/// A text cut to what a message can hold.
-fn shortened(text: &str) -> String {
-    const LONGEST: usize = 60;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or("")),
-        None => text.to_owned(),
     }
 }

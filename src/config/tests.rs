@@ -95,7 +95,9 @@ fn shipped() -> String {
 
 /// The shipped file with every setting to try in place.
 fn shipped_with_everything() -> String {
-    let is_setting = |line: &&str| line.starts_with('#') && !line.starts_with("# ") && *line != "#";
+    let is_setting = |line: &&str| {
+        line.starts_with('#') && !line.starts_with("# ") && !line.starts_with("#:") && *line != "#"
+    };
     let lines = shipped();
     let lines: Vec<_> = lines
         .lines()
@@ -201,6 +203,19 @@ fn a_source_is_read_with_its_folder_and_never_past_the_bound() {
     assert_eq!(source.bytes.len(), Source::MAX_LEN + 1);
     let faults = Config::read(&source, &System).unwrap_err();
     assert!(matches!(faults.list()[0].problem, Problem::TooLarge { .. }));
+}
+
+#[test]
+fn a_file_of_a_substitution_is_bounded_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        System.text(&path)
+    };
+    assert_eq!(write("token", b"t0ken\n").unwrap(), "t0ken\n");
+    assert_eq!(write("large", &[b'x'; 70_000]).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    assert_eq!(write("binary", b"\xff").unwrap_err().kind(), io::ErrorKind::InvalidData);
 }
 
 /// Both ways of telling faults, because either could panic.

@@ -153,6 +153,7 @@ fn no_telling_shows_a_secret() {
         "[servers.x]\nurl = \"http://x\"\nheaders = { A = \"${env:TOKEN}\" }",
         "[servers.x]\nurl = \"${env:URL}\"",
         "[servers.x]\nurl = \"http://x\"\nheader = { A = \"hide-me\" }",
+        r#"servers.x = { url = "http://x", header = { A = "\\\"hide-me\"hide-me" } }"#,
         "[servers.x]\nurl = \"http://x\"\nheaders = [\"hide-me\"]",
         "[servers.x]\nurl = \"http://x\"\nheaders = \"hide-me\"",
         "[servers.x]\nurl = \"http://x\"\nenv = { A = \"hide-me\" }",
@@ -274,7 +275,7 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "[telemetry]\nendpoint = \"collector:4318\"",
-        "2: telemetry.endpoint: not a usable URL: its scheme is neither `http` nor `https`; write the whole URL, such as \"https://mcp.example.com/mcp\"",
+        "2: telemetry.endpoint: not a usable URL: its scheme is neither `http` nor `https`; write the whole of it, beginning with https:// or http://",
     ),
     (
         "[servers.x]",
@@ -358,7 +359,7 @@ const SERVER_RULES: &[(&str, &str)] = &[
     ),
     (
         "url = \"http://x/#f\"",
-        "2: servers.x.url: not a usable URL: it has a fragment; write the whole URL, such as \"https://mcp.example.com/mcp\"",
+        "2: servers.x.url: not a usable URL: it has a fragment; write the whole of it, beginning with https:// or http://",
     ),
     (
         "url = \"http://x\"\nheaders = { \"a b\" = \"x\" }",

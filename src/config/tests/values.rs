@@ -222,6 +222,26 @@ fn deny_wins_over_allow_and_an_empty_allow_shows_all() {
 }
 
 #[test]
+fn a_child_gets_what_is_safe_and_what_is_named() {
+    let server = server("command = \"x\"\npass_env = [\"KUBECONFIG\", \"AWS_*\"]");
+    let Target::Command(command) = server.target else { panic!("a child") };
+    for name in ["PATH", "LC_ALL", "KUBECONFIG", "AWS_REGION"] {
+        assert!(command.passes(name), "{name}");
+    }
+    for name in ["GITHUB_TOKEN", "PATHS", "KUBECONFIG_2", "AWS", "LD_PRELOAD"] {
+        assert!(!command.passes(name), "{name}");
+    }
+}
+
+#[test]
+fn the_log_filter_of_the_command_line_is_held_to_the_rules_of_the_file() {
+    let mut config = World::new().read("").unwrap();
+    config.log_at("warn,trunkline::link=debug").unwrap();
+    assert_eq!(config.log.level, "warn,trunkline::link=debug");
+    assert!(matches!(config.log_at("a=b=c"), Err(Problem::Filter)));
+}
+
+#[test]
 fn the_address_of_the_command_line_is_held_to_the_rules_of_the_file() {
     let mut config = World::new().read("").unwrap();
     assert!(matches!(
