@@ -9,7 +9,6 @@ use crate::call::{NativeName, ServerName};
 
 use super::network::Header;
 use super::problem::Problem;
-use super::process::is_env_name;
 use super::reader::{Node, Reader, Table};
 use super::secret::Secret;
 use super::server::{Server, ToolOverride};
@@ -45,7 +44,10 @@ impl Name<Secret> for String {
     const WORD: &'static str = "variable";
 
     fn parse(text: &str) -> Result<Self, Problem> {
-        if is_env_name(text) { Ok(text.to_owned()) } else { Err(Problem::EnvName) }
+        // Looser than what a substitution can name: programs read npm_config_a-b and the like.
+        let wrong = |c: char| c == '=' || c.is_whitespace() || c.is_control();
+        let valid = !text.is_empty() && !text.contains(wrong);
+        if valid { Ok(text.to_owned()) } else { Err(Problem::EnvName) }
     }
 
     fn accepts(value: &Secret) -> Result<(), Problem> {

@@ -310,8 +310,8 @@ const SERVER_RULES: &[(&str, &str)] = &[
         "5: servers.x.args[1]: expected text, found an integer; write it in quotes; ${env:NAME} and ${file:PATH} work in them",
     ),
     (
-        "command = \"x\"\nenv = { A-B = \"\" }",
-        "3: servers.x.env.A-B: not the name of an environment variable; write a name such as LOG_LEVEL",
+        "command = \"x\"\nenv = { \"A=B\" = \"\" }",
+        "3: servers.x.env.\"A=B\": not the name of an environment variable; write a name such as LOG_LEVEL",
     ),
     (
         "command = \"x\"\nenv = { A = \"a\\u0000\" }",
