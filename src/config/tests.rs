@@ -214,7 +214,10 @@ fn a_file_of_a_substitution_is_bounded_text() {
         System.text(&path)
     };
     assert_eq!(write("token", b"t0ken\n").unwrap(), "t0ken\n");
-    assert_eq!(write("large", &[b'x'; 70_000]).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    assert_eq!(
+        write("large", &vec![b'x'; 70_000]).unwrap_err().kind(),
+        io::ErrorKind::FileTooLarge
+    );
     assert_eq!(write("binary", b"\xff").unwrap_err().kind(), io::ErrorKind::InvalidData);
 }
 
