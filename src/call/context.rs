@@ -1,6 +1,6 @@
 //! Who asks, and under which conditions.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -57,6 +57,10 @@ pub struct Context {
     pub principal: Principal,
     /// From which address.
     pub address: IpAddr,
+    /// That address with its port, where there is a socket.
+    pub peer: Option<SocketAddr>,
+    /// How the request came: `http1`, `http2`, `stdio`.
+    pub transport: &'static str,
     /// What the client says of itself.
     pub client: Arc<Client>,
     /// The raw token under which the client wants progress, if it does.

@@ -4,58 +4,31 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+
+use toml::de::DeTable;
+
+use crate::call::PublicName;
 
 use super::gateway::{Admin, Gateway};
-use super::kinds::Lasting;
-use super::network::Host;
+use super::network::{Header, Host};
 use super::problem::Problem;
 use super::reader::{Node, Reader, Table};
 use super::server::Server;
-use super::setting::Section;
+use super::setting::{Section, Setting};
+use super::units::Lasting;
 
 /// Checks every rule between settings.
 pub(super) fn all(root: &Table<'_>, reader: &mut Reader<'_>) {
-    let gateway = listener::<Gateway>(root, "gateway", reader);
-    let admin = listener::<Admin>(root, "admin", reader);
-    if let (Some(gateway), Some(admin)) = (gateway, admin)
-        && collide(gateway, admin)
-    {
-        // Told where one can mend it: at whichever of the two is written down.
-        let node =
-            ["admin", "gateway"].into_iter().find_map(|section| child(root, section, "listen"));
-        if let Some(node) = node {
-            node.fault(reader, Problem::SameAddress);
-        }
-    }
+    listeners(root, reader);
     let servers = root.node("servers").and_then(|node| node.as_table());
     let servers: Vec<_> = servers.iter().flat_map(Table::nodes).collect();
     let servers: Vec<_> = servers.iter().filter_map(Node::as_table).collect();
-    servers.iter().for_each(|server| timeouts(server, reader));
-    public_names(&servers, reader);
-}
-
-/// Where a section listens, if it does; tells if others can reach it there and
-/// no host name is allowed.
-fn listener<S: Section>(
-    root: &Table<'_>,
-    section: &str,
-    reader: &mut Reader<'_>,
-) -> Option<SocketAddr> {
-    let Some(node) = child(root, section, "listen") else {
-        let row = S::rows().into_iter().find(|row| row.key == "listen")?;
-        return row.default?.trim_matches('"').parse().ok();
-    };
-    let address = reader.peek::<Option<SocketAddr>>(&node)??;
-    let hosts = child(root, section, "allowed_hosts");
-    let none = match hosts {
-        Some(hosts) => reader.peek::<Vec<Host>>(&hosts).is_some_and(|hosts| hosts.is_empty()),
-        None => true,
-    };
-    if none && !address.ip().to_canonical().is_loopback() {
-        node.fault(reader, Problem::HostsMissing { address });
+    for server in &servers {
+        timeouts(server, reader);
+        owners(server, reader);
+        forwarded(server, reader);
     }
-    Some(address)
+    public_names(&servers, reader);
 }
 
 /// Whether two listeners cannot both have their address. Port 0 is always a new one.
@@ -64,18 +37,44 @@ pub(super) fn collide(a: SocketAddr, b: SocketAddr) -> bool {
     a.port() == b.port() && a.port() != 0 && (a.ip() == b.ip() || any(a.ip()) || any(b.ip()))
 }
 
+/// Whether others can reach a listener without a host name that it answers to:
+/// the guard against DNS rebinding would refuse them all.
+pub(super) fn lacks_hosts(address: SocketAddr, allowed_hosts: &[String]) -> bool {
+    allowed_hosts.is_empty() && !address.ip().to_canonical().is_loopback()
+}
+
+/// Each listener needs an address of its own, and names if others can reach it.
+fn listeners(root: &Table<'_>, reader: &mut Reader<'_>) {
+    let empty = DeTable::new();
+    let section = |name| root.node(name).and_then(|node| node.as_table());
+    let gateway = section("gateway").unwrap_or_else(|| Table::root(&empty));
+    let admin = section("admin").unwrap_or_else(|| Table::root(&empty));
+    let open = value::<Gateway, SocketAddr>(&gateway, "listen", reader);
+    let inner = value::<Admin, Option<SocketAddr>>(&admin, "listen", reader).flatten();
+    hosts::<Gateway>(&gateway, open, reader);
+    hosts::<Admin>(&admin, inner, reader);
+    // Told where one can mend it: at one of the two that is written down.
+    if let (Some(open), Some(inner)) = (open, inner)
+        && collide(open, inner)
+        && let Some(node) = admin.node("listen").or_else(|| gateway.node("listen"))
+    {
+        node.fault(reader, Problem::SameAddress);
+    }
+}
+
+fn hosts<S: Section>(table: &Table<'_>, address: Option<SocketAddr>, reader: &mut Reader<'_>) {
+    if let Some(address) = address
+        && let Some(allowed) = value::<S, Vec<Host>>(table, "allowed_hosts", reader)
+        && lacks_hosts(address, &allowed)
+        && let Some(node) = table.node("listen")
+    {
+        node.fault(reader, Problem::HostsMissing { address });
+    }
+}
+
 /// `max_timeout` must leave `timeout` room.
 fn timeouts(server: &Table<'_>, reader: &mut Reader<'_>) {
-    let read = |key| -> Option<Duration> {
-        match server.node(key) {
-            Some(node) => reader.peek::<Lasting>(&node),
-            None => {
-                let row = Server::rows().into_iter().find(|row| row.key == key)?;
-                let quiet = &mut Reader::new(reader.folder, reader.surroundings);
-                server.setting::<Lasting>(row.key, row.default, quiet)
-            }
-        }
-    };
+    let read = |key| value::<Server, Lasting>(server, key, reader);
     if let (Some(timeout), Some(max)) = (read("timeout"), read("max_timeout"))
         && max < timeout
         && let Some(node) = server.node("max_timeout").or_else(|| server.node("timeout"))
@@ -84,28 +83,61 @@ fn timeouts(server: &Table<'_>, reader: &mut Reader<'_>) {
     }
 }
 
+/// A setting that does nothing for this kind of server is a mistake.
+fn owners(server: &Table<'_>, reader: &mut Reader<'_>) {
+    const OWNED: [(&str, &[&str]); 2] = [
+        ("command", &["idle_stop", "max_restarts", "restart_window", "stop_timeout"]),
+        ("url", &["connect_timeout", "forward_headers"]),
+    ];
+    let kinds = OWNED.map(|(kind, _)| server.node(kind).is_some());
+    for ((owner, keys), _) in OWNED.iter().zip(kinds).filter(|(_, has)| !has) {
+        // Neither kind is told of elsewhere.
+        for node in keys.iter().filter_map(|key| server.node(key)).filter(|_| kinds.contains(&true))
+        {
+            node.fault_at_name(reader, Problem::OtherTarget { owner });
+        }
+    }
+}
+
+/// A header is either fixed or the client's.
+fn forwarded(server: &Table<'_>, reader: &mut Reader<'_>) {
+    let fixed = server.node("headers").and_then(|node| node.as_table());
+    let fixed: Vec<_> = fixed.iter().flat_map(Table::nodes).collect();
+    let forwarded = value::<Server, Vec<Header>>(server, "forward_headers", reader);
+    for name in forwarded.unwrap_or_default() {
+        if let Some(node) =
+            fixed.iter().find(|node| name.as_str().eq_ignore_ascii_case(node.name()))
+        {
+            node.fault_at_name(reader, Problem::FixedAndForwarded);
+        }
+    }
+}
+
 /// No two tools may be given one public name.
 fn public_names(servers: &[Table<'_>], reader: &mut Reader<'_>) {
-    let mut taken: HashMap<String, String> = HashMap::new();
+    let mut taken: HashMap<PublicName, String> = HashMap::new();
     for server in servers {
         let tools = server.node("tools").and_then(|node| node.as_table());
-        for node in tools.iter().flat_map(Table::nodes) {
-            let Some(name) = node.as_table().and_then(|tool| tool.node("name")) else { continue };
-            let Some(public) = reader.peek::<crate::call::PublicName>(&name) else { continue };
-            match taken.get(public.as_str()) {
-                Some(other) => {
-                    let problem = Problem::PublicNameTaken { other: other.clone() };
-                    name.fault(reader, problem);
-                }
-                None => {
-                    taken.insert(public.as_str().to_owned(), node.key);
-                }
+        for tool in tools.iter().flat_map(Table::nodes) {
+            let Some(name) = tool.as_table().and_then(|table| table.node("name")) else { continue };
+            let quiet = &mut Reader::new(reader.folder, reader.surroundings);
+            let Some(public) = <PublicName as Setting>::read(&name, quiet) else { continue };
+            if let Some(other) = taken.get(&public) {
+                name.fault(reader, Problem::PublicNameTaken { other: other.clone() });
+            } else {
+                taken.insert(public, tool.key);
             }
         }
     }
 }
 
-/// The value under `section.key`.
-fn child<'a>(root: &Table<'a>, section: &str, key: &str) -> Option<Node<'a>> {
-    root.node(section)?.as_table()?.node(key)
+/// A setting's value, or its default; silent, because its own faults have been told.
+fn value<Sec: Section, S: Setting>(
+    table: &Table<'_>,
+    key: &str,
+    reader: &Reader<'_>,
+) -> Option<S::Value> {
+    let row = Sec::rows().into_iter().find(|row| row.key == key)?;
+    let quiet = &mut Reader::new(reader.folder, reader.surroundings);
+    table.setting::<S>(row.key, row.default, quiet)
 }

@@ -33,7 +33,7 @@ pub fn reference() -> String {
 /// One table of the file, then the tables in it.
 fn table(key: &str, outline: &Outline, page: &mut String) {
     let path = format!("{key}{}", outline.suffix);
-    page.push_str(&format!("\n## `[{path}]`\n\n{}\n\n", prose(outline.about)));
+    page.extend(["\n## `[", &path, "]`\n\n", &prose(outline.about), "\n\n"]);
     page.push_str("| setting | value | default | meaning |\n|---|---|---|---|\n");
     for row in outline.rows.iter().filter(|row| !row.any) {
         page.push_str(&line(row));
@@ -47,7 +47,7 @@ fn table(key: &str, outline: &Outline, page: &mut String) {
 
 fn line(row: &Row) -> String {
     let default = match row.default {
-        _ if (row.outline)().is_some() => "see below".into(),
+        Some("{}") if (row.outline)().is_some() => "see below".into(),
         Some(default) => format!("`{default}`"),
         None if row.required => "required".into(),
         None => "–".into(),
@@ -57,7 +57,7 @@ fn line(row: &Row) -> String {
     let choices: Vec<_> = choices.collect();
     let mut meaning = prose(row.doc);
     if !choices.is_empty() {
-        meaning.push_str(&format!(" {}.", choices.join("; ")));
+        meaning.extend([" ", &choices.join("; "), "."]);
     }
     format!("| `{}` | {} | {default} | {meaning} |\n", row.key, (row.word)())
 }

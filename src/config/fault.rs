@@ -19,7 +19,14 @@ pub struct Fault {
     pub key: String,
     /// What is wrong; its help says what would be right.
     pub problem: Problem,
-    /// Where it is, in bytes of the text.
+    excerpt: Excerpt,
+}
+
+/// What a fault shows of the text: its own line, without secrets.
+#[derive(Debug, Clone)]
+struct Excerpt {
+    line: String,
+    /// Where the fault is, in bytes of that line.
     span: Range<usize>,
 }
 
@@ -40,8 +47,6 @@ pub enum Color {
 pub struct Faults {
     /// What the file is called in messages.
     name: String,
-    /// The text, its secrets starred out.
-    text: String,
     list: Vec<Fault>,
     files: Vec<PathBuf>,
 }
@@ -70,26 +75,17 @@ impl Faults {
 
     pub(super) fn new(mut findings: Findings<'_>) -> Self {
         findings.found.sort_by_key(|found| found.span.start);
-        let count = findings.found.len();
+        let left_out = findings.found.len().saturating_sub(Self::MAX);
         findings.found.truncate(Self::MAX);
-        let lines = line_starts(findings.text);
-        let mut list: Vec<_> =
-            findings.found.into_iter().map(|found| place(found, findings.text, &lines)).collect();
-        if let Some(last) = list.last().filter(|_| count > Self::MAX) {
-            let more = Problem::More { count: count - Self::MAX };
-            list.push(Fault {
-                key: String::new(),
-                problem: more,
-                span: last.span.clone(),
-                ..*last
-            });
+        let lines = Lines::of(findings.text);
+        let text = starred(findings.text, &findings.hidden);
+        let place = |found| place(found, &text, &lines);
+        let mut list: Vec<_> = findings.found.into_iter().map(place).collect();
+        if let Some(last) = list.last().filter(|_| left_out > 0) {
+            let (key, excerpt) = (String::new(), last.excerpt.clone());
+            list.push(Fault { key, problem: Problem::More { count: left_out }, excerpt, ..*last });
         }
-        Self {
-            name: findings.name.to_owned(),
-            text: starred(findings.text, &findings.hidden),
-            list,
-            files: findings.files,
-        }
+        Self { name: findings.name.to_owned(), list, files: findings.files }
     }
 
     /// The faults, in line order. At most [`Faults::MAX`] and one that says how
@@ -115,22 +111,11 @@ impl Faults {
     }
 
     fn draw(&self, fault: &Fault, renderer: &Renderer) -> String {
-        let title = fault.titled();
-        let help = fault.problem.help();
-        // Only the fault's own line: the renderer reads all that it is given, and
-        // a long value (a broken multi-line string) would bury the message.
-        let start = self
-            .text
-            .get(..fault.span.start)
-            .map_or(0, |before| before.rfind('\n').map_or(0, |newline| newline + 1));
-        let line = self.text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or("");
-        let from = fault.span.start.saturating_sub(start).min(line.len());
-        let to = fault.span.end.saturating_sub(start).clamp(from, line.len());
-        let (line, from, to) = window(line, from, to);
-        let snippet = Snippet::source(line)
+        let (title, help) = (fault.titled(), fault.problem.help());
+        let snippet = Snippet::source(fault.excerpt.line.as_str())
             .line_start(fault.line)
             .path(self.name.as_str())
-            .annotation(AnnotationKind::Primary.span(from..to));
+            .annotation(AnnotationKind::Primary.span(fault.excerpt.span.clone()));
         let group = Level::ERROR
             .primary_title(title.as_str())
             .element(snippet)
@@ -163,15 +148,36 @@ impl Fault {
 }
 
 /// The byte at which each line begins.
-fn line_starts(text: &str) -> Vec<usize> {
-    std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect()
+pub(super) struct Lines(Vec<usize>);
+
+impl Lines {
+    pub(super) fn of(text: &str) -> Self {
+        let later = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self(std::iter::once(0).chain(later).collect())
+    }
+
+    /// The line that a byte is on, counted from 1.
+    pub(super) fn number(&self, at: usize) -> usize {
+        self.0.partition_point(|start| *start <= at).max(1)
+    }
+
+    /// The byte at which a line begins.
+    fn start(&self, number: usize) -> usize {
+        self.0.get(number - 1).copied().unwrap_or(0)
+    }
 }
 
-fn place(found: Found, text: &str, lines: &[usize]) -> Fault {
-    let line = lines.partition_point(|start| *start <= found.span.start).max(1);
-    let start = lines.get(line - 1).copied().unwrap_or(0);
+/// Finds a fault's line, and keeps what may be shown of it. Only of that line:
+/// a broken multi-line string would bury the message.
+fn place(found: Found, text: &str, lines: &Lines) -> Fault {
+    let line = lines.number(found.span.start);
+    let start = lines.start(line);
     let column = text.get(start..found.span.start).map_or(0, |before| before.chars().count()) + 1;
-    Fault { line, column, key: found.key, problem: found.problem, span: found.span }
+    let shown = text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or("");
+    let from = (found.span.start - start).min(shown.len());
+    let to = found.span.end.saturating_sub(start).clamp(from, shown.len());
+    let excerpt = window(&concealed(shown, from..to), from, to);
+    Fault { line, column, key: found.key, problem: found.problem, excerpt }
 }
 
 /// The text with every hidden stretch replaced by as many bytes of `*`, so that
@@ -188,12 +194,34 @@ fn starred(text: &str, hidden: &[Range<usize>]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A piece of a long line around what is wrong, so that a message stays readable.
-fn window(line: &str, from: usize, to: usize) -> (&str, usize, usize) {
+/// A line without the strings on it that are not the fault's own: what is right
+/// needs no showing, and a mistyped `header = { … }` may hold a secret that the
+/// reader did not know for one.
+fn concealed(line: &str, own: Range<usize>) -> String {
+    let (mut bytes, mut quote, mut escaped) = (line.as_bytes().to_vec(), None, false);
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        match quote {
+            Some(open) if *byte == open && !escaped => quote = None,
+            Some(open) => {
+                escaped = open == b'"' && *byte == b'\\' && !escaped;
+                if !own.contains(&at) {
+                    *byte = b'*';
+                }
+            }
+            None if matches!(*byte, b'"' | b'\'') => quote = Some(*byte),
+            None => {}
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The piece of a line around what is wrong, so that a message stays readable.
+fn window(line: &str, from: usize, to: usize) -> Excerpt {
     const AROUND: usize = 100;
     let start = line.floor_char_boundary(from.saturating_sub(AROUND));
-    let end = line.ceil_char_boundary(to.min(from + AROUND).saturating_add(AROUND).min(line.len()));
+    let end = line.ceil_char_boundary(to.min(from + AROUND) + AROUND);
     let from = line.floor_char_boundary(from);
-    let to = line.ceil_char_boundary(to).min(end);
-    (line.get(start..end).unwrap_or(""), from - start, to.max(from) - start)
+    let to = line.ceil_char_boundary(to).clamp(from, end.max(from));
+    let line = line.get(start..end).unwrap_or("").to_owned();
+    Excerpt { line, span: from - start..to - start }
 }

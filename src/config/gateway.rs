@@ -9,14 +9,15 @@ use crate::telemetry::log::check_directives;
 use http::HeaderName;
 use url::Url;
 
-use super::kinds::{Count, Lasting, NonZero, Share, Size};
 use super::macros::{choice, section};
 use super::network::{Host, Origin};
+use super::numbers::{Count, NonZero, Share};
 use super::problem::Problem;
 use super::rate::Rate;
 use super::reader::Reader;
 use super::secret::Secret;
 use super::setting::Text;
+use super::units::{Lasting, Size};
 
 section! {
     /// Where clients connect, and what holds for all of them.
@@ -157,9 +158,9 @@ choice! {
     pub enum Naming {
         /// every tool is `SERVER__TOOL`
         "prefix" => Prefix,
-        /// only a tool whose name an earlier server of this file has
+        /// only a tool whose name an earlier server has is `SERVER__TOOL`
         "conflict" => Conflict,
-        /// tools keep their names, and the same name twice is a fault
+        /// tools keep their names; the same name twice is a fault
         "none" => None,
     }
 }
@@ -195,9 +196,14 @@ impl Text for Filter {
     const EXAMPLE: &'static str = "\"info\"";
 
     fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
-        match check_directives(text) {
-            Ok(()) if !text.trim().is_empty() => Ok(Some(text.to_owned())),
-            _ => Err(Problem::Filter),
-        }
+        filter(text).map(Some)
+    }
+}
+
+/// Checks a filter for the log.
+pub(super) fn filter(text: &str) -> Result<String, Problem> {
+    match check_directives(text) {
+        Ok(()) if !text.trim().is_empty() => Ok(text.to_owned()),
+        _ => Err(Problem::Filter),
     }
 }

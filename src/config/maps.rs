@@ -13,7 +13,6 @@ use super::reader::{Node, Reader, Table};
 use super::secret::Secret;
 use super::server::{Server, ToolOverride};
 use super::setting::{Outline, Part, Row, Section, Setting};
-use super::substitute::is_env_name;
 
 /// A key that is a name, and what its value must be besides what its kind says.
 pub(super) trait Name<V>: Sized + PartialEq {
@@ -45,7 +44,10 @@ impl Name<Secret> for String {
     const WORD: &'static str = "variable";
 
     fn parse(text: &str) -> Result<Self, Problem> {
-        if is_env_name(text) { Ok(text.to_owned()) } else { Err(Problem::EnvName) }
+        // Looser than what a substitution can name: programs read npm_config_a-b and the like.
+        let wrong = |c: char| c == '=' || c.is_whitespace() || c.is_control();
+        let valid = !text.is_empty() && !text.contains(wrong);
+        if valid { Ok(text.to_owned()) } else { Err(Problem::EnvName) }
     }
 
     fn accepts(value: &Secret) -> Result<(), Problem> {

@@ -27,8 +27,10 @@ mod kinds;
 mod macros;
 mod maps;
 mod network;
+mod numbers;
 mod pattern;
 mod problem;
+mod process;
 mod rate;
 mod reader;
 mod secret;
@@ -36,8 +38,11 @@ mod server;
 mod setting;
 mod source;
 mod substitute;
+mod syntax;
 #[cfg(test)]
 mod tests;
+mod units;
+mod wording;
 
 pub use docs::{json_schema, reference};
 pub use fault::{Color, Fault, Faults};
@@ -54,9 +59,9 @@ pub use source::{Source, Surroundings, System};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use toml::de::{DeTable, Error as TomlError};
+use toml::de::DeTable;
 
-use fault::{Findings, Found};
+use fault::Findings;
 use macros::section;
 use maps::Servers;
 use reader::{Reader, Table};
@@ -92,13 +97,19 @@ impl Config {
     /// Everything that is wrong with it, in the order of its lines.
     pub fn read(source: &Source, surroundings: &dyn Surroundings) -> Result<Self, Faults> {
         let mut reader = Reader::new(&source.folder, surroundings);
-        let text = text_of(source).map_err(|problem| reader.fault(0..0, "", problem)).ok();
-        let config = text.and_then(|text| read_text(text, &mut reader));
+        let (text, problem) = text_of(source);
+        let config = match problem {
+            Some(problem) => {
+                reader.fault(text.len()..text.len(), "", problem);
+                None
+            }
+            None => read_text(text, &mut reader),
+        };
         match config {
             Some(config) if reader.found.is_empty() => Ok(config),
             _ => Err(Faults::new(Findings {
                 name: &source.name,
-                text: text.unwrap_or(""),
+                text,
                 found: reader.found,
                 hidden: reader.hidden,
                 files: reader.files.into_iter().collect(),
@@ -111,7 +122,7 @@ impl Config {
     /// # Errors
     /// The rules that the file's address is held to hold for this one too.
     pub fn listen_on(&mut self, address: std::net::SocketAddr) -> Result<(), Problem> {
-        if !address.ip().to_canonical().is_loopback() && self.gateway.allowed_hosts.is_empty() {
+        if check::lacks_hosts(address, &self.gateway.allowed_hosts) {
             return Err(Problem::HostsMissing { address });
         }
         if self.admin.listen.is_some_and(|admin| check::collide(address, admin)) {
@@ -120,16 +131,28 @@ impl Config {
         self.gateway.listen = address;
         Ok(())
     }
+
+    /// Puts the log filter of the command line in the place of the file's.
+    ///
+    /// # Errors
+    /// It does not parse.
+    pub fn log_at(&mut self, level: &str) -> Result<(), Problem> {
+        self.log.level = gateway::filter(level)?;
+        Ok(())
+    }
 }
 
-fn text_of(source: &Source) -> Result<&str, Problem> {
+/// The text, or as much as is text, and what is wrong behind it.
+fn text_of(source: &Source) -> (&str, Option<Problem>) {
     let len = source.bytes.len();
     if len > Source::MAX_LEN {
-        return Err(Problem::TooLarge { len, max: Source::MAX_LEN });
+        return ("", Some(Problem::TooLarge { len, max: Source::MAX_LEN }));
     }
-    let text = std::str::from_utf8(&source.bytes).map_err(|_| Problem::NotUtf8)?;
+    let mut chunks = source.bytes.utf8_chunks();
+    let text = chunks.next().map_or("", |chunk| chunk.valid());
+    let problem = (text.len() < len).then_some(Problem::NotUtf8);
     // Some editors begin a file with a byte order mark; TOML says to skip it.
-    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+    (text.strip_prefix('\u{feff}').unwrap_or(text), problem)
 }
 
 /// Reads the text; the reader holds what is wrong with it.
@@ -139,25 +162,11 @@ fn read_text(text: &str, reader: &mut Reader<'_>) -> Option<Config> {
     root.refuse_unknown(&Config::rows(), reader);
     let config = Config::fields(&root, reader);
     check::all(&root, reader);
-    if !errors.is_empty() {
-        for found in &reader.found {
-            eprintln!("SEM {found:?}");
-        }
-        syntax(&errors, reader);
-    }
+    syntax::merge(text, &errors, &mut reader.found);
     config
 }
 
-fn syntax(errors: &[TomlError], reader: &mut Reader<'_>) {
-    let found = |error: &TomlError| Found {
-        span: error.span().unwrap_or_default(),
-        key: String::new(),
-        problem: Problem::Syntax { message: error.message().to_owned() },
-    };
-    reader.found.extend(errors.iter().map(found));
-}
-
-/// Read last, when every substitution has been.
+/// [`Config::files`]. Parts are read last, when every substitution has been.
 impl Part for Vec<PathBuf> {
     fn read(_: &Table<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         Some(reader.files.iter().cloned().collect())

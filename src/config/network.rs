@@ -15,7 +15,8 @@ impl Text for SocketAddr {
     type Value = Self;
     const OFF: bool = true;
     const WORD: &'static str = "address with port";
-    const EXAMPLE: &'static str = "an IP address and a port, such as \"127.0.0.1:8080\"";
+    const RULE: &'static str = "an IP address and a port";
+    const EXAMPLE: &'static str = "\"127.0.0.1:8080\"";
 
     fn parse(text: &str, _: &Reader<'_>) -> Result<Option<Self>, Problem> {
         Ok(text.parse().ok())
@@ -28,7 +29,8 @@ pub(super) struct Host;
 impl Text for Host {
     type Value = String;
     const WORD: &'static str = "host name";
-    const EXAMPLE: &'static str = "a name without scheme and path, such as \"mcp.example.com\"";
+    const RULE: &'static str = "a name without scheme and path";
+    const EXAMPLE: &'static str = "\"mcp.example.com\"";
 
     fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
         Ok(is_host(text).then(|| text.to_ascii_lowercase()))
@@ -42,7 +44,8 @@ pub(super) struct Origin;
 impl Text for Origin {
     type Value = String;
     const WORD: &'static str = "origin";
-    const EXAMPLE: &'static str = "scheme and host, such as \"https://app.example.com\"";
+    const RULE: &'static str = "a scheme and a host, without path";
+    const EXAMPLE: &'static str = "\"https://app.example.com\"";
 
     fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
         let text = text.to_ascii_lowercase();

@@ -72,7 +72,8 @@ impl fmt::Debug for Pattern {
 impl Text for Pattern {
     type Value = Self;
     const WORD: &'static str = "pattern";
-    const EXAMPLE: &'static str = "\"search_*\" (`*` and `?`, at most 128 characters)";
+    const RULE: &'static str = "1 to 128 characters, with `*` and `?`";
+    const EXAMPLE: &'static str = "\"search_*\"";
 
     fn parse(text: &str, _: &Reader<'_>) -> Result<Option<Self>, Problem> {
         Ok(Self::new(text))

@@ -41,8 +41,8 @@ pub enum Problem {
         expected: String,
         /// The TOML type that was found, with its article.
         found: &'static str,
-        /// A right value, as the file would have it.
-        example: String,
+        /// What would be right, as an order.
+        right: String,
     },
     /// Text that does not read as what the setting takes.
     #[error("{found:?} is not {expected}")]
@@ -51,8 +51,8 @@ pub enum Problem {
         expected: String,
         /// The text, cut to a readable length.
         found: String,
-        /// A right value, as the file would have it.
-        example: String,
+        /// What would be right, as an order.
+        right: String,
     },
     /// A number or a duration outside its bounds.
     #[error("out of range")]
@@ -113,6 +113,9 @@ pub enum Problem {
     /// Two keys of one table that name the same thing.
     #[error("the same name is set twice, in another spelling")]
     Twice,
+    /// A header that is both set and taken from the client.
+    #[error("`forward_headers` names this header too")]
+    FixedAndForwarded,
     /// An environment variable's name that no system takes.
     #[error("not the name of an environment variable")]
     EnvName,
@@ -161,7 +164,7 @@ pub enum Problem {
         address: std::net::SocketAddr,
     },
     /// `gateway.listen` and `admin.listen` would take the same port.
-    #[error("`gateway.listen` takes the same address")]
+    #[error("the gateway and the admin listener take the same address")]
     SameAddress,
     /// `max_timeout` below `timeout`.
     #[error("`max_timeout` is shorter than `timeout`")]
@@ -203,19 +206,31 @@ impl Problem {
             }
             Self::UnknownKey { meant, known } => did_you_mean(meant.as_deref(), known),
             Self::Choice { meant, choices, .. } => did_you_mean(meant.as_deref(), choices),
-            Self::Kind { example, .. } | Self::Text { example, .. } => format!("write {example}"),
+            Self::Kind { right, .. } | Self::Text { right, .. } => right.clone(),
             Self::Range { min, max } => format!("the smallest is {min}, the largest {max}"),
             Self::Missing { key, example } => format!("add {key} = {example}"),
+            Self::Syntax { message } if message == "duplicate key" => "keep one of them".into(),
             Self::PublicNameTaken { .. } => "give one of them another `name`".into(),
             Self::More { .. } => "mend those above, and check again".into(),
             other => other.fixed_help().into(),
         }
     }
 
+    /// Whether it is about what is or is not beside it: where the text does not
+    /// parse, that may be wrong.
+    pub(super) fn needs_whole_table(&self) -> bool {
+        matches!(
+            self,
+            Self::Missing { .. } | Self::NoTarget | Self::TwoTargets | Self::HostsMissing { .. }
+        )
+    }
+
     /// The help of those problems whose help never varies.
     fn fixed_help(&self) -> &'static str {
         match self {
-            Self::Syntax { .. } => "see https://toml.io; strings stand in quotes",
+            Self::Syntax { .. } => {
+                "strings stand in quotes, lists in [ ], and each setting on a line of its own"
+            }
             Self::ServerName(_) => "rename the table, such as [servers.github]",
             Self::NoTarget => "add command = \"…\" for a child process, or url = \"https://…\"",
             Self::TwoTargets => "keep one of them, or make two servers",
@@ -223,12 +238,12 @@ impl Problem {
             Self::Url(UrlProblem::Credentials) => {
                 "send credentials as headers = { Authorization = \"…\" }"
             }
-            Self::Url(_) => "write the whole URL, such as \"https://mcp.example.com/mcp\"",
+            Self::Url(_) => "write the whole of it, beginning with https:// or http://",
             Self::HeaderName => "write a name such as Authorization or X-Api-Key",
             Self::HeaderReserved { .. } => "remove it",
             Self::HeaderValue => "headers are one line of visible characters",
-            Self::Twice => "keep one of them",
-            Self::EnvName => "write a name such as LOG_LEVEL, or LOG_* for all that begin so",
+            Self::Twice | Self::FixedAndForwarded => "keep one of them",
+            Self::EnvName => "write a name such as LOG_LEVEL",
             Self::Nul => "remove the NUL byte",
             Self::EnvUnset { .. } => "set it before the gateway starts, or use ${file:PATH}",
             Self::EnvNotUtf8 { .. } => "use ${file:PATH} with a text file",

@@ -45,7 +45,8 @@ impl Text for Rate {
     type Value = Self;
     const OFF: bool = true;
     const WORD: &'static str = "rate";
-    const EXAMPLE: &'static str = "1 to 1000000 per s, min, h or d, such as \"100/min\"";
+    const EXAMPLE: &'static str = "\"100/min\"";
+    const RULE: &'static str = "1 to 1000000 per s, min, h or d";
 
     fn parse(text: &str, _: &Reader<'_>) -> Result<Option<Self>, Problem> {
         Ok(Self::from_text(text))

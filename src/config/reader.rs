@@ -10,6 +10,7 @@ use super::Surroundings;
 use super::fault::Found;
 use super::problem::Problem;
 use super::setting::{Row, Setting};
+use super::wording::{AnyTable, expected, nearest, quoted, shortened};
 
 /// What a reading needs and what it gathers. Nothing that reads stops at the
 /// first fault: it tells the reader, returns `None`, and the walk goes on.
@@ -38,12 +39,6 @@ impl<'a> Reader<'a> {
     pub(super) fn path(&self, text: &str) -> PathBuf {
         self.folder.join(text)
     }
-
-    /// Reads a value again for a check between settings: its own faults have
-    /// been told already.
-    pub(super) fn peek<S: Setting>(&self, node: &Node<'_>) -> Option<S::Value> {
-        S::read(node, &mut Reader::new(self.folder, self.surroundings))
-    }
 }
 
 /// One value of the file, with the key that leads to it.
@@ -69,6 +64,11 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Node<'a> {
+    /// The last segment of the key, as it is meant.
+    pub(super) fn name(&self) -> &'a str {
+        self.name
+    }
+
     pub(super) fn fault(&self, reader: &mut Reader<'_>, problem: Problem) {
         reader.fault(self.span.clone(), &self.key, problem);
     }
@@ -89,14 +89,14 @@ impl<'a> Node<'a> {
             DeValue::Array(_) => "an array",
             DeValue::Table(_) => "a table",
         };
-        let problem = Problem::Kind { expected: expected::<S>(), found, example: S::example() };
+        let problem = Problem::Kind { expected: expected::<S>(), found, right: S::right() };
         self.fault(reader, problem);
     }
 
     /// Tells that the text does not read as an `S`.
     pub(super) fn refuse_text<S: Setting>(&self, text: &str, reader: &mut Reader<'_>) {
-        let (expected, example) = (expected::<S>(), S::example());
-        self.fault(reader, Problem::Text { expected, found: shortened(text), example });
+        let (expected, right) = (expected::<S>(), S::right());
+        self.fault(reader, Problem::Text { expected, found: shortened(text), right });
     }
 
     pub(super) fn refuse_choice(
@@ -114,6 +114,8 @@ impl<'a> Node<'a> {
     pub(super) fn table(&self, reader: &mut Reader<'_>) -> Option<Table<'a>> {
         let Some(table) = self.as_table() else {
             self.refuse_kind::<AnyTable>(reader);
+            // Perhaps a secret is in it.
+            reader.hidden.push(self.span.clone());
             return None;
         };
         Some(table)
@@ -246,76 +248,5 @@ impl<'a> Table<'a> {
             let (meant, known) = (nearest(node.name, &known), known.clone());
             node.fault_at_name(reader, Problem::UnknownKey { meant, known });
         }
-    }
-}
-
-impl<'a> Node<'a> {
-    /// The last segment of the key, as it is meant.
-    pub(super) fn name(&self) -> &'a str {
-        self.name
-    }
-}
-
-/// Stands for any table in messages.
-struct AnyTable;
-
-impl Setting for AnyTable {
-    type Value = ();
-
-    fn word() -> String {
-        "table".into()
-    }
-
-    fn example() -> String {
-        "its settings below a [header] of its own, or within { }".into()
-    }
-
-    fn read(_: &Node<'_>, _: &mut Reader<'_>) -> Option<()> {
-        Some(())
-    }
-
-    fn schema() -> serde_json::Value {
-        serde_json::json!({ "type": "object" })
-    }
-}
-
-/// The setting's word with its article.
-fn expected<S: Setting>() -> String {
-    let word = S::word();
-    let article = if word.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
-    format!("{article} {word}")
-}
-
-/// The choice that looks most like a text, if any does.
-fn nearest(text: &str, choices: &[&'static str]) -> Option<String> {
-    // Bounded, because the comparison takes time in the product of both lengths.
-    let text: String = text.chars().take(64).collect();
-    let lower = text.to_ascii_lowercase().replace('-', "_");
-    let score = |choice: &&'static str| strsim::jaro_winkler(&lower, choice);
-    choices
-        .iter()
-        .map(|choice| (score(choice), *choice))
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .filter(|(score, _)| *score >= 0.8)
-        .or_else(|| choices.iter().find(|choice| lower.contains(**choice)).map(|c| (1.0, *c)))
-        .map(|(_, choice)| choice.to_owned())
-}
-
-/// A key's segment, in quotes where TOML asks for them.
-fn quoted(segment: &str) -> String {
-    let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if !segment.is_empty() && segment.chars().all(bare) {
-        segment.to_owned()
-    } else {
-        format!("{:?}", shortened(segment))
-    }
-}
-
-/// A text cut to what a message can hold.
-fn shortened(text: &str) -> String {
-    const LONGEST: usize = 60;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or("")),
-        None => text.to_owned(),
     }
 }

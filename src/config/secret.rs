@@ -61,7 +61,11 @@ impl Setting for Secret {
     }
 
     fn example() -> String {
-        "\"…\", or \"${env:NAME}\"".into()
+        "\"${env:NAME}\"".into()
+    }
+
+    fn right() -> String {
+        "write it in quotes; ${env:NAME} and ${file:PATH} work in them".into()
     }
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {

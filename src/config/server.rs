@@ -9,16 +9,18 @@ use url::Url;
 
 use crate::call::{NativeName, PublicName, ServerName};
 
-use super::kinds::{Count, Count32, Lasting, Size};
 use super::macros::{choice, section};
 use super::network::Header;
+use super::numbers::{Count, Count32};
 use super::pattern::Pattern;
 use super::problem::Problem;
+use super::process::{Program, Variable};
 use super::rate::Rate;
 use super::reader::{Reader, Table};
 use super::secret::Secret;
 use super::setting::{Part, Row, Section, Text};
-use super::substitute::{Filled, is_env_name};
+use super::substitute::Filled;
+use super::units::{Lasting, Size};
 
 section! {
     /// One MCP server: a child process (`command`) or an HTTP server (`url`). `NAME` is 1 to 32
@@ -119,7 +121,7 @@ section! {
 
 section! {
     /// Which tools clients see. A tool that is hidden cannot be called either. Every table in it
-    /// is one tool's.
+    /// is one tool's (a tool that is itself called `allow` or `deny` cannot have one).
     #[derive(Debug, Clone, PartialEq)]
     pub struct Tools {
         parts {
@@ -219,6 +221,17 @@ impl Part for Target {
     }
 }
 
+impl Command {
+    /// Whether the child gets a variable of the gateway's own environment.
+    pub fn passes(&self, variable: &str) -> bool {
+        let names = |name: &str| match name.strip_suffix('*') {
+            Some(stem) => variable.starts_with(stem),
+            None => variable == name,
+        };
+        PASSED_ENV.into_iter().any(names) || self.pass_env.iter().any(|name| names(name))
+    }
+}
+
 impl Tools {
     /// Whether clients may see and call a tool, by the server's own name for it.
     pub fn admits(&self, native: &str) -> bool {
@@ -248,48 +261,6 @@ impl fmt::Debug for Http {
             .field("headers", &self.headers)
             .field("ca", &self.ca)
             .finish()
-    }
-}
-
-/// A program to run. Children must not depend on where the gateway was started:
-/// a path starts at the file's folder, and `trunkline` is the running program.
-struct Program;
-
-impl Text for Program {
-    type Value = String;
-    const WORD: &'static str = "program";
-    const EXAMPLE: &'static str = "\"npx\"";
-
-    fn parse(text: &str, reader: &Reader<'_>) -> Result<Option<String>, Problem> {
-        if text.is_empty() || text.contains('\0') {
-            return Ok(None);
-        }
-        let own = || {
-            reader
-                .surroundings
-                .executable()
-                .and_then(|path| path.into_os_string().into_string().ok())
-        };
-        Ok(match text {
-            "trunkline" => own().or_else(|| Some(text.to_owned())),
-            path if path.contains('/') => reader.path(path).into_os_string().into_string().ok(),
-            name => Some(name.to_owned()),
-        })
-    }
-}
-
-/// The name of a variable, or `NAME_*` for all that begin so.
-struct Variable;
-
-impl Text for Variable {
-    type Value = String;
-    const WORD: &'static str = "variable";
-    const EXAMPLE: &'static str = "\"AWS_REGION\" or \"AWS_*\"";
-
-    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
-        // A star alone would hand every credential of the gateway to the child.
-        let stem = text.strip_suffix('*').unwrap_or(text);
-        if is_env_name(stem) { Ok(Some(text.to_owned())) } else { Err(Problem::EnvName) }
     }
 }
 

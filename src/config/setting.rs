@@ -19,6 +19,11 @@ pub(super) trait Setting {
     /// A right value, as the file would have it.
     fn example() -> String;
 
+    /// What to write instead of a wrong value, as an order.
+    fn right() -> String {
+        format!("write {}", Self::example())
+    }
+
     /// Reads a value; on `None` the reader has been told why.
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self::Value>;
 
@@ -47,6 +52,8 @@ pub(super) trait Text {
     const OFF: bool = false;
     const WORD: &'static str;
     const EXAMPLE: &'static str;
+    /// What the example is an example of, where the word does not say it.
+    const RULE: &'static str = "";
 
     /// Reads the text. `None` says only that it is not a [`Text::WORD`].
     ///

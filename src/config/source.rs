@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The text of a configuration, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +67,10 @@ impl Surroundings for System {
     }
 
     fn executable(&self) -> Option<PathBuf> {
-        std::env::current_exe().ok()
+        // Asked once: after an upgrade in place the system would name a deleted file,
+        // and every server of this program would look changed.
+        static EXECUTABLE: OnceLock<Option<PathBuf>> = OnceLock::new();
+        EXECUTABLE.get_or_init(|| std::env::current_exe().ok()).clone()
     }
 }
 

@@ -6,6 +6,7 @@
 use serde_json::{Value as Json, json};
 
 use super::problem::Problem;
+use super::process::is_env_name;
 use super::reader::{Node, Reader};
 use super::setting::Setting;
 
@@ -56,7 +57,11 @@ impl Setting for Filled {
     }
 
     fn example() -> String {
-        "\"…\", or \"${env:NAME}\"".into()
+        "\"${env:NAME}\"".into()
+    }
+
+    fn right() -> String {
+        "write it in quotes; ${env:NAME} and ${file:PATH} work in them".into()
     }
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<String> {
@@ -71,13 +76,6 @@ impl Setting for Filled {
     fn schema() -> Json {
         json!({ "type": "string" })
     }
-}
-
-/// Whether a text can name an environment variable.
-pub(super) fn is_env_name(text: &str) -> bool {
-    !text.is_empty()
-        && !text.starts_with(|c: char| c.is_ascii_digit())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 fn from_environment(name: &str, reader: &Reader<'_>) -> Result<String, Problem> {

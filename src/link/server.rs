@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, Failure, Reply, ServerName};
 use crate::catalog::ServerList;
-use crate::config::{Server as ServerConfig, Start};
+use crate::config::{Server as ServerConfig, Start, Target};
+use crate::mcp::ProtocolVersion;
 use crate::policy::Permitted;
 
 use super::LinkFault;
@@ -152,6 +153,16 @@ impl Server {
     /// Who it is, while it is connected.
     pub fn peer(&self) -> Option<Peer> {
         self.connection.load().as_ref().map(|connection| connection.peer().clone())
+    }
+
+    /// The version agreed with it, while it is connected.
+    pub fn version(&self) -> Option<ProtocolVersion> {
+        self.connection.load().as_ref().map(|connection| connection.peer().version)
+    }
+
+    /// Whether it is a child process.
+    pub fn is_child(&self) -> bool {
+        matches!(self.config.target, Target::Command(_))
     }
 
     /// Sends a call. `config` may be newer than the one it was started with:

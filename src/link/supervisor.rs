@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::catalog::{HeaderRules, ServerList};
-use crate::config::{Command, EraChoice, Server as ServerConfig, Start, Target};
+use crate::config::{Command, EraChoice, Start, Target};
 use crate::mcp::Era;
 
 use super::LinkFault;
@@ -231,9 +231,11 @@ impl<'a> Life<'a> {
         let config = &server.config;
         let bounds = Bounds { tools: config.max_tools, pages: config.max_pages };
         let listing = listing::fetch(connection, bounds).await?;
-        let rules = match (connection, connection.peer().era()) {
-            (Connection::Http(_), Era::Modern) => HeaderRules::Enforce,
-            _ => HeaderRules::Ignore,
+        // Modern clients reach every Modern server's tools through the
+        // gateway by HTTP, where the rules for mirrored parameters hold.
+        let rules = match connection.peer().era() {
+            Era::Modern => HeaderRules::Enforce,
+            Era::Legacy => HeaderRules::Ignore,
         };
         let (name, old) = (config.name.clone(), server.list.load_full());
         // Compiling thousands of schemas takes a while: not on a thread that
@@ -341,17 +343,13 @@ impl<'a> Life<'a> {
 
 /// When a server without calls is to be stopped.
 fn idle_at(server: &Server) -> Option<Instant> {
-    let allowed = server.config.idle_stop.filter(|_| is_child(&server.config))?;
+    let allowed = server.config.idle_stop.filter(|_| server.is_child())?;
     if server.calls.load(Ordering::Relaxed) > 0 {
         return Some(Instant::now() + allowed);
     }
     let last = Duration::from_millis(server.last_call.load(Ordering::Relaxed));
     let listed = server.notes().listed_at.unwrap_or(server.born);
     Some((server.born + last).max(listed) + allowed)
-}
-
-fn is_child(config: &ServerConfig) -> bool {
-    matches!(config.target, Target::Command(_))
 }
 
 fn enter(server: &Server, state: State) {

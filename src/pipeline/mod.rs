@@ -1,1 +1,129 @@
+//! The story of one call, of one listing and of one introduction.
+//!
+//! This is the room to read first. A front has turned what a client said into
+//! a [`Call`]; what happens to it stands in [`Gateway::call`] and `send`, line by line:
+//!
+//! route it in the catalog → admit it (policy) → send it on the server's link
+//! → release the reply
+//!
+//! Whatever becomes of the call, its [`Exchange`] sees the end and says so in
+//! the log, the metrics and the trace.
 
+mod exchange;
+mod introduce;
+mod listing;
+mod record;
+
+pub use exchange::Exchange;
+pub use introduce::{Introduction, own_info};
+pub use listing::Listed;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::call::{Call, Failure, Reply};
+use crate::catalog::{SealedCursors, verify_headers};
+use crate::mcp::Era;
+use crate::policy::Target;
+use crate::snapshot::{Route, Snapshot, Snapshots};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::otel::Tracing;
+
+use record::Record;
+
+/// What every call shares.
+pub struct Gateway {
+    /// The current snapshot, and those to come.
+    pub snapshots: Arc<Snapshots>,
+    /// Everything that is counted.
+    pub metrics: Arc<Metrics>,
+    /// Starts the traces of calls.
+    pub tracing: ArcSwap<Tracing>,
+    /// The gateway's raw `serverInfo`.
+    pub info: Bytes,
+    cursors: SealedCursors,
+}
+
+impl Gateway {
+    /// A gateway around its snapshots.
+    pub fn new(snapshots: Arc<Snapshots>, metrics: Arc<Metrics>, cursors: SealedCursors) -> Self {
+        Self {
+            snapshots,
+            metrics,
+            tracing: ArcSwap::from_pointee(Tracing::off()),
+            info: own_info(),
+            cursors,
+        }
+    }
+
+    /// Tells of every change of the list that clients see.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.snapshots.changes()
+    }
+
+    /// What every request passes, whatever it asks for.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`].
+    pub fn admit_request(&self, address: std::net::IpAddr) -> Result<(), Failure> {
+        let admitted = self.snapshots.load().policy.admit_request(address);
+        admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
+    }
+
+    /// The story of one `tools/call`. Never fails: what goes wrong is the
+    /// exchange's answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future, or the exchange, cancels the call.
+    pub async fn call(&self, call: Call) -> Exchange {
+        let snapshot = self.snapshots.load_full();
+        // Born before the first await: a call that is given up on its way is
+        // told of, too.
+        let mut exchange = Exchange::begin(Record::begin(self, &call));
+        let reply = send(&snapshot, call, exchange.record()).await;
+        exchange.reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
+        exchange
+    }
+}
+
+async fn send(snapshot: &Snapshot, mut call: Call, record: &mut Record) -> Result<Reply, Failure> {
+    let route = route(snapshot, &call)?;
+    record.routed(route);
+    check_headers(route, &call)?;
+    call.context.trace.sent = record.trace_to_send(&call.context.trace);
+    let permitted = snapshot.policy.admit(call, target(route)).await?;
+    record.sent();
+    route.member.server.call(permitted, &route.member.config).await
+}
+
+fn route<'a>(snapshot: &'a Snapshot, call: &Call) -> Result<Route<'a>, Failure> {
+    let Some(name) = call.params.name() else {
+        return Err(Failure::InvalidParams { detail: "invalid params: `name` is missing".into() });
+    };
+    // The same for a name that never was and for one that is hidden.
+    let unknown = || Failure::UnknownTool { name: name.chars().take(128).collect() };
+    snapshot.route(name).ok_or_else(unknown)
+}
+
+/// The client mirrored parameters into headers; somebody on the way may have
+/// believed them (2026-07-28, Streamable HTTP, "Server Validation").
+fn check_headers(route: Route<'_>, call: &Call) -> Result<(), Failure> {
+    let params = &route.entry.tool.param_headers;
+    if params.is_empty() || call.context.client.version.era() == Era::Legacy {
+        return Ok(());
+    }
+    verify_headers(params, &call.context.headers, call.params.arguments())
+        .map_err(|mismatch| Failure::HeaderMismatch { detail: mismatch.to_string() })
+}
+
+fn target(route: Route<'_>) -> Target {
+    Target {
+        server: route.entry.server.clone(),
+        native: route.entry.native().clone(),
+        public: route.entry.public.clone(),
+        tool: Arc::clone(&route.entry.tool),
+    }
+}

@@ -88,6 +88,11 @@ impl Snapshots {
         self.current.load()
     }
 
+    /// The current snapshot, to be held across an await.
+    pub fn load_full(&self) -> Arc<Snapshot> {
+        self.current.load_full()
+    }
+
     /// Tells of every change of the list that clients see.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()

@@ -1,0 +1,55 @@
+//! The kinds of value that child processes know: programs and variables.
+
+use super::problem::Problem;
+use super::reader::Reader;
+use super::setting::Text;
+
+/// A program to run. Children must not depend on where the gateway was started:
+/// a path starts at the file's folder, and `trunkline` is the running program.
+pub(super) struct Program;
+
+impl Text for Program {
+    type Value = String;
+    const WORD: &'static str = "program";
+    const EXAMPLE: &'static str = "\"npx\"";
+
+    fn parse(text: &str, reader: &Reader<'_>) -> Result<Option<String>, Problem> {
+        if text.is_empty() || text.contains('\0') {
+            return Ok(None);
+        }
+        let own = || {
+            reader
+                .surroundings
+                .executable()
+                .and_then(|path| path.into_os_string().into_string().ok())
+        };
+        Ok(match text {
+            "trunkline" => own().or_else(|| Some(text.to_owned())),
+            path if path.contains('/') => reader.path(path).into_os_string().into_string().ok(),
+            name => Some(name.to_owned()),
+        })
+    }
+}
+
+/// The name of a variable, or `NAME_*` for all that begin so.
+pub(super) struct Variable;
+
+impl Text for Variable {
+    type Value = String;
+    const WORD: &'static str = "variable";
+    const EXAMPLE: &'static str = "\"AWS_REGION\"";
+    const RULE: &'static str = "a name, or the beginning of names and a star";
+
+    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
+        // A star alone would hand every credential of the gateway to the child.
+        let stem = text.strip_suffix('*').unwrap_or(text);
+        Ok(is_env_name(stem).then(|| text.to_owned()))
+    }
+}
+
+/// Whether a text can name an environment variable.
+pub(super) fn is_env_name(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}

@@ -1,0 +1,74 @@
+//! What the TOML parser found, beside what the reader found.
+//!
+//! The parser goes on after a fault as well as it can, and so does the reader
+//! with what the parser recovered. That tells most of a file's faults at once,
+//! but also some that are only echoes of another. Echoes are left out here.
+
+use std::collections::BTreeSet;
+
+use toml::de::Error;
+
+use super::fault::{Found, Lines};
+use super::problem::Problem;
+
+/// Adds the parser's faults to the reader's, and drops the echoes of both.
+pub(super) fn merge(text: &str, errors: &[Error], found: &mut Vec<Found>) {
+    if errors.is_empty() {
+        return;
+    }
+    let lines = Lines::of(text);
+    let syntax = first_of_each_run(text, &lines, errors);
+    let broken: BTreeSet<_> = errors.iter().map(|error| lines.number(start(error))).collect();
+    let lost = errors.iter().filter(|error| loses_place(error)).map(start).min();
+    found.retain(|fault| {
+        // What is missing may stand in what could not be parsed; what comes after
+        // a lost bracket may belong elsewhere; and a line is told of once.
+        !fault.problem.needs_whole_table()
+            && lost.is_none_or(|lost| fault.span.start < lost)
+            && !broken.contains(&lines.number(fault.span.start))
+    });
+    found.extend(syntax);
+}
+
+/// The first fault of each line, and of each run of wrong lines behind a bracket
+/// that is never closed: all of them are wrong because of it.
+fn first_of_each_run(text: &str, lines: &Lines, errors: &[Error]) -> Vec<Found> {
+    let mut errors: Vec<_> = errors.iter().collect();
+    errors.sort_by_key(|error| start(error));
+    let (mut kept, mut before, mut lost) = (Vec::new(), None, false);
+    for error in errors {
+        let at = start(error);
+        let same_line = before.is_some_and(|before| lines.number(before) == lines.number(at));
+        let echo =
+            same_line || (lost && before.is_some_and(|before| only_comments(text, before, at)));
+        lost = loses_place(error) || (lost && echo);
+        before = Some(at);
+        let message = error.message();
+        if !echo || (!same_line && message == "duplicate key") {
+            let message = message.strip_suffix(", expected nothing").unwrap_or(message).to_owned();
+            let problem = Problem::Syntax { message };
+            let span = error.span().unwrap_or(at..at);
+            kept.push(Found { span, key: String::new(), problem });
+        }
+    }
+    kept
+}
+
+/// Whether no line between the line of `from` and the line of `to` has anything
+/// but a comment.
+fn only_comments(text: &str, from: usize, to: usize) -> bool {
+    let lines: Vec<_> = text.get(from..to).unwrap_or("").split('\n').collect();
+    let between = lines.get(1..lines.len().saturating_sub(1)).unwrap_or_default();
+    between.iter().all(|line| matches!(line.trim_start().as_bytes().first(), None | Some(b'#')))
+}
+
+/// Whether the parser may have taken what follows for something else. It names
+/// its faults by sentences alone; a sentence not known here costs an echo more.
+fn loses_place(error: &Error) -> bool {
+    const LOST: [&str; 5] = ["unclosed", "missing", "unexpected", "unquoted", "invalid multi-line"];
+    LOST.iter().any(|lost| error.message().starts_with(lost))
+}
+
+fn start(error: &Error) -> usize {
+    error.span().map_or(0, |span| span.start)
+}

@@ -1,0 +1,404 @@
+//! What is told of what is wrong.
+
+use super::*;
+
+#[test]
+fn each_rule_is_told_with_line_key_and_help() {
+    for (text, told) in RULES {
+        assert_eq!(faults(text), [*told], "{text}");
+    }
+}
+
+#[test]
+fn each_rule_for_a_server_is_told_with_line_key_and_help() {
+    for (lines, told) in SERVER_RULES {
+        let found = faults(&format!("[servers.x]\n{lines}"));
+        assert_eq!(found.len(), 1, "{lines}: {found:?}");
+        assert!(found[0].starts_with(told), "{lines}:\n{}\n{told}", found[0]);
+    }
+}
+
+#[test]
+fn headers_that_the_gateway_writes_itself_are_refused() {
+    for name in [
+        "Connection",
+        "Transfer-Encoding",
+        "Host",
+        "Content-Length",
+        "Content-Type",
+        "Accept",
+        "Mcp-Session-Id",
+        "mcp-protocol-version",
+        "Mcp-Param-X",
+        "Proxy-Authorization",
+    ] {
+        let text = format!("[servers.x]\nurl = \"http://x\"\nheaders = {{ {name} = \"x\" }}");
+        let told = World::new().read(&text).unwrap_err();
+        assert!(matches!(told.list()[0].problem, Problem::HeaderReserved { .. }), "{name}: {told}");
+    }
+}
+
+#[test]
+fn the_faults_of_a_whole_file_are_told_at_once_in_line_order() {
+    let text = "
+[gateway]
+listn = \"127.0.0.1:1\"
+drain = \"soon\"
+
+[servers.b]
+url = \"ftp://b\"
+headers = { Authorization = \"${env:A} ${env:B}\", Host = \"b\" }
+tools.allow = [\"\", \"ok\", \"\"]
+
+[servers.a]
+comand = \"a\"
+
+[admin]
+listen = \"127.0.0.1:8080\"
+";
+    let found = faults(text);
+    let places: Vec<_> =
+        found.iter().map(|told| told.split("; ").next().unwrap().to_owned()).collect();
+    assert_eq!(
+        places,
+        [
+            "3: gateway.listn: unknown key",
+            "4: gateway.drain: \"soon\" is not a duration",
+            "7: servers.b.url: not a usable URL: its scheme is neither `http` nor `https`",
+            "8: servers.b.headers.Authorization: the environment variable `A` is not set",
+            "8: servers.b.headers.Authorization: the environment variable `B` is not set",
+            "8: servers.b.headers.Host: the gateway does not let a configuration set this header: it follows from the URL",
+            "9: servers.b.tools.allow[0]: \"\" is not a pattern",
+            "9: servers.b.tools.allow[2]: \"\" is not a pattern",
+            "11: servers.a: the server has neither `command` nor `url`",
+            "12: servers.a.comand: unknown key",
+            "15: admin.listen: the gateway and the admin listener take the same address",
+        ]
+    );
+}
+
+#[test]
+fn public_names_are_unique_across_servers() {
+    let text = "[servers.a]\ncommand = \"a\"\ntools.t.name = \"n\"\n[servers.b]\ncommand = \"b\"\ntools.t.name = \"n\"";
+    assert_eq!(
+        faults(text),
+        [
+            "6: servers.b.tools.t.name: `servers.a.tools.t` has the same public name; give one of them another `name`"
+        ]
+    );
+}
+
+#[test]
+fn syntax_faults_stand_beside_the_others_without_their_echoes() {
+    for (text, told) in [
+        // An open quote spoils its own line alone.
+        (
+            "[gateway]\nlisten = \"127.0.0.1\ndrain = 3",
+            &["2: invalid basic string", "3: gateway.drain: expected"][..],
+        ),
+        // A value without quotes is told once, not also as a value of another type.
+        (
+            "[gateway]\nlisten = 127.0.0.1:1\n[servers.x]\ncomand = 1",
+            &["2: invalid float", "4: servers.x.comand: unknown key"],
+        ),
+        // An open bracket swallows the rest.
+        (
+            "[gateway]\ndrain = 3\n[servers.x]\nargs = [\"a\"\n# note\ncommand = \"x\"\n[servers.y]",
+            &["2: gateway.drain: expected", "6: missing comma"],
+        ),
+        ("[gateway\nlisten = \"127.0.0.1:1\"", &["1: unclosed table"]),
+        ("[servers.x]\ncommand = \"a\"\ncommand = \"b\"", &["3: duplicate key"]),
+        ("[gateway]\nnaming =\n\n\ndrain 3", &["2: ", "5: key with no value"]),
+    ] {
+        let found = faults(text);
+        assert_eq!(found.len(), told.len(), "{text}: {found:?}");
+        for (found, told) in found.iter().zip(told) {
+            assert!(found.starts_with(told), "{text}: {found}");
+        }
+    }
+}
+
+#[test]
+fn a_rendering_shows_the_line_and_what_would_be_right() {
+    let text = "[gateway]\nlisten = \"127.0.0.1:8080\"\n\n[servers.x]\ncomand = \"npx\" # é\n";
+    let faults = World::new().read(text).unwrap_err();
+    assert!(faults.render(Color::Always).contains("\u{1b}["));
+    assert_eq!(
+        faults.render(Color::Never),
+        "\
+error: servers.x: the server has neither `command` nor `url`
+ --> gateway.toml:4:10
+  |
+4 | [servers.x]
+  |          ^
+  |
+  = help: add command = \"…\" for a child process, or url = \"https://…\"
+
+error: servers.x.comand: unknown key
+ --> gateway.toml:5:1
+  |
+5 | comand = \"***\" # é
+  | ^^^^^^
+  |
+  = help: did you mean `command`?"
+    );
+}
+
+#[test]
+fn no_telling_shows_a_secret() {
+    let world = World::new().variable("TOKEN", "hide-me\n").variable("URL", "hide-me");
+    for text in [
+        "[servers.x]\nurl = \"http://x\"\nheaders = { A = \"hide-me\", \"b c\" = \"hide-me\" }",
+        "[servers.x]\nurl = \"http://x\"\nheaders = { A = \"hide-me\\n\" }",
+        "[servers.x]\nurl = \"http://x\"\nheaders = { A = \"${env:TOKEN}\" }",
+        "[servers.x]\nurl = \"${env:URL}\"",
+        "[servers.x]\nurl = \"http://x\"\nheader = { A = \"hide-me\" }",
+        r#"servers.x = { url = "http://x", header = { A = "\\\"hide-me\"hide-me" } }"#,
+        "[servers.x]\nurl = \"http://x\"\nheaders = [\"hide-me\"]",
+        "[servers.x]\nurl = \"http://x\"\nheaders = \"hide-me\"",
+        "[servers.x]\nurl = \"http://x\"\nenv = { A = \"hide-me\" }",
+        "[servers]\nx = { headers = { A = \"hide-me\" } }",
+        "[servers]\nx = [{ headers = { A = \"hide-me\" } }]",
+        "servers = [\"hide-me\"]",
+        "[servers.x]\ncommand = \"x\"\nenv = { A = \"hide-me\" \ntimeout = \"1s\"",
+        "[servers.x]\ncommand = \"x\"\nenv = { A = hide-me }",
+        "[servers.x]\ncommand = \"x\"\nenv.A = \"\"\"\nhide-me\nB = 1",
+        "[servers.x]\ncommand = \"x\"\nenv.A = \"x\"\nenv.A = \"hide-me\"",
+        "[telemetry]\nheaders = { A = \"hide-me\", Host = \"hide-me\" }",
+    ] {
+        let faults = world.read(text).unwrap_err();
+        for told in [faults.to_string(), faults.render(Color::Never), format!("{faults:?}")] {
+            assert!(!told.contains("hide-me"), "{text}\n{told}");
+        }
+    }
+}
+
+#[test]
+fn a_flood_of_faults_is_cut_and_counted() {
+    let faults =
+        World::new().read(&(0..250).fold(String::new(), |text, n| text + &format!("k{n} = 1\n")));
+    let faults = faults.unwrap_err();
+    assert_eq!(faults.list().len(), Faults::MAX + 1);
+    assert!(matches!(faults.list()[Faults::MAX].problem, Problem::More { count: 150 }));
+    assert!(
+        faults
+            .to_string()
+            .ends_with("150 more faults are not shown; mend those above, and check again")
+    );
+}
+
+#[test]
+fn what_is_no_text_is_told_as_such() {
+    let faults = World::new().read_bytes(b"[gateway]\nlisten = \"\xff\"").unwrap_err();
+    assert!(matches!(faults.list()[0].problem, Problem::NotUtf8));
+    assert_eq!(faults.list()[0].line, 2);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named_for_the_watcher() {
+    let text = "[servers.x]\nurl = \"http://x\"\nheaders = { A = \"${file:later}\" }";
+    let faults = World::new().read(text).unwrap_err();
+    assert_eq!(faults.files(), [PathBuf::from("/etc/trunkline/later")]);
+}
+
+/// Every rule for the whole file: the text that breaks it, and what is told.
+const RULES: &[(&str, &str)] = &[
+    ("[gatway]", "1: gatway: unknown key; did you mean `gateway`?"),
+    ("x = 1", "1: x: unknown key; what may stand here: gateway, admin, log, telemetry, servers"),
+    (
+        "gateway = 1",
+        "1: gateway: expected a table, found an integer; write its settings below a [header] of its own, or within { }",
+    ),
+    (
+        "[gateway]\nlisten = \"localhost\"",
+        "2: gateway.listen: \"localhost\" is not an address with port; write an IP address and a port, such as \"127.0.0.1:8080\"",
+    ),
+    (
+        "[gateway]\nlisten = \"0.0.0.0:1\"",
+        "2: gateway.listen: 0.0.0.0:1 is open to other machines, and `allowed_hosts` is empty; add the host names that clients use, such as allowed_hosts = [\"mcp.example.com\"]",
+    ),
+    (
+        "[gateway]\nlisten = \"127.0.0.1:8081\"",
+        "2: gateway.listen: the gateway and the admin listener take the same address; give the admin listener a port of its own, or write \"off\"",
+    ),
+    (
+        "[gateway]\nnaming = \"conflicts\"",
+        "2: gateway.naming: \"conflicts\" is not one of the choices; did you mean `conflict`?",
+    ),
+    (
+        "[gateway]\ndrain = 10",
+        "2: gateway.drain: expected a duration, found an integer; write a whole number with ms, s, m, h or d, such as \"30s\"",
+    ),
+    (
+        "[gateway]\ndrain = \"367d\"",
+        "2: gateway.drain: out of range; the smallest is 0s, the largest 366d",
+    ),
+    (
+        "[gateway]\nkeep_alive = \"0s\"",
+        "2: gateway.keep_alive: out of range; the smallest is 1ms, the largest 366d",
+    ),
+    (
+        "[gateway]\npage_size = 0",
+        "2: gateway.page_size: out of range; the smallest is 1, the largest 10000",
+    ),
+    (
+        "[gateway]\ntitle = \"${env:X}\"",
+        "2: gateway.title: this setting takes no substitution; ${…} works in headers, env, url, endpoint and args",
+    ),
+    (
+        "[gateway]\nallowed_hosts = [\"http://x\"]",
+        "2: gateway.allowed_hosts[0]: \"http://x\" is not a host name; write a name without scheme and path, such as \"mcp.example.com\"",
+    ),
+    (
+        "[gateway]\nallowed_origins = [\"x\"]",
+        "2: gateway.allowed_origins[0]: \"x\" is not an origin; write a scheme and a host, without path, such as \"https://app.example.com\"",
+    ),
+    (
+        "[gateway.limits]\nbody = \"4MB\"",
+        "2: gateway.limits.body: \"4MB\" is not a size; write a whole number with B, KiB, MiB or GiB, such as \"4MiB\"",
+    ),
+    (
+        "[gateway.limits]\nbody = \"3GiB\"",
+        "2: gateway.limits.body: out of range; the smallest is 1B, the largest 2GiB",
+    ),
+    (
+        "[gateway.tls]\ncert = \"x\"",
+        "1: gateway.tls: `key` is missing; add key = \"certs/server.pem\"",
+    ),
+    (
+        "[log]\nlevel = \"info,=\"",
+        "2: log.level: not a log filter; write a level, such as \"info\", or \"info,trunkline::link=debug\"",
+    ),
+    (
+        "[telemetry]\nsample = 1.5",
+        "2: telemetry.sample: out of range; the smallest is 0, the largest 1",
+    ),
+    (
+        "[telemetry]\nendpoint = \"collector:4318\"",
+        "2: telemetry.endpoint: not a usable URL: its scheme is neither `http` nor `https`; write the whole of it, beginning with https:// or http://",
+    ),
+    (
+        "[servers.x]",
+        "1: servers.x: the server has neither `command` nor `url`; add command = \"…\" for a child process, or url = \"https://…\"",
+    ),
+    (
+        "[servers.a__b]\ncommand = \"x\"",
+        "1: servers.a__b: a server name must not contain `__`, which separates server and tool; rename the table, such as [servers.github]",
+    ),
+    (
+        "[[servers]]\ncommand = \"x\"",
+        "1: servers: expected a table, found an array; write its settings below a [header] of its own, or within { }",
+    ),
+];
+
+/// Every rule for one server: the lines of its table that break it, and how what is told begins.
+const SERVER_RULES: &[(&str, &str)] = &[
+    (
+        "command = \"x\"\nurl = \"http://x\"",
+        "3: servers.x.url: the server has both `command` and `url`; keep one of them, or make two servers",
+    ),
+    (
+        "command = \"x\"\nheaders = {}",
+        "3: servers.x.headers: only a server with `url` has this setting; remove it, or say which kind of server this is",
+    ),
+    (
+        "url = \"http://x\"\nargs = []",
+        "3: servers.x.args: only a server with `command` has this setting; remove it, or say which kind of server this is",
+    ),
+    (
+        "command = \"x\"\nargs = [\n\"a\",\n1]",
+        "5: servers.x.args[1]: expected text, found an integer; write it in quotes; ${env:NAME} and ${file:PATH} work in them",
+    ),
+    (
+        "command = \"x\"\nenv = { \"A=B\" = \"\" }",
+        "3: servers.x.env.\"A=B\": not the name of an environment variable; write a name such as LOG_LEVEL",
+    ),
+    (
+        "command = \"x\"\nenv = { A = \"a\\u0000\" }",
+        "3: servers.x.env.A: the value has a NUL byte; remove the NUL byte",
+    ),
+    (
+        "command = \"x\"\npass_env = [\"*\"]",
+        "3: servers.x.pass_env[0]: \"*\" is not a variable; write a name, or the beginning of names and a star, such as \"AWS_REGION\"",
+    ),
+    (
+        "command = \"x\"\ntimeout = \"20m\"",
+        "3: servers.x.timeout: `max_timeout` is shorter than `timeout`; progress extends `timeout` up to `max_timeout`: make it longer",
+    ),
+    (
+        "command = \"x\"\nrate = \"0/s\"",
+        "3: servers.x.rate: \"0/s\" is not a rate; write 1 to 1000000 per s, min, h or d, such as \"100/min\"",
+    ),
+    (
+        "command = \"x\"\nmax_restarts = -1",
+        "3: servers.x.max_restarts: out of range; the smallest is 0, the largest 1000",
+    ),
+    (
+        "url = \"http://x\"\nforward_headers = [\"Host\"]",
+        "3: servers.x.forward_headers[0]: the gateway does not let a configuration set this header: it follows from the URL; remove it",
+    ),
+    (
+        "command = \"x\"\ntools.alow = [\"x\"]",
+        "3: servers.x.tools.alow: unknown key; did you mean `allow`?",
+    ),
+    (
+        "command = \"x\"\ntools.t.name = \"a b\"",
+        "3: servers.x.tools.t.name: not a public tool name; use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`",
+    ),
+    (
+        "command = \"x\"\ntools.t.name = \"a\"\ntools.\"u v\".name = \"a\"",
+        "4: servers.x.tools.\"u v\".name: `servers.x.tools.t` has the same public name; give one of them another `name`",
+    ),
+    (
+        "command = \"x\"\nisolation = \"client\"",
+        "3: servers.x.isolation: unknown key; what may stand here: ",
+    ),
+    (
+        "url = \"http://u:p@x\"",
+        "2: servers.x.url: not a usable URL: it carries a user name or a password; send credentials as headers = { Authorization = \"…\" }",
+    ),
+    (
+        "url = \"http://x/#f\"",
+        "2: servers.x.url: not a usable URL: it has a fragment; write the whole of it, beginning with https:// or http://",
+    ),
+    (
+        "url = \"http://x\"\nheaders = { \"a b\" = \"x\" }",
+        "3: servers.x.headers.\"a b\": not a header name; write a name such as Authorization or X-Api-Key",
+    ),
+    (
+        "url = \"http://x\"\nheaders = { A = \"x\", a = \"y\" }",
+        "3: servers.x.headers.a: the same name is set twice, in another spelling; keep one of them",
+    ),
+    (
+        "url = \"http://x\"\nheaders = { A = \"x\\ny\" }",
+        "3: servers.x.headers.A: the header's value has a character that no header may have; headers are one line of visible characters",
+    ),
+    (
+        "url = \"http://x\"\nheaders = { A = \"${env:NONE}\" }",
+        "3: servers.x.headers.A: the environment variable `NONE` is not set; set it before the gateway starts, or use ${file:PATH}",
+    ),
+    (
+        "url = \"http://x\"\nheaders = { A = \"${file:none}\" }",
+        "3: servers.x.headers.A: the file `none` cannot be read: entity not found; a relative path starts at the configuration file's folder",
+    ),
+    (
+        "url = \"http://x\"\nheaders = { A = \"${vault:x}\" }",
+        "3: servers.x.headers.A: `${` begins a substitution that is not understood; write ${env:NAME} or ${file:PATH}; a plain ${ is written $${",
+    ),
+    (
+        "url = \"http://x\"\nheaders = { A = \"${env:X\" }",
+        "3: servers.x.headers.A: `${` begins a substitution that is not understood; write ${env:NAME} or ${file:PATH}; a plain ${ is written $${",
+    ),
+    (
+        "command = \"x\"\nconnect_timeout = \"1s\"",
+        "3: servers.x.connect_timeout: only a server with `url` has this setting",
+    ),
+    (
+        "url = \"http://x\"\nidle_stop = \"1s\"",
+        "3: servers.x.idle_stop: only a server with `command` has this setting",
+    ),
+    (
+        "url = \"http://x\"\nforward_headers = [\"A\"]\nheaders = { a = \"1\" }",
+        "4: servers.x.headers.a: `forward_headers` names this header too; keep one of them",
+    ),
+];

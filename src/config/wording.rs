@@ -1,0 +1,76 @@
+//! How keys, texts and kinds are put into a message.
+
+use super::reader::{Node, Reader};
+use super::setting::Setting;
+
+/// Stands for any table in messages.
+pub(super) struct AnyTable;
+
+impl Setting for AnyTable {
+    type Value = ();
+
+    fn word() -> String {
+        "table".into()
+    }
+
+    fn example() -> String {
+        "{ … }".into()
+    }
+
+    fn right() -> String {
+        "write its settings below a [header] of its own, or within { }".into()
+    }
+
+    fn read(_: &Node<'_>, _: &mut Reader<'_>) -> Option<()> {
+        Some(())
+    }
+
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "type": "object" })
+    }
+}
+
+/// The setting's word with its article, for a sentence.
+pub(super) fn expected<S: Setting>() -> String {
+    let word = S::word();
+    let word = word.split(',').next().unwrap_or("");
+    match word {
+        "text" => word.to_owned(),
+        _ if word.starts_with(['a', 'e', 'i', 'o', 'H']) => format!("an {word}"),
+        _ => format!("a {word}"),
+    }
+}
+
+/// The choice that looks most like a text, if any does.
+pub(super) fn nearest(text: &str, choices: &[&'static str]) -> Option<String> {
+    // Bounded, because the comparison takes time in the product of both lengths.
+    let text: String = text.chars().take(64).collect();
+    let lower = text.to_ascii_lowercase().replace('-', "_");
+    let score = |choice: &&'static str| strsim::jaro_winkler(&lower, choice);
+    choices
+        .iter()
+        .map(|choice| (score(choice), *choice))
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .filter(|(score, _)| *score >= 0.8)
+        .or_else(|| choices.iter().find(|choice| lower.contains(**choice)).map(|c| (1.0, *c)))
+        .map(|(_, choice)| choice.to_owned())
+}
+
+/// A key's segment, in quotes where TOML asks for them.
+pub(super) fn quoted(segment: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if !segment.is_empty() && segment.chars().all(bare) {
+        segment.to_owned()
+    } else {
+        format!("{:?}", shortened(segment))
+    }
+}
+
+/// A text cut to what a message can hold.
+pub(super) fn shortened(text: &str) -> String {
+    const LONGEST: usize = 60;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or("")),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,209 @@
+//! What is noted of one call on its way, and told at its end.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::call::{Answer, Call, Failure, NativeName, Principal, PublicName, ServerName, Trace};
+use crate::mcp::{Method, ProtocolVersion};
+use crate::snapshot::{Member, Route};
+use crate::telemetry::metrics::{Entered, Metrics, Operation, ToolMetrics};
+use crate::telemetry::otel::{CallStart, CallTrace, ClientStart, ClientTrace};
+use crate::telemetry::{CallRecord, Outcome, Sampled, TraceParent, Transport};
+
+use super::Gateway;
+
+/// The notes of one call. Dropped before the call's end, they tell that it
+/// was cancelled.
+pub(super) struct Record {
+    told: bool,
+    metrics: Arc<Metrics>,
+    operation: Arc<Operation>,
+    started: Instant,
+    sent: Option<Instant>,
+    principal: Principal,
+    address: IpAddr,
+    asked: Option<String>,
+    client: ProtocolVersion,
+    transport: &'static str,
+    routed: Option<Routed>,
+    trace: Option<CallTrace>,
+    client_trace: Option<ClientTrace>,
+}
+
+struct Routed {
+    public: PublicName,
+    native: NativeName,
+    server: ServerName,
+    version: Option<ProtocolVersion>,
+    calls: Arc<Operation>,
+    tool: Arc<ToolMetrics>,
+    _in_flight: Entered,
+}
+
+impl Record {
+    pub(super) fn begin(gateway: &Gateway, call: &Call) -> Self {
+        let context = &call.context;
+        let parse =
+            |text: &Option<String>| text.as_deref().and_then(|text| TraceParent::parse(text).ok());
+        let trace = gateway.tracing.load().start(&CallStart {
+            method: call.method.as_str(),
+            tool: call.params.name(),
+            request_id: None,
+            protocol_version: context.client.version.as_str(),
+            transport: Transport::Tcp,
+            client: context.peer,
+            parent: parse(&context.trace.parent),
+            http_parent: parse(&context.trace.header),
+            tracestate: context.trace.state.as_deref(),
+        });
+        Self {
+            told: false,
+            metrics: Arc::clone(&gateway.metrics),
+            operation: gateway.metrics.operation(TOOLS_CALL),
+            started: Instant::now(),
+            sent: None,
+            principal: context.principal.clone(),
+            address: context.address,
+            asked: call.params.name().map(str::to_owned),
+            client: context.client.version,
+            transport: context.transport,
+            routed: None,
+            trace: Some(trace),
+            client_trace: None,
+        }
+    }
+
+    pub(super) fn routed(&mut self, route: Route<'_>) {
+        let Member { server, metrics, calls, .. } = route.member;
+        let version = server.version();
+        let native = route.entry.native();
+        let trace = self.trace.as_ref();
+        self.client_trace = trace.map(|trace| {
+            trace.client(&ClientStart {
+                server: route.entry.server.as_str(),
+                method: Method::ToolsCall.as_str(),
+                tool: Some(native.as_str()),
+                protocol_version: version.map_or("", ProtocolVersion::as_str),
+                transport: if server.is_child() { Transport::Pipe } else { Transport::Tcp },
+                address: None,
+            })
+        });
+        self.routed = Some(Routed {
+            public: route.entry.public.clone(),
+            native: native.clone(),
+            server: route.entry.server.clone(),
+            version,
+            calls: Arc::clone(calls),
+            tool: Arc::clone(route.metrics),
+            _in_flight: metrics.in_flight().enter(),
+        });
+    }
+
+    /// The trace to send on, where it is not what the client's `_meta` says.
+    pub(super) fn trace_to_send(&self, trace: &Trace) -> Option<(String, Option<String>)> {
+        let client = self.client_trace.as_ref()?;
+        let parent = client.traceparent()?;
+        let from_header = trace.parent.is_none();
+        (client.sampled() == Sampled::Yes || from_header)
+            .then(|| (parent.to_string(), trace.state.clone()))
+    }
+
+    pub(super) fn sent(&mut self) {
+        self.sent = Some(Instant::now());
+    }
+
+    pub(super) fn finish(&mut self, answer: &Result<Answer, Failure>) {
+        let outcome = outcome(answer);
+        if let Err(failure) = answer {
+            count_limit(&self.metrics, failure);
+        }
+        self.tell(outcome);
+    }
+
+    fn tell(&mut self, outcome: Outcome) {
+        if std::mem::replace(&mut self.told, true) {
+            return;
+        }
+        let duration = self.started.elapsed();
+        let upstream = self.sent.map(|sent| sent.elapsed());
+        let routed = self.routed.as_ref();
+        CallRecord {
+            principal: Some(self.principal.as_str()),
+            address: Some(self.address),
+            profile: "default",
+            method: TOOLS_CALL,
+            public_tool: routed.map(|to| to.public.as_str()).or(self.asked.as_deref()),
+            native_tool: routed.map(|to| to.native.as_str()),
+            server: routed.map(|to| to.server.as_str()),
+            outcome,
+            duration,
+            upstream,
+            trace_id: self
+                .trace
+                .as_ref()
+                .and_then(CallTrace::trace_id)
+                .as_ref()
+                .map(|id| id.as_str()),
+            client_version: self.client.as_str(),
+            server_version: routed.and_then(|to| to.version).map(ProtocolVersion::as_str),
+            transport: self.transport,
+        }
+        .log();
+        self.operation.record(&outcome, duration);
+        self.metrics.count_error(&outcome);
+        if let Some(routed) = routed {
+            routed.tool.record(&outcome);
+            if let Some(upstream) = upstream {
+                routed.calls.record(&outcome, upstream);
+            }
+        }
+        if let Some(client) = self.client_trace.take() {
+            client.finish(&outcome);
+        }
+        if let Some(trace) = self.trace.take() {
+            trace.finish(&outcome);
+        }
+        // No longer in flight, though the front may hold the notes a while.
+        self.routed = None;
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.tell(Outcome::Cancelled);
+    }
+}
+
+fn outcome(answer: &Result<Answer, Failure>) -> Outcome {
+    match answer {
+        Ok(Answer::Result(result)) if result.is_error() => Outcome::ToolError,
+        Ok(Answer::Result(_)) => Outcome::Ok,
+        Ok(Answer::Error(error)) => Outcome::Failed { code: error.code(), label: "server_error" },
+        Err(Failure::Cancelled) => Outcome::Cancelled,
+        Err(failure) => {
+            let wire = failure.wire();
+            match failure {
+                Failure::OverLimit { .. }
+                | Failure::UnknownTool { .. }
+                | Failure::InvalidArguments { .. }
+                | Failure::HeaderMismatch { .. } => Outcome::Refused { reason: wire.label },
+                _ => Outcome::Failed { code: wire.code, label: wire.label },
+            }
+        }
+    }
+}
+
+/// Counts a request that was refused before it became a call.
+pub(super) fn count_refusal(metrics: &Metrics, failure: &Failure) {
+    metrics.count_error(&Outcome::Refused { reason: failure.wire().label });
+    count_limit(metrics, failure);
+}
+
+fn count_limit(metrics: &Metrics, failure: &Failure) {
+    if let Failure::OverLimit { limit, .. } = failure {
+        metrics.count_limit_refused(limit);
+    }
+}
+
+const TOOLS_CALL: &str = "tools/call";
