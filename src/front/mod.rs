@@ -1,1 +1,137 @@
+//! The gateway's side towards its clients: one URL, both eras.
+//!
+//! [`Front::serve`] takes an HTTP request and tells its era; [`modern`] and
+//! [`legacy`] are siblings that turn it into calls and the replies into
+//! answers. What they share is how an answer is written ([`answer`]) and how a
+//! stream is kept alive ([`stream`]).
 
+mod answer;
+mod body;
+mod era;
+mod legacy;
+mod modern;
+mod request;
+mod session;
+mod stream;
+
+pub use body::Body;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method as HttpMethod, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+
+use crate::call::Failure;
+use crate::jsonrpc::{self, Frame};
+use crate::listen::{Drain, Peer};
+use crate::mcp::Era;
+use crate::pipeline::Gateway;
+
+use answer::Wants;
+use request::Posted;
+use session::Sessions;
+use stream::Streams;
+
+/// What clients talk to.
+pub struct Front {
+    gateway: Arc<Gateway>,
+    sessions: Arc<Sessions>,
+    streams: Streams,
+    drain: Drain,
+}
+
+impl Front {
+    /// A front for a gateway, open until `drain` starts. Needs a runtime.
+    pub fn new(gateway: Arc<Gateway>, drain: Drain) -> Arc<Self> {
+        let sessions = Sessions::start(&gateway);
+        Arc::new(Self { streams: Streams::new(), sessions, gateway, drain })
+    }
+
+    /// How many Legacy sessions are open.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Answers one request to the MCP endpoint, or to nowhere.
+    ///
+    /// # Cancel safety
+    /// Dropping the future is the client's going away: a Modern call is
+    /// cancelled, a Legacy one runs to its end.
+    pub async fn serve(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+        if request.uri().path() != ENDPOINT {
+            return answer::not_found();
+        }
+        match *request.method() {
+            HttpMethod::POST => self.post(request, peer).await,
+            HttpMethod::GET => self.get(&request),
+            HttpMethod::DELETE => self.delete(&request),
+            _ => answer::method_not_allowed(),
+        }
+    }
+
+    async fn post(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+        let wants = Wants::of(request.headers());
+        let settings = Arc::clone(&self.gateway.snapshots.load().config);
+        let limits = &settings.gateway.limits;
+        let posted = match Posted::read(request, peer, limits).await {
+            Ok(posted) => posted,
+            Err(refused) => return answer::refusal(None, &refused, Era::Modern),
+        };
+        if let Err(failure) = self.gateway.admit_request(peer.addr.ip()) {
+            let id = posted.id(limits.depth);
+            return answer::refusal(id.as_ref(), &failure, Era::Modern);
+        }
+        if posted.is_batch() {
+            return self.batch(posted, limits).await;
+        }
+        match jsonrpc::parse(&posted.body, limits.depth) {
+            Ok(frame) => self.frame(frame, &posted, wants).await,
+            Err(fault) => answer::refusal(None, &request::failure(&fault), Era::Modern),
+        }
+    }
+
+    async fn frame(self: Arc<Self>, frame: Frame, posted: &Posted, wants: Wants) -> Response<Body> {
+        match era::of(&posted.headers, &frame) {
+            Ok(Era::Modern) => self.modern(frame, posted, wants).await,
+            Ok(Era::Legacy) => self.legacy(frame, posted, wants).await,
+            Err(failure) => answer::refusal(request::id_of(&frame), &failure, Era::Modern),
+        }
+    }
+
+    /// The stream of a Legacy session's notifications. A Modern server has no
+    /// such thing, and says so (2026-07-28, "Earlier Streamable HTTP Revisions").
+    fn get(self: Arc<Self>, request: &Request<Incoming>) -> Response<Body> {
+        match self.session_of(request.headers()) {
+            Ok(_) if !Wants::of(request.headers()).stream() => answer::plain(
+                StatusCode::NOT_ACCEPTABLE,
+                "a GET opens an event stream: send `Accept: text/event-stream`",
+            ),
+            Ok(session) => self.notifications(&session),
+            Err(Failure::SessionRequired) => answer::method_not_allowed(),
+            Err(failure) => answer::refusal(None, &failure, Era::Legacy),
+        }
+    }
+
+    fn delete(&self, request: &Request<Incoming>) -> Response<Body> {
+        match self.session_of(request.headers()) {
+            Ok(session) => {
+                self.sessions.close(&session);
+                answer::empty(StatusCode::NO_CONTENT)
+            }
+            Err(Failure::SessionRequired) => answer::method_not_allowed(),
+            Err(failure) => answer::refusal(None, &failure, Era::Legacy),
+        }
+    }
+}
+
+/// The path that clients connect to.
+const ENDPOINT: &str = "/mcp";
+
+/// A JSON body's media type.
+const JSON: header::HeaderValue = header::HeaderValue::from_static("application/json");
+/// An event stream's media type.
+const EVENTS: header::HeaderValue = header::HeaderValue::from_static("text/event-stream");
+
+/// The result of a request that says nothing but that it was served.
+const NOTHING: Bytes = Bytes::from_static(b"{}");

@@ -1,7 +1,6 @@
 //! The life of one server, as one task tells it: start, serve, fail, wait,
 //! start again, until it is stopped.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
@@ -27,8 +26,6 @@ use super::stdio::{self, Stdio};
 pub struct Surroundings {
     /// Ends the children if the gateway is killed.
     pub guardian: Guardian,
-    /// What the program name `trunkline` stands for.
-    pub executable: PathBuf,
     /// Told whenever a server's list has changed.
     pub listed: Arc<Notify>,
 }
@@ -209,14 +206,9 @@ impl<'a> Life<'a> {
     }
 
     fn spec(&self, command: &Command) -> ChildSpec {
-        let program = if command.program == OWN_NAME {
-            self.surroundings.executable.to_string_lossy().into_owned()
-        } else {
-            command.program.clone()
-        };
         let env = command.env.iter();
         ChildSpec {
-            program,
+            program: command.program.clone(),
             args: command.args.clone(),
             env: env.map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
             pass_env: command.pass_env.clone(),
@@ -361,8 +353,6 @@ fn far_away() -> Instant {
     Instant::now() + Duration::from_secs(3600)
 }
 
-/// The program name that stands for the running gateway's own.
-const OWN_NAME: &str = "trunkline";
 /// Delays between restarts.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const LAST_DELAY: Duration = Duration::from_secs(30);

@@ -1,0 +1,290 @@
+//! How answers are written, as JSON or as events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::stream;
+use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+use crate::call::{Answer, Event, Failure, Notice, ResultBody};
+use crate::era::{lift, lower};
+use crate::jsonrpc::{self, Id, Splice, sse};
+use crate::mcp::{Era, code, header};
+
+use super::body::Body;
+use super::{EVENTS, JSON};
+
+/// In which form a client takes answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wants {
+    /// JSON alone. Clients that say so get nothing else, and never a 406.
+    Json,
+    /// Either.
+    Both,
+    /// Events alone.
+    Events,
+}
+
+impl Wants {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let (mut json, mut events) = (false, false);
+        for value in headers.get_all(ACCEPT) {
+            let value = value.to_str().unwrap_or_default();
+            json |= value.contains("application/json") || value.contains("*/*");
+            events |= value.contains("text/event-stream");
+        }
+        match (json, events) {
+            (true, true) => Self::Both,
+            (false, true) => Self::Events,
+            (_, false) => Self::Json,
+        }
+    }
+
+    /// Whether a stream may be opened.
+    pub(super) fn stream(self) -> bool {
+        self != Self::Json
+    }
+}
+
+/// How the answers to one request are written.
+#[derive(Debug, Clone)]
+pub(super) struct Writer {
+    pub(super) id: Id,
+    pub(super) era: Era,
+    /// The client's own progress token.
+    pub(super) token: Option<Bytes>,
+    /// The gateway's raw `serverInfo`.
+    pub(super) info: Bytes,
+    pub(super) wants: Wants,
+    pub(super) keep_alive: Duration,
+}
+
+impl Writer {
+    /// A whole message, with the HTTP status it has where it comes as JSON.
+    pub(super) fn message(&self, answer: Result<Answer, Failure>) -> (StatusCode, Bytes) {
+        match answer {
+            Ok(Answer::Result(result)) => (StatusCode::OK, self.result(&result)),
+            Ok(Answer::Error(error)) => {
+                let status = match self.era {
+                    Era::Modern if code::is_modern(error.code()) => StatusCode::BAD_REQUEST,
+                    _ => StatusCode::OK,
+                };
+                (status, jsonrpc::error(Some(&self.id), error.raw()))
+            }
+            Err(failure) => self.failure(&failure),
+        }
+    }
+
+    fn result(&self, result: &ResultBody) -> Bytes {
+        let raw = match self.era {
+            Era::Modern => lift::result(result, &self.info),
+            Era::Legacy => lower::result(result),
+        };
+        jsonrpc::response(&self.id, &raw)
+    }
+
+    fn failure(&self, failure: &Failure) -> (StatusCode, Bytes) {
+        let told = failure.to_tool_result().and_then(|raw| ResultBody::parse(raw.into()).ok());
+        match told {
+            Some(result) => (StatusCode::OK, self.result(&result)),
+            None => {
+                let message = jsonrpc::error(Some(&self.id), &failure.to_error());
+                (status(failure, self.era), message)
+            }
+        }
+    }
+
+    /// A notification on the way, under the client's own token.
+    pub(super) fn notice(&self, notice: &Notice) -> Bytes {
+        let params = match (&notice.token, &self.token) {
+            (Some(span), Some(token)) => {
+                Splice::new(&notice.params).replace(span.clone(), token.clone()).finish()
+            }
+            _ => notice.params.clone(),
+        };
+        jsonrpc::notification(&notice.method, Some(&params))
+    }
+}
+
+/// Something that brings a call's events one by one.
+pub(super) trait Events: Send + 'static {
+    fn next(&mut self) -> impl Future<Output = Option<Event>> + Send;
+}
+
+/// Answers a call: as JSON where the answer is the first thing that comes, and
+/// otherwise, for a client that takes one, as a stream. A stream is opened,
+/// too, when nothing has come for so long that a proxy on the way might give
+/// the connection up.
+pub(super) async fn call(mut events: impl Events, writer: Writer) -> Response<Body> {
+    loop {
+        let quiet = tokio::time::sleep(writer.keep_alive);
+        let event = tokio::select! {
+            event = events.next() => event,
+            () = quiet, if writer.wants.stream() => {
+                return streamed(sse::comment(), events, writer);
+            }
+        };
+        match event {
+            Some(Event::Notice(notice)) if writer.wants.stream() => {
+                let first = sse::message(&writer.notice(&notice));
+                return streamed(first, events, writer);
+            }
+            Some(Event::Notice(_)) => {}
+            Some(Event::Answer(answer)) => {
+                let retry = answer.as_ref().err().and_then(Failure::retry_after);
+                let (status, message) = writer.message(answer);
+                return whole(status, message, writer.wants, retry);
+            }
+            // Cancelled by the client: there is nothing to be said.
+            None if writer.wants.stream() => return with_events(Body::empty()),
+            None => {
+                let (status, message) = writer.message(Err(Failure::Cancelled));
+                return json(status, message);
+            }
+        }
+    }
+}
+
+fn streamed(first: Bytes, events: impl Events, writer: Writer) -> Response<Body> {
+    let state = (Some(first), Some(events), Arc::new(writer));
+    with_events(Body::stream(stream::unfold(state, |(first, events, writer)| async move {
+        let mut events = events;
+        if first.is_some() {
+            return first.map(|first| (first, (None, events, writer)));
+        }
+        let quiet = tokio::time::sleep(writer.keep_alive);
+        let event = tokio::select! {
+            event = events.as_mut()?.next() => event?,
+            () = quiet => return Some((sse::comment(), (None, events, writer))),
+        };
+        match event {
+            Event::Notice(notice) => {
+                let notice = sse::message(&writer.notice(&notice));
+                Some((notice, (None, events, writer)))
+            }
+            Event::Answer(answer) => {
+                let (_, message) = writer.message(answer);
+                Some((sse::message(&message), (None, None, writer)))
+            }
+        }
+    })))
+}
+
+fn whole(status: StatusCode, message: Bytes, wants: Wants, retry: Option<Duration>) -> Response<Body> {
+    if wants == Wants::Events && status == StatusCode::OK {
+        return with_events(Body::whole(sse::message(&message)));
+    }
+    let mut response = json(status, message);
+    if let Some(retry) = retry {
+        add_retry(response.headers_mut(), retry);
+    }
+    response
+}
+
+/// A result around bytes that are shared: they are not copied.
+pub(super) fn result(id: &Id, raw: Bytes) -> Response<Body> {
+    let mut before = BytesMut::with_capacity(48 + id.raw().len());
+    before.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    before.put_slice(id.raw());
+    before.put_slice(b",\"result\":");
+    let pieces = [before.freeze(), raw, Bytes::from_static(b"}")];
+    with_json(StatusCode::OK, Body::Pieces(pieces))
+}
+
+/// A refusal of a request, or of what might have been one.
+pub(super) fn refusal(id: Option<&Id>, failure: &Failure, era: Era) -> Response<Body> {
+    let message = jsonrpc::error(id, &failure.to_error());
+    let mut response = json(status(failure, era), message);
+    if let Some(retry) = failure.retry_after() {
+        add_retry(response.headers_mut(), retry);
+    }
+    response
+}
+
+/// The HTTP status of a failure. Legacy errors travel as 200, but for those
+/// that the Legacy revisions tell by their status.
+fn status(failure: &Failure, era: Era) -> StatusCode {
+    let status = StatusCode::from_u16(failure.wire().status).unwrap_or(StatusCode::OK);
+    match (era, failure) {
+        (Era::Legacy, Failure::MethodNotFound { .. } | Failure::InvalidMeta { .. }) => StatusCode::OK,
+        _ => status,
+    }
+}
+
+fn add_retry(headers: &mut HeaderMap, retry: Duration) {
+    // Whole seconds, rounded up: earlier would be too early.
+    let seconds = retry.as_secs() + u64::from(retry.subsec_nanos() > 0);
+    headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+}
+
+pub(super) fn json(status: StatusCode, message: Bytes) -> Response<Body> {
+    with_json(status, Body::whole(message))
+}
+
+fn with_json(status: StatusCode, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+/// An event stream. Proxies are told to pass events on as they come.
+pub(super) fn with_events(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, EVENTS);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(header::ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    response
+}
+
+pub(super) fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+pub(super) fn plain(status: StatusCode, text: &str) -> Response<Body> {
+    refusal_with(status, &Failure::InvalidRequest { detail: text.to_owned() })
+}
+
+pub(super) fn not_found() -> Response<Body> {
+    let detail = "there is nothing here: the MCP endpoint is /mcp".to_owned();
+    refusal_with(StatusCode::NOT_FOUND, &Failure::InvalidRequest { detail })
+}
+
+pub(super) fn method_not_allowed() -> Response<Body> {
+    let detail = "POST a JSON-RPC message, or GET and DELETE with the Mcp-Session-Id of a session";
+    let failure = Failure::InvalidRequest { detail: detail.to_owned() };
+    let mut response = refusal_with(StatusCode::METHOD_NOT_ALLOWED, &failure);
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST, GET, DELETE"));
+    response
+}
+
+fn refusal_with(status: StatusCode, failure: &Failure) -> Response<Body> {
+    json(status, jsonrpc::error(None, &failure.to_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_takes_only_json_never_gets_a_stream() {
+        for (accept, wants) in [
+            (None, Wants::Json),
+            (Some("*/*"), Wants::Json),
+            (Some("application/json"), Wants::Json),
+            (Some("application/json, text/event-stream"), Wants::Both),
+            (Some("text/event-stream"), Wants::Events),
+        ] {
+            let mut headers = HeaderMap::new();
+            if let Some(accept) = accept {
+                headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            }
+            assert_eq!(Wants::of(&headers), wants, "{accept:?}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What is sent back: a few pieces that are there, or a stream of what comes.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use http_body::{Frame, SizeHint};
+
+/// A response body.
+pub enum Body {
+    /// Up to three pieces, sent in turn. A prepared list is one of them,
+    /// shared and never copied into an envelope.
+    Pieces([Bytes; 3]),
+    /// Pieces that are yet to come.
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+impl Body {
+    /// No bytes.
+    pub fn empty() -> Self {
+        Self::Pieces([const { Bytes::new() }; 3])
+    }
+
+    /// One piece.
+    pub fn whole(bytes: Bytes) -> Self {
+        Self::Pieces([bytes, Bytes::new(), Bytes::new()])
+    }
+
+    /// What `stream` brings.
+    pub fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self::Stream(Box::pin(stream))
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut *self {
+            Self::Pieces(pieces) => {
+                let next = pieces.iter_mut().find(|piece| !piece.is_empty());
+                Poll::Ready(next.map(|piece| Ok(Frame::data(std::mem::take(piece)))))
+            }
+            Self::Stream(stream) => {
+                stream.as_mut().poll_next(cx).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Pieces(pieces) if pieces.iter().all(Bytes::is_empty))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Pieces(pieces) => {
+                SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
+            }
+            Self::Stream(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Which era a message is of.
+
+use http::HeaderMap;
+
+use crate::call::{Failure, Params};
+use crate::jsonrpc::Frame;
+use crate::mcp::{Era, Method, ProtocolVersion, header};
+
+/// Tells the era by how the client opens (2026-07-28, Versioning, "Backward
+/// Compatibility"): `_meta` with a version, or a version header that is not
+/// Legacy, is Modern; `initialize`, a session or nothing at all is Legacy.
+/// `Mcp-Method` tells nothing: some Legacy clients send it, too.
+///
+/// # Errors
+/// [`Failure::InvalidParams`] where the params cannot be read.
+pub(super) fn of(headers: &HeaderMap, frame: &Frame) -> Result<Era, Failure> {
+    let said = headers.get(header::PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
+    let version = said.and_then(ProtocolVersion::parse);
+    if version.is_some_and(|version| version.era() == Era::Modern) {
+        return Ok(Era::Modern);
+    }
+    let Frame::Request { method, params, .. } = frame else {
+        return Ok(Era::Legacy);
+    };
+    let method = Method::parse(method);
+    if method.is_modern_only() {
+        return Ok(Era::Modern);
+    }
+    if version.is_some() && headers.contains_key(header::SESSION_ID) {
+        return Ok(Era::Legacy);
+    }
+    let in_meta = Params::parse(params.clone())
+        .and_then(|params| params.meta())
+        .map_err(|fault| Failure::InvalidParams { detail: fault.to_string() })?
+        .version
+        .is_some();
+    let unknown = said.is_some() && version.is_none() && method != Method::Initialize;
+    Ok(if in_meta || unknown { Era::Modern } else { Era::Legacy })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn the_opening_tells_the_era() {
+        let modern = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#;
+        for (version, session, method, params, era) in [
+            (None, false, "initialize", "{}", Era::Legacy),
+            (None, false, "tools/list", "{}", Era::Legacy),
+            (None, true, "tools/list", "{}", Era::Legacy),
+            (Some("2025-11-25"), true, "tools/list", "{}", Era::Legacy),
+            (Some("2025-11-25"), false, "tools/list", modern, Era::Modern),
+            (Some("2026-07-28"), false, "initialize", "{}", Era::Modern),
+            (Some("2026-07-28"), true, "tools/list", "{}", Era::Modern),
+            (Some("v999"), false, "tools/list", "{}", Era::Modern),
+            (Some("v999"), false, "initialize", "{}", Era::Legacy),
+            (None, false, "tools/list", modern, Era::Modern),
+            (None, false, "server/discover", "{}", Era::Modern),
+        ] {
+            let mut headers = HeaderMap::new();
+            if let Some(version) = version {
+                headers.insert(header::PROTOCOL_VERSION, version.parse().unwrap());
+            }
+            if session {
+                headers.insert(header::SESSION_ID, "x".parse().unwrap());
+            }
+            let frame = Frame::Request {
+                id: crate::jsonrpc::Id::number(1),
+                method: method.into(),
+                params: Some(Bytes::from_static(params.as_bytes())),
+            };
+            assert_eq!(of(&headers, &frame).unwrap(), era, "{version:?} {session} {method}");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Legacy clients: a session opened by `initialize`, and requests within it.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::future::join_all;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::call::{Call, Client, Event, Failure, Params, ParamsFault};
+use crate::config::Limits;
+use crate::jsonrpc::{self, Frame, Id, within_depth};
+use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
+use crate::pipeline::{Exchange, Introduction};
+
+use super::answer::{self, Events, Wants, Writer};
+use super::request::{self, Posted};
+use super::session::{Session, Withdrawal};
+use super::{Body, Front, NOTHING};
+
+impl Front {
+    /// Answers one Legacy message.
+    pub(super) async fn legacy(
+        self: Arc<Self>,
+        frame: Frame,
+        posted: &Posted,
+        wants: Wants,
+    ) -> Response<Body> {
+        if let Frame::Request { id, method, params } = &frame
+            && Method::parse(method) == Method::Initialize
+        {
+            return self.initialize(id, params.clone(), posted);
+        }
+        let session = match self.session_of(&posted.headers) {
+            Ok(session) => session,
+            Err(failure) => return answer::refusal(request::id_of(&frame), &failure, Era::Legacy),
+        };
+        match frame {
+            Frame::Request { id, method, params } => {
+                let asked = Asked { id, method: Method::parse(&method), params, wants };
+                self.serve_legacy(&session, asked, posted).await
+            }
+            Frame::Notification { method, params } => {
+                notice(&session, &method, params.as_ref());
+                answer::empty(StatusCode::ACCEPTED)
+            }
+            // The gateway asks its clients nothing yet.
+            Frame::Response { .. } => answer::empty(StatusCode::ACCEPTED),
+        }
+    }
+
+    /// The session that a request names, if it is open and this principal's.
+    pub(super) fn session_of(&self, headers: &HeaderMap) -> Result<Arc<Session>, Failure> {
+        let id = headers.get(header::SESSION_ID).ok_or(Failure::SessionRequired)?;
+        let id = id.to_str().map_err(|_| Failure::SessionLost)?;
+        check_version(headers)?;
+        self.sessions.find(id, &crate::call::Principal::Anonymous).ok_or(Failure::SessionLost)
+    }
+
+    fn initialize(&self, id: &Id, params: Option<Bytes>, posted: &Posted) -> Response<Body> {
+        let opened = introduction(params).and_then(|client| {
+            let version = client.version;
+            let session = self.sessions.open(client, posted.principal.clone())?;
+            Ok((session, version))
+        });
+        match opened {
+            Ok((session, version)) => {
+                let raw = self.gateway.introduce(Introduction::Initialize(version));
+                let mut response = answer::result(id, raw);
+                if let Ok(value) = HeaderValue::from_str(session.id()) {
+                    response.headers_mut().insert(header::SESSION_ID, value);
+                }
+                response
+            }
+            Err(failure) => answer::refusal(Some(id), &failure, Era::Legacy),
+        }
+    }
+
+    async fn serve_legacy(&self, session: &Arc<Session>, asked: Asked, posted: &Posted) -> Response<Body> {
+        let Asked { id, method, params, wants } = asked;
+        let refuse = |failure: &Failure| answer::refusal(Some(&id), failure, Era::Legacy);
+        let params = match Params::parse(params) {
+            Ok(params) => params,
+            Err(fault) => return refuse(&unreadable(&fault)),
+        };
+        match method {
+            Method::Ping => answer::result(&id, NOTHING),
+            Method::ToolsList => match self.gateway.list(Era::Legacy, params.cursor()) {
+                Ok(listed) => answer::result(&id, listed),
+                Err(failure) => refuse(&failure),
+            },
+            Method::ToolsCall => match self.start_call(session, &id, params, posted, wants).await {
+                Ok((call, writer)) => answer::call(call, writer).await,
+                Err(failure) => refuse(&failure),
+            },
+            other => refuse(&Failure::MethodNotFound { method: other.as_str().chars().take(128).collect() }),
+        }
+    }
+
+    async fn start_call(
+        &self,
+        session: &Arc<Session>,
+        id: &Id,
+        params: Params,
+        posted: &Posted,
+        wants: Wants,
+    ) -> Result<(InSession, Writer), Failure> {
+        let meta = params.meta().map_err(|fault| unreadable(&fault))?;
+        let withdrawal = session.begin(id.clone())?;
+        let token = meta.progress_token.clone();
+        let writer = self.writer(id.clone(), Era::Legacy, token, wants);
+        let context = posted.context(Arc::clone(session.client()), meta);
+        let call = Call { method: Method::ToolsCall, params, context };
+        let gateway = Arc::clone(&self.gateway);
+        // A task of its own: the client's going away does not take the call
+        // back (2025-11-25, Streamable HTTP, "Sending Messages").
+        let (exchange, started) = tokio::sync::oneshot::channel();
+        let cancelled = withdrawal.token();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = cancelled.cancelled() => {}
+                begun = gateway.call(call) => {
+                    if let Err(unwanted) = exchange.send(begun) {
+                        unwanted.run_out().await;
+                    }
+                }
+            }
+        });
+        Ok((InSession { started: Some(started), exchange: None, withdrawal }, writer))
+    }
+
+    /// Serves an array of messages, as 2025-03-26 has them: all at once, the
+    /// answers in one array.
+    pub(super) async fn batch(self: Arc<Self>, posted: Posted, limits: &Limits) -> Response<Body> {
+        let refuse = |failure: &Failure| answer::refusal(None, failure, Era::Legacy);
+        let session = match self.session_of(&posted.headers) {
+            Ok(session) => session,
+            Err(failure) => return refuse(&failure),
+        };
+        if !session.client().version.allows_batches() {
+            return refuse(&request::invalid("batches are part of 2025-03-26 and no other revision"));
+        }
+        let messages = match split(&posted.body, limits) {
+            Ok(messages) => messages,
+            Err(failure) => return refuse(&failure),
+        };
+        let answers = join_all(messages.into_iter().map(|message| {
+            Arc::clone(&self).member(message, &session, &posted, limits.depth)
+        }));
+        let answers: Vec<Bytes> = answers.await.into_iter().flatten().collect();
+        if answers.is_empty() {
+            return answer::empty(StatusCode::ACCEPTED);
+        }
+        answer::json(StatusCode::OK, array(&answers))
+    }
+
+    /// One message of a batch; its answer, if it has one.
+    async fn member(self: Arc<Self>, message: Bytes, session: &Arc<Session>, posted: &Posted, depth: usize) -> Option<Bytes> {
+        let response = match jsonrpc::parse(&message, depth) {
+            Ok(Frame::Request { id, method, params }) => {
+                let method = Method::parse(&method);
+                let asked = Asked { id, method, params, wants: Wants::Json };
+                self.serve_legacy(session, asked, posted).await
+            }
+            Ok(Frame::Notification { method, params }) => {
+                notice(session, &method, params.as_ref());
+                return None;
+            }
+            Ok(Frame::Response { .. }) => return None,
+            Err(fault) => answer::refusal(None, &request::failure(&fault), Era::Legacy),
+        };
+        match response.into_body() {
+            Body::Pieces(pieces) => Some(pieces.concat().into()),
+            Body::Stream(_) => None,
+        }
+    }
+}
+
+/// A request within a session.
+struct Asked {
+    id: Id,
+    method: Method,
+    params: Option<Bytes>,
+    wants: Wants,
+}
+
+/// A Legacy client's call: it ends when it is answered or taken back, and goes
+/// on when its client merely goes away.
+struct InSession {
+    started: Option<tokio::sync::oneshot::Receiver<Exchange>>,
+    exchange: Option<Exchange>,
+    withdrawal: Withdrawal,
+}
+
+impl Events for InSession {
+    async fn next(&mut self) -> Option<Event> {
+        let cancelled = self.withdrawal.token();
+        tokio::select! {
+            biased;
+            () = cancelled.cancelled() => {
+                // Dropped here, the exchange tells the server.
+                self.exchange = None;
+                None
+            }
+            event = step(&mut self.started, &mut self.exchange) => event,
+        }
+    }
+}
+
+async fn step(
+    started: &mut Option<tokio::sync::oneshot::Receiver<Exchange>>,
+    exchange: &mut Option<Exchange>,
+) -> Option<Event> {
+    if let Some(starting) = started.as_mut() {
+        *exchange = starting.await.ok();
+        *started = None;
+    }
+    exchange.as_mut()?.next().await
+}
+
+impl Drop for InSession {
+    fn drop(&mut self) {
+        if let Some(exchange) = self.exchange.take() {
+            tokio::spawn(exchange.run_out());
+        }
+    }
+}
+
+/// What a client says of itself in `initialize`.
+fn introduction(params: Option<Bytes>) -> Result<Client, Failure> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Introduction<'a> {
+        protocol_version: String,
+        #[serde(borrow)]
+        capabilities: Option<&'a RawValue>,
+        #[serde(borrow)]
+        client_info: Option<&'a RawValue>,
+    }
+    let params = params.unwrap_or(NOTHING);
+    let said: Introduction<'_> = jsonrpc::object(&params)
+        .map_err(|error| Failure::InvalidParams { detail: format!("invalid params: {error}") })?;
+    let raw = |value: Option<&RawValue>| {
+        value.filter(|value| value.get().starts_with('{')).map(|value| Bytes::copy_from_slice(value.get().as_bytes()))
+    };
+    let version = ProtocolVersion::parse(&said.protocol_version);
+    Ok(Client {
+        // Another version is answered with the newest that both may speak
+        // (2025-11-25, Lifecycle, "Version Negotiation").
+        version: version
+            .filter(|version| version.era() == Era::Legacy)
+            .unwrap_or(ProtocolVersion::LATEST_LEGACY),
+        info: raw(said.client_info),
+        capabilities: raw(said.capabilities).unwrap_or(NOTHING),
+    })
+}
+
+/// A version header has to name a Legacy version. Without one the request is
+/// 2025-03-26; which of them a session speaks was agreed when it was opened.
+fn check_version(headers: &HeaderMap) -> Result<(), Failure> {
+    let Some(said) = headers.get(header::PROTOCOL_VERSION) else { return Ok(()) };
+    let said = said.to_str().unwrap_or_default();
+    match ProtocolVersion::parse(said) {
+        Some(_) => Ok(()),
+        None => Err(Failure::UnsupportedVersion { requested: said.chars().take(64).collect() }),
+    }
+}
+
+fn notice(session: &Session, method: &str, params: Option<&Bytes>) {
+    if method == notification::CANCELLED {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Cancelled<'a> {
+            #[serde(borrow)]
+            request_id: &'a RawValue,
+        }
+        let params: Option<Cancelled<'_>> =
+            params.and_then(|params| jsonrpc::object(params).ok());
+        if let Some(cancelled) = params {
+            session.withdraw(cancelled.request_id.get().as_bytes());
+        }
+    }
+}
+
+fn unreadable(fault: &ParamsFault) -> Failure {
+    Failure::InvalidParams { detail: fault.to_string() }
+}
+
+fn split(body: &Bytes, limits: &Limits) -> Result<Vec<Bytes>, Failure> {
+    let parse = |detail: String| Failure::Parse { detail };
+    within_depth(body, limits.depth + 1).map_err(|error| parse(error.to_string()))?;
+    let raw: Vec<&RawValue> =
+        serde_json::from_slice(body).map_err(|error| parse(format!("not valid JSON: {error}")))?;
+    if raw.is_empty() || raw.len() > limits.batch {
+        let detail = format!("a batch has 1 to {} messages, this one has {}", limits.batch, raw.len());
+        return Err(Failure::InvalidRequest { detail });
+    }
+    Ok(raw.into_iter().map(|raw| body.slice_ref(raw.get().as_bytes())).collect())
+}
+
+fn array(answers: &[Bytes]) -> Bytes {
+    let mut out = BytesMut::new();
+    for answer in answers {
+        out.put_u8(if out.is_empty() { b'[' } else { b',' });
+        out.put_slice(answer);
+    }
+    out.put_u8(b']');
+    out.freeze()
+}

@@ -1,0 +1,205 @@
+//! Modern clients: every request tells all about itself.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, Response, StatusCode};
+
+use crate::call::{Call, Client, Event, Failure, Meta, Params, ParamsFault};
+use crate::jsonrpc::{Frame, Id};
+use crate::mcp::{Era, Method, ProtocolVersion, decode_value, header};
+use crate::pipeline::{Exchange, Introduction};
+
+use super::answer::{self, Events, Wants, Writer};
+use super::request::{self, Posted};
+use super::{Body, Front};
+
+impl Front {
+    /// Answers one Modern message.
+    pub(super) async fn modern(
+        self: Arc<Self>,
+        frame: Frame,
+        posted: &Posted,
+        wants: Wants,
+    ) -> Response<Body> {
+        let (id, method, params) = match frame {
+            Frame::Request { id, method, params } => (id, Method::parse(&method), params),
+            // This revision defines none over HTTP; what comes is not wrong.
+            Frame::Notification { .. } => return answer::empty(StatusCode::ACCEPTED),
+            Frame::Response { .. } => {
+                let failure = request::invalid("a Modern client sends no responses");
+                return answer::refusal(None, &failure, Era::Modern);
+            }
+        };
+        let checked = Params::parse(params)
+            .map_err(|fault| unreadable(&fault))
+            .and_then(|params| check(&posted.headers, &method, &params).map(|meta| (params, meta)));
+        match checked {
+            Ok((params, meta)) => self.serve_modern(id, method, params, meta, (posted, wants)).await,
+            Err(failure) => answer::refusal(Some(&id), &failure, Era::Modern),
+        }
+    }
+
+    async fn serve_modern(
+        self: Arc<Self>,
+        id: Id,
+        method: Method,
+        params: Params,
+        meta: Meta,
+        (posted, wants): (&Posted, Wants),
+    ) -> Response<Body> {
+        let refuse = |failure: &Failure| answer::refusal(Some(&id), failure, Era::Modern);
+        match method {
+            Method::Discover => answer::result(&id, self.gateway.introduce(Introduction::Discover)),
+            Method::ToolsList => match self.gateway.list(Era::Modern, params.cursor()) {
+                Ok(listed) => answer::result(&id, listed),
+                Err(failure) => refuse(&failure),
+            },
+            Method::ToolsCall => {
+                let writer = self.writer(id, Era::Modern, meta.progress_token.clone(), wants);
+                let context = posted.context(client(&meta), meta);
+                let exchange = self.gateway.call(Call { method, params, context }).await;
+                answer::call(Cancelling(exchange), writer).await
+            }
+            Method::Listen => match self.listen(&id, &params) {
+                Ok(response) => response,
+                Err(failure) => refuse(&failure),
+            },
+            other => refuse(&Failure::MethodNotFound { method: other.as_str().chars().take(128).collect() }),
+        }
+    }
+}
+
+/// A Modern client's call: gone with the client.
+struct Cancelling(Exchange);
+
+impl Events for Cancelling {
+    async fn next(&mut self) -> Option<Event> {
+        self.0.next().await
+    }
+}
+
+fn client(meta: &Meta) -> Arc<Client> {
+    Arc::new(Client {
+        version: ProtocolVersion::LATEST_MODERN,
+        info: meta.client_info.clone(),
+        capabilities: meta.capabilities.clone().unwrap_or_else(|| super::NOTHING.clone()),
+    })
+}
+
+fn unreadable(fault: &ParamsFault) -> Failure {
+    Failure::InvalidMeta { detail: fault.to_string() }
+}
+
+/// What every Modern request has to say of itself, in `_meta` and, the same
+/// again, in its headers (2026-07-28, Streamable HTTP, "Server Validation").
+fn check(headers: &HeaderMap, method: &Method, params: &Params) -> Result<Meta, Failure> {
+    let meta = params.meta().map_err(|fault| unreadable(&fault))?;
+    let said = single(headers, &header::PROTOCOL_VERSION)?;
+    let missing = |key| Failure::InvalidMeta { detail: format!("invalid params: _meta lacks {key}") };
+    let Some(version) = meta.version.as_deref() else {
+        return Err(match said {
+            // In a version that nobody here knows, `_meta` may be another.
+            Some(said) if ProtocolVersion::parse(said).is_none() => unsupported(said),
+            _ => missing("io.modelcontextprotocol/protocolVersion"),
+        });
+    };
+    same(&header::PROTOCOL_VERSION, said, version)?;
+    if ProtocolVersion::parse(version).map(ProtocolVersion::era) != Some(Era::Modern) {
+        return Err(unsupported(version));
+    }
+    if meta.capabilities.is_none() {
+        return Err(missing("io.modelcontextprotocol/clientCapabilities"));
+    }
+    same(&header::METHOD, single(headers, &header::METHOD)?, method.as_str())?;
+    let named = match method.named_by() {
+        Some("uri") => params.uri(),
+        Some(_) => params.name(),
+        None => None,
+    };
+    if let Some(named) = named {
+        check_name(headers, named)?;
+    }
+    Ok(meta)
+}
+
+fn check_name(headers: &HeaderMap, named: &str) -> Result<(), Failure> {
+    // The header may be encoded: it is read before it is compared.
+    single(headers, &header::NAME)?;
+    let said = headers.get(header::NAME).map(decode_value).transpose();
+    let said = said.map_err(|error| Failure::HeaderMismatch {
+        detail: format!("the Mcp-Name header cannot be read: {error}"),
+    })?;
+    same(&header::NAME, said.as_deref(), named)
+}
+
+fn same(name: &HeaderName, said: Option<&str>, body: &str) -> Result<(), Failure> {
+    let clip = |text: &str| text.chars().take(128).collect::<String>();
+    let detail = match said {
+        Some(said) if said == body => return Ok(()),
+        Some(said) => format!("the {name} header says {:?}, the body {:?}", clip(said), clip(body)),
+        None => format!("the {name} header is missing, the body says {:?}", clip(body)),
+    };
+    Err(Failure::HeaderMismatch { detail })
+}
+
+/// A header that stands there once, or not at all.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Failure> {
+    let wrong = |what: &str| Failure::HeaderMismatch { detail: format!("the {name} header {what}") };
+    let mut all = headers.get_all(name).iter();
+    let first = all.next();
+    if all.next().is_some() {
+        return Err(wrong("stands there more than once"));
+    }
+    first.map(|value| value.to_str().map_err(|_| wrong("has invalid characters"))).transpose()
+}
+
+fn unsupported(requested: &str) -> Failure {
+    Failure::UnsupportedVersion { requested: requested.chars().take(64).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+    fn checked(headers: &[(&str, &str)], params: String) -> Result<Meta, Failure> {
+        let params = Params::parse(Some(Bytes::from(params))).unwrap();
+        let map = headers
+            .iter()
+            .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()))
+            .collect();
+        check(&map, &Method::ToolsCall, &params)
+    }
+
+    #[test]
+    fn headers_and_body_have_to_agree() {
+        let version = ("mcp-protocol-version", "2026-07-28");
+        let method = ("mcp-method", "tools/call");
+        let named = format!(r#"{{"name":"é",{META}}}"#);
+        let encoded = ("mcp-name", "=?base64?w6k=?=");
+        assert!(checked(&[version, method, encoded], named.clone()).is_ok());
+        for headers in [
+            vec![method, encoded],
+            vec![version, encoded],
+            vec![version, method],
+            vec![version, method, ("mcp-name", "e")],
+            vec![version, version, method, encoded],
+            vec![version, ("mcp-method", "tools/list"), encoded],
+            vec![("mcp-protocol-version", "2025-11-25"), method, encoded],
+        ] {
+            let failure = checked(&headers, named.clone()).unwrap_err();
+            assert_eq!(failure.wire().code, crate::mcp::code::HEADER_MISMATCH, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_version_that_nobody_speaks_is_told_apart_from_a_missing_one() {
+        let other = META.replace("2026-07-28", "v999");
+        let failure = checked(&[("mcp-protocol-version", "v999")], format!("{{{other}}}"));
+        assert_eq!(failure.unwrap_err().wire().code, crate::mcp::code::UNSUPPORTED_VERSION);
+        let failure = checked(&[("mcp-protocol-version", "2026-07-28")], "{}".into()).unwrap_err();
+        assert_eq!((failure.wire().code, failure.wire().status), (-32602, 400));
+    }
+}

@@ -1,0 +1,106 @@
+//! A POST, read within its bounds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Version, header};
+use hyper::body::Incoming;
+use tokio::time::timeout;
+
+use crate::call::{Client, Context, Failure, Meta, Principal, Trace};
+use crate::config::Limits;
+use crate::jsonrpc::body::{BodyError, collect};
+use crate::jsonrpc::{self, Fault, Frame, Id};
+use crate::listen::Peer;
+use crate::mcp;
+
+/// A request's body and what came with it.
+pub(super) struct Posted {
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    pub(super) principal: Principal,
+    peer: Peer,
+    transport: &'static str,
+}
+
+impl Posted {
+    pub(super) async fn read(request: Request<Incoming>, peer: Peer, limits: &Limits) -> Result<Self, Failure> {
+        let (head, body) = request.into_parts();
+        if !is_json(&head.headers) {
+            return Err(Failure::MediaType);
+        }
+        let body = match timeout(patience(limits), collect(body, limits.body)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(BodyError::TooLarge { limit })) => return Err(Failure::BodyTooLarge { limit }),
+            Ok(Err(BodyError::Broken(_))) => return Err(invalid("the body broke off")),
+            Err(_) => return Err(invalid("the body came too slowly")),
+        };
+        let transport = if head.version == Version::HTTP_2 { "http2" } else { "http1" };
+        let principal = Principal::Anonymous;
+        Ok(Self { headers: head.headers, body, principal, peer, transport })
+    }
+
+    pub(super) fn is_batch(&self) -> bool {
+        self.body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
+    }
+
+    /// The id of the one request in the body, where it can be read.
+    pub(super) fn id(&self, depth: usize) -> Option<Id> {
+        jsonrpc::parse(&self.body, depth).ok().as_ref().and_then(id_of).cloned()
+    }
+
+    /// The conditions of a call that came with this request.
+    pub(super) fn context(&self, client: Arc<Client>, meta: Meta) -> Context {
+        let header = |name| self.headers.get(name).and_then(|v: &http::HeaderValue| v.to_str().ok()).map(str::to_owned);
+        let in_header = header(mcp::header::TRACEPARENT);
+        let state = match (&meta.traceparent, &in_header) {
+            (None, Some(_)) => header(mcp::header::TRACESTATE),
+            _ => meta.tracestate,
+        };
+        Context {
+            principal: self.principal.clone(),
+            address: self.peer.addr.ip(),
+            peer: Some(self.peer.addr),
+            transport: self.transport,
+            client,
+            progress_token: meta.progress_token,
+            trace: Trace { parent: meta.traceparent, state, header: in_header, sent: None },
+            headers: self.headers.clone(),
+        }
+    }
+}
+
+/// The id of a request; `None` for anything else.
+pub(super) fn id_of(frame: &Frame) -> Option<&Id> {
+    match frame {
+        Frame::Request { id, .. } => Some(id),
+        _ => None,
+    }
+}
+
+/// The outward form of a fault in the envelope.
+pub(super) fn failure(fault: &Fault) -> Failure {
+    let detail = fault.to_string();
+    match fault {
+        Fault::Syntax(_) | Fault::Depth(_) => Failure::Parse { detail },
+        _ => Failure::InvalidRequest { detail },
+    }
+}
+
+pub(super) fn invalid(detail: &str) -> Failure {
+    Failure::InvalidRequest { detail: detail.to_owned() }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(media) = headers.get(header::CONTENT_TYPE) else { return true };
+    let media = media.to_str().unwrap_or_default();
+    let kind = media.split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/json")
+}
+
+/// How long a body may take: a client that dawdles holds a connection, and no
+/// more than an idle one may.
+fn patience(limits: &Limits) -> Duration {
+    limits.idle
+}

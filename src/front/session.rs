@@ -1,0 +1,252 @@
+//! Legacy clients' sessions.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Client, Failure, Principal};
+use crate::jsonrpc::Id;
+use crate::pipeline::Gateway;
+use crate::telemetry::metrics::Entered;
+
+/// All open sessions.
+pub(super) struct Sessions {
+    open: Mutex<HashMap<Box<str>, Arc<Session>>>,
+    gateway: Arc<Gateway>,
+}
+
+impl Sessions {
+    /// No sessions yet, and a task that closes those that have been idle for
+    /// too long.
+    pub(super) fn start(gateway: &Arc<Gateway>) -> Arc<Self> {
+        let sessions =
+            Arc::new(Self { open: Mutex::default(), gateway: Arc::clone(gateway) });
+        tokio::spawn(sweep(Arc::downgrade(&sessions)));
+        sessions
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Opens a session for a principal.
+    pub(super) fn open(&self, client: Client, owner: Principal) -> Result<Arc<Session>, Failure> {
+        let limit = self.gateway.snapshots.load().config.gateway.limits.sessions;
+        let id = unguessable()?;
+        let session = Arc::new(Session::new(id, client, owner, &self.gateway));
+        let mut open = self.lock();
+        if open.len() >= limit {
+            return Err(Failure::TooManySessions { limit });
+        }
+        open.insert(session.id.clone(), Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// The session of that id, if it is open and `who`'s. To anybody else it
+    /// is not there.
+    pub(super) fn find(&self, id: &str, who: &Principal) -> Option<Arc<Session>> {
+        let session = self.lock().get(id).filter(|session| session.owner == *who).cloned()?;
+        session.touch();
+        Some(session)
+    }
+
+    /// Ends a session with everything in it.
+    pub(super) fn close(&self, session: &Session) {
+        if self.lock().remove(&session.id).is_some() {
+            self.end(session);
+        }
+    }
+
+    fn close_idle(&self) {
+        let allowed = self.gateway.snapshots.load().config.gateway.limits.session_idle;
+        let mut idle = Vec::new();
+        self.lock().retain(|_, session| {
+            let keep = session.idle_for() < allowed;
+            if !keep {
+                idle.push(Arc::clone(session));
+            }
+            keep
+        });
+        for session in idle {
+            self.end(&session);
+        }
+    }
+
+    fn end(&self, session: &Session) {
+        session.closed.cancel();
+        self.gateway.metrics.session_ended(session.opened.elapsed());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Session>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn sweep(sessions: Weak<Sessions>) {
+    let mut every = tokio::time::interval(SWEEP);
+    loop {
+        every.tick().await;
+        match sessions.upgrade() {
+            Some(sessions) => sessions.close_idle(),
+            None => return,
+        }
+    }
+}
+
+/// One Legacy client's session.
+pub(super) struct Session {
+    id: Box<str>,
+    owner: Principal,
+    client: Arc<Client>,
+    opened: Instant,
+    /// When it was used last, in milliseconds after `opened`.
+    used: AtomicU64,
+    /// Calls and streams under way.
+    busy: AtomicUsize,
+    /// Calls that the client may take back, by their raw ids.
+    calls: Mutex<HashMap<Id, CancellationToken>>,
+    /// The list as of which the client has been told.
+    told: watch::Receiver<u64>,
+    /// Counts the notification streams: a new one ends the one before it.
+    stream: watch::Sender<u64>,
+    closed: CancellationToken,
+    _counted: Entered,
+}
+
+impl Session {
+    fn new(id: Box<str>, client: Client, owner: Principal, gateway: &Gateway) -> Self {
+        Self {
+            id,
+            owner,
+            client: Arc::new(client),
+            opened: Instant::now(),
+            used: AtomicU64::new(0),
+            busy: AtomicUsize::new(0),
+            calls: Mutex::default(),
+            told: gateway.changes(),
+            stream: watch::Sender::new(0),
+            closed: CancellationToken::new(),
+            _counted: gateway.metrics.sessions().enter(),
+        }
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(super) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// Cancelled with the session's end.
+    pub(super) fn closed(&self) -> &CancellationToken {
+        &self.closed
+    }
+
+    /// The changes that the client has not been told of since it opened the
+    /// session: what changed before it opened a stream is not lost.
+    pub(super) fn untold(&self) -> watch::Receiver<u64> {
+        self.told.clone()
+    }
+
+    /// Takes the place of the session's notification stream: a message goes to
+    /// one stream, not to all (2025-11-25, "Multiple Connections").
+    pub(super) fn take_stream(&self) -> watch::Receiver<u64> {
+        self.stream.send_modify(|count| *count += 1);
+        self.stream.subscribe()
+    }
+
+    /// Notes a call, so that the client can take it back.
+    pub(super) fn begin(self: &Arc<Self>, id: Id) -> Result<Withdrawal, Failure> {
+        let token = self.closed.child_token();
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if calls.contains_key(&id) {
+            let detail = "a request with this id is under way in the session".to_owned();
+            return Err(Failure::InvalidRequest { detail });
+        }
+        calls.insert(id.clone(), token.clone());
+        drop(calls);
+        Ok(Withdrawal { token, id, busy: Busy::begin(self) })
+    }
+
+    /// The client takes a call back.
+    pub(super) fn withdraw(&self, raw_id: &[u8]) {
+        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let call = calls.iter().find(|(id, _)| id.raw() == raw_id);
+        if let Some((_, token)) = call {
+            token.cancel();
+        }
+    }
+
+    fn touch(&self) {
+        let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.used.store(now, Ordering::Relaxed);
+    }
+
+    fn idle_for(&self) -> Duration {
+        if self.busy.load(Ordering::Relaxed) > 0 {
+            return Duration::ZERO;
+        }
+        let used = Duration::from_millis(self.used.load(Ordering::Relaxed));
+        self.opened.elapsed().saturating_sub(used)
+    }
+}
+
+/// Keeps a session from being idle.
+pub(super) struct Busy(Arc<Session>);
+
+impl Busy {
+    pub(super) fn begin(session: &Arc<Session>) -> Self {
+        session.busy.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(session))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A call's entry in its session.
+pub(super) struct Withdrawal {
+    token: CancellationToken,
+    id: Id,
+    busy: Busy,
+}
+
+impl Withdrawal {
+    /// Cancelled when the client takes the call back or its session ends.
+    pub(super) fn token(&self) -> CancellationToken {
+        self.token.clone()
+    }
+}
+
+impl Drop for Withdrawal {
+    fn drop(&mut self) {
+        let calls = &self.busy.0.calls;
+        calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}
+
+/// 128 random bits in hexadecimal.
+fn unguessable() -> Result<Box<str>, Failure> {
+    let mut bytes = [0_u8; 16];
+    aws_lc_rs::rand::fill(&mut bytes)
+        .map_err(|_| Failure::Internal { detail: "making a session id".into() })?;
+    let mut id = String::with_capacity(32);
+    for byte in bytes {
+        // Writing to a string does not fail.
+        let _ = write!(id, "{byte:02x}");
+    }
+    Ok(id.into())
+}
+
+/// How often idle sessions are looked for.
+const SWEEP: Duration = Duration::from_secs(5);

@@ -1,0 +1,182 @@
+//! Streams of change notifications: `subscriptions/listen` for Modern clients,
+//! GET for Legacy ones.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::call::{Failure, Params};
+use crate::jsonrpc::{self, Id, sse};
+use crate::listen::Drain;
+use crate::mcp::{Era, meta, notification};
+use crate::telemetry::metrics::Entered;
+
+use super::answer::{self, Wants, Writer};
+use super::session::{Busy, Session};
+use super::{Body, Front};
+
+/// Counts the open streams.
+pub(super) struct Streams(Arc<AtomicUsize>);
+
+impl Streams {
+    pub(super) fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    fn enter(&self, limit: usize) -> Result<Place, Failure> {
+        let before = self.0.fetch_add(1, Ordering::Relaxed);
+        let place = Place(Arc::clone(&self.0));
+        if before < limit { Ok(place) } else { Err(Failure::TooManyStreams { limit }) }
+    }
+}
+
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What one stream tells, and how it ends.
+struct Told {
+    /// Said at once.
+    first: Option<Bytes>,
+    /// Told with each change; `None` where the client wants to hear of none.
+    change: Option<Bytes>,
+    /// Said at a graceful end.
+    last: Option<Bytes>,
+    changes: watch::Receiver<u64>,
+    keep_alive: Duration,
+    drain: Drain,
+    end: End,
+    _held: (Place, Entered),
+}
+
+/// What ends a stream besides the gateway's own end.
+enum End {
+    /// Nothing but the client.
+    Client,
+    /// Its session's end, or a newer stream of the session.
+    Session { session: Arc<Session>, newer: watch::Receiver<u64>, _busy: Busy },
+}
+
+impl End {
+    async fn reached(&mut self) {
+        match self {
+            Self::Client => std::future::pending().await,
+            Self::Session { session, newer, .. } => tokio::select! {
+                () = session.closed().cancelled() => {}
+                _ = newer.changed() => {}
+            },
+        }
+    }
+}
+
+impl Told {
+    async fn step(told: Option<Self>) -> Option<(Bytes, Option<Self>)> {
+        let mut told = told?;
+        if let Some(first) = told.first.take() {
+            return Some((first, Some(told)));
+        }
+        tokio::select! {
+            biased;
+            () = told.end.reached() => None,
+            () = told.drain.started() => told.last.take().map(|last| (last, None)),
+            Ok(()) = told.changes.changed(), if told.change.is_some() => {
+                told.changes.mark_unchanged();
+                let change = told.change.clone()?;
+                Some((change, Some(told)))
+            }
+            () = tokio::time::sleep(told.keep_alive) => Some((sse::comment(), Some(told))),
+        }
+    }
+}
+
+impl Front {
+    /// Opens a `subscriptions/listen` stream. Of what can be asked for, only
+    /// changes of the tools happen here so far: the acknowledgement says so.
+    pub(super) fn listen(&self, id: &Id, params: &Params) -> Result<Response<Body>, Failure> {
+        let wants_tools = wants_tools(params)?;
+        let limits = self.limits();
+        let place = self.streams.enter(limits.0)?;
+        let tag = json!({ meta::SUBSCRIPTION_ID: serde_json::from_slice::<Value>(id.raw()).unwrap_or_default() });
+        let agreed = if wants_tools { json!({ "toolsListChanged": true }) } else { json!({}) };
+        let acknowledged = json!({ "_meta": tag, "notifications": agreed });
+        let ended = json!({ "resultType": "complete", "_meta": tag });
+        let message = |method, params: Value| {
+            sse::message(&jsonrpc::notification(method, Some(params.to_string().as_bytes())))
+        };
+        let told = Told {
+            first: Some(message(notification::ACKNOWLEDGED, acknowledged)),
+            change: wants_tools.then(|| message(notification::TOOLS_CHANGED, json!({ "_meta": tag }))),
+            last: Some(sse::message(&jsonrpc::response(id, ended.to_string().as_bytes()))),
+            changes: self.gateway.changes(),
+            keep_alive: limits.1,
+            drain: self.drain.clone(),
+            end: End::Client,
+            _held: (place, self.gateway.metrics.streams().enter()),
+        };
+        Ok(answer::with_events(Body::stream(stream::unfold(Some(told), Told::step))))
+    }
+
+    /// Opens the notification stream of a Legacy session.
+    pub(super) fn notifications(&self, session: &Arc<Session>) -> Response<Body> {
+        let limits = self.limits();
+        let place = match self.streams.enter(limits.0) {
+            Ok(place) => place,
+            Err(failure) => return answer::refusal(None, &failure, Era::Legacy),
+        };
+        let told = Told {
+            // Something at once, so that proxies pass the head of the answer on.
+            first: Some(sse::comment()),
+            change: Some(sse::message(&jsonrpc::notification(notification::TOOLS_CHANGED, None))),
+            last: None,
+            changes: session.untold(),
+            keep_alive: limits.1,
+            drain: self.drain.clone(),
+            end: End::Session {
+                session: Arc::clone(session),
+                newer: session.take_stream(),
+                _busy: Busy::begin(session),
+            },
+            _held: (place, self.gateway.metrics.streams().enter()),
+        };
+        answer::with_events(Body::stream(stream::unfold(Some(told), Told::step)))
+    }
+
+    pub(super) fn writer(&self, id: Id, era: Era, token: Option<Bytes>, wants: Wants) -> Writer {
+        let keep_alive = self.limits().1;
+        Writer { id, era, token, wants, keep_alive, info: self.gateway.info.clone() }
+    }
+
+    /// How many streams may be open, and how often a quiet one is kept alive.
+    fn limits(&self) -> (usize, Duration) {
+        let snapshot = self.gateway.snapshots.load();
+        let gateway = &snapshot.config.gateway;
+        (gateway.limits.streams, gateway.keep_alive)
+    }
+}
+
+fn wants_tools(params: &Params) -> Result<bool, Failure> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Filter {
+        #[serde(default)]
+        tools_list_changed: bool,
+    }
+    let invalid = |detail: String| Failure::InvalidParams { detail };
+    let filter = params
+        .notifications()
+        .ok_or_else(|| invalid("invalid params: `notifications` is missing".into()))?;
+    let filter: Filter = jsonrpc::object(filter)
+        .map_err(|error| invalid(format!("invalid params: notifications: {error}")))?;
+    Ok(filter.tools_list_changed)
+}
