@@ -22,6 +22,7 @@ use tokio::{
 use super::{
     Drain, LiveSettings, Peer, Service, Settings,
     connection::{self, ConnectionError},
+    tune::tune,
 };
 
 /// Why no socket could be bound.
@@ -176,8 +177,9 @@ impl Door {
             return self.turn_away(socket, &settings);
         };
         self.is_full = false;
-        // Small JSON answers and single events must not wait for a full segment.
-        let _ = socket.set_nodelay(true);
+        if let Err(fault) = tune(&socket, settings.limits.stall) {
+            tracing::debug!(client = %addr, %fault, "a socket could not be tuned");
+        }
         let local = socket.local_addr().unwrap_or(self.listener.addr);
         let peer = Peer { addr, local, tls: settings.tls.is_some() };
         let context = Arc::clone(context);
