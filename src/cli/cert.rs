@@ -264,7 +264,7 @@ fn explain(args: &Args, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "Next:")?;
     writeln!(
         out,
-        "  in gateway.toml    tls = {{ cert = \"{dir}/server.pem\", key = \"{dir}/server.key\" }}"
+        "  under [gateway]    tls = {{ cert = \"{dir}/server.pem\", key = \"{dir}/server.key\" }}"
     )?;
     writeln!(out, "  with curl          curl --cacert {dir}/ca.pem https://localhost:8080/mcp")?;
     writeln!(out, "  with Node          NODE_EXTRA_CA_CERTS={dir}/ca.pem")?;

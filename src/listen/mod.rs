@@ -124,7 +124,7 @@ pub struct ConnectionLimits {
     /// How long a client may leave what was sent to it unread. Zero leaves it to the kernel.
     pub stall: Duration,
     /// Requests at a time on one HTTP/2 connection.
-    pub streams: u32,
+    pub h2_streams: u32,
     /// How often a silent HTTP/2 client is pinged, and how long it may take to answer.
     pub ping: Duration,
 }
@@ -135,10 +135,10 @@ impl Default for ConnectionLimits {
             connections: 1024,
             header: 32 * 1024,
             header_lines: 100,
-            idle: Duration::from_secs(75),
+            idle: Duration::from_mins(1),
             handshake: Duration::from_secs(10),
             stall: Duration::from_mins(1),
-            streams: 128,
+            h2_streams: 128,
             ping: Duration::from_secs(20),
         }
     }

@@ -49,7 +49,7 @@ pub struct Listener {
 /// How a drain went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drained {
-    /// Connections that were still busy when the drain's time was up.
+    /// Connections that were still open when the drain's time was up.
     pub cut: usize,
 }
 
@@ -281,4 +281,4 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: application/json\r\n\
     retry-after: 1\r\n\
     connection: close\r\n\r\n\
-    {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32000,\"message\":\"the gateway has no connection left, try again\"}}";
+    {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32000,\"message\":\"all connections are taken (`limits.connections`): try again\"}}";

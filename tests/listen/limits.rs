@@ -62,7 +62,7 @@ async fn headers_over_the_bound_are_answered_with_431_on_both_protocols() {
         assert_eq!(answer.status(), wanted, "{bytes} bytes, HTTP/1");
         if bytes == 5000 {
             let body = text(answer).await;
-            assert!(body.contains("at most 4096 are read"), "{body}");
+            assert!(body.contains("`limits.header` allows 4096"), "{body}");
         }
         if bytes <= 5000 {
             let mut request = get_h2("/");
