@@ -64,7 +64,8 @@ impl Activity {
             let quiet = Duration::from_millis(self.quiet_since.load(Relaxed));
             (self.begun + quiet + idle, Due::Idle)
         };
-        if deadline <= now { verdict } else { Due::Look(deadline) }
+        // A request may come and go before a long first limit: then the idle period ends sooner.
+        if deadline <= now { verdict } else { Due::Look(deadline.min(now + idle)) }
     }
 }
 
@@ -93,6 +94,15 @@ mod tests {
         let activity = Activity::new(begun);
         assert_eq!(activity.due(begun, FIRST, IDLE), Due::Look(begun + FIRST));
         assert_eq!(activity.due(begun + FIRST, FIRST, IDLE), Due::Never);
+    }
+
+    #[test]
+    fn an_idle_period_shorter_than_the_first_limit_is_kept() {
+        let begun = Instant::now();
+        let activity = Activity::new(begun);
+        assert_eq!(activity.due(begun, IDLE, FIRST), Due::Look(begun + FIRST));
+        assert_eq!(activity.due(begun + FIRST, IDLE, FIRST), Due::Look(begun + FIRST * 2));
+        assert_eq!(activity.due(begun + IDLE, IDLE, FIRST), Due::Never);
     }
 
     #[test]

@@ -226,7 +226,7 @@ fn http2(limits: &ConnectionLimits) -> http2::Builder<TokioExecutor> {
     let header = u32::try_from(limits.header.saturating_mul(2)).unwrap_or(u32::MAX);
     builder
         .timer(TokioTimer::new())
-        .max_concurrent_streams(limits.streams)
+        .max_concurrent_streams(limits.h2_streams)
         .max_header_list_size(header)
         .keep_alive_interval(limits.ping)
         .keep_alive_timeout(limits.ping);

@@ -13,7 +13,7 @@
 //! |---|---|
 //! | sends nothing, one byte, half a head, or nothing after the TLS handshake | [`ConnectionLimits::handshake`] after it was accepted |
 //! | sends half a head later on, or nothing more | [`ConnectionLimits::idle`] after the last response |
-//! | disappears without a word (HTTP/2) | when a ping stays unanswered |
+//! | disappears without a word, or stops reading its response | [`ConnectionLimits::stall`] later; over HTTP/2 also when a ping stays unanswered |
 //! | comes when all connections are taken | at once, with a 503 if it speaks in clear |
 //! | closes its side, or resets its stream | at once; the service's future and body are dropped |
 //! | is there when a [`Drain`] starts | after the responses in flight, or when the drain's time is up |
@@ -33,6 +33,7 @@ mod drain;
 mod guard;
 mod socket;
 mod tls;
+mod tune;
 
 use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -120,8 +121,10 @@ pub struct ConnectionLimits {
     pub idle: Duration,
     /// From accept to the first whole request head, the TLS handshake included.
     pub handshake: Duration,
+    /// How long a client may leave what was sent to it unread. Zero leaves it to the kernel.
+    pub stall: Duration,
     /// Requests at a time on one HTTP/2 connection.
-    pub streams: u32,
+    pub h2_streams: u32,
     /// How often a silent HTTP/2 client is pinged, and how long it may take to answer.
     pub ping: Duration,
 }
@@ -132,9 +135,10 @@ impl Default for ConnectionLimits {
             connections: 1024,
             header: 32 * 1024,
             header_lines: 100,
-            idle: Duration::from_secs(75),
+            idle: Duration::from_mins(1),
             handshake: Duration::from_secs(10),
-            streams: 128,
+            stall: Duration::from_mins(1),
+            h2_streams: 128,
             ping: Duration::from_secs(20),
         }
     }

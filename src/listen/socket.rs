@@ -22,6 +22,7 @@ use tokio::{
 use super::{
     Drain, LiveSettings, Peer, Service, Settings,
     connection::{self, ConnectionError},
+    tune::tune,
 };
 
 /// Why no socket could be bound.
@@ -48,7 +49,7 @@ pub struct Listener {
 /// How a drain went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drained {
-    /// Connections that were still busy when the drain's time was up.
+    /// Connections that were still open when the drain's time was up.
     pub cut: usize,
 }
 
@@ -176,8 +177,9 @@ impl Door {
             return self.turn_away(socket, &settings);
         };
         self.is_full = false;
-        // Small JSON answers and single events must not wait for a full segment.
-        let _ = socket.set_nodelay(true);
+        if let Err(fault) = tune(&socket, settings.limits.stall) {
+            tracing::debug!(client = %addr, %fault, "a socket could not be tuned");
+        }
         let local = socket.local_addr().unwrap_or(self.listener.addr);
         let peer = Peer { addr, local, tls: settings.tls.is_some() };
         let context = Arc::clone(context);
@@ -279,4 +281,4 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: application/json\r\n\
     retry-after: 1\r\n\
     connection: close\r\n\r\n\
-    {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32000,\"message\":\"the gateway has no connection left, try again\"}}";
+    {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32000,\"message\":\"all connections are taken (`limits.connections`): try again\"}}";

@@ -1,8 +1,10 @@
 //! A client that goes away takes its request back.
 
+use std::time::Duration;
+
 use http_body_util::BodyExt as _;
-use tokio::net::TcpStream;
-use trunkline::listen::Settings;
+use tokio::{io::AsyncWriteExt as _, net::TcpStream};
+use trunkline::listen::{ConnectionLimits, Settings};
 
 use crate::door::{Door, Event, get, get_h2, h2_over, within};
 
@@ -21,6 +23,16 @@ async fn closing_an_http_1_connection_drops_the_request_and_the_stream() {
         drop(client);
         assert_eq!(door.event().await, Event::Dropped, "{path}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_client_that_stops_reading_is_cut() {
+    let stall = Duration::from_millis(500);
+    let door = Door::with(ConnectionLimits { stall, ..ConnectionLimits::default() }).await;
+    let mut socket = door.connect().await;
+    socket.write_all(b"GET /flood HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    assert_eq!((door.event().await, door.event().await), (Event::Entered, Event::Dropped));
 }
 
 #[tokio::test]

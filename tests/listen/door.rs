@@ -132,7 +132,8 @@ pub async fn text(response: Response<Incoming>) -> String {
     String::from_utf8(body.to_vec()).unwrap()
 }
 
-/// `/hold` answers when it is released, `/stream` sends one line and then keeps the body open,
+/// `/hold` answers when it is released, `/stream` sends one line and then keeps the body open, `/flood` never
+/// stops sending,
 /// anything else answers with the protocol it was asked in.
 #[derive(Clone)]
 struct Script {
@@ -152,11 +153,11 @@ impl Script {
                 std::mem::forget(leaving);
                 full("held".into())
             }
-            "/stream" => {
+            "/stream" | "/flood" => {
+                let flood = request.uri().path() == "/flood";
+                let stream = Stream { first: Some("line\n".into()), flood, _leaving: leaving };
                 self.report.send(Event::Entered).await.unwrap();
-                Response::new(
-                    Stream { first: Some("line\n".into()), _leaving: leaving }.boxed_unsync(),
-                )
+                Response::new(stream.boxed_unsync())
             }
             _ => {
                 std::mem::forget(leaving);
@@ -181,6 +182,7 @@ impl Drop for Leaving {
 
 struct Stream {
     first: Option<Bytes>,
+    flood: bool,
     _leaving: Leaving,
 }
 
@@ -192,7 +194,8 @@ impl Body for Stream {
         mut self: Pin<&mut Self>,
         _cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.first.take().map_or(Poll::Pending, |line| Poll::Ready(Some(Ok(Frame::data(line)))))
+        let line = self.first.take().or_else(|| self.flood.then(|| Bytes::from_static(&[0; 4096])));
+        line.map_or(Poll::Pending, |line| Poll::Ready(Some(Ok(Frame::data(line)))))
     }
 }
 

@@ -85,7 +85,7 @@ async fn a_renewed_certificate_is_shown_to_new_connections_and_open_ones_stay() 
 #[tokio::test]
 async fn a_tls_client_that_stops_before_or_after_the_handshake_is_closed() {
     let dir = tempfile::tempdir().unwrap();
-    let handshake = Duration::from_millis(300);
+    let handshake = Duration::from_secs(1);
     let limits = ConnectionLimits { handshake, ..ConnectionLimits::default() };
     let door = Door::open(tls(dir.path(), limits)).await;
     for start in ["", "\x16", "GET / HTTP/1.1\r\n\r\n"] {

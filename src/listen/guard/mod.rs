@@ -51,16 +51,16 @@ pub enum Refusal {
     #[error("the Host header is not a host with an optional port")]
     MalformedHost,
     /// Neither loopback, nor the address the connection came in on, nor allowed.
-    #[error("host {0} is not served here: to allow it, add it to gateway.allowed_hosts")]
+    #[error("host {0} is not served here: to allow it, add it to `allowed_hosts`")]
     ForeignHost(Excerpt),
     /// Not one origin; `null` (a sandboxed page, a file, a redirect) included.
     #[error("the Origin header does not name one page's origin, so it cannot be trusted")]
     OpaqueOrigin,
     /// A page that nobody allowed.
-    #[error("origin {0} is not trusted: to allow it, add it to gateway.allowed_origins")]
+    #[error("origin {0} is not trusted: to allow it, add it to `allowed_origins`")]
     ForeignOrigin(Excerpt),
     /// The header block is over the bound.
-    #[error("the request headers take {size} bytes, and at most {limit} are read")]
+    #[error("the request's headers take {size} bytes, and `limits.header` allows {limit}")]
     HeadersTooLarge {
         /// Bytes of names and values.
         size: usize,

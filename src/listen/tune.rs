@@ -1,0 +1,36 @@
+//! What the kernel is asked to do for a client's socket.
+
+use std::{io, time::Duration};
+
+use rustix::net::sockopt;
+use tokio::net::TcpStream;
+
+/// Sends small answers at once, and has the kernel close the connection of a client that has
+/// vanished or stopped reading for `stall`.
+///
+/// Only the kernel can tell such a client from one that waits for a long call: from in here both
+/// are a response in flight.
+pub(super) fn tune(socket: &TcpStream, stall: Duration) -> io::Result<()> {
+    // Small JSON answers and single events must not wait for a full segment.
+    socket.set_nodelay(true)?;
+    if stall.is_zero() {
+        return Ok(());
+    }
+    // Probes find out about a client that left without a word while nothing is being sent.
+    let step = (stall / PROBES).max(SHORTEST_STEP);
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, step)?;
+    sockopt::set_tcp_keepintvl(socket, step)?;
+    sockopt::set_tcp_keepcnt(socket, PROBES)?;
+    // RFC 5482: also ends a connection whose window stays shut. Other systems go without.
+    #[cfg(target_os = "linux")]
+    {
+        let stall = u32::try_from(stall.as_millis()).unwrap_or(u32::MAX);
+        sockopt::set_tcp_user_timeout(socket, stall)?;
+    }
+    Ok(())
+}
+
+const PROBES: u32 = 3;
+/// The kernel counts in whole seconds.
+const SHORTEST_STEP: Duration = Duration::from_secs(1);
