@@ -172,7 +172,12 @@ fn streamed(first: Bytes, events: impl Events, writer: Writer) -> Response<Body>
     })))
 }
 
-fn whole(status: StatusCode, message: Bytes, wants: Wants, retry: Option<Duration>) -> Response<Body> {
+fn whole(
+    status: StatusCode,
+    message: Bytes,
+    wants: Wants,
+    retry: Option<Duration>,
+) -> Response<Body> {
     if wants == Wants::Events && status == StatusCode::OK {
         return with_events(Body::whole(sse::message(&message)));
     }
@@ -208,7 +213,9 @@ pub(super) fn refusal(id: Option<&Id>, failure: &Failure, era: Era) -> Response<
 fn status(failure: &Failure, era: Era) -> StatusCode {
     let status = StatusCode::from_u16(failure.wire().status).unwrap_or(StatusCode::OK);
     match (era, failure) {
-        (Era::Legacy, Failure::MethodNotFound { .. } | Failure::InvalidMeta { .. }) => StatusCode::OK,
+        (Era::Legacy, Failure::MethodNotFound { .. } | Failure::InvalidMeta { .. }) => {
+            StatusCode::OK
+        }
         _ => status,
     }
 }

@@ -77,7 +77,12 @@ impl Front {
         }
     }
 
-    async fn serve_legacy(&self, session: &Arc<Session>, asked: Asked, posted: &Posted) -> Response<Body> {
+    async fn serve_legacy(
+        &self,
+        session: &Arc<Session>,
+        asked: Asked,
+        posted: &Posted,
+    ) -> Response<Body> {
         let Asked { id, method, params, wants } = asked;
         let refuse = |failure: &Failure| answer::refusal(Some(&id), failure, Era::Legacy);
         let params = match Params::parse(params) {
@@ -94,7 +99,9 @@ impl Front {
                 Ok((call, writer)) => answer::call(call, writer).await,
                 Err(failure) => refuse(&failure),
             },
-            other => refuse(&Failure::MethodNotFound { method: other.as_str().chars().take(128).collect() }),
+            other => refuse(&Failure::MethodNotFound {
+                method: other.as_str().chars().take(128).collect(),
+            }),
         }
     }
 
@@ -139,15 +146,19 @@ impl Front {
             Err(failure) => return refuse(&failure),
         };
         if !session.client().version.allows_batches() {
-            return refuse(&request::invalid("batches are part of 2025-03-26 and no other revision"));
+            return refuse(&request::invalid(
+                "batches are part of 2025-03-26 and no other revision",
+            ));
         }
         let messages = match split(&posted.body, limits) {
             Ok(messages) => messages,
             Err(failure) => return refuse(&failure),
         };
-        let answers = join_all(messages.into_iter().map(|message| {
-            Arc::clone(&self).member(message, &session, &posted, limits.depth)
-        }));
+        let answers = join_all(
+            messages
+                .into_iter()
+                .map(|message| Arc::clone(&self).member(message, &session, &posted, limits.depth)),
+        );
         let answers: Vec<Bytes> = answers.await.into_iter().flatten().collect();
         if answers.is_empty() {
             return answer::empty(StatusCode::ACCEPTED);
@@ -156,7 +167,13 @@ impl Front {
     }
 
     /// One message of a batch; its answer, if it has one.
-    async fn member(self: Arc<Self>, message: Bytes, session: &Arc<Session>, posted: &Posted, depth: usize) -> Option<Bytes> {
+    async fn member(
+        self: Arc<Self>,
+        message: Bytes,
+        session: &Arc<Session>,
+        posted: &Posted,
+        depth: usize,
+    ) -> Option<Bytes> {
         let response = match jsonrpc::parse(&message, depth) {
             Ok(Frame::Request { id, method, params }) => {
                 let method = Method::parse(&method);
@@ -242,7 +259,9 @@ fn introduction(params: Option<Bytes>) -> Result<Client, Failure> {
     let said: Introduction<'_> = jsonrpc::object(&params)
         .map_err(|error| Failure::InvalidParams { detail: format!("invalid params: {error}") })?;
     let raw = |value: Option<&RawValue>| {
-        value.filter(|value| value.get().starts_with('{')).map(|value| Bytes::copy_from_slice(value.get().as_bytes()))
+        value
+            .filter(|value| value.get().starts_with('{'))
+            .map(|value| Bytes::copy_from_slice(value.get().as_bytes()))
     };
     let version = ProtocolVersion::parse(&said.protocol_version);
     Ok(Client {
@@ -275,8 +294,7 @@ fn notice(session: &Session, method: &str, params: Option<&Bytes>) {
             #[serde(borrow)]
             request_id: &'a RawValue,
         }
-        let params: Option<Cancelled<'_>> =
-            params.and_then(|params| jsonrpc::object(params).ok());
+        let params: Option<Cancelled<'_>> = params.and_then(|params| jsonrpc::object(params).ok());
         if let Some(cancelled) = params {
             session.withdraw(cancelled.request_id.get().as_bytes());
         }
@@ -293,7 +311,8 @@ fn split(body: &Bytes, limits: &Limits) -> Result<Vec<Bytes>, Failure> {
     let raw: Vec<&RawValue> =
         serde_json::from_slice(body).map_err(|error| parse(format!("not valid JSON: {error}")))?;
     if raw.is_empty() || raw.len() > limits.batch {
-        let detail = format!("a batch has 1 to {} messages, this one has {}", limits.batch, raw.len());
+        let detail =
+            format!("a batch has 1 to {} messages, this one has {}", limits.batch, raw.len());
         return Err(Failure::InvalidRequest { detail });
     }
     Ok(raw.into_iter().map(|raw| body.slice_ref(raw.get().as_bytes())).collect())

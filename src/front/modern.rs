@@ -34,7 +34,9 @@ impl Front {
             .map_err(|fault| unreadable(&fault))
             .and_then(|params| check(&posted.headers, &method, &params).map(|meta| (params, meta)));
         match checked {
-            Ok((params, meta)) => self.serve_modern(id, method, params, meta, (posted, wants)).await,
+            Ok((params, meta)) => {
+                self.serve_modern(id, method, params, meta, (posted, wants)).await
+            }
             Err(failure) => answer::refusal(Some(&id), &failure, Era::Modern),
         }
     }
@@ -64,7 +66,9 @@ impl Front {
                 Ok(response) => response,
                 Err(failure) => refuse(&failure),
             },
-            other => refuse(&Failure::MethodNotFound { method: other.as_str().chars().take(128).collect() }),
+            other => refuse(&Failure::MethodNotFound {
+                method: other.as_str().chars().take(128).collect(),
+            }),
         }
     }
 }
@@ -95,7 +99,8 @@ fn unreadable(fault: &ParamsFault) -> Failure {
 fn check(headers: &HeaderMap, method: &Method, params: &Params) -> Result<Meta, Failure> {
     let meta = params.meta().map_err(|fault| unreadable(&fault))?;
     let said = single(headers, &header::PROTOCOL_VERSION)?;
-    let missing = |key| Failure::InvalidMeta { detail: format!("invalid params: _meta lacks {key}") };
+    let missing =
+        |key| Failure::InvalidMeta { detail: format!("invalid params: _meta lacks {key}") };
     let Some(version) = meta.version.as_deref() else {
         return Err(match said {
             // In a version that nobody here knows, `_meta` may be another.
@@ -144,7 +149,8 @@ fn same(name: &HeaderName, said: Option<&str>, body: &str) -> Result<(), Failure
 
 /// A header that stands there once, or not at all.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Failure> {
-    let wrong = |what: &str| Failure::HeaderMismatch { detail: format!("the {name} header {what}") };
+    let wrong =
+        |what: &str| Failure::HeaderMismatch { detail: format!("the {name} header {what}") };
     let mut all = headers.get_all(name).iter();
     let first = all.next();
     if all.next().is_some() {

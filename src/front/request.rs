@@ -25,7 +25,11 @@ pub(super) struct Posted {
 }
 
 impl Posted {
-    pub(super) async fn read(request: Request<Incoming>, peer: Peer, limits: &Limits) -> Result<Self, Failure> {
+    pub(super) async fn read(
+        request: Request<Incoming>,
+        peer: Peer,
+        limits: &Limits,
+    ) -> Result<Self, Failure> {
         let (head, body) = request.into_parts();
         if !is_json(&head.headers) {
             return Err(Failure::MediaType);
@@ -52,7 +56,12 @@ impl Posted {
 
     /// The conditions of a call that came with this request.
     pub(super) fn context(&self, client: Arc<Client>, meta: Meta) -> Context {
-        let header = |name| self.headers.get(name).and_then(|v: &http::HeaderValue| v.to_str().ok()).map(str::to_owned);
+        let header = |name| {
+            self.headers
+                .get(name)
+                .and_then(|v: &http::HeaderValue| v.to_str().ok())
+                .map(str::to_owned)
+        };
         let in_header = header(mcp::header::TRACEPARENT);
         let state = match (&meta.traceparent, &in_header) {
             (None, Some(_)) => header(mcp::header::TRACESTATE),

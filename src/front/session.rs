@@ -24,8 +24,7 @@ impl Sessions {
     /// No sessions yet, and a task that closes those that have been idle for
     /// too long.
     pub(super) fn start(gateway: &Arc<Gateway>) -> Arc<Self> {
-        let sessions =
-            Arc::new(Self { open: Mutex::default(), gateway: Arc::clone(gateway) });
+        let sessions = Arc::new(Self { open: Mutex::default(), gateway: Arc::clone(gateway) });
         tokio::spawn(sweep(Arc::downgrade(&sessions)));
         sessions
     }

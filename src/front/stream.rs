@@ -116,7 +116,8 @@ impl Front {
         };
         let told = Told {
             first: Some(message(notification::ACKNOWLEDGED, acknowledged)),
-            change: wants_tools.then(|| message(notification::TOOLS_CHANGED, json!({ "_meta": tag }))),
+            change: wants_tools
+                .then(|| message(notification::TOOLS_CHANGED, json!({ "_meta": tag }))),
             last: Some(sse::message(&jsonrpc::response(id, ended.to_string().as_bytes()))),
             changes: self.gateway.changes(),
             keep_alive: limits.1,
