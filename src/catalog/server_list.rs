@@ -47,7 +47,7 @@ impl ServerList {
     /// `old` list are taken over, not compiled again.
     pub fn build(
         server: ServerName,
-        raws: Vec<Bytes>,
+        raws: &[Bytes],
         (rules, freshness): (HeaderRules, Freshness),
         old: Option<&Self>,
     ) -> (Self, Vec<Refused>) {
@@ -56,15 +56,15 @@ impl ServerList {
             old.iter().map(|tool| (tool.raw().as_ref(), tool)).collect();
         let mut names = HashSet::with_capacity(raws.len());
         let (mut tools, mut refused) = (Vec::with_capacity(raws.len()), Vec::new());
-        for (position, raw) in raws.into_iter().enumerate() {
+        for (position, raw) in raws.iter().enumerate() {
             let parsed = match known.get(raw.trim_ascii()) {
                 Some(tool) => Ok(Arc::clone(tool)),
-                None => Tool::parse(raw.clone(), rules).map(Arc::new),
+                None => Tool::parse(raw, rules).map(Arc::new),
             };
             match parsed {
                 Ok(tool) if names.insert(tool.native.clone()) => tools.push(tool),
                 Ok(tool) => refused.push((tool.native.to_string(), InvalidTool::Repeated)),
-                Err(reason) => refused.push((tool::label(&raw, position), reason)),
+                Err(reason) => refused.push((tool::label(raw, position), reason)),
             }
         }
         (Self { server, tools, freshness, rules }, refused)

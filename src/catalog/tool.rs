@@ -125,12 +125,14 @@ impl Tool {
     ///
     /// # Errors
     /// [`InvalidTool`] names the rule that the tool breaks.
-    pub fn parse(raw: Bytes, rules: HeaderRules) -> Result<Self, InvalidTool> {
+    pub fn parse(raw: &[u8], rules: HeaderRules) -> Result<Self, InvalidTool> {
         if raw.len() > MAX_TOOL_BYTES {
             return Err(InvalidTool::TooLarge { len: raw.len(), max: MAX_TOOL_BYTES });
         }
-        strict_json::bound_depth(&raw, MAX_TOOL_DEPTH)?;
-        let raw = raw.slice_ref(raw.trim_ascii());
+        strict_json::bound_depth(raw, MAX_TOOL_DEPTH)?;
+        // A copy: a slice would keep the whole page that it came in, and one
+        // unchanged tool outlives many pages.
+        let raw = Bytes::copy_from_slice(raw.trim_ascii());
         let fields = Fields::read(&raw)?;
         for (field, expected) in KINDS {
             fields.expect_kind(field, expected)?;

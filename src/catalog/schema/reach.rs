@@ -79,14 +79,14 @@ fn work(index: &Index<'_>) -> Result<(), SchemaError> {
             Step::Enter => {
                 known.insert(address(node), 0);
                 open.push((node, Step::Leave));
-                let next = index.same_value(node)?.into_iter().chain(index.parts(node));
+                let next = index.same_value(node)?.into_iter().chain(Index::parts(node));
                 open.extend(next.map(|node| (node, Step::Enter)));
             }
             Step::Leave => {
                 let of = |node: Node<'_>| known.get(&address(node)).copied().unwrap_or(0);
                 let same = index.same_value(node)?.into_iter().map(of);
                 let sum = same.fold(1, usize::saturating_add);
-                let part = index.parts(node).map(of).max().unwrap_or(0);
+                let part = Index::parts(node).map(of).max().unwrap_or(0);
                 let total = sum.saturating_add(part);
                 if total > MAX_WORK {
                     return Err(SchemaError::Work { max: MAX_WORK });

@@ -303,7 +303,7 @@ fn a_pattern_is_matched_in_linear_time_or_within_a_limit() {
     assert_ne!(text(&schema("^(?!admin)"), r#"{"a":"admin"}"#), "ok");
     let hard = text(&schema(r"^(?=(a+)+$)(a|aa)+\1$"), &argument);
     assert!(hard.starts_with("/a: pattern:"), "{hard}");
-    for broken in ["(", "(.{1,900}){900}", "a{1000}{1000}{1000}"] {
+    for broken in ["(", "(.{1,900}){900}", "(?!x)(?:a{1000}){1000}"] {
         assert!(matches!(compile(&schema(broken)), Err(SchemaError::Pattern { .. })), "{broken}");
     }
 }

@@ -77,7 +77,7 @@ impl<'a> Index<'a> {
     }
 
     /// The subschemas that `node` applies to parts of the value.
-    pub(super) fn parts(&self, node: Node<'a>) -> impl Iterator<Item = Node<'a>> + use<'a> {
+    pub(super) fn parts(node: Node<'a>) -> impl Iterator<Item = Node<'a>> {
         let maps = ["properties", "patternProperties"];
         let maps = maps.into_iter().filter_map(|key| node.get(key)?.as_object());
         let singles = PARTS.iter().filter_map(|key| node.get(*key));
@@ -183,7 +183,7 @@ pub(super) fn address(node: Node<'_>) -> usize {
 
 /// The values below a subschema that are subschemas, or may be: the values of
 /// a keyword nobody knows could be the target of a reference.
-fn below<'a>(node: Node<'a>) -> impl Iterator<Item = &'a Value> {
+fn below(node: Node<'_>) -> impl Iterator<Item = &Value> {
     node.iter().flat_map(|(key, value)| {
         let map = MAPS.contains(&key.as_str()).then(|| value.as_object()).flatten();
         let single =
