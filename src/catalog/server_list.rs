@@ -27,6 +27,13 @@ pub struct Freshness {
     pub scope: CacheScope,
 }
 
+impl Default for Freshness {
+    /// Nothing may be kept: what a server means that says nothing.
+    fn default() -> Self {
+        Self { ttl: Duration::ZERO, scope: CacheScope::Private }
+    }
+}
+
 /// What a server's `tools/list` said, all pages together.
 #[derive(Debug)]
 pub struct ServerList {
@@ -34,7 +41,8 @@ pub struct ServerList {
     pub server: ServerName,
     /// Its valid tools in its own order, each native name once.
     pub tools: Vec<Arc<Tool>>,
-    /// What the server said about caching, or what the link supplied for it.
+    /// What the server said about caching; for the link to set. Until then it
+    /// is the strictest there is.
     pub freshness: Freshness,
     rules: HeaderRules,
 }
@@ -48,7 +56,7 @@ impl ServerList {
     pub fn build(
         server: ServerName,
         raws: &[Bytes],
-        (rules, freshness): (HeaderRules, Freshness),
+        rules: HeaderRules,
         old: Option<&Self>,
     ) -> (Self, Vec<Refused>) {
         let old = old.filter(|old| old.rules == rules).map_or(&[][..], |old| &old.tools);
@@ -67,6 +75,6 @@ impl ServerList {
                 Err(reason) => refused.push((tool::label(raw, position), reason)),
             }
         }
-        (Self { server, tools, freshness, rules }, refused)
+        (Self { server, tools, freshness: Freshness::default(), rules }, refused)
     }
 }

@@ -7,6 +7,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
+use super::cut;
+
 /// Why bytes are no strict JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
@@ -22,7 +24,7 @@ pub enum JsonError {
     /// An object has the same key twice.
     #[error("the key {key:?} stands twice in one object")]
     DuplicateKey {
-        /// The key.
+        /// The key, cut.
         key: String,
     },
 }
@@ -39,7 +41,7 @@ pub fn parse(json: &[u8], max_depth: usize) -> Result<Value, JsonError> {
         .deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value));
     parsed.map_err(|_| match duplicate.take() {
-        Some(key) => JsonError::DuplicateKey { key },
+        Some(key) => JsonError::DuplicateKey { key: cut(&key) },
         None => JsonError::Syntax,
     })
 }

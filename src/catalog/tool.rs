@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde::de::{Deserializer as _, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::cut;
 use super::param_headers::{self, AnnotationError, ParamHeader};
 use super::schema::{self, ArgumentSchema, SchemaError};
 use super::strict_json::{self, JsonError};
@@ -196,7 +197,7 @@ pub(super) fn label(raw: &[u8], position: usize) -> String {
         serde_json::from_str::<String>(fields.find("name")?).ok().filter(|name| !name.is_empty())
     });
     match name {
-        Some(name) => name.chars().take(128).collect(),
+        Some(name) => cut(&name),
         None => format!("#{}", position + 1),
     }
 }
@@ -229,7 +230,7 @@ impl<'a> Fields<'a> {
         reader.end().map_err(|_| JsonError::Syntax)?;
         let mut seen = HashSet::with_capacity(fields.len());
         match fields.iter().find(|(key, _)| !seen.insert(key.as_str())) {
-            Some((key, _)) => Err(JsonError::DuplicateKey { key: key.clone() }.into()),
+            Some((key, _)) => Err(JsonError::DuplicateKey { key: cut(key) }.into()),
             None => Ok(Self(fields)),
         }
     }

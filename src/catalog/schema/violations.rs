@@ -44,11 +44,12 @@ impl Violations {
         Self { lines: vec![format!("(root): type: expected object, got {found}")], more: 0 }
     }
 
-    /// Gathers what the validator finds. Large arguments yield their first
-    /// violation only: the validator builds every error before it gives one,
-    /// and a client could make it build millions.
-    pub(super) fn collect(validator: &Validator, value: &Value, bytes: usize) -> Self {
-        if bytes > MAX_BYTES_FOR_ALL {
+    /// Gathers what the validator finds; `cost` is the arguments' bytes times
+    /// the schema's work. Where that is large, the first violation must do: the
+    /// validator builds every error before it gives one, and could be made to
+    /// build millions.
+    pub(super) fn collect(validator: &Validator, value: &Value, cost: usize) -> Self {
+        if cost > MAX_COST_OF_ALL {
             let first = validator.validate(value).err();
             return Self { lines: first.iter().map(line).collect(), more: 0 };
         }
@@ -213,5 +214,6 @@ fn shorten(text: &str) -> String {
 }
 
 const MAX_CHARS: usize = 80;
-/// Up to this size of arguments, all violations are gathered.
-const MAX_BYTES_FOR_ALL: usize = 8 * 1024;
+/// Up to this cost, all violations are gathered: 8 KiB of arguments for a
+/// schema that looks at each value 64 times.
+const MAX_COST_OF_ALL: usize = 512 * 1024;

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::super::{SchemaError, cut};
 use super::Node;
+use crate::catalog::cut;
+use crate::catalog::schema::SchemaError;
 
 /// The subschemas, found once; every reference must lead to one of them.
 pub(super) struct Index<'a> {
@@ -222,7 +223,7 @@ fn reference(target: &str) -> SchemaError {
 const MAPS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 /// Keywords whose value is data, whatever it looks like.
-const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
+const DATA: [&str; 5] = ["const", "enum", "default", "examples", "example"];
 /// Keywords that apply subschemas to the same value.
 const SAME_VALUE: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
 /// Keywords that apply subschemas to parts of the value.

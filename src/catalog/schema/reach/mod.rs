@@ -22,12 +22,13 @@ use index::{Index, address};
 /// The most subschemas that may follow one another on one and the same value.
 pub const MAX_CHAIN: usize = 32;
 /// The most times that a schema without recursion may look at one value.
-pub const MAX_WORK: usize = 4096;
+pub const MAX_WORK: usize = 16 * 1024;
 
 type Node<'a> = &'a Map<String, Value>;
 
-/// Refuses a schema that reaches too far.
-pub(super) fn bound(schema: &Value, draft: Draft) -> Result<(), SchemaError> {
+/// Refuses a schema that reaches too far. What it gives is how often one value
+/// is looked at, at most, recursion aside.
+pub(super) fn bound(schema: &Value, draft: Draft) -> Result<usize, SchemaError> {
     let id = if draft == Draft::Draft4 { "id" } else { "$id" };
     let index = Index::new(schema, id)?;
     let mut heights = HashMap::new();
@@ -70,7 +71,7 @@ fn height<'a>(
 /// items) the largest counts: each part is another value. A way back to a
 /// subschema that is still open is recursion and counts as nothing. The walk
 /// keeps its own stack: its depth is the server's choice.
-fn work(index: &Index<'_>) -> Result<(), SchemaError> {
+fn work(index: &Index<'_>) -> Result<usize, SchemaError> {
     let mut known: HashMap<usize, usize> = HashMap::new();
     let mut open: Vec<(Node<'_>, Step)> = index.nodes().map(|node| (node, Step::Enter)).collect();
     while let Some((node, step)) = open.pop() {
@@ -95,7 +96,7 @@ fn work(index: &Index<'_>) -> Result<(), SchemaError> {
             }
         }
     }
-    Ok(())
+    Ok(known.into_values().max().unwrap_or(0))
 }
 
 enum Step {

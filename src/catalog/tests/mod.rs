@@ -4,13 +4,12 @@ mod naming;
 mod tool;
 
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-
-const FRESHNESS: Freshness = Freshness { ttl: Duration::from_mins(1), scope: CacheScope::Public };
 
 /// One server of a test, with the rules it was given.
 #[derive(Debug)]
@@ -23,7 +22,7 @@ struct Server {
 fn server(name: &str, tools: &[&str]) -> Server {
     let raws: Vec<_> = tools.iter().map(|tool| raw(tool)).collect();
     let name = ServerName::new(name).unwrap();
-    let (list, _) = ServerList::build(name.clone(), &raws, (HeaderRules::Enforce, FRESHNESS), None);
+    let (list, _) = ServerList::build(name.clone(), &raws, HeaderRules::Enforce, None);
     Server { name, rules: ServerRules::default(), list: Some(list) }
 }
 
@@ -77,8 +76,7 @@ fn a_tool_keeps_every_byte_but_its_name_and_description() {
         ),
         Bytes::from_static(br#"{"name":"c","inputSchema":{"type":"object"}}"#),
     ];
-    let (list, refused) =
-        ServerList::build(name.clone(), &raws, (HeaderRules::Enforce, FRESHNESS), None);
+    let (list, refused) = ServerList::build(name.clone(), &raws, HeaderRules::Enforce, None);
     assert_eq!(refused, []);
     let said = |text: &str| Override { name: None, description: Some(text.into()) };
     let overrides = BTreeMap::from([("ab".into(), said("new \"x\"")), ("c".into(), said("C"))]);
@@ -172,10 +170,16 @@ fn a_catalog_without_tools_is_an_empty_array() {
 
 #[test]
 fn freshness_is_the_strictest_that_any_server_said() {
-    let mut strict = server("s", &[]);
-    let freshness = Freshness { ttl: Duration::from_secs(5), scope: CacheScope::Private };
-    strict.list.as_mut().unwrap().freshness = freshness;
-    assert_eq!(merge(Naming::None, &[server("t", &[]), strict]).0.freshness(), freshness);
+    let lenient = |seconds| {
+        let mut one = server("s", &[]);
+        let ttl = Duration::from_secs(seconds);
+        one.list.as_mut().unwrap().freshness = Freshness { ttl, scope: CacheScope::Public };
+        one
+    };
+    let both = merge(Naming::None, &[lenient(9), lenient(5)]).0.freshness();
+    assert_eq!(both, Freshness { ttl: Duration::from_secs(5), scope: CacheScope::Public });
+    let silent = merge(Naming::None, &[lenient(9), server("t", &[])]).0.freshness();
+    assert_eq!(silent, Freshness::default());
 }
 
 #[test]
@@ -183,7 +187,7 @@ fn unchanged_tools_are_taken_over_and_not_compiled_again() {
     let name = ServerName::new("s").unwrap();
     let build = |raws: &[&str], rules, old: Option<&ServerList>| {
         let raws: Vec<_> = raws.iter().map(|name| raw(name)).collect();
-        ServerList::build(name.clone(), &raws, (rules, FRESHNESS), old).0
+        ServerList::build(name.clone(), &raws, rules, old).0
     };
     let old = build(&["a", "b"], HeaderRules::Enforce, None);
     let new = build(&["c", "b"], HeaderRules::Enforce, Some(&old));
@@ -202,7 +206,7 @@ fn an_invalid_tool_is_lost_alone_and_named() {
     ];
     let raws = raws.map(|raw| Bytes::from_static(raw.as_bytes())).to_vec();
     let name = ServerName::new("s").unwrap();
-    let (list, refused) = ServerList::build(name, &raws, (HeaderRules::Enforce, FRESHNESS), None);
+    let (list, refused) = ServerList::build(name, &raws, HeaderRules::Enforce, None);
     assert_eq!(list.tools.len(), 1);
     assert_eq!(
         refused,
