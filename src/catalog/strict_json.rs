@@ -51,7 +51,13 @@ pub fn parse(json: &[u8], max_depth: usize) -> Result<Value, JsonError> {
 /// # Errors
 /// [`JsonError::TooDeep`].
 pub fn bound_depth(json: &[u8], max: usize) -> Result<(), JsonError> {
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    if depth(json) > max { Err(JsonError::TooDeep { max }) } else { Ok(()) }
+}
+
+/// The most levels that arrays and objects nest.
+pub fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_string, mut escaped) = (false, false);
     for byte in json {
         match byte {
             _ if escaped => escaped = false,
@@ -59,15 +65,13 @@ pub fn bound_depth(json: &[u8], max: usize) -> Result<(), JsonError> {
             b'"' => in_string = !in_string,
             b'{' | b'[' if !in_string => {
                 depth += 1;
-                if depth > max {
-                    return Err(JsonError::TooDeep { max });
-                }
+                deepest = deepest.max(depth);
             }
             b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
             _ => {}
         }
     }
-    Ok(())
+    deepest
 }
 
 #[derive(Clone, Copy)]

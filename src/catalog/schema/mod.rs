@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 use super::cut;
 use super::strict_json::{self, JsonError};
 pub use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
+use reach::Reach;
 pub use violations::Violations;
 
 /// The most levels that a call's arguments nest.
@@ -122,9 +123,8 @@ enum Rule {
     /// Everything else.
     Schema {
         validator: Box<Validator>,
-        /// How often one value may be looked at: what an answer that names all
-        /// violations could cost.
-        work: usize,
+        /// Says what an answer that names all violations would cost.
+        reach: Reach,
     },
 }
 
@@ -154,9 +154,9 @@ impl ArgumentSchema {
         schema.shift_remove("$schema");
         let schema = Value::Object(schema);
         let census = bounds::census(&schema)?;
-        let work = reach::bound(&schema, draft)?;
+        let reach = reach::bound(&schema, draft)?;
         let validator = Box::new(build(&schema, draft, census.patterns)?);
-        Ok(Self { rule: Rule::Schema { validator, work } })
+        Ok(Self { rule: Rule::Schema { validator, reach } })
     }
 
     /// Checks the raw `arguments` of one call; absent ones count as `{}`.
@@ -172,13 +172,13 @@ impl ArgumentSchema {
                 Ok(value) => Err(Violations::not_an_object(value.get())),
                 Err(_) => Err(Violations::unreadable(&JsonError::Syntax)),
             },
-            Rule::Schema { validator, work } => {
+            Rule::Schema { validator, reach } => {
                 let value = strict_json::parse(raw, MAX_ARGUMENT_DEPTH)
                     .map_err(|error| Violations::unreadable(&error))?;
                 if validator.is_valid(&value) {
                     return Ok(());
                 }
-                Err(Violations::collect(validator, &value, raw.len().saturating_mul(*work)))
+                Err(Violations::collect(validator, &value, reach.cost(raw)))
             }
         }
     }

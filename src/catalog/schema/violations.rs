@@ -44,11 +44,14 @@ impl Violations {
         Self { lines: vec![format!("(root): type: expected object, got {found}")], more: 0 }
     }
 
-    /// Gathers what the validator finds; `cost` is the arguments' bytes times
-    /// the schema's work. Where that is large, the first violation must do: the
-    /// validator builds every error before it gives one, and could be made to
-    /// build millions.
+    /// Gathers what the validator finds, as far as that is affordable.
+    ///
+    /// The validator builds every error before it gives one, and for `anyOf`
+    /// even those that it does not give: it could be made to build billions.
     pub(super) fn collect(validator: &Validator, value: &Value, cost: usize) -> Self {
+        if cost > MAX_COST_OF_FIRST {
+            return Self { lines: vec![UNNAMED.to_owned()], more: 0 };
+        }
         if cost > MAX_COST_OF_ALL {
             let first = validator.validate(value).err();
             return Self { lines: first.iter().map(line).collect(), more: 0 };
@@ -217,3 +220,7 @@ const MAX_CHARS: usize = 80;
 /// Up to this cost, all violations are gathered: 8 KiB of arguments for a
 /// schema that looks at each value 64 times.
 const MAX_COST_OF_ALL: usize = 512 * 1024;
+/// Up to this cost, the first violation is looked for.
+const MAX_COST_OF_FIRST: usize = 2 * 1024 * 1024;
+const UNNAMED: &str = "(root): schema: expected arguments that fit the schema; \
+    these are too large or too deeply nested to say where they do not";

@@ -174,3 +174,19 @@ proptest! {
         }
     }
 }
+#[test]
+fn a_recursive_schema_that_multiplies_is_still_judged_in_time() {
+    // Each variant looks at the same child before it fails: 3 to the power of
+    // 60 looks without memory.
+    let variant = |name: &str| json!({"properties": {"c": {"$ref": "#"}}, "required": [name]});
+    let schema = json!({
+        "type": "object",
+        "anyOf": [variant("x"), variant("y"), variant("z"), {"maxProperties": 0}]
+    });
+    let nested = |depth: usize, end: &str| {
+        format!("{}{end}{}", r#"{"c":"#.repeat(depth), r#","z":0}"#.repeat(depth))
+    };
+    assert_eq!(text(&schema, &nested(60, "{}")), "ok");
+    assert!(text(&schema, &nested(60, "1")).starts_with("(root): schema: "));
+    assert!(text(&schema, &nested(2, "1")).starts_with("(root): anyOf: "));
+}
