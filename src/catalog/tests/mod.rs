@@ -218,6 +218,13 @@ fn an_invalid_tool_is_lost_alone_and_named() {
     );
 }
 
+#[test]
+fn a_catalog_can_be_shared_between_workers() {
+    fn shared<T: Send + Sync>(_: &T) {}
+    shared(&merge(Naming::Prefix, &[]).0);
+    shared(&SealedCursors::new(&[0; 32]).unwrap());
+}
+
 fn any_servers() -> impl Strategy<Value = Vec<Server>> {
     let tool = prop_oneof!["[ab_]{1,6}", "[a-c_.é ]{1,4}", "[a-b]{60,70}", "a__[ab]", ".{1,8}"];
     let rename = prop::option::weighted(0.1, "[ab_]{1,6}");

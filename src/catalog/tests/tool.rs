@@ -86,3 +86,11 @@ fn every_field_that_nobody_knows_is_kept() {
     tool.splice("a", None, &mut out);
     assert_eq!(out, raw);
 }
+
+#[test]
+fn a_tool_nested_without_end_is_refused_by_name() {
+    let raw = format!(r#"{{"name":"a","_meta":{}{}}}"#, "[".repeat(500_000), "]".repeat(500_000));
+    let server = ServerName::new("s").unwrap();
+    let (_, refused) = ServerList::build(server, &[raw.into()], HeaderRules::Enforce, None);
+    assert_eq!(refused, [("a".to_owned(), InvalidTool::Json(JsonError::TooDeep { max: 66 }))]);
+}
