@@ -93,7 +93,7 @@ pub(super) fn settle<'a>(
 }
 
 /// Overrides of tools that a server which did answer does not list.
-fn missing<'a>(source: &Source<'a>) -> Vec<Warning> {
+fn missing(source: &Source<'_>) -> Vec<Warning> {
     let Some(list) = source.list else { return Vec::new() };
     let listed: HashSet<&str> = list.tools.iter().map(|tool| tool.native.as_str()).collect();
     let absent = source.rules.overrides().filter(|(native, _)| !listed.contains(native));

@@ -31,7 +31,6 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
@@ -176,7 +175,13 @@ impl Catalog {
 fn strictest(sources: &[Source<'_>]) -> Freshness {
     let said = || sources.iter().filter_map(|source| source.list).map(|list| list.freshness);
     Freshness {
-        ttl: said().map(|one| one.ttl).min().unwrap_or(Duration::ZERO),
-        scope: said().map(|one| one.scope).max().unwrap_or(CacheScope::Public),
+        ttl: said().map(|one| one.ttl).min().unwrap_or_default(),
+        scope: said().map(|one| one.scope).max().unwrap_or(CacheScope::Private),
     }
+}
+
+/// At most 120 characters of somebody else's text: enough to find what is
+/// meant, too little to flood a log.
+fn cut(text: &str) -> String {
+    text.chars().take(120).collect()
 }

@@ -27,6 +27,13 @@ pub struct Freshness {
     pub scope: CacheScope,
 }
 
+impl Default for Freshness {
+    /// Nothing may be kept: what a server means that says nothing.
+    fn default() -> Self {
+        Self { ttl: Duration::ZERO, scope: CacheScope::Private }
+    }
+}
+
 /// What a server's `tools/list` said, all pages together.
 #[derive(Debug)]
 pub struct ServerList {
@@ -34,7 +41,8 @@ pub struct ServerList {
     pub server: ServerName,
     /// Its valid tools in its own order, each native name once.
     pub tools: Vec<Arc<Tool>>,
-    /// What the server said about caching, or what the link supplied for it.
+    /// What the server said about caching; for the link to set. Until then it
+    /// is the strictest there is.
     pub freshness: Freshness,
     rules: HeaderRules,
 }
@@ -47,8 +55,8 @@ impl ServerList {
     /// `old` list are taken over, not compiled again.
     pub fn build(
         server: ServerName,
-        raws: Vec<Bytes>,
-        (rules, freshness): (HeaderRules, Freshness),
+        raws: &[Bytes],
+        rules: HeaderRules,
         old: Option<&Self>,
     ) -> (Self, Vec<Refused>) {
         let old = old.filter(|old| old.rules == rules).map_or(&[][..], |old| &old.tools);
@@ -56,17 +64,17 @@ impl ServerList {
             old.iter().map(|tool| (tool.raw().as_ref(), tool)).collect();
         let mut names = HashSet::with_capacity(raws.len());
         let (mut tools, mut refused) = (Vec::with_capacity(raws.len()), Vec::new());
-        for (position, raw) in raws.into_iter().enumerate() {
+        for (position, raw) in raws.iter().enumerate() {
             let parsed = match known.get(raw.trim_ascii()) {
                 Some(tool) => Ok(Arc::clone(tool)),
-                None => Tool::parse(raw.clone(), rules).map(Arc::new),
+                None => Tool::parse(raw, rules).map(Arc::new),
             };
             match parsed {
                 Ok(tool) if names.insert(tool.native.clone()) => tools.push(tool),
                 Ok(tool) => refused.push((tool.native.to_string(), InvalidTool::Repeated)),
-                Err(reason) => refused.push((tool::label(&raw, position), reason)),
+                Err(reason) => refused.push((tool::label(raw, position), reason)),
             }
         }
-        (Self { server, tools, freshness, rules }, refused)
+        (Self { server, tools, freshness: Freshness::default(), rules }, refused)
     }
 }

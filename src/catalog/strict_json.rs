@@ -7,6 +7,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
+use super::cut;
+
 /// Why bytes are no strict JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
@@ -22,7 +24,7 @@ pub enum JsonError {
     /// An object has the same key twice.
     #[error("the key {key:?} stands twice in one object")]
     DuplicateKey {
-        /// The key.
+        /// The key, cut.
         key: String,
     },
 }
@@ -39,7 +41,7 @@ pub fn parse(json: &[u8], max_depth: usize) -> Result<Value, JsonError> {
         .deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value));
     parsed.map_err(|_| match duplicate.take() {
-        Some(key) => JsonError::DuplicateKey { key },
+        Some(key) => JsonError::DuplicateKey { key: cut(&key) },
         None => JsonError::Syntax,
     })
 }
@@ -49,7 +51,13 @@ pub fn parse(json: &[u8], max_depth: usize) -> Result<Value, JsonError> {
 /// # Errors
 /// [`JsonError::TooDeep`].
 pub fn bound_depth(json: &[u8], max: usize) -> Result<(), JsonError> {
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    if depth(json) > max { Err(JsonError::TooDeep { max }) } else { Ok(()) }
+}
+
+/// The most levels that arrays and objects nest.
+pub fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_string, mut escaped) = (false, false);
     for byte in json {
         match byte {
             _ if escaped => escaped = false,
@@ -57,15 +65,13 @@ pub fn bound_depth(json: &[u8], max: usize) -> Result<(), JsonError> {
             b'"' => in_string = !in_string,
             b'{' | b'[' if !in_string => {
                 depth += 1;
-                if depth > max {
-                    return Err(JsonError::TooDeep { max });
-                }
+                deepest = deepest.max(depth);
             }
             b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
             _ => {}
         }
     }
-    Ok(())
+    deepest
 }
 
 #[derive(Clone, Copy)]

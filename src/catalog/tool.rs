@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde::de::{Deserializer as _, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::cut;
 use super::param_headers::{self, AnnotationError, ParamHeader};
 use super::schema::{self, ArgumentSchema, SchemaError};
 use super::strict_json::{self, JsonError};
@@ -125,12 +126,14 @@ impl Tool {
     ///
     /// # Errors
     /// [`InvalidTool`] names the rule that the tool breaks.
-    pub fn parse(raw: Bytes, rules: HeaderRules) -> Result<Self, InvalidTool> {
+    pub fn parse(raw: &[u8], rules: HeaderRules) -> Result<Self, InvalidTool> {
         if raw.len() > MAX_TOOL_BYTES {
             return Err(InvalidTool::TooLarge { len: raw.len(), max: MAX_TOOL_BYTES });
         }
-        strict_json::bound_depth(&raw, MAX_TOOL_DEPTH)?;
-        let raw = raw.slice_ref(raw.trim_ascii());
+        strict_json::bound_depth(raw, MAX_TOOL_DEPTH)?;
+        // A copy: a slice would keep the whole page that it came in, and one
+        // unchanged tool outlives many pages.
+        let raw = Bytes::copy_from_slice(raw.trim_ascii());
         let fields = Fields::read(&raw)?;
         for (field, expected) in KINDS {
             fields.expect_kind(field, expected)?;
@@ -194,7 +197,7 @@ pub(super) fn label(raw: &[u8], position: usize) -> String {
         serde_json::from_str::<String>(fields.find("name")?).ok().filter(|name| !name.is_empty())
     });
     match name {
-        Some(name) => name.chars().take(128).collect(),
+        Some(name) => cut(&name),
         None => format!("#{}", position + 1),
     }
 }
@@ -227,7 +230,7 @@ impl<'a> Fields<'a> {
         reader.end().map_err(|_| JsonError::Syntax)?;
         let mut seen = HashSet::with_capacity(fields.len());
         match fields.iter().find(|(key, _)| !seen.insert(key.as_str())) {
-            Some((key, _)) => Err(JsonError::DuplicateKey { key: key.clone() }.into()),
+            Some((key, _)) => Err(JsonError::DuplicateKey { key: cut(key) }.into()),
             None => Ok(Self(fields)),
         }
     }

@@ -46,7 +46,7 @@ pub enum Mismatch {
     },
     /// The arguments cannot be compared with anything.
     #[error("arguments: {0}")]
-    Arguments(#[from] JsonError),
+    Arguments(JsonError),
 }
 
 /// Checks the headers of one call against its raw arguments.
@@ -65,7 +65,8 @@ pub fn verify(
     if params.is_empty() {
         return Ok(());
     }
-    let arguments = strict_json::parse(arguments.unwrap_or(b"{}"), MAX_ARGUMENT_DEPTH)?;
+    let arguments = strict_json::parse(arguments.unwrap_or(b"{}"), MAX_ARGUMENT_DEPTH)
+        .map_err(Mismatch::Arguments)?;
     params.iter().try_for_each(|param| verify_one(param, headers, &arguments))
 }
 

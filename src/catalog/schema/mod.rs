@@ -19,8 +19,10 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 
+use super::cut;
 use super::strict_json::{self, JsonError};
 pub use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
+use reach::Reach;
 pub use violations::Violations;
 
 /// The most levels that a call's arguments nest.
@@ -31,7 +33,7 @@ pub const MAX_ARGUMENT_DEPTH: usize = 64;
 pub enum SchemaError {
     /// The schema is no strict JSON.
     #[error("inputSchema: {0}")]
-    Json(#[from] JsonError),
+    Json(JsonError),
     /// The schema is JSON, but no object.
     #[error("inputSchema must be a JSON object")]
     NotAnObject,
@@ -119,7 +121,11 @@ enum Rule {
     /// Nothing but `"type": "object"`: no value needs to be built.
     AnyObject,
     /// Everything else.
-    Schema(Box<Validator>),
+    Schema {
+        validator: Box<Validator>,
+        /// Says what an answer that names all violations would cost.
+        reach: Reach,
+    },
 }
 
 impl ArgumentSchema {
@@ -148,9 +154,9 @@ impl ArgumentSchema {
         schema.shift_remove("$schema");
         let schema = Value::Object(schema);
         let census = bounds::census(&schema)?;
-        reach::bound(&schema, draft)?;
-        let validator = build(&schema, draft, census.patterns)?;
-        Ok(Self { rule: Rule::Schema(Box::new(validator)) })
+        let reach = reach::bound(&schema, draft)?;
+        let validator = Box::new(build(&schema, draft, census.patterns)?);
+        Ok(Self { rule: Rule::Schema { validator, reach } })
     }
 
     /// Checks the raw `arguments` of one call; absent ones count as `{}`.
@@ -166,13 +172,13 @@ impl ArgumentSchema {
                 Ok(value) => Err(Violations::not_an_object(value.get())),
                 Err(_) => Err(Violations::unreadable(&JsonError::Syntax)),
             },
-            Rule::Schema(validator) => {
+            Rule::Schema { validator, reach } => {
                 let value = strict_json::parse(raw, MAX_ARGUMENT_DEPTH)
                     .map_err(|error| Violations::unreadable(&error))?;
                 if validator.is_valid(&value) {
                     return Ok(());
                 }
-                Err(Violations::collect(validator, &value, raw.len()))
+                Err(Violations::collect(validator, &value, reach.cost(raw)))
             }
         }
     }
@@ -183,7 +189,7 @@ pub(super) fn parse(schema: &[u8]) -> Result<Map<String, Value>, SchemaError> {
     if schema.len() > MAX_SCHEMA_BYTES {
         return Err(SchemaError::TooLarge { len: schema.len(), max: MAX_SCHEMA_BYTES });
     }
-    match strict_json::parse(schema, MAX_SCHEMA_DEPTH)? {
+    match strict_json::parse(schema, MAX_SCHEMA_DEPTH).map_err(SchemaError::Json)? {
         Value::Object(members) => Ok(members),
         _ => Err(SchemaError::NotAnObject),
     }
@@ -255,12 +261,6 @@ fn refusal(error: &ValidationError<'_>) -> SchemaError {
         _ if is_pattern(error) => SchemaError::Pattern { path },
         kind => SchemaError::Invalid { path, keyword: cut(kind.keyword()) },
     }
-}
-
-/// At most 120 characters of a server's text: enough to find it, too little to
-/// flood a log.
-fn cut(text: &str) -> String {
-    text.chars().take(120).collect()
 }
 
 /// What all compiled patterns of a schema may take together, in bytes.

@@ -44,11 +44,15 @@ impl Violations {
         Self { lines: vec![format!("(root): type: expected object, got {found}")], more: 0 }
     }
 
-    /// Gathers what the validator finds. Large arguments yield their first
-    /// violation only: the validator builds every error before it gives one,
-    /// and a client could make it build millions.
-    pub(super) fn collect(validator: &Validator, value: &Value, bytes: usize) -> Self {
-        if bytes > MAX_BYTES_FOR_ALL {
+    /// Gathers what the validator finds, as far as that is affordable.
+    ///
+    /// The validator builds every error before it gives one, and for `anyOf`
+    /// even those that it does not give: it could be made to build billions.
+    pub(super) fn collect(validator: &Validator, value: &Value, cost: usize) -> Self {
+        if cost > MAX_COST_OF_FIRST {
+            return Self { lines: vec![UNNAMED.to_owned()], more: 0 };
+        }
+        if cost > MAX_COST_OF_ALL {
             let first = validator.validate(value).err();
             return Self { lines: first.iter().map(line).collect(), more: 0 };
         }
@@ -213,5 +217,10 @@ fn shorten(text: &str) -> String {
 }
 
 const MAX_CHARS: usize = 80;
-/// Up to this size of arguments, all violations are gathered.
-const MAX_BYTES_FOR_ALL: usize = 8 * 1024;
+/// Up to this cost, all violations are gathered: 8 KiB of arguments for a
+/// schema that looks at each value 64 times.
+const MAX_COST_OF_ALL: usize = 512 * 1024;
+/// Up to this cost, the first violation is looked for.
+const MAX_COST_OF_FIRST: usize = 2 * 1024 * 1024;
+const UNNAMED: &str = "(root): schema: expected arguments that fit the schema; \
+    these are too large or too deeply nested to say where they do not";

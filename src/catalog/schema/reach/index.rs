@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::super::{SchemaError, cut};
 use super::Node;
+use crate::catalog::cut;
+use crate::catalog::schema::SchemaError;
 
 /// The subschemas, found once; every reference must lead to one of them.
 pub(super) struct Index<'a> {
@@ -77,7 +78,7 @@ impl<'a> Index<'a> {
     }
 
     /// The subschemas that `node` applies to parts of the value.
-    pub(super) fn parts(&self, node: Node<'a>) -> impl Iterator<Item = Node<'a>> + use<'a> {
+    pub(super) fn parts(node: Node<'a>) -> impl Iterator<Item = Node<'a>> {
         let maps = ["properties", "patternProperties"];
         let maps = maps.into_iter().filter_map(|key| node.get(key)?.as_object());
         let singles = PARTS.iter().filter_map(|key| node.get(*key));
@@ -183,7 +184,7 @@ pub(super) fn address(node: Node<'_>) -> usize {
 
 /// The values below a subschema that are subschemas, or may be: the values of
 /// a keyword nobody knows could be the target of a reference.
-fn below<'a>(node: Node<'a>) -> impl Iterator<Item = &'a Value> {
+fn below(node: Node<'_>) -> impl Iterator<Item = &Value> {
     node.iter().flat_map(|(key, value)| {
         let map = MAPS.contains(&key.as_str()).then(|| value.as_object()).flatten();
         let single =
@@ -222,7 +223,7 @@ fn reference(target: &str) -> SchemaError {
 const MAPS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 /// Keywords whose value is data, whatever it looks like.
-const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
+const DATA: [&str; 5] = ["const", "enum", "default", "examples", "example"];
 /// Keywords that apply subschemas to the same value.
 const SAME_VALUE: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
 /// Keywords that apply subschemas to parts of the value.

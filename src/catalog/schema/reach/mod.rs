@@ -6,8 +6,9 @@
 //! fetched), a chain of subschemas on one value that is endless or longer than
 //! [`MAX_CHAIN`], and references that multiply beyond [`MAX_WORK`].
 //!
-//! What is left unbounded: a schema that refers to itself through a property
-//! multiplies once more per level of the arguments, whose depth is bounded.
+//! A schema that refers to itself through a property can multiply once more per
+//! level of the arguments. The validator remembers its verdicts on such
+//! references, but not the errors: [`Reach::cost`] says when those are too many.
 
 mod index;
 
@@ -17,17 +18,41 @@ use jsonschema::Draft;
 use serde_json::{Map, Value};
 
 use super::SchemaError;
+use crate::catalog::strict_json;
 use index::{Index, address};
 
 /// The most subschemas that may follow one another on one and the same value.
 pub const MAX_CHAIN: usize = 32;
 /// The most times that a schema without recursion may look at one value.
-pub const MAX_WORK: usize = 4096;
+pub const MAX_WORK: usize = 16 * 1024;
 
 type Node<'a> = &'a Map<String, Value>;
 
+/// How far a schema within the bounds reaches.
+#[derive(Debug)]
+pub(super) struct Reach {
+    /// How often one value is looked at, at most, recursion aside.
+    work: usize,
+    /// By how much that can grow with each level of recursion.
+    growth: usize,
+    recursive: bool,
+}
+
+impl Reach {
+    /// An upper bound on what it costs to name every fault of these arguments,
+    /// in looks at a byte.
+    pub(super) fn cost(&self, arguments: &[u8]) -> usize {
+        let once = arguments.len().saturating_mul(self.work);
+        if !self.recursive {
+            return once;
+        }
+        let levels = u32::try_from(strict_json::depth(arguments)).unwrap_or(u32::MAX);
+        once.saturating_mul(self.growth.saturating_pow(levels))
+    }
+}
+
 /// Refuses a schema that reaches too far.
-pub(super) fn bound(schema: &Value, draft: Draft) -> Result<(), SchemaError> {
+pub(super) fn bound(schema: &Value, draft: Draft) -> Result<Reach, SchemaError> {
     let id = if draft == Draft::Draft4 { "id" } else { "$id" };
     let index = Index::new(schema, id)?;
     let mut heights = HashMap::new();
@@ -70,32 +95,56 @@ fn height<'a>(
 /// items) the largest counts: each part is another value. A way back to a
 /// subschema that is still open is recursion and counts as nothing. The walk
 /// keeps its own stack: its depth is the server's choice.
-fn work(index: &Index<'_>) -> Result<(), SchemaError> {
-    let mut known: HashMap<usize, usize> = HashMap::new();
+fn work(index: &Index<'_>) -> Result<Reach, SchemaError> {
+    let mut known: HashMap<usize, Count> = HashMap::new();
+    let mut reach = Reach { work: 1, growth: 1, recursive: false };
     let mut open: Vec<(Node<'_>, Step)> = index.nodes().map(|node| (node, Step::Enter)).collect();
     while let Some((node, step)) = open.pop() {
-        match step {
-            Step::Enter if known.contains_key(&address(node)) => {}
-            Step::Enter => {
-                known.insert(address(node), 0);
+        match (step, known.get(&address(node))) {
+            (Step::Enter, Some(count)) => reach.recursive |= count.work == 0,
+            (Step::Enter, None) => {
+                known.insert(address(node), Count::default());
                 open.push((node, Step::Leave));
-                let next = index.same_value(node)?.into_iter().chain(index.parts(node));
+                let next = index.same_value(node)?.into_iter().chain(Index::parts(node));
                 open.extend(next.map(|node| (node, Step::Enter)));
             }
-            Step::Leave => {
-                let of = |node: Node<'_>| known.get(&address(node)).copied().unwrap_or(0);
-                let same = index.same_value(node)?.into_iter().map(of);
-                let sum = same.fold(1, usize::saturating_add);
-                let part = index.parts(node).map(of).max().unwrap_or(0);
-                let total = sum.saturating_add(part);
-                if total > MAX_WORK {
+            (Step::Leave, _) => {
+                let count = count(index, node, &known)?;
+                if count.work > MAX_WORK {
                     return Err(SchemaError::Work { max: MAX_WORK });
                 }
-                known.insert(address(node), total);
+                reach.work = reach.work.max(count.work);
+                reach.growth = reach.growth.max(count.growth);
+                known.insert(address(node), count);
             }
         }
     }
-    Ok(())
+    Ok(reach)
+}
+
+/// Adds up what a subschema leads to.
+fn count<'a>(
+    index: &Index<'a>,
+    node: Node<'a>,
+    known: &HashMap<usize, Count>,
+) -> Result<Count, SchemaError> {
+    let of = |node: Node<'_>| known.get(&address(node)).copied().unwrap_or_default();
+    let part = Index::parts(node).map(|part| of(part).work).max();
+    let own = Count { work: part.unwrap_or(0) + 1, growth: usize::from(part.is_some()) };
+    let same = index.same_value(node)?.into_iter().map(of);
+    Ok(same.fold(own, |sum, next| Count {
+        work: sum.work.saturating_add(next.work),
+        growth: sum.growth.saturating_add(next.growth),
+    }))
+}
+
+/// What is known of a subschema; all zero while it is open.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    /// Looks at one value.
+    work: usize,
+    /// Subschemas that go from this value on to its parts.
+    growth: usize,
 }
 
 enum Step {

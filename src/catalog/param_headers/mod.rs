@@ -15,6 +15,7 @@ use std::collections::HashSet;
 use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
+use super::cut;
 use super::schema::MAX_ARGUMENT_DEPTH;
 use super::strict_json;
 use crate::mcp::encode_value;
@@ -49,7 +50,7 @@ pub enum AnnotationError {
     /// The annotation is no string, or an empty one, or no HTTP token.
     #[error("x-mcp-header at {path:?} must be an HTTP token")]
     Token {
-        /// Where, as a JSON pointer into the schema.
+        /// Where, as a path into the schema, cut.
         path: String,
     },
     /// Two annotations give the same name, letter case aside.
@@ -61,13 +62,13 @@ pub enum AnnotationError {
     /// The parameter is no string, integer or boolean.
     #[error("x-mcp-header at {path:?} needs \"type\": \"string\", \"integer\" or \"boolean\"")]
     Type {
-        /// Where, as a JSON pointer into the schema.
+        /// Where, as a path into the schema, cut.
         path: String,
     },
     /// The annotation cannot be reached through `properties` alone.
     #[error("x-mcp-header at {path:?} is not reached through properties alone")]
     Unreachable {
-        /// Where, as a JSON pointer into the schema.
+        /// Where, as a path into the schema, cut.
         path: String,
     },
 }
@@ -168,7 +169,7 @@ impl Search {
         path: &[&str],
         pointer: &[&str],
     ) -> Result<ParamHeader, AnnotationError> {
-        let at = || format!("/{}", pointer.join("/"));
+        let at = || place(pointer);
         if path.is_empty() {
             return Err(AnnotationError::Unreachable { path: at() });
         }
@@ -184,7 +185,7 @@ impl Search {
             .map_err(|_| AnnotationError::Token { path: at() })?;
         let name = name.to_ascii_lowercase();
         if !self.names.insert(name.clone()) {
-            return Err(AnnotationError::Repeated { name });
+            return Err(AnnotationError::Repeated { name: cut(&name) });
         }
         let path = path.iter().map(|&name| name.to_owned()).collect();
         Ok(ParamHeader { header, path, kind })
@@ -210,7 +211,7 @@ fn refuse_below<'a>(
         let Value::Object(schema) = value else { continue };
         pointer.push(step);
         if schema.contains_key(ANNOTATION) {
-            return Err(AnnotationError::Unreachable { path: format!("/{}", pointer.join("/")) });
+            return Err(AnnotationError::Unreachable { path: place(pointer) });
         }
         for (key, value) in schema {
             pointer.push(key);
@@ -222,11 +223,15 @@ fn refuse_below<'a>(
     Ok(())
 }
 
+fn place(pointer: &[&str]) -> String {
+    cut(&format!("/{}", pointer.join("/")))
+}
+
 const ANNOTATION: &str = "x-mcp-header";
 /// Keywords whose value maps names to subschemas.
 const MAPS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 /// Keywords whose value is data, whatever it looks like.
-const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
+const DATA: [&str; 5] = ["const", "enum", "default", "examples", "example"];
 /// 2⁵³ − 1: what JavaScript counts to without gaps.
 const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;

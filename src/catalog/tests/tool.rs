@@ -1,0 +1,96 @@
+//! What makes a tool invalid.
+
+use super::*;
+
+fn refusal(raw: &str, rules: HeaderRules) -> Option<String> {
+    Tool::parse(raw.as_bytes(), rules).err().map(|error| error.to_string())
+}
+
+#[test]
+fn each_fault_is_named() {
+    let long = format!(r#"{{"name":"{}","inputSchema":{{"type":"object"}}}}"#, "x".repeat(1025));
+    let deep = format!(r#"{{"name":"a","_meta":{}1{}}}"#, "[".repeat(90), "]".repeat(90));
+    let large = format!(r#"{{"name":"a","_meta":"{}"}}"#, "x".repeat(1 << 20));
+    for (raw, expected) in [
+        ("", "a tool must be a JSON object"),
+        ("[]", "a tool must be a JSON object"),
+        (r#"{"name":"a""#, "not valid JSON"),
+        (r#"{"name":"a"} {}"#, "not valid JSON"),
+        (r#"{"inputSchema":{"type":"object"}}"#, r#"the field "name" is missing"#),
+        (r#"{"name":"a"}"#, r#"the field "inputSchema" is missing"#),
+        (r#"{"name":1,"inputSchema":{"type":"object"}}"#, r#"the field "name" must be a string"#),
+        (r#"{"name":"a","inputSchema":null}"#, r#"the field "inputSchema" must be an object"#),
+        (
+            r#"{"name":"a","description":null,"inputSchema":{"type":"object"}}"#,
+            r#"the field "description" must be a string"#,
+        ),
+        (
+            r#"{"name":"a","icons":{},"inputSchema":{"type":"object"}}"#,
+            r#"the field "icons" must be an array"#,
+        ),
+        (
+            r#"{"name":"","inputSchema":{"type":"object"}}"#,
+            "the name has 0 bytes, 1 to 1024 are allowed",
+        ),
+        (&long, "the name has 1025 bytes, 1 to 1024 are allowed"),
+        (&deep, "nested more than 66 levels deep"),
+        (&large, "the tool has 1048599 bytes, at most 1048576 are allowed"),
+        (
+            r#"{"name":"a","n\u0061me":"b","inputSchema":{"type":"object"}}"#,
+            r#"the key "name" stands twice in one object"#,
+        ),
+        (
+            r#"{"name":"a","x":1,"x":2,"inputSchema":{"type":"object"}}"#,
+            r#"the key "x" stands twice in one object"#,
+        ),
+        (
+            r#"{"name":"a","inputSchema":{"type":"object","$schema":"https://e.com"}}"#,
+            r#"inputSchema is written in "\"https://e.com\"", a dialect that is not supported"#,
+        ),
+        (
+            r#"{"name":"a","inputSchema":{"type":"object","properties":{"p":{"type":"strin"}}}}"#,
+            r#"inputSchema is not a valid schema at "/properties/p/type": the rule "anyOf" is broken"#,
+        ),
+        (
+            r#"{"name":"a","inputSchema":{"type":"object","x-mcp-header":"A"}}"#,
+            r#"x-mcp-header at "/" is not reached through properties alone"#,
+        ),
+    ] {
+        assert_eq!(refusal(raw, HeaderRules::Enforce).as_deref(), Some(expected));
+    }
+    assert_eq!(
+        Tool::parse(b"{\"name\":\"\xff\"}", HeaderRules::Enforce).err(),
+        Some(InvalidTool::Json(JsonError::Syntax))
+    );
+}
+
+#[test]
+fn a_server_without_http_may_annotate_as_it_likes() {
+    let tool = |annotation: &str| {
+        let raw = json!({"name": "a", "inputSchema": {"type": "object", "properties": {
+            "p": {"type": "string", "x-mcp-header": annotation},
+        }}});
+        Tool::parse(raw.to_string().as_bytes(), HeaderRules::Ignore).unwrap()
+    };
+    assert!(tool("no token").param_headers.is_empty());
+    // A client over HTTP sees a valid one and mirrors it, wherever the tool lives.
+    assert_eq!(tool("Region").param_headers.len(), 1);
+}
+
+#[test]
+fn every_field_that_nobody_knows_is_kept() {
+    let raw =
+        br#"{"name":"a","inputSchema":{"type":"object"},"later":{"x":[null]},"execution":{}}"#;
+    let tool = Tool::parse(raw, HeaderRules::Enforce).unwrap();
+    let mut out = Vec::new();
+    tool.splice("a", None, &mut out);
+    assert_eq!(out, raw);
+}
+
+#[test]
+fn a_tool_nested_without_end_is_refused_by_name() {
+    let raw = format!(r#"{{"name":"a","_meta":{}{}}}"#, "[".repeat(500_000), "]".repeat(500_000));
+    let server = ServerName::new("s").unwrap();
+    let (_, refused) = ServerList::build(server, &[raw.into()], HeaderRules::Enforce, None);
+    assert_eq!(refused, [("a".to_owned(), InvalidTool::Json(JsonError::TooDeep { max: 66 }))]);
+}
