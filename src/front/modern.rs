@@ -9,7 +9,7 @@ use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, Method, ProtocolVersion, decode_value, header};
 use crate::pipeline::{Exchange, Introduction};
 
-use super::answer::{self, Events, Wants, Writer};
+use super::answer::{self, Events, Wants};
 use super::request::{self, Posted};
 use super::{Body, Front};
 
