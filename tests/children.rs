@@ -249,5 +249,5 @@ async fn stands_in_for_a_gateway() {
         }
         held.push((child, stdin));
     }
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
 }
