@@ -130,13 +130,12 @@ async fn dropping_a_child_kills_its_group() {
 
 #[tokio::test]
 async fn a_server_sees_no_variable_that_it_was_not_given() {
-    let mut spec = shell("env | cut -d= -f1 >&2; echo $GIVEN >&2");
+    let mut spec = shell("env | grep ^CARGO_ | head -n 3 >&2; echo $GIVEN >&2");
     spec.env = vec![("GIVEN".into(), "a present".into())];
     let (mut child, _stdin, _stdout) = spawn(&spec);
     child.exited().await;
-    let words = child.last_words();
-    assert_eq!(words.last().unwrap(), "a present");
-    assert!(!words.iter().any(|name| name.starts_with("CARGO")), "{words:?}");
+    // Cargo sets many of its own for a test, and none of them has come through.
+    assert_eq!(child.last_words(), ["a present"]);
 }
 
 #[tokio::test]

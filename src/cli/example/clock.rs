@@ -29,8 +29,7 @@ struct Now {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Convert {
-    /// A date and time such as `2026-03-01T09:30`, or with its own offset, such
-    /// as `2026-03-01T09:30:00+01:00`.
+    /// Date and time, such as `2026-03-01T09:30` or `2026-03-01T09:30:00+01:00`.
     time: String,
     /// IANA time zone that `time` is in when it has no offset of its own.
     #[serde(default = "utc")]
