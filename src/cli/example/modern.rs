@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::stdio::{Call, INVALID_PARAMS, RpcError, Server};
+use super::stdio::{Call, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, Server};
 use super::tool::{Toolbox, call_tool, merged, server_info};
 
 /// Serves tools to Modern clients.
@@ -28,9 +28,7 @@ impl<T: Toolbox> Modern<T> {
 impl<T: Toolbox> Server for Modern<T> {
     async fn answer(&self, method: &str, params: &Value, call: &Call) -> Result<Value, RpcError> {
         if method == "initialize" {
-            // A Legacy client has nothing else to show its user: MCP 2026-07-28,
-            // Versioning, asks that this error name the versions.
-            return Err(unsupported(params.get("protocolVersion")));
+            return Err(no_handshake(params.get("protocolVersion")));
         }
         check_meta(params)?;
         match method {
@@ -64,6 +62,18 @@ fn check_meta(params: &Value) -> Result<(), RpcError> {
         Some(Value::Object(_)) => Ok(()),
         _ => Err(lacks(CLIENT_CAPABILITIES)),
     }
+}
+
+/// A Legacy client has nothing else to show its user: MCP 2026-07-28,
+/// Versioning, asks that this error name the versions, whatever its code.
+fn no_handshake(requested: Option<&Value>) -> RpcError {
+    let error = unsupported(requested);
+    if requested.is_some_and(|version| version == VERSION) {
+        // Right version, wrong way: some clients open the Modern era like this.
+        let message = format!("unknown method `initialize`: {VERSION} has no handshake");
+        return RpcError { code: METHOD_NOT_FOUND, message, ..error };
+    }
+    error
 }
 
 fn lacks(key: &str) -> RpcError {

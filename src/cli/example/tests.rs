@@ -249,6 +249,9 @@ fn notes_are_modern_only() {
         assert_eq!(legacy["error"]["code"], -32022);
         assert!(legacy["error"]["message"].as_str().unwrap().contains("2026-07-28"));
         assert_eq!(legacy["error"]["data"]["requested"], "2025-11-25");
+        let modern = client.request("initialize", json!({ "protocolVersion": "2026-07-28" })).await;
+        assert_eq!(modern["error"]["code"], -32601);
+        assert_eq!(modern["error"]["data"]["supported"], json!(["2026-07-28"]));
 
         let mut old = meta();
         old["io.modelcontextprotocol/protocolVersion"] = json!("2025-11-25");
