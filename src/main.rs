@@ -2,10 +2,9 @@
 
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    match arguments.next().as_deref() {
-        Some("guardian") => trunkline::link::child::run_guardian(std::io::stdin().lock()),
-        _ => ExitCode::FAILURE,
-    }
+    trunkline::cli::run()
 }

@@ -16,6 +16,7 @@
 //! credentials, a header or an environment.
 
 mod ready;
+mod report;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use serde_json::json;
 
 use crate::telemetry::metrics;
 pub use ready::{Readiness, VERDICT_GRACE};
+pub use report::Report;
 pub use status::{
     CatalogStatus, ConfigurationStatus, GatewayState, LastError, ReloadStatus, ServerEra,
     ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport, Status,

@@ -1,3 +1,187 @@
 //! What a human types.
+//!
+//! Each command is a file. Exit codes are the same everywhere: 0 for done, 1
+//! for a failure while running, 2 for a wrong command line, 3 for a faulty
+//! configuration.
 
 pub mod cert;
+/// The example servers that the binary carries.
+pub mod example;
+pub mod serve;
+
+mod check;
+mod completions;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{Color, Config, Source, System};
+use crate::link::child::run_guardian;
+
+/// One URL in front of many MCP servers
+///
+/// Trunkline merges MCP servers, local and remote, of both protocol eras, behind one endpoint.
+#[derive(Debug, Parser)]
+#[command(
+    name = "trunkline",
+    version,
+    about,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the gateway
+    Serve(Common),
+    /// Check a configuration without running it: prints every fault, with line and key
+    Check(Common),
+    /// Print the JSON Schema of the configuration, for editors
+    Schema,
+    /// Make a development CA and certificates signed by it
+    Cert(cert::Args),
+    /// Print the version
+    Version,
+    /// Run one of the example servers that the binary carries, over standard streams
+    Example {
+        #[command(subcommand)]
+        example: Option<example::Example>,
+    },
+    /// Print a shell's completions
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Kill the children of a gateway that is gone; started by the gateway itself
+    #[command(hide = true)]
+    Guardian,
+}
+
+/// What `serve` and `check` have in common.
+#[derive(Debug, Args)]
+struct Common {
+    /// The configuration
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        env = "TRUNKLINE_CONFIG",
+        default_value = "gateway.toml"
+    )]
+    config: PathBuf,
+    /// Listen here instead of where the configuration says
+    #[arg(short, long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// Log at this level instead of the configuration's: a level, or TARGET=LEVEL,…
+    #[arg(long, value_name = "LEVELS", env = "TRUNKLINE_LOG")]
+    log: Option<String>,
+}
+
+/// Runs what the command line asks for.
+pub fn run() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve(common) => serve::run(common),
+        Command::Check(common) => check::run(&common),
+        Command::Schema => print(&format!("{:#}\n", crate::config::json_schema())),
+        Command::Cert(args) => match cert::run(&args, &mut std::io::stdout()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error),
+        },
+        Command::Version => print(&format!("trunkline {}\n", env!("CARGO_PKG_VERSION"))),
+        Command::Example { example: Some(example) } => example.serve(),
+        Command::Example { example: None } => print(&example::list()),
+        Command::Completions { shell } => print(&completions::of(shell)),
+        Command::Guardian => run_guardian(std::io::stdin().lock()),
+    }
+}
+
+impl Common {
+    /// Reads the configuration as the file and the command line together have
+    /// it. What is wrong is told on standard error, all of it.
+    fn read(&self) -> Result<Config, ExitCode> {
+        let unreadable = |error: std::io::Error| {
+            complain(&format!("cannot read {}: {error}", self.config.display()));
+            CONFIG_FAULT
+        };
+        let source = Source::open(&self.config).map_err(|error| unreadable(error).into_code())?;
+        let mut config = Config::read(&source, &System).map_err(|faults| {
+            eprint(&faults.render(color()));
+            CONFIG_FAULT.into_code()
+        })?;
+        self.apply(&mut config).map_err(|problem| {
+            complain(&problem);
+            WRONG_USE.into_code()
+        })?;
+        Ok(config)
+    }
+
+    /// Puts what the command line says in the place of what the file says.
+    fn apply(&self, config: &mut Config) -> Result<(), String> {
+        let told = |option: &str, problem: &crate::config::Problem| {
+            format!("{option}: {problem}; {}", problem.help())
+        };
+        if let Some(listen) = self.listen {
+            config.listen_on(listen).map_err(|problem| told("--listen", &problem))?;
+        }
+        if let Some(levels) = &self.log {
+            config.log_at(levels).map_err(|problem| told("--log", &problem))?;
+        }
+        Ok(())
+    }
+}
+
+/// An exit code, before it becomes one.
+#[derive(Debug, Clone, Copy)]
+struct Exit(u8);
+
+impl Exit {
+    fn into_code(self) -> ExitCode {
+        ExitCode::from(self.0)
+    }
+}
+
+const FAILURE: Exit = Exit(1);
+const WRONG_USE: Exit = Exit(2);
+const CONFIG_FAULT: Exit = Exit(3);
+
+fn color() -> Color {
+    use std::io::IsTerminal;
+    let wanted = std::env::var_os("NO_COLOR").is_none();
+    if wanted && std::io::stderr().is_terminal() { Color::Always } else { Color::Never }
+}
+
+fn fail(error: &dyn std::error::Error) -> ExitCode {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    complain(&text);
+    FAILURE.into_code()
+}
+
+fn complain(text: &str) {
+    eprint(&format!("trunkline: {text}\n"));
+}
+
+fn eprint(text: &str) {
+    // Nothing is left to tell that standard error is gone.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Prints to standard output; whoever closed it early has seen enough.
+fn print(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => fail(&error),
+        _ => ExitCode::SUCCESS,
+    }
+}

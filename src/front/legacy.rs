@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::call::{Call, Client, Event, Failure, Params, ParamsFault};
 use crate::config::Limits;
+use crate::identity::identify;
 use crate::jsonrpc::{self, Frame, Id, within_depth};
 use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
 use crate::pipeline::{Exchange, Introduction};
@@ -55,7 +56,7 @@ impl Front {
         let id = headers.get(header::SESSION_ID).ok_or(Failure::SessionRequired)?;
         let id = id.to_str().map_err(|_| Failure::SessionLost)?;
         check_version(headers)?;
-        self.sessions.find(id, &crate::call::Principal::Anonymous).ok_or(Failure::SessionLost)
+        self.sessions.find(id, &identify(headers)).ok_or(Failure::SessionLost)
     }
 
     fn initialize(&self, id: &Id, params: Option<Bytes>, posted: &Posted) -> Response<Body> {

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use crate::call::{Client, Context, Failure, Meta, Principal, Trace};
 use crate::config::Limits;
+use crate::identity::identify;
 use crate::jsonrpc::body::{BodyError, collect};
 use crate::jsonrpc::{self, Fault, Frame, Id};
 use crate::listen::Peer;
@@ -41,7 +42,7 @@ impl Posted {
             Err(_) => return Err(invalid("the body came too slowly")),
         };
         let transport = if head.version == Version::HTTP_2 { "http2" } else { "http1" };
-        let principal = Principal::Anonymous;
+        let principal = identify(&head.headers);
         Ok(Self { headers: head.headers, body, principal, peer, transport })
     }
 

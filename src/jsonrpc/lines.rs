@@ -105,8 +105,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 Step::More if self.ended => return Ok(None),
                 Step::More => {
                     self.buffer.reserve(READ);
-                    let room = (&mut self.io).take(READ as u64).read_buf(&mut self.buffer).await?;
-                    self.ended = room == 0;
+                    let read = (&mut self.io).take(READ as u64).read_buf(&mut self.buffer).await?;
+                    self.ended = read == 0;
                 }
             }
         }

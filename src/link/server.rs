@@ -75,8 +75,8 @@ pub struct View {
     pub pid: Option<u32>,
     /// What its list has that cannot be used.
     pub warnings: Vec<String>,
-    /// Whether it has had its first verdict, good or bad.
-    pub settled: bool,
+    /// When it was first ready, or first failed.
+    pub first_verdict: Option<SystemTime>,
 }
 
 /// What the supervisor tells of itself.
@@ -87,6 +87,7 @@ pub(super) struct Notes {
     pub(super) pid: Option<u32>,
     pub(super) warnings: Vec<String>,
     pub(super) listed_at: Option<Instant>,
+    pub(super) first_verdict: Option<SystemTime>,
 }
 
 /// A server with its whole life. Lives across snapshots, for as long as its
@@ -226,9 +227,7 @@ impl Server {
         let state = self.state.borrow().clone();
         let notes = self.notes();
         View {
-            settled: !matches!(state, State::Idle | State::Connecting)
-                || notes.last_error.is_some()
-                || self.config.start == Start::Lazy,
+            first_verdict: notes.first_verdict,
             since: notes.since.unwrap_or_else(SystemTime::now),
             transport: transport_name(&self.config.target),
             peer: self.peer(),

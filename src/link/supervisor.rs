@@ -233,7 +233,10 @@ impl<'a> Life<'a> {
         // Compiling thousands of schemas takes a while: not on a thread that
         // serves calls.
         let built = tokio::task::spawn_blocking(move || {
-            ServerList::build(name, listing.tools, (rules, listing.freshness), old.as_deref())
+            let (mut list, refused) =
+                ServerList::build(name, &listing.tools, rules, old.as_deref());
+            list.freshness = listing.freshness;
+            (list, refused)
         });
         let (list, refused) = built
             .await
@@ -345,7 +348,12 @@ fn idle_at(server: &Server) -> Option<Instant> {
 }
 
 fn enter(server: &Server, state: State) {
-    server.notes().since = Some(SystemTime::now());
+    let mut notes = server.notes();
+    notes.since = Some(SystemTime::now());
+    if !matches!(state, State::Idle | State::Connecting) {
+        notes.first_verdict.get_or_insert_with(SystemTime::now);
+    }
+    drop(notes);
     server.state.send_replace(state);
 }
 

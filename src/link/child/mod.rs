@@ -48,7 +48,7 @@ pub struct ChildSpec {
     pub args: Vec<String>,
     /// Variables to set, over those inherited.
     pub env: Vec<(String, String)>,
-    /// Variables to inherit besides the safe few: names, or `PREFIX*`.
+    /// Variables to inherit besides the safe few: names, or `PREFIX*`; `*` is all.
     pub pass_env: Vec<String>,
     /// Its working directory; the gateway's own when `None`.
     pub cwd: Option<PathBuf>,
@@ -163,6 +163,9 @@ impl Child {
         let status = self.leader_exited().await;
         self.lease.kill();
         self.stderr.finish().await;
+        if std::mem::take(&mut self.lease.killed) {
+            self.lease.group.reap_inherited();
+        }
         status
     }
 
@@ -182,9 +185,7 @@ impl Child {
         } else {
             self.lease.kill();
         }
-        let status = self.exited().await;
-        self.lease.group.reap_inherited();
-        status
+        self.exited().await
     }
 
     async fn leader_exited(&mut self) -> ExitStatus {
@@ -220,12 +221,15 @@ struct Lease {
     group: Group,
     guardian: Guardian,
     ended: bool,
+    /// The group was killed, and nobody has looked yet for members whose
+    /// reaping has fallen to this process.
+    killed: bool,
 }
 
 impl Lease {
     fn new(group: Group, guardian: Guardian) -> Self {
         guardian.watch(group);
-        Self { group, guardian, ended: false }
+        Self { group, guardian, ended: false, killed: false }
     }
 
     /// Kills what is left of the group. If its leader has been reaped, that was
@@ -234,6 +238,7 @@ impl Lease {
     fn kill(&mut self) {
         if !self.ended {
             self.group.signal(Signal::KILL);
+            self.killed = true;
             self.release();
         }
     }

@@ -208,4 +208,20 @@ mod tests {
         let cut = format!("{} … (cut)", "x".repeat(512));
         assert_eq!(log.last_lines(), ["2", &cut, "3", "4", "5"]);
     }
+
+    #[tokio::test]
+    async fn a_flood_is_logged_in_part_and_the_rest_counted() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let writer = Arc::new(log.reopen().unwrap());
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let server = ServerName::new("noisy").unwrap();
+        let text = "one line of many\n".repeat(2_000);
+        StderrLog::start(server, std::io::Cursor::new(text.into_bytes())).finish().await;
+        let logged = std::fs::read_to_string(log.path()).unwrap();
+        let lines: Vec<_> = logged.lines().collect();
+        assert!((201..260).contains(&lines.len()), "{}", lines.len());
+        assert!(lines[0].contains("trunkline::server: one line of many server=noisy"), "{logged}");
+        assert!(lines.last().unwrap().contains("lines suppressed"));
+    }
 }

@@ -1,0 +1,182 @@
+//! How the running gateway stands, in the words of `/status`.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use jiff::Timestamp;
+
+use crate::config::{Start, Target};
+use crate::front::Front;
+use crate::link::{State, View};
+use crate::listen::Counts;
+use crate::mcp::Era;
+use crate::pipeline::Gateway;
+use crate::snapshot::{Member, Snapshot};
+use crate::telemetry::metrics::{Availability, ReloadOutcome};
+
+use super::{
+    CatalogStatus, ConfigurationStatus, GatewayState, LastError, ReloadStatus, ServerEra,
+    ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport, Source, Status,
+};
+
+/// Looks at the gateway whenever somebody asks.
+pub struct Report {
+    gateway: Arc<Gateway>,
+    front: Arc<Front>,
+    connections: Arc<Counts>,
+    started_at: Timestamp,
+    notes: Mutex<Notes>,
+}
+
+#[derive(Default)]
+struct Notes {
+    path: String,
+    digest: String,
+    last_reload: Option<ReloadStatus>,
+    draining: bool,
+}
+
+impl Report {
+    /// A report on a gateway that has just started.
+    pub fn new(gateway: Arc<Gateway>, front: Arc<Front>, connections: Arc<Counts>) -> Arc<Self> {
+        let notes = Mutex::default();
+        Arc::new(Self { gateway, front, connections, started_at: Timestamp::now(), notes })
+    }
+
+    /// Notes which file the configuration came from.
+    pub fn loaded(&self, path: &Path) {
+        let mut notes = self.notes();
+        notes.path = path.display().to_string();
+        notes.digest = std::fs::read(path)
+            .map(|text| hex(digest(&SHA256, &text).as_ref()))
+            .unwrap_or_default();
+    }
+
+    /// Notes what became of an attempt to load the configuration anew.
+    pub fn reloaded(&self, path: &Path, outcome: ReloadOutcome, faults: Vec<String>) {
+        if outcome != ReloadOutcome::Rejected {
+            self.loaded(path);
+        }
+        self.notes().last_reload = Some(ReloadStatus { at: Timestamp::now(), outcome, faults });
+    }
+
+    /// Notes that the gateway is stopping.
+    pub fn draining(&self) {
+        self.notes().draining = true;
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn configuration(&self, snapshot: &Snapshot) -> ConfigurationStatus {
+        let notes = self.notes();
+        ConfigurationStatus {
+            path: notes.path.clone(),
+            digest: notes.digest.clone(),
+            loaded_at: time(self.gateway.snapshots.loaded_at()),
+            generation: snapshot.generation,
+            last_reload: notes.last_reload.clone(),
+        }
+    }
+}
+
+impl Source for Report {
+    fn status(&self) -> Status {
+        let snapshot = self.gateway.snapshots.load();
+        let draining = self.notes().draining;
+        Status {
+            version: env!("CARGO_PKG_VERSION"),
+            now: Timestamp::now(),
+            started_at: self.started_at,
+            state: if draining { GatewayState::Draining } else { GatewayState::Ready },
+            configuration: Some(self.configuration(&snapshot)),
+            catalog: CatalogStatus {
+                tools: snapshot.catalog.entries().len(),
+                digest: hex(snapshot.catalog.digest()),
+                changed_at: Some(time(self.gateway.snapshots.changed_at())),
+            },
+            sessions: self.front.sessions(),
+            streams: self.gateway.metrics.streams().value(),
+            connections: self.connections.open.load(std::sync::atomic::Ordering::Relaxed),
+            servers: snapshot.servers().map(|member| server(&snapshot, member)).collect(),
+        }
+    }
+
+    fn metrics(&self) -> String {
+        let snapshot = self.gateway.snapshots.load();
+        for member in snapshot.servers() {
+            let up = member.server.version().is_some();
+            let availability = if up { Availability::Up } else { Availability::Down };
+            member.metrics.set_availability(availability);
+        }
+        self.gateway.metrics.encode()
+    }
+}
+
+fn server(snapshot: &Snapshot, member: &Member) -> ServerStatus {
+    let view = member.server.view();
+    let gate = snapshot.policy.server(&member.config.name).map(crate::policy::ServerLimits::gate);
+    let tools = snapshot.catalog.entries().filter(|entry| entry.server == member.config.name);
+    ServerStatus {
+        name: member.config.name.to_string(),
+        transport: match member.config.target {
+            Target::Command(_) => ServerTransport::Stdio,
+            Target::Http(_) => ServerTransport::Http,
+        },
+        start: match member.config.start {
+            Start::Eager => ServerStart::Eager,
+            Start::Lazy => ServerStart::Lazy,
+        },
+        era: view.peer.as_ref().map(|peer| match peer.era() {
+            Era::Legacy => ServerEra::Legacy,
+            Era::Modern => ServerEra::Modern,
+        }),
+        protocol_version: view.peer.as_ref().map(|peer| peer.version.to_string()),
+        server_info: view.peer.as_ref().map(|peer| {
+            let (name, version) = peer.name_and_version();
+            ServerInfo { name, version }
+        }),
+        state: state(&view.state),
+        since: time(view.since),
+        first_verdict_at: view.first_verdict.map(time),
+        last_error: view
+            .last_error
+            .as_ref()
+            .map(|(at, message)| LastError { at: time(*at), message: message.clone() }),
+        tools: tools.count(),
+        restarts: view.restarts,
+        in_flight: gate.map_or(0, |gate| gate.in_flight()),
+        queued: gate.map_or(0, |gate| gate.queued()),
+        pid: view.pid,
+        next_retry_at: next_retry(&view),
+        warnings: view.warnings,
+    }
+}
+
+fn state(state: &State) -> ServerState {
+    match state {
+        State::Idle => ServerState::Idle,
+        State::Connecting => ServerState::Connecting,
+        State::Ready => ServerState::Ready,
+        State::Backoff { .. } => ServerState::Backoff,
+        State::Failed => ServerState::Failed,
+        State::Stopped => ServerState::Stopping,
+    }
+}
+
+fn next_retry(view: &View) -> Option<Timestamp> {
+    let State::Backoff { until } = view.state else { return None };
+    let wait = until.saturating_duration_since(tokio::time::Instant::now());
+    Some(time(SystemTime::now() + wait.min(Duration::from_secs(86_400))))
+}
+
+fn time(at: SystemTime) -> Timestamp {
+    Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

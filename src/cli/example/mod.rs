@@ -1,0 +1,112 @@
+//! `trunkline example NAME`: two small MCP servers over stdio, so that a fresh
+//! gateway has something behind it.
+//!
+//! They are peers, not parts, of the gateway: `clock` speaks the Legacy era
+//! only and `notes` the Modern only, each strictly, and both share nothing
+//! with the gateway's own protocol code but the line framing. A mistake there
+//! is therefore not mirrored here, and the pair shows all that joining the eras
+//! means. Both have a tool named `search`, on purpose.
+//!
+//! One loop ([`stdio`]) serves either; [`legacy`] and [`modern`] are what the
+//! eras make of a request, [`clock`] and [`notes`] the tools.
+
+mod clock;
+mod legacy;
+mod modern;
+mod notes;
+mod stdio;
+mod store;
+mod tool;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use clock::Clock;
+use legacy::Legacy;
+use modern::Modern;
+use notes::Notes;
+use store::Store;
+
+/// The example servers. The doc lines are what `trunkline example` prints.
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub enum Example {
+    /// Tell and convert the time in any time zone (Legacy: up to 2025-11-25)
+    Clock,
+    /// Keep short notes (Modern: 2026-07-28)
+    Notes {
+        /// Keep them in this file; without it they last as long as the process
+        #[arg(long, value_name = "PATH")]
+        file: Option<PathBuf>,
+    },
+}
+
+#[derive(Parser)]
+#[command(name = "trunkline example", about = "Run one of the example servers on stdio")]
+struct Arguments {
+    #[command(subcommand)]
+    example: Option<Example>,
+}
+
+/// `trunkline example …` with what follows on the command line: serves the one
+/// named, or lists them all. Exit codes: 0 at the end of input, 1 when serving
+/// failed, 2 when the arguments are wrong.
+pub fn run(arguments: impl IntoIterator<Item = String>) -> ExitCode {
+    let arguments = std::iter::once("trunkline example".to_owned()).chain(arguments);
+    match Arguments::try_parse_from(arguments) {
+        Ok(Arguments { example: Some(example) }) => example.serve(),
+        Ok(Arguments { example: None }) => {
+            print!("{}", list());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            let _closed = error.print();
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        }
+    }
+}
+
+/// The names and what each is, one a line.
+pub fn list() -> String {
+    let command = Example::augment_subcommands(clap::Command::new("example"));
+    let lines = command.get_subcommands().map(|example| {
+        let about = example.get_about().map(ToString::to_string).unwrap_or_default();
+        format!("{:<8}{about}\n", example.get_name())
+    });
+    lines.collect()
+}
+
+impl Example {
+    /// Serves on standard input and output until the input ends.
+    pub fn serve(self) -> ExitCode {
+        match self.try_serve() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("trunkline example: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn try_serve(self) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+        let served = runtime.block_on(async {
+            match self {
+                Self::Clock => stdio::serve(Legacy::new(Clock::new()), input, output).await,
+                Self::Notes { file } => {
+                    let notes = Notes::new(Store::open(file)?);
+                    stdio::serve(Modern::new(notes), input, output).await
+                }
+            }
+        });
+        // A read of standard input cannot be called off, and nobody waits for it.
+        runtime.shutdown_background();
+        served
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! Where the notes are: in memory, and in a file when there is one.
+//!
+//! The file is read once and written whole after each change, by way of a
+//! second file and a rename, so that it is never half a file. Two processes on
+//! one file do not see each other's changes: the last to write wins.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A note.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(super) struct Note {
+    /// What `read` and `delete` know it by.
+    pub(super) id: String,
+    pub(super) title: String,
+    pub(super) text: String,
+    pub(super) tags: Vec<String>,
+    /// When it was added, by RFC 3339.
+    pub(super) created: String,
+}
+
+/// The notes, oldest first.
+#[derive(Debug)]
+pub(super) struct Store {
+    file: Option<PathBuf>,
+    content: Content,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Content {
+    /// The number of the next note: those of deleted ones do not come again.
+    next: u64,
+    notes: Vec<Note>,
+}
+
+impl Store {
+    /// The notes in `file`, or none when it does not exist yet.
+    pub(super) fn open(file: Option<PathBuf>) -> io::Result<Self> {
+        let content = file.as_deref().map_or(Ok(None), load)?;
+        let content = content.unwrap_or(Content { next: 1, notes: Vec::new() });
+        Ok(Self { file, content })
+    }
+
+    pub(super) fn notes(&self) -> &[Note] {
+        &self.content.notes
+    }
+
+    /// Keeps `note` under an id of the store's own.
+    pub(super) fn add(&mut self, note: Note) -> io::Result<Note> {
+        let mut content = self.content.clone();
+        let note = Note { id: format!("n{}", content.next), ..note };
+        content.next += 1;
+        content.notes.push(note.clone());
+        self.replace(content)?;
+        Ok(note)
+    }
+
+    /// Takes a note away and returns it, if there is one of that id.
+    pub(super) fn remove(&mut self, id: &str) -> io::Result<Option<Note>> {
+        let Some(at) = self.content.notes.iter().position(|note| note.id == id) else {
+            return Ok(None);
+        };
+        let mut content = self.content.clone();
+        let note = content.notes.remove(at);
+        self.replace(content)?;
+        Ok(Some(note))
+    }
+
+    /// What cannot be written has not happened.
+    fn replace(&mut self, content: Content) -> io::Result<()> {
+        if let Some(file) = &self.file {
+            save(file, &content)?;
+        }
+        self.content = content;
+        Ok(())
+    }
+}
+
+fn load(file: &Path) -> io::Result<Option<Content>> {
+    let named = |error: io::Error| {
+        io::Error::new(
+            error.kind(),
+            format!("cannot read the notes in {}: {error}", file.display()),
+        )
+    };
+    match fs::metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(named(error)),
+        Ok(found) if found.len() > MAX_FILE => {
+            return Err(named(io::ErrorKind::FileTooLarge.into()));
+        }
+        Ok(_) => {}
+    }
+    let text = fs::read(file).map_err(named)?;
+    serde_json::from_slice(&text).map(Some).map_err(|error| named(error.into()))
+}
+
+fn save(file: &Path, content: &Content) -> io::Result<()> {
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(format!(".{}.tmp", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let written = write(&beside, content).and_then(|()| fs::rename(&beside, file));
+    if written.is_err() {
+        let _best_effort = fs::remove_file(&beside);
+    }
+    written
+}
+
+fn write(file: &Path, content: &Content) -> io::Result<()> {
+    // Notes are their owner's business.
+    let mut out =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
+    out.write_all(&serde_json::to_vec_pretty(content)?)?;
+    out.sync_all()
+}
+
+/// More than the most notes of the greatest length take.
+const MAX_FILE: u64 = 256 * 1024 * 1024;

@@ -1,0 +1,252 @@
+//! `trunkline serve`: everything put together, from the configuration to the
+//! sockets, and taken down again in order.
+
+pub mod settings;
+
+mod reload;
+mod signals;
+mod watch;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tokio::sync::{Mutex, Notify};
+use tokio::task::JoinHandle;
+
+use crate::admin::{self, Report};
+use crate::catalog::SealedCursors;
+use crate::config::{Config, LogFormat};
+use crate::front::Front;
+use crate::link::Surroundings;
+use crate::link::child::Guardian;
+use crate::listen::{Drain, DrainSwitch, ListenError, Listener, LiveSettings, Peer, drain};
+use crate::pipeline::{Gateway, own_info};
+use crate::snapshot::{Snapshots, StartUp};
+use crate::telemetry::log::{self, AccessLine, LogLevels};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::otel::Otel;
+
+use super::{Common, FAILURE, complain, fail};
+pub use reload::Reloader;
+
+/// Why the gateway did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// A setting shows to be wrong when it is used.
+    #[error("{0}")]
+    Settings(String),
+    /// The machine gives no randomness, or refuses the cipher.
+    #[error("no key could be made")]
+    Key,
+    /// The telemetry exporter cannot be started.
+    #[error("telemetry")]
+    Telemetry(#[from] crate::telemetry::otel::OtelError),
+}
+
+pub(super) fn run(common: Common) -> ExitCode {
+    let config = match common.read() {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let format = match config.log.format {
+        LogFormat::Human => log::LogFormat::Human,
+        LogFormat::Json => log::LogFormat::Json,
+    };
+    let log = match log::init(levels(&config), format) {
+        Ok(log) => log,
+        Err(error) => return fail(&error),
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error),
+    };
+    let ended = runtime.block_on(async {
+        let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("trunkline"));
+        let guardian = Guardian::start(&executable);
+        let running = Running::start(config, &common.config, guardian).await?;
+        let reloader = Arc::new(running.reloader(common, Some(log)));
+        signals::until_told_to_stop(&running, &reloader).await;
+        running.stop().await;
+        Ok::<_, ServeError>(())
+    });
+    // Threads that still compile a schema or read a file hold nothing up.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(ServeError::Settings(text)) => {
+            complain(&text);
+            super::CONFIG_FAULT.into_code()
+        }
+        Err(error) => {
+            let _ = fail(&error);
+            FAILURE.into_code()
+        }
+    }
+}
+
+fn levels(config: &Config) -> LogLevels<'_> {
+    let access = if config.log.access { AccessLine::On } else { AccessLine::Off };
+    LogLevels { directives: &config.log.level, access }
+}
+
+/// A gateway that runs.
+pub struct Running {
+    /// Where clients connect.
+    pub address: SocketAddr,
+    /// Where operators connect, if there is such a place.
+    pub admin: Option<SocketAddr>,
+    /// What clients talk to.
+    pub gateway: Arc<Gateway>,
+    report: Arc<Report>,
+    clients: LiveSettings,
+    operators: LiveSettings,
+    switch: DrainSwitch,
+    admin_switch: DrainSwitch,
+    listeners: Vec<JoinHandle<()>>,
+    follower: JoinHandle<()>,
+    otel: Mutex<Option<Otel>>,
+    _guardian: Guardian,
+}
+
+impl Running {
+    /// Binds, starts the servers and answers, without waiting for any of them.
+    ///
+    /// # Errors
+    /// [`ServeError`] where the gateway cannot run with this configuration at all.
+    pub async fn start(
+        config: Config,
+        path: &Path,
+        guardian: Guardian,
+    ) -> Result<Self, ServeError> {
+        let settings = settings::of(&config)
+            .map_err(|faults| ServeError::Settings(faults.join("\ntrunkline: ")))?;
+        // Sockets first: two gateways on one address must not both start servers.
+        let socket = Listener::bind(config.gateway.listen).await?;
+        let admin_socket = match config.admin.listen {
+            Some(address) => Some(Listener::bind(address).await?),
+            None => None,
+        };
+        let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
+        let otel = settings::otel(&config, &metrics)?;
+        let surroundings =
+            Surroundings { guardian: guardian.clone(), listed: Arc::new(Notify::new()) };
+        let startup =
+            StartUp { config, surroundings, metrics: Arc::clone(&metrics), info: own_info() };
+        let snapshots = Snapshots::start(startup);
+        let follower = tokio::spawn(Arc::clone(&snapshots).follow());
+        let mut key = [0; 32];
+        aws_lc_rs::rand::fill(&mut key).map_err(|_| ServeError::Key)?;
+        let cursors = SealedCursors::new(&key).map_err(|_| ServeError::Key)?;
+        let gateway = Arc::new(Gateway::new(snapshots, metrics, cursors));
+        if let Some(otel) = &otel {
+            gateway.tracing.store(Arc::new(otel.tracing()));
+        }
+        let (switch, draining) = drain();
+        let (admin_switch, admin_draining) = drain();
+        let front = Front::new(Arc::clone(&gateway), draining.clone());
+        let (address, admin) =
+            (socket.local_addr(), admin_socket.as_ref().map(Listener::local_addr));
+        let report = Report::new(Arc::clone(&gateway), Arc::clone(&front), socket.counts());
+        report.loaded(path);
+        let clients = LiveSettings::new(settings.clients);
+        let operators = LiveSettings::new(settings.operators);
+        let mut listeners = vec![serve_clients(socket, clients.clone(), front, draining)];
+        if let Some(socket) = admin_socket {
+            let report = Arc::clone(&report);
+            listeners.push(serve_operators(socket, operators.clone(), report, admin_draining));
+        }
+        announce(address, admin, &gateway);
+        Ok(Self {
+            address,
+            admin,
+            gateway,
+            report,
+            clients,
+            operators,
+            switch,
+            admin_switch,
+            listeners,
+            follower,
+            otel: Mutex::new(otel),
+            _guardian: guardian,
+        })
+    }
+
+    /// Stops in order: no new connections, calls in flight to their ends within
+    /// the drain time, then the servers, then the telemetry.
+    pub async fn stop(self) {
+        let within = self.gateway.snapshots.load().config.gateway.drain;
+        tracing::info!(?within, "stopping: calls in flight may finish");
+        self.report.draining();
+        self.switch.start(within);
+        let mut listeners = self.listeners.into_iter();
+        if let Some(clients) = listeners.next() {
+            let _ = clients.await;
+        }
+        self.gateway.snapshots.stop().await;
+        // Probes hear of the draining until there is nothing left to drain.
+        self.admin_switch.start(ADMIN_DRAIN);
+        for listener in listeners {
+            let _ = listener.await;
+        }
+        self.follower.abort();
+        if let Some(otel) = self.otel.into_inner() {
+            otel.shutdown(OTEL_PATIENCE).await;
+        }
+    }
+}
+
+fn serve_clients(
+    socket: Listener,
+    settings: LiveSettings,
+    front: Arc<Front>,
+    draining: Drain,
+) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let service =
+            move |request: Request<Incoming>, peer: Peer| Arc::clone(&front).serve(request, peer);
+        let drained = socket.serve(settings, service, draining).await;
+        if drained.cut > 0 {
+            tracing::warn!(connections = drained.cut, "cut at the end of the drain time");
+        }
+    })
+}
+
+fn serve_operators(
+    socket: Listener,
+    settings: LiveSettings,
+    report: Arc<Report>,
+    draining: Drain,
+) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let service = move |request: Request<Incoming>, _: Peer| {
+            let response: Response<Full<bytes::Bytes>> = admin::respond(&request, &*report);
+            std::future::ready(response)
+        };
+        socket.serve(settings, service, draining).await;
+    })
+}
+
+fn announce(address: SocketAddr, admin: Option<SocketAddr>, gateway: &Gateway) {
+    let config = &gateway.snapshots.load().config;
+    let scheme = if config.gateway.tls.is_some() { "https" } else { "http" };
+    let servers = config.servers.len();
+    tracing::info!(servers, "clients connect to {scheme}://{address}/mcp");
+    if let Some(admin) = admin {
+        tracing::info!("status is at http://{admin}/status");
+    }
+}
+
+/// How long the admin listener may take to end.
+const ADMIN_DRAIN: Duration = Duration::from_millis(500);
+/// How long the last spans and metrics may take to be sent.
+const OTEL_PATIENCE: Duration = Duration::from_secs(3);

@@ -1,0 +1,125 @@
+//! A new configuration while the gateway runs: build beside, swap last, keep
+//! the old one on any fault.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+use crate::admin::Report;
+use crate::cli::Common;
+use crate::config::{Config, Reload, Source, System};
+use crate::listen::LiveSettings;
+use crate::pipeline::Gateway;
+use crate::telemetry::log::Log;
+use crate::telemetry::metrics::ReloadOutcome;
+
+use super::{Running, levels, settings};
+
+/// Applies what the configuration file says now.
+pub struct Reloader {
+    pub(super) common: Common,
+    gateway: Arc<Gateway>,
+    report: Arc<Report>,
+    clients: LiveSettings,
+    operators: LiveSettings,
+    log: Option<Log>,
+    one_at_a_time: Mutex<()>,
+}
+
+impl Running {
+    pub(super) fn reloader(&self, common: Common, log: Option<Log>) -> Reloader {
+        Reloader {
+            common,
+            gateway: Arc::clone(&self.gateway),
+            report: Arc::clone(&self.report),
+            clients: self.clients.clone(),
+            operators: self.operators.clone(),
+            log,
+            one_at_a_time: Mutex::new(()),
+        }
+    }
+}
+
+impl Reloader {
+    /// Reads the file and applies it. Whatever is wrong goes to the log and
+    /// the status, and the old configuration runs on.
+    pub async fn reload(&self) -> ReloadOutcome {
+        let _turn = self.one_at_a_time.lock().await;
+        let outcome = match self.read().await {
+            Ok(config) => self.apply(config).await,
+            Err(faults) => Err(faults),
+        };
+        let (outcome, faults) = match outcome {
+            Ok(outcome) => (outcome, Vec::new()),
+            Err(faults) => (ReloadOutcome::Rejected, faults),
+        };
+        for fault in &faults {
+            tracing::error!("{fault}");
+        }
+        if outcome == ReloadOutcome::Rejected {
+            tracing::error!(faults = faults.len(), "the configuration stays as it was");
+        }
+        self.gateway.metrics.count_reload(outcome);
+        self.report.reloaded(&self.common.config, outcome, faults);
+        outcome
+    }
+
+    /// How the running configuration wants to be reloaded.
+    pub fn manner(&self) -> Reload {
+        self.gateway.snapshots.load().config.gateway.reload
+    }
+
+    async fn read(&self) -> Result<Config, Vec<String>> {
+        let path = self.common.config.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let source = Source::open(&path)
+                .map_err(|error| vec![format!("cannot read {}: {error}", path.display())])?;
+            Config::read(&source, &System)
+                .map_err(|faults| faults.to_string().lines().map(str::to_owned).collect())
+        });
+        let read: Result<Config, Vec<String>> =
+            read.await.unwrap_or_else(|error| Err(vec![error.to_string()]));
+        let mut config = read?;
+        self.common.apply(&mut config).map_err(|problem| vec![problem])?;
+        Ok(config)
+    }
+
+    async fn apply(&self, config: Config) -> Result<ReloadOutcome, Vec<String>> {
+        let running = Arc::clone(&self.gateway.snapshots.load().config);
+        // Certificates may be others under the same names.
+        let listeners = settings::of(&config)?;
+        self.clients.publish(listeners.clients);
+        self.operators.publish(listeners.operators);
+        if config == *running {
+            return Ok(ReloadOutcome::Unchanged);
+        }
+        warn_of_what_needs_a_restart(&running, &config);
+        if let Some(log) = &self.log
+            && let Err(error) = log.set(levels(&config))
+        {
+            return Err(vec![error.to_string()]);
+        }
+        let plan = self.gateway.snapshots.apply(config).await;
+        tracing::info!(
+            kept = plan.kept.len(),
+            replaced = plan.replaced.len(),
+            added = plan.added.len(),
+            removed = plan.removed.len(),
+            "the new configuration runs"
+        );
+        Ok(ReloadOutcome::Applied)
+    }
+}
+
+/// Sockets, the log's format and the telemetry's endpoint are the process's.
+fn warn_of_what_needs_a_restart(old: &Config, new: &Config) {
+    let changed = [
+        ("gateway.listen", old.gateway.listen != new.gateway.listen),
+        ("admin.listen", old.admin.listen != new.admin.listen),
+        ("log.format", old.log.format != new.log.format),
+        ("telemetry", old.telemetry != new.telemetry),
+    ];
+    for (key, _) in changed.iter().filter(|(_, changed)| *changed) {
+        tracing::warn!("{key} has changed: it takes effect at the next start");
+    }
+}

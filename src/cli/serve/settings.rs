@@ -1,0 +1,98 @@
+//! What the configuration says to the listeners and to the telemetry, in their
+//! own terms. What can only be told to be wrong by using it shows here.
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+use tokio::runtime::Handle;
+
+use crate::config::{Config, Tls};
+use crate::listen::{Certificates, ConnectionLimits, Guard, Settings, TlsFiles};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::otel::{self, Otel};
+
+use super::ServeError;
+
+/// The settings of both listeners.
+pub struct Listeners {
+    /// For clients.
+    pub clients: Settings,
+    /// For operators.
+    pub operators: Settings,
+}
+
+/// Makes the settings of both listeners.
+///
+/// # Errors
+/// Everything that is wrong, a sentence each.
+pub fn of(config: &Config) -> Result<Listeners, Vec<String>> {
+    let mut faults = Vec::new();
+    let gateway = &config.gateway;
+    let mut guard = |key: &str, hosts: &[String], origins: &[String]| {
+        Guard::new(hosts, origins).unwrap_or_else(|errors| {
+            faults.extend(errors.iter().map(|error| format!("{key}: {error}")));
+            Guard::default()
+        })
+    };
+    let clients = guard("gateway", &gateway.allowed_hosts, &gateway.allowed_origins);
+    let operators = guard("admin", &config.admin.allowed_hosts, &[]);
+    let tls = gateway.tls.as_ref().and_then(|tls| match certificates(tls) {
+        Ok(certificates) => Some(certificates),
+        Err(fault) => {
+            faults.push(fault);
+            None
+        }
+    });
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let limits = limits(config);
+    Ok(Listeners {
+        clients: Settings { limits: limits.clone(), guard: clients, tls },
+        operators: Settings { limits, guard: operators, tls: None },
+    })
+}
+
+fn certificates(tls: &Tls) -> Result<Arc<Certificates>, String> {
+    let files = TlsFiles { cert: tls.cert.clone(), key: tls.key.clone() };
+    match Certificates::load(files) {
+        Ok(certificates) => Ok(Arc::new(certificates)),
+        Err(error) => {
+            let cause = std::error::Error::source(&error);
+            let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+            Err(format!("gateway.tls: {error}{cause}"))
+        }
+    }
+}
+
+fn limits(config: &Config) -> ConnectionLimits {
+    let limits = &config.gateway.limits;
+    ConnectionLimits {
+        connections: limits.connections,
+        header: limits.header,
+        idle: limits.idle,
+        handshake: limits.handshake,
+        ..ConnectionLimits::default()
+    }
+}
+
+/// Starts the telemetry export, if the configuration names where to.
+///
+/// # Errors
+/// [`ServeError::Telemetry`], and [`ServeError::Settings`] for a header that
+/// cannot be sent.
+pub fn otel(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<Otel>, ServeError> {
+    let telemetry = &config.telemetry;
+    let Some(endpoint) = &telemetry.endpoint else { return Ok(None) };
+    let mut settings = otel::Settings::new(endpoint.clone());
+    for (name, secret) in &telemetry.headers {
+        let value = HeaderValue::from_str(secret.expose()).map_err(|_| {
+            ServeError::Settings(format!("telemetry.headers.{name}: the value cannot be sent"))
+        })?;
+        settings.headers.push((name.clone(), value));
+    }
+    settings.sample_ratio = telemetry.sample;
+    settings.service_name.clone_from(&telemetry.service_name);
+    settings.metrics_every = telemetry.interval;
+    Ok(Some(Otel::start(&settings, Arc::clone(metrics), &Handle::current())?))
+}

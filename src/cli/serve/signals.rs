@@ -1,0 +1,49 @@
+//! What the process hears from outside while it runs.
+
+use std::sync::Arc;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config::Reload;
+
+use super::reload::Reloader;
+use super::{Running, watch};
+
+/// Reloads on SIGHUP and on changes of the file; returns on SIGTERM and SIGINT.
+pub(super) async fn until_told_to_stop(running: &Running, reloader: &Arc<Reloader>) {
+    let watcher = tokio::spawn(watch::run(Arc::clone(reloader), running.files()));
+    let hangups = tokio::spawn(hangups(Arc::clone(reloader)));
+    let mut terminate = listen(SignalKind::terminate());
+    let mut interrupt = listen(SignalKind::interrupt());
+    tokio::select! {
+        () = heard(&mut terminate) => tracing::info!("SIGTERM"),
+        () = heard(&mut interrupt) => tracing::info!("SIGINT"),
+    }
+    watcher.abort();
+    hangups.abort();
+}
+
+async fn hangups(reloader: Arc<Reloader>) {
+    let mut hangup = listen(SignalKind::hangup());
+    loop {
+        heard(&mut hangup).await;
+        if reloader.manner() == Reload::Off {
+            tracing::warn!("SIGHUP is ignored: gateway.reload is off");
+        } else {
+            reloader.reload().await;
+        }
+    }
+}
+
+fn listen(kind: SignalKind) -> Option<Signal> {
+    signal(kind).inspect_err(|error| tracing::error!(%error, "a signal cannot be heard")).ok()
+}
+
+async fn heard(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}

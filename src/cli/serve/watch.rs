@@ -1,0 +1,95 @@
+//! Watching the configuration file, and those that it names.
+//!
+//! Editors write a new file and rename it over the old one; Kubernetes swaps a
+//! symbolic link two folders up. So the folders are watched, not the file, and
+//! what counts is whether the contents are others than before.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::mpsc;
+
+use crate::config::Reload;
+
+use super::Running;
+use super::reload::Reloader;
+
+impl Running {
+    /// Every file besides the configuration itself whose contents count.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let config = &self.gateway.snapshots.load().config;
+        let tls = config.gateway.tls.iter().flat_map(|tls| [tls.cert.clone(), tls.key.clone()]);
+        config.files.iter().cloned().chain(tls).collect()
+    }
+}
+
+/// Reloads whenever the contents change. Ends where nothing can be watched;
+/// SIGHUP works all the same.
+pub(super) async fn run(reloader: Arc<Reloader>, others: Vec<PathBuf>) {
+    let mut files = vec![reloader.common.config.clone()];
+    files.extend(others);
+    // One event waiting is enough: it only says that it is time to look.
+    let (told, mut events) = mpsc::channel(1);
+    let watcher = notify::recommended_watcher(move |_| {
+        let _ = told.try_send(());
+    });
+    let mut watcher = match watcher {
+        Ok(watcher) => watcher,
+        Err(error) => {
+            tracing::warn!(%error, "the configuration cannot be watched: send SIGHUP to reload");
+            return;
+        }
+    };
+    let mut seen = contents(&files);
+    watch(&mut watcher, &files);
+    while events.recv().await.is_some() {
+        settle(&mut events).await;
+        let now = contents(&files);
+        if now != seen && reloader.manner() == Reload::Watch {
+            seen = now;
+            reloader.reload().await;
+        }
+        // Links may point elsewhere by now.
+        watch(&mut watcher, &files);
+    }
+}
+
+/// Waits until nothing has happened for a moment: an editor's save and a
+/// volume's update are several events.
+async fn settle(events: &mut mpsc::Receiver<()>) {
+    while let Ok(Some(())) = tokio::time::timeout(QUIET, events.recv()).await {}
+}
+
+fn watch(watcher: &mut RecommendedWatcher, files: &[PathBuf]) {
+    for folder in folders(files) {
+        if let Err(error) = watcher.watch(&folder, RecursiveMode::NonRecursive) {
+            tracing::debug!(folder = %folder.display(), %error, "not watched");
+        }
+    }
+}
+
+/// The folders of the files, and of what they really are.
+fn folders(files: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let real = files.iter().filter_map(|file| file.canonicalize().ok());
+    let all = files.iter().cloned().chain(real);
+    all.map(|file| match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    })
+    .collect()
+}
+
+fn contents(files: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
+    files.iter().map(|file| hash(file)).collect()
+}
+
+fn hash(file: &Path) -> Option<Vec<u8>> {
+    std::fs::read(file).ok().map(|bytes| digest(&SHA256, &bytes).as_ref().to_vec())
+}
+
+/// How long nothing may happen before the contents are looked at.
+const QUIET: Duration = Duration::from_millis(50);
