@@ -153,6 +153,11 @@ pub enum Failure {
         /// In a few words, what is wrong with it.
         reason: String,
     },
+    /// The server wants input that this client cannot be asked for.
+    #[error(
+        "the tool asks for further input, which this client cannot be asked for through the gateway"
+    )]
+    InputNeeded,
     /// The client withdrew the call.
     #[error("the call was cancelled")]
     Cancelled,
@@ -237,6 +242,7 @@ impl Failure {
                 row(code::SERVER_TIMEOUT, 200, Server, true, "server_timeout")
             }
             Self::BadAnswer { .. } => row(code::INTERNAL_ERROR, 200, Server, false, "bad_answer"),
+            Self::InputNeeded => row(code::MISSING_CAPABILITY, 400, Gateway, false, "input_needed"),
             Self::Cancelled => row(code::INTERNAL_ERROR, 200, Client, false, "cancelled"),
             Self::Internal { .. } => row(code::INTERNAL_ERROR, 500, Gateway, false, "internal"),
         }
@@ -281,8 +287,8 @@ impl Failure {
     /// server's failure or its own arguments; `None` where the failure is a
     /// protocol error instead.
     pub fn to_tool_result(&self) -> Option<Vec<u8>> {
-        let for_the_model =
-            self.wire().blame == Blame::Server || matches!(self, Self::InvalidArguments { .. });
+        let for_the_model = self.wire().blame == Blame::Server
+            || matches!(self, Self::InvalidArguments { .. } | Self::InputNeeded);
         for_the_model.then(|| tool_error(&self.to_string()))
     }
 }

@@ -8,7 +8,7 @@ use futures_util::stream;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use crate::call::{Answer, Event, Failure, Notice, ResultBody};
+use crate::call::{Answer, Event, Failure, Notice, ResultBody, ResultType};
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice, sse};
 use crate::mcp::{Era, code, header};
@@ -65,6 +65,12 @@ impl Writer {
     /// A whole message, with the HTTP status it has where it comes as JSON.
     pub(super) fn message(&self, answer: Result<Answer, Failure>) -> (StatusCode, Bytes) {
         match answer {
+            // Questions to a Legacy client are not bridged yet.
+            Ok(Answer::Result(result))
+                if self.era == Era::Legacy && *result.kind() == ResultType::InputRequired =>
+            {
+                self.failure(&Failure::InputNeeded)
+            }
             Ok(Answer::Result(result)) => (StatusCode::OK, self.result(&result)),
             Ok(Answer::Error(error)) => {
                 let status = match self.era {
