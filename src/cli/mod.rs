@@ -67,7 +67,7 @@ enum Command {
 
 /// What `serve` and `check` have in common.
 #[derive(Debug, Args)]
-struct Common {
+pub struct Common {
     /// The configuration
     #[arg(
         short,
@@ -104,6 +104,11 @@ pub fn run() -> ExitCode {
 }
 
 impl Common {
+    /// A configuration that the command line changes nothing of.
+    pub fn of(config: PathBuf) -> Self {
+        Self { config, listen: None, log: None }
+    }
+
     /// Reads the configuration as the file and the command line together have
     /// it. What is wrong is told on standard error, all of it.
     fn read(&self) -> Result<Config, ExitCode> {
