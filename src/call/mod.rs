@@ -8,6 +8,7 @@
 
 mod answer;
 mod context;
+mod drain;
 mod failure;
 mod names;
 mod params;
@@ -16,6 +17,7 @@ mod reply;
 
 pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType};
 pub use context::{Client, Context, Principal, Trace};
+pub use drain::{Drain, DrainSwitch, drain};
 pub use failure::{Blame, Failure, Wire, tool_error};
 pub use names::{NativeName, PublicName, ServerName, ServerNameError};
 pub use params::{Meta, Params, ParamsFault};

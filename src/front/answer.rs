@@ -93,13 +93,11 @@ impl Writer {
 
     fn failure(&self, failure: &Failure) -> (StatusCode, Bytes) {
         let told = failure.to_tool_result().and_then(|raw| ResultBody::parse(raw.into()).ok());
-        match told {
-            Some(result) => (StatusCode::OK, self.result(&result)),
-            None => {
-                let message = jsonrpc::error(Some(&self.id), &failure.to_error());
-                (status(failure, self.era), message)
-            }
+        if let Some(result) = told {
+            return (StatusCode::OK, self.result(&result));
         }
+        let message = jsonrpc::error(Some(&self.id), &failure.to_error());
+        (status(failure, self.era), message)
     }
 
     /// A notification on the way, under the client's own token.

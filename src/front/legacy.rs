@@ -97,7 +97,7 @@ impl Front {
                 Ok(listed) => answer::result(&id, listed),
                 Err(failure) => refuse(&failure),
             },
-            Method::ToolsCall => match self.start_call(session, &id, params, posted, wants).await {
+            Method::ToolsCall => match self.start_call(session, &id, params, posted, wants) {
                 Ok((call, writer)) => answer::call(call, writer).await,
                 Err(failure) => refuse(&failure),
             },
@@ -107,7 +107,7 @@ impl Front {
         }
     }
 
-    async fn start_call(
+    fn start_call(
         &self,
         session: &Arc<Session>,
         id: &Id,

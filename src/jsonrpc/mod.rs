@@ -42,12 +42,10 @@ pub fn present<'de, D: Deserializer<'de>>(
 /// # Errors
 /// Where the text is no object, or does not fit the struct.
 pub fn object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_json::Error> {
-    match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'{') => serde_json::from_slice(text),
-        Some(b'[') => Err(serde_json::Error::custom("expected an object, not an array")),
-        // Not JSON, or no object: serde tells what it is.
-        _ => serde_json::from_slice(text),
+    if text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+        return Err(serde_json::Error::custom("expected an object, not an array"));
     }
+    serde_json::from_slice(text)
 }
 
 /// The text of a raw JSON string, or `None` where the value is no string.

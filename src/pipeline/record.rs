@@ -9,7 +9,7 @@ use crate::mcp::{Method, ProtocolVersion};
 use crate::snapshot::{Member, Route};
 use crate::telemetry::metrics::{Entered, Metrics, Operation, ToolMetrics};
 use crate::telemetry::otel::{CallStart, CallTrace, ClientStart, ClientTrace};
-use crate::telemetry::{CallRecord, Outcome, Sampled, TraceParent, Transport};
+use crate::telemetry::{CallRecord, Outcome, Sampled, TraceIdText, TraceParent, Transport};
 
 use super::Gateway;
 
@@ -153,7 +153,7 @@ impl Record {
                 .as_ref()
                 .and_then(CallTrace::trace_id)
                 .as_ref()
-                .map(|id| id.as_str()),
+                .map(TraceIdText::as_str),
             client_version: self.client.as_str(),
             server_version: routed.and_then(|to| to.version).map(ProtocolVersion::as_str),
             transport: self.transport,

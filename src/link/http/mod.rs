@@ -29,8 +29,7 @@ use crate::mcp::{Era, Method, ProtocolVersion, code, encode_value, header, notif
 
 use super::LinkFault;
 use super::deadline::Deadline;
-use super::peer::{Peer, Verdict, judge_discover, modern_params};
-use super::stdio::{MAX_DEPTH, answer_to_server};
+use super::peer::{MAX_DEPTH, Peer, Verdict, answer_to_server, judge_discover, modern_params};
 use client::Client;
 use reception::{Events, Reception, answer_in, refusal};
 use session::Session;
@@ -100,8 +99,8 @@ impl Http {
             changed: opening.changed,
             lost: cell::Sender::new(None),
         });
-        let watched = shared.peer.tools_changed;
-        let watcher = watched.then(|| tokio::spawn(watch::run(Arc::clone(&shared))));
+        let tells = shared.peer.tools_changed;
+        let watcher = tells.then(|| tokio::spawn(watch::run(Arc::clone(&shared))));
         Ok(Self { shared, watcher })
     }
 
@@ -337,7 +336,7 @@ impl Coming {
             match frame {
                 Ok(Some(frame @ Frame::Response { .. })) => break answer_in(frame, &this.id),
                 Ok(Some(Frame::Request { id, method, .. })) => {
-                    this.shared.answer_server(&id, &method)
+                    this.shared.answer_server(&id, &method);
                 }
                 Ok(Some(Frame::Notification { method, params })) => {
                     if let Some(notice) = this.notice(method, params) {

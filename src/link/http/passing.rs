@@ -16,7 +16,7 @@ use crate::jsonrpc::body::BodyError;
 use crate::jsonrpc::{Id, Scanner};
 use crate::link::LinkFault;
 use crate::link::deadline::Deadline;
-use crate::link::stdio::MAX_DEPTH;
+use crate::link::peer::MAX_DEPTH;
 
 /// An answer of which so much has come.
 pub(super) struct Begun {

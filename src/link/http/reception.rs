@@ -11,11 +11,12 @@ use crate::jsonrpc::body::{BodyError, collect};
 use crate::jsonrpc::sse::SseDecoder;
 use crate::jsonrpc::{self, Frame, Id};
 use crate::link::LinkFault;
-use crate::link::stdio::MAX_DEPTH;
+use crate::link::peer::MAX_DEPTH;
 
 use super::passing::{self, Begun};
 
 /// A response, its head judged.
+#[expect(clippy::large_enum_variant, reason = "one at a time, taken apart as soon as it is made")]
 pub(super) enum Reception {
     /// A single message.
     Message(Frame),
@@ -78,9 +79,9 @@ impl Reception {
             Self::Empty => Err(LinkFault::NoAnswer),
             Self::Refused { status, frame } => refusal(status, frame, id),
             Self::Events(mut events) => loop {
-                match events.next().await?.ok_or(LinkFault::NoAnswer)? {
-                    frame @ Frame::Response { .. } => return answer_in(frame, id),
-                    _ => {}
+                let frame = events.next().await?.ok_or(LinkFault::NoAnswer)?;
+                if matches!(frame, Frame::Response { .. }) {
+                    return answer_in(frame, id);
                 }
             },
         }
