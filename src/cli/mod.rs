@@ -167,7 +167,7 @@ fn fail(error: &dyn std::error::Error) -> ExitCode {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
+        text.extend([": ", &error.to_string()]);
         cause = error.source();
     }
     complain(&text);
