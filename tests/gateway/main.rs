@@ -12,4 +12,14 @@
 mod support;
 
 mod large;
+mod arguments;
+mod calls;
+mod connections;
+mod http_servers;
+mod legacy;
+mod limits;
+mod list_changes;
+mod modern;
+mod operators;
+mod server_life;
 mod tools;
