@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::StreamExt;
 use futures_util::future::join_all;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
@@ -96,7 +97,7 @@ impl Front {
                 Ok(listed) => answer::result(&id, listed),
                 Err(failure) => refuse(&failure),
             },
-            Method::ToolsCall => match self.start_call(session, &id, params, posted, wants).await {
+            Method::ToolsCall => match self.start_call(session, &id, params, posted, wants) {
                 Ok((call, writer)) => answer::call(call, writer).await,
                 Err(failure) => refuse(&failure),
             },
@@ -106,7 +107,7 @@ impl Front {
         }
     }
 
-    async fn start_call(
+    fn start_call(
         &self,
         session: &Arc<Session>,
         id: &Id,
@@ -188,7 +189,10 @@ impl Front {
         };
         match response.into_body() {
             Body::Pieces(pieces) => Some(pieces.concat().into()),
-            Body::Stream(_) => None,
+            Body::Stream(pieces) => {
+                let pieces: Vec<Bytes> = pieces.collect().await;
+                Some(pieces.concat().into())
+            }
         }
     }
 }
