@@ -11,11 +11,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod large;
 mod arguments;
 mod calls;
 mod connections;
 mod http_servers;
+mod large;
 mod legacy;
 mod limits;
 mod list_changes;
@@ -23,3 +23,4 @@ mod modern;
 mod operators;
 mod server_life;
 mod tools;
+mod traces;
