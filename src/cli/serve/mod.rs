@@ -76,7 +76,7 @@ pub(super) fn run(common: Common) -> ExitCode {
         let guardian = Guardian::start(&executable);
         let running = Running::start(config, &common.config, guardian).await?;
         let reloader = Arc::new(running.reloader(common, Some(log)));
-        signals::until_told_to_stop(&running, &reloader).await;
+        signals::until_told_to_stop(&reloader).await;
         running.stop().await;
         Ok::<_, ServeError>(())
     });
