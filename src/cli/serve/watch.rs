@@ -55,9 +55,13 @@ pub(super) async fn run(reloader: Arc<Reloader>) {
 }
 
 /// Waits until nothing has happened for a moment: an editor's save and a
-/// volume's update are several events.
+/// volume's update are several events. Not for long, though: somebody may
+/// write a log into the same folder all the time.
 async fn settle(events: &mut mpsc::Receiver<()>) {
-    while let Ok(Some(())) = tokio::time::timeout(QUIET, events.recv()).await {}
+    let quiet = async {
+        while let Ok(Some(())) = tokio::time::timeout(QUIET, events.recv()).await {}
+    };
+    let _ = tokio::time::timeout(PATIENCE, quiet).await;
 }
 
 fn watch(watcher: &mut RecommendedWatcher, files: &[PathBuf]) {
@@ -89,3 +93,5 @@ fn hash(file: &Path) -> Option<Vec<u8>> {
 
 /// How long nothing may happen before the contents are looked at.
 const QUIET: Duration = Duration::from_millis(50);
+/// How long to wait for that.
+const PATIENCE: Duration = Duration::from_secs(1);
