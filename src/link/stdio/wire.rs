@@ -178,9 +178,9 @@ impl Wire {
             Ok(Frame::Request { id, method, .. }) => self.refuse(&id, &method).await,
             Err(fault) => {
                 tracing::warn!(server = %self.server, %fault, line = %excerpt(line), "not a message");
-                // What begins like a message may have been somebody's answer.
-                if line.first() == Some(&b'{') {
-                    self.fail_one(find_id(line), LinkFault::Frame(fault));
+                // A log line that strayed onto standard output is nobody's answer.
+                if let Some(id) = find_id(line).filter(|_| line.first() == Some(&b'{')) {
+                    self.fail_one(Some(id), LinkFault::Frame(fault));
                 }
             }
         }
