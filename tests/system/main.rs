@@ -15,8 +15,11 @@
     reason = "a test that cannot go on fails"
 )]
 
+mod hostile_servers;
 mod peers;
 mod process;
 mod real_peers;
 mod rmcp_client;
 mod rmcp_server;
+#[path = "../support/mod.rs"]
+mod support;

@@ -187,9 +187,9 @@ impl Wire {
                 if self.is_worth_a_warning() {
                     tracing::warn!(server = %self.server, %fault, line = %excerpt(line), "not a message");
                 }
-                // What begins like a message may have been somebody's answer.
-                if line.first() == Some(&b'{') {
-                    self.fail_one(find_id(line), LinkFault::Frame(fault));
+                // A log line that strayed onto standard output is nobody's answer.
+                if let Some(id) = find_id(line).filter(|_| line.first() == Some(&b'{')) {
+                    self.fail_one(Some(id), LinkFault::Frame(fault));
                 }
             }
         }
