@@ -67,7 +67,7 @@ enum Command {
 
 /// What `serve` and `check` have in common.
 #[derive(Debug, Args)]
-struct Common {
+pub struct Common {
     /// The configuration
     #[arg(
         short,
@@ -104,6 +104,11 @@ pub fn run() -> ExitCode {
 }
 
 impl Common {
+    /// A configuration that the command line changes nothing of.
+    pub fn of(config: PathBuf) -> Self {
+        Self { config, listen: None, log: None }
+    }
+
     /// Reads the configuration as the file and the command line together have
     /// it. What is wrong is told on standard error, all of it.
     fn read(&self) -> Result<Config, ExitCode> {
@@ -162,7 +167,7 @@ fn fail(error: &dyn std::error::Error) -> ExitCode {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
+        text.extend([": ", &error.to_string()]);
         cause = error.source();
     }
     complain(&text);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::StreamExt;
 use futures_util::future::join_all;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
@@ -96,7 +97,7 @@ impl Front {
                 Ok(listed) => answer::result(&id, listed),
                 Err(failure) => refuse(&failure),
             },
-            Method::ToolsCall => match self.start_call(session, &id, params, posted, wants).await {
+            Method::ToolsCall => match self.start_call(session, &id, params, posted, wants) {
                 Ok((call, writer)) => answer::call(call, writer).await,
                 Err(failure) => refuse(&failure),
             },
@@ -106,7 +107,7 @@ impl Front {
         }
     }
 
-    async fn start_call(
+    fn start_call(
         &self,
         session: &Arc<Session>,
         id: &Id,
@@ -115,7 +116,7 @@ impl Front {
         wants: Wants,
     ) -> Result<(InSession, Writer), Failure> {
         let meta = params.meta().map_err(|fault| unreadable(&fault))?;
-        let withdrawal = session.begin(id.clone())?;
+        let withdrawal = Arc::new(session.begin(id.clone())?);
         let token = meta.progress_token.clone();
         let writer = self.writer(id.clone(), Era::Legacy, token, wants);
         let context = posted.context(Arc::clone(session.client()), meta);
@@ -124,16 +125,14 @@ impl Front {
         // A task of its own: the client's going away does not take the call
         // back (2025-11-25, Streamable HTTP, "Sending Messages").
         let (exchange, started) = tokio::sync::oneshot::channel();
-        let cancelled = withdrawal.token();
+        let own = Arc::clone(&withdrawal);
         tokio::spawn(async move {
-            tokio::select! {
-                () = cancelled.cancelled() => {}
-                begun = gateway.call(call) => {
-                    if let Err(unwanted) = exchange.send(begun) {
-                        unwanted.run_out().await;
-                    }
+            let run = async {
+                if let Err(unwanted) = exchange.send(gateway.call(call).await) {
+                    unwanted.run_out().await;
                 }
-            }
+            };
+            own.or(run).await;
         });
         Ok((InSession { started: Some(started), exchange: None, withdrawal }, writer))
     }
@@ -190,7 +189,10 @@ impl Front {
         };
         match response.into_body() {
             Body::Pieces(pieces) => Some(pieces.concat().into()),
-            Body::Stream(_) => None,
+            Body::Stream(pieces) => {
+                let pieces: Vec<Bytes> = pieces.collect().await;
+                Some(pieces.concat().into())
+            }
         }
     }
 }
@@ -208,7 +210,7 @@ struct Asked {
 struct InSession {
     started: Option<tokio::sync::oneshot::Receiver<Exchange>>,
     exchange: Option<Exchange>,
-    withdrawal: Withdrawal,
+    withdrawal: Arc<Withdrawal>,
 }
 
 impl Events for InSession {
@@ -240,7 +242,9 @@ async fn step(
 impl Drop for InSession {
     fn drop(&mut self) {
         if let Some(exchange) = self.exchange.take() {
-            tokio::spawn(exchange.run_out());
+            // A client that takes a call back may close its stream first.
+            let withdrawal = Arc::clone(&self.withdrawal);
+            tokio::spawn(async move { withdrawal.or(exchange.run_out()).await });
         }
     }
 }

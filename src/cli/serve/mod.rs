@@ -20,12 +20,14 @@ use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 
 use crate::admin::{self, Report};
+use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
 use crate::config::{Config, LogFormat};
 use crate::front::Front;
+use crate::identity::Peer;
 use crate::link::Surroundings;
 use crate::link::child::Guardian;
-use crate::listen::{Drain, DrainSwitch, ListenError, Listener, LiveSettings, Peer, drain};
+use crate::listen::{ListenError, Listener, LiveSettings};
 use crate::pipeline::{Gateway, own_info};
 use crate::snapshot::{Snapshots, StartUp};
 use crate::telemetry::log::{self, AccessLine, LogLevels};
@@ -74,7 +76,7 @@ pub(super) fn run(common: Common) -> ExitCode {
         let guardian = Guardian::start(&executable);
         let running = Running::start(config, &common.config, guardian).await?;
         let reloader = Arc::new(running.reloader(common, Some(log)));
-        signals::until_told_to_stop(&running, &reloader).await;
+        signals::until_told_to_stop(&reloader).await;
         running.stop().await;
         Ok::<_, ServeError>(())
     });

@@ -172,7 +172,7 @@ fn platform_roots() -> &'static RootCertStore {
 /// How many redirects are followed.
 const REDIRECTS: usize = 3;
 /// How long a connection is kept for the next call.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {
