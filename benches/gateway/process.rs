@@ -77,6 +77,13 @@ impl Process {
         Self { child, address }
     }
 
+    /// Tells callgrind, under which it runs, to do something.
+    pub fn callgrind(&self, what: &str) {
+        let mut command = Command::new("callgrind_control");
+        let told = command.arg(what).arg(self.child.id().to_string()).stdout(Stdio::null());
+        assert!(told.status().unwrap().success(), "callgrind does not listen");
+    }
+
     /// The CPU that all its threads have taken so far.
     pub fn cpu(&self) -> Duration {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
