@@ -8,6 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::{Map, Number, Value};
 
 use super::cut;
+use crate::jsonrpc::within_depth;
 
 /// Why bytes are no strict JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,7 +52,7 @@ pub fn parse(json: &[u8], max_depth: usize) -> Result<Value, JsonError> {
 /// # Errors
 /// [`JsonError::TooDeep`].
 pub fn bound_depth(json: &[u8], max: usize) -> Result<(), JsonError> {
-    if depth(json) > max { Err(JsonError::TooDeep { max }) } else { Ok(()) }
+    within_depth(json, max).map_err(|_| JsonError::TooDeep { max })
 }
 
 /// The most levels that arrays and objects nest.
