@@ -214,10 +214,13 @@ fn http1(limits: &ConnectionLimits) -> http1::Builder {
         .half_close(false)
         // Also runs between requests: it covers half a head after the first request.
         .header_read_timeout(limits.idle)
-        .max_headers(limits.header_lines)
         // Twice the bound, so that what is a little over gets an answer that names the bound
         // (`answer`), and what is far over is cut off by hyper with a bare 431.
         .max_header_size(limits.header.saturating_mul(2));
+    // Said aloud, even hyper's own number would cost every request a list on the heap.
+    if limits.header_lines != HYPER_HEADER_LINES {
+        builder.max_headers(limits.header_lines);
+    }
     builder
 }
 
@@ -234,6 +237,8 @@ fn http2(limits: &ConnectionLimits) -> http2::Builder<TokioExecutor> {
 }
 
 const PREFACE: &[u8; 3] = b"PRI";
+/// How many header lines hyper takes where nothing else is said.
+const HYPER_HEADER_LINES: usize = 100;
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 const LONGEST_NAP: Duration = Duration::from_millis(50);
 
