@@ -1,5 +1,6 @@
 //! Legacy clients: a session opened by `initialize`, and requests within it.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -122,19 +123,8 @@ impl Front {
         let context = posted.context(Arc::clone(session.client()), meta);
         let call = Call { method: Method::ToolsCall, params, context };
         let gateway = Arc::clone(&self.gateway);
-        // A task of its own: the client's going away does not take the call
-        // back (2025-11-25, Streamable HTTP, "Sending Messages").
-        let (exchange, started) = tokio::sync::oneshot::channel();
-        let own = Arc::clone(&withdrawal);
-        tokio::spawn(async move {
-            let run = async {
-                if let Err(unwanted) = exchange.send(gateway.call(call).await) {
-                    unwanted.run_out().await;
-                }
-            };
-            own.or(run).await;
-        });
-        Ok((InSession { started: Some(started), exchange: None, withdrawal }, writer))
+        let starting: Starting = Box::pin(async move { gateway.call(call).await });
+        Ok((InSession { starting: Some(starting), exchange: None, withdrawal }, writer))
     }
 
     /// Serves an array of messages, as 2025-03-26 has them: all at once, the
@@ -205,10 +195,14 @@ struct Asked {
     wants: Wants,
 }
 
+/// A call on its way to its server.
+type Starting = Pin<Box<dyn Future<Output = Exchange> + Send>>;
+
 /// A Legacy client's call: it ends when it is answered or taken back, and goes
-/// on when its client merely goes away.
+/// on when its client merely goes away (2025-11-25, Streamable HTTP, "Sending
+/// Messages"): then, and only then, in a task of its own.
 struct InSession {
-    started: Option<tokio::sync::oneshot::Receiver<Exchange>>,
+    starting: Option<Starting>,
     exchange: Option<Exchange>,
     withdrawal: Arc<Withdrawal>,
 }
@@ -220,32 +214,46 @@ impl Events for InSession {
             biased;
             () = cancelled.cancelled() => {
                 // Dropped here, the exchange tells the server.
+                self.starting = None;
                 self.exchange = None;
                 None
             }
-            event = step(&mut self.started, &mut self.exchange) => event,
+            event = step(&mut self.starting, &mut self.exchange) => event,
         }
     }
 }
 
-async fn step(
-    started: &mut Option<tokio::sync::oneshot::Receiver<Exchange>>,
-    exchange: &mut Option<Exchange>,
-) -> Option<Event> {
-    if let Some(starting) = started.as_mut() {
-        *exchange = starting.await.ok();
-        *started = None;
+async fn step(starting: &mut Option<Starting>, exchange: &mut Option<Exchange>) -> Option<Event> {
+    if let Some(call) = starting {
+        *exchange = Some(call.await);
+        *starting = None;
     }
-    exchange.as_mut()?.next().await
+    let event = exchange.as_mut()?.next().await;
+    if !matches!(event, Some(Event::Notice(_))) {
+        // Nothing is left that would have to run on without its client.
+        *exchange = None;
+    }
+    event
 }
 
 impl Drop for InSession {
     fn drop(&mut self) {
-        if let Some(exchange) = self.exchange.take() {
-            // A client that takes a call back may close its stream first.
-            let withdrawal = Arc::clone(&self.withdrawal);
-            tokio::spawn(async move { withdrawal.or(exchange.run_out()).await });
+        let (starting, exchange) = (self.starting.take(), self.exchange.take());
+        if starting.is_none() && exchange.is_none() {
+            return;
         }
+        // A client that takes a call back may close its stream first.
+        let withdrawal = Arc::clone(&self.withdrawal);
+        tokio::spawn(async move {
+            let rest = async {
+                match (starting, exchange) {
+                    (Some(starting), _) => starting.await.run_out().await,
+                    (None, Some(exchange)) => exchange.run_out().await,
+                    (None, None) => {}
+                }
+            };
+            withdrawal.or(rest).await;
+        });
     }
 }
 
