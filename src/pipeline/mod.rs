@@ -29,7 +29,7 @@ use crate::catalog::{SealedCursors, verify_headers};
 use crate::mcp::Era;
 use crate::policy::Target;
 use crate::snapshot::{Route, Snapshot, Snapshots};
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, Operation};
 use crate::telemetry::otel::Tracing;
 
 use record::Record;
@@ -45,12 +45,15 @@ pub struct Gateway {
     /// The gateway's raw `serverInfo`.
     pub info: Bytes,
     cursors: SealedCursors,
+    /// The metric handle of `tools/call`.
+    calls: Arc<Operation>,
 }
 
 impl Gateway {
     /// A gateway around its snapshots.
     pub fn new(snapshots: Arc<Snapshots>, metrics: Arc<Metrics>, cursors: SealedCursors) -> Self {
         Self {
+            calls: metrics.operation(record::TOOLS_CALL),
             snapshots,
             metrics,
             tracing: ArcSwap::from_pointee(Tracing::off()),

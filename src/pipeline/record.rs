@@ -60,7 +60,7 @@ impl Record {
         Self {
             told: false,
             metrics: Arc::clone(&gateway.metrics),
-            operation: gateway.metrics.operation(TOOLS_CALL),
+            operation: Arc::clone(&gateway.calls),
             started: Instant::now(),
             sent: None,
             principal: context.principal.clone(),
@@ -217,4 +217,4 @@ fn count_limit(metrics: &Metrics, failure: &Failure) {
     }
 }
 
-const TOOLS_CALL: &str = "tools/call";
+pub(super) const TOOLS_CALL: &str = "tools/call";

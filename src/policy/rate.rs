@@ -1,6 +1,7 @@
 //! Token buckets.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
@@ -27,19 +28,24 @@ impl Bucket {
 
 /// A bucket for each client address.
 #[derive(Debug)]
-pub(super) struct Buckets(DefaultKeyedRateLimiter<IpAddr>);
+pub(super) struct Buckets {
+    buckets: DefaultKeyedRateLimiter<IpAddr>,
+    checks: AtomicU32,
+}
 
 impl Buckets {
     pub(super) fn new(rate: Rate) -> Self {
-        Self(RateLimiter::keyed(quota(rate)))
+        Self { buckets: RateLimiter::keyed(quota(rate)), checks: AtomicU32::new(0) }
     }
 
     pub(super) fn check(&self, address: IpAddr) -> Result<(), Failure> {
-        if self.0.len() > MOST_ADDRESSES {
+        // To count the addresses takes every lock of the map: not for each request.
+        let checks = self.checks.fetch_add(1, Ordering::Relaxed);
+        if checks.is_multiple_of(COUNT_EVERY) && self.buckets.len() > MOST_ADDRESSES {
             // Forgets the addresses whose buckets are full again.
-            self.0.retain_recent();
+            self.buckets.retain_recent();
         }
-        self.0.check_key(&network(address)).map_err(|until| {
+        self.buckets.check_key(&network(address)).map_err(|until| {
             over("client".into(), until.wait_time_from(DefaultClock::default().now()))
         })
     }
@@ -70,6 +76,8 @@ fn quota(rate: Rate) -> Quota {
 
 /// How many addresses are remembered before those at rest are forgotten.
 const MOST_ADDRESSES: usize = 100_000;
+/// After how many requests the addresses are counted.
+const COUNT_EVERY: u32 = 1024;
 
 #[cfg(test)]
 mod tests {
