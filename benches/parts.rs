@@ -86,7 +86,7 @@ fn call(size: usize) -> Call {
         client: Arc::new(client),
         progress_token: None,
         trace: Trace::default(),
-        headers: http::HeaderMap::new(),
+        headers: Arc::default(),
     };
     Call { method: Method::ToolsCall, params, context }
 }

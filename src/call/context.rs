@@ -69,5 +69,5 @@ pub struct Context {
     pub trace: Trace,
     /// The client's own HTTP headers. Only those that a server's
     /// configuration names go on to it.
-    pub headers: HeaderMap,
+    pub headers: Arc<HeaderMap>,
 }

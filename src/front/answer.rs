@@ -31,6 +31,9 @@ impl Wants {
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let (mut json, mut events) = (false, false);
         for value in headers.get_all(ACCEPT) {
+            if value == USUAL_ACCEPT {
+                return Self::Both;
+            }
             let value = value.to_str().unwrap_or_default();
             json |= value.contains("application/json") || value.contains("*/*");
             events |= value.contains("text/event-stream");
@@ -125,6 +128,8 @@ pub(super) async fn call(mut events: impl Events, writer: Writer) -> Response<Bo
     loop {
         let quiet = tokio::time::sleep(writer.keep_alive);
         let event = tokio::select! {
+            // An answer that is there needs no timer.
+            biased;
             event = events.next() => event,
             () = quiet, if writer.wants.stream() => {
                 return streamed(sse::comment(), events, writer);
@@ -327,6 +332,9 @@ pub(super) fn method_not_allowed() -> Response<Body> {
 fn refusal_with(status: StatusCode, failure: &Failure) -> Response<Body> {
     json(status, jsonrpc::error(None, &failure.to_error()))
 }
+
+/// What the specification tells clients to send, as the SDKs write it.
+const USUAL_ACCEPT: &str = "application/json, text/event-stream";
 
 #[cfg(test)]
 mod tests {

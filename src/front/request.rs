@@ -17,7 +17,7 @@ use crate::mcp;
 
 /// A request's body and what came with it.
 pub(super) struct Posted {
-    pub(super) headers: HeaderMap,
+    pub(super) headers: Arc<HeaderMap>,
     pub(super) body: Bytes,
     pub(super) principal: Principal,
     peer: Peer,
@@ -42,7 +42,7 @@ impl Posted {
         };
         let transport = if head.version == Version::HTTP_2 { "http2" } else { "http1" };
         let principal = identify(&head.headers);
-        Ok(Self { headers: head.headers, body, principal, peer, transport })
+        Ok(Self { headers: Arc::new(head.headers), body, principal, peer, transport })
     }
 
     pub(super) fn is_batch(&self) -> bool {
@@ -75,7 +75,7 @@ impl Posted {
             client,
             progress_token: meta.progress_token,
             trace: Trace { parent: meta.traceparent, state, header: in_header, sent: None },
-            headers: self.headers.clone(),
+            headers: Arc::clone(&self.headers),
         }
     }
 }

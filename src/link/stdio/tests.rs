@@ -43,7 +43,7 @@ fn call(token: Option<&'static str>) -> Call {
             client: Arc::new(client),
             progress_token: token.map(|token| Bytes::from_static(token.as_bytes())),
             trace: Trace::default(),
-            headers: http::HeaderMap::new(),
+            headers: Arc::default(),
         },
     }
 }
