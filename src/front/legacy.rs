@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::StreamExt;
 use futures_util::future::join_all;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
@@ -190,7 +191,10 @@ impl Front {
         };
         match response.into_body() {
             Body::Pieces(pieces) => Some(pieces.concat().into()),
-            Body::Stream(_) => None,
+            Body::Stream(pieces) => {
+                let pieces: Vec<Bytes> = pieces.collect().await;
+                Some(pieces.concat().into())
+            }
         }
     }
 }

@@ -9,12 +9,14 @@ pub mod body;
 mod depth;
 mod frame;
 pub mod lines;
+mod passing;
 mod splice;
 pub mod sse;
 mod write;
 
 pub use depth::{TooDeep, within_depth};
 pub use frame::{Fault, Frame, Id, Response, parse};
+pub use passing::Scanner;
 pub use splice::{Splice, span_of};
 pub use write::{error, notification, request, response, string};
 

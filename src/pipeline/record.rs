@@ -121,6 +121,15 @@ impl Record {
         self.tell(outcome);
     }
 
+    /// The end of a result that was passed on as it came. Whether the tool
+    /// calls it an error nobody has read.
+    pub(super) fn passed(&mut self, ended: Result<(), &Failure>) {
+        self.tell(match ended {
+            Ok(()) => Outcome::Ok,
+            Err(failure) => failed(failure),
+        });
+    }
+
     fn tell(&mut self, outcome: Outcome) {
         if std::mem::replace(&mut self.told, true) {
             return;
@@ -181,16 +190,18 @@ fn outcome(answer: &Result<Answer, Failure>) -> Outcome {
         Ok(Answer::Result(_)) => Outcome::Ok,
         Ok(Answer::Error(error)) => Outcome::Failed { code: error.code(), label: "server_error" },
         Err(Failure::Cancelled) => Outcome::Cancelled,
-        Err(failure) => {
-            let wire = failure.wire();
-            match failure {
-                Failure::OverLimit { .. }
-                | Failure::UnknownTool { .. }
-                | Failure::InvalidArguments { .. }
-                | Failure::HeaderMismatch { .. } => Outcome::Refused { reason: wire.label },
-                _ => Outcome::Failed { code: wire.code, label: wire.label },
-            }
-        }
+        Err(failure) => failed(failure),
+    }
+}
+
+fn failed(failure: &Failure) -> Outcome {
+    let wire = failure.wire();
+    match failure {
+        Failure::OverLimit { .. }
+        | Failure::UnknownTool { .. }
+        | Failure::InvalidArguments { .. }
+        | Failure::HeaderMismatch { .. } => Outcome::Refused { reason: wire.label },
+        _ => Outcome::Failed { code: wire.code, label: wire.label },
     }
 }
 

@@ -103,7 +103,27 @@ fn schema<T: JsonSchema>() -> Value {
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     schema.remove("title");
-    schema.to_value()
+    let mut schema = schema.to_value();
+    drop_formats(&mut schema);
+    schema
+}
+
+/// Takes out Rust's names for number types (`uint32`): no format of JSON
+/// Schema, and some clients complain about each of them.
+fn drop_formats(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            let is_rusts = |format: &Value| {
+                format.as_str().is_some_and(|f| f.starts_with("uint") || f.starts_with("int"))
+            };
+            if members.get("format").is_some_and(is_rusts) {
+                members.remove("format");
+            }
+            members.values_mut().for_each(drop_formats);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_formats),
+        _ => {}
+    }
 }
 
 /// The object with the fields of another on top.

@@ -27,7 +27,8 @@ pub struct Reloader {
 }
 
 impl Running {
-    pub(super) fn reloader(&self, common: Common, log: Option<Log>) -> Reloader {
+    /// What reloads this gateway, and the log where the process has one.
+    pub fn reloader(&self, common: Common, log: Option<Log>) -> Reloader {
         Reloader {
             common,
             gateway: Arc::clone(&self.gateway),

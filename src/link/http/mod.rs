@@ -6,6 +6,7 @@
 //! when the server has lost it.
 
 mod client;
+mod passing;
 mod reception;
 mod session;
 mod watch;
@@ -20,7 +21,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio::sync::{Notify, watch as cell};
 use tokio::task::JoinHandle;
 
-use crate::call::{Answer, Call, Event, NativeName, Notice, Reply, ServerName};
+use crate::call::{Answer, Call, Event, NativeName, Notice, Passing, Reply, ServerName};
 use crate::config::{EraChoice, Http as HttpConfig};
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id};
@@ -28,7 +29,7 @@ use crate::mcp::{Era, Method, ProtocolVersion, code, encode_value, header, notif
 
 use super::LinkFault;
 use super::deadline::Deadline;
-use super::peer::{Peer, Verdict, answer_to_server, judge_discover, modern_params};
+use super::peer::{MAX_DEPTH, Peer, Verdict, answer_to_server, judge_discover, modern_params};
 use client::Client;
 use reception::{Events, Reception, answer_in, refusal};
 use session::Session;
@@ -144,6 +145,18 @@ impl Http {
                 return Ok(Reply::stream(stream::unfold(Some(coming), Coming::step)));
             }
             Reception::Message(frame) => answer_in(frame, &id),
+            Reception::Begun(begun) => {
+                let server = shared.server.clone();
+                match begun.pass(&id, server.clone(), deadline).await? {
+                    Ok(pieces) => {
+                        let era = shared.peer.era();
+                        return Ok(Reply::passing(Passing::new(server, era, pieces)));
+                    }
+                    Err(whole) => jsonrpc::parse(&whole, MAX_DEPTH)
+                        .map_err(LinkFault::from)
+                        .and_then(|frame| answer_in(frame, &id)),
+                }
+            }
             Reception::Empty => Err(LinkFault::NoAnswer),
             Reception::Refused { status, frame } => refusal(status, frame, &id),
         };

@@ -102,8 +102,7 @@ impl TypedMetric for Histogram {
 impl EncodeMetric for Histogram {
     fn encode(&self, mut encoder: MetricEncoder) -> fmt::Result {
         let Snapshot { buckets, count, sum } = self.snapshot();
-        // The encoder writes the largest number as `+Inf`.
-        let bounds = BOUNDS.into_iter().chain([f64::MAX]);
+        let bounds = BOUNDS.into_iter().chain([f64::INFINITY]);
         let buckets: Vec<_> = bounds.zip(buckets).collect();
         encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
     }
