@@ -58,9 +58,8 @@ pub(super) async fn run(reloader: Arc<Reloader>) {
 /// volume's update are several events. Not for long, though: somebody may
 /// write a log into the same folder all the time.
 async fn settle(events: &mut mpsc::Receiver<()>) {
-    let quiet = async {
-        while let Ok(Some(())) = tokio::time::timeout(QUIET, events.recv()).await {}
-    };
+    let quiet =
+        async { while let Ok(Some(())) = tokio::time::timeout(QUIET, events.recv()).await {} };
     let _ = tokio::time::timeout(PATIENCE, quiet).await;
 }
 
