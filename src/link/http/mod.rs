@@ -6,6 +6,7 @@
 //! when the server has lost it.
 
 mod client;
+mod coming;
 mod passing;
 mod reception;
 mod session;
@@ -24,14 +25,15 @@ use tokio::task::JoinHandle;
 use crate::call::{Answer, Call, Event, NativeName, Notice, Passing, Reply, ServerName};
 use crate::config::{EraChoice, Http as HttpConfig};
 use crate::era::{lift, lower};
-use crate::jsonrpc::{self, Frame, Id};
-use crate::mcp::{Era, Method, ProtocolVersion, code, encode_value, header, notification};
+use crate::jsonrpc::{self, Id};
+use crate::mcp::{Era, Method, ProtocolVersion, code, encode_value, header};
 
 use super::LinkFault;
 use super::deadline::Deadline;
 use super::peer::{MAX_DEPTH, Peer, Verdict, answer_to_server, judge_discover, modern_params};
 use client::Client;
-use reception::{Events, Reception, answer_in, refusal};
+use coming::{Coming, Unanswered};
+use reception::{Reception, answer_in, refusal};
 use session::Session;
 
 /// A server that has answered and can be called.
@@ -135,15 +137,21 @@ impl Http {
         let mut headers = shared.headers(&call.method, Some(native.as_str()));
         shared.add_clients_own(&mut headers, call);
         headers.extend(mirrored);
+        // Born before the first await: a call that is given up on its way is
+        // one that the server may be working on.
+        let mut unanswered = Unanswered::new(&shared, &id);
         let reception = tokio::select! {
-            reception = shared.exchange(&id, &call.method, &params, headers) => reception?,
+            reception = shared.exchange(&id, &call.method, &params, headers) => reception,
             after = deadline.passed() => return Err(LinkFault::Timeout { after }),
         };
-        let answer = match reception {
-            Reception::Events(events) => {
-                let coming = Coming { shared, id, events, deadline };
-                return Ok(Reply::stream(stream::unfold(Some(coming), Coming::step)));
-            }
+        if let Ok(Reception::Events(events)) = reception {
+            let coming = Coming { shared, id, events, deadline, unanswered };
+            return Ok(Reply::stream(stream::unfold(Some(coming), Coming::step)));
+        }
+        unanswered.settle();
+        let answer = match reception? {
+            // Taken care of above.
+            Reception::Events(_) => Err(LinkFault::NoAnswer),
             Reception::Message(frame) => answer_in(frame, &id),
             Reception::Begun(begun) => {
                 let server = shared.server.clone();
@@ -312,83 +320,6 @@ impl Shared {
             }
         }
         answer.sent_by(&self.peer.info)
-    }
-}
-
-/// A call whose answer comes as a stream. Dropped before the answer, the
-/// connection's stream is closed: to a Modern server that is the cancellation,
-/// a Legacy one is told.
-struct Coming {
-    shared: Arc<Shared>,
-    id: Id,
-    events: Events,
-    deadline: Deadline,
-}
-
-impl Coming {
-    async fn step(coming: Option<Self>) -> Option<(Event, Option<Self>)> {
-        let mut this = coming?;
-        let answer = loop {
-            let frame = tokio::select! {
-                frame = this.events.next() => frame,
-                after = this.deadline.passed() => Err(LinkFault::Timeout { after }),
-            };
-            match frame {
-                Ok(Some(frame @ Frame::Response { .. })) => break answer_in(frame, &this.id),
-                Ok(Some(Frame::Request { id, method, .. })) => {
-                    this.shared.answer_server(&id, &method);
-                }
-                Ok(Some(Frame::Notification { method, params })) => {
-                    if let Some(notice) = this.notice(method, params) {
-                        return Some((Event::Notice(notice), Some(this)));
-                    }
-                }
-                Ok(None) => break Err(LinkFault::NoAnswer),
-                Err(fault) => break Err(fault),
-            }
-        };
-        let answer = match answer {
-            Ok(answer) => Ok(this.shared.checked(answer)),
-            Err(fault) => {
-                this.cancel();
-                Err(fault.into_failure(&this.shared.server))
-            }
-        };
-        // Answered: there is nothing left to cancel.
-        this.id = Id::number(0);
-        Some((Event::Answer(answer), None))
-    }
-
-    fn notice(&mut self, method: String, params: Option<Bytes>) -> Option<Notice> {
-        if method == notification::PROGRESS {
-            self.deadline.extend();
-            return Notice::progress(method, params?).map(|(notice, _)| notice);
-        }
-        if method == notification::TOOLS_CHANGED {
-            self.shared.changed.notify_one();
-        }
-        None
-    }
-
-    /// Tells a Legacy server that the call is no longer wanted.
-    fn cancel(&self) {
-        if self.shared.peer.era() == Era::Modern || self.id.as_number() == Some(0) {
-            return;
-        }
-        let params = [b"{\"requestId\":", self.id.raw(), b"}"].concat();
-        let body = jsonrpc::notification(notification::CANCELLED, Some(&params));
-        let shared = Arc::clone(&self.shared);
-        tokio::spawn(async move {
-            let mut headers = HeaderMap::new();
-            shared.session.add_to(&mut headers);
-            let _ = tokio::time::timeout(ASIDE, shared.client.post(&headers, body)).await;
-        });
-    }
-}
-
-impl Drop for Coming {
-    fn drop(&mut self) {
-        self.cancel();
     }
 }
 
