@@ -11,4 +11,16 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod arguments;
+mod calls;
+mod connections;
+mod http_servers;
+mod large;
+mod legacy;
+mod limits;
+mod list_changes;
+mod modern;
+mod operators;
+mod server_life;
 mod tools;
+mod traces;

@@ -15,6 +15,7 @@ use trunkline::link::child::Guardian;
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use super::client::{Client, Reply, Said};
+use super::upstream::Kind;
 use super::within;
 
 /// The program under test.
@@ -42,6 +43,11 @@ impl Builder {
     pub fn server(mut self, name: &str, lines: impl AsRef<str>) -> Self {
         let _ = writeln!(self.rest, "\n[servers.{name}]\n{}", lines.as_ref());
         self
+    }
+
+    /// Servers, each under its kind's name.
+    pub fn kinds(self, kinds: &[Kind]) -> Self {
+        kinds.iter().fold(self, |builder, kind| builder.server(kind.name, &kind.lines))
     }
 
     /// One of the servers that the program carries, over stdio.

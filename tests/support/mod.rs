@@ -21,12 +21,13 @@
 )]
 
 pub mod client;
+pub mod collector;
 pub mod gateway;
 pub mod upstream;
 
 pub use client::{Client, Reply, Said};
 pub use gateway::Gateway;
-pub use upstream::{Step, Upstream};
+pub use upstream::{Kind, Step, Upstream, every_kind};
 
 use std::time::Duration;
 

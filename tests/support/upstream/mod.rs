@@ -325,3 +325,28 @@ impl Drop for Watching {
 
 /// A moment that is long for a test and nothing for a deadline.
 pub const MOMENT: Duration = Duration::from_millis(150);
+
+/// A server and how it is reached.
+pub struct Kind {
+    /// Which kind it is; the server's name, too.
+    pub name: &'static str,
+    pub upstream: Upstream,
+    /// The lines of the configuration that reach it.
+    pub lines: String,
+}
+
+/// A server of each era over each transport.
+pub async fn every_kind() -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    for (name, era) in [
+        ("modern-http", Era::Modern),
+        ("modern-stdio", Era::Modern),
+        ("legacy-http", Era::Legacy),
+        ("legacy-stdio", Era::Legacy),
+    ] {
+        let upstream = Upstream::start(era).await;
+        let lines = if name.ends_with("http") { upstream.http() } else { upstream.stdio() };
+        kinds.push(Kind { name, upstream, lines });
+    }
+    kinds
+}
