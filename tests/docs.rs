@@ -313,7 +313,11 @@ impl Place {
         command
             .current_dir(self.folder.path())
             .env("PATH", format!("{}:{path}", self.path("bin").display()))
-            .envs([("GITHUB_TOKEN", "t"), ("TRACKER_TOKEN", "t"), ("NO_PROXY", "127.0.0.1,localhost")])
+            .envs([
+                ("GITHUB_TOKEN", "t"),
+                ("TRACKER_TOKEN", "t"),
+                ("NO_PROXY", "127.0.0.1,localhost"),
+            ])
             .stdin(Stdio::null());
         command
     }
@@ -356,7 +360,8 @@ fn free_port() -> TcpListener {
 
 fn is_ready(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
-    let request = format!("GET /readyz HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n\r\n");
+    let request =
+        format!("GET /readyz HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n\r\n");
     let mut answer = String::new();
     let asked = stream.write_all(request.as_bytes());
     asked.and_then(|()| stream.read_to_string(&mut answer)).is_ok()
