@@ -64,6 +64,10 @@ impl Reloader {
         outcome
     }
 
+    pub(super) fn running(&self) -> Arc<Config> {
+        Arc::clone(&self.gateway.snapshots.load().config)
+    }
+
     /// How the running configuration wants to be reloaded.
     pub fn manner(&self) -> Reload {
         self.gateway.snapshots.load().config.gateway.reload
@@ -85,20 +89,21 @@ impl Reloader {
     }
 
     async fn apply(&self, config: Config) -> Result<ReloadOutcome, Vec<String>> {
-        let running = Arc::clone(&self.gateway.snapshots.load().config);
+        let running = self.running();
         // Certificates may be others under the same names.
         let listeners = settings::of(&config)?;
+        // The last thing that may fail: from here on all of it is applied.
+        if let Some(log) = &self.log
+            && let Err(error) = log.set(levels(&config))
+        {
+            return Err(vec![error.to_string()]);
+        }
         self.clients.publish(listeners.clients);
         self.operators.publish(listeners.operators);
         if config == *running {
             return Ok(ReloadOutcome::Unchanged);
         }
         warn_of_what_needs_a_restart(&running, &config);
-        if let Some(log) = &self.log
-            && let Err(error) = log.set(levels(&config))
-        {
-            return Err(vec![error.to_string()]);
-        }
         let plan = self.gateway.snapshots.apply(config).await;
         tracing::info!(
             kept = plan.kept.len(),

@@ -10,32 +10,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::config::Reload;
 
-use super::Running;
 use super::reload::Reloader;
 
-impl Running {
-    /// Every file besides the configuration itself whose contents count.
-    pub(super) fn files(&self) -> Vec<PathBuf> {
-        let config = &self.gateway.snapshots.load().config;
+impl Reloader {
+    /// Every file whose contents count: the configuration, and those that the
+    /// one that runs names.
+    fn files(&self) -> Vec<PathBuf> {
+        let config = self.running();
         let tls = config.gateway.tls.iter().flat_map(|tls| [tls.cert.clone(), tls.key.clone()]);
-        config.files.iter().cloned().chain(tls).collect()
+        let named = config.files.iter().cloned().chain(tls);
+        std::iter::once(self.common.config.clone()).chain(named).collect()
     }
 }
 
 /// Reloads whenever the contents change. Ends where nothing can be watched;
 /// SIGHUP works all the same.
-pub(super) async fn run(reloader: Arc<Reloader>, others: Vec<PathBuf>) {
-    let mut files = vec![reloader.common.config.clone()];
-    files.extend(others);
+pub(super) async fn run(reloader: Arc<Reloader>) {
+    let mut files = reloader.files();
     // One event waiting is enough: it only says that it is time to look.
     let (told, mut events) = mpsc::channel(1);
-    let watcher = notify::recommended_watcher(move |_| {
-        let _ = told.try_send(());
+    let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+        if event.is_ok_and(|event| changes_something(&event)) {
+            let _ = told.try_send(());
+        }
     });
     let mut watcher = match watcher {
         Ok(watcher) => watcher,
@@ -52,16 +55,33 @@ pub(super) async fn run(reloader: Arc<Reloader>, others: Vec<PathBuf>) {
         if now != seen && reloader.manner() == Reload::Watch {
             seen = now;
             reloader.reload().await;
+            let named = reloader.files();
+            if named != files {
+                files = named;
+                seen = contents(&files);
+            }
         }
         // Links may point elsewhere by now.
         watch(&mut watcher, &files);
     }
 }
 
+/// Looking at the files opens them, which is an event, too: it must not make
+/// for another look.
+fn changes_something(event: &Event) -> bool {
+    use notify::event::{AccessKind, AccessMode};
+    match event.kind {
+        EventKind::Access(kind) => kind == AccessKind::Close(AccessMode::Write),
+        _ => true,
+    }
+}
+
 /// Waits until nothing has happened for a moment: an editor's save and a
-/// volume's update are several events.
+/// volume's update are several events. Not for ever: something else may be
+/// written in the same folder all the time.
 async fn settle(events: &mut mpsc::Receiver<()>) {
-    while let Ok(Some(())) = tokio::time::timeout(QUIET, events.recv()).await {}
+    let quiet = async { while let Ok(Some(())) = timeout(QUIET, events.recv()).await {} };
+    let _ = timeout(PATIENCE, quiet).await;
 }
 
 fn watch(watcher: &mut RecommendedWatcher, files: &[PathBuf]) {
@@ -93,3 +113,52 @@ fn hash(file: &Path) -> Option<Vec<u8>> {
 
 /// How long nothing may happen before the contents are looked at.
 const QUIET: Duration = Duration::from_millis(50);
+/// How long at most until they are looked at all the same.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn looking_at_a_file_is_no_reason_to_look_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [folder.path().join("gateway.toml")];
+        std::fs::write(&files[0], "a").unwrap();
+        let (told, mut events) = mpsc::channel(16);
+        let opened = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&opened);
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            count.fetch_add(1, Ordering::SeqCst);
+            if event.is_ok_and(|event| changes_something(&event)) {
+                let _ = told.try_send(());
+            }
+        })
+        .unwrap();
+        watch(&mut watcher, &files);
+        contents(&files);
+        let wait = async {
+            while opened.load(Ordering::SeqCst) == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(Duration::from_secs(20), wait).await.expect("the look is seen");
+        assert!(events.try_recv().is_err(), "and told to nobody");
+        std::fs::write(&files[0], "b").unwrap();
+        timeout(Duration::from_secs(20), events.recv()).await.expect("a change is told");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_folder_that_is_written_to_all_the_time_is_looked_at_all_the_same() {
+        let (told, mut events) = mpsc::channel(1);
+        let noise = tokio::spawn(async move {
+            while told.send(()).await.is_ok() {
+                tokio::time::sleep(QUIET / 2).await;
+            }
+        });
+        settle(&mut events).await;
+        noise.abort();
+    }
+}
