@@ -1,5 +1,6 @@
 //! How the running gateway stands, in the words of `/status`.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -164,7 +165,7 @@ fn state(state: &State) -> ServerState {
 fn next_retry(view: &View) -> Option<Timestamp> {
     let State::Backoff { until } = view.state else { return None };
     let wait = until.saturating_duration_since(tokio::time::Instant::now());
-    Some(time(SystemTime::now() + wait.min(Duration::from_secs(86_400))))
+    Some(time(SystemTime::now() + wait.min(Duration::from_hours(24))))
 }
 
 fn time(at: SystemTime) -> Timestamp {
@@ -172,5 +173,9 @@ fn time(at: SystemTime) -> Timestamp {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

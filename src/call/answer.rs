@@ -76,8 +76,8 @@ pub struct ResultBody {
 struct WireResult<'a> {
     #[serde(borrow, default, deserialize_with = "present", rename = "resultType")]
     kind: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    _meta: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "_meta")]
+    meta: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present", rename = "isError")]
     is_error: Option<&'a RawValue>,
 }
@@ -97,7 +97,7 @@ impl ResultBody {
         };
         // What is no string counts as absent, and is written over.
         let kind_span = wire.kind.and_then(span);
-        let meta = wire._meta.and_then(span);
+        let meta = wire.meta.and_then(span);
         let is_error = wire.is_error.is_some_and(|raw| raw.get() == "true");
         Ok(Self { kind, kind_span, meta, is_error, sender: None, raw })
     }

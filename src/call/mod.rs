@@ -8,16 +8,22 @@
 
 mod answer;
 mod context;
+mod drain;
 mod failure;
 mod names;
 mod params;
+mod passing;
 mod reply;
+#[cfg(test)]
+mod tests;
 
 pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType};
 pub use context::{Client, Context, Principal, Trace};
+pub use drain::{Drain, DrainSwitch, drain};
 pub use failure::{Blame, Failure, Wire, tool_error};
 pub use names::{NativeName, PublicName, ServerName, ServerNameError};
 pub use params::{Meta, Params, ParamsFault};
+pub use passing::Passing;
 pub use reply::{Event, Notice, Reply, Slot};
 
 use crate::mcp::Method;

@@ -48,8 +48,8 @@ struct Wire<'a> {
     arguments: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     notifications: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    _meta: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "_meta")]
+    meta: Option<&'a RawValue>,
 }
 
 impl Params {
@@ -67,10 +67,10 @@ impl Params {
         let cursor = string("cursor", wire.cursor)?;
         let arguments = member_object("arguments", wire.arguments)?.and_then(span);
         let notifications = member_object("notifications", wire.notifications)?.and_then(span);
-        member_object("_meta", wire._meta)?;
+        member_object("_meta", wire.meta)?;
         // Its place, also where it is `null`: a second one must not be added.
-        let meta = wire._meta.and_then(span);
-        Ok(Self { name, uri, cursor, arguments, notifications, meta, raw })
+        let meta = wire.meta.and_then(span);
+        Ok(Self { raw, name, uri, cursor, arguments, notifications, meta })
     }
 
     /// All of them, as they came.

@@ -13,7 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::jsonrpc::{object, span_of};
 
-use super::{Answer, Failure};
+use super::{Answer, Failure, Passing};
 
 /// A notification that belongs to one call.
 #[derive(Debug, Clone)]
@@ -48,6 +48,8 @@ pub enum Event {
     Notice(Notice),
     /// The end. Nothing follows.
     Answer(Result<Answer, Failure>),
+    /// The end, too: a large result that is still coming.
+    Passing(Passing),
 }
 
 /// A place among a server's calls in flight, given back when dropped.
@@ -70,6 +72,7 @@ pub struct Reply {
 
 enum Source {
     Ready(Option<Result<Answer, Failure>>),
+    Passing(Option<Passing>),
     Stream(Pin<Box<dyn Stream<Item = Event> + Send>>),
     Done,
 }
@@ -78,6 +81,11 @@ impl Reply {
     /// A reply that is there whole.
     pub fn ready(answer: Result<Answer, Failure>) -> Self {
         Self { source: Source::Ready(Some(answer)), held: None }
+    }
+
+    /// A reply whose result is passed on as it comes.
+    pub fn passing(passing: Passing) -> Self {
+        Self { source: Source::Passing(Some(passing)), held: None }
     }
 
     /// A reply that is still coming. The stream ends with an
@@ -99,14 +107,18 @@ impl Reply {
     /// # Cancel safety
     /// Safe: no step is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
-        let event = match &mut self.source {
+        let mut event = match &mut self.source {
             Source::Ready(answer) => answer.take().map(Event::Answer),
+            Source::Passing(passing) => passing.take().map(Event::Passing),
             Source::Stream(events) => poll_fn(|cx| events.as_mut().poll_next(cx)).await,
             Source::Done => None,
         };
         if !matches!(event, Some(Event::Notice(_))) {
             self.source = Source::Done;
-            self.held = None;
+            let held = self.held.take();
+            if let (Some(Event::Passing(passing)), Some(held)) = (&mut event, held) {
+                passing.hold(held);
+            }
         }
         event
     }
@@ -116,6 +128,7 @@ impl fmt::Debug for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.source {
             Source::Ready(_) => "Reply::Ready",
+            Source::Passing(_) => "Reply::Passing",
             Source::Stream(_) => "Reply::Stream",
             Source::Done => "Reply::Done",
         })

@@ -67,7 +67,7 @@ enum Command {
 
 /// What `serve` and `check` have in common.
 #[derive(Debug, Args)]
-struct Common {
+pub struct Common {
     /// The configuration
     #[arg(
         short,
@@ -104,16 +104,22 @@ pub fn run() -> ExitCode {
 }
 
 impl Common {
+    /// A configuration that the command line changes nothing of.
+    pub fn of(config: PathBuf) -> Self {
+        Self { config, listen: None, log: None }
+    }
+
     /// Reads the configuration as the file and the command line together have
     /// it. What is wrong is told on standard error, all of it.
     fn read(&self) -> Result<Config, ExitCode> {
         let unreadable = |error: std::io::Error| {
-            complain(&format!("cannot read {}: {error}", self.config.display()));
+            let file = self.config.display();
+            complain(&format!("cannot read {file}: {error}; --config FILE names another"));
             CONFIG_FAULT
         };
         let source = Source::open(&self.config).map_err(|error| unreadable(error).into_code())?;
         let mut config = Config::read(&source, &System).map_err(|faults| {
-            eprint(&faults.render(color()));
+            eprint(&format!("{}\n", faults.render(color())));
             CONFIG_FAULT.into_code()
         })?;
         self.apply(&mut config).map_err(|problem| {
@@ -162,7 +168,7 @@ fn fail(error: &dyn std::error::Error) -> ExitCode {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
+        text.extend([": ", &error.to_string()]);
         cause = error.source();
     }
     complain(&text);

@@ -8,7 +8,7 @@ use futures_util::stream;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use crate::call::{Answer, Event, Failure, Notice, ResultBody, ResultType};
+use crate::call::{Answer, Event, Failure, Notice, Passing, ResultBody, ResultType};
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice, sse};
 use crate::mcp::{Era, code, header};
@@ -93,13 +93,11 @@ impl Writer {
 
     fn failure(&self, failure: &Failure) -> (StatusCode, Bytes) {
         let told = failure.to_tool_result().and_then(|raw| ResultBody::parse(raw.into()).ok());
-        match told {
-            Some(result) => (StatusCode::OK, self.result(&result)),
-            None => {
-                let message = jsonrpc::error(Some(&self.id), &failure.to_error());
-                (status(failure, self.era), message)
-            }
+        if let Some(result) = told {
+            return (StatusCode::OK, self.result(&result));
         }
+        let message = jsonrpc::error(Some(&self.id), &failure.to_error());
+        (status(failure, self.era), message)
     }
 
     /// A notification on the way, under the client's own token.
@@ -143,6 +141,13 @@ pub(super) async fn call(mut events: impl Events, writer: Writer) -> Response<Bo
                 let (status, message) = writer.message(answer);
                 return whole(status, message, writer.wants, retry);
             }
+            Some(Event::Passing(passing)) if writer.wants != Wants::Events => {
+                return passed(passing, &writer);
+            }
+            Some(Event::Passing(passing)) => {
+                let (status, message) = writer.message(collected(passing).await);
+                return whole(status, message, writer.wants, None);
+            }
             // Cancelled by the client: there is nothing to be said.
             None if writer.wants.stream() => return with_events(Body::empty()),
             None => {
@@ -174,6 +179,10 @@ fn streamed(first: Bytes, events: impl Events, writer: Writer) -> Response<Body>
                 let (_, message) = writer.message(answer);
                 Some((sse::message(&message), (None, None, writer)))
             }
+            Event::Passing(passing) => {
+                let (_, message) = writer.message(collected(passing).await);
+                Some((sse::message(&message), (None, None, writer)))
+            }
         }
     })))
 }
@@ -194,13 +203,52 @@ fn whole(
     response
 }
 
-/// A result around bytes that are shared: they are not copied.
-pub(super) fn result(id: &Id, raw: Bytes) -> Response<Body> {
+async fn collected(passing: Passing) -> Result<Answer, Failure> {
+    passing.whole().await.map(Answer::Result)
+}
+
+/// A large result, passed on piece by piece inside an envelope of its own. One
+/// that breaks off ends the body where it broke: the client sees that it is
+/// not whole.
+fn passed(passing: Passing, writer: &Writer) -> Response<Body> {
+    let (before, after) = around(&writer.id);
+    let lifted = writer.era == Era::Modern && passing.era() == Era::Legacy;
+    let state = (Some(before), lifted, Some((passing, after)));
+    let pieces = stream::unfold(state, |(before, lifted, rest)| async move {
+        if before.is_some() {
+            return before.map(|before| (before, (None, lifted, rest)));
+        }
+        let (mut passing, after) = rest?;
+        match passing.next().await {
+            Ok(Some(piece)) => {
+                let piece = if lifted { with_type(&piece) } else { piece };
+                Some((piece, (None, false, Some((passing, after)))))
+            }
+            Ok(None) => Some((after, (None, false, None))),
+            Err(_) => None,
+        }
+    });
+    with_json(StatusCode::OK, Body::stream(pieces))
+}
+
+/// The beginning of a Legacy server's result, with its type.
+fn with_type(beginning: &Bytes) -> Bytes {
+    Splice::new(beginning).prepend(b"\"resultType\":\"complete\"").finish()
+}
+
+/// What stands before a result and behind it.
+fn around(id: &Id) -> (Bytes, Bytes) {
     let mut before = BytesMut::with_capacity(48 + id.raw().len());
     before.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     before.put_slice(id.raw());
     before.put_slice(b",\"result\":");
-    let pieces = [before.freeze(), raw, Bytes::from_static(b"}")];
+    (before.freeze(), Bytes::from_static(b"}"))
+}
+
+/// A result around bytes that are shared: they are not copied.
+pub(super) fn result(id: &Id, raw: Bytes) -> Response<Body> {
+    let (before, after) = around(id);
+    let pieces = [before, raw, after];
     with_json(StatusCode::OK, Body::Pieces(pieces))
 }
 

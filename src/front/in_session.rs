@@ -33,7 +33,7 @@ impl InSession {
                     unwanted.run_out().await;
                 }
             };
-            unless_withdrawn(&held, begun).await;
+            held.or(begun).await;
         });
         Self { started: Some(receiver), exchange: None, withdrawal }
     }
@@ -66,18 +66,7 @@ impl Drop for InSession {
     fn drop(&mut self) {
         if let Some(exchange) = self.exchange.take() {
             let held = Arc::clone(&self.withdrawal);
-            tokio::spawn(async move { unless_withdrawn(&held, exchange.run_out()).await });
+            tokio::spawn(async move { held.or(exchange.run_out()).await });
         }
-    }
-}
-
-/// Does `work` to its end, or until the client takes the call back or its
-/// session ends. Dropped, the work tells the server.
-async fn unless_withdrawn(withdrawal: &Withdrawal, work: impl Future<Output = ()>) {
-    let cancelled = withdrawal.token();
-    tokio::select! {
-        biased;
-        () = cancelled.cancelled() => {}
-        () = work => {}
     }
 }

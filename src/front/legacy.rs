@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::StreamExt;
 use futures_util::future::join_all;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
@@ -101,7 +102,7 @@ impl Front {
                     Err(failure) => refuse(&failure),
                 }
             }
-            Method::ToolsCall => match self.start_call(session, &id, params, posted, wants).await {
+            Method::ToolsCall => match self.start_call(session, &id, params, posted, wants) {
                 Ok((call, writer)) => answer::call(call, writer).await,
                 Err(failure) => refuse(&failure),
             },
@@ -111,7 +112,7 @@ impl Front {
         }
     }
 
-    async fn start_call(
+    fn start_call(
         &self,
         session: &Arc<Session>,
         id: &Id,
@@ -169,7 +170,7 @@ impl Front {
         // Each counts: many calls in one body are no way around a limit.
         if let Err(failure) = self.admit(parsed.as_ref().ok(), posted) {
             let id = parsed.as_ref().ok().and_then(request::id_of);
-            return bytes(answer::refusal(id, &failure, Era::Legacy));
+            return bytes(answer::refusal(id, &failure, Era::Legacy)).await;
         }
         let response = match parsed {
             Ok(Frame::Request { id, method, params }) => {
@@ -184,15 +185,18 @@ impl Front {
             Ok(Frame::Response { .. }) => return None,
             Err(fault) => answer::refusal(None, &request::failure(&fault), Era::Legacy),
         };
-        bytes(response)
+        bytes(response).await
     }
 }
 
-/// A member's answer; as plain JSON it is never a stream.
-fn bytes(response: Response<Body>) -> Option<Bytes> {
+/// An answer in one piece. A body that comes in pieces is whole all the same.
+async fn bytes(response: Response<Body>) -> Option<Bytes> {
     match response.into_body() {
         Body::Pieces(pieces) => Some(pieces.concat().into()),
-        Body::Stream(_) => None,
+        Body::Stream(pieces) => {
+            let pieces: Vec<Bytes> = pieces.collect().await;
+            Some(pieces.concat().into())
+        }
     }
 }
 

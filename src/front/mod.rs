@@ -23,9 +23,9 @@ use bytes::Bytes;
 use http::{Method as HttpMethod, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 
-use crate::call::Failure;
+use crate::call::{Drain, Failure};
+use crate::identity::Peer;
 use crate::jsonrpc::{self, Frame};
-use crate::listen::{Drain, Peer};
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
 

@@ -11,10 +11,9 @@ use tokio::time::timeout;
 
 use crate::call::{Client, Context, Failure, Meta, Principal, Trace};
 use crate::config::Limits;
-use crate::identity::identify;
+use crate::identity::{Peer, identify};
 use crate::jsonrpc::body::{BodyError, collect};
 use crate::jsonrpc::{Fault, Frame, Id};
-use crate::listen::Peer;
 use crate::mcp;
 
 /// A request's body and what came with it.

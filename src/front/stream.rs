@@ -12,9 +12,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::call::{Failure, Params};
+use crate::call::{Drain, Failure, Params};
 use crate::jsonrpc::{self, Id, sse};
-use crate::listen::Drain;
 use crate::mcp::{Era, meta, notification};
 use crate::telemetry::metrics::Entered;
 

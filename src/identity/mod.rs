@@ -5,9 +5,22 @@
 //! parked calls and private caches) already asks here, so that the day there
 //! are several, nothing has to be told apart after the fact.
 
+use std::net::SocketAddr;
+
 use http::HeaderMap;
 
 use crate::call::Principal;
+
+/// Whom a request came from, as far as the socket knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// The client's address.
+    pub addr: SocketAddr,
+    /// The address that the client reached us at.
+    pub local: SocketAddr,
+    /// Whether the connection is encrypted.
+    pub tls: bool,
+}
 
 /// Who sent a request with these headers.
 pub fn identify(_headers: &HeaderMap) -> Principal {

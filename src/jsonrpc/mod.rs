@@ -9,12 +9,14 @@ pub mod body;
 mod depth;
 mod frame;
 pub mod lines;
+mod passing;
 mod splice;
 pub mod sse;
 mod write;
 
 pub use depth::{TooDeep, within_depth};
 pub use frame::{Fault, Frame, Id, Response, parse};
+pub use passing::Scanner;
 pub use splice::{Splice, span_of};
 pub use write::{error, notification, request, response, string};
 
@@ -40,12 +42,10 @@ pub fn present<'de, D: Deserializer<'de>>(
 /// # Errors
 /// Where the text is no object, or does not fit the struct.
 pub fn object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_json::Error> {
-    match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'{') => serde_json::from_slice(text),
-        Some(b'[') => Err(serde_json::Error::custom("expected an object, not an array")),
-        // Not JSON, or no object: serde tells what it is.
-        _ => serde_json::from_slice(text),
+    if text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+        return Err(serde_json::Error::custom("expected an object, not an array"));
     }
+    serde_json::from_slice(text)
 }
 
 /// The text of a raw JSON string, or `None` where the value is no string.

@@ -103,4 +103,4 @@ fn stricter(so_far: Freshness, page: &Page<'_>, era: Era) -> Freshness {
 }
 
 /// How long a list holds of which nobody says how long, nor when it changed.
-const UNTOLD: Duration = Duration::from_secs(60);
+const UNTOLD: Duration = Duration::from_mins(1);

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::call::{Answer, ErrorBody, ResultBody};
-use crate::jsonrpc::object;
+use crate::jsonrpc::{self, Id, object};
 use crate::mcp::{Era, ProtocolVersion, code, meta};
 
 use super::LinkFault;
@@ -190,9 +190,22 @@ pub(super) fn modern_params(version: ProtocolVersion, mut members: Value) -> Byt
     members.to_string().into()
 }
 
+/// The answer to a request that a server sends to its client.
+pub(super) fn answer_to_server(id: &Id, method: &str) -> Bytes {
+    if method == "ping" {
+        return jsonrpc::response(id, b"{}");
+    }
+    let text = format!("the gateway offers its servers no {method}");
+    let error = json!({ "code": code::METHOD_NOT_FOUND, "message": text });
+    jsonrpc::error(Some(id), error.to_string().as_bytes())
+}
+
 fn own_info() -> Value {
     json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") })
 }
+
+/// How deep a server's message may nest.
+pub(super) const MAX_DEPTH: usize = 128;
 
 #[cfg(test)]
 mod tests {

@@ -437,7 +437,7 @@ fn enter(server: &Server, state: State) {
 }
 
 fn far_away() -> Instant {
-    Instant::now() + Duration::from_secs(3600)
+    Instant::now() + Duration::from_hours(1)
 }
 
 /// Delays between restarts.

@@ -29,13 +29,12 @@ mod activity;
 mod answer;
 mod connection;
 mod cors;
-mod drain;
 mod guard;
 mod socket;
 mod tls;
 mod tune;
 
-use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -43,8 +42,10 @@ use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 
+use crate::call::Drain;
+use crate::identity::Peer;
+
 pub use self::{
-    drain::{Drain, DrainSwitch, drain},
     guard::{Admission, Excerpt, Guard, GuardError, Refusal},
     socket::{Counts, Drained, ListenError, Listener},
     tls::{Certificates, TlsError, TlsFiles},
@@ -83,17 +84,6 @@ where
     ) -> impl Future<Output = Response<B>> + Send {
         self(request, peer)
     }
-}
-
-/// Whom a request came from, as far as the socket knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer {
-    /// The client's address.
-    pub addr: SocketAddr,
-    /// The address that the client reached us at.
-    pub local: SocketAddr,
-    /// Whether the connection is encrypted.
-    pub tls: bool,
 }
 
 /// Everything about a listener that a reload may change. The address is not: that takes another

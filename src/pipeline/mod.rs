@@ -83,8 +83,10 @@ impl Gateway {
         // Born before the first await: a call that is given up on its way is
         // told of, too.
         let mut exchange = Exchange::begin(Record::begin(self, &call));
-        let reply = send(&snapshot, call, exchange.record()).await;
-        exchange.reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
+        if let Some(record) = exchange.record() {
+            let reply = send(&snapshot, call, record).await;
+            exchange.reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
+        }
         exchange
     }
 }

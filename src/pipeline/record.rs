@@ -9,7 +9,7 @@ use crate::mcp::{Method, ProtocolVersion};
 use crate::snapshot::{Member, Route};
 use crate::telemetry::metrics::{Entered, Metrics, Operation, ToolMetrics};
 use crate::telemetry::otel::{CallStart, CallTrace, ClientStart, ClientTrace};
-use crate::telemetry::{CallRecord, Outcome, Sampled, TraceParent, Transport};
+use crate::telemetry::{CallRecord, Outcome, Sampled, TraceIdText, TraceParent, Transport};
 
 use super::Gateway;
 
@@ -121,6 +121,15 @@ impl Record {
         self.tell(outcome);
     }
 
+    /// The end of a result that was passed on as it came. Whether the tool
+    /// calls it an error nobody has read.
+    pub(super) fn passed(&mut self, ended: Result<(), &Failure>) {
+        self.tell(match ended {
+            Ok(()) => Outcome::Ok,
+            Err(failure) => failed(failure),
+        });
+    }
+
     fn tell(&mut self, outcome: Outcome) {
         if std::mem::replace(&mut self.told, true) {
             return;
@@ -144,7 +153,7 @@ impl Record {
                 .as_ref()
                 .and_then(CallTrace::trace_id)
                 .as_ref()
-                .map(|id| id.as_str()),
+                .map(TraceIdText::as_str),
             client_version: self.client.as_str(),
             server_version: routed.and_then(|to| to.version).map(ProtocolVersion::as_str),
             transport: self.transport,
@@ -181,16 +190,18 @@ fn outcome(answer: &Result<Answer, Failure>) -> Outcome {
         Ok(Answer::Result(_)) => Outcome::Ok,
         Ok(Answer::Error(error)) => Outcome::Failed { code: error.code(), label: "server_error" },
         Err(Failure::Cancelled) => Outcome::Cancelled,
-        Err(failure) => {
-            let wire = failure.wire();
-            match failure {
-                Failure::OverLimit { .. }
-                | Failure::UnknownTool { .. }
-                | Failure::InvalidArguments { .. }
-                | Failure::HeaderMismatch { .. } => Outcome::Refused { reason: wire.label },
-                _ => Outcome::Failed { code: wire.code, label: wire.label },
-            }
-        }
+        Err(failure) => failed(failure),
+    }
+}
+
+fn failed(failure: &Failure) -> Outcome {
+    let wire = failure.wire();
+    match failure {
+        Failure::OverLimit { .. }
+        | Failure::UnknownTool { .. }
+        | Failure::InvalidArguments { .. }
+        | Failure::HeaderMismatch { .. } => Outcome::Refused { reason: wire.label },
+        _ => Outcome::Failed { code: wire.code, label: wire.label },
     }
 }
 

@@ -37,14 +37,14 @@ impl<K, V> Default for Shelf<K, V> {
 
 impl<K: Eq + Hash, V> Shelf<K, V> {
     fn find(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
-        let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        shelf.retain(|_, held| held.strong_count() > 0);
-        if let Some(held) = shelf.get(&key).and_then(Weak::upgrade) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, held| held.strong_count() > 0);
+        if let Some(held) = all.get(&key).and_then(Weak::upgrade) {
             return held;
         }
-        let made = Arc::new(make());
-        shelf.insert(key, Arc::downgrade(&made));
-        made
+        let new = Arc::new(make());
+        all.insert(key, Arc::downgrade(&new));
+        new
     }
 }
 

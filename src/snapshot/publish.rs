@@ -112,7 +112,7 @@ impl Snapshots {
     pub async fn follow(self: Arc<Self>) {
         loop {
             self.surroundings.listed.notified().await;
-            self.publish(|current| Parts::of(current)).await;
+            self.publish(Parts::of).await;
         }
     }
 

@@ -22,9 +22,9 @@ use tokio::{
     task::JoinHandle,
     time::timeout,
 };
-use trunkline::listen::{
-    ConnectionLimits, Counts, DrainSwitch, Drained, Listener, LiveSettings, Peer, Settings, drain,
-};
+use trunkline::call::{DrainSwitch, drain};
+use trunkline::identity::Peer;
+use trunkline::listen::{ConnectionLimits, Counts, Drained, Listener, LiveSettings, Settings};
 
 /// What the service reports while it works.
 #[derive(Debug, PartialEq, Eq)]

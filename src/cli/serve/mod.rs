@@ -20,12 +20,14 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::admin::{self, Report};
+use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
 use crate::config::{Config, LogFormat};
 use crate::front::Front;
+use crate::identity::Peer;
 use crate::link::Surroundings;
 use crate::link::child::Guardian;
-use crate::listen::{Drain, DrainSwitch, ListenError, Listener, LiveSettings, Peer, drain};
+use crate::listen::{ListenError, Listener, LiveSettings};
 use crate::pipeline::{Gateway, own_info};
 use crate::snapshot::{Snapshots, StartUp};
 use crate::telemetry::log::{self, AccessLine, LogLevels};

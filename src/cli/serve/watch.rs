@@ -4,7 +4,7 @@
 //! symbolic link two folders up. So the folders are watched, not the file, and
 //! what counts is whether the contents are others than before.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,27 +12,14 @@ use std::time::Duration;
 use aws_lc_rs::digest::{SHA256, digest};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 
 use crate::config::Reload;
 
 use super::reload::Reloader;
 
-impl Reloader {
-    /// Every file whose contents count: the configuration, and those that the
-    /// one that runs names.
-    fn files(&self) -> Vec<PathBuf> {
-        let config = self.running();
-        let tls = config.gateway.tls.iter().flat_map(|tls| [tls.cert.clone(), tls.key.clone()]);
-        let named = config.files.iter().cloned().chain(tls);
-        std::iter::once(self.common.config.clone()).chain(named).collect()
-    }
-}
-
 /// Reloads whenever the contents change. Ends where nothing can be watched;
 /// SIGHUP works all the same.
 pub(super) async fn run(reloader: Arc<Reloader>) {
-    let mut files = reloader.files();
     // One event waiting is enough: it only says that it is time to look.
     let (told, mut events) = mpsc::channel(1);
     let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
@@ -47,22 +34,25 @@ pub(super) async fn run(reloader: Arc<Reloader>) {
             return;
         }
     };
-    let mut seen = contents(&files);
-    watch(&mut watcher, &files);
+    let mut seen = contents(&reloader.files());
+    watch(&mut watcher, &reloader.files());
     while events.recv().await.is_some() {
         settle(&mut events).await;
-        let now = contents(&files);
+        let now = contents(&reloader.files());
         if now != seen && reloader.manner() == Reload::Watch {
-            seen = now;
             reloader.reload().await;
-            let named = reloader.files();
-            if named != files {
-                files = named;
-                seen = contents(&files);
+            // The new configuration may name other files. What changed while
+            // it was read is seen by its own event.
+            let known: BTreeMap<_, _> = now;
+            seen = contents(&reloader.files());
+            for (file, hash) in &mut seen {
+                if let Some(before) = known.get(file) {
+                    hash.clone_from(before);
+                }
             }
         }
         // Links may point elsewhere by now.
-        watch(&mut watcher, &files);
+        watch(&mut watcher, &reloader.files());
     }
 }
 
@@ -77,11 +67,12 @@ fn changes_something(event: &Event) -> bool {
 }
 
 /// Waits until nothing has happened for a moment: an editor's save and a
-/// volume's update are several events. Not for ever: something else may be
-/// written in the same folder all the time.
+/// volume's update are several events. Not for long, though: somebody may
+/// write a log into the same folder all the time.
 async fn settle(events: &mut mpsc::Receiver<()>) {
-    let quiet = async { while let Ok(Some(())) = timeout(QUIET, events.recv()).await {} };
-    let _ = timeout(PATIENCE, quiet).await;
+    let quiet =
+        async { while let Ok(Some(())) = tokio::time::timeout(QUIET, events.recv()).await {} };
+    let _ = tokio::time::timeout(PATIENCE, quiet).await;
 }
 
 fn watch(watcher: &mut RecommendedWatcher, files: &[PathBuf]) {
@@ -103,8 +94,8 @@ fn folders(files: &[PathBuf]) -> BTreeSet<PathBuf> {
     .collect()
 }
 
-fn contents(files: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
-    files.iter().map(|file| hash(file)).collect()
+fn contents(files: &[PathBuf]) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    files.iter().map(|file| (file.clone(), hash(file))).collect()
 }
 
 fn hash(file: &Path) -> Option<Vec<u8>> {
@@ -113,7 +104,7 @@ fn hash(file: &Path) -> Option<Vec<u8>> {
 
 /// How long nothing may happen before the contents are looked at.
 const QUIET: Duration = Duration::from_millis(50);
-/// How long at most until they are looked at all the same.
+/// How long to wait for that.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -144,10 +135,12 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(Duration::from_secs(20), wait).await.expect("the look is seen");
+        tokio::time::timeout(Duration::from_secs(20), wait).await.expect("the look is seen");
         assert!(events.try_recv().is_err(), "and told to nobody");
         std::fs::write(&files[0], "b").unwrap();
-        timeout(Duration::from_secs(20), events.recv()).await.expect("a change is told");
+        tokio::time::timeout(Duration::from_secs(20), events.recv())
+            .await
+            .expect("a change is told");
     }
 
     #[tokio::test(start_paused = true)]

@@ -176,7 +176,7 @@ const REDIRECTS: usize = 3;
 /// How often a quiet connection is tested.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// How long a connection is kept for the next call.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {

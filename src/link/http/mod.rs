@@ -7,6 +7,7 @@
 
 mod client;
 mod coming;
+mod passing;
 mod probe;
 mod reception;
 mod session;
@@ -30,8 +31,7 @@ use crate::mcp::{Era, Method, ProtocolVersion, code, encode_value, header};
 
 use super::LinkFault;
 use super::deadline::Deadline;
-use super::peer::Peer;
-use super::stdio::answer_to_server;
+use super::peer::{Peer, answer_to_server};
 use client::Client;
 use coming::{Coming, UnderWay};
 use probe::{discover, probe};
@@ -106,8 +106,8 @@ impl Http {
             lost: cell::Sender::new(None),
             asides: Arc::new(Semaphore::new(ASIDES)),
         });
-        let watched = shared.peer.tools_changed;
-        let watcher = watched.then(|| tokio::spawn(watch::run(Arc::clone(&shared))));
+        let tells = shared.peer.tools_changed;
+        let watcher = tells.then(|| tokio::spawn(watch::run(Arc::clone(&shared))));
         Ok(Self { shared, watcher })
     }
 
@@ -162,6 +162,10 @@ impl Http {
                 return Ok(Reply::stream(stream::unfold(Some(coming), Coming::step)));
             }
             Reception::Message(frame) => answer_in(frame, &id),
+            Reception::Begun(begun) => match begun.pass(&id, &shared, deadline).await? {
+                Ok(passing) => return Ok(Reply::passing(passing)),
+                Err(frame) => answer_in(frame, &id),
+            },
             Reception::Empty => Err(LinkFault::NoAnswer),
             Reception::Refused { status, frame, .. } => refusal(status, frame, &id),
         };

@@ -14,14 +14,19 @@ use crate::jsonrpc::body::{BodyError, collect};
 use crate::jsonrpc::sse::SseDecoder;
 use crate::jsonrpc::{self, Frame, Id};
 use crate::link::LinkFault;
-use crate::link::stdio::MAX_DEPTH;
+use crate::link::peer::MAX_DEPTH;
+
+use super::passing::{self, Begun};
 
 /// A response, its head judged.
+#[expect(clippy::large_enum_variant, reason = "one at a time, taken apart as soon as it is made")]
 pub(super) enum Reception {
     /// A single message.
     Message(Frame),
     /// Events, which are yet to come.
     Events(Events),
+    /// A message too large to wait for the whole of it.
+    Begun(Begun),
     /// Accepted, and nothing to say.
     Empty,
     /// A status of 400 and above, with what the body says.
@@ -59,11 +64,15 @@ impl Reception {
         if !kind.eq_ignore_ascii_case("application/json") {
             return Err(LinkFault::MediaType { found: media.chars().take(100).collect() });
         }
-        let body = collect(response.into_body(), limit).await.map_err(|error| match error {
-            BodyError::TooLarge { limit } => LinkFault::TooLarge { limit },
-            BodyError::Broken(error) => LinkFault::Broken(Box::new(error)),
-        })?;
-        Ok(Self::Message(jsonrpc::parse(&body, MAX_DEPTH)?))
+        let body =
+            passing::read(response.into_body(), limit).await.map_err(|error| match error {
+                BodyError::TooLarge { limit } => LinkFault::TooLarge { limit },
+                BodyError::Broken(error) => LinkFault::Broken(Box::new(error)),
+            })?;
+        match body {
+            Ok(body) => Ok(Self::Message(jsonrpc::parse(&body, MAX_DEPTH)?)),
+            Err(begun) => Ok(Self::Begun(begun)),
+        }
     }
 
     /// The answer to the request `id` of the gateway's own; passes over
@@ -71,6 +80,7 @@ impl Reception {
     pub(super) async fn answer(self, id: &Id) -> Result<Answer, LinkFault> {
         match self {
             Self::Message(frame) => answer_in(frame, id),
+            Self::Begun(begun) => answer_in(jsonrpc::parse(&begun.rest().await?, MAX_DEPTH)?, id),
             Self::Empty => Err(LinkFault::NoAnswer),
             Self::Refused { status, frame, .. } => refusal(status, frame, id),
             Self::Events(mut events) => loop {

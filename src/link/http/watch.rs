@@ -104,4 +104,4 @@ async fn follow(shared: &Arc<Shared>, mut events: Events) {
 }
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LAST_WAIT: Duration = Duration::from_secs(60);
+const LAST_WAIT: Duration = Duration::from_mins(1);

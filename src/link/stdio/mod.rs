@@ -28,8 +28,6 @@ use super::peer::{
 };
 use wire::{Waiting, Wants, Wire};
 
-pub(super) use wire::{MAX_DEPTH, answer_to_server};
-
 /// A child that has answered and can be called.
 pub(super) struct Stdio {
     wire: Arc<Wire>,
@@ -214,20 +212,19 @@ async fn discover(wire: &Arc<Wire>) -> Result<Peer, LinkFault> {
 async fn probe(wire: &Arc<Wire>, patience: Duration) -> Result<Peer, LinkFault> {
     let mut discover = Box::pin(ask_discover(wire, ProtocolVersion::LATEST_MODERN));
     let first = timeout(patience, &mut discover).await;
-    let verdict = match first {
-        Ok(answer) => judge_discover(&answer?),
-        Err(_) => {
-            let mut initialize = Box::pin(initialize(wire));
-            tokio::select! {
-                answer = &mut discover => match judge_discover(&answer?) {
-                    Verdict::Legacy => return initialize.await,
-                    verdict => verdict,
-                },
-                peer = &mut initialize => match peer {
-                    Err(LinkFault::Refused { .. }) => judge_discover(&discover.await?),
-                    settled => return settled,
-                },
-            }
+    let verdict = if let Ok(answer) = first {
+        judge_discover(&answer?)
+    } else {
+        let mut initialize = Box::pin(initialize(wire));
+        tokio::select! {
+            answer = &mut discover => match judge_discover(&answer?) {
+                Verdict::Legacy => return initialize.await,
+                verdict => verdict,
+            },
+            peer = &mut initialize => match peer {
+                Err(LinkFault::Refused { .. }) => judge_discover(&discover.await?),
+                settled => return settled,
+            },
         }
     };
     match verdict {

@@ -13,7 +13,8 @@ use crate::call::{Answer, Notice, ServerName};
 use crate::jsonrpc::lines::{LineEnds, LineError, LineReader};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::link::LinkFault;
-use crate::mcp::{code, notification};
+use crate::link::peer::{MAX_DEPTH, answer_to_server};
+use crate::mcp::notification;
 
 /// What the calls to one child share.
 pub(super) struct Wire {
@@ -186,9 +187,9 @@ impl Wire {
                 if self.is_worth_a_warning() {
                     tracing::warn!(server = %self.server, %fault, line = %excerpt(line), "not a message");
                 }
-                // What begins like a message may have been somebody's answer.
-                if line.first() == Some(&b'{') {
-                    self.fail_one(find_id(line), LinkFault::Frame(fault));
+                // A log line that strayed onto standard output is nobody's answer.
+                if let Some(id) = find_id(line).filter(|_| line.first() == Some(&b'{')) {
+                    self.fail_one(Some(id), LinkFault::Frame(fault));
                 }
             }
         }
@@ -196,12 +197,11 @@ impl Wire {
 
     fn answer(&self, id: &Id, response: Response) {
         let pending = id.as_number().and_then(|id| self.pending().remove(&id));
-        match pending {
-            Some(pending) => {
-                let answer = Answer::parse(response).map_err(LinkFault::from);
-                let _ = pending.answer.send(answer);
-            }
-            None => tracing::debug!(server = %self.server, ?id, "an answer that nobody waits for"),
+        if let Some(pending) = pending {
+            let answer = Answer::parse(response).map_err(LinkFault::from);
+            let _ = pending.answer.send(answer);
+        } else {
+            tracing::debug!(server = %self.server, ?id, "an answer that nobody waits for");
         }
     }
 
@@ -276,16 +276,6 @@ pub(super) enum Wants {
     Notices,
 }
 
-/// The answer to a request that a server sends to its client.
-pub(in crate::link) fn answer_to_server(id: &Id, method: &str) -> Bytes {
-    if method == "ping" {
-        return jsonrpc::response(id, b"{}");
-    }
-    let text = format!("the gateway offers its servers no {method}");
-    let error = serde_json::json!({ "code": code::METHOD_NOT_FOUND, "message": text });
-    jsonrpc::error(Some(id), error.to_string().as_bytes())
-}
-
 /// The id that a line too long to be kept shows at one of its ends.
 fn id_in(ends: &LineEnds) -> Option<u64> {
     find_id(&ends.head).or_else(|| find_id(&ends.tail))
@@ -336,8 +326,6 @@ fn excerpt(line: &[u8]) -> String {
 const OUTGOING: usize = 256;
 /// Notices that wait to be read by one client.
 const NOTICES: usize = 64;
-/// How deep a child's message may nest.
-pub(in crate::link) const MAX_DEPTH: usize = 128;
 /// How many bytes are written at once.
 const WRITE_BATCH: usize = 64 * 1024;
 /// How many useless lines are told one by one.

@@ -1,0 +1,92 @@
+//! A large result that is passed on while it is still coming.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::Stream;
+
+use crate::mcp::Era;
+
+use super::{Failure, ResultBody, ServerName};
+
+/// The raw JSON of a result, in pieces. Dropping it before its end closes the
+/// server's stream.
+pub struct Passing {
+    server: ServerName,
+    era: Era,
+    pieces: Pin<Box<dyn Stream<Item = Result<Bytes, Failure>> + Send>>,
+    at_end: Option<AtEnd>,
+    held: Vec<Box<dyn Send>>,
+}
+
+/// Told how it ended.
+type AtEnd = Box<dyn FnOnce(Result<(), &Failure>) + Send>;
+
+impl Passing {
+    /// A result from `server`, which is of that era. After a failure there are
+    /// no further pieces.
+    pub fn new(
+        server: ServerName,
+        era: Era,
+        pieces: impl Stream<Item = Result<Bytes, Failure>> + Send + 'static,
+    ) -> Self {
+        Self { server, era, pieces: Box::pin(pieces), at_end: None, held: Vec::new() }
+    }
+
+    /// The era of the server it comes from.
+    pub fn era(&self) -> Era {
+        self.era
+    }
+
+    /// Holds `what` until its end.
+    pub fn hold(&mut self, what: Box<dyn Send>) {
+        self.held.push(what);
+    }
+
+    /// Has `told` called at its end, or dropped where nobody waits for that.
+    pub fn at_end(&mut self, told: impl FnOnce(Result<(), &Failure>) + Send + 'static) {
+        self.at_end = Some(Box::new(told));
+    }
+
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// The [`Failure`] that broke it off.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        let piece = poll_fn(|cx| self.pieces.as_mut().poll_next(cx)).await;
+        let ended = match &piece {
+            Some(Ok(_)) => return piece.transpose(),
+            Some(Err(failure)) => Err(failure),
+            None => Ok(()),
+        };
+        if let Some(told) = self.at_end.take() {
+            told(ended);
+        }
+        self.held.clear();
+        piece.transpose()
+    }
+
+    /// Waits for all of it. The link has bounded its size.
+    ///
+    /// # Errors
+    /// The [`Failure`] that broke it off, or that it is no result.
+    pub async fn whole(mut self) -> Result<ResultBody, Failure> {
+        let mut whole = BytesMut::new();
+        while let Some(piece) = self.next().await? {
+            whole.extend_from_slice(&piece);
+        }
+        ResultBody::parse(whole.freeze())
+            .map_err(|fault| Failure::BadAnswer { server: self.server, reason: fault.to_string() })
+    }
+}
+
+impl fmt::Debug for Passing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Passing").field("server", &self.server).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,284 @@
+//! A response read while it is still coming.
+//!
+//! The scanner finds the `result` of a response piece by piece, so that a
+//! large one can be passed on before it is whole. It follows strings and
+//! brackets and nothing more: whether what stands between them is valid JSON
+//! is for whoever reads the result.
+
+use std::ops::Range;
+
+use super::{Fault, TooDeep};
+
+/// Finds a response's `id` and `result` in bytes that come in pieces.
+#[derive(Debug)]
+pub struct Scanner {
+    place: Place,
+    value: Value,
+    key: Vec<u8>,
+    id: Vec<u8>,
+    results: usize,
+    max_depth: usize,
+}
+
+/// Where in the envelope the next byte stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Before the opening brace.
+    Start,
+    /// Before a key, or the closing brace.
+    Members,
+    /// In a key.
+    Key,
+    /// Between a key and its value.
+    Colon,
+    /// In a value.
+    Value(Member),
+    /// After the closing brace.
+    End,
+}
+
+/// Which member a value belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Member {
+    Id,
+    Result,
+    Other,
+}
+
+/// How far a value has been followed.
+#[derive(Debug, Default)]
+struct Value {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    begun: bool,
+}
+
+/// What one byte means to the value it stands in.
+enum Step {
+    Inside,
+    /// It is the value's last byte.
+    Last,
+    /// It follows the value.
+    Behind,
+}
+
+impl Value {
+    fn step(&mut self, byte: u8) -> Step {
+        if self.in_string {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => {
+                    self.in_string = false;
+                    return if self.depth == 0 { Step::Last } else { Step::Inside };
+                }
+                _ => {}
+            }
+            return Step::Inside;
+        }
+        match byte {
+            b'"' => self.in_string = true,
+            b'{' | b'[' => self.depth += 1,
+            b',' | b'}' | b']' if self.depth == 0 => return Step::Behind,
+            b'}' | b']' => {
+                self.depth -= 1;
+                return if self.depth == 0 { Step::Last } else { Step::Inside };
+            }
+            byte if byte.is_ascii_whitespace() && self.depth == 0 && self.begun => {
+                return Step::Behind;
+            }
+            _ => {}
+        }
+        self.begun |= !byte.is_ascii_whitespace();
+        Step::Inside
+    }
+}
+
+impl Scanner {
+    /// A scanner before the first byte.
+    pub fn new(max_depth: usize) -> Self {
+        Self {
+            place: Place::Start,
+            value: Value::default(),
+            key: Vec::new(),
+            id: Vec::new(),
+            results: 0,
+            max_depth,
+        }
+    }
+
+    /// Reads the next piece; gives the part of it that belongs to the result.
+    ///
+    /// # Errors
+    /// [`Fault`] where the bytes cannot be a response.
+    pub fn feed(&mut self, piece: &[u8]) -> Result<Range<usize>, Fault> {
+        let mut found: Option<Range<usize>> = None;
+        for (at, byte) in piece.iter().copied().enumerate() {
+            if self.byte(byte)? {
+                let start = found.as_ref().map_or(at, |range| range.start);
+                found = Some(start..at + 1);
+            }
+        }
+        Ok(found.unwrap_or(0..0))
+    }
+
+    /// The raw id, once all of it has come.
+    pub fn id(&self) -> Option<&[u8]> {
+        let whole = self.place != Place::Value(Member::Id) && !self.id.is_empty();
+        whole.then_some(&self.id)
+    }
+
+    /// Whether the result has begun.
+    pub fn has_result(&self) -> bool {
+        self.results > 0
+    }
+
+    /// Whether the response is whole.
+    pub fn is_whole(&self) -> bool {
+        self.place == Place::End
+    }
+
+    /// Takes one byte; true where it belongs to the result.
+    fn byte(&mut self, byte: u8) -> Result<bool, Fault> {
+        match self.place {
+            Place::Value(member) => return self.value_byte(member, byte),
+            Place::Key => self.key_byte(byte),
+            Place::Start | Place::Members | Place::Colon | Place::End
+                if byte.is_ascii_whitespace() => {}
+            Place::Start if byte == b'{' => self.place = Place::Members,
+            Place::Members => match byte {
+                b',' => {}
+                b'}' => self.place = Place::End,
+                b'"' => {
+                    self.key.clear();
+                    self.place = Place::Key;
+                }
+                _ => return Err(Fault::Shape),
+            },
+            Place::Colon if byte == b':' => {
+                let member = self.member()?;
+                self.value = Value::default();
+                self.place = Place::Value(member);
+            }
+            Place::Start | Place::Colon | Place::End => return Err(Fault::Shape),
+        }
+        Ok(false)
+    }
+
+    fn key_byte(&mut self, byte: u8) {
+        let escaped = self.key.iter().rev().take_while(|b| **b == b'\\').count() % 2 == 1;
+        if byte == b'"' && !escaped {
+            self.place = Place::Colon;
+        } else if self.key.len() < LONGEST_KEY {
+            self.key.push(byte);
+        }
+    }
+
+    fn member(&mut self) -> Result<Member, Fault> {
+        match self.key.as_slice() {
+            b"id" if self.id.is_empty() => Ok(Member::Id),
+            b"result" if self.results == 0 => {
+                self.results = 1;
+                Ok(Member::Result)
+            }
+            // Twice the same, an error beside a result, or a key in disguise.
+            b"id" | b"result" | b"error" | b"method" => Err(Fault::Shape),
+            key if key.contains(&b'\\') => Err(Fault::Shape),
+            _ => Ok(Member::Other),
+        }
+    }
+
+    fn value_byte(&mut self, member: Member, byte: u8) -> Result<bool, Fault> {
+        let step = self.value.step(byte);
+        if self.value.depth >= self.max_depth {
+            return Err(Fault::Depth(TooDeep { limit: self.max_depth }));
+        }
+        match step {
+            Step::Inside | Step::Last => {
+                if member == Member::Id && !byte.is_ascii_whitespace() {
+                    if self.id.len() >= LONGEST_ID {
+                        return Err(Fault::Id);
+                    }
+                    self.id.push(byte);
+                }
+                if matches!(step, Step::Last) {
+                    self.place = Place::Members;
+                }
+                Ok(member == Member::Result && (self.value.begun || !byte.is_ascii_whitespace()))
+            }
+            Step::Behind => {
+                self.place = if byte == b'}' { Place::End } else { Place::Members };
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// A key that is longer is none of those looked for.
+const LONGEST_KEY: usize = 64;
+/// The gateway's own ids are numbers.
+const LONGEST_ID: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn scan(text: &[u8], cuts: &[usize]) -> Result<(Vec<u8>, Scanner), Fault> {
+        let mut scanner = Scanner::new(16);
+        let mut result = Vec::new();
+        let mut from = 0;
+        for to in cuts.iter().copied().chain([text.len()]) {
+            let piece = &text[from..to.clamp(from, text.len())];
+            from = to.clamp(from, text.len());
+            result.extend_from_slice(&piece[scanner.feed(piece)?]);
+        }
+        Ok((result, scanner))
+    }
+
+    #[test]
+    fn the_result_is_found_wherever_it_stands() {
+        for (text, id, result) in [
+            (
+                r#"{"jsonrpc":"2.0","id":7,"result":{"a":"}]\"","b":[1,{}]}}"#,
+                "7",
+                r#"{"a":"}]\"","b":[1,{}]}"#,
+            ),
+            (r#" { "result" : {"x": 1 } , "id" : "a" } "#, r#""a""#, r#"{"x": 1 }"#),
+            (r#"{"id":1,"result":null}"#, "1", "null"),
+            (r#"{"id":1,"other":[[]],"result":{}}"#, "1", "{}"),
+        ] {
+            for cut in 0..text.len() {
+                let (found, scanner) = scan(text.as_bytes(), &[cut]).unwrap();
+                assert_eq!(String::from_utf8(found).unwrap(), result, "{text} cut at {cut}");
+                assert_eq!(scanner.id(), Some(id.as_bytes()));
+                assert!(scanner.is_whole() && scanner.has_result());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_response_with_one_result_is_refused() {
+        for text in [
+            "[]",
+            r#"{"id":1,"error":{}}"#,
+            r#"{"result":{},"result":{}}"#,
+            r#"{"id":1,"id":2}"#,
+            r#"{"r\u0065sult":{}}"#,
+            r#"{"result":{}} x"#,
+            r#"{"result":[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]}"#,
+        ] {
+            assert!(scan(text.as_bytes(), &[]).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_change_nothing_and_nothing_panics(text in prop::collection::vec(any::<u8>(), 0..64), cut in 0_usize..64) {
+            let whole = scan(&text, &[]).map(|(result, _)| result).ok();
+            let pieces = scan(&text, &[cut]).map(|(result, _)| result).ok();
+            prop_assert_eq!(whole, pieces);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The shape of the house, held: who may use whom, how long a file may be, and
+//! that every room says what it is for.
+#![allow(clippy::expect_used, reason = "the helpers of a test")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+#[test]
+fn no_room_uses_one_that_stands_before_it() {
+    let rooms = rooms();
+    let mut found = String::new();
+    for file in sources() {
+        let room = file.room();
+        for (line, used) in uses(&file) {
+            if !allowed(&rooms, &room, &used) {
+                let _ = writeln!(found, "{}:{line}: {room} uses {used}", file.path.display());
+            }
+        }
+    }
+    assert!(found.is_empty(), "src/lib.rs lists the rooms in the order of use:\n{found}");
+}
+
+#[test]
+fn no_file_is_longer_than_500_lines() {
+    let long: Vec<_> = sources()
+        .into_iter()
+        .map(|file| (file.text.lines().count(), file.path))
+        .filter(|(lines, _)| *lines > 500)
+        .collect();
+    assert!(long.is_empty(), "these ask to be divided: {long:?}");
+}
+
+#[test]
+fn every_room_begins_with_an_essay() {
+    for room in rooms() {
+        let path = source_folder().join(&room).join("mod.rs");
+        let text = std::fs::read_to_string(&path).expect("every room is a folder with a mod.rs");
+        let essay = text.lines().take_while(|line| line.starts_with("//!")).count();
+        assert!(essay >= 3, "{room}: what is this room for, and what may it not do?");
+    }
+}
+
+#[test]
+fn every_room_is_in_the_architectures_table() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md");
+    let page = std::fs::read_to_string(page).expect("the page is there");
+    let told: Vec<_> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("/` |"))
+        .map(|(room, _)| room.to_owned())
+        .collect();
+    assert_eq!(told, rooms(), "the table of rooms in ARCHITECTURE.md, in the order of src/lib.rs");
+}
+
+#[test]
+fn unsafe_code_is_forbidden() {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let manifest: toml::Table =
+        std::fs::read_to_string(manifest).expect("it is there").parse().expect("it is TOML");
+    assert_eq!(manifest["lints"]["rust"]["unsafe_code"].as_str(), Some("forbid"));
+}
+
+#[test]
+fn the_reader_of_uses_sees_them_in_every_form() {
+    let text = "\
+//! [`crate::cli`] in a comment is no use.
+use crate::call::{Call, Failure};
+use crate::{
+    mcp::Era, jsonrpc::{self, Id},
+};
+fn f(x: &crate::catalog::Entry) -> &str { \"crate::front\" }
+fn g() { super::super::listen::x(); super::sibling(); }
+#[cfg(test)]
+mod tests { use crate::admin::Status; }
+";
+    let file = Source { path: "src/link/deep.rs".into(), text: text.into() };
+    let expected = [(2, "call"), (3, "mcp"), (3, "jsonrpc"), (6, "catalog"), (7, "listen")];
+    assert_eq!(uses(&file), expected.map(|(line, used)| (line, used.to_owned())));
+    let rooms = rooms();
+    assert!(allowed(&rooms, "link", "call") && allowed(&rooms, "jsonrpc", "telemetry"));
+    assert!(!allowed(&rooms, "call", "link") && !allowed(&rooms, "telemetry", "jsonrpc"));
+}
+
+/// The rooms, in the order of `src/lib.rs`.
+fn rooms() -> Vec<String> {
+    let text = std::fs::read_to_string(source_folder().join("lib.rs")).expect("it is there");
+    text.lines()
+        .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// A room uses itself and those after it. `telemetry` stands last: all may use
+/// it, and it uses none.
+fn allowed(rooms: &[String], room: &str, used: &str) -> bool {
+    let places: BTreeMap<_, _> = rooms.iter().enumerate().map(|(at, room)| (&**room, at)).collect();
+    match (places.get(room), places.get(used)) {
+        (Some(room), Some(used)) => room <= used,
+        // lib.rs itself, and what is no room.
+        _ => true,
+    }
+}
+
+struct Source {
+    /// From `src` on.
+    path: PathBuf,
+    text: String,
+}
+
+impl Source {
+    fn parts(&self) -> Vec<String> {
+        let parts = self.path.with_extension("");
+        let parts = parts.iter().skip(1).map(|part| part.to_string_lossy().into_owned());
+        parts.filter(|part| part != "mod").collect()
+    }
+
+    fn room(&self) -> String {
+        self.parts().first().cloned().unwrap_or_default()
+    }
+
+    /// Without comments, texts and tests; line for line.
+    fn code(&self) -> String {
+        let mut code = String::new();
+        for line in self.text.lines() {
+            if line.trim() == "#[cfg(test)]" && !self.rest_is_code(line) {
+                break;
+            }
+            let line = line.split("//").next().unwrap_or_default();
+            // Every other piece between quotes is a text.
+            code.extend(line.split('"').step_by(2).flat_map(|piece| [piece, " "]));
+            code.push('\n');
+        }
+        code
+    }
+
+    /// Tests stand last in a file; `#[cfg(test)] mod tests;` above the code
+    /// cuts nothing off.
+    fn rest_is_code(&self, marker: &str) -> bool {
+        let after = self.text.split(marker).nth(1).unwrap_or_default().trim_start();
+        after.lines().next().is_some_and(|line| line.ends_with(';')) && after.lines().count() > 3
+    }
+}
+
+/// Every room that a file names, with the line.
+fn uses(file: &Source) -> Vec<(usize, String)> {
+    let code = file.code();
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        let boundary = code[..at].chars().next_back().is_none_or(|c| !is_word(c));
+        if boundary {
+            named(&code[at + "crate::".len()..], line_of(&code, at), &mut found);
+        }
+    }
+    // As many steps up as the file is deep lead to the crate's root.
+    let up = "super::".repeat(file.parts().len());
+    for (at, _) in code.match_indices(&up) {
+        named(&code[at + up.len()..], line_of(&code, at), &mut found);
+    }
+    found.sort_by_key(|(line, _)| *line);
+    found
+}
+
+/// The rooms behind `crate::`: one, or several in braces.
+fn named(rest: &str, line: usize, found: &mut Vec<(usize, String)>) {
+    let word = |text: &str| text.chars().take_while(|c| is_word(*c)).collect::<String>();
+    let Some(group) = rest.strip_prefix('{') else {
+        found.push((line, word(rest)));
+        return;
+    };
+    let (mut depth, mut start) = (1, true);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 1 => start = true,
+            c if start && is_word(c) => {
+                found.push((line, word(&group[at..])));
+                start = false;
+            }
+            _ => {}
+        }
+        if depth == 0 {
+            return;
+        }
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+fn line_of(code: &str, at: usize) -> usize {
+    code[..at].matches('\n').count() + 1
+}
+
+/// Every file of the crate that is not a test.
+fn sources() -> Vec<Source> {
+    let mut folders = vec![source_folder()];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder").map(Result::unwrap) {
+            let path = entry.path();
+            let is_test = path.file_stem().is_some_and(|name| name == "tests");
+            if is_test {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let text = std::fs::read_to_string(&path).expect("it is text");
+                let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+                let path = path.strip_prefix(root).expect("it is below").to_owned();
+                files.push(Source { path, text });
+            }
+        }
+    }
+    assert!(files.len() > 50, "the sources were found");
+    files
+}
+
+fn source_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}

@@ -1,0 +1,26 @@
+//! What a user sees of a gateway that runs: one crate, one file for each thing.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that cannot go on fails"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod arguments;
+mod calls;
+mod connections;
+mod http_servers;
+mod large;
+mod legacy;
+mod limits;
+mod list_changes;
+mod modern;
+mod operators;
+mod server_life;
+mod tools;
+mod traces;

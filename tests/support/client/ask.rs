@@ -1,0 +1,179 @@
+//! One request, as it is going to be sent.
+
+use http::Request;
+use http_body_util::Full;
+use serde_json::{Value, json};
+
+use super::wire::Wire;
+use super::{Client, Kind, Reply};
+use crate::support::within;
+
+/// A request that can still be changed.
+pub struct Ask<'a> {
+    client: &'a Client,
+    http_method: String,
+    path: String,
+    headers: Vec<(String, String)>,
+    message: Value,
+    body: Option<String>,
+}
+
+impl<'a> Ask<'a> {
+    pub(super) fn bare(client: &'a Client, http_method: &str, path: &str) -> Self {
+        Self {
+            client,
+            http_method: http_method.into(),
+            path: path.into(),
+            headers: Vec::new(),
+            message: Value::Null,
+            body: None,
+        }
+    }
+
+    pub(super) fn new(client: &'a Client, method: &str, params: Value, id: u64) -> Self {
+        let mut ask = Self::bare(client, "POST", "/mcp");
+        ask.message = json!({ "jsonrpc": "2.0", "id": id, "method": method });
+        if !params.is_null() {
+            ask.message["params"] = params;
+        }
+        ask = ask
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream");
+        match &client.kind {
+            Kind::Plain => ask,
+            Kind::Modern => {
+                let name = ask.message["params"]["name"].as_str().map(str::to_owned);
+                ask = ask.header("mcp-protocol-version", "2026-07-28").header("mcp-method", method);
+                if let Some(name) = name {
+                    ask = ask.header("mcp-name", &name);
+                }
+                ask.meta("io.modelcontextprotocol/protocolVersion", json!("2026-07-28"))
+                    .meta(
+                        "io.modelcontextprotocol/clientInfo",
+                        json!({ "name": "a-test", "version": "1" }),
+                    )
+                    .meta("io.modelcontextprotocol/clientCapabilities", json!({}))
+            }
+            Kind::Legacy { .. } => ask.of_session(),
+        }
+    }
+
+    /// With the session's headers.
+    pub fn of_session(mut self) -> Self {
+        if let Kind::Legacy { session, version } = &self.client.kind {
+            if let Some(session) = session {
+                self = self.header("mcp-session-id", session);
+            }
+            self = self.header("mcp-protocol-version", version);
+        }
+        self
+    }
+
+    /// Sets a header.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self = self.without(name);
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Adds a header once more.
+    pub fn again(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    pub fn without(mut self, name: &str) -> Self {
+        self.headers.retain(|(other, _)| other != name);
+        self
+    }
+
+    pub fn accept(self, media: &str) -> Self {
+        self.header("accept", media)
+    }
+
+    pub fn at(mut self, path: &str) -> Self {
+        self.path = path.into();
+        self
+    }
+
+    pub fn id(mut self, id: Value) -> Self {
+        self.message["id"] = id;
+        self
+    }
+
+    pub fn notification(mut self) -> Self {
+        self.message.as_object_mut().unwrap().remove("id");
+        self
+    }
+
+    /// Sets a member of `params`.
+    pub fn param(mut self, key: &str, value: Value) -> Self {
+        self.message["params"][key] = value;
+        self
+    }
+
+    /// Sets a member of `_meta`; takes it out where `value` is null.
+    pub fn meta(mut self, key: &str, value: Value) -> Self {
+        if value.is_null() {
+            if let Some(meta) = self.message["params"]["_meta"].as_object_mut() {
+                meta.remove(key);
+            }
+        } else {
+            self.message["params"]["_meta"][key] = value;
+        }
+        self
+    }
+
+    /// Asks for progress.
+    pub fn token(self, token: Value) -> Self {
+        self.meta("progressToken", token)
+    }
+
+    /// Sends any text instead of a message.
+    pub fn body(mut self, body: impl Into<String>) -> Self {
+        self.body = Some(body.into());
+        self
+    }
+
+    /// The message as it would be sent.
+    pub fn message(&self) -> &Value {
+        &self.message
+    }
+
+    /// Sends it, and reads the head of what comes back.
+    #[track_caller]
+    pub fn send(self) -> impl Future<Output = Reply> {
+        within(self.dispatch())
+    }
+
+    async fn dispatch(self) -> Reply {
+        let body = match (&self.body, &self.message) {
+            (Some(body), _) => body.clone(),
+            (None, Value::Null) => String::new(),
+            (None, message) => message.to_string(),
+        };
+        let client = self.client;
+        let mut request = Request::builder().method(self.http_method.as_str());
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(Full::from(body)).unwrap();
+        let connect = || Wire::connect(client.address, client.protocol, client.trust.clone());
+        let Some(kept) = &client.kept else {
+            let mut wire = connect().await;
+            let response = wire.send(request, &self.path).await;
+            return Reply::new(response, Some(wire));
+        };
+        let mut kept = kept.lock().await;
+        if kept.as_ref().is_none_or(Wire::is_closed) {
+            *kept = Some(connect().await);
+        }
+        let wire = kept.as_mut().unwrap();
+        if wire.is_shared() {
+            let mut shared = wire.share();
+            drop(kept);
+            return Reply::new(shared.send(request, &self.path).await, None);
+        }
+        Reply::new(wire.send(request, &self.path).await, None)
+    }
+}

@@ -1,0 +1,195 @@
+//! A client that says exactly what a test wants said, in either era.
+
+mod ask;
+mod reply;
+mod wire;
+
+pub use ask::Ask;
+pub use reply::{Piece, Reply, Said};
+pub use wire::Trust;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use wire::{Protocol, Wire};
+
+/// A client of the gateway.
+pub struct Client {
+    address: SocketAddr,
+    protocol: Protocol,
+    trust: Option<Trust>,
+    kind: Kind,
+    next_id: AtomicU64,
+    /// The one connection, if there is to be one for everything.
+    kept: Option<Mutex<Option<Wire>>>,
+}
+
+/// How a client opens.
+#[derive(Clone)]
+pub enum Kind {
+    Plain,
+    Modern,
+    Legacy { session: Option<String>, version: String },
+}
+
+impl Client {
+    fn new(address: SocketAddr, kind: Kind) -> Self {
+        Self {
+            address,
+            protocol: Protocol::Http1,
+            trust: None,
+            kind,
+            next_id: AtomicU64::new(1),
+            kept: None,
+        }
+    }
+
+    pub fn modern(address: SocketAddr) -> Self {
+        Self::new(address, Kind::Modern)
+    }
+
+    pub fn plain(address: SocketAddr) -> Self {
+        Self::new(address, Kind::Plain)
+    }
+
+    /// Opens a session.
+    pub async fn legacy(address: SocketAddr, version: &str) -> Self {
+        let client = Self::new(address, Kind::Legacy { session: None, version: version.into() });
+        client.initialized().await
+    }
+
+    /// The same client with a session of its own. Fails where it gets none.
+    pub async fn initialized(mut self) -> Self {
+        let Kind::Legacy { version, .. } = &self.kind else { return self };
+        let version = version.clone();
+        let reply = self.initialize(&version).await;
+        let session = reply.header("mcp-session-id").expect("a session");
+        let version = reply.said().await.result()["protocolVersion"].as_str().unwrap().to_owned();
+        self.kind = Kind::Legacy { session: Some(session), version };
+        let noted = self.ask("notifications/initialized", Value::Null).notification().send().await;
+        assert_eq!(noted.status(), 202);
+        self
+    }
+
+    /// Sends `initialize` without using what comes of it.
+    pub async fn initialize(&self, version: &str) -> Reply {
+        let params = json!({
+            "protocolVersion": version,
+            "capabilities": {},
+            "clientInfo": { "name": "a-test", "version": "1" },
+        });
+        self.ask("initialize", params)
+            .without("mcp-protocol-version")
+            .without("mcp-session-id")
+            .send()
+            .await
+    }
+
+    /// The same client over cleartext HTTP/2, on one connection.
+    pub fn h2(mut self) -> Self {
+        self.protocol = Protocol::Http2;
+        self.keep()
+    }
+
+    /// The same client over TLS.
+    pub fn tls(mut self, trust: Trust) -> Self {
+        self.trust = Some(trust);
+        self
+    }
+
+    /// The same client with one connection for all it says.
+    pub fn keep(mut self) -> Self {
+        self.kept = Some(Mutex::new(None));
+        self
+    }
+
+    /// The same client in another shape, on the same connection.
+    pub fn becomes(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.kind.clone()
+    }
+
+    pub fn is_modern(&self) -> bool {
+        matches!(self.kind, Kind::Modern)
+    }
+
+    /// The session's id.
+    pub fn session(&self) -> &str {
+        match &self.kind {
+            Kind::Legacy { session: Some(session), .. } => session,
+            _ => panic!("a client without a session"),
+        }
+    }
+
+    /// Gives its one connection up.
+    pub async fn disconnect(&self) {
+        if let Some(kept) = &self.kept {
+            kept.lock().await.take();
+        }
+    }
+
+    /// A request, to be changed before it is sent.
+    pub fn ask(&self, method: &str, params: Value) -> Ask<'_> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        Ask::new(self, method, params, id)
+    }
+
+    /// A `tools/call`, to be changed before it is sent.
+    pub fn ask_call(&self, tool: &str, arguments: Value) -> Ask<'_> {
+        self.ask("tools/call", json!({ "name": tool, "arguments": arguments }))
+    }
+
+    /// A plain HTTP request.
+    pub fn http(&self, method: &str, path: &str) -> Ask<'_> {
+        Ask::bare(self, method, path)
+    }
+
+    /// Calls a tool; everything that comes back.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Said {
+        self.ask_call(tool, arguments).send().await.said().await
+    }
+
+    /// Sends a request; everything that comes back.
+    pub async fn request(&self, method: &str, params: Value) -> Said {
+        self.ask(method, params).send().await.said().await
+    }
+
+    /// The tools that it is shown.
+    pub async fn tools(&self) -> Vec<Value> {
+        let said = self.request("tools/list", json!({})).await;
+        said.result()["tools"].as_array().unwrap_or_else(|| panic!("{said:?}")).clone()
+    }
+
+    /// The names of the tools that it is shown.
+    pub async fn tool_names(&self) -> Vec<String> {
+        let tools = self.tools().await;
+        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The stream of change notifications: GET or `subscriptions/listen`, read
+    /// up to its first event.
+    pub async fn listen(&self) -> Reply {
+        let mut reply = match &self.kind {
+            Kind::Modern => {
+                let filter = json!({ "notifications": { "toolsListChanged": true } });
+                self.ask("subscriptions/listen", filter).send().await
+            }
+            _ => self.get_stream().send().await,
+        };
+        assert_eq!(reply.status(), 200);
+        reply.piece().await.expect("a first event");
+        reply
+    }
+
+    /// The GET of a Legacy session's stream.
+    pub fn get_stream(&self) -> Ask<'_> {
+        self.http("GET", "/mcp").of_session().header("accept", "text/event-stream")
+    }
+}

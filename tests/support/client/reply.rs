@@ -1,0 +1,196 @@
+//! What comes back: a JSON message, or events one by one.
+
+use std::fmt;
+
+use http::{HeaderMap, Response, Version};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use serde_json::Value;
+
+use super::wire::Wire;
+use crate::support::within;
+
+/// A response whose body is yet to be read. Dropped, it closes its connection,
+/// or its stream of a shared one.
+pub struct Reply {
+    head: http::response::Parts,
+    body: Incoming,
+    unread: Vec<u8>,
+    _wire: Option<Wire>,
+}
+
+/// A piece of an event stream.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Piece {
+    Comment,
+    Message(Value),
+}
+
+impl Reply {
+    pub(super) fn new(response: Response<Incoming>, wire: Option<Wire>) -> Self {
+        let (head, body) = response.into_parts();
+        Self { head, body, unread: Vec::new(), _wire: wire }
+    }
+
+    pub fn status(&self) -> u16 {
+        self.head.status.as_u16()
+    }
+
+    pub fn version(&self) -> Version {
+        self.head.version
+    }
+
+    pub fn headers(&self) -> &HeaderMap {
+        &self.head.headers
+    }
+
+    pub fn header(&self, name: &str) -> Option<String> {
+        self.head.headers.get(name).map(|value| value.to_str().unwrap().to_owned())
+    }
+
+    pub fn is_stream(&self) -> bool {
+        self.header("content-type").is_some_and(|media| media.starts_with("text/event-stream"))
+    }
+
+    /// The next piece of an event stream; `None` at its end.
+    #[track_caller]
+    pub fn piece(&mut self) -> impl Future<Output = Option<Piece>> {
+        within(self.next_piece())
+    }
+
+    async fn next_piece(&mut self) -> Option<Piece> {
+        assert!(self.is_stream(), "an event stream, not {:?}", self.head);
+        loop {
+            if let Some(end) = self.unread.windows(2).position(|two| two == b"\n\n") {
+                let event: Vec<u8> = self.unread.drain(..end + 2).collect();
+                return Some(read_event(std::str::from_utf8(&event).unwrap()));
+            }
+            let frame = self.body.frame().await?.expect("a whole stream");
+            if let Ok(data) = frame.into_data() {
+                self.unread.extend_from_slice(&data);
+            }
+        }
+    }
+
+    /// The next message, past comments; `None` at the end.
+    pub async fn message(&mut self) -> Option<Value> {
+        loop {
+            match self.piece().await? {
+                Piece::Comment => {}
+                Piece::Message(message) => return Some(message),
+            }
+        }
+    }
+
+    /// Reads to the end.
+    #[track_caller]
+    pub fn said(self) -> impl Future<Output = Said> {
+        within(self.read_all())
+    }
+
+    async fn read_all(mut self) -> Said {
+        let status = self.status();
+        let headers = self.head.headers.clone();
+        if self.is_stream() {
+            let mut messages = Vec::new();
+            while let Some(piece) = self.next_piece().await {
+                if let Piece::Message(message) = piece {
+                    messages.push(message);
+                }
+            }
+            return Said { status, headers, messages, body: String::new(), streamed: true };
+        }
+        let mut body = std::mem::take(&mut self.unread);
+        while let Some(frame) = self.body.frame().await {
+            if let Ok(data) = frame.expect("a whole body").into_data() {
+                body.extend_from_slice(&data);
+            }
+        }
+        let body = String::from_utf8(body).unwrap();
+        let messages = serde_json::from_str(&body).into_iter().collect();
+        Said { status, headers, messages, body, streamed: false }
+    }
+}
+
+fn read_event(event: &str) -> Piece {
+    let data: Vec<&str> =
+        event.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim_start).collect();
+    match data.join("\n") {
+        data if data.is_empty() => Piece::Comment,
+        data => Piece::Message(serde_json::from_str(&data).unwrap()),
+    }
+}
+
+/// Everything that came back.
+pub struct Said {
+    pub status: u16,
+    pub headers: HeaderMap,
+    /// All messages; the answer comes last.
+    pub messages: Vec<Value>,
+    /// The text of a body that is no event stream.
+    pub body: String,
+    pub streamed: bool,
+}
+
+impl Said {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// The whole answer.
+    #[track_caller]
+    pub fn answer(&self) -> &Value {
+        self.messages.last().unwrap_or_else(|| panic!("no answer: {self:?}"))
+    }
+
+    /// The body as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        self.answer().clone()
+    }
+
+    /// The answer's result.
+    #[track_caller]
+    pub fn result(&self) -> &Value {
+        self.answer().get("result").unwrap_or_else(|| panic!("no result: {self:?}"))
+    }
+
+    /// The answer's error.
+    #[track_caller]
+    pub fn error(&self) -> &Value {
+        self.answer().get("error").unwrap_or_else(|| panic!("no error: {self:?}"))
+    }
+
+    /// The code of the answer's error.
+    #[track_caller]
+    pub fn code(&self) -> i64 {
+        self.error()["code"].as_i64().unwrap()
+    }
+
+    /// The first text of a tool's result.
+    #[track_caller]
+    pub fn text(&self) -> &str {
+        self.result()["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {self:?}"))
+    }
+
+    /// Whether it is a tool result that reports an error.
+    #[track_caller]
+    pub fn is_error(&self) -> bool {
+        self.result()["isError"] == true
+    }
+
+    /// What came before the answer.
+    pub fn notices(&self) -> &[Value] {
+        &self.messages[..self.messages.len().saturating_sub(1)]
+    }
+}
+
+impl fmt::Debug for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.status)?;
+        match self.messages.is_empty() {
+            true => write!(f, "{:?}", self.body),
+            false => f.debug_list().entries(self.messages.iter().map(Value::to_string)).finish(),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! One connection: HTTP/1.1 or HTTP/2, in clear or over TLS.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response, Uri, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// What a TLS client trusts.
+#[derive(Clone)]
+pub struct Trust(Arc<RootCertStore>);
+
+impl Trust {
+    /// The certificates of one CA file.
+    pub fn ca(path: &Path) -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(path).unwrap()).unwrap();
+        Self(Arc::new(roots))
+    }
+}
+
+pub enum Wire {
+    One(http1::SendRequest<Full<Bytes>>, String),
+    Two(http2::SendRequest<Full<Bytes>>, String),
+}
+
+impl Wire {
+    pub async fn connect(address: SocketAddr, protocol: Protocol, trust: Option<Trust>) -> Self {
+        let socket = TcpStream::connect(address).await.unwrap();
+        socket.set_nodelay(true).unwrap();
+        match trust {
+            None => Self::over(socket, protocol, format!("http://{address}")).await,
+            Some(trust) => {
+                let stream = dial(socket, protocol, trust).await.unwrap();
+                let origin = format!("https://localhost:{}", address.port());
+                Self::over(stream, protocol, origin).await
+            }
+        }
+    }
+
+    async fn over<I>(io: I, protocol: Protocol, origin: String) -> Self
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let io = TokioIo::new(io);
+        match protocol {
+            Protocol::Http1 => {
+                let (sender, connection) = http1::handshake(io).await.unwrap();
+                tokio::spawn(connection);
+                Self::One(sender, origin)
+            }
+            Protocol::Http2 => {
+                let (sender, connection) =
+                    http2::handshake(TokioExecutor::new(), io).await.unwrap();
+                tokio::spawn(connection);
+                Self::Two(sender, origin)
+            }
+        }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        match self {
+            Self::One(sender, _) => sender.is_closed(),
+            Self::Two(sender, _) => sender.is_closed(),
+        }
+    }
+
+    /// Whether requests go side by side.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::Two(..))
+    }
+
+    pub fn share(&self) -> Self {
+        match self {
+            Self::One(..) => panic!("HTTP/1.1 carries one request at a time"),
+            Self::Two(sender, origin) => Self::Two(sender.clone(), origin.clone()),
+        }
+    }
+
+    pub async fn send(
+        &mut self,
+        mut request: Request<Full<Bytes>>,
+        path: &str,
+    ) -> Response<Incoming> {
+        match self {
+            Self::One(sender, origin) => {
+                let host = origin.split_once("://").unwrap().1.to_owned();
+                *request.uri_mut() = path.parse().unwrap();
+                let headers = request.headers_mut();
+                headers.entry(header::HOST).or_insert_with(|| host.parse().unwrap());
+                sender.ready().await.unwrap();
+                sender.send_request(request).await.unwrap()
+            }
+            Self::Two(sender, origin) => {
+                *request.uri_mut() = format!("{origin}{path}").parse::<Uri>().unwrap();
+                sender.ready().await.unwrap();
+                sender.send_request(request).await.unwrap()
+            }
+        }
+    }
+}
+
+/// A TLS handshake that offers one protocol.
+pub async fn dial(
+    socket: TcpStream,
+    protocol: Protocol,
+    trust: Trust,
+) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(trust.0)
+        .with_no_client_auth();
+    config.alpn_protocols = match protocol {
+        Protocol::Http1 => vec![b"http/1.1".to_vec()],
+        Protocol::Http2 => vec![b"h2".to_vec()],
+    };
+    let name = ServerName::try_from("localhost").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, socket).await
+}

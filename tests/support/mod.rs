@@ -1,0 +1,54 @@
+//! A gateway in this process on real sockets, servers that do what a test
+//! tells them to, and clients of both eras that send what a test wants sent.
+//!
+//! ```text
+//! let files = Upstream::legacy().await;
+//! let gateway = Gateway::with("files", files.stdio()).start().await;
+//! let client = gateway.modern();
+//! assert_eq!(client.call("files__echo", json!({ "a": 1 })).await.text(), r#"{"a":1}"#);
+//! ```
+#![allow(
+    dead_code,
+    unused_imports,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    clippy::disallowed_methods,
+    missing_docs,
+    reason = "a test that cannot go on fails; not every test crate uses all of it"
+)]
+
+pub mod client;
+pub mod collector;
+pub mod gateway;
+pub mod upstream;
+
+pub use client::{Client, Reply, Said};
+pub use gateway::Gateway;
+pub use upstream::{Kind, Step, Upstream, every_kind};
+
+use std::time::Duration;
+
+/// Waits, but not for ever: nothing here takes as long when it works.
+#[track_caller]
+pub fn within<T>(step: impl Future<Output = T>) -> impl Future<Output = T> {
+    let caller = std::panic::Location::caller();
+    async move {
+        match tokio::time::timeout(Duration::from_secs(20), step).await {
+            Ok(done) => done,
+            Err(_) => panic!("what {caller} waits for did not happen"),
+        }
+    }
+}
+
+/// Looks until it is so.
+#[track_caller]
+pub fn until(mut it_is_so: impl FnMut() -> bool) -> impl Future<Output = ()> {
+    within(async move {
+        while !it_is_so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+}

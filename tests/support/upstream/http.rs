@@ -1,0 +1,243 @@
+//! A scripted server over Streamable HTTP.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ::http::{HeaderMap, Request, Response, StatusCode};
+use bytes::Bytes;
+use futures_util::stream;
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::script::{Received, Step};
+use super::{Era, Inner, Watching};
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+pub async fn serve(inner: Arc<Inner>, listener: TcpListener) {
+    let mut connections = JoinSet::new();
+    loop {
+        let (socket, _) = listener.accept().await.unwrap();
+        socket.set_nodelay(true).unwrap();
+        let inner = Arc::clone(&inner);
+        connections.spawn(async move {
+            let service = {
+                let inner = Arc::clone(&inner);
+                service_fn(move |request| answer(Arc::clone(&inner), request))
+            };
+            let builder = auto::Builder::new(TokioExecutor::new());
+            let connection = builder.serve_connection(TokioIo::new(socket), service);
+            tokio::select! {
+                () = inner.cut() => {}
+                _ = connection => {}
+            }
+        });
+    }
+}
+
+async fn answer(
+    inner: Arc<Inner>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&body).into_owned();
+    let received = match head.method.as_str() {
+        "POST" => Received::read(&text, head.headers),
+        other => Received::event(other, json!({ "path": head.uri.path() }), head.headers),
+    };
+    inner.note(received.clone());
+    let refuse = inner.refuse.lock().unwrap().clone();
+    if let Some((status, headers, body)) = refuse {
+        return Ok(with(status, &headers, body));
+    }
+    if let Some(refusal) = inner.refusal(&received) {
+        return Ok(refusal);
+    }
+    Ok(match received.method.as_str() {
+        "DELETE" => plain(200, String::new()),
+        "GET" if inner.era == Era::Modern => plain(405, String::new()),
+        "GET" => announcements(&inner, None),
+        "subscriptions/listen" if inner.era == Era::Modern => {
+            announcements(&inner, received.id.clone())
+        }
+        "tools/call" => call(inner, received).await,
+        _ if received.id.is_none() || received.method.is_empty() => plain(202, String::new()),
+        _ => whole(&inner, &received),
+    })
+}
+
+impl Inner {
+    /// Refuses a Legacy request whose session is not there.
+    fn refusal(&self, received: &Received) -> Option<Response<Body>> {
+        if self.era == Era::Modern || received.method == "initialize" {
+            return None;
+        }
+        let session = received.header("mcp-session-id");
+        let known = session.is_some_and(|id| self.sessions.lock().unwrap().contains(id));
+        if known {
+            return None;
+        }
+        let (status, body) = self.lost.lock().unwrap().clone();
+        Some(plain(status, body.to_string()))
+    }
+}
+
+fn whole(inner: &Inner, asked: &Received) -> Response<Body> {
+    let (status, step) = match inner.answer(asked) {
+        Ok(result) => (200, Step::Raw(result)),
+        Err(error) if inner.era == Era::Modern => (404, Step::Error(error)),
+        Err(error) => (200, Step::Error(error)),
+    };
+    let mut response = plain(status, step.message(asked, inner.era).unwrap());
+    if inner.era == Era::Legacy && asked.method == "initialize" {
+        let number = inner.session_numbers.fetch_add(1, Ordering::SeqCst) + 1;
+        let session = format!("session-{number}");
+        response.headers_mut().insert("mcp-session-id", session.parse().unwrap());
+        inner.sessions.lock().unwrap().insert(session);
+    }
+    response
+}
+
+/// Notes that the gateway gave a call up, unless it was answered.
+struct Unanswered {
+    inner: Arc<Inner>,
+    call: Option<Received>,
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if let Some(call) = self.call.take() {
+            self.inner.note(Received::event("closed", call.params, call.headers));
+        }
+    }
+}
+
+async fn call(inner: Arc<Inner>, call: Received) -> Response<Body> {
+    let mut unanswered = Unanswered { inner: Arc::clone(&inner), call: Some(call.clone()) };
+    let mut steps = inner.steps(&call).into_iter().peekable();
+    while let Some(step) = steps.next_if(Step::is_wait) {
+        inner.wait(&step).await;
+    }
+    match steps.peek() {
+        Some(Step::Status(status, headers, body)) => {
+            unanswered.call = None;
+            let headers: Vec<_> =
+                headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+            return with(*status, &headers, body.clone());
+        }
+        Some(step) if step.is_answer() => {
+            unanswered.call = None;
+            return plain(200, step.message(&call, inner.era).unwrap());
+        }
+        _ => {}
+    }
+    let events = stream::unfold((steps, unanswered), move |(mut steps, mut unanswered)| {
+        let (inner, call) = (Arc::clone(&inner), call.clone());
+        async move {
+            loop {
+                let step = steps.next()?;
+                inner.wait(&step).await;
+                if matches!(step, Step::Break) {
+                    unanswered.call = None;
+                    return None;
+                }
+                if step.is_answer() {
+                    unanswered.call = None;
+                }
+                let message = match step {
+                    Step::Open => Some("id: 1\ndata:\n\n".to_owned()),
+                    _ => step
+                        .message(&call, inner.era)
+                        .map(|it| format!("event: message\ndata: {it}\n\n")),
+                };
+                if let Some(message) = message {
+                    return Some((Ok(Frame::data(Bytes::from(message))), (steps, unanswered)));
+                }
+            }
+        }
+    });
+    streamed(StreamBody::new(events).boxed_unsync())
+}
+
+fn announcements(inner: &Arc<Inner>, subscription: Option<Value>) -> Response<Body> {
+    let (send, receive) = mpsc::channel::<String>(8);
+    let changes = inner.changes.subscribe();
+    let watching = Watching::begin(inner);
+    tokio::spawn(announce(send, changes, subscription, watching));
+    let events = stream::unfold(receive, |mut receive| async move {
+        let message = receive.recv().await?;
+        Some((Ok(Frame::data(Bytes::from(message))), receive))
+    });
+    streamed(StreamBody::new(events).boxed_unsync())
+}
+
+async fn announce(
+    send: mpsc::Sender<String>,
+    mut changes: watch::Receiver<u64>,
+    subscription: Option<Value>,
+    _watching: Watching,
+) {
+    let tag = subscription.map(|id| json!({ "io.modelcontextprotocol/subscriptionId": id }));
+    let event = |method: &str, mut params: Value| {
+        if let Some(tag) = &tag {
+            params["_meta"] = tag.clone();
+        }
+        let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+        format!("data: {message}\n\n")
+    };
+    let first = match &tag {
+        Some(_) => event(
+            "notifications/subscriptions/acknowledged",
+            json!({ "notifications": { "toolsListChanged": true } }),
+        ),
+        None => ": open\n\n".to_owned(),
+    };
+    let _ = send.send(first).await;
+    loop {
+        tokio::select! {
+            () = send.closed() => return,
+            changed = changes.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                let _ = send.send(event("notifications/tools/list_changed", json!({}))).await;
+            }
+        }
+    }
+}
+
+fn plain(status: u16, body: String) -> Response<Body> {
+    let json = ("content-type".to_owned(), "application/json".to_owned());
+    with(status, &[json], body)
+}
+
+fn with(status: u16, headers: &[(String, String)], body: String) -> Response<Body> {
+    let mut response = Response::new(Full::from(body).boxed_unsync());
+    *response.status_mut() = StatusCode::from_u16(status).unwrap();
+    add(response.headers_mut(), headers);
+    response
+}
+
+fn add(to: &mut HeaderMap, headers: &[(String, String)]) {
+    for (name, value) in headers {
+        to.insert(name.parse::<::http::HeaderName>().unwrap(), value.parse().unwrap());
+    }
+}
+
+fn streamed(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert("content-type", "text/event-stream".parse().unwrap());
+    response
+}

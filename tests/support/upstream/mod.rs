@@ -1,0 +1,352 @@
+//! A server that does what a test tells it to: of either era, over HTTP and
+//! stdio at once, with a record of all that it was sent.
+
+mod http;
+mod script;
+mod stdio;
+
+pub use script::{Received, Step};
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+
+use super::within;
+use script::Behaviour;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    Modern,
+    Legacy,
+}
+
+/// A server of one era that can be reached both ways.
+pub struct Upstream {
+    pub inner: Arc<Inner>,
+    http: SocketAddr,
+    stdio: SocketAddr,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.inner.close();
+    }
+}
+
+pub struct Inner {
+    pub era: Era,
+    pub tools: Mutex<Vec<String>>,
+    pub page: Mutex<Option<usize>>,
+    behaviours: Mutex<HashMap<String, Behaviour>>,
+    received: Mutex<Vec<Received>>,
+    /// Counts what was received.
+    news: watch::Sender<usize>,
+    /// Counts the announcements of another list.
+    pub changes: watch::Sender<u64>,
+    /// Streams on which announcements go.
+    pub watchers: watch::Sender<usize>,
+    pub gate: Semaphore,
+    pub sessions: Mutex<HashSet<String>>,
+    pub session_numbers: AtomicU64,
+    /// How a session that is not there is refused.
+    pub lost: Mutex<(u16, Value)>,
+    /// Answered to every request, whatever it is.
+    pub refuse: Mutex<Option<(u16, Vec<(String, String)>, String)>>,
+    pub version: Mutex<String>,
+    pub list_ttl: Mutex<Option<u64>>,
+    /// Ends every connection there is.
+    cut: watch::Sender<u64>,
+    pub starts: AtomicUsize,
+}
+
+impl Upstream {
+    pub async fn modern() -> Self {
+        Self::start(Era::Modern).await
+    }
+
+    pub async fn legacy() -> Self {
+        Self::start(Era::Legacy).await
+    }
+
+    /// One of each era.
+    pub async fn both() -> [Self; 2] {
+        [Self::modern().await, Self::legacy().await]
+    }
+
+    /// A server with the tools `echo`, `count`, `hold` and `fail`.
+    pub async fn start(era: Era) -> Self {
+        let listeners = [listener(0).await, listener(0).await];
+        Self::on(era, listeners)
+    }
+
+    fn on(era: Era, [http_listener, stdio_listener]: [TcpListener; 2]) -> Self {
+        let inner = Arc::new(Inner::new(era));
+        let http = http_listener.local_addr().unwrap();
+        let stdio = stdio_listener.local_addr().unwrap();
+        let tasks = [
+            tokio::spawn(http::serve(Arc::clone(&inner), http_listener)),
+            tokio::spawn(stdio::serve(Arc::clone(&inner), stdio_listener)),
+        ];
+        Self { inner, http, stdio, tasks }
+    }
+
+    /// The lines of the configuration that reach it over HTTP.
+    pub fn http(&self) -> String {
+        format!("url = \"http://{}/mcp\"\n", self.http)
+    }
+
+    pub fn http_address(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// The lines of the configuration that reach it as a child process: one
+    /// that does nothing but carry its standard streams here.
+    pub fn stdio(&self) -> String {
+        let script = stdio::carrier(self.stdio.port());
+        format!("command = \"bash\"\nargs = [\"-c\", {script:?}]\nstop_timeout = \"500ms\"\n")
+    }
+
+    /// Both ways, each with its name.
+    pub fn ways(&self) -> [(&'static str, String); 2] {
+        [("http", self.http()), ("stdio", self.stdio())]
+    }
+
+    /// Another list, as raw JSON texts. Says nothing of it.
+    pub fn set_tools<T: Into<String>>(&self, tools: impl IntoIterator<Item = T>) -> &Self {
+        *self.inner.tools.lock().unwrap() = tools.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// One more tool, and what it does.
+    pub fn tool(
+        &self,
+        tool: &Value,
+        does: impl Fn(&Received) -> Vec<Step> + Send + Sync + 'static,
+    ) -> &Self {
+        let name = tool["name"].as_str().unwrap().to_owned();
+        self.inner.tools.lock().unwrap().push(tool.to_string());
+        self.inner.behaviours.lock().unwrap().insert(name, Arc::new(does));
+        self
+    }
+
+    /// One more tool that takes anything.
+    pub fn does(
+        &self,
+        name: &str,
+        does: impl Fn(&Received) -> Vec<Step> + Send + Sync + 'static,
+    ) -> &Self {
+        self.tool(&tool(name), does)
+    }
+
+    /// Serves its list in pages of this many tools.
+    pub fn pages_of(&self, tools: usize) -> &Self {
+        *self.inner.page.lock().unwrap() = Some(tools);
+        self
+    }
+
+    /// Says that its list has changed. Waits until somebody hears it.
+    pub async fn announce(&self) {
+        let mut watchers = self.inner.watchers.subscribe();
+        within(watchers.wait_for(|watchers| *watchers > 0)).await.unwrap();
+        self.inner.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Lets so many `Hold`s go on.
+    pub fn release(&self, holds: usize) {
+        self.inner.gate.add_permits(holds);
+    }
+
+    /// Forgets every session, as after a restart.
+    pub fn forget_sessions(&self) {
+        self.inner.sessions.lock().unwrap().clear();
+    }
+
+    /// How it refuses a session that it does not have.
+    pub fn refuses_lost_sessions_with(&self, status: u16, body: Value) -> &Self {
+        *self.inner.lost.lock().unwrap() = (status, body);
+        self
+    }
+
+    /// Answers every HTTP request like this from now on; like before with `None`.
+    pub fn answers(&self, what: Option<(u16, &[(&str, &str)], &str)>) -> &Self {
+        *self.inner.refuse.lock().unwrap() = what.map(|(status, headers, body)| {
+            let headers = headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned()));
+            (status, headers.collect(), body.to_owned())
+        });
+        self
+    }
+
+    /// Breaks every connection off, as a crash does.
+    pub fn crash(&self) {
+        self.inner.close();
+    }
+
+    /// How often it was started as a child process.
+    pub fn starts(&self) -> usize {
+        self.inner.starts.load(Ordering::SeqCst)
+    }
+
+    /// Everything that it was sent.
+    pub fn received(&self) -> Vec<Received> {
+        self.inner.received.lock().unwrap().clone()
+    }
+
+    /// What it was sent of one method. `GET`, `DELETE` and `closed` (the
+    /// gateway gave a call's stream up) count as methods.
+    pub fn all(&self, method: &str) -> Vec<Received> {
+        self.received().into_iter().filter(|received| received.method == method).collect()
+    }
+
+    /// The calls that it was sent.
+    pub fn calls(&self) -> Vec<Received> {
+        self.all("tools/call")
+    }
+
+    /// Waits until it was sent so many of a method; the last of them.
+    #[track_caller]
+    pub fn heard(&self, method: &str, times: usize) -> impl Future<Output = Received> {
+        let (inner, method) = (Arc::clone(&self.inner), method.to_owned());
+        within(async move {
+            let mut news = inner.news.subscribe();
+            loop {
+                news.mark_unchanged();
+                let received = inner.received.lock().unwrap().clone();
+                let found: Vec<_> = received.into_iter().filter(|r| r.method == method).collect();
+                if found.len() >= times {
+                    return found[times.saturating_sub(1)].clone();
+                }
+                news.changed().await.unwrap();
+            }
+        })
+    }
+}
+
+/// A tool that takes anything, as it stands in a list.
+pub fn tool(name: &str) -> Value {
+    json!({ "name": name, "inputSchema": { "type": "object" } })
+}
+
+async fn listener(port: u16) -> TcpListener {
+    TcpListener::bind(("127.0.0.1", port)).await.unwrap()
+}
+
+impl Inner {
+    fn new(era: Era) -> Self {
+        let no_session = json!({
+            "jsonrpc": "2.0", "id": null,
+            "error": { "code": -32000, "message": "Bad Request: No valid session ID provided" },
+        });
+        let inner = Self {
+            era,
+            tools: Mutex::default(),
+            page: Mutex::default(),
+            behaviours: Mutex::default(),
+            received: Mutex::default(),
+            news: watch::Sender::new(0),
+            changes: watch::Sender::new(0),
+            watchers: watch::Sender::new(0),
+            gate: Semaphore::new(0),
+            sessions: Mutex::default(),
+            session_numbers: AtomicU64::new(0),
+            lost: Mutex::new((404, no_session)),
+            refuse: Mutex::default(),
+            version: Mutex::new("2025-11-25".into()),
+            list_ttl: Mutex::default(),
+            cut: watch::Sender::new(0),
+            starts: AtomicUsize::new(0),
+        };
+        for (name, does) in script::first_tools() {
+            inner.tools.lock().unwrap().push(tool(name).to_string());
+            inner.behaviours.lock().unwrap().insert(name.to_owned(), does);
+        }
+        inner
+    }
+
+    pub fn note(&self, received: Received) {
+        self.received.lock().unwrap().push(received);
+        self.news.send_modify(|count| *count += 1);
+    }
+
+    fn close(&self) {
+        self.cut.send_modify(|count| *count += 1);
+    }
+
+    /// Done when the connections of now are to be broken off.
+    pub async fn cut(&self) {
+        let _ = self.cut.subscribe().changed().await;
+    }
+
+    pub fn steps(&self, call: &Received) -> Vec<Step> {
+        let name = call.params["name"].as_str().unwrap_or_default();
+        let behaviour = self.behaviours.lock().unwrap().get(name).cloned();
+        match behaviour {
+            Some(behaviour) => behaviour(call),
+            None => vec![Step::Error(
+                json!({ "code": -32602, "message": format!("Unknown tool: {name}") }),
+            )],
+        }
+    }
+
+    /// Does a step that is not written.
+    pub async fn wait(&self, step: &Step) {
+        match step {
+            Step::Hold => self.gate.acquire().await.unwrap().forget(),
+            Step::Pause(time) => tokio::time::sleep(*time).await,
+            Step::Never => std::future::pending().await,
+            _ => {}
+        }
+    }
+}
+
+/// Counts somebody who listens for changes.
+pub struct Watching(Arc<Inner>);
+
+impl Watching {
+    pub fn begin(inner: &Arc<Inner>) -> Self {
+        inner.watchers.send_modify(|count| *count += 1);
+        Self(Arc::clone(inner))
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.watchers.send_modify(|count| *count -= 1);
+    }
+}
+
+/// A moment that is long for a test and nothing for a deadline.
+pub const MOMENT: Duration = Duration::from_millis(150);
+
+/// A server and how it is reached.
+pub struct Kind {
+    /// Which kind it is; the server's name, too.
+    pub name: &'static str,
+    pub upstream: Upstream,
+    /// The lines of the configuration that reach it.
+    pub lines: String,
+}
+
+/// A server of each era over each transport.
+pub async fn every_kind() -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    for (name, era) in [
+        ("modern-http", Era::Modern),
+        ("modern-stdio", Era::Modern),
+        ("legacy-http", Era::Legacy),
+        ("legacy-stdio", Era::Legacy),
+    ] {
+        let upstream = Upstream::start(era).await;
+        let lines = if name.ends_with("http") { upstream.http() } else { upstream.stdio() };
+        kinds.push(Kind { name, upstream, lines });
+    }
+    kinds
+}

@@ -1,0 +1,199 @@
+//! What a scripted server says to what it is asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::HeaderMap;
+use serde_json::{Value, json};
+
+use super::{Era, Inner};
+
+/// What a call does, from what was received.
+pub type Behaviour = Arc<dyn Fn(&Received) -> Vec<Step> + Send + Sync>;
+
+/// What a server does next in the course of a call.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// Reports progress, if the call asks for it.
+    Progress(u32),
+    /// Sends any message on the call's stream.
+    Send(Value),
+    /// Opens the call's stream without a message (HTTP).
+    Open,
+    /// Waits for [`Upstream::release`](super::Upstream::release).
+    Hold,
+    /// Waits.
+    Pause(Duration),
+    /// Waits for ever.
+    Never,
+    /// Answers with a result.
+    Result(Value),
+    /// Answers with a result of this raw text.
+    Raw(String),
+    /// Answers with an error.
+    Error(Value),
+    /// Answers with an HTTP status (HTTP).
+    Status(u16, Vec<(&'static str, String)>, String),
+    /// Breaks off: ends the response, or the child.
+    Break,
+}
+
+/// A message, as it came.
+#[derive(Debug, Clone)]
+pub struct Received {
+    pub method: String,
+    pub params: Value,
+    pub id: Option<Value>,
+    /// The text as it came.
+    pub text: String,
+    pub headers: HeaderMap,
+}
+
+impl Received {
+    pub fn read(text: &str, headers: HeaderMap) -> Self {
+        let message: Value = serde_json::from_str(text).unwrap_or_default();
+        Self {
+            method: message["method"].as_str().unwrap_or_default().to_owned(),
+            params: message["params"].clone(),
+            id: message.get("id").cloned(),
+            text: text.to_owned(),
+            headers,
+        }
+    }
+
+    pub fn event(method: &str, params: Value, headers: HeaderMap) -> Self {
+        Self { method: method.into(), params, id: None, text: String::new(), headers }
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    pub fn arguments(&self) -> &Value {
+        &self.params["arguments"]
+    }
+
+    pub fn meta(&self, key: &str) -> &Value {
+        &self.params["_meta"][key]
+    }
+
+    pub fn token(&self) -> Option<&Value> {
+        self.params["_meta"].get("progressToken")
+    }
+}
+
+/// A text result.
+pub fn text(text: impl Into<String>) -> Value {
+    json!({ "content": [{ "type": "text", "text": text.into() }] })
+}
+
+impl Step {
+    /// Answers with a text.
+    pub fn text(said: impl Into<String>) -> Self {
+        Self::Result(text(said))
+    }
+
+    /// The message that this step writes to a call, if it writes one.
+    pub fn message(&self, call: &Received, era: Era) -> Option<String> {
+        let id = call.id.clone().unwrap_or_default();
+        match self {
+            Self::Progress(progress) => {
+                let token = call.token()?;
+                let params = json!({ "progressToken": token, "progress": progress, "total": 10 });
+                Some(json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }).to_string())
+            }
+            Self::Send(message) => Some(message.to_string()),
+            Self::Result(result) => {
+                let mut result = result.clone();
+                if era == Era::Modern && result.get("resultType").is_none() {
+                    result["resultType"] = json!("complete");
+                }
+                Some(json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string())
+            }
+            Self::Raw(raw) => Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{raw}}}"#)),
+            Self::Error(error) => {
+                Some(json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string())
+            }
+            _ => None,
+        }
+    }
+
+    pub fn is_wait(&self) -> bool {
+        matches!(self, Self::Hold | Self::Pause(_) | Self::Never)
+    }
+
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Self::Result(_) | Self::Raw(_) | Self::Error(_))
+    }
+}
+
+/// What every scripted server can do: `echo` says its arguments, `count`
+/// reports progress 1, 2 and 3 on the way, `hold` waits to be released, `fail`
+/// reports an error to the model.
+pub fn first_tools() -> [(&'static str, Behaviour); 4] {
+    let one = |step: Step| vec![step];
+    [
+        ("echo", Arc::new(move |call: &Received| one(Step::text(call.arguments().to_string())))),
+        (
+            "count",
+            Arc::new(|_: &Received| {
+                let progress = (1..=3).map(Step::Progress);
+                progress.chain([Step::text("counted")]).collect()
+            }),
+        ),
+        ("hold", Arc::new(|_: &Received| vec![Step::Hold, Step::text("held")])),
+        (
+            "fail",
+            Arc::new(move |_: &Received| {
+                let mut result = text("it failed");
+                result["isError"] = json!(true);
+                one(Step::Result(result))
+            }),
+        ),
+    ]
+}
+
+impl Inner {
+    /// The answer to whatever is no call; `None` for what this era does not know.
+    pub fn answer(&self, asked: &Received) -> Result<String, Value> {
+        let info = json!({ "name": "scripted", "version": "1.2.3" });
+        let capabilities = json!({ "tools": { "listChanged": true } });
+        match (self.era, asked.method.as_str()) {
+            (Era::Legacy, "initialize") => Ok(json!({
+                "protocolVersion": *self.version.lock().unwrap(),
+                "capabilities": capabilities, "serverInfo": info,
+            })
+            .to_string()),
+            (Era::Legacy, "ping") => Ok("{}".into()),
+            (Era::Modern, "server/discover") => Ok(json!({
+                "resultType": "complete", "supportedVersions": ["2026-07-28"],
+                "capabilities": capabilities, "ttlMs": 60_000, "cacheScope": "public",
+                "_meta": { "io.modelcontextprotocol/serverInfo": info },
+            })
+            .to_string()),
+            (_, "tools/list") => self.list(asked.params["cursor"].as_str()),
+            (_, method) => {
+                Err(json!({ "code": -32601, "message": format!("Method not found: {method}") }))
+            }
+        }
+    }
+
+    fn list(&self, cursor: Option<&str>) -> Result<String, Value> {
+        let tools = self.tools.lock().unwrap();
+        let from: usize = cursor.unwrap_or("0").parse().unwrap();
+        let size = self.page.lock().unwrap().unwrap_or(usize::MAX);
+        let page: Vec<&str> = tools.iter().skip(from).take(size).map(String::as_str).collect();
+        let mut list = format!(r#"{{"tools":[{}]"#, page.join(","));
+        if from.saturating_add(size) < tools.len() {
+            list.push_str(&format!(r#","nextCursor":"{}""#, from + size));
+        }
+        if self.era == Era::Modern {
+            let ttl = self.list_ttl.lock().unwrap().unwrap_or(3_600_000);
+            list.push_str(&format!(
+                r#","resultType":"complete","ttlMs":{ttl},"cacheScope":"public""#
+            ));
+        }
+        list.push('}');
+        Ok(list)
+    }
+}
