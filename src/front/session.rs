@@ -110,7 +110,7 @@ pub(super) struct Session {
     /// Calls that the client may take back, by their raw ids.
     calls: Mutex<HashMap<Id, CancellationToken>>,
     /// The list as of which the client has been told.
-    told: watch::Receiver<u64>,
+    told: Mutex<watch::Receiver<u64>>,
     /// Counts the notification streams: a new one ends the one before it.
     stream: watch::Sender<u64>,
     closed: CancellationToken,
@@ -127,7 +127,7 @@ impl Session {
             used: AtomicU64::new(0),
             busy: AtomicUsize::new(0),
             calls: Mutex::default(),
-            told: gateway.changes(),
+            told: Mutex::new(gateway.changes()),
             stream: watch::Sender::new(0),
             closed: CancellationToken::new(),
             _counted: gateway.metrics.sessions().enter(),
@@ -148,9 +148,15 @@ impl Session {
     }
 
     /// The changes that the client has not been told of since it opened the
-    /// session: what changed before it opened a stream is not lost.
+    /// session: what changed before it opened a stream is not lost, and what
+    /// an earlier stream told is not told again.
     pub(super) fn untold(&self) -> watch::Receiver<u64> {
-        self.told.clone()
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The client knows of all changes so far.
+    pub(super) fn is_told(&self) {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).mark_unchanged();
     }
 
     /// Takes the place of the session's notification stream: a message goes to

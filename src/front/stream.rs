@@ -68,6 +68,13 @@ enum End {
 }
 
 impl End {
+    /// Notes that the client hears of a change.
+    fn tell(&self) {
+        if let Self::Session { session, .. } = self {
+            session.is_told();
+        }
+    }
+
     async fn reached(&mut self) {
         match self {
             Self::Client => std::future::pending().await,
@@ -91,6 +98,7 @@ impl Told {
             () = told.drain.started() => told.last.take().map(|last| (last, None)),
             Ok(()) = told.changes.changed(), if told.change.is_some() => {
                 told.changes.mark_unchanged();
+                told.end.tell();
                 let change = told.change.clone()?;
                 Some((change, Some(told)))
             }
