@@ -22,7 +22,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio::sync::{Notify, watch as cell};
 use tokio::task::JoinHandle;
 
-use crate::call::{Answer, Call, Event, NativeName, Notice, Passing, Reply, ServerName};
+use crate::call::{Answer, Call, NativeName, Passing, Reply, ServerName};
 use crate::config::{EraChoice, Http as HttpConfig};
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id};
