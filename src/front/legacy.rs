@@ -116,7 +116,7 @@ impl Front {
         wants: Wants,
     ) -> Result<(InSession, Writer), Failure> {
         let meta = params.meta().map_err(|fault| unreadable(&fault))?;
-        let withdrawal = session.begin(id.clone())?;
+        let withdrawal = Arc::new(session.begin(id.clone())?);
         let token = meta.progress_token.clone();
         let writer = self.writer(id.clone(), Era::Legacy, token, wants);
         let context = posted.context(Arc::clone(session.client()), meta);
@@ -125,16 +125,14 @@ impl Front {
         // A task of its own: the client's going away does not take the call
         // back (2025-11-25, Streamable HTTP, "Sending Messages").
         let (exchange, started) = tokio::sync::oneshot::channel();
-        let cancelled = withdrawal.token();
+        let own = Arc::clone(&withdrawal);
         tokio::spawn(async move {
-            tokio::select! {
-                () = cancelled.cancelled() => {}
-                begun = gateway.call(call) => {
-                    if let Err(unwanted) = exchange.send(begun) {
-                        unwanted.run_out().await;
-                    }
+            let run = async {
+                if let Err(unwanted) = exchange.send(gateway.call(call).await) {
+                    unwanted.run_out().await;
                 }
-            }
+            };
+            own.or(run).await;
         });
         Ok((InSession { started: Some(started), exchange: None, withdrawal }, writer))
     }
@@ -212,7 +210,7 @@ struct Asked {
 struct InSession {
     started: Option<tokio::sync::oneshot::Receiver<Exchange>>,
     exchange: Option<Exchange>,
-    withdrawal: Withdrawal,
+    withdrawal: Arc<Withdrawal>,
 }
 
 impl Events for InSession {
@@ -244,7 +242,9 @@ async fn step(
 impl Drop for InSession {
     fn drop(&mut self) {
         if let Some(exchange) = self.exchange.take() {
-            tokio::spawn(exchange.run_out());
+            // A client that takes a call back may close its stream first.
+            let withdrawal = Arc::clone(&self.withdrawal);
+            tokio::spawn(async move { withdrawal.or(exchange.run_out()).await });
         }
     }
 }

@@ -225,6 +225,14 @@ impl Withdrawal {
     pub(super) fn token(&self) -> CancellationToken {
         self.token.clone()
     }
+
+    /// Runs `call` to its end, or until the client takes it back.
+    pub(super) async fn or(&self, call: impl Future<Output = ()>) {
+        tokio::select! {
+            () = self.token.cancelled() => {}
+            () = call => {}
+        }
+    }
 }
 
 impl Drop for Withdrawal {

@@ -76,7 +76,7 @@ impl Connection {
     /// stopped.
     pub(super) async fn close(&self, child: Option<Child>) {
         match self {
-            Self::Stdio(stdio) => stdio.close().await,
+            Self::Stdio(stdio) => stdio.close(),
             Self::Http(http) => http.close().await,
         }
         if let Some(child) = child {

@@ -21,6 +21,7 @@
 )]
 
 pub mod client;
+pub mod collector;
 pub mod gateway;
 pub mod upstream;
 

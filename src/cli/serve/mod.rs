@@ -16,7 +16,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::admin::{self, Report};
@@ -76,7 +76,7 @@ pub(super) fn run(common: Common) -> ExitCode {
         let guardian = Guardian::start(&executable);
         let running = Running::start(config, &common.config, guardian).await?;
         let reloader = Arc::new(running.reloader(common, Some(log)));
-        signals::until_told_to_stop(&running, &reloader).await;
+        signals::until_told_to_stop(&reloader).await;
         running.stop().await;
         Ok::<_, ServeError>(())
     });
@@ -139,10 +139,8 @@ impl Running {
         };
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
         let otel = settings::otel(&config, &metrics)?;
-        let surroundings =
-            Surroundings { guardian: guardian.clone(), listed: Arc::new(Notify::new()) };
-        let startup =
-            StartUp { config, surroundings, metrics: Arc::clone(&metrics), info: own_info() };
+        let surroundings = Surroundings::new(guardian.clone(), Arc::clone(&metrics));
+        let startup = StartUp { config, surroundings, info: own_info() };
         let snapshots = Snapshots::start(startup);
         let follower = tokio::spawn(Arc::clone(&snapshots).follow());
         let mut key = [0; 32];

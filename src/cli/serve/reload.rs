@@ -1,7 +1,8 @@
 //! A new configuration while the gateway runs: build beside, swap last, keep
 //! the old one on any fault.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::Mutex;
 
@@ -24,6 +25,8 @@ pub struct Reloader {
     operators: LiveSettings,
     log: Option<Log>,
     one_at_a_time: Mutex<()>,
+    /// What a configuration that was refused names: it may be mended there.
+    refused: std::sync::Mutex<Vec<PathBuf>>,
 }
 
 impl Running {
@@ -37,6 +40,7 @@ impl Running {
             operators: self.operators.clone(),
             log,
             one_at_a_time: Mutex::new(()),
+            refused: std::sync::Mutex::default(),
         }
     }
 }
@@ -70,28 +74,41 @@ impl Reloader {
         self.gateway.snapshots.load().config.gateway.reload
     }
 
+    /// Every file whose contents count: the configuration, and those that it
+    /// names.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let config = &self.gateway.snapshots.load().config;
+        let tls = config.gateway.tls.iter().flat_map(|tls| [tls.cert.clone(), tls.key.clone()]);
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let named = config.files.iter().cloned();
+        [self.common.config.clone()].into_iter().chain(named).chain(tls).chain(refused).collect()
+    }
+
     async fn read(&self) -> Result<Config, Vec<String>> {
         let path = self.common.config.clone();
         let read = tokio::task::spawn_blocking(move || {
-            let source = Source::open(&path)
-                .map_err(|error| vec![format!("cannot read {}: {error}", path.display())])?;
-            Config::read(&source, &System)
-                .map_err(|faults| faults.to_string().lines().map(str::to_owned).collect())
+            let unreadable = |error| vec![format!("cannot read {}: {error}", path.display())];
+            let source = Source::open(&path).map_err(|error| (unreadable(error), Vec::new()))?;
+            Config::read(&source, &System).map_err(|faults| {
+                let told = faults.to_string().lines().map(str::to_owned).collect();
+                (told, faults.files().to_vec())
+            })
         });
-        let read: Result<Config, Vec<String>> =
-            read.await.unwrap_or_else(|error| Err(vec![error.to_string()]));
-        let mut config = read?;
+        let read: Result<Config, (Vec<String>, Vec<PathBuf>)> =
+            read.await.unwrap_or_else(|error| Err((vec![error.to_string()], Vec::new())));
+        let refused = read.as_ref().err().map(|(_, files)| files.clone()).unwrap_or_default();
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+        let mut config = read.map_err(|(told, _)| told)?;
         self.common.apply(&mut config).map_err(|problem| vec![problem])?;
         Ok(config)
     }
 
     async fn apply(&self, config: Config) -> Result<ReloadOutcome, Vec<String>> {
         let running = Arc::clone(&self.gateway.snapshots.load().config);
-        // Certificates may be others under the same names.
         let listeners = settings::of(&config)?;
-        self.clients.publish(listeners.clients);
-        self.operators.publish(listeners.operators);
         if config == *running {
+            // Certificates may be others under the same names.
+            self.publish(listeners);
             return Ok(ReloadOutcome::Unchanged);
         }
         warn_of_what_needs_a_restart(&running, &config);
@@ -101,6 +118,7 @@ impl Reloader {
             return Err(vec![error.to_string()]);
         }
         let plan = self.gateway.snapshots.apply(config).await;
+        self.publish(listeners);
         tracing::info!(
             kept = plan.kept.len(),
             replaced = plan.replaced.len(),
@@ -109,6 +127,11 @@ impl Reloader {
             "the new configuration runs"
         );
         Ok(ReloadOutcome::Applied)
+    }
+
+    fn publish(&self, listeners: settings::Listeners) {
+        self.clients.publish(listeners.clients);
+        self.operators.publish(listeners.operators);
     }
 }
 

@@ -7,11 +7,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::config::Reload;
 
 use super::reload::Reloader;
-use super::{Running, watch};
+use super::watch;
 
 /// Reloads on SIGHUP and on changes of the file; returns on SIGTERM and SIGINT.
-pub(super) async fn until_told_to_stop(running: &Running, reloader: &Arc<Reloader>) {
-    let watcher = tokio::spawn(watch::run(Arc::clone(reloader), running.files()));
+pub(super) async fn until_told_to_stop(reloader: &Arc<Reloader>) {
+    let watcher = tokio::spawn(watch::run(Arc::clone(reloader)));
     let hangups = tokio::spawn(hangups(Arc::clone(reloader)));
     let mut terminate = listen(SignalKind::terminate());
     let mut interrupt = listen(SignalKind::interrupt());

@@ -4,7 +4,7 @@
 //! symbolic link two folders up. So the folders are watched, not the file, and
 //! what counts is whether the contents are others than before.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,23 +15,11 @@ use tokio::sync::mpsc;
 
 use crate::config::Reload;
 
-use super::Running;
 use super::reload::Reloader;
-
-impl Running {
-    /// Every file besides the configuration itself whose contents count.
-    pub(super) fn files(&self) -> Vec<PathBuf> {
-        let config = &self.gateway.snapshots.load().config;
-        let tls = config.gateway.tls.iter().flat_map(|tls| [tls.cert.clone(), tls.key.clone()]);
-        config.files.iter().cloned().chain(tls).collect()
-    }
-}
 
 /// Reloads whenever the contents change. Ends where nothing can be watched;
 /// SIGHUP works all the same.
-pub(super) async fn run(reloader: Arc<Reloader>, others: Vec<PathBuf>) {
-    let mut files = vec![reloader.common.config.clone()];
-    files.extend(others);
+pub(super) async fn run(reloader: Arc<Reloader>) {
     // One event waiting is enough: it only says that it is time to look.
     let (told, mut events) = mpsc::channel(1);
     let watcher = notify::recommended_watcher(move |_| {
@@ -44,24 +32,35 @@ pub(super) async fn run(reloader: Arc<Reloader>, others: Vec<PathBuf>) {
             return;
         }
     };
-    let mut seen = contents(&files);
-    watch(&mut watcher, &files);
+    let mut seen = contents(&reloader.files());
+    watch(&mut watcher, &reloader.files());
     while events.recv().await.is_some() {
         settle(&mut events).await;
-        let now = contents(&files);
+        let now = contents(&reloader.files());
         if now != seen && reloader.manner() == Reload::Watch {
-            seen = now;
             reloader.reload().await;
+            // The new configuration may name other files. What changed while
+            // it was read is seen by its own event.
+            let known: BTreeMap<_, _> = now;
+            seen = contents(&reloader.files());
+            for (file, hash) in &mut seen {
+                if let Some(before) = known.get(file) {
+                    hash.clone_from(before);
+                }
+            }
         }
         // Links may point elsewhere by now.
-        watch(&mut watcher, &files);
+        watch(&mut watcher, &reloader.files());
     }
 }
 
 /// Waits until nothing has happened for a moment: an editor's save and a
-/// volume's update are several events.
+/// volume's update are several events. Not for long, though: somebody may
+/// write a log into the same folder all the time.
 async fn settle(events: &mut mpsc::Receiver<()>) {
-    while let Ok(Some(())) = tokio::time::timeout(QUIET, events.recv()).await {}
+    let quiet =
+        async { while let Ok(Some(())) = tokio::time::timeout(QUIET, events.recv()).await {} };
+    let _ = tokio::time::timeout(PATIENCE, quiet).await;
 }
 
 fn watch(watcher: &mut RecommendedWatcher, files: &[PathBuf]) {
@@ -83,8 +82,8 @@ fn folders(files: &[PathBuf]) -> BTreeSet<PathBuf> {
     .collect()
 }
 
-fn contents(files: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
-    files.iter().map(|file| hash(file)).collect()
+fn contents(files: &[PathBuf]) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    files.iter().map(|file| (file.clone(), hash(file))).collect()
 }
 
 fn hash(file: &Path) -> Option<Vec<u8>> {
@@ -93,3 +92,5 @@ fn hash(file: &Path) -> Option<Vec<u8>> {
 
 /// How long nothing may happen before the contents are looked at.
 const QUIET: Duration = Duration::from_millis(50);
+/// How long to wait for that.
+const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,9 +1,8 @@
-//! A call whose answer is yet to come.
+//! A call whose answer comes as a stream of events.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::HeaderMap;
 
 use crate::call::{Event, Notice};
 use crate::jsonrpc::{self, Frame, Id};
@@ -11,28 +10,64 @@ use crate::link::LinkFault;
 use crate::link::deadline::Deadline;
 use crate::mcp::{Era, notification};
 
+use super::Shared;
 use super::reception::{Events, answer_in};
-use super::{ASIDE, Shared};
 
-/// A call whose answer comes as a stream.
+/// A request that the server may still be working on. Dropped before its end
+/// it is cancelled: a Legacy server is told; to a Modern one the end of the
+/// connection's stream, which the drop brings about, says it all.
+pub(super) struct UnderWay {
+    shared: Arc<Shared>,
+    /// `None` once there is nothing left to cancel.
+    id: Option<Id>,
+}
+
+impl UnderWay {
+    pub(super) fn begin(shared: &Arc<Shared>, id: &Id) -> Self {
+        let legacy = shared.peer.era() == Era::Legacy;
+        Self { shared: Arc::clone(shared), id: legacy.then(|| id.clone()) }
+    }
+
+    /// Answered, or refused.
+    pub(super) fn end(&mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(id) = &self.id {
+            let params = [b"{\"requestId\":", id.raw(), b"}"].concat();
+            let body = jsonrpc::notification(notification::CANCELLED, Some(&params));
+            self.shared.send_aside(body);
+        }
+    }
+}
+
+/// A call whose answer comes as a stream. Dropped before the answer, it is
+/// cancelled.
 pub(super) struct Coming {
     pub(super) shared: Arc<Shared>,
     pub(super) id: Id,
     pub(super) events: Events,
     pub(super) deadline: Deadline,
-    pub(super) unanswered: Unanswered,
+    pub(super) under_way: UnderWay,
 }
 
 impl Coming {
+    /// The next event, and what is left of the call.
     pub(super) async fn step(coming: Option<Self>) -> Option<(Event, Option<Self>)> {
         let mut this = coming?;
         let answer = loop {
             let frame = tokio::select! {
                 frame = this.events.next() => frame,
-                after = this.deadline.passed() => Err(LinkFault::Timeout { after }),
+                after = this.deadline.passed() => break Err(LinkFault::Timeout { after }),
             };
             match frame {
-                Ok(Some(frame @ Frame::Response { .. })) => break answer_in(frame, &this.id),
+                Ok(Some(frame @ Frame::Response { .. })) => {
+                    this.under_way.end();
+                    break answer_in(frame, &this.id);
+                }
                 Ok(Some(Frame::Request { id, method, .. })) => {
                     this.shared.answer_server(&id, &method);
                 }
@@ -45,13 +80,12 @@ impl Coming {
                 Err(fault) => break Err(fault),
             }
         };
-        let answer = match answer {
-            Ok(answer) => {
-                this.unanswered.settle();
-                Ok(this.shared.checked(answer))
-            }
-            Err(fault) => Err(fault.into_failure(&this.shared.server)),
-        };
+        let Self { shared, events, .. } = this;
+        if answer.is_ok() {
+            events.finish();
+        }
+        let answer = answer.and_then(|answer| shared.checked(answer));
+        let answer = answer.map_err(|fault| fault.into_failure(&shared.server));
         Some((Event::Answer(answer), None))
     }
 
@@ -64,40 +98,5 @@ impl Coming {
             self.shared.changed.notify_one();
         }
         None
-    }
-}
-
-/// A call that has no answer yet. Dropped before it is settled, the call is
-/// given up. The response is dropped with it, and to a Modern server that is
-/// the cancellation; a Legacy one takes it for a lost connection and works on
-/// (2025-11-25, Streamable HTTP, "Sending Messages"), so it is told.
-pub(super) struct Unanswered {
-    shared: Arc<Shared>,
-    id: Option<Id>,
-}
-
-impl Unanswered {
-    pub(super) fn new(shared: &Arc<Shared>, id: &Id) -> Self {
-        let legacy = shared.peer.era() == Era::Legacy;
-        Self { shared: Arc::clone(shared), id: legacy.then(|| id.clone()) }
-    }
-
-    /// There is nothing left to give up.
-    pub(super) fn settle(&mut self) {
-        self.id = None;
-    }
-}
-
-impl Drop for Unanswered {
-    fn drop(&mut self) {
-        let Some(id) = self.id.take() else { return };
-        let params = [b"{\"requestId\":", id.raw(), b"}"].concat();
-        let body = jsonrpc::notification(notification::CANCELLED, Some(&params));
-        let shared = Arc::clone(&self.shared);
-        tokio::spawn(async move {
-            let mut headers = HeaderMap::new();
-            shared.session.add_to(&mut headers);
-            let _ = tokio::time::timeout(ASIDE, shared.client.post(&headers, body)).await;
-        });
     }
 }

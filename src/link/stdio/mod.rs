@@ -93,13 +93,17 @@ impl Stdio {
             Era::Legacy => lower::request(call, Some(native), token),
         };
         let wants = if wanted.is_some() { Wants::Notices } else { Wants::Answer };
-        let waiting = self.wire.send(id, call.method.as_str(), &params, wants).await?;
-        let on_its_way = OnItsWay {
+        // On its way before it is sent, so that whatever ends it is noted.
+        let mut on_its_way = OnItsWay {
+            waiting: self.wire.expect(id, wants),
             wire: Arc::clone(&self.wire),
-            waiting,
             deadline,
             info: self.peer.info.clone(),
         };
+        tokio::select! {
+            sent = self.wire.send(id, call.method.as_str(), &params) => sent?,
+            after = on_its_way.deadline.passed() => return Err(LinkFault::Timeout { after }),
+        }
         Ok(Reply::stream(stream::unfold(Some(on_its_way), OnItsWay::step)))
     }
 
@@ -109,8 +113,8 @@ impl Stdio {
     }
 
     /// Closes the child's input, which asks it to end.
-    pub(super) async fn close(&self) {
-        self.wire.close().await;
+    pub(super) fn close(&self) {
+        self.wire.close();
     }
 }
 
@@ -126,7 +130,9 @@ impl OnItsWay {
     async fn step(on_its_way: Option<Self>) -> Option<(Event, Option<Self>)> {
         let mut this = on_its_way?;
         let answer = tokio::select! {
+            // The limit first: a flood of progress must not put it off for ever.
             biased;
+            after = this.deadline.passed() => Err(LinkFault::Timeout { after }),
             Some(notice) = next_notice(&mut this.waiting.notices) => {
                 this.deadline.extend();
                 return Some((Event::Notice(notice), Some(this)));
@@ -135,7 +141,6 @@ impl OnItsWay {
                 Ok(answer) => answer,
                 Err(_) => Err(LinkFault::NoAnswer),
             },
-            after = this.deadline.passed() => Err(LinkFault::Timeout { after }),
         };
         let answer = answer
             .map(|answer| answer.sent_by(&this.info))
@@ -160,11 +165,10 @@ async fn next_notice(notices: &mut Option<mpsc::Receiver<Notice>>) -> Option<Not
 
 async fn ask(wire: &Arc<Wire>, method: &str, params: &[u8]) -> Result<Answer, LinkFault> {
     let id = wire.number();
-    let waiting = wire.send(id, method, params, Wants::Answer).await?;
-    let guard = Forget { wire, id };
-    let answer = waiting.answer.await;
-    drop(guard);
-    answer.unwrap_or(Err(LinkFault::NoAnswer))
+    let waiting = wire.expect(id, Wants::Answer);
+    let _guard = Forget { wire, id };
+    wire.send(id, method, params).await?;
+    waiting.answer.await.unwrap_or(Err(LinkFault::NoAnswer))
 }
 
 /// Forgets a request of the gateway's own that is given up.
@@ -232,11 +236,14 @@ async fn probe(wire: &Arc<Wire>, patience: Duration) -> Result<Peer, LinkFault> 
 }
 
 /// Opens the stream on which a Modern child says that its tools changed. Its
-/// frames come by the shared pipe; nobody waits for its end.
+/// frames come by the shared pipe. Nobody waits for its end, and so it is no
+/// call in flight that a broken line could belong to.
 async fn listen(wire: &Arc<Wire>, version: ProtocolVersion) -> Result<(), LinkFault> {
     let members = serde_json::json!({ "notifications": { "toolsListChanged": true } });
     let id = wire.number();
     let params = modern_params(version, members);
-    wire.send(id, Method::Listen.as_str(), &params, Wants::Answer).await?;
-    Ok(())
+    wire.send(id, Method::Listen.as_str(), &params).await
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,6 +24,8 @@ pub(super) struct Wire {
     next_id: AtomicU64,
     /// Why the child is lost, once it is.
     closed: watch::Sender<Option<String>>,
+    /// Lines of the child's that were no use to anybody.
+    useless: AtomicU64,
     /// The child says that its list of tools is another.
     pub(super) changed: Arc<Notify>,
 }
@@ -63,6 +65,7 @@ impl Wire {
             pending: Mutex::default(),
             next_id: AtomicU64::new(1),
             closed: watch::Sender::new(None),
+            useless: AtomicU64::new(0),
             changed,
         });
         tokio::spawn(write(lines, input));
@@ -80,15 +83,10 @@ impl Wire {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sends a request under `id`. Notices are kept for the caller only where
-    /// it says that it wants them.
-    pub(super) async fn send(
-        &self,
-        id: u64,
-        method: &str,
-        params: &[u8],
-        wants: Wants,
-    ) -> Result<Waiting, LinkFault> {
+    /// Notes that somebody waits for the answer to `id`, before the request is
+    /// sent. Notices are kept for the caller only where it says that it wants
+    /// them. Whoever calls this calls `forget` or `cancel`, too.
+    pub(super) fn expect(&self, id: u64, wants: Wants) -> Waiting {
         let (answer, answer_rx) = oneshot::channel();
         let (notices, notices_rx) = match wants {
             Wants::Notices => {
@@ -98,17 +96,21 @@ impl Wire {
             Wants::Answer => (None, None),
         };
         self.pending().insert(id, Pending { notices, answer });
-        let waiting = Waiting { id, notices: notices_rx, answer: answer_rx };
+        Waiting { id, notices: notices_rx, answer: answer_rx }
+    }
+
+    /// Sends a request under `id`. Takes as long as the child takes to read
+    /// what was sent before: the caller bounds the time.
+    ///
+    /// # Cancel safety
+    /// The request is sent whole or not at all.
+    pub(super) async fn send(&self, id: u64, method: &str, params: &[u8]) -> Result<(), LinkFault> {
         let line = jsonrpc::request(&Id::number(id), method, params);
         if let Some(reason) = self.closed.borrow().clone() {
-            self.forget(id);
             return Err(LinkFault::Exited(reason));
         }
-        if self.outgoing.send(Outgoing::Line(line)).await.is_err() {
-            self.forget(id);
-            return Err(LinkFault::Exited("its input is closed".into()));
-        }
-        Ok(waiting)
+        let sent = self.outgoing.send(Outgoing::Line(line)).await;
+        sent.map_err(|_| LinkFault::Exited("its input is closed".into()))
     }
 
     /// Sends a notification.
@@ -134,9 +136,10 @@ impl Wire {
         }
     }
 
-    /// Asks the child to end, by the end of its input.
-    pub(super) async fn close(&self) {
-        let _ = self.outgoing.send(Outgoing::Close).await;
+    /// Asks the child to end, by the end of its input. Never waits: where the
+    /// queue is full the child does not read, and would not see the end either.
+    pub(super) fn close(&self) {
+        let _ = self.outgoing.try_send(Outgoing::Close);
     }
 
     /// Waits until the child is lost; says why.
@@ -149,10 +152,12 @@ impl Wire {
     async fn read<R: AsyncRead + Unpin>(self: Arc<Self>, mut lines: LineReader<R>) {
         let reason = loop {
             match lines.next().await {
-                Ok(Some(line)) => self.take(&line).await,
+                Ok(Some(line)) => self.take(&line),
                 Ok(None) => break "it closed its output".to_owned(),
                 Err(LineError::TooLong { limit, ends }) => {
-                    tracing::warn!(server = %self.server, limit, "a line is too long and is skipped");
+                    if self.is_worth_a_warning() {
+                        tracing::warn!(server = %self.server, limit, "a line is too long and is skipped");
+                    }
                     self.fail_one(id_in(&ends), LinkFault::TooLarge { limit });
                 }
                 Err(error) => break error.to_string(),
@@ -165,22 +170,26 @@ impl Wire {
         }
     }
 
-    async fn take(&self, line: &Bytes) {
+    fn take(&self, line: &Bytes) {
         match jsonrpc::parse(line, MAX_DEPTH) {
             Ok(Frame::Response { id: Some(id), response }) => self.answer(&id, response),
             Ok(Frame::Response { id: None, response }) => {
                 let raw = match response {
                     Response::Result(raw) | Response::Error(raw) => raw,
                 };
-                tracing::warn!(server = %self.server, answer = %excerpt(&raw), "an answer without an id");
+                if self.is_worth_a_warning() {
+                    tracing::warn!(server = %self.server, answer = %excerpt(&raw), "an answer without an id");
+                }
             }
             Ok(Frame::Notification { method, params }) => self.notice(method, params),
-            Ok(Frame::Request { id, method, .. }) => self.refuse(&id, &method).await,
+            Ok(Frame::Request { id, method, .. }) => self.refuse(&id, &method),
             Err(fault) => {
-                tracing::warn!(server = %self.server, %fault, line = %excerpt(line), "not a message");
-                // What begins like a message may have been somebody's answer.
-                if line.first() == Some(&b'{') {
-                    self.fail_one(find_id(line), LinkFault::Frame(fault));
+                if self.is_worth_a_warning() {
+                    tracing::warn!(server = %self.server, %fault, line = %excerpt(line), "not a message");
+                }
+                // A log line that strayed onto standard output is nobody's answer.
+                if let Some(id) = find_id(line).filter(|_| line.first() == Some(&b'{')) {
+                    self.fail_one(Some(id), LinkFault::Frame(fault));
                 }
             }
         }
@@ -218,11 +227,20 @@ impl Wire {
     }
 
     /// Answers a request of a Legacy server's. `ping` is answered; what needs a
-    /// client cannot be tied to one on a shared child, and is refused.
-    async fn refuse(&self, id: &Id, method: &str) {
+    /// client cannot be tied to one on a shared child, and is refused. Never
+    /// waits: a child that asks and asks and does not read must not keep the
+    /// answers behind its questions from being read.
+    fn refuse(&self, id: &Id, method: &str) {
         let line = answer_to_server(id, method);
         tracing::debug!(server = %self.server, method, "the server asks");
-        let _ = self.outgoing.send(Outgoing::Line(line)).await;
+        let _ = self.outgoing.try_send(Outgoing::Line(line));
+    }
+
+    /// The first few useless lines are told, then ever fewer: a child that
+    /// writes nothing else must not fill the log.
+    fn is_worth_a_warning(&self) -> bool {
+        let before = self.useless.fetch_add(1, Ordering::Relaxed);
+        before < TOLD || (before + 1).is_power_of_two()
     }
 
     /// Ends the call that a broken answer belongs to: the one whose id it
@@ -235,6 +253,12 @@ impl Wire {
         if let Some(found) = found {
             let _ = found.answer.send(Err(fault));
         }
+    }
+
+    /// How many wait for an answer.
+    #[cfg(test)]
+    pub(super) fn in_flight(&self) -> usize {
+        self.pending().len()
     }
 
     fn pending(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Pending>> {
@@ -304,5 +328,7 @@ const OUTGOING: usize = 256;
 const NOTICES: usize = 64;
 /// How many bytes are written at once.
 const WRITE_BATCH: usize = 64 * 1024;
+/// How many useless lines are told one by one.
+const TOLD: u64 = 8;
 /// How many bytes of a bad line go into the log.
 const EXCERPT: usize = 120;

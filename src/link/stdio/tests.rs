@@ -1,0 +1,123 @@
+use std::net::{IpAddr, Ipv4Addr};
+
+use futures_util::future::join_all;
+use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+
+use super::*;
+use crate::call::{Client, Context, Failure, Params, Principal, Trace};
+
+fn peer(version: ProtocolVersion) -> Peer {
+    Peer {
+        version,
+        info: Bytes::from_static(b"{}"),
+        tools: true,
+        tools_changed: true,
+        instructions: None,
+    }
+}
+
+/// A child that has answered, with its ends of the two pipes.
+fn child(version: ProtocolVersion) -> (Stdio, DuplexStream, DuplexStream) {
+    let (input, its_input) = duplex(64);
+    let (its_output, output) = duplex(64 * 1024);
+    let server = ServerName::new("s").unwrap();
+    let wire = Wire::start(server, input, output, 1 << 20, Arc::new(Notify::new()));
+    (Stdio { wire, peer: peer(version) }, its_input, its_output)
+}
+
+fn call(token: Option<&'static str>) -> Call {
+    let params = Bytes::from_static(br#"{"name":"t","arguments":{}}"#);
+    let client = Client {
+        version: ProtocolVersion::LATEST_LEGACY,
+        info: None,
+        capabilities: Bytes::from_static(b"{}"),
+    };
+    Call {
+        method: Method::ToolsCall,
+        params: Params::parse(Some(params)).unwrap(),
+        context: Context {
+            principal: Principal::Anonymous,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            peer: None,
+            transport: "http1",
+            client: Arc::new(client),
+            progress_token: token.map(|token| Bytes::from_static(token.as_bytes())),
+            trace: Trace::default(),
+            headers: http::HeaderMap::new(),
+        },
+    }
+}
+
+fn deadline() -> Deadline {
+    Deadline::new(Duration::from_secs(1), Duration::from_secs(2))
+}
+
+async fn end(mut reply: Reply) -> Result<Answer, Failure> {
+    loop {
+        if let Event::Answer(answer) = reply.next().await.unwrap() {
+            return answer;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_reads_nothing_costs_each_call_its_time_and_no_more() {
+    let (stdio, _its_input, _its_output) = child(ProtocolVersion::LATEST_LEGACY);
+    let (native, one) = (NativeName::new("t"), call(None));
+    // More than the pipe and the queue to it can hold.
+    let calls = (0..400).map(|_| async {
+        match stdio.call(&one, &native, deadline()).await {
+            Ok(reply) => {
+                end(reply).await.is_err_and(|f| matches!(f, Failure::ServerTimeout { .. }))
+            }
+            Err(fault) => matches!(fault, LinkFault::Timeout { .. }),
+        }
+    });
+    assert!(join_all(calls).await.into_iter().all(|timed_out| timed_out));
+    assert_eq!(stdio.wire.in_flight(), 0, "nothing is kept of a call that is over");
+    stdio.close();
+}
+
+#[tokio::test]
+async fn a_child_that_asks_without_reading_is_heard_all_the_same() {
+    let (stdio, _its_input, mut its_output) = child(ProtocolVersion::LATEST_LEGACY);
+    let (native, one) = (NativeName::new("t"), call(None));
+    let reply = stdio.call(&one, &native, deadline()).await.unwrap();
+    let feed = tokio::spawn(async move {
+        for id in 0..1000 {
+            let ask = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n");
+            its_output.write_all(ask.as_bytes()).await.unwrap();
+        }
+        its_output.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n").await.unwrap();
+        its_output
+    });
+    assert!(end(reply).await.is_ok());
+    drop(feed.await.unwrap());
+}
+
+#[tokio::test]
+async fn endless_progress_does_not_outlast_the_cap() {
+    let (stdio, _its_input, mut its_output) = child(ProtocolVersion::LATEST_LEGACY);
+    let (native, one) = (NativeName::new("t"), call(Some("7")));
+    let short = Deadline::new(Duration::from_millis(20), Duration::from_millis(60));
+    let reply = stdio.call(&one, &native, short).await.unwrap();
+    let flood = tokio::spawn(async move {
+        let notice = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\
+                      \"params\":{\"progressToken\":1,\"progress\":1}}\n";
+        while its_output.write_all(notice.repeat(100).as_bytes()).await.is_ok() {}
+    });
+    let answer = timeout(Duration::from_secs(20), end(reply)).await.expect("it ends");
+    assert!(matches!(answer, Err(Failure::ServerTimeout { .. })));
+    flood.abort();
+}
+
+#[tokio::test]
+async fn a_broken_answer_ends_the_only_call_also_while_changes_are_listened_for() {
+    let (stdio, mut its_input, mut its_output) = child(ProtocolVersion::LATEST_MODERN);
+    tokio::spawn(async move { tokio::io::copy(&mut its_input, &mut tokio::io::sink()).await });
+    listen(&stdio.wire, ProtocolVersion::LATEST_MODERN).await.unwrap();
+    let (native, one) = (NativeName::new("t"), call(None));
+    let reply = stdio.call(&one, &native, deadline()).await.unwrap();
+    its_output.write_all(b"{\"jsonrpc\":\"2.0\",\"result\":{\"content\":[}\n").await.unwrap();
+    assert!(matches!(end(reply).await, Err(Failure::BadAnswer { .. })));
+}

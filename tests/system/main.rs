@@ -1,0 +1,25 @@
+//! The whole gateway, as the built program, among real and hostile peers.
+//!
+//! `real_peers` puts the official SDKs' clients in front of one gateway and
+//! real servers behind it; `hostile_servers` puts misbehaving ones there;
+//! `reload` changes the configuration under load. What they need beyond the
+//! build is installed by `tests/peers/setup.sh`; without it they fail and say so.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    missing_docs,
+    reason = "a test that cannot go on fails"
+)]
+
+mod hostile_servers;
+mod peers;
+mod process;
+mod real_peers;
+mod rmcp_client;
+mod rmcp_server;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,123 @@
+//! What `tests/peers` holds, found and started.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+use tokio::io::AsyncWriteExt as _;
+
+use super::process::eventually;
+
+/// The folder of the peers.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers")
+}
+
+/// A peer's file, which `setup.sh` installs or the repository has.
+#[track_caller]
+pub fn file(path: &str) -> String {
+    let file = folder().join(path);
+    assert!(
+        file.exists(),
+        "{} is missing: run tests/peers/setup.sh, which installs the peers that this test talks to",
+        file.display()
+    );
+    file.to_str().unwrap().to_owned()
+}
+
+/// A reference server's program.
+pub fn reference(name: &str) -> String {
+    file(&format!("node_modules/@modelcontextprotocol/{name}/dist/index.js"))
+}
+
+/// A server on loopback, for as long as the value lives.
+pub struct HttpServer {
+    child: Child,
+    pub port: u16,
+    /// Where the fixtures' redirects lead.
+    pub other: u16,
+}
+
+impl HttpServer {
+    /// Starts a server that prints `{"port": N}` once it listens.
+    pub fn announcing(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let told: Value =
+            serde_json::from_str(&line).unwrap_or_else(|_| panic!("{command:?}: {line:?}"));
+        let port = |key: &str| u16::try_from(told[key].as_u64().unwrap_or_default()).unwrap();
+        Self { child, port: port("port"), other: port("other") }
+    }
+
+    /// Starts the reference server, which has to be told its port.
+    pub fn everything() -> Self {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let mut child = Command::new("node")
+            .args([&reference("server-everything"), "streamableHttp"])
+            .env("PORT", port.to_string())
+            .env("NODE_OPTIONS", format!("--require={}", file("loopback.cjs")))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        eventually("the reference server listens", || {
+            assert!(child.try_wait().unwrap().is_none(), "it has ended");
+            TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
+        });
+        Self { child, port, other: 0 }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client on an official SDK, one of `tests/peers/clients`.
+#[derive(Clone, Copy)]
+pub struct Driver {
+    pub program: &'static str,
+    pub script: &'static str,
+    pub era: &'static str,
+}
+
+impl Driver {
+    /// Goes through the steps; gives a line for connecting, and one for each.
+    pub async fn run(&self, url: &str, steps: &[Value]) -> Vec<Value> {
+        let program = if self.program == "node" { "node".into() } else { file(self.program) };
+        file("node_modules/.installed-from");
+        let mut child = tokio::process::Command::new(program)
+            .args([&file(self.script), url, "--era", self.era])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(&serde_json::to_vec(steps).unwrap()).await.unwrap();
+        drop(input);
+        let output = child.wait_with_output().await.unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{} {}: {}\n{said}", self.script, self.era, output.status);
+        told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}

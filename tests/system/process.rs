@@ -1,0 +1,243 @@
+//! The built program as a process of its own, as an operator runs it.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// The program under test.
+pub const TRUNKLINE: &str = env!("CARGO_BIN_EXE_trunkline");
+
+/// A gateway in a process of its own, with its configuration and its log in a
+/// folder of its own. Dropped, it is killed, and its guardian ends its children.
+pub struct Process {
+    child: Child,
+    folder: TempDir,
+    pub address: SocketAddr,
+    pub admin: SocketAddr,
+}
+
+impl Process {
+    /// Starts `trunkline serve` with these servers and waits until it listens.
+    pub fn start(servers: &str) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), servers)
+    }
+
+    /// The same with files of the test's own in the folder.
+    pub fn start_in(folder: TempDir, servers: &str) -> Self {
+        std::fs::write(folder.path().join("gateway.toml"), text(servers)).unwrap();
+        let path = folder.path().join("gateway.toml");
+        Self::start_with(folder, &path, &[])
+    }
+
+    /// The same with a configuration that is where the test put it.
+    pub fn start_with(folder: TempDir, config: &Path, options: &[&str]) -> Self {
+        let log = File::create(folder.path().join("log")).unwrap();
+        let child = Command::new(TRUNKLINE)
+            .args(["serve", "--config"])
+            .arg(config)
+            .args(options)
+            .env_remove("TRUNKLINE_LOG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut process = Self { child, folder, address: nowhere, admin: nowhere };
+        process.admin = process.told("status is at http://");
+        process.address = process.told("clients connect to http://");
+        process
+    }
+
+    /// The address behind some words in the log.
+    fn told(&mut self, words: &str) -> SocketAddr {
+        let mut found = None;
+        eventually(&format!("the log says {words:?}"), || {
+            let log = self.log();
+            assert!(self.child.try_wait().unwrap().is_none(), "it has ended:\n{log}");
+            let line = log.lines().find_map(|line| line.split_once(words).map(|(_, rest)| rest));
+            found = line.and_then(|rest| rest.split('/').next()?.parse().ok());
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.folder.path().join("gateway.toml")
+    }
+
+    /// Everything it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+
+    /// What `/status` says.
+    pub fn status(&self) -> Value {
+        serde_json::from_str(&self.operator("/status")).unwrap()
+    }
+
+    /// What the admin listener answers.
+    pub fn operator(&self, path: &str) -> String {
+        let mut socket = TcpStream::connect(self.admin).unwrap();
+        let host = self.admin;
+        write!(socket, "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    }
+
+    /// What `/status` says of one server.
+    pub fn server(&self, name: &str) -> Value {
+        let status = self.status();
+        let servers = status["servers"].as_array().unwrap();
+        servers.iter().find(|server| server["name"] == name).cloned().unwrap_or_default()
+    }
+
+    /// Waits until these servers take calls and their tools are in the list.
+    #[track_caller]
+    pub fn ready(&self, names: &[&str]) {
+        let mut states = Value::Null;
+        let ready = holds_within(Duration::from_secs(60), || {
+            let status = self.status();
+            let listed: u64 =
+                servers(&status).map(|server| server["tools"].as_u64().unwrap_or(0)).sum();
+            states = servers(&status)
+                .map(|server| json!([server["name"], server["state"], server["last_error"]]))
+                .collect();
+            let is_ready = |name: &&str| {
+                servers(&status)
+                    .any(|server| server["name"] == **name && server["state"] == "ready")
+            };
+            names.iter().all(is_ready) && status["catalog"]["tools"].as_u64() >= Some(listed)
+        });
+        assert!(ready, "not all of {names:?} are ready: {states}");
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub fn ended(&mut self) -> ExitStatus {
+        let mut status = None;
+        eventually("the gateway ends", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+
+    /// Puts another configuration in the place of the present one, in one step,
+    /// as editors do.
+    pub fn replace_config(&self, servers: &str) {
+        let new = self.folder.path().join("gateway.toml.new");
+        std::fs::write(&new, text(servers)).unwrap();
+        std::fs::rename(&new, self.config()).unwrap();
+    }
+}
+
+fn servers(status: &Value) -> impl Iterator<Item = &Value> {
+    status["servers"].as_array().into_iter().flatten()
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.child.try_wait().unwrap().is_none() {
+            if std::thread::panicking() {
+                let log = self.log();
+                let last: Vec<&str> = log.lines().rev().take(40).collect();
+                eprintln!("--- the end of the gateway's log");
+                last.iter().rev().for_each(|line| eprintln!("{line}"));
+            }
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// A configuration with these servers (and, before the first of them, further
+/// lines of `[log]`).
+pub fn text(servers: &str) -> String {
+    format!(
+        "[gateway]\nlisten = \"127.0.0.1:0\"\ndrain = \"2s\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\n\n\
+         [log]\nlevel = \"info,trunkline::server=off\"\naccess = false\n{servers}"
+    )
+}
+
+/// Processes that a test's servers are or have started: the servers get the tag
+/// in their environment, and pass it on.
+pub struct Tag(String);
+
+impl Tag {
+    pub fn new() -> Self {
+        Self(format!("{}-{:x}", std::process::id(), fastrand::u64(..)))
+    }
+
+    /// The setting that gives it to a server.
+    pub fn env(&self) -> String {
+        format!("{TAG} = {:?}", self.0)
+    }
+
+    /// Who has it and is alive.
+    pub fn processes(&self) -> Vec<i32> {
+        let wanted = format!("{TAG}={}", self.0);
+        let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+            let entry = entry.ok()?;
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let environment = std::fs::read(entry.path().join("environ")).ok()?;
+            let tagged = environment.split(|byte| *byte == 0).any(|line| line == wanted.as_bytes());
+            tagged.then_some(pid)
+        });
+        processes.collect()
+    }
+
+    /// Waits until nobody has it.
+    #[track_caller]
+    pub fn gone(&self) {
+        let mut left = Vec::new();
+        let ended = holds_within(Duration::from_secs(20), || {
+            left = self.processes();
+            left.is_empty()
+        });
+        assert!(ended, "orphans: {left:?}");
+    }
+}
+
+/// Looks until it is so; fails after a while.
+#[track_caller]
+pub fn eventually(what: &str, it_is_so: impl FnMut() -> bool) {
+    assert!(holds_within(Duration::from_secs(30), it_is_so), "never came true: {what}");
+}
+
+fn holds_within(limit: Duration, mut it_is_so: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + limit;
+    while !it_is_so() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
+}
+
+const TAG: &str = "TRUNKLINE_TEST_TAG";
