@@ -93,10 +93,17 @@ impl Front {
         };
         match method {
             Method::Ping => answer::result(&id, NOTHING),
-            Method::ToolsList => match self.gateway.list(Era::Legacy, params.cursor()) {
-                Ok(listed) => answer::result(&id, listed),
-                Err(failure) => refuse(&failure),
-            },
+            Method::ToolsList => {
+                // Read before the list is: it is at least as new.
+                let change = *self.gateway.changes().borrow();
+                match self.gateway.list(Era::Legacy, params.cursor()) {
+                    Ok(listed) => {
+                        session.listed(change);
+                        answer::result(&id, listed)
+                    }
+                    Err(failure) => refuse(&failure),
+                }
+            }
             Method::ToolsCall => match self.start_call(session, &id, params, posted, wants) {
                 Ok((call, writer)) => answer::call(call, writer).await,
                 Err(failure) => refuse(&failure),

@@ -32,7 +32,7 @@ async fn arguments_that_break_the_schema_are_told_to_the_model_and_not_to_the_se
             let tool = format!("{server}__weather");
             for (arguments, words) in [
                 (json!({}), &["required", "city"][..]),
-                (json!({ "city": 7 }), &["/city", "type", "string", "number"]),
+                (json!({ "city": 7 }), &["/city", "type", "string", "integer"]),
                 (json!({ "city": "" }), &["/city", "minLength"]),
                 (json!({ "city": "Bern", "days": 8 }), &["/days", "maximum", "7"]),
                 (json!({ "city": "Bern", "unit": "K" }), &["/unit", "enum", "\"C\""]),
@@ -148,14 +148,16 @@ async fn missing_arguments_are_no_arguments() {
 #[tokio::test]
 async fn a_key_that_stands_twice_is_refused() {
     let upstream = Upstream::modern().await;
+    let schema = json!({ "type": "object", "properties": { "a": { "maximum": 1 } } });
+    upstream.tool(&json!({ "name": "small", "inputSchema": schema }), |_| vec![Step::text("x")]);
     let gateway = Gateway::with("s", upstream.http()).start().await;
     for (era, client) in gateway.both().await {
         let ask = |from: &str, to: &str| {
-            let ask = client.ask_call("s__echo", json!({ "a": 1 }));
+            let ask = client.ask_call("s__small", json!({ "a": 1 }));
             let body = ask.message().to_string().replace(from, to);
             ask.body(body)
         };
-        let said = ask(r#""name":"s__echo""#, r#""name":"s__echo","name":"s__fail""#)
+        let said = ask(r#""name":"s__small""#, r#""name":"s__small","name":"s__echo""#)
             .send()
             .await
             .said()

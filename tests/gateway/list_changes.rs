@@ -98,14 +98,18 @@ async fn quiet_streams_are_kept_alive_with_comments() {
 
 #[tokio::test]
 async fn a_quiet_call_becomes_a_stream_and_is_kept_alive() {
-    let upstream = Upstream::legacy().await;
-    let gateway = Gateway::with("s", upstream.http()).gateway("keep_alive = \"1s\"").start().await;
+    let kinds = every_kind().await;
+    let gateway = Gateway::alone().kinds(&kinds).gateway("keep_alive = \"1s\"").start().await;
     for (era, client) in gateway.both().await {
-        let mut reply = client.ask_call("s__hold", json!({})).send().await;
-        assert!(reply.is_stream(), "{era}");
-        assert_eq!(reply.piece().await, Some(Piece::Comment), "{era}");
-        upstream.release(1);
-        assert_eq!(reply.said().await.text(), "held", "{era}");
+        let calls = kinds.iter().map(|kind| async {
+            let tool = format!("{}__hold", kind.name);
+            let mut reply = client.ask_call(&tool, json!({})).send().await;
+            assert!(reply.is_stream(), "{era} {}", kind.name);
+            assert_eq!(reply.piece().await, Some(Piece::Comment), "{era} {}", kind.name);
+            kind.upstream.release(1);
+            assert_eq!(reply.said().await.text(), "held", "{era} {}", kind.name);
+        });
+        futures_util::future::join_all(calls).await;
     }
 }
 
@@ -120,7 +124,7 @@ async fn a_change_before_the_get_stream_is_told_on_it() {
 }
 
 #[tokio::test]
-async fn what_one_get_stream_told_the_next_does_not_tell_again() {
+async fn a_change_that_may_have_been_lost_with_a_stream_is_told_again_until_the_client_lists() {
     let upstream = Upstream::legacy().await;
     let gateway = Gateway::with("s", upstream.stdio()).gateway("keep_alive = \"1s\"").start().await;
     let client = gateway.legacy().await;
@@ -128,8 +132,10 @@ async fn what_one_get_stream_told_the_next_does_not_tell_again() {
     upstream.set_tools([NEW]).announce().await;
     is_told(&mut first).await;
     drop(first);
-    let mut second = client.listen().await;
-    assert_eq!(second.piece().await, Some(Piece::Comment), "nothing new");
+    is_told(&mut client.listen().await).await;
+    client.tools().await;
+    let mut third = client.listen().await;
+    assert_eq!(third.piece().await, Some(Piece::Comment), "nothing new");
 }
 
 #[tokio::test]
