@@ -79,6 +79,10 @@ impl Front {
 }
 
 /// A Modern client's call: gone with the client.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one for each call, and it becomes the large one at once"
+)]
 enum Cancelling {
     /// On its way to the server, whose answer has not begun.
     Starting(Pin<Box<dyn Future<Output = Exchange> + Send>>),
