@@ -158,9 +158,9 @@ choice! {
     pub enum Naming {
         /// every tool is `SERVER__TOOL`
         "prefix" => Prefix,
-        /// only a tool whose name an earlier server has is `SERVER__TOOL`
+        /// only a tool whose name another server has, too, is `SERVER__TOOL`
         "conflict" => Conflict,
-        /// tools keep their names; the same name twice is a fault
+        /// tools keep their names; of two that are the same, the first in the file is shown
         "none" => None,
     }
 }

@@ -1,0 +1,260 @@
+//! What the parts of a call cost by themselves.
+//!
+//! `cargo bench --bench parts` for curves; `-- NAME` for some of them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    missing_docs,
+    reason = "a bench that meets a surprise ends there; criterion's macros write no comments"
+)]
+
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use serde_json::json;
+use trunkline::call::{
+    Answer, Call, Client, Context, NativeName, Params, Principal, ResultBody, ServerName, Trace,
+};
+use trunkline::catalog::{
+    ArgumentSchema, Catalog, HeaderRules, Naming, ServerList, ServerRules, Source as Listed,
+};
+use trunkline::config::{Config, Source, System};
+use trunkline::era::{lift, lower};
+use trunkline::jsonrpc::{self, Frame};
+use trunkline::mcp::{Era, Method, ProtocolVersion};
+use trunkline::policy::{Policy, Registry, Target};
+use trunkline::snapshot::Listing;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A request whose arguments have `size` bytes and a little more.
+fn request(size: usize) -> Bytes {
+    let request = json!({
+        "jsonrpc": "2.0",
+        "id": 7,
+        "method": "tools/call",
+        "params": {
+            "name": "files__search",
+            "arguments": {
+                "path": "src/listen",
+                "query": "who closes a connection? ".repeat(size / 25),
+                "limit": 20,
+                "mode": "deep",
+                "tags": ["rust", "http", "proxy"],
+                "options": { "case": false, "context": 3 },
+            },
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": { "name": "bench", "version": "1" },
+                "io.modelcontextprotocol/clientCapabilities": {},
+            },
+        },
+    });
+    request.to_string().into()
+}
+
+fn result(size: usize) -> Bytes {
+    let text = "found it in src/listen, line 214\n".repeat(size / 33);
+    json!({ "content": [{ "type": "text", "text": text }], "isError": false }).to_string().into()
+}
+
+fn raw_params(size: usize) -> Bytes {
+    match jsonrpc::parse(&request(size), 64) {
+        Ok(Frame::Request { params: Some(params), .. }) => params,
+        other => unreachable!("{other:?}"),
+    }
+}
+
+fn call(size: usize) -> Call {
+    let params = Params::parse(Some(raw_params(size))).unwrap();
+    let client = Client {
+        version: ProtocolVersion::LATEST_MODERN,
+        info: Some(Bytes::from_static(br#"{"name":"bench","version":"1"}"#)),
+        capabilities: Bytes::from_static(b"{}"),
+    };
+    let context = Context {
+        principal: Principal::Anonymous,
+        address: [127, 0, 0, 1].into(),
+        peer: None,
+        transport: "http1",
+        client: Arc::new(client),
+        progress_token: None,
+        trace: Trace::default(),
+        headers: http::HeaderMap::new(),
+    };
+    Call { method: Method::ToolsCall, params, context }
+}
+
+fn envelope(c: &mut Criterion) {
+    let mut group = c.benchmark_group("envelope");
+    for size in [0, 350, 4_000, 57_000] {
+        let message = request(size);
+        let params = raw_params(size);
+        group.throughput(Throughput::Bytes(message.len() as u64));
+        group.bench_with_input(BenchmarkId::new("frame", message.len()), &message, |b, message| {
+            b.iter(|| jsonrpc::parse(black_box(message), 64).unwrap());
+        });
+        group.bench_with_input(BenchmarkId::new("params", message.len()), &params, |b, params| {
+            b.iter(|| Params::parse(Some(black_box(params).clone())).unwrap());
+        });
+        let parsed = Params::parse(Some(params)).unwrap();
+        group.bench_with_input(BenchmarkId::new("meta", message.len()), &parsed, |b, parsed| {
+            b.iter(|| black_box(parsed).meta().unwrap());
+        });
+    }
+    group.finish();
+}
+
+fn eras(c: &mut Criterion) {
+    let mut group = c.benchmark_group("eras");
+    let native = NativeName::new("search");
+    for size in [350, 57_000] {
+        let call = call(size);
+        group.bench_with_input(BenchmarkId::new("lift request", size), &call, |b, call| {
+            let version = ProtocolVersion::LATEST_MODERN;
+            b.iter(|| lift::request(black_box(call), Some(&native), version, None));
+        });
+        group.bench_with_input(BenchmarkId::new("lower request", size), &call, |b, call| {
+            b.iter(|| lower::request(black_box(call), Some(&native), None));
+        });
+    }
+    for size in [1_000, 1_000_000] {
+        let raw = result(size);
+        group.bench_with_input(BenchmarkId::new("read result", size), &raw, |b, raw| {
+            b.iter(|| ResultBody::parse(black_box(raw).clone()).unwrap());
+        });
+        let body = ResultBody::parse(raw).unwrap();
+        let Answer::Result(body) =
+            Answer::Result(body).sent_by(&Bytes::from_static(br#"{"name":"s","version":"1"}"#))
+        else {
+            unreachable!()
+        };
+        group.bench_with_input(BenchmarkId::new("lift result", size), &body, |b, body| {
+            b.iter(|| lift::result(black_box(body), b"{}"));
+        });
+        group.bench_with_input(BenchmarkId::new("lower result", size), &body, |b, body| {
+            b.iter(|| lower::result(black_box(body)));
+        });
+    }
+    group.finish();
+}
+
+fn schema(c: &mut Criterion) {
+    let mut group = c.benchmark_group("schema");
+    let any = ArgumentSchema::compile(br#"{"type":"object"}"#).unwrap();
+    let strict = ArgumentSchema::compile(SCHEMA.as_bytes()).unwrap();
+    for size in [0, 350, 57_000] {
+        let params = Params::parse(Some(raw_params(size))).unwrap();
+        for (name, schema) in [("any object", &any), ("strict", &strict)] {
+            group.bench_with_input(BenchmarkId::new(name, size), &params, |b, params| {
+                b.iter(|| schema.check(black_box(params).arguments()).unwrap());
+            });
+        }
+    }
+    group.finish();
+}
+
+fn tools(count: usize) -> ServerList {
+    let raws: Vec<Bytes> = (0..count)
+        .map(|number| {
+            let schema: serde_json::Value = serde_json::from_str(SCHEMA).unwrap();
+            let tool = json!({
+                "name": format!("search_{number}"),
+                "description": "Finds what was asked for. ".repeat(20),
+                "inputSchema": schema,
+            });
+            tool.to_string().into()
+        })
+        .collect();
+    ServerList::build(ServerName::new("files").unwrap(), &raws, HeaderRules::Enforce, None).0
+}
+
+fn catalog(tools: &ServerList) -> Catalog {
+    let rules = ServerRules::default();
+    let source = Listed { server: &tools.server, rules: &rules, list: Some(tools) };
+    Catalog::merge(Naming::Prefix, &[source]).0
+}
+
+fn listing(c: &mut Criterion) {
+    let mut group = c.benchmark_group("listing");
+    for count in [10, 1_000, 5_000] {
+        let tools = tools(count);
+        let catalog = catalog(&tools);
+        let ttl = Duration::from_mins(1);
+        let prepared = Listing::prepare(&catalog, ttl, b"{}");
+        group.bench_with_input(BenchmarkId::new("answer", count), &prepared, |b, prepared| {
+            b.iter(|| black_box(prepared).whole(Era::Modern).clone());
+        });
+        group.bench_with_input(BenchmarkId::new("prepare", count), &catalog, |b, catalog| {
+            b.iter(|| Listing::prepare(black_box(catalog), ttl, b"{}"));
+        });
+        let name = format!("files__search_{}", count / 2);
+        group.bench_with_input(BenchmarkId::new("route", count), &catalog, |b, catalog| {
+            b.iter(|| black_box(catalog).route(black_box(&name)).unwrap());
+        });
+    }
+    group.finish();
+}
+
+fn policy(c: &mut Criterion) {
+    let mut group = c.benchmark_group("policy");
+    let tools = tools(1);
+    let catalog = catalog(&tools);
+    let entry = catalog.entries().next().unwrap();
+    let target = Target {
+        server: entry.server.clone(),
+        native: entry.native().clone(),
+        public: entry.public.clone(),
+        tool: Arc::clone(&entry.tool),
+    };
+    let limits = "rate = \"1000000/s\"\nclient_rate = \"1000000/s\"\n";
+    for (name, gateway, server) in
+        [("no limits", "", ""), ("limits", limits, "rate = \"1000000/s\"\n")]
+    {
+        let text = format!(
+            "[gateway]\n{gateway}[servers.files]\nurl = \"http://127.0.0.1:1/mcp\"\n{server}"
+        );
+        let source =
+            Source { name: "bench".into(), folder: PathBuf::from("/"), bytes: text.into_bytes() };
+        let config = Config::read(&source, &System).map_err(|_| "faults").unwrap();
+        let registry = Registry::default();
+        let policy = Policy::new(registry.limits(&config));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        group.bench_function(BenchmarkId::new("admit request", name), |b| {
+            // Refusals are as good as admissions here: both are one look at the bucket.
+            b.iter(|| drop(policy.admit_request(black_box([127, 0, 0, 1].into()))));
+        });
+        group.bench_function(BenchmarkId::new("admit call", name), |b| {
+            b.iter_batched(
+                || (call(350), target.clone()),
+                |(call, target)| drop(runtime.block_on(policy.admit(call, target))),
+                BatchSize::SmallInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+const SCHEMA: &str = r#"{"type":"object","properties":{
+  "path":{"type":"string","minLength":1,"maxLength":256},
+  "query":{"type":"string"},
+  "limit":{"type":"integer","minimum":1,"maximum":100},
+  "mode":{"enum":["fast","deep"]},
+  "tags":{"type":"array","items":{"type":"string"},"maxItems":16},
+  "options":{"type":"object","properties":{"case":{"type":"boolean"},"context":{"type":"integer"}},"additionalProperties":false}
+ },"required":["path","query"],"additionalProperties":false}"#;
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1));
+    targets = envelope, eras, schema, listing, policy
+}
+criterion_main!(benches);
