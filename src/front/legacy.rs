@@ -95,10 +95,13 @@ impl Front {
         match method {
             Method::Ping => answer::result(&id, NOTHING),
             Method::ToolsList => {
-                // Before the list is looked at: what changes meanwhile is told.
-                session.is_told();
+                // Read before the list is: it is at least as new.
+                let change = *self.gateway.changes().borrow();
                 match self.gateway.list(Era::Legacy, params.cursor()) {
-                    Ok(listed) => answer::result(&id, listed),
+                    Ok(listed) => {
+                        session.listed(change);
+                        answer::result(&id, listed)
+                    }
                     Err(failure) => refuse(&failure),
                 }
             }

@@ -68,13 +68,6 @@ enum End {
 }
 
 impl End {
-    /// Notes that the client hears of a change.
-    fn tell(&self) {
-        if let Self::Session { session, .. } = self {
-            session.is_told();
-        }
-    }
-
     async fn reached(&mut self) {
         match self {
             Self::Client => std::future::pending().await,
@@ -98,7 +91,6 @@ impl Told {
             () = told.drain.started() => told.last.take().map(|last| (last, None)),
             Ok(()) = told.changes.changed(), if told.change.is_some() => {
                 told.changes.mark_unchanged();
-                told.end.tell();
                 let change = told.change.clone()?;
                 Some((change, Some(told)))
             }
@@ -147,7 +139,7 @@ impl Front {
             first: Some(sse::comment()),
             change: Some(sse::message(&jsonrpc::notification(notification::TOOLS_CHANGED, None))),
             last: None,
-            changes: session.untold(),
+            changes: session.untold(self.gateway.changes()),
             keep_alive: limits.1,
             drain: self.drain.clone(),
             end: End::Session {

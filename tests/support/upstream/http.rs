@@ -115,6 +115,12 @@ struct Unanswered {
     call: Option<Received>,
 }
 
+impl Unanswered {
+    fn settle(&mut self) {
+        self.call = None;
+    }
+}
+
 impl Drop for Unanswered {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
@@ -131,13 +137,13 @@ async fn call(inner: Arc<Inner>, call: Received) -> Response<Body> {
     }
     match steps.peek() {
         Some(Step::Status(status, headers, body)) => {
-            unanswered.call = None;
+            unanswered.settle();
             let headers: Vec<_> =
                 headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
             return with(*status, &headers, body.clone());
         }
         Some(step) if step.is_answer() => {
-            unanswered.call = None;
+            unanswered.settle();
             return plain(200, step.message(&call, inner.era).unwrap());
         }
         _ => {}
@@ -149,11 +155,11 @@ async fn call(inner: Arc<Inner>, call: Received) -> Response<Body> {
                 let step = steps.next()?;
                 inner.wait(&step).await;
                 if matches!(step, Step::Break) {
-                    unanswered.call = None;
+                    unanswered.settle();
                     return None;
                 }
                 if step.is_answer() {
-                    unanswered.call = None;
+                    unanswered.settle();
                 }
                 let message = match step {
                     Step::Open => Some("id: 1\ndata:\n\n".to_owned()),

@@ -88,6 +88,19 @@ impl Upstream {
         Self::on(era, listeners)
     }
 
+    /// The same at an address of its own over HTTP, as soon as that is free.
+    pub async fn at(era: Era, address: SocketAddr) -> Self {
+        let http = within(async {
+            loop {
+                match TcpListener::bind(address).await {
+                    Ok(listener) => return listener,
+                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
+            }
+        });
+        Self::on(era, [http.await, listener(0).await])
+    }
+
     fn on(era: Era, [http_listener, stdio_listener]: [TcpListener; 2]) -> Self {
         let inner = Arc::new(Inner::new(era));
         let http = http_listener.local_addr().unwrap();
