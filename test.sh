@@ -110,6 +110,9 @@ if section conformance "the official suite through the gateway"; then
     many "conformance" '/^conformance-/ { good += $2; bad += $4 } /^stale/ { bad++ } END { print good + 0, bad + 0 }' \
         tests/conformance/all.sh target/debug/trunkline
 fi
+if section bench "the benches, a few calls of each kind, nothing measured"; then
+    one cargo test --quiet --locked --benches
+fi
 
 # --- The end --------------------------------------------------------------------
 

@@ -9,16 +9,17 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::call::{Call, Client, Event, Failure, Params, ParamsFault};
+use crate::call::{Call, Client, Failure, Params, ParamsFault};
 use crate::config::Limits;
 use crate::identity::identify;
 use crate::jsonrpc::{self, Frame, Id, within_depth};
 use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
-use crate::pipeline::{Exchange, Introduction};
+use crate::pipeline::Introduction;
 
-use super::answer::{self, Events, Wants, Writer};
+use super::answer::{self, Wants, Writer};
+use super::in_session::InSession;
 use super::request::{self, Posted};
-use super::session::{Session, Withdrawal};
+use super::session::Session;
 use super::{Body, Front, NOTHING};
 
 impl Front {
@@ -123,25 +124,12 @@ impl Front {
         wants: Wants,
     ) -> Result<(InSession, Writer), Failure> {
         let meta = params.meta().map_err(|fault| unreadable(&fault))?;
-        let withdrawal = Arc::new(session.begin(id.clone())?);
+        let withdrawal = session.begin(id.clone())?;
         let token = meta.progress_token.clone();
         let writer = self.writer(id.clone(), Era::Legacy, token, wants);
         let context = posted.context(Arc::clone(session.client()), meta);
         let call = Call { method: Method::ToolsCall, params, context };
-        let gateway = Arc::clone(&self.gateway);
-        // A task of its own: the client's going away does not take the call
-        // back (2025-11-25, Streamable HTTP, "Sending Messages").
-        let (exchange, started) = tokio::sync::oneshot::channel();
-        let own = Arc::clone(&withdrawal);
-        tokio::spawn(async move {
-            let run = async {
-                if let Err(unwanted) = exchange.send(gateway.call(call).await) {
-                    unwanted.run_out().await;
-                }
-            };
-            own.or(run).await;
-        });
-        Ok((InSession { started: Some(started), exchange: None, withdrawal }, writer))
+        Ok((InSession::start(Arc::clone(&self.gateway), call, withdrawal), writer))
     }
 
     /// Serves an array of messages, as 2025-03-26 has them: all at once, the
@@ -181,7 +169,13 @@ impl Front {
         posted: &Posted,
         depth: usize,
     ) -> Option<Bytes> {
-        let response = match jsonrpc::parse(&message, depth) {
+        let parsed = jsonrpc::parse(&message, depth);
+        // Each counts: many calls in one body are no way around a limit.
+        if let Err(failure) = self.admit(parsed.as_ref().ok(), posted) {
+            let id = parsed.as_ref().ok().and_then(request::id_of);
+            return bytes(answer::refusal(id, &failure, Era::Legacy)).await;
+        }
+        let response = match parsed {
             Ok(Frame::Request { id, method, params }) => {
                 let method = Method::parse(&method);
                 let asked = Asked { id, method, params, wants: Wants::Json };
@@ -194,12 +188,17 @@ impl Front {
             Ok(Frame::Response { .. }) => return None,
             Err(fault) => answer::refusal(None, &request::failure(&fault), Era::Legacy),
         };
-        match response.into_body() {
-            Body::Pieces(pieces) => Some(pieces.concat().into()),
-            Body::Stream(pieces) => {
-                let pieces: Vec<Bytes> = pieces.collect().await;
-                Some(pieces.concat().into())
-            }
+        bytes(response).await
+    }
+}
+
+/// An answer in one piece. A body that comes in pieces is whole all the same.
+async fn bytes(response: Response<Body>) -> Option<Bytes> {
+    match response.into_body() {
+        Body::Pieces(pieces) => Some(pieces.concat().into()),
+        Body::Stream(pieces) => {
+            let pieces: Vec<Bytes> = pieces.collect().await;
+            Some(pieces.concat().into())
         }
     }
 }
@@ -210,50 +209,6 @@ struct Asked {
     method: Method,
     params: Option<Bytes>,
     wants: Wants,
-}
-
-/// A Legacy client's call: it ends when it is answered or taken back, and goes
-/// on when its client merely goes away.
-struct InSession {
-    started: Option<tokio::sync::oneshot::Receiver<Exchange>>,
-    exchange: Option<Exchange>,
-    withdrawal: Arc<Withdrawal>,
-}
-
-impl Events for InSession {
-    async fn next(&mut self) -> Option<Event> {
-        let cancelled = self.withdrawal.token();
-        tokio::select! {
-            biased;
-            () = cancelled.cancelled() => {
-                // Dropped here, the exchange tells the server.
-                self.exchange = None;
-                None
-            }
-            event = step(&mut self.started, &mut self.exchange) => event,
-        }
-    }
-}
-
-async fn step(
-    started: &mut Option<tokio::sync::oneshot::Receiver<Exchange>>,
-    exchange: &mut Option<Exchange>,
-) -> Option<Event> {
-    if let Some(starting) = started.as_mut() {
-        *exchange = starting.await.ok();
-        *started = None;
-    }
-    exchange.as_mut()?.next().await
-}
-
-impl Drop for InSession {
-    fn drop(&mut self) {
-        if let Some(exchange) = self.exchange.take() {
-            // A client that takes a call back may close its stream first.
-            let withdrawal = Arc::clone(&self.withdrawal);
-            tokio::spawn(async move { withdrawal.or(exchange.run_out()).await });
-        }
-    }
 }
 
 /// What a client says of itself in `initialize`.

@@ -77,7 +77,12 @@ pub(super) fn run(common: Common) -> ExitCode {
         let running = Running::start(config, &common.config, guardian).await?;
         let reloader = Arc::new(running.reloader(common, Some(log)));
         signals::until_told_to_stop(&reloader).await;
-        running.stop().await;
+        tokio::select! {
+            () = running.stop() => {}
+            // Whoever asks twice does not want to wait. The guardian ends what
+            // children there still are.
+            () = signals::told_to_stop() => tracing::warn!("told a second time: ending at once"),
+        }
         Ok::<_, ServeError>(())
     });
     // Threads that still compile a schema or read a file hold nothing up.
