@@ -12,7 +12,9 @@
     clippy::indexing_slicing,
     clippy::disallowed_methods,
     missing_docs,
-    reason = "a test that cannot go on fails"
+    clippy::pedantic,
+    clippy::type_complexity,
+    reason = "a test that cannot go on fails; scripts and fixtures are held to the common lints"
 )]
 
 mod hostile_servers;

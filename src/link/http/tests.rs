@@ -1,3 +1,4 @@
+#![allow(clippy::disallowed_methods, reason = "bodies that the tests themselves send")]
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Mutex;
