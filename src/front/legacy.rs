@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use futures_util::StreamExt;
+use futures_util::TryStreamExt;
 use futures_util::future::join_all;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
@@ -17,6 +17,7 @@ use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
 use crate::pipeline::Introduction;
 
 use super::answer::{self, Wants, Writer};
+use super::body::BrokenOff;
 use super::in_session::InSession;
 use super::request::{self, Posted};
 use super::session::Session;
@@ -192,13 +193,14 @@ impl Front {
     }
 }
 
-/// An answer in one piece. A body that comes in pieces is whole all the same.
+/// An answer in one piece, where it does not break off. A body that comes in
+/// pieces is whole all the same.
 async fn bytes(response: Response<Body>) -> Option<Bytes> {
     match response.into_body() {
         Body::Pieces(pieces) => Some(pieces.concat().into()),
         Body::Stream(pieces) => {
-            let pieces: Vec<Bytes> = pieces.collect().await;
-            Some(pieces.concat().into())
+            let pieces: Result<Vec<Bytes>, BrokenOff> = pieces.try_collect().await;
+            pieces.ok().map(|pieces| pieces.concat().into())
         }
     }
 }

@@ -21,6 +21,7 @@ mod hostile_servers;
 mod peers;
 mod process;
 mod real_peers;
+mod reload;
 mod rmcp_client;
 mod rmcp_server;
 #[path = "../support/mod.rs"]

@@ -9,7 +9,7 @@
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 
 use crate::call::{Failure, Passing, ServerName};
 use crate::jsonrpc::body::BodyError;
@@ -35,6 +35,11 @@ pub(super) async fn read(
     mut body: Incoming,
     limit: usize,
 ) -> Result<Result<Bytes, Begun>, BodyError<hyper::Error>> {
+    // One that says that it is too large is refused while there is still
+    // something to be said instead.
+    if body.size_hint().lower() > limit as u64 {
+        return Err(BodyError::TooLarge { limit });
+    }
     let mut head = BytesMut::new();
     loop {
         let Some(frame) = body.frame().await else { return Ok(Ok(head.freeze())) };
@@ -42,7 +47,7 @@ pub(super) async fn read(
         if head.len() + data.len() > limit {
             return Err(BodyError::TooLarge { limit });
         }
-        if head.is_empty() && hyper::body::Body::is_end_stream(&body) {
+        if head.is_empty() && body.is_end_stream() {
             return Ok(Ok(data));
         }
         head.extend_from_slice(&data);

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::call::{Client as Who, Context, Event, Params, Principal, Trace};
+use crate::jsonrpc::body::collect;
 
 type Answered = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -57,7 +58,7 @@ impl Scripted {
                     let (tell, answer) = (tell.clone(), Arc::clone(&answer));
                     async move {
                         let http = request.method().clone();
-                        let body = request.into_body().collect().await.unwrap().to_bytes();
+                        let body = collect(request.into_body(), 1 << 20).await.unwrap();
                         let body = serde_json::from_slice(&body).unwrap_or_default();
                         let asked = Asked { http, body };
                         let answered = answer(&asked);
