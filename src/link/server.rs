@@ -222,7 +222,15 @@ impl Server {
         let in_use = InUse::begin(self);
         let slot = permitted.take_slot();
         let connection = self.connected().await.map_err(|fault| self.fail(fault))?;
-        let reply = connection.call(permitted.get(), permitted.target(), config).await;
+        let (call, target) = (permitted.get(), permitted.target());
+        let reply = match connection.call(call, target, config).await {
+            // Lost before it was sent anything: the next child gets the call.
+            Err(LinkFault::Exited(_)) => match self.connected_after(&connection).await {
+                Ok(next) => next.call(call, target, config).await,
+                Err(fault) => Err(fault),
+            },
+            reply => reply,
+        };
         let reply = reply.map_err(|fault| self.fail(fault))?;
         Ok(reply.holding((slot, in_use)))
     }
@@ -312,6 +320,16 @@ impl Server {
             let reason = self.notes().told.clone();
             LinkFault::Down(reason.unwrap_or_else(|| "it is not running".into()))
         })
+    }
+
+    /// The connection that follows one which is lost.
+    async fn connected_after(&self, lost: &Arc<Connection>) -> Result<Arc<Connection>, LinkFault> {
+        let is_gone = |_: &State| {
+            let current = self.connection.load();
+            !current.as_ref().is_some_and(|current| Arc::ptr_eq(current, lost))
+        };
+        let _ = timeout(SOON, self.state.subscribe().wait_for(is_gone)).await;
+        self.connected().await
     }
 
     /// Whether a server at rest has a reason to start.
