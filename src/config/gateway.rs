@@ -40,9 +40,9 @@ section! {
             /// The web pages that may call the gateway, by what their browser sends in `Origin`.
             /// Loopback ones are always allowed.
             allowed_origins: Vec<String> as Vec<Origin> = [],
-            /// How often all clients together may call tools.
+            /// How many requests all clients together may send.
             rate: Option<Rate>,
-            /// How often each client, by its address, may call tools.
+            /// How many requests each client, by its address, may send.
             client_rate: Option<Rate>,
             /// How long calls in flight may take when the gateway stops.
             drain: Duration = "10s",
