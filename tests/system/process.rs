@@ -112,7 +112,7 @@ impl Process {
     #[track_caller]
     pub fn ready(&self, names: &[&str]) {
         let mut seen = Value::Null;
-        let ready = holds_within(Duration::from_secs(60), || {
+        let ready = holds_within(Duration::from_mins(1), || {
             let status = self.status();
             let listed: u64 =
                 servers(&status).map(|server| server["tools"].as_u64().unwrap_or(0)).sum();
@@ -236,7 +236,7 @@ impl Tag {
 /// Looks until it is so; fails after a while.
 #[track_caller]
 pub fn eventually(what: &str, it_is_so: impl FnMut() -> bool) {
-    assert!(holds_within(Duration::from_secs(60), it_is_so), "never came true: {what}");
+    assert!(holds_within(Duration::from_mins(1), it_is_so), "never came true: {what}");
 }
 
 fn holds_within(limit: Duration, mut it_is_so: impl FnMut() -> bool) -> bool {

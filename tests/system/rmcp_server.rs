@@ -100,12 +100,12 @@ impl ServerHandler for Tools {
     ) -> Result<ListToolsResult, ErrorData> {
         let number = json!({ "type": "number" });
         let mut tools = vec![
-            tool("add", json!({ "a": number, "b": number })),
-            tool("slow", json!({ "label": { "type": "string" } })),
-            tool("grow", json!({ "name": { "type": "string" } })),
+            tool("add", &json!({ "a": number, "b": number })),
+            tool("slow", &json!({ "label": { "type": "string" } })),
+            tool("grow", &json!({ "name": { "type": "string" } })),
         ];
         let added = self.0.added.lock().unwrap();
-        tools.extend(added.iter().map(|name| tool(name, json!({}))));
+        tools.extend(added.iter().map(|name| tool(name, &json!({}))));
         Ok(ListToolsResult::with_all_items(tools))
     }
 
@@ -180,7 +180,7 @@ impl Tools {
     }
 }
 
-fn tool(name: &str, properties: Value) -> Tool {
+fn tool(name: &str, properties: &Value) -> Tool {
     let schema = json!({ "type": "object", "properties": properties });
     let schema = schema.as_object().unwrap().clone();
     Tool::new(name.to_owned(), "A tool of the Rust SDK's.", Arc::new(schema))
