@@ -87,7 +87,7 @@ if section lint "cargo clippy, every warning an error"; then
     one cargo clippy --quiet --locked --all-targets -- -D warnings
 fi
 if section docs "cargo doc, every warning an error"; then
-    RUSTDOCFLAGS="-D warnings" one cargo doc --quiet --locked --no-deps --document-private-items
+    RUSTDOCFLAGS="-D warnings" one cargo doc --quiet --locked --no-deps
 fi
 if section build "the release build, as the README and the Dockerfile make it"; then
     one cargo build --release --locked

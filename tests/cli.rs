@@ -2,6 +2,7 @@
 //! what signals do.
 
 #![allow(
+    clippy::pedantic,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,

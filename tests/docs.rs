@@ -203,8 +203,10 @@ impl Page {
         let blocks = self.blocks("console");
         let steps: Vec<_> = blocks.iter().flat_map(Block::steps).collect();
         assert!(!steps.is_empty(), "{}: nothing to run", self.name);
-        let script: String =
-            steps.iter().map(|(command, _)| format!("{command}\nprintf '{MARK}'\n")).collect();
+        let script = steps.iter().fold(String::new(), |mut script, (command, _)| {
+            let _ = writeln!(script, "{command}\nprintf '{MARK}'");
+            script
+        });
         let done = place.run(&script);
         let output = place.as_told(&String::from_utf8_lossy(&done.stdout));
         let outputs: Vec<_> = output.split(MARK).collect();
@@ -333,7 +335,7 @@ impl Place {
         let child =
             self.command(&program.to_string_lossy()).arg("serve").stderr(log).spawn().unwrap();
         let mut running = Running(child);
-        let patience = Instant::now() + Duration::from_secs(60);
+        let patience = Instant::now() + Duration::from_mins(1);
         while !is_ready(self.operators) {
             let log = || std::fs::read_to_string(self.path("log")).unwrap_or_default();
             assert!(running.0.try_wait().unwrap().is_none(), "it ended: {}", log());

@@ -5,7 +5,6 @@
 //! configuration.
 
 pub mod cert;
-/// The example servers that the binary carries.
 pub mod example;
 pub mod serve;
 

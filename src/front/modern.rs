@@ -79,6 +79,7 @@ impl Front {
 }
 
 /// A Modern client's call: gone with the client.
+#[expect(clippy::large_enum_variant, reason = "every call becomes the large one")]
 enum Cancelling {
     /// On its way to the server, whose answer has not begun.
     Starting(Pin<Box<dyn Future<Output = Exchange> + Send>>),

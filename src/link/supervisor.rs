@@ -181,9 +181,11 @@ impl<'a> Life<'a> {
     /// of the two sees the other.
     fn rest(&self, connection: &Arc<Connection>) -> bool {
         let server = self.server;
+        let pid = server.notes().pid.take();
         enter(server, State::Idle);
         server.connection.store(None);
         if server.is_in_use() {
+            server.notes().pid = pid;
             server.connection.store(Some(Arc::clone(connection)));
             enter(server, State::Ready);
             return false;

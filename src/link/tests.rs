@@ -144,7 +144,7 @@ async fn a_server_is_stopped_when_its_last_call_ends_and_not_before() {
     let reply = send(&server, &config, "hang").await.unwrap();
     let stopping = tokio::spawn({
         let server = Arc::clone(&server);
-        async move { server.stop(Duration::from_secs(60)).await }
+        async move { server.stop(Duration::from_mins(1)).await }
     });
     tokio::task::yield_now().await;
     // Still there for whoever found it before it was taken out.

@@ -77,9 +77,9 @@ fn issue(folder: &Path) {
 }
 
 fn secured(upstream: &Upstream, folder: &Path) -> Builder {
-    let (cert, key) = (folder.join("server.pem"), folder.join("server.key"));
-    Gateway::with("s", upstream.http())
-        .gateway(&format!("tls = {{ cert = {cert:?}, key = {key:?} }}"))
+    let folder = folder.display();
+    let tls = format!("tls = {{ cert = '{folder}/server.pem', key = '{folder}/server.key' }}");
+    Gateway::with("s", upstream.http()).gateway(&tls)
 }
 
 #[tokio::test]

@@ -96,7 +96,7 @@ async fn statuses_are_told_in_words() {
 #[tokio::test]
 async fn a_server_that_wants_credentials_says_so_in_the_status() {
     for upstream in Upstream::both().await {
-        upstream.answers(Some((401, &[], "")));
+        upstream.answers(Some((401, "")));
         let gateway = Gateway::with("s", upstream.http()).start().await;
         let server = gateway.server("s").await;
         let error = server["last_error"]["message"].to_string();

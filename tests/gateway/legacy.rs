@@ -82,6 +82,21 @@ async fn a_deleted_session_is_lost() {
 }
 
 #[tokio::test]
+async fn a_deleted_session_takes_its_calls_with_it() {
+    for upstream in Upstream::both().await {
+        let gateway = Gateway::with("s", upstream.stdio()).start().await;
+        let client = gateway.legacy().await;
+        let delete = async {
+            upstream.heard("tools/call", 1).await;
+            client.http("DELETE", "/mcp").of_session().send().await;
+            upstream.heard("notifications/cancelled", 1).await;
+        };
+        let (reply, ()) = tokio::join!(client.ask_call("s__hold", json!({})).send(), delete);
+        assert!(reply.said().await.messages.is_empty(), "nobody is left to be answered");
+    }
+}
+
+#[tokio::test]
 async fn sessions_are_capped_in_number() {
     let gateway = Gateway::alone().gateway("limits.sessions = 2").start().await;
     let first = gateway.legacy().await;

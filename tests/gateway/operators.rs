@@ -92,10 +92,15 @@ async fn calls_and_servers_stand_in_the_metrics() {
         let found = metrics.lines().find(|line| parts.iter().all(|part| line.contains(part)));
         found.unwrap_or_else(|| panic!("{parts:?} in\n{metrics}")).to_owned()
     };
-    assert!(line(&["_count{", "s__echo"]).ends_with(" 2"), "{metrics}");
-    line(&["s__fail"]);
-    line(&["unknown_tool"]);
-    assert!(!metrics.contains("s__nope"), "a client cannot make series: {metrics}");
+    for (parts, count) in [
+        (&["trunkline_tool_calls_total{", "tool=\"echo\"", "outcome=\"ok\""][..], " 2"),
+        (&["trunkline_tool_calls_total{", "tool=\"fail\"", "outcome=\"tool_error\""], " 2"),
+        (&["trunkline_errors_total{", "reason=\"unknown_tool\""], " 2"),
+        (&["mcp_server_operation_duration_seconds_count{", "outcome=\"ok\""], " 2"),
+    ] {
+        assert!(line(parts).ends_with(count), "{parts:?} in\n{metrics}");
+    }
+    assert!(!metrics.contains("nope"), "a client cannot make series: {metrics}");
 }
 
 #[tokio::test]

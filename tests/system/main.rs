@@ -14,7 +14,9 @@
     clippy::large_futures,
     clippy::similar_names,
     missing_docs,
-    reason = "a test that cannot go on fails"
+    clippy::pedantic,
+    clippy::type_complexity,
+    reason = "a test that cannot go on fails; scripts and fixtures are held to the common lints"
 )]
 
 mod hostile_servers;

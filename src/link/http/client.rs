@@ -174,7 +174,7 @@ fn platform_roots() -> &'static RootCertStore {
 /// How many redirects are followed.
 const REDIRECTS: usize = 3;
 /// How often a quiet connection is tested.
-const KEEP_ALIVE: Duration = Duration::from_secs(60);
+const KEEP_ALIVE: Duration = Duration::from_mins(1);
 /// How long a connection is kept for the next call.
 const IDLE: Duration = Duration::from_mins(1);
 

@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 use crate::call::{Answer, Call, NativeName, Reply, ServerName};
 use crate::config::{EraChoice, Http as HttpConfig};
 use crate::era::{lift, lower};
-use crate::jsonrpc::{self, Id};
+use crate::jsonrpc::{self, Frame, Id};
 use crate::mcp::{Era, Method, ProtocolVersion, code, encode_value, header};
 
 use super::LinkFault;
@@ -167,7 +167,7 @@ impl Http {
                 Err(frame) => answer_in(frame, &id),
             },
             Reception::Empty => Err(LinkFault::NoAnswer),
-            Reception::Refused { status, frame, .. } => refusal(status, frame, &id),
+            Reception::Refused { status, frame, .. } => shared.refused(status, frame, &id),
         };
         if let Err(fault) = &answer {
             shared.doubt(fault);
@@ -305,6 +305,26 @@ impl Shared {
             }
             drop(place);
         });
+    }
+
+    /// What a refusal says. An error that answers no request, from a server
+    /// that was Modern, is what a Legacy one says to a request outside of a
+    /// session: it is no answer, but a sign that another server is there now.
+    fn refused(
+        &self,
+        status: StatusCode,
+        frame: Option<Frame>,
+        id: &Id,
+    ) -> Result<Answer, LinkFault> {
+        let nameless = matches!(frame, Some(Frame::Response { id: None, .. }));
+        match refusal(status, frame, id)? {
+            Answer::Error(error)
+                if nameless && self.peer.era() == Era::Modern && !code::is_modern(error.code()) =>
+            {
+                Err(LinkFault::Status { status })
+            }
+            answer => Ok(answer),
+        }
     }
 
     /// Takes the server for lost where a fault shows that what was learnt of

@@ -19,7 +19,6 @@ use crate::link::peer::MAX_DEPTH;
 use super::passing::{self, Begun};
 
 /// A response, its head judged.
-#[expect(clippy::large_enum_variant, reason = "one at a time, taken apart as soon as it is made")]
 pub(super) enum Reception {
     /// A single message.
     Message(Frame),

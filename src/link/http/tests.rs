@@ -1,3 +1,4 @@
+#![allow(clippy::disallowed_methods, reason = "bodies that the tests themselves send")]
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Mutex;
@@ -16,6 +17,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::call::{Client as Who, Context, Event, Params, Principal, Trace};
+use crate::jsonrpc::body::collect;
 
 type Answered = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -56,7 +58,7 @@ impl Scripted {
                     let (tell, answer) = (tell.clone(), Arc::clone(&answer));
                     async move {
                         let http = request.method().clone();
-                        let body = request.into_body().collect().await.unwrap().to_bytes();
+                        let body = collect(request.into_body(), 1 << 20).await.unwrap();
                         let body = serde_json::from_slice(&body).unwrap_or_default();
                         let asked = Asked { http, body };
                         let answered = answer(&asked);
@@ -161,7 +163,7 @@ fn call() -> Call {
 }
 
 fn minute() -> Deadline {
-    Deadline::new(Duration::from_secs(60), Duration::from_secs(60))
+    Deadline::new(Duration::from_mins(1), Duration::from_mins(1))
 }
 
 #[tokio::test]
@@ -213,13 +215,11 @@ async fn a_connection_is_used_again_after_an_answer_by_events() {
         let event = format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n\n");
         // The end of the stream comes a moment after its answer.
         let events = stream::unfold(Some(event), |event| async move {
-            match event {
-                Some(event) => Some((Ok(Piece::data(Bytes::from(event))), None)),
-                None => {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                    None
-                }
+            if let Some(event) = event {
+                return Some((Ok(Piece::data(Bytes::from(event))), None));
             }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            None
         });
         let body = StreamBody::new(events).boxed_unsync();
         Some(Response::builder().header("content-type", "text/event-stream").body(body).unwrap())

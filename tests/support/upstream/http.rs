@@ -50,7 +50,7 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let (head, body) = request.into_parts();
-    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let text = String::from_utf8_lossy(&body).into_owned();
     let received = match head.method.as_str() {
         "POST" => Received::read(&text, head.headers),
@@ -177,13 +177,13 @@ async fn call(inner: Arc<Inner>, call: Received) -> Response<Body> {
 }
 
 fn announcements(inner: &Arc<Inner>, subscription: Option<Value>) -> Response<Body> {
-    let (send, receive) = mpsc::channel::<String>(8);
+    let (send, said) = mpsc::channel::<String>(8);
     let changes = inner.changes.subscribe();
-    let watching = Watching::begin(inner);
-    tokio::spawn(announce(send, changes, subscription, watching));
-    let events = stream::unfold(receive, |mut receive| async move {
-        let message = receive.recv().await?;
-        Some((Ok(Frame::data(Bytes::from(message))), receive))
+    let heard = Watching::begin(inner);
+    tokio::spawn(announce(send, changes, subscription, heard));
+    let events = stream::unfold(said, |mut said| async move {
+        let message = said.recv().await?;
+        Some((Ok(Frame::data(Bytes::from(message))), said))
     });
     streamed(StreamBody::new(events).boxed_unsync())
 }
@@ -213,8 +213,8 @@ async fn announce(
     loop {
         tokio::select! {
             () = send.closed() => return,
-            changed = changes.changed() => {
-                if changed.is_err() {
+            more = changes.changed() => {
+                if more.is_err() {
                     return;
                 }
                 let _ = send.send(event("notifications/tools/list_changed", json!({}))).await;

@@ -27,6 +27,9 @@ pub enum Era {
     Legacy,
 }
 
+/// A status, headers and a body.
+pub type Canned = (u16, Vec<(String, String)>, String);
+
 /// A server of one era that can be reached both ways.
 pub struct Upstream {
     pub inner: Arc<Inner>,
@@ -60,7 +63,7 @@ pub struct Inner {
     /// How a session that is not there is refused.
     pub lost: Mutex<(u16, Value)>,
     /// Answered to every request, whatever it is.
-    pub refuse: Mutex<Option<(u16, Vec<(String, String)>, String)>>,
+    pub refuse: Mutex<Option<Canned>>,
     pub version: Mutex<String>,
     pub list_ttl: Mutex<Option<u64>>,
     /// Ends every connection there is.
@@ -190,11 +193,9 @@ impl Upstream {
     }
 
     /// Answers every HTTP request like this from now on; like before with `None`.
-    pub fn answers(&self, what: Option<(u16, &[(&str, &str)], &str)>) -> &Self {
-        *self.inner.refuse.lock().unwrap() = what.map(|(status, headers, body)| {
-            let headers = headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned()));
-            (status, headers.collect(), body.to_owned())
-        });
+    pub fn answers(&self, what: Option<(u16, &str)>) -> &Self {
+        *self.inner.refuse.lock().unwrap() =
+            what.map(|(status, body)| (status, Vec::new(), body.to_owned()));
         self
     }
 
