@@ -356,7 +356,7 @@ async fn an_answer_that_turns_out_too_large_is_cut_and_never_looks_whole() {
     let gateway = Process::start(&table("big", &transport, ""));
     gateway.ready(&["big"]);
     let answer = call_by_hand(&gateway, "big__bad");
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("chunked"), "{:.300}", answer);
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("chunked"), "{answer:.300}");
     assert!(answer.len() > 1 << 20, "{} bytes", answer.len());
     assert!(!answer.ends_with("0\r\n\r\n"), "it looks whole");
     assert!(call_by_hand(&gateway, "big__good").ends_with('}'));

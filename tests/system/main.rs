@@ -11,6 +11,8 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
+    clippy::large_futures,
+    clippy::similar_names,
     missing_docs,
     clippy::pedantic,
     clippy::type_complexity,

@@ -111,21 +111,22 @@ impl Process {
     /// Waits until these servers take calls and their tools are in the list.
     #[track_caller]
     pub fn ready(&self, names: &[&str]) {
-        let mut states = Value::Null;
+        let mut seen = Value::Null;
         let ready = holds_within(Duration::from_mins(1), || {
             let status = self.status();
             let listed: u64 =
                 servers(&status).map(|server| server["tools"].as_u64().unwrap_or(0)).sum();
-            states = servers(&status)
+            seen = servers(&status)
                 .map(|server| json!([server["name"], server["state"], server["last_error"]]))
                 .collect();
             let is_ready = |name: &&str| {
-                servers(&status)
-                    .any(|server| server["name"] == **name && server["state"] == "ready")
+                servers(&status).any(|server| {
+                    server["name"] == **name && server["state"] == "ready" && server["tools"] != 0
+                })
             };
             names.iter().all(is_ready) && status["catalog"]["tools"].as_u64() >= Some(listed)
         });
-        assert!(ready, "not all of {names:?} are ready: {states}");
+        assert!(ready, "not all of {names:?} are ready: {seen}");
     }
 
     /// A line of `/proc/PID/status`, in KiB: `VmRSS` is its memory, `VmHWM` the
