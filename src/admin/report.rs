@@ -15,7 +15,7 @@ use crate::listen::Counts;
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::snapshot::{Member, Snapshot};
-use crate::telemetry::metrics::{Availability, ReloadOutcome};
+use crate::telemetry::metrics::ReloadOutcome;
 
 use super::{
     CatalogStatus, ConfigurationStatus, GatewayState, LastError, ReloadStatus, ServerEra,
@@ -107,12 +107,6 @@ impl Source for Report {
     }
 
     fn metrics(&self) -> String {
-        let snapshot = self.gateway.snapshots.load();
-        for member in snapshot.servers() {
-            let up = member.server.version().is_some();
-            let availability = if up { Availability::Up } else { Availability::Down };
-            member.metrics.set_availability(availability);
-        }
         self.gateway.metrics.encode()
     }
 }

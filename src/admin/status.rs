@@ -121,7 +121,8 @@ pub enum ServerState {
     Ready,
     /// Down; will be tried again at `next_retry_at`.
     Backoff,
-    /// Down; will not be tried again until the configuration changes.
+    /// Down, and too often: left alone until its `restart_window` is over or the configuration
+    /// changes.
     Failed,
     /// Removed from the configuration; its last calls finish.
     Stopping,

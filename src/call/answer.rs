@@ -95,8 +95,9 @@ impl ResultBody {
             Some("input_required") => ResultType::InputRequired,
             Some(other) => ResultType::Other(other.to_owned()),
         };
+        // What is no string counts as absent, and is written over.
         let kind_span = wire.kind.and_then(span);
-        let meta = wire.meta.filter(|meta| meta.get().starts_with('{')).and_then(span);
+        let meta = wire.meta.and_then(span);
         let is_error = wire.is_error.is_some_and(|raw| raw.get() == "true");
         Ok(Self { kind, kind_span, meta, is_error, sender: None, raw })
     }
@@ -116,7 +117,8 @@ impl ResultBody {
         self.kind_span.clone()
     }
 
-    /// Where the `_meta` object stands, if it is there.
+    /// Where `_meta` stands, if it is there: an object, if the server keeps to
+    /// the protocol.
     pub fn meta_span(&self) -> Option<Range<usize>> {
         self.meta.clone()
     }

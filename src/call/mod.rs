@@ -14,6 +14,8 @@ mod names;
 mod params;
 mod passing;
 mod reply;
+#[cfg(test)]
+mod tests;
 
 pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType};
 pub use context::{Client, Context, Principal, Trace};

@@ -67,7 +67,9 @@ impl Params {
         let cursor = string("cursor", wire.cursor)?;
         let arguments = member_object("arguments", wire.arguments)?.and_then(span);
         let notifications = member_object("notifications", wire.notifications)?.and_then(span);
-        let meta = member_object("_meta", wire.meta)?.and_then(span);
+        member_object("_meta", wire.meta)?;
+        // Its place, also where it is `null`: a second one must not be added.
+        let meta = wire.meta.and_then(span);
         Ok(Self { raw, name, uri, cursor, arguments, notifications, meta })
     }
 
@@ -106,7 +108,7 @@ impl Params {
         self.raw.get(self.notifications.clone()?)
     }
 
-    /// Where `_meta` stands.
+    /// Where `_meta` stands: an object, or `null`.
     pub fn meta_span(&self) -> Option<Range<usize>> {
         self.meta.clone()
     }
@@ -116,8 +118,10 @@ impl Params {
     /// # Errors
     /// [`ParamsFault`] where one of its members is of another kind than it must be.
     pub fn meta(&self) -> Result<Meta, ParamsFault> {
-        let Some(span) = self.meta.clone() else { return Ok(Meta::default()) };
-        Meta::parse(&self.raw.slice(span))
+        match self.meta.clone().map(|span| self.raw.slice(span)) {
+            Some(raw) if raw != "null" => Meta::parse(&raw),
+            _ => Ok(Meta::default()),
+        }
     }
 }
 
@@ -242,6 +246,13 @@ mod tests {
         assert_eq!(&params.raw()[params.name_span().unwrap()], br#""a\u0062""#);
         assert_eq!(params.arguments(), Some(br#"{"n": 1}"#.as_slice()));
         assert_eq!(params.meta().unwrap().progress_token.as_deref(), Some(b"7".as_slice()));
+    }
+
+    #[test]
+    fn a_meta_that_is_null_says_nothing_and_has_its_place() {
+        let params = parsed(r#"{"name":"a","_meta":null}"#).unwrap();
+        assert_eq!(&params.raw()[params.meta_span().unwrap()], b"null");
+        assert!(params.meta().unwrap().version.is_none());
     }
 
     #[test]

@@ -77,4 +77,13 @@ impl ServerList {
         }
         (Self { server, tools, freshness: Freshness::default(), rules }, refused)
     }
+
+    /// Whether it says the same as `other`, in the same order. Tools that were
+    /// taken over from `other` are told by where they are.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let tools = self.tools.iter().zip(&other.tools);
+        self.freshness == other.freshness
+            && self.tools.len() == other.tools.len()
+            && tools.into_iter().all(|(one, two)| Arc::ptr_eq(one, two))
+    }
 }

@@ -5,7 +5,6 @@
 //! configuration.
 
 pub mod cert;
-/// The example servers that the binary carries.
 pub mod example;
 pub mod serve;
 
@@ -113,12 +112,13 @@ impl Common {
     /// it. What is wrong is told on standard error, all of it.
     fn read(&self) -> Result<Config, ExitCode> {
         let unreadable = |error: std::io::Error| {
-            complain(&format!("cannot read {}: {error}", self.config.display()));
+            let file = self.config.display();
+            complain(&format!("cannot read {file}: {error}; --config FILE names another"));
             CONFIG_FAULT
         };
         let source = Source::open(&self.config).map_err(|error| unreadable(error).into_code())?;
         let mut config = Config::read(&source, &System).map_err(|faults| {
-            eprint(&faults.render(color()));
+            eprint(&format!("{}\n", faults.render(color())));
             CONFIG_FAULT.into_code()
         })?;
         self.apply(&mut config).map_err(|problem| {

@@ -40,9 +40,9 @@ section! {
             /// The web pages that may call the gateway, by what their browser sends in `Origin`.
             /// Loopback ones are always allowed.
             allowed_origins: Vec<String> as Vec<Origin> = [],
-            /// How often all clients together may call tools.
+            /// How many requests all clients together may send.
             rate: Option<Rate>,
-            /// How often each client, by its address, may call tools.
+            /// How many requests each client, by its address, may send.
             client_rate: Option<Rate>,
             /// How long calls in flight may take when the gateway stops.
             drain: Duration = "10s",
@@ -158,9 +158,9 @@ choice! {
     pub enum Naming {
         /// every tool is `SERVER__TOOL`
         "prefix" => Prefix,
-        /// only a tool whose name an earlier server has is `SERVER__TOOL`
+        /// only a tool whose name another server has, too, is `SERVER__TOOL`
         "conflict" => Conflict,
-        /// tools keep their names; the same name twice is a fault
+        /// tools keep their names; of two that are the same, the first in the file is shown
         "none" => None,
     }
 }

@@ -1,5 +1,7 @@
 //! Legacy → Modern, and Modern → Modern where something has to change.
 
+use std::ops::Range;
+
 use bytes::{Bytes, BytesMut};
 
 use crate::call::{Call, NativeName, ResultBody};
@@ -56,13 +58,19 @@ pub fn result(body: &ResultBody, gateway_info: &[u8]) -> Bytes {
         let key = meta::SERVER_INFO.as_bytes();
         meta.windows(key.len()).any(|window| window == key)
     });
-    if body.kind_span().is_some() && says_who {
+    let is_text = |span: &Range<usize>| raw.get(span.start) == Some(&b'"');
+    let typed = body.kind_span().is_some_and(|span| is_text(&span));
+    if typed && says_who {
         return raw.clone();
     }
     let mut splice = Splice::new(raw);
     let mut members = BytesMut::new();
-    if body.kind_span().is_none() {
-        members.extend_from_slice(b"\"resultType\":\"complete\"");
+    match body.kind_span() {
+        None => members.extend_from_slice(b"\"resultType\":\"complete\""),
+        Some(span) if !is_text(&span) => {
+            splice.replace(span, "\"complete\"");
+        }
+        Some(_) => {}
     }
     if !says_who {
         let info = rewrite(own_meta, &[], &[(meta::SERVER_INFO, server_info)]);
@@ -111,6 +119,10 @@ mod tests {
             (
                 r#"{"_meta":{"a":1}}"#,
                 r#"{"resultType":"complete","_meta":{"a":1,"io.modelcontextprotocol/serverInfo":{"name":"s"}}}"#,
+            ),
+            (
+                r#"{"_meta":null,"resultType":null}"#,
+                r#"{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}},"resultType":"complete"}"#,
             ),
             (
                 r#"{"resultType":"input_required"}"#,

@@ -13,7 +13,7 @@ use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice, sse};
 use crate::mcp::{Era, code, header};
 
-use super::body::Body;
+use super::body::{Body, BrokenOff};
 use super::{EVENTS, JSON};
 
 /// In which form a client takes answers.
@@ -213,27 +213,26 @@ async fn collected(passing: Passing) -> Result<Answer, Failure> {
 }
 
 /// A large result, passed on piece by piece inside an envelope of its own. One
-/// that breaks off ends the body where it broke: the client sees that it is
-/// not whole.
+/// that breaks off breaks the connection off, too.
 fn passed(passing: Passing, writer: &Writer) -> Response<Body> {
     let (before, after) = around(&writer.id);
     let lifted = writer.era == Era::Modern && passing.era() == Era::Legacy;
     let state = (Some(before), lifted, Some((passing, after)));
     let pieces = stream::unfold(state, |(before, lifted, rest)| async move {
-        if before.is_some() {
-            return before.map(|before| (before, (None, lifted, rest)));
+        if let Some(before) = before {
+            return Some((Ok(before), (None, lifted, rest)));
         }
         let (mut passing, after) = rest?;
         match passing.next().await {
             Ok(Some(piece)) => {
                 let piece = if lifted { with_type(&piece) } else { piece };
-                Some((piece, (None, false, Some((passing, after)))))
+                Some((Ok(piece), (None, false, Some((passing, after)))))
             }
-            Ok(None) => Some((after, (None, false, None))),
-            Err(_) => None,
+            Ok(None) => Some((Ok(after), (None, false, None))),
+            Err(_) => Some((Err(BrokenOff), (None, false, None))),
         }
     });
-    with_json(StatusCode::OK, Body::stream(pieces))
+    with_json(StatusCode::OK, Body::fragile(pieces))
 }
 
 /// The beginning of a Legacy server's result, with its type.

@@ -1,11 +1,10 @@
 //! What is sent back: a few pieces that are there, or a stream of what comes.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt};
 use http_body::{Frame, SizeHint};
 
 /// A response body.
@@ -14,8 +13,14 @@ pub enum Body {
     /// shared and never copied into an envelope.
     Pieces([Bytes; 3]),
     /// Pieces that are yet to come.
-    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    Stream(Pin<Box<dyn Stream<Item = Result<Bytes, BrokenOff>> + Send>>),
 }
+
+/// A body ends before it is whole: the connection is broken off, so that
+/// nobody takes what came for all there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the answer broke off")]
+pub struct BrokenOff;
 
 impl Body {
     /// No bytes.
@@ -30,26 +35,29 @@ impl Body {
 
     /// What `stream` brings.
     pub fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self::fragile(stream.map(Ok))
+    }
+
+    /// What `stream` brings, unless it breaks off.
+    pub fn fragile(stream: impl Stream<Item = Result<Bytes, BrokenOff>> + Send + 'static) -> Self {
         Self::Stream(Box::pin(stream))
     }
 }
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = BrokenOff;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         match &mut *self {
             Self::Pieces(pieces) => {
                 let next = pieces.iter_mut().find(|piece| !piece.is_empty());
                 Poll::Ready(next.map(|piece| Ok(Frame::data(std::mem::take(piece)))))
             }
-            Self::Stream(stream) => {
-                stream.as_mut().poll_next(cx).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
-            }
+            Self::Stream(stream) => stream.as_mut().poll_next(cx).map_ok(Frame::data),
         }
     }
 

@@ -1,25 +1,26 @@
 //! Legacy clients: a session opened by `initialize`, and requests within it.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use futures_util::StreamExt;
+use futures_util::TryStreamExt;
 use futures_util::future::join_all;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::call::{Call, Client, Event, Failure, Params, ParamsFault};
+use crate::call::{Call, Client, Failure, Params, ParamsFault};
 use crate::config::Limits;
 use crate::identity::identify;
 use crate::jsonrpc::{self, Frame, Id, within_depth};
 use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
-use crate::pipeline::{Exchange, Introduction};
+use crate::pipeline::Introduction;
 
-use super::answer::{self, Events, Wants, Writer};
+use super::answer::{self, Wants, Writer};
+use super::body::BrokenOff;
+use super::in_session::InSession;
 use super::request::{self, Posted};
-use super::session::{Session, Withdrawal};
+use super::session::Session;
 use super::{Body, Front, NOTHING};
 
 impl Front {
@@ -94,10 +95,17 @@ impl Front {
         };
         match method {
             Method::Ping => answer::result(&id, NOTHING),
-            Method::ToolsList => match self.gateway.list(Era::Legacy, params.cursor()) {
-                Ok(listed) => answer::result(&id, listed),
-                Err(failure) => refuse(&failure),
-            },
+            Method::ToolsList => {
+                // Read before the list is: it is at least as new.
+                let change = *self.gateway.changes().borrow();
+                match self.gateway.list(Era::Legacy, params.cursor()) {
+                    Ok(listed) => {
+                        session.listed(change);
+                        answer::result(&id, listed)
+                    }
+                    Err(failure) => refuse(&failure),
+                }
+            }
             Method::ToolsCall => match self.start_call(session, &id, params, posted, wants) {
                 Ok((call, writer)) => answer::call(call, writer).await,
                 Err(failure) => refuse(&failure),
@@ -117,14 +125,12 @@ impl Front {
         wants: Wants,
     ) -> Result<(InSession, Writer), Failure> {
         let meta = params.meta().map_err(|fault| unreadable(&fault))?;
-        let withdrawal = Arc::new(session.begin(id.clone())?);
+        let withdrawal = session.begin(id.clone())?;
         let token = meta.progress_token.clone();
         let writer = self.writer(id.clone(), Era::Legacy, token, wants);
         let context = posted.context(Arc::clone(session.client()), meta);
         let call = Call { method: Method::ToolsCall, params, context };
-        let gateway = Arc::clone(&self.gateway);
-        let starting: Starting = Box::pin(async move { gateway.call(call).await });
-        Ok((InSession { starting: Some(starting), exchange: None, withdrawal }, writer))
+        Ok((InSession::start(Arc::clone(&self.gateway), call, withdrawal), writer))
     }
 
     /// Serves an array of messages, as 2025-03-26 has them: all at once, the
@@ -164,7 +170,13 @@ impl Front {
         posted: &Posted,
         depth: usize,
     ) -> Option<Bytes> {
-        let response = match jsonrpc::parse(&message, depth) {
+        let parsed = jsonrpc::parse(&message, depth);
+        // Each counts: many calls in one body are no way around a limit.
+        if let Err(failure) = self.admit(parsed.as_ref().ok(), posted) {
+            let id = parsed.as_ref().ok().and_then(request::id_of);
+            return bytes(answer::refusal(id, &failure, Era::Legacy)).await;
+        }
+        let response = match parsed {
             Ok(Frame::Request { id, method, params }) => {
                 let method = Method::parse(&method);
                 let asked = Asked { id, method, params, wants: Wants::Json };
@@ -177,12 +189,18 @@ impl Front {
             Ok(Frame::Response { .. }) => return None,
             Err(fault) => answer::refusal(None, &request::failure(&fault), Era::Legacy),
         };
-        match response.into_body() {
-            Body::Pieces(pieces) => Some(pieces.concat().into()),
-            Body::Stream(pieces) => {
-                let pieces: Vec<Bytes> = pieces.collect().await;
-                Some(pieces.concat().into())
-            }
+        bytes(response).await
+    }
+}
+
+/// An answer in one piece, where it does not break off. A body that comes in
+/// pieces is whole all the same.
+async fn bytes(response: Response<Body>) -> Option<Bytes> {
+    match response.into_body() {
+        Body::Pieces(pieces) => Some(pieces.concat().into()),
+        Body::Stream(pieces) => {
+            let pieces: Result<Vec<Bytes>, BrokenOff> = pieces.try_collect().await;
+            pieces.ok().map(|pieces| pieces.concat().into())
         }
     }
 }
@@ -193,68 +211,6 @@ struct Asked {
     method: Method,
     params: Option<Bytes>,
     wants: Wants,
-}
-
-/// A call on its way to its server.
-type Starting = Pin<Box<dyn Future<Output = Exchange> + Send>>;
-
-/// A Legacy client's call: it ends when it is answered or taken back, and goes
-/// on when its client merely goes away (2025-11-25, Streamable HTTP, "Sending
-/// Messages"): then, and only then, in a task of its own.
-struct InSession {
-    starting: Option<Starting>,
-    exchange: Option<Exchange>,
-    withdrawal: Arc<Withdrawal>,
-}
-
-impl Events for InSession {
-    async fn next(&mut self) -> Option<Event> {
-        let cancelled = self.withdrawal.token();
-        tokio::select! {
-            biased;
-            () = cancelled.cancelled() => {
-                // Dropped here, the exchange tells the server.
-                self.starting = None;
-                self.exchange = None;
-                None
-            }
-            event = step(&mut self.starting, &mut self.exchange) => event,
-        }
-    }
-}
-
-async fn step(starting: &mut Option<Starting>, exchange: &mut Option<Exchange>) -> Option<Event> {
-    if let Some(call) = starting {
-        *exchange = Some(call.await);
-        *starting = None;
-    }
-    let event = exchange.as_mut()?.next().await;
-    if !matches!(event, Some(Event::Notice(_))) {
-        // Nothing is left that would have to run on without its client.
-        *exchange = None;
-    }
-    event
-}
-
-impl Drop for InSession {
-    fn drop(&mut self) {
-        let (starting, exchange) = (self.starting.take(), self.exchange.take());
-        if starting.is_none() && exchange.is_none() {
-            return;
-        }
-        // A client that takes a call back may close its stream first.
-        let withdrawal = Arc::clone(&self.withdrawal);
-        tokio::spawn(async move {
-            let rest = async {
-                match (starting, exchange) {
-                    (Some(starting), _) => starting.await.run_out().await,
-                    (None, Some(exchange)) => exchange.run_out().await,
-                    (None, None) => {}
-                }
-            };
-            withdrawal.or(rest).await;
-        });
-    }
 }
 
 /// What a client says of itself in `initialize`.

@@ -8,6 +8,7 @@
 mod answer;
 mod body;
 mod era;
+mod in_session;
 mod legacy;
 mod modern;
 mod request;
@@ -78,16 +79,26 @@ impl Front {
             Ok(posted) => posted,
             Err(refused) => return answer::refusal(None, &refused, Era::Modern),
         };
-        if let Err(failure) = self.gateway.admit_request(peer.addr.ip()) {
-            let id = posted.id(limits.depth);
-            return answer::refusal(id.as_ref(), &failure, Era::Modern);
-        }
         if posted.is_batch() {
             return self.batch(posted, limits).await;
         }
-        match jsonrpc::parse(&posted.body, limits.depth) {
+        let parsed = jsonrpc::parse(&posted.body, limits.depth);
+        if let Err(failure) = self.admit(parsed.as_ref().ok(), &posted) {
+            let id = parsed.as_ref().ok().and_then(request::id_of);
+            return answer::refusal(id, &failure, Era::Modern);
+        }
+        match parsed {
             Ok(frame) => self.frame(frame, &posted, wants).await,
             Err(fault) => answer::refusal(None, &request::failure(&fault), Era::Modern),
+        }
+    }
+
+    /// Counts a message towards its client's rate and the gateway's. What asks
+    /// for nothing passes: a client over its limit may still cancel.
+    fn admit(&self, frame: Option<&Frame>, posted: &Posted) -> Result<(), Failure> {
+        match frame {
+            Some(Frame::Notification { .. } | Frame::Response { .. }) => Ok(()),
+            Some(Frame::Request { .. }) | None => self.gateway.admit_request(posted.address()),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Modern clients: every request tells all about itself.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, Response, StatusCode};
@@ -59,8 +60,12 @@ impl Front {
             Method::ToolsCall => {
                 let writer = self.writer(id, Era::Modern, meta.progress_token.clone(), wants);
                 let context = posted.context(client(&meta), meta);
-                let exchange = self.gateway.call(Call { method, params, context }).await;
-                answer::call(Cancelling(exchange), writer).await
+                let call = Call { method, params, context };
+                let gateway = Arc::clone(&self.gateway);
+                // Boxed, because the stream that keeps a quiet client waiting
+                // may have to be opened before the server says anything.
+                let starting = Box::pin(async move { gateway.call(call).await });
+                answer::call(Cancelling::Starting(starting), writer).await
             }
             Method::Listen => match self.listen(&id, &params) {
                 Ok(response) => response,
@@ -74,11 +79,22 @@ impl Front {
 }
 
 /// A Modern client's call: gone with the client.
-struct Cancelling(Exchange);
+#[expect(clippy::large_enum_variant, reason = "every call becomes the large one")]
+enum Cancelling {
+    /// On its way to the server, whose answer has not begun.
+    Starting(Pin<Box<dyn Future<Output = Exchange> + Send>>),
+    /// Its answer comes.
+    Coming(Exchange),
+}
 
 impl Events for Cancelling {
     async fn next(&mut self) -> Option<Event> {
-        self.0.next().await
+        loop {
+            match self {
+                Self::Starting(starting) => *self = Self::Coming(starting.await),
+                Self::Coming(exchange) => return exchange.next().await,
+            }
+        }
     }
 }
 

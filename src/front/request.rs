@@ -1,5 +1,6 @@
 //! A POST, read within its bounds.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::call::{Client, Context, Failure, Meta, Principal, Trace};
 use crate::config::Limits;
 use crate::identity::{Peer, identify};
 use crate::jsonrpc::body::{BodyError, collect};
-use crate::jsonrpc::{self, Fault, Frame, Id};
+use crate::jsonrpc::{Fault, Frame, Id};
 use crate::mcp;
 
 /// A request's body and what came with it.
@@ -49,9 +50,9 @@ impl Posted {
         self.body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
     }
 
-    /// The id of the one request in the body, where it can be read.
-    pub(super) fn id(&self, depth: usize) -> Option<Id> {
-        jsonrpc::parse(&self.body, depth).ok().as_ref().and_then(id_of).cloned()
+    /// Where it came from.
+    pub(super) fn address(&self) -> IpAddr {
+        self.peer.addr.ip()
     }
 
     /// The conditions of a call that came with this request.

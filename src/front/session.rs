@@ -109,8 +109,9 @@ pub(super) struct Session {
     busy: AtomicUsize,
     /// Calls that the client may take back, by their raw ids.
     calls: Mutex<HashMap<Id, CancellationToken>>,
-    /// The list as of which the client has been told.
-    told: watch::Receiver<u64>,
+    /// The list that the client has asked for last, or that there was when it
+    /// opened the session.
+    listed: AtomicU64,
     /// Counts the notification streams: a new one ends the one before it.
     stream: watch::Sender<u64>,
     closed: CancellationToken,
@@ -127,7 +128,7 @@ impl Session {
             used: AtomicU64::new(0),
             busy: AtomicUsize::new(0),
             calls: Mutex::default(),
-            told: gateway.changes(),
+            listed: AtomicU64::new(*gateway.changes().borrow()),
             stream: watch::Sender::new(0),
             closed: CancellationToken::new(),
             _counted: gateway.metrics.sessions().enter(),
@@ -147,10 +148,20 @@ impl Session {
         &self.closed
     }
 
-    /// The changes that the client has not been told of since it opened the
-    /// session: what changed before it opened a stream is not lost.
-    pub(super) fn untold(&self) -> watch::Receiver<u64> {
-        self.told.clone()
+    /// Notes that the client has been given the list as of this change, or a
+    /// newer one.
+    pub(super) fn listed(&self, change: u64) {
+        self.listed.fetch_max(change, Ordering::Relaxed);
+    }
+
+    /// The changes to come, and whatever changed since the client last asked
+    /// for the list: what happens before it opens a stream, or is lost with
+    /// one, is told on the next.
+    pub(super) fn untold(&self, mut changes: watch::Receiver<u64>) -> watch::Receiver<u64> {
+        if *changes.borrow_and_update() != self.listed.load(Ordering::Relaxed) {
+            changes.mark_changed();
+        }
+        changes
     }
 
     /// Takes the place of the session's notification stream: a message goes to

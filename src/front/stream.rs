@@ -139,7 +139,7 @@ impl Front {
             first: Some(sse::comment()),
             change: Some(sse::message(&jsonrpc::notification(notification::TOOLS_CHANGED, None))),
             last: None,
-            changes: session.untold(),
+            changes: session.untold(self.gateway.changes()),
             keep_alive: limits.1,
             drain: self.drain.clone(),
             end: End::Session {

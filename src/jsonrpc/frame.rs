@@ -11,9 +11,12 @@ use super::{TooDeep, object, present, text, within_depth};
 /// Why bytes are no JSON-RPC 2.0 message.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// Not JSON at all, or a member of the envelope stands twice.
+    /// Not JSON at all.
     #[error("not valid JSON: {0}")]
-    Syntax(#[from] serde_json::Error),
+    Syntax(#[source] serde_json::Error),
+    /// No JSON object, or a member of the envelope stands twice.
+    #[error("no JSON-RPC message: {0}")]
+    Envelope(#[source] serde_json::Error),
     /// Nested deeper than allowed.
     #[error(transparent)]
     Depth(#[from] TooDeep),
@@ -32,6 +35,15 @@ pub enum Fault {
     /// `params` is neither an object nor an array.
     #[error("`params` must be an object")]
     Params,
+}
+
+impl Fault {
+    /// Why an envelope cannot be read: it is no JSON, or it is JSON and no
+    /// envelope. The two have codes of their own (JSON-RPC 2.0, "Error object").
+    fn envelope(source: &[u8], error: serde_json::Error) -> Self {
+        let other = error.is_data() && serde_json::from_slice::<&RawValue>(source).is_ok();
+        if other { Self::Envelope(error) } else { Self::Syntax(error) }
+    }
 }
 
 /// A request id as it stood on the wire: a JSON string or number.
@@ -129,7 +141,7 @@ struct Wire<'a> {
 /// disagree on which one counts.
 pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, Fault> {
     within_depth(source, max_depth)?;
-    let wire: Wire<'_> = object(source)?;
+    let wire: Wire<'_> = object(source).map_err(|error| Fault::envelope(source, error))?;
     if wire.jsonrpc.and_then(text).as_deref() != Some("2.0") {
         return Err(Fault::Version);
     }

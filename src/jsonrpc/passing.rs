@@ -80,12 +80,11 @@ impl Value {
         match byte {
             b'"' => self.in_string = true,
             b'{' | b'[' => self.depth += 1,
-            b'}' | b']' if self.depth == 0 => return Step::Behind,
+            b',' | b'}' | b']' if self.depth == 0 => return Step::Behind,
             b'}' | b']' => {
                 self.depth -= 1;
                 return if self.depth == 0 { Step::Last } else { Step::Inside };
             }
-            b',' if self.depth == 0 => return Step::Behind,
             byte if byte.is_ascii_whitespace() && self.depth == 0 && self.begun => {
                 return Step::Behind;
             }

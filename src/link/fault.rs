@@ -86,7 +86,8 @@ pub enum LinkFault {
     /// A setting that shows to be wrong only now, such as a certificate file.
     #[error("{0}")]
     Setup(String),
-    /// It is not running, and not being started.
+    /// It is not running, and not being started: the reason, as a client may
+    /// know it.
     #[error("{0}")]
     Down(String),
 }
@@ -104,11 +105,22 @@ impl LinkFault {
         text
     }
 
-    /// The outward form. What a client may not see (addresses, file names) is
-    /// left to the log.
+    /// What a client may know of it: no addresses, no file names, and nothing
+    /// that the server's own process wrote, which may be anything.
+    pub fn public(&self) -> String {
+        match self {
+            Self::Exited(_) => "it ended".into(),
+            Self::Setup(_) => "its configuration cannot be used".into(),
+            Self::Redirect { .. } => "it redirects elsewhere".into(),
+            // The rest of each says nothing but what the protocol has names for.
+            other => other.to_string(),
+        }
+    }
+
+    /// The outward form. What a client may not see is left to the log.
     pub fn into_failure(self, server: &ServerName) -> Failure {
         let server = server.clone();
-        let reason = self.to_string();
+        let reason = self.public();
         match self {
             Self::Timeout { after } => Failure::ServerTimeout { server, after },
             Self::Exited(_) | Self::Broken(_) | Self::NoAnswer => {
@@ -118,10 +130,8 @@ impl LinkFault {
             | Self::Connect(_)
             | Self::Down(_)
             | Self::Setup(_)
+            | Self::Redirect { .. }
             | Self::Versions(_) => Failure::ServerDown { server, reason },
-            Self::Redirect { .. } => {
-                Failure::ServerDown { server, reason: "it redirects elsewhere".into() }
-            }
             Self::Status { .. }
             | Self::MediaType { .. }
             | Self::TooLarge { .. }
@@ -143,5 +153,27 @@ fn hint(status: StatusCode) -> &'static str {
             " (is the path of the url right?)"
         }
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_reads_holds_no_path_no_address_and_no_word_of_the_childs() {
+        let secret = "hunter2";
+        let faults = [
+            LinkFault::Exited(format!("exit status: 1; it said: token {secret} is wrong")),
+            LinkFault::Setup(format!("the CA file /etc/{secret} cannot be used")),
+            LinkFault::Redirect { to: format!("https://a.test/?key={secret}") },
+            LinkFault::Connect(format!("tcp connect error: {secret}:80").into()),
+            LinkFault::Broken(secret.into()),
+        ];
+        for fault in faults {
+            assert!(fault.chain().contains(secret), "the log tells all: {fault:?}");
+            let failure = fault.into_failure(&ServerName::new("s").unwrap());
+            assert!(!failure.to_string().contains(secret), "{failure}");
+        }
     }
 }

@@ -13,6 +13,7 @@ mod deadline;
 mod fault;
 mod http;
 mod listing;
+mod pace;
 mod peer;
 mod server;
 mod stdio;
@@ -20,5 +21,8 @@ mod supervisor;
 
 pub use fault::LinkFault;
 pub use peer::Peer;
-pub use server::{Server, State, View};
+pub use server::{Hold, Server, State, View};
 pub use supervisor::Surroundings;
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,6 +1,6 @@
 //! One server as the rest of the gateway sees it.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -9,12 +9,15 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::call::{Call, Failure, Reply, ServerName};
 use crate::catalog::ServerList;
 use crate::config::{Server as ServerConfig, Start, Target};
 use crate::mcp::ProtocolVersion;
 use crate::policy::Permitted;
+use crate::telemetry::metrics::{Availability, ServerMetrics};
 
 use super::LinkFault;
 use super::connection::{Connection, transport_name};
@@ -35,8 +38,8 @@ pub enum State {
         /// When.
         until: Instant,
     },
-    /// Failed too often; left alone until the configuration changes or a call
-    /// asks for it after the restart window.
+    /// Failed too often; left alone until the restart window is over or the
+    /// configuration changes.
     Failed,
     /// Stopped for good.
     Stopped,
@@ -84,6 +87,8 @@ pub struct View {
 pub(super) struct Notes {
     pub(super) since: Option<SystemTime>,
     pub(super) last_error: Option<(SystemTime, String)>,
+    /// The same as clients may know it.
+    pub(super) told: Option<String>,
     pub(super) pid: Option<u32>,
     pub(super) warnings: Vec<String>,
     pub(super) listed_at: Option<Instant>,
@@ -98,12 +103,19 @@ pub struct Server {
     pub(super) list: ArcSwapOption<ServerList>,
     pub(super) state: watch::Sender<State>,
     pub(super) notes: Mutex<Notes>,
-    /// Somebody wants it started.
+    /// Somebody may want it started: see `is_wanted`.
     pub(super) demand: Notify,
+    /// A listing wants it started.
+    pub(super) unlisted: AtomicBool,
     /// Its list may be another.
     pub(super) changed: Arc<Notify>,
     pub(super) stop: CancellationToken,
     pub(super) restarts: AtomicU32,
+    pub(super) metrics: Arc<ServerMetrics>,
+    /// Snapshots and calls that count on it.
+    users: TaskTracker,
+    /// A snapshot names it: it is the one of its name that the metrics show.
+    shown: AtomicBool,
     /// Calls under way, and when the last one began, in milliseconds of `born`.
     pub(super) calls: AtomicU32,
     pub(super) last_call: AtomicU64,
@@ -113,8 +125,12 @@ pub struct Server {
 
 impl Server {
     /// Starts the server's life.
-    pub fn start(config: Arc<ServerConfig>, surroundings: Surroundings) -> Arc<Self> {
+    pub fn start(config: Arc<ServerConfig>, surroundings: &Surroundings) -> Arc<Self> {
         let server = Arc::new(Self {
+            metrics: surroundings.metrics.server(config.name.as_str()),
+            unlisted: AtomicBool::new(false),
+            users: TaskTracker::new(),
+            shown: AtomicBool::new(false),
             config,
             connection: ArcSwapOption::empty(),
             list: ArcSwapOption::empty(),
@@ -122,14 +138,15 @@ impl Server {
             notes: Mutex::default(),
             demand: Notify::new(),
             changed: Arc::new(Notify::new()),
-            stop: CancellationToken::new(),
+            stop: surroundings.stop.child_token(),
             restarts: AtomicU32::new(0),
             calls: AtomicU32::new(0),
             last_call: AtomicU64::new(0),
             born: Instant::now(),
             supervisor: Mutex::new(None),
         });
-        let task = tokio::spawn(supervise(Arc::clone(&server), surroundings));
+        let life = supervise(Arc::clone(&server), surroundings.clone());
+        let task = surroundings.alive.spawn(life);
         *server.supervisor.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
         server
     }
@@ -146,9 +163,31 @@ impl Server {
 
     /// Gives it the list of the one it takes over from, until it has its own.
     pub fn inherit(&self, list: Option<Arc<ServerList>>) {
-        if self.list.load().is_none() {
-            self.list.store(list);
+        // In one step: its own list may come this very moment, and stays.
+        self.list.compare_and_swap(&None::<Arc<ServerList>>, list);
+    }
+
+    /// Keeps it from being stopped for good, for as long as the answer lives:
+    /// a snapshot that names a server holds it.
+    pub fn hold(&self) -> Hold {
+        Hold(self.users.token())
+    }
+
+    /// Lets the metrics show how it is, from now until it is told to stop: the
+    /// one that it takes over from, or that takes over, has the same name.
+    pub fn show(&self) {
+        self.shown.store(true, Ordering::SeqCst);
+        self.show_availability();
+    }
+
+    pub(super) fn show_availability(&self) {
+        if !self.shown.load(Ordering::SeqCst) || self.users.is_closed() {
+            return;
         }
+        // One at rest can take calls: the next one starts it.
+        let takes_calls = matches!(*self.state.borrow(), State::Idle | State::Ready);
+        let availability = if takes_calls { Availability::Up } else { Availability::Down };
+        self.metrics.set_availability(availability);
     }
 
     /// Who it is, while it is connected.
@@ -183,7 +222,15 @@ impl Server {
         let in_use = InUse::begin(self);
         let slot = permitted.take_slot();
         let connection = self.connected().await.map_err(|fault| self.fail(fault))?;
-        let reply = connection.call(permitted.get(), permitted.target(), config).await;
+        let (call, target) = (permitted.get(), permitted.target());
+        let reply = match connection.call(call, target, config).await {
+            // Lost before it was sent anything: the next child gets the call.
+            Err(LinkFault::Exited(_)) => match self.connected_after(&connection).await {
+                Ok(next) => next.call(call, target, config).await,
+                Err(fault) => Err(fault),
+            },
+            reply => reply,
+        };
         let reply = reply.map_err(|fault| self.fail(fault))?;
         Ok(reply.holding((slot, in_use)))
     }
@@ -192,7 +239,10 @@ impl Server {
     /// fetched again if that is no longer fresh. Does not wait.
     pub fn wake(&self) {
         match &*self.state.borrow() {
-            State::Idle if self.list.load().is_none() => self.demand.notify_one(),
+            State::Idle if self.list.load().is_none() => {
+                self.unlisted.store(true, Ordering::SeqCst);
+                self.demand.notify_one();
+            }
             State::Ready if self.is_stale() => self.changed.notify_one(),
             _ => {}
         }
@@ -209,11 +259,13 @@ impl Server {
         let _ = state.wait_for(verdict).await;
     }
 
-    /// Stops it for good, once its calls have ended or `patience` is over.
+    /// Stops it for good, once nobody holds it and its calls have ended, or
+    /// `patience` is over.
     pub async fn stop(&self, patience: Duration) {
-        let over = Instant::now() + patience;
-        while self.calls.load(Ordering::Relaxed) > 0 && Instant::now() < over {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        self.users.close();
+        tokio::select! {
+            _ = timeout(patience, self.users.wait()) => {}
+            () = self.stop.cancelled() => {}
         }
         self.stop.cancel();
         let task = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -265,10 +317,29 @@ impl Server {
         };
         let _ = timeout(self.config.start_timeout, state.wait_for(verdict)).await;
         self.connection.load_full().ok_or_else(|| {
-            let notes = self.notes();
-            let reason = notes.last_error.as_ref().map(|(_, error)| error.clone());
+            let reason = self.notes().told.clone();
             LinkFault::Down(reason.unwrap_or_else(|| "it is not running".into()))
         })
+    }
+
+    /// The connection that follows one which is lost.
+    async fn connected_after(&self, lost: &Arc<Connection>) -> Result<Arc<Connection>, LinkFault> {
+        let is_gone = |_: &State| {
+            let current = self.connection.load();
+            !current.as_ref().is_some_and(|current| Arc::ptr_eq(current, lost))
+        };
+        let _ = timeout(SOON, self.state.subscribe().wait_for(is_gone)).await;
+        self.connected().await
+    }
+
+    /// Whether a server at rest has a reason to start.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.unlisted.swap(false, Ordering::SeqCst) || self.is_in_use()
+    }
+
+    /// Whether calls to it are under way.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.calls.load(Ordering::SeqCst) > 0
     }
 
     fn fail(&self, fault: LinkFault) -> Failure {
@@ -277,21 +348,30 @@ impl Server {
     }
 }
 
+/// Keeps a server from being stopped for good.
+#[derive(Clone)]
+pub struct Hold(#[allow(dead_code, reason = "held for its drop")] TaskTrackerToken);
+
 /// A call under way: keeps the server from being stopped beneath it.
-struct InUse(Arc<Server>);
+struct InUse {
+    server: Arc<Server>,
+    _hold: Hold,
+}
 
 impl InUse {
     fn begin(server: &Arc<Server>) -> Self {
-        server.calls.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(server))
+        // Before the connection is looked for: see `Life::rest`.
+        server.calls.fetch_add(1, Ordering::SeqCst);
+        Self { server: Arc::clone(server), _hold: server.hold() }
     }
 }
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        let now = u64::try_from(self.0.born.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.0.last_call.store(now, Ordering::Relaxed);
-        self.0.calls.fetch_sub(1, Ordering::Relaxed);
+        let server = &self.server;
+        let now = u64::try_from(server.born.elapsed().as_millis()).unwrap_or(u64::MAX);
+        server.last_call.store(now, Ordering::Relaxed);
+        server.calls.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

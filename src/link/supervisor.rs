@@ -7,10 +7,13 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::catalog::{HeaderRules, ServerList};
 use crate::config::{Command, EraChoice, Start, Target};
 use crate::mcp::Era;
+use crate::telemetry::metrics::Metrics;
 
 use super::LinkFault;
 use super::backoff::{Backoff, Next, RestartBudget, RestartPolicy};
@@ -18,6 +21,7 @@ use super::child::{Child, ChildSpec, Guardian};
 use super::connection::Connection;
 use super::http::{self, Http};
 use super::listing::{self, Bounds};
+use super::pace::Pace;
 use super::server::{Server, State};
 use super::stdio::{self, Stdio};
 
@@ -28,6 +32,25 @@ pub struct Surroundings {
     pub guardian: Guardian,
     /// Told whenever a server's list has changed.
     pub listed: Arc<Notify>,
+    /// Where the handles of metrics come from.
+    pub metrics: Arc<Metrics>,
+    /// Stops all servers at once, also those that no snapshot names.
+    pub stop: CancellationToken,
+    /// The lives of all servers.
+    pub alive: TaskTracker,
+}
+
+impl Surroundings {
+    /// Surroundings of a gateway without servers yet.
+    pub fn new(guardian: Guardian, metrics: Arc<Metrics>) -> Self {
+        Self {
+            guardian,
+            metrics,
+            listed: Arc::new(Notify::new()),
+            stop: CancellationToken::new(),
+            alive: TaskTracker::new(),
+        }
+    }
 }
 
 /// Why a server that ran no longer does.
@@ -61,14 +84,22 @@ struct Life<'a> {
     /// Versioning: the verdict belongs to the server) and forgotten when it fails.
     known: Option<Era>,
     child: Option<Child>,
+    /// Since when it takes calls; `None` where it has not come so far.
+    ready_since: Option<std::time::Instant>,
 }
 
 impl<'a> Life<'a> {
     fn new(server: &'a Arc<Server>, surroundings: Surroundings) -> Self {
         let config = &server.config;
+        let budget = match config.target {
+            Target::Command(_) => config.max_restarts as usize,
+            // To dial once more costs nothing, and nobody but the gateway
+            // would notice that the server is back.
+            Target::Http(_) => usize::MAX,
+        };
         let restarts = RestartPolicy {
             backoff: Backoff::new(FIRST_DELAY, LAST_DELAY, config.restart_window),
-            budget: RestartBudget::new(config.max_restarts as usize, config.restart_window),
+            budget: RestartBudget::new(budget, config.restart_window),
         };
         Self {
             server,
@@ -77,6 +108,7 @@ impl<'a> Life<'a> {
             dice: fastrand::Rng::new(),
             known: None,
             child: None,
+            ready_since: None,
         }
     }
 
@@ -85,15 +117,18 @@ impl<'a> Life<'a> {
         loop {
             if wait_for_demand {
                 enter(self.server, State::Idle);
-                self.server.demand.notified().await;
+                // Told of calls that were served long ago, too: hence the loop.
+                while !self.server.is_wanted() {
+                    self.server.demand.notified().await;
+                }
             }
-            let started = std::time::Instant::now();
+            self.ready_since = None;
             wait_for_demand = match self.run().await {
                 Ended::Stopped => return,
                 Ended::Idle => true,
                 Ended::Lost(fault) => {
                     self.note(&fault);
-                    self.pause(started).await;
+                    self.pause().await;
                     false
                 }
             };
@@ -110,22 +145,53 @@ impl<'a> Life<'a> {
             Ok(Err(fault)) => return self.lost(fault).await,
             Err(_) => return self.lost(LinkFault::Timeout { after: limit }).await,
         };
-        let listed = timeout(limit, self.list(&connection)).await;
-        if let Err(fault) = listed.unwrap_or(Err(LinkFault::Timeout { after: limit })) {
+        if let Err(fault) = self.list_in_time(&connection).await {
             connection.close(self.child.take()).await;
             return Ended::Lost(fault);
         }
+        let opened = std::time::Instant::now();
+        self.ready_since = Some(opened);
         server.connection.store(Some(Arc::clone(&connection)));
         enter(&server, State::Ready);
         self.greet(&connection);
-        let ended = self.serve(&connection).await;
-        server.connection.store(None);
-        if matches!(ended, Ended::Idle) {
-            tracing::info!(server = %server.name(), "stopped until it is needed again");
+        let ended = loop {
+            match self.serve(&connection).await {
+                Ended::Idle if !self.rest(&connection) => {}
+                ended => break ended,
+            }
+        };
+        if let Ended::Lost(fault) = &ended {
+            // Told before it is closed, which may take its time: calls that
+            // come meanwhile wait for the next start.
+            server.notes().told = Some(fault.public());
+            enter(&server, State::Connecting);
+            server.connection.store(None);
         }
         connection.close(self.child.take()).await;
+        if connection.peer().era() == Era::Legacy {
+            server.metrics.session_ended(opened.elapsed());
+        }
         server.notes().pid = None;
         ended
+    }
+
+    /// Takes the connection away from a server without calls; false where a
+    /// call has come just then, and has it. The call counts itself before it
+    /// looks for the connection, this takes it before it looks for calls: one
+    /// of the two sees the other.
+    fn rest(&self, connection: &Arc<Connection>) -> bool {
+        let server = self.server;
+        let pid = server.notes().pid.take();
+        enter(server, State::Idle);
+        server.connection.store(None);
+        if server.is_in_use() {
+            server.notes().pid = pid;
+            server.connection.store(Some(Arc::clone(connection)));
+            enter(server, State::Ready);
+            return false;
+        }
+        tracing::info!(server = %server.name(), "stopped until it is needed again");
+        true
     }
 
     async fn connect(&mut self) -> Result<Connection, LinkFault> {
@@ -241,15 +307,21 @@ impl<'a> Life<'a> {
         let (list, refused) = built
             .await
             .map_err(|error| LinkFault::Setup(format!("its list cannot be read: {error}")))?;
-        for (tool, reason) in &refused {
-            tracing::warn!(server = %config.name, tool, %reason, "a tool is left out");
-        }
-        server.list.store(Some(Arc::new(list)));
+        let warnings: Vec<_> =
+            refused.iter().map(|(tool, reason)| format!("{tool}: {reason}")).collect();
         let mut notes = server.notes();
-        notes.warnings = refused.iter().map(|(tool, reason)| format!("{tool}: {reason}")).collect();
+        // Once, not with each listing.
+        for warning in warnings.iter().filter(|warning| !notes.warnings.contains(warning)) {
+            tracing::warn!(server = %config.name, "a tool is left out: {warning}");
+        }
+        notes.warnings = warnings;
         notes.listed_at = Some(Instant::now());
         drop(notes);
-        self.surroundings.listed.notify_one();
+        let same = server.list.load().as_ref().is_some_and(|old| old.is_same(&list));
+        server.list.store(Some(Arc::new(list)));
+        if !same {
+            self.surroundings.listed.notify_one();
+        }
         Ok(())
     }
 
@@ -266,19 +338,19 @@ impl<'a> Life<'a> {
     /// Serves until something ends it.
     async fn serve(&mut self, connection: &Arc<Connection>) -> Ended {
         let server = Arc::clone(self.server);
-        let limit = server.config.start_timeout;
+        let mut pace = Pace::new();
         loop {
             let idle = idle_at(&server);
             tokio::select! {
                 fault = connection.closed() => return Ended::Lost(self.explain(fault).await),
                 () = server.stop.cancelled() => return Ended::Stopped,
-                () = server.changed.notified() => {
-                    let listed = timeout(limit, self.list(connection)).await;
-                    if let Err(fault) = listed.unwrap_or(Err(LinkFault::Timeout { after: limit })) {
+                () = pace.due(&server.changed) => {
+                    let listed = self.list_in_time(connection).await;
+                    pace.listed(listed.is_ok());
+                    if let Err(fault) = listed {
                         // The list of before stays up: calls may still work.
                         self.note(&fault);
                     }
-                    sleep(LIST_PAUSE).await;
                 }
                 () = sleep_until(idle.unwrap_or_else(far_away)), if idle.is_some() => {
                     if idle_at(&server).is_some_and(|at| at <= Instant::now()) {
@@ -287,6 +359,11 @@ impl<'a> Life<'a> {
                 }
             }
         }
+    }
+
+    async fn list_in_time(&mut self, connection: &Connection) -> Result<(), LinkFault> {
+        let after = self.server.config.start_timeout;
+        timeout(after, self.list(connection)).await.unwrap_or(Err(LinkFault::Timeout { after }))
     }
 
     /// What a child's exit status adds to the loss of its pipes.
@@ -312,14 +389,16 @@ impl<'a> Life<'a> {
     fn note(&self, fault: &LinkFault) {
         let text = fault.chain();
         tracing::warn!(server = %self.server.name(), "{text}");
-        self.server.notes().last_error = Some((SystemTime::now(), text));
+        let mut notes = self.server.notes();
+        notes.told = Some(fault.public());
+        notes.last_error = Some((SystemTime::now(), text));
     }
 
-    /// Waits before the next start: as the backoff says, or, with the budget
-    /// spent, until somebody asks for the server when the window is over.
-    async fn pause(&mut self, started: std::time::Instant) {
+    /// Waits before the next start: as the backoff says or, with the budget
+    /// spent, until the window is over.
+    async fn pause(&mut self) {
         let now = std::time::Instant::now();
-        let wait = match self.restarts.after_failure(Some(started), now, &mut self.dice) {
+        let wait = match self.restarts.after_failure(self.ready_since, now, &mut self.dice) {
             Next::After(wait) => {
                 enter(self.server, State::Backoff { until: Instant::now() + wait });
                 wait
@@ -333,13 +412,14 @@ impl<'a> Life<'a> {
         };
         sleep(wait).await;
         self.server.restarts.fetch_add(1, Ordering::Relaxed);
+        self.server.metrics.count_restart();
     }
 }
 
 /// When a server without calls is to be stopped.
 fn idle_at(server: &Server) -> Option<Instant> {
     let allowed = server.config.idle_stop.filter(|_| server.is_child())?;
-    if server.calls.load(Ordering::Relaxed) > 0 {
+    if server.is_in_use() {
         return Some(Instant::now() + allowed);
     }
     let last = Duration::from_millis(server.last_call.load(Ordering::Relaxed));
@@ -355,6 +435,7 @@ fn enter(server: &Server, state: State) {
     }
     drop(notes);
     server.state.send_replace(state);
+    server.show_availability();
 }
 
 fn far_away() -> Instant {
@@ -364,7 +445,5 @@ fn far_away() -> Instant {
 /// Delays between restarts.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const LAST_DELAY: Duration = Duration::from_secs(30);
-/// Between two listings of one server that keeps saying that it changed.
-const LIST_PAUSE: Duration = Duration::from_millis(50);
 /// How long a child that closed its output may take to be gone.
 const EXIT_PATIENCE: Duration = Duration::from_millis(500);

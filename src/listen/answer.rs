@@ -1,7 +1,6 @@
 //! One request on its way through the guard to the service, and the response back.
 
 use std::{
-    convert::Infallible,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -12,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
-use super::{Admission, Peer, Refusal, Service, Settings, activity::Busy, cors};
+use super::{Admission, BoxError, Peer, Refusal, Service, Settings, activity::Busy, cors};
 
 /// A response of the service's, or of the gate's, that keeps its connection busy while it lasts.
 pub(super) struct Answer<B> {
@@ -84,18 +83,18 @@ fn lines(headers: &HeaderMap) -> usize {
 
 impl<B> Body for Answer<B>
 where
-    B: Body<Data = Bytes, Error = Infallible> + Unpin,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
 {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = BoxError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.body {
-            Whose::Gate(body) => Pin::new(body).poll_frame(cx),
-            Whose::Service(body) => Pin::new(body).poll_frame(cx),
+            Whose::Gate(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Whose::Service(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
         }
     }
 

@@ -34,7 +34,7 @@ mod socket;
 mod tls;
 mod tune;
 
-use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -51,14 +51,18 @@ pub use self::{
     tls::{Certificates, TlsError, TlsFiles},
 };
 
+/// Why a response's body broke off.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// What answers requests. Any `Fn(Request<Incoming>, Peer) -> impl Future<Output = Response<B>>`
 /// is one.
 ///
 /// It is called once per request, several at a time on an HTTP/2 connection. Its future, and the
 /// body it returns, are dropped when the client goes away.
 pub trait Service: Send + Sync + 'static {
-    /// The response body. `Unpin` spares every response an allocation; box one that is not.
-    type Body: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static;
+    /// The response body. `Unpin` spares every response an allocation; box one that is not. An
+    /// error in it breaks the connection, or its stream, off.
+    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
 
     /// Answers one request. It has passed the guard and its headers are within bounds; its body
     /// has not been read, and bounding that, in size and in time, is the service's work.
@@ -73,7 +77,7 @@ impl<F, R, B> Service for F
 where
     F: Fn(Request<Incoming>, Peer) -> R + Send + Sync + 'static,
     R: Future<Output = Response<B>> + Send,
-    B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
     type Body = B;
 

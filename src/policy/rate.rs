@@ -1,7 +1,7 @@
 //! Token buckets.
 
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
@@ -29,23 +29,28 @@ impl Bucket {
 /// A bucket for each client address.
 #[derive(Debug)]
 pub(super) struct Buckets {
-    buckets: DefaultKeyedRateLimiter<IpAddr>,
-    checks: AtomicU32,
+    limiter: DefaultKeyedRateLimiter<IpAddr>,
+    /// With how many addresses those at rest are forgotten next.
+    sweep_at: AtomicUsize,
 }
 
 impl Buckets {
     pub(super) fn new(rate: Rate) -> Self {
-        Self { buckets: RateLimiter::keyed(quota(rate)), checks: AtomicU32::new(0) }
+        Self {
+            limiter: RateLimiter::keyed(quota(rate)),
+            sweep_at: AtomicUsize::new(MANY_ADDRESSES),
+        }
     }
 
     pub(super) fn check(&self, address: IpAddr) -> Result<(), Failure> {
-        // To count the addresses takes every lock of the map: not for each request.
-        let checks = self.checks.fetch_add(1, Ordering::Relaxed);
-        if checks.is_multiple_of(COUNT_EVERY) && self.buckets.len() > MOST_ADDRESSES {
-            // Forgets the addresses whose buckets are full again.
-            self.buckets.retain_recent();
+        if self.limiter.len() > self.sweep_at.load(Ordering::Relaxed) {
+            // Forgets the addresses whose buckets are full again. Where few
+            // are, the next sweep is far off: it looks at all of them.
+            self.limiter.retain_recent();
+            let next = (self.limiter.len() * 2).max(MANY_ADDRESSES);
+            self.sweep_at.store(next, Ordering::Relaxed);
         }
-        self.buckets.check_key(&network(address)).map_err(|until| {
+        self.limiter.check_key(&network(address)).map_err(|until| {
             over("client".into(), until.wait_time_from(DefaultClock::default().now()))
         })
     }
@@ -75,9 +80,7 @@ fn quota(rate: Rate) -> Quota {
 }
 
 /// How many addresses are remembered before those at rest are forgotten.
-const MOST_ADDRESSES: usize = 100_000;
-/// After how many requests the addresses are counted.
-const COUNT_EVERY: u32 = 1024;
+const MANY_ADDRESSES: usize = 100_000;
 
 #[cfg(test)]
 mod tests {

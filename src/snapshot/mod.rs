@@ -54,6 +54,9 @@ pub struct Member {
     pub metrics: Arc<ServerMetrics>,
     /// The handle for its tool calls.
     pub calls: Arc<Operation>,
+    /// A call that has found its way here may still be on its way to the
+    /// server when a later snapshot no longer names it.
+    _hold: link::Hold,
 }
 
 /// Where a public name leads.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
@@ -24,8 +24,6 @@ pub struct StartUp {
     pub config: Config,
     /// What servers need of the gateway around them.
     pub surroundings: Surroundings,
-    /// Where the handles of metrics come from.
-    pub metrics: Arc<Metrics>,
     /// The gateway's raw `serverInfo`.
     pub info: Bytes,
 }
@@ -56,12 +54,13 @@ impl Snapshots {
     /// Starts all servers side by side, and publishes a first snapshot without
     /// waiting for any of them.
     pub fn start(startup: StartUp) -> Arc<Self> {
-        let StartUp { config, surroundings, metrics, info } = startup;
+        let StartUp { config, surroundings, info } = startup;
+        let metrics = Arc::clone(&surroundings.metrics);
         let registry = Registry::default();
         let servers = config.servers.iter();
         let servers = servers
             .map(|config| {
-                (config.name.clone(), link::Server::start(Arc::clone(config), surroundings.clone()))
+                (config.name.clone(), link::Server::start(Arc::clone(config), &surroundings))
             })
             .collect();
         let parts = Parts { config: Arc::new(config), servers, generation: 1 };
@@ -128,7 +127,7 @@ impl Snapshots {
             let kept = before.server(&server.name).filter(|_| plan.kept.contains(&server.name));
             let server = match kept {
                 Some(member) => Arc::clone(&member.server),
-                None => link::Server::start(Arc::clone(server), self.surroundings.clone()),
+                None => link::Server::start(Arc::clone(server), &self.surroundings),
             };
             servers.insert(server.name().clone(), server);
         }
@@ -141,17 +140,13 @@ impl Snapshots {
         plan
     }
 
-    /// Stops all servers and waits for their ends.
+    /// Stops all servers and waits for their ends: those of the current
+    /// snapshot, those that finish their last calls, and those that a reload
+    /// has started and not yet published.
     pub async fn stop(&self) {
-        let mut stopping = JoinSet::new();
-        for member in self.current.load().servers() {
-            let server = Arc::clone(&member.server);
-            stopping.spawn(async move { server.stop(Duration::ZERO).await });
-        }
-        while stopping.join_next().await.is_some() {}
-        let mut leaving = self.leaving.lock().await;
-        // They wait for calls that have been cut by now, and have no reason to.
-        leaving.shutdown().await;
+        self.surroundings.stop.cancel();
+        self.surroundings.alive.close();
+        self.surroundings.alive.wait().await;
     }
 
     /// Waits until the replacements have had their first verdict. One that
@@ -177,8 +172,10 @@ impl Snapshots {
         let mut leaving = self.leaving.lock().await;
         while leaving.try_join_next().is_some() {}
         for name in plan.replaced.iter().chain(&plan.removed) {
-            let Some(member) = before.server(name).cloned() else { continue };
-            leaving.spawn(async move { member.server.stop(member.config.max_timeout).await });
+            let Some(member) = before.server(name) else { continue };
+            // The server alone: its member in a snapshot holds it up.
+            let (server, patience) = (Arc::clone(&member.server), member.config.max_timeout);
+            leaving.spawn(async move { server.stop(patience).await });
         }
     }
 
@@ -272,11 +269,12 @@ impl Parts {
     fn members(&self, metrics: &Metrics) -> HashMap<ServerName, Member> {
         let members = self.config.servers.iter().filter_map(|config| {
             let server = Arc::clone(self.servers.get(&config.name)?);
+            server.show();
             let metrics = metrics.server(config.name.as_str());
             let calls = metrics.operation(TOOLS_CALL);
             Some((
                 config.name.clone(),
-                Member { server, config: Arc::clone(config), metrics, calls },
+                Member { _hold: server.hold(), server, config: Arc::clone(config), metrics, calls },
             ))
         });
         members.collect()
@@ -301,3 +299,6 @@ fn rules(config: &Arc<config::Server>) -> ServerRules {
 }
 
 const TOOLS_CALL: &str = "tools/call";
+
+#[cfg(test)]
+mod tests;

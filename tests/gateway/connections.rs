@@ -1,1 +1,136 @@
-//! connections
+//! Both eras and both versions of HTTP on one address, in clear and over TLS.
+
+use std::path::Path;
+
+use http::Version;
+use serde_json::json;
+use trunkline::cli::cert;
+use trunkline::telemetry::metrics::ReloadOutcome;
+
+use crate::support::client::{Kind, Trust};
+use crate::support::gateway::Builder;
+use crate::support::{Client, Gateway, Upstream};
+
+#[tokio::test]
+async fn both_eras_share_one_connection() {
+    let upstream = Upstream::legacy().await;
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    for http2 in [false, true] {
+        let client = gateway.modern();
+        let mut client = if http2 { client.h2() } else { client.keep() };
+        client.call("s__echo", json!({})).await.text();
+        client = client.becomes(Kind::Legacy { session: None, version: "2025-06-18".into() });
+        client = client.initialized().await;
+        let legacy = client.kind();
+        assert_eq!(client.call("s__echo", json!({})).await.text(), "{}");
+        client = client.becomes(Kind::Modern);
+        let said = client.call("s__echo", json!({})).await;
+        assert_eq!(said.result()["resultType"], "complete");
+        client = client.becomes(legacy);
+        let said = client.call("s__echo", json!({})).await;
+        assert!(said.result().get("resultType").is_none(), "{said:?}");
+        assert_eq!(gateway.status().await["connections"], 1, "HTTP/2: {http2}");
+        client.disconnect().await;
+        gateway.wait_for(|status| status["connections"] == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn calls_on_one_http_2_connection_go_side_by_side() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.stdio()).start().await;
+    let client = gateway.modern().h2();
+    let held = futures_util::future::join_all((0..20).map(|_| client.call("s__hold", json!({}))));
+    let release = async {
+        upstream.heard("tools/call", 20).await;
+        upstream.release(20);
+    };
+    let (held, ()) = tokio::join!(held, release);
+    assert!(held.iter().all(|said| said.text() == "held"));
+    assert_eq!(client.ask("ping", json!({})).send().await.version(), Version::HTTP_2);
+}
+
+#[tokio::test]
+async fn strange_hosts_and_origins_are_turned_away() {
+    let gateway = Gateway::alone()
+        .gateway("allowed_hosts = [\"tools.example\"]\nallowed_origins = [\"https://app.example\"]")
+        .start()
+        .await;
+    let client = gateway.modern();
+    let ask = || client.ask("tools/list", json!({}));
+    for (ask, status) in [
+        (ask().header("host", "tools.example"), 200),
+        (ask().header("origin", "https://app.example"), 200),
+        (ask().header("origin", "http://localhost:3000"), 200),
+        (ask().header("host", "evil.example"), 403),
+        (ask().header("origin", "https://evil.example"), 403),
+        (ask().header("origin", "null"), 403),
+    ] {
+        let said = ask.send().await.said().await;
+        assert_eq!(said.status, status, "{said:?}");
+    }
+}
+
+fn issue(folder: &Path) {
+    let args = cert::Args { dir: folder.to_owned(), force: true, ..cert::Args::default() };
+    cert::run(&args, &mut std::io::sink()).unwrap();
+}
+
+fn secured(upstream: &Upstream, folder: &Path) -> Builder {
+    let folder = folder.display();
+    let tls = format!("tls = {{ cert = '{folder}/server.pem', key = '{folder}/server.key' }}");
+    Gateway::with("s", upstream.http()).gateway(&tls)
+}
+
+#[tokio::test]
+async fn the_development_certificates_secure_both_eras_over_both_versions_of_http() {
+    let folder = tempfile::tempdir().unwrap();
+    issue(folder.path());
+    let upstream = Upstream::legacy().await;
+    let gateway = secured(&upstream, folder.path()).start().await;
+    let trust = Trust::ca(&folder.path().join("ca.pem"));
+    for (http2, version) in [(false, Version::HTTP_11), (true, Version::HTTP_2)] {
+        let client = Client::modern(gateway.running.address).tls(trust.clone());
+        let mut client = if http2 { client.h2() } else { client };
+        for kind in [Kind::Modern, Kind::Legacy { session: None, version: "2025-11-25".into() }] {
+            client = client.becomes(kind).initialized().await;
+            let reply = client.ask_call("s__echo", json!({})).send().await;
+            assert_eq!(reply.version(), version);
+            assert_eq!(reply.said().await.text(), "{}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reload_shows_the_renewed_certificate_and_keeps_open_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    issue(folder.path());
+    let upstream = Upstream::legacy().await;
+    let gateway = secured(&upstream, folder.path()).start().await;
+    let address = gateway.running.address;
+    let ca = folder.path().join("ca.pem");
+    let old = Client::modern(address).tls(Trust::ca(&ca)).keep();
+    old.call("s__echo", json!({})).await.text();
+    issue(folder.path());
+    let outcome = gateway.reload(secured(&upstream, folder.path())).await;
+    assert_eq!(outcome, ReloadOutcome::Unchanged, "the text is the same");
+    let new = Client::modern(address).tls(Trust::ca(&ca));
+    assert_eq!(new.call("s__echo", json!({})).await.text(), "{}");
+    assert_eq!(old.call("s__echo", json!({})).await.text(), "{}");
+}
+
+#[tokio::test]
+async fn a_broken_certificate_is_a_fault_of_the_reload_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    issue(folder.path());
+    let upstream = Upstream::legacy().await;
+    let gateway = secured(&upstream, folder.path()).start().await;
+    std::fs::write(folder.path().join("server.pem"), "no certificate").unwrap();
+    let outcome = gateway.reload(secured(&upstream, folder.path())).await;
+    assert_eq!(outcome, ReloadOutcome::Rejected);
+    let faults = gateway.status().await["configuration"]["last_reload"]["faults"].to_string();
+    assert!(faults.contains("gateway.tls"), "{faults}");
+    let trust = Trust::ca(&folder.path().join("ca.pem"));
+    let client = Client::modern(gateway.running.address).tls(trust);
+    assert_eq!(client.call("s__echo", json!({})).await.text(), "{}");
+}

@@ -1,1 +1,243 @@
-//! list_changes
+//! How clients hear that the list of tools is another.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::client::Piece;
+use crate::support::{Gateway, Reply, Upstream, every_kind};
+
+const NEW: &str = r#"{"name":"new","inputSchema":{"type":"object"}}"#;
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+async fn is_told(stream: &mut Reply) {
+    let message = stream.message().await.expect("a change");
+    assert_eq!(message["method"], "notifications/tools/list_changed", "{message}");
+}
+
+#[tokio::test]
+async fn a_server_that_says_so_changes_the_list_of_every_client() {
+    let kinds = every_kind().await;
+    for kind in &kinds {
+        let gateway = Gateway::with("s", &kind.lines).start().await;
+        let both = gateway.both().await;
+        let mut streams = Vec::new();
+        for (_, client) in &both {
+            streams.push(client.listen().await);
+        }
+        kind.upstream.set_tools([NEW]).announce().await;
+        for stream in &mut streams {
+            is_told(stream).await;
+        }
+        for (era, client) in &both {
+            assert_eq!(client.tool_names().await, ["s__new"], "{} {era}", kind.name);
+            assert_eq!(client.call("s__echo", json!({})).await.code(), -32602);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_listen_stream_says_first_what_it_will_tell_and_tags_all_it_says() {
+    let upstream = Upstream::legacy().await;
+    let gateway = Gateway::with("s", upstream.stdio()).start().await;
+    let client = gateway.modern();
+    for id in [json!("sub"), json!(77)] {
+        let filter = json!({ "notifications": { "toolsListChanged": true, "promptsListChanged": true, "resourceSubscriptions": ["a://b"] } });
+        let mut stream = client.ask("subscriptions/listen", filter).id(id.clone()).send().await;
+        assert_eq!(stream.header("x-accel-buffering").as_deref(), Some("no"));
+        let first = stream.message().await.unwrap();
+        assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
+        assert_eq!(first["params"]["notifications"], json!({ "toolsListChanged": true }));
+        assert_eq!(first["params"]["_meta"][SUBSCRIPTION], id);
+        let tools = if id == 77 { vec![] } else { vec![NEW] };
+        upstream.set_tools(tools).announce().await;
+        let change = stream.message().await.unwrap();
+        assert_eq!(change["method"], "notifications/tools/list_changed");
+        assert_eq!(change["params"]["_meta"][SUBSCRIPTION], id);
+    }
+}
+
+#[tokio::test]
+async fn who_does_not_ask_for_changes_of_the_tools_hears_of_none() {
+    let upstream = Upstream::legacy().await;
+    let gateway = Gateway::with("s", upstream.stdio()).gateway("keep_alive = \"1s\"").start().await;
+    let client = gateway.modern();
+    let ask = client.ask("subscriptions/listen", json!({ "notifications": {} }));
+    let mut stream = ask.send().await;
+    let first = stream.message().await.unwrap();
+    assert_eq!(first["params"]["notifications"], json!({}));
+    upstream.set_tools([NEW]).announce().await;
+    gateway.wait_for(|status| status["catalog"]["tools"] == 1).await;
+    assert_eq!(stream.piece().await, Some(Piece::Comment), "kept alive, and nothing else");
+}
+
+#[tokio::test]
+async fn a_listen_without_a_filter_is_refused() {
+    let gateway = Gateway::alone().start().await;
+    let client = gateway.modern();
+    for params in [
+        json!({}),
+        json!({ "notifications": 1 }),
+        json!({ "notifications": { "toolsListChanged": "yes" } }),
+    ] {
+        let said = client.request("subscriptions/listen", params.clone()).await;
+        assert_eq!(said.code(), -32602, "{params}");
+    }
+}
+
+#[tokio::test]
+async fn quiet_streams_are_kept_alive_with_comments() {
+    let gateway = Gateway::alone().gateway("keep_alive = \"1s\"").start().await;
+    for (era, client) in gateway.both().await {
+        let mut stream = client.listen().await;
+        for _ in 0..2 {
+            assert_eq!(stream.piece().await, Some(Piece::Comment), "{era}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_quiet_call_becomes_a_stream_and_is_kept_alive() {
+    let kinds = every_kind().await;
+    let gateway = Gateway::alone().kinds(&kinds).gateway("keep_alive = \"1s\"").start().await;
+    for (era, client) in gateway.both().await {
+        let calls = kinds.iter().map(|kind| async {
+            let tool = format!("{}__hold", kind.name);
+            let mut reply = client.ask_call(&tool, json!({})).send().await;
+            assert!(reply.is_stream(), "{era} {}", kind.name);
+            assert_eq!(reply.piece().await, Some(Piece::Comment), "{era} {}", kind.name);
+            kind.upstream.release(1);
+            assert_eq!(reply.said().await.text(), "held", "{era} {}", kind.name);
+        });
+        futures_util::future::join_all(calls).await;
+    }
+}
+
+#[tokio::test]
+async fn a_change_before_the_get_stream_is_told_on_it() {
+    let upstream = Upstream::legacy().await;
+    let gateway = Gateway::with("s", upstream.stdio()).start().await;
+    let client = gateway.legacy().await;
+    upstream.set_tools([NEW]).announce().await;
+    gateway.wait_for(|status| status["catalog"]["tools"] == 1).await;
+    is_told(&mut client.listen().await).await;
+}
+
+#[tokio::test]
+async fn a_change_that_may_have_been_lost_with_a_stream_is_told_again_until_the_client_lists() {
+    let upstream = Upstream::legacy().await;
+    let gateway = Gateway::with("s", upstream.stdio()).gateway("keep_alive = \"1s\"").start().await;
+    let client = gateway.legacy().await;
+    let mut first = client.listen().await;
+    upstream.set_tools([NEW]).announce().await;
+    is_told(&mut first).await;
+    drop(first);
+    is_told(&mut client.listen().await).await;
+    client.tools().await;
+    let mut third = client.listen().await;
+    assert_eq!(third.piece().await, Some(Piece::Comment), "nothing new");
+}
+
+#[tokio::test]
+async fn a_new_get_stream_takes_the_place_of_the_old_one() {
+    let upstream = Upstream::legacy().await;
+    let gateway = Gateway::with("s", upstream.stdio()).start().await;
+    let client = gateway.legacy().await;
+    let mut old = client.listen().await;
+    let mut new = client.listen().await;
+    assert_eq!(old.message().await, None, "the old one ends");
+    upstream.set_tools([NEW]).announce().await;
+    is_told(&mut new).await;
+}
+
+#[tokio::test]
+async fn a_get_has_to_take_events() {
+    let gateway = Gateway::alone().start().await;
+    let client = gateway.legacy().await;
+    let refused = client.get_stream().header("accept", "application/json").send().await;
+    assert_eq!(refused.status(), 406);
+    let without_session = gateway.plain();
+    let refused = without_session.http("GET", "/mcp").header("accept", "text/event-stream");
+    assert_eq!(refused.send().await.status(), 405);
+}
+
+#[tokio::test]
+async fn a_list_that_stays_the_same_is_no_change() {
+    let upstream = Upstream::legacy().await;
+    let gateway = Gateway::with("s", upstream.stdio()).gateway("keep_alive = \"1s\"").start().await;
+    let mut stream = gateway.modern().listen().await;
+    let lists = upstream.all("tools/list").len();
+    upstream.announce().await;
+    upstream.heard("tools/list", lists + 1).await;
+    assert_eq!(stream.piece().await, Some(Piece::Comment), "nothing but a sign of life");
+}
+
+#[tokio::test]
+async fn draining_ends_streams_gracefully() {
+    let gateway = Gateway::alone().start().await;
+    let ask = gateway.modern();
+    let filter = json!({ "notifications": { "toolsListChanged": true } });
+    let mut modern = ask.ask("subscriptions/listen", filter).id(json!("sub")).send().await;
+    modern.message().await.unwrap();
+    let mut legacy = gateway.legacy().await.listen().await;
+    gateway.stop().await;
+    let last = modern.message().await.unwrap();
+    assert_eq!((&last["id"], &last["result"]["resultType"]), (&json!("sub"), &json!("complete")));
+    assert_eq!(last["result"]["_meta"][SUBSCRIPTION], "sub");
+    assert_eq!(modern.message().await, None);
+    assert_eq!(legacy.message().await, None);
+}
+
+#[tokio::test]
+async fn calls_in_flight_finish_while_the_gateway_drains() {
+    let upstream = Upstream::legacy().await;
+    let gateway = Gateway::with("s", upstream.stdio()).start().await;
+    let mut held = Vec::new();
+    for (_, client) in gateway.both().await {
+        held.push(tokio::spawn(async move { client.call("s__hold", json!({})).await }));
+    }
+    upstream.heard("tools/call", 2).await;
+    let stopping = tokio::spawn(gateway.stop());
+    upstream.release(2);
+    for call in held {
+        assert_eq!(call.await.unwrap().text(), "held");
+    }
+    stopping.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_short_ttl_has_the_list_fetched_again() {
+    let upstream = Upstream::modern().await;
+    *upstream.inner.list_ttl.lock().unwrap() = Some(0);
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    let mut stream = gateway.modern().listen().await;
+    upstream.set_tools([NEW]);
+    let told = async { is_told(&mut stream).await };
+    let ask = async {
+        loop {
+            gateway.modern().tools().await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        () = told => {}
+        () = ask => {}
+    }
+    let names: Vec<Value> = gateway.modern().tools().await;
+    assert_eq!(names[0]["name"], "s__new");
+}
+
+#[tokio::test]
+async fn streams_are_capped_in_number() {
+    let gateway = Gateway::alone().gateway("limits.streams = 1").start().await;
+    let (modern, legacy) = (gateway.modern(), gateway.legacy().await);
+    let open = modern.listen().await;
+    assert_eq!(legacy.get_stream().send().await.status(), 503);
+    let filter = json!({ "notifications": { "toolsListChanged": true } });
+    let refused = modern.request("subscriptions/listen", filter).await;
+    assert_eq!((refused.status, refused.code()), (503, 42_900));
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    drop(open);
+    gateway.wait_for(|status| status["streams"] == 0).await;
+    legacy.listen().await;
+}

@@ -5,7 +5,9 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "a test that cannot go on fails"
+    clippy::pedantic,
+    clippy::type_complexity,
+    reason = "a test that cannot go on fails; scripts and fixtures are held to the common lints"
 )]
 
 #[path = "../support/mod.rs"]

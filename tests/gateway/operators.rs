@@ -1,1 +1,121 @@
-//! operators
+//! What operators see: `/healthz`, `/readyz`, `/status` and `/metrics`.
+
+use serde_json::json;
+
+use crate::support::{Gateway, Upstream, every_kind};
+
+#[tokio::test]
+async fn the_status_tells_all_of_every_server() {
+    let kinds = every_kind().await;
+    let gateway = Gateway::alone().kinds(&kinds).start().await;
+    let status = gateway.status().await;
+    assert_eq!((&status["state"], &status["catalog"]["tools"]), (&json!("ready"), &json!(16)));
+    let configuration = &status["configuration"];
+    assert_eq!(configuration["generation"], 1);
+    assert!(configuration["path"].as_str().unwrap().ends_with("gateway.toml"));
+    assert_eq!(configuration["digest"].as_str().unwrap().len(), 64);
+    for (server, kind) in status["servers"].as_array().unwrap().iter().zip(&kinds) {
+        let (era, way) = kind.name.split_once('-').unwrap();
+        let version = if era == "modern" { "2026-07-28" } else { "2025-11-25" };
+        assert_eq!(server["name"], kind.name);
+        assert_eq!((&server["era"], &server["transport"]), (&json!(era), &json!(way)));
+        assert_eq!(
+            (&server["protocol_version"], &server["state"]),
+            (&json!(version), &json!("ready"))
+        );
+        assert_eq!(server["server_info"], json!({ "name": "scripted", "version": "1.2.3" }));
+        assert_eq!(
+            (&server["tools"], &server["restarts"], &server["in_flight"]),
+            (&json!(4), &json!(0), &json!(0))
+        );
+        assert_eq!(server["pid"].is_u64(), way == "stdio");
+        assert_eq!(server["last_error"], json!(null));
+    }
+}
+
+#[tokio::test]
+async fn calls_in_flight_sessions_and_streams_are_counted() {
+    let upstream = Upstream::legacy().await;
+    let gateway = Gateway::with("s", upstream.stdio()).start().await;
+    let (modern, legacy) = (gateway.modern(), gateway.legacy().await);
+    let stream = modern.listen().await;
+    let call = legacy.call("s__hold", json!({}));
+    let look = async {
+        upstream.heard("tools/call", 1).await;
+        let status = gateway.status().await;
+        assert_eq!((&status["sessions"], &status["streams"]), (&json!(1), &json!(1)));
+        assert_eq!(status["servers"][0]["in_flight"], 1);
+        upstream.release(1);
+    };
+    tokio::join!(call, look);
+    drop(stream);
+    gateway
+        .wait_for(|status| status["servers"][0]["in_flight"] == 0 && status["streams"] == 0)
+        .await;
+}
+
+#[tokio::test]
+async fn the_gateway_is_ready_when_some_server_is() {
+    let upstream = Upstream::modern().await;
+    let down = "command = \"no-such-program-anywhere\"";
+    for (builder, status) in [
+        (Gateway::alone(), 200),
+        (Gateway::with("s", upstream.http()), 200),
+        (Gateway::with("s", upstream.http()).server("d", down), 200),
+        (Gateway::with("d", down), 503),
+        (Gateway::with("s", upstream.stdio() + "start = \"lazy\""), 200),
+    ] {
+        let text = builder.text();
+        let gateway = builder.start().await;
+        let said = gateway.admin("/readyz").await;
+        assert_eq!(said.status, status, "{text} {said:?}");
+        assert_eq!(said.json()["ready"], status == 200);
+        assert_eq!(gateway.admin("/healthz").await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn calls_and_servers_stand_in_the_metrics() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http())
+        .server("d", "command = \"no-such-program-anywhere\"")
+        .start()
+        .await;
+    for (_, client) in gateway.both().await {
+        client.call("s__echo", json!({})).await.text();
+        client.call("s__fail", json!({})).await.text();
+        client.call("s__nope", json!({})).await.code();
+    }
+    let metrics = gateway.metrics().await;
+    assert!(metrics.ends_with("# EOF\n"));
+    let line = |parts: &[&str]| {
+        let found = metrics.lines().find(|line| parts.iter().all(|part| line.contains(part)));
+        found.unwrap_or_else(|| panic!("{parts:?} in\n{metrics}")).to_owned()
+    };
+    for (parts, count) in [
+        (&["trunkline_tool_calls_total{", "tool=\"echo\"", "outcome=\"ok\""][..], " 2"),
+        (&["trunkline_tool_calls_total{", "tool=\"fail\"", "outcome=\"tool_error\""], " 2"),
+        (&["trunkline_errors_total{", "reason=\"unknown_tool\""], " 2"),
+        (&["mcp_server_operation_duration_seconds_count{", "outcome=\"ok\""], " 2"),
+    ] {
+        assert!(line(parts).ends_with(count), "{parts:?} in\n{metrics}");
+    }
+    assert!(!metrics.contains("nope"), "a client cannot make series: {metrics}");
+}
+
+#[tokio::test]
+async fn secrets_stand_nowhere() {
+    let upstream = Upstream::legacy().await;
+    let gateway = Gateway::with(
+        "s",
+        upstream.http() + "headers = { Authorization = \"Bearer ${env:TOKEN}\" }",
+    )
+    .server("c", upstream.stdio() + "env = { TOKEN = \"${env:TOKEN}\" }")
+    .variable("TOKEN", "hush-hush")
+    .start()
+    .await;
+    gateway.modern().call("s__echo", json!({})).await.text();
+    assert_eq!(upstream.calls()[0].header("authorization"), Some("Bearer hush-hush"));
+    let seen = [gateway.status().await.to_string(), gateway.metrics().await];
+    assert!(seen.iter().all(|text| !text.contains("hush")), "{seen:?}");
+}

@@ -123,8 +123,9 @@ async fn names_collide_only_where_the_naming_lets_them() {
     let [modern, legacy] = Upstream::both().await;
     modern.set_tools([r#"{"name":"echo","inputSchema":{"type":"object"}}"#]);
     for (naming, names) in [
-        ("conflict", &["echo", "b__echo", "count", "hold", "fail"][..]),
+        ("conflict", &["a__echo", "b__echo", "count", "hold", "fail"][..]),
         ("prefix", &["a__echo", "b__echo", "b__count", "b__hold", "b__fail"]),
+        ("none", &["echo", "count", "hold", "fail"]),
     ] {
         let gateway = Gateway::with("a", modern.http())
             .gateway(&format!("naming = \"{naming}\""))
@@ -132,10 +133,15 @@ async fn names_collide_only_where_the_naming_lets_them() {
             .start()
             .await;
         assert_eq!(gateway.modern().tool_names().await, names, "{naming}");
-        let said = gateway.modern().call("b__echo", json!({})).await;
+        let said = gateway.modern().call(names[0], json!({})).await;
         assert_eq!(said.text(), "{}");
+        gateway.modern().call(names[1], json!({})).await.text();
     }
-    assert_eq!((modern.calls().len(), legacy.calls().len()), (0, 2));
+    let heard = [&modern, &legacy].map(|server| {
+        let names = server.calls().into_iter().map(|call| call.params["name"].clone());
+        names.collect::<Vec<_>>()
+    });
+    assert_eq!(heard, [vec!["echo"; 3], vec!["echo", "echo", "count"]]);
 }
 
 #[tokio::test]

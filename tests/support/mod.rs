@@ -16,6 +16,7 @@
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
     clippy::disallowed_methods,
+    clippy::needless_pass_by_value,
     missing_docs,
     reason = "a test that cannot go on fails; not every test crate uses all of it"
 )]
@@ -35,11 +36,10 @@ use std::time::Duration;
 #[track_caller]
 pub fn within<T>(step: impl Future<Output = T>) -> impl Future<Output = T> {
     let caller = std::panic::Location::caller();
+    let step = Box::pin(step);
     async move {
-        match tokio::time::timeout(Duration::from_secs(20), step).await {
-            Ok(done) => done,
-            Err(_) => panic!("what {caller} waits for did not happen"),
-        }
+        let done = tokio::time::timeout(Duration::from_secs(20), step).await;
+        done.unwrap_or_else(|_| panic!("what {caller} waits for did not happen"))
     }
 }
 

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::peers::HttpServer;
-use super::process::{Process, TRUNKLINE, Tag};
+use super::process::{Process, TRUNKLINE, Tag, eventually};
 use super::support::{Client, Said};
 
 /// A way to misbehave, and how a call of it ends.
@@ -46,7 +46,13 @@ const fn mode(name: &'static str, ends: Ends, others: Others) -> Mode {
     Mode { name, args: &[], settings: "", ends, others }
 }
 
-const PATIENT: &str = "timeout = \"15s\"\n";
+/// Of servers that never answer: short, because the test waits for it.
+const SHORT: &str = "timeout = \"4s\"\n";
+
+/// One that ends by the call's timeout.
+const fn silent(name: &'static str, others: Others) -> Mode {
+    Mode { settings: SHORT, ..mode(name, Badly("did not answer within"), others) }
+}
 
 /// The modes of `hostile.py`.
 const STDIO: [Mode; 19] = [
@@ -54,13 +60,13 @@ const STDIO: [Mode; 19] = [
     mode("half", Badly("no valid JSON"), Concerned),
     mode("huge", Badly("larger than"), Concerned),
     Mode { args: &["--id-at", "back"], ..mode("huge", Badly("larger than"), Concerned) },
-    Mode { args: &["--seconds", "4"], ..mode("endless-line", Badly("within 3.0 s"), Concerned) },
-    mode("wrong-id", Badly("within 3.0 s"), Served),
+    Mode { args: &["--seconds", "4"], ..silent("endless-line", Concerned) },
+    silent("wrong-id", Served),
     mode("duplicate", Well, Served),
     mode("both", Badly("invalid"), Served),
     mode("shapeless", Badly("invalid answer"), Served),
-    mode("silence", Badly("within 3.0 s"), Served),
-    Mode { settings: PATIENT, ..mode("drip", Well, Concerned) },
+    silent("silence", Served),
+    mode("drip", Well, Concerned),
     mode("exit", Badly("it ended"), Concerned),
     Mode { args: &["--seconds", "1"], ..mode("flood", Well, Served) },
     mode("utf8", Badly("valid"), Served),
@@ -81,18 +87,18 @@ const HTTP: [Mode; 25] = [
     mode("status-401", Badly("401"), Served),
     mode("redirect", Badly("redirects"), Served),
     mode("redirect-loop", Badly("redirects"), Served),
-    mode("endless-body", Badly("within 3.0 s"), Served),
-    Mode { settings: PATIENT, ..mode("drip", Well, Served) },
+    silent("endless-body", Served),
+    mode("drip", Well, Served),
     mode("huge", Badly("larger than"), Served),
     mode("huge-event", Badly("larger than"), Served),
-    mode("sse-endless", Badly("within 3.0 s"), Served),
+    silent("sse-endless", Served),
     mode("sse-garbage", Badly("valid"), Served),
     mode("sse-closed", Badly("without an answer"), Served),
     mode("sse-split", Well, Served),
     mode("priming", Well, Served),
     mode("reset", Badly("broke off"), Served),
     mode("half", Badly("broke off"), Served),
-    mode("silence", Badly("within 3.0 s"), Served),
+    silent("silence", Served),
     mode("wrong-id", Badly("another request"), Served),
     mode("invalid-utf8", Badly("valid"), Served),
     mode("lost-404", Well, Served),
@@ -131,7 +137,7 @@ impl Mode {
 const CHILD: &str = "stop_timeout = \"300ms\"\nmax_restarts = 100\n";
 
 fn table(name: &str, transport: &str, settings: &str) -> String {
-    let timeout = if settings.is_empty() { "timeout = \"3s\"\n" } else { settings };
+    let timeout = if settings.is_empty() { "timeout = \"15s\"\n" } else { settings };
     format!("\n[servers.{name}]\n{transport}{timeout}max_timeout = \"15s\"\n")
 }
 
@@ -271,4 +277,184 @@ async fn hostile_legacy_http_servers_spoil_their_own_calls_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_modern_http_servers_spoil_their_own_calls_alone() {
     hostile_http_servers("modern").await;
+}
+
+/// The first 100 MB of an answer that has no end to speak of cost the gateway
+/// no more than what it may hold of one.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_of_100_mb_costs_what_the_limit_allows() {
+    let tag = Tag::new();
+    let small = "max_response = \"4MiB\"\n";
+    let huge = [&STDIO[2], &STDIO[3]];
+    let (body, event) =
+        (http_mode("huge").http("legacy", "call"), http_mode("huge-event").http("modern", "call"));
+    let mut servers = healthy(&tag);
+    for mode in huge {
+        servers += &table(&mode.server(), &(mode.stdio("legacy", "call", &tag) + small), "");
+    }
+    for (name, fixture) in [("body", &body), ("event", &event)] {
+        servers += &table(name, &format!("url = {:?}\n{small}", fixture.url()), "");
+    }
+    let gateway = Process::start(&servers);
+    let names = [huge[0].server(), huge[1].server(), "body".into(), "event".into()];
+    gateway.ready(&names.each_ref().map(String::as_str));
+    let client = Client::modern(gateway.address);
+    let before = gateway.memory("VmHWM");
+    for _ in 0..2 {
+        let calls = names.each_ref().map(|name| {
+            let (client, tool) = (&client, format!("{name}__bad"));
+            async move { client.call(&tool, json!({})).await }
+        });
+        for said in join_all(calls).await {
+            assert!(
+                said.is_error() && said.text().contains("larger than 4194304 bytes"),
+                "{said:?}"
+            );
+        }
+    }
+    let most = gateway.memory("VmHWM");
+    // Four at once, with buffers that grow by doubling; less than one whole answer.
+    assert!(most < before + 90 * 1024, "from {before} to {most} KiB");
+}
+
+fn http_mode(name: &str) -> &'static Mode {
+    HTTP.iter().find(|mode| mode.name == name).unwrap()
+}
+
+/// Sends a call by hand; everything that comes until the connection's end.
+fn call_by_hand(gateway: &Process, tool: &str) -> String {
+    use std::io::{Read as _, Write as _};
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "hand", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({ "name": tool, "arguments": {}, "_meta": meta });
+    let body =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+    let mut socket = std::net::TcpStream::connect(gateway.address).unwrap();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+         mcp-method: tools/call\r\nmcp-name: {tool}\r\ncontent-length: {}\r\n\r\n",
+        gateway.address,
+        body.len()
+    );
+    socket.write_all(head.as_bytes()).unwrap();
+    socket.write_all(body.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    // A connection that is cut may say so by a reset.
+    let _ = socket.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_turns_out_too_large_is_cut_and_never_looks_whole() {
+    let mode = mode("huge-chunked", Well, Served);
+    let fixture = mode.http("legacy", "call");
+    let transport = format!("url = {:?}\nmax_response = \"4MiB\"\n", fixture.url());
+    let gateway = Process::start(&table("big", &transport, ""));
+    gateway.ready(&["big"]);
+    let answer = call_by_hand(&gateway, "big__bad");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("chunked"), "{answer:.300}");
+    assert!(answer.len() > 1 << 20, "{} bytes", answer.len());
+    assert!(!answer.ends_with("0\r\n\r\n"), "it looks whole");
+    assert!(call_by_hand(&gateway, "big__good").ends_with('}'));
+}
+
+/// What a server that misbehaves before it is ready becomes.
+const AT_START: [(&str, bool); 17] = [
+    ("garbage", true),
+    ("half", false),
+    ("huge", false),
+    ("wrong-id", false),
+    ("duplicate", true),
+    ("both", false),
+    ("shapeless", false),
+    ("silence", false),
+    ("drip", false),
+    ("exit", false),
+    ("flood", true),
+    ("utf8", true),
+    ("deep", false),
+    ("close", false),
+    ("stderr", true),
+    ("ask", true),
+    ("deaf", true),
+];
+
+/// Every child that misbehaves in its handshake, and one that works, which must
+/// not notice.
+async fn misbehaving_at_start(era: &str) {
+    let tag = Tag::new();
+    let mut servers = String::new();
+    for (name, becomes_ready) in AT_START {
+        let mode = Mode { args: &["--seconds", "1"], ..mode(name, Well, Served) };
+        let patience = match name {
+            _ if becomes_ready => 50,
+            "silence" => 12,
+            _ => 4,
+        };
+        let transport =
+            mode.stdio(era, "start", &tag) + &format!("start_timeout = \"{patience}s\"\n");
+        servers += &table(name, &transport, "");
+    }
+    servers += &healthy(&tag);
+    let mut gateway = Process::start(&servers);
+    let client = Client::modern(gateway.address);
+    gateway.ready(&["healthy"]);
+    assert_eq!(gateway.server("silence")["state"], "connecting", "it did not wait for the others");
+    assert_eq!(client.call_good("healthy__now").await, None);
+    let verdicts = |gateway: &Process| {
+        AT_START.map(|(name, _)| {
+            let server = gateway.server(name);
+            (server["state"] == "ready", server["last_error"].as_object().is_some())
+        })
+    };
+    eventually("all have a verdict", || {
+        verdicts(&gateway).iter().all(|(ready, failed)| *ready || *failed)
+    });
+    let mut faults = Vec::new();
+    for ((name, expected), (ready, _)) in AT_START.into_iter().zip(verdicts(&gateway)) {
+        if ready != expected {
+            faults.push(format!("{name}: {}", gateway.server(name)));
+        } else if !expected {
+            let said = client.call(&format!("{name}__good"), json!({})).await;
+            assert_eq!(said.code(), -32602, "no list, no tool: {said:?}");
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert_eq!(client.call_good("healthy__now").await, None);
+    gateway.signal(Signal::TERM);
+    assert!(gateway.ended().success());
+    tag.gone();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn legacy_children_that_misbehave_at_start_delay_nobody() {
+    misbehaving_at_start("legacy").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn modern_children_that_misbehave_at_start_delay_nobody() {
+    misbehaving_at_start("modern").await;
+}
+
+/// A Legacy server that takes `server/discover` badly is a Legacy server.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_legacy_child_may_take_the_probe_as_badly_as_it_likes() {
+    let tag = Tag::new();
+    let mut servers = String::new();
+    let names = AT_START.map(|(name, _)| name);
+    for name in names {
+        let mode = Mode { args: &["--seconds", "1"], ..mode(name, Well, Served) };
+        let transport = mode.stdio("legacy", "probe", &tag) + "start_timeout = \"12s\"\n";
+        servers += &table(name, &transport, "");
+    }
+    let gateway = Process::start(&servers);
+    gateway.ready(&names);
+    let client = Client::modern(gateway.address);
+    for name in names {
+        assert_eq!(client.call_good(&format!("{name}__good")).await, None);
+    }
 }

@@ -11,14 +11,19 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
+    clippy::large_futures,
+    clippy::similar_names,
     missing_docs,
-    reason = "a test that cannot go on fails"
+    clippy::pedantic,
+    clippy::type_complexity,
+    reason = "a test that cannot go on fails; scripts and fixtures are held to the common lints"
 )]
 
 mod hostile_servers;
 mod peers;
 mod process;
 mod real_peers;
+mod reload;
 mod rmcp_client;
 mod rmcp_server;
 #[path = "../support/mod.rs"]

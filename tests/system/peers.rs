@@ -36,8 +36,6 @@ pub fn reference(name: &str) -> String {
 pub struct HttpServer {
     child: Child,
     pub port: u16,
-    /// Where the fixtures' redirects lead.
-    pub other: u16,
 }
 
 impl HttpServer {
@@ -53,8 +51,8 @@ impl HttpServer {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let told: Value =
             serde_json::from_str(&line).unwrap_or_else(|_| panic!("{command:?}: {line:?}"));
-        let port = |key: &str| u16::try_from(told[key].as_u64().unwrap_or_default()).unwrap();
-        Self { child, port: port("port"), other: port("other") }
+        let port = u16::try_from(told["port"].as_u64().unwrap()).unwrap();
+        Self { child, port }
     }
 
     /// Starts the reference server, which has to be told its port.
@@ -75,7 +73,7 @@ impl HttpServer {
             assert!(child.try_wait().unwrap().is_none(), "it has ended");
             TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
         });
-        Self { child, port, other: 0 }
+        Self { child, port }
     }
 
     pub fn url(&self) -> String {

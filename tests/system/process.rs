@@ -111,25 +111,35 @@ impl Process {
     /// Waits until these servers take calls and their tools are in the list.
     #[track_caller]
     pub fn ready(&self, names: &[&str]) {
-        let mut states = Value::Null;
-        let ready = holds_within(Duration::from_secs(60), || {
+        let mut seen = Value::Null;
+        let ready = holds_within(Duration::from_mins(1), || {
             let status = self.status();
             let listed: u64 =
                 servers(&status).map(|server| server["tools"].as_u64().unwrap_or(0)).sum();
-            states = servers(&status)
+            seen = servers(&status)
                 .map(|server| json!([server["name"], server["state"], server["last_error"]]))
                 .collect();
             let is_ready = |name: &&str| {
-                servers(&status)
-                    .any(|server| server["name"] == **name && server["state"] == "ready")
+                servers(&status).any(|server| {
+                    server["name"] == **name && server["state"] == "ready" && server["tools"] != 0
+                })
             };
             names.iter().all(is_ready) && status["catalog"]["tools"].as_u64() >= Some(listed)
         });
-        assert!(ready, "not all of {names:?} are ready: {states}");
+        assert!(ready, "not all of {names:?} are ready: {seen}");
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.id()
+    /// A line of `/proc/PID/status`, in KiB: `VmRSS` is its memory, `VmHWM` the
+    /// most that it ever was.
+    pub fn memory(&self, line: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let found = status.lines().find_map(|other| other.strip_prefix(&format!("{line}:")));
+        found.unwrap().trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// How many files and sockets it has open.
+    pub fn files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -226,7 +236,7 @@ impl Tag {
 /// Looks until it is so; fails after a while.
 #[track_caller]
 pub fn eventually(what: &str, it_is_so: impl FnMut() -> bool) {
-    assert!(holds_within(Duration::from_secs(30), it_is_so), "never came true: {what}");
+    assert!(holds_within(Duration::from_mins(1), it_is_so), "never came true: {what}");
 }
 
 fn holds_within(limit: Duration, mut it_is_so: impl FnMut() -> bool) -> bool {

@@ -99,7 +99,7 @@ struct Behind {
 
 async fn behind(folder: &Path, tag: &Tag) -> Behind {
     let log = folder.join("cancelled");
-    let env = format!("{}, EVERYTHING_CANCEL_LOG = {log:?}", tag.env());
+    let env = format!("{}, EVERYTHING_CANCEL_LOG = \"{}\"", tag.env(), log.display());
     let stdio = |program: &str, args: &[&str], more: &str| {
         format!("command = {program:?}\nargs = {args:?}\nenv = {{ {env}{more} }}\n")
     };
@@ -118,7 +118,7 @@ async fn behind(folder: &Path, tag: &Tag) -> Behind {
     std::fs::create_dir(&shared).unwrap();
     std::fs::write(shared.join("greeting.txt"), "hello from a file").unwrap();
     let shared = shared.to_str().unwrap();
-    let memory = format!(", MEMORY_FILE_PATH = {:?}", folder.join("memory.json"));
+    let memory = format!(", MEMORY_FILE_PATH = \"{}\"", folder.join("memory.json").display());
     let (grow_1, grow_2) = ("grow", "test_trigger_tool_change");
     let node = |program: &str, args: &[&str], more: &str| {
         stdio("node", &[&[reference(program).as_str()], args].concat(), more)
@@ -425,12 +425,16 @@ impl Table {
 
     fn print(&self, clients: &[Client], behind: &Behind) -> String {
         let mut text = String::from("\n| server |");
-        clients.iter().for_each(|client| write!(text, " {} |", client.name).unwrap());
+        for client in clients {
+            write!(text, " {} |", client.name).unwrap();
+        }
         text.push_str("\n|---|");
-        clients.iter().for_each(|_| text.push_str("---|"));
+        text.push_str(&"---|".repeat(clients.len()));
         for (index, server) in behind.servers.iter().enumerate() {
             write!(text, "\n| {} |", server.name).unwrap();
-            self.rows.iter().for_each(|row| write!(text, " {} |", row[index]).unwrap());
+            for row in &self.rows {
+                write!(text, " {} |", row[index]).unwrap();
+            }
         }
         text.push_str("\n\nL list, C call, P progress, X cancel (noticed by the server), N list-changed; ! failed\n");
         for server in &behind.servers {

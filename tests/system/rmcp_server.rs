@@ -100,12 +100,12 @@ impl ServerHandler for Tools {
     ) -> Result<ListToolsResult, ErrorData> {
         let number = json!({ "type": "number" });
         let mut tools = vec![
-            tool("add", json!({ "a": number, "b": number })),
-            tool("slow", json!({ "label": { "type": "string" } })),
-            tool("grow", json!({ "name": { "type": "string" } })),
+            tool("add", &json!({ "a": number, "b": number })),
+            tool("slow", &json!({ "label": { "type": "string" } })),
+            tool("grow", &json!({ "name": { "type": "string" } })),
         ];
         let added = self.0.added.lock().unwrap();
-        tools.extend(added.iter().map(|name| tool(name, json!({}))));
+        tools.extend(added.iter().map(|name| tool(name, &json!({}))));
         Ok(ListToolsResult::with_all_items(tools))
     }
 
@@ -143,11 +143,11 @@ impl ServerHandler for Tools {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut changes = self.0.changes.subscribe();
+        let mut list = self.0.changes.subscribe();
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
-                changed = changes.changed() => {
+                changed = list.changed() => {
                     if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
                         return Ok(());
                     }
@@ -180,7 +180,7 @@ impl Tools {
     }
 }
 
-fn tool(name: &str, properties: Value) -> Tool {
+fn tool(name: &str, properties: &Value) -> Tool {
     let schema = json!({ "type": "object", "properties": properties });
     let schema = schema.as_object().unwrap().clone();
     Tool::new(name.to_owned(), "A tool of the Rust SDK's.", Arc::new(schema))

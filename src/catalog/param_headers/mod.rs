@@ -3,7 +3,7 @@
 //!
 //! Towards a server the gateway is the client that must send them
 //! ([`headers_for`]); towards a client it is the server that must refuse a
-//! header which says something else than the body ([`verify`]).
+//! header which says something else than the body ([`verify()`]).
 
 mod verify;
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::admin::{self, Report};
@@ -77,7 +77,12 @@ pub(super) fn run(common: Common) -> ExitCode {
         let running = Running::start(config, &common.config, guardian).await?;
         let reloader = Arc::new(running.reloader(common, Some(log)));
         signals::until_told_to_stop(&reloader).await;
-        running.stop().await;
+        tokio::select! {
+            () = running.stop() => {}
+            // Whoever asks twice does not want to wait. The guardian ends what
+            // children there still are.
+            () = signals::told_to_stop() => tracing::warn!("told a second time: ending at once"),
+        }
         Ok::<_, ServeError>(())
     });
     // Threads that still compile a schema or read a file hold nothing up.
@@ -139,10 +144,8 @@ impl Running {
         };
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
         let otel = settings::otel(&config, &metrics)?;
-        let surroundings =
-            Surroundings { guardian: guardian.clone(), listed: Arc::new(Notify::new()) };
-        let startup =
-            StartUp { config, surroundings, metrics: Arc::clone(&metrics), info: own_info() };
+        let surroundings = Surroundings::new(guardian.clone(), Arc::clone(&metrics));
+        let startup = StartUp { config, surroundings, info: own_info() };
         let snapshots = Snapshots::start(startup);
         let follower = tokio::spawn(Arc::clone(&snapshots).follow());
         let mut key = [0; 32];

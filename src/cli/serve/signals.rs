@@ -13,14 +13,19 @@ use super::watch;
 pub(super) async fn until_told_to_stop(reloader: &Arc<Reloader>) {
     let watcher = tokio::spawn(watch::run(Arc::clone(reloader)));
     let hangups = tokio::spawn(hangups(Arc::clone(reloader)));
+    told_to_stop().await;
+    watcher.abort();
+    hangups.abort();
+}
+
+/// Waits for the next SIGTERM or SIGINT.
+pub(super) async fn told_to_stop() {
     let mut terminate = listen(SignalKind::terminate());
     let mut interrupt = listen(SignalKind::interrupt());
     tokio::select! {
         () = heard(&mut terminate) => tracing::info!("SIGTERM"),
         () = heard(&mut interrupt) => tracing::info!("SIGINT"),
     }
-    watcher.abort();
-    hangups.abort();
 }
 
 async fn hangups(reloader: Arc<Reloader>) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
 use crate::config::Reload;
@@ -22,8 +22,10 @@ use super::reload::Reloader;
 pub(super) async fn run(reloader: Arc<Reloader>) {
     // One event waiting is enough: it only says that it is time to look.
     let (told, mut events) = mpsc::channel(1);
-    let watcher = notify::recommended_watcher(move |_| {
-        let _ = told.try_send(());
+    let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+        if event.is_ok_and(|event| changes_something(&event)) {
+            let _ = told.try_send(());
+        }
     });
     let mut watcher = match watcher {
         Ok(watcher) => watcher,
@@ -54,13 +56,22 @@ pub(super) async fn run(reloader: Arc<Reloader>) {
     }
 }
 
+/// Looking at the files opens them, which is an event, too: it must not make
+/// for another look.
+fn changes_something(event: &Event) -> bool {
+    use notify::event::{AccessKind, AccessMode};
+    match event.kind {
+        EventKind::Access(kind) => kind == AccessKind::Close(AccessMode::Write),
+        _ => true,
+    }
+}
+
 /// Waits until nothing has happened for a moment: an editor's save and a
 /// volume's update are several events. Not for long, though: somebody may
 /// write a log into the same folder all the time.
 async fn settle(events: &mut mpsc::Receiver<()>) {
-    let quiet = async {
-        while let Ok(Some(())) = tokio::time::timeout(QUIET, events.recv()).await {}
-    };
+    let quiet =
+        async { while let Ok(Some(())) = tokio::time::timeout(QUIET, events.recv()).await {} };
     let _ = tokio::time::timeout(PATIENCE, quiet).await;
 }
 
@@ -95,3 +106,52 @@ fn hash(file: &Path) -> Option<Vec<u8>> {
 const QUIET: Duration = Duration::from_millis(50);
 /// How long to wait for that.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn looking_at_a_file_is_no_reason_to_look_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [folder.path().join("gateway.toml")];
+        std::fs::write(&files[0], "a").unwrap();
+        let (told, mut events) = mpsc::channel(16);
+        let opened = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&opened);
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            count.fetch_add(1, Ordering::SeqCst);
+            if event.is_ok_and(|event| changes_something(&event)) {
+                let _ = told.try_send(());
+            }
+        })
+        .unwrap();
+        watch(&mut watcher, &files);
+        contents(&files);
+        let wait = async {
+            while opened.load(Ordering::SeqCst) == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), wait).await.expect("the look is seen");
+        assert!(events.try_recv().is_err(), "and told to nobody");
+        std::fs::write(&files[0], "b").unwrap();
+        tokio::time::timeout(Duration::from_secs(20), events.recv())
+            .await
+            .expect("a change is told");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_folder_that_is_written_to_all_the_time_is_looked_at_all_the_same() {
+        let (told, mut events) = mpsc::channel(1);
+        let noise = tokio::spawn(async move {
+            while told.send(()).await.is_ok() {
+                tokio::time::sleep(QUIET / 2).await;
+            }
+        });
+        settle(&mut events).await;
+        noise.abort();
+    }
+}

@@ -39,6 +39,8 @@ impl Client {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
+        // A stream of changes may be quiet for hours: a peer that has vanished shows.
+        tcp.set_keepalive(Some(KEEP_ALIVE));
         tcp.set_connect_timeout(Some(connect_timeout));
         let tls = HttpsConnectorBuilder::new()
             .with_tls_config(tls(config.ca.as_deref())?)
@@ -171,6 +173,8 @@ fn platform_roots() -> &'static RootCertStore {
 
 /// How many redirects are followed.
 const REDIRECTS: usize = 3;
+/// How often a quiet connection is tested.
+const KEEP_ALIVE: Duration = Duration::from_mins(1);
 /// How long a connection is kept for the next call.
 const IDLE: Duration = Duration::from_mins(1);
 

@@ -6,7 +6,9 @@
 //! when the server has lost it.
 
 mod client;
+mod coming;
 mod passing;
+mod probe;
 mod reception;
 mod session;
 mod watch;
@@ -18,20 +20,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use tokio::sync::{Notify, watch as cell};
+use tokio::sync::{Notify, Semaphore, watch as cell};
 use tokio::task::JoinHandle;
 
-use crate::call::{Answer, Call, Event, NativeName, Notice, Passing, Reply, ServerName};
+use crate::call::{Answer, Call, NativeName, Reply, ServerName};
 use crate::config::{EraChoice, Http as HttpConfig};
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id};
-use crate::mcp::{Era, Method, ProtocolVersion, code, encode_value, header, notification};
+use crate::mcp::{Era, Method, ProtocolVersion, code, encode_value, header};
 
 use super::LinkFault;
 use super::deadline::Deadline;
-use super::peer::{MAX_DEPTH, Peer, Verdict, answer_to_server, judge_discover, modern_params};
+use super::peer::{Peer, answer_to_server};
 use client::Client;
-use reception::{Events, Reception, answer_in, refusal};
+use coming::{Coming, UnderWay};
+use probe::{discover, probe};
+use reception::{Reception, answer_in, refusal};
 use session::Session;
 
 /// A server that has answered and can be called.
@@ -52,6 +56,8 @@ struct Shared {
     changed: Arc<Notify>,
     /// Why what is known of the server no longer holds, once it does not.
     lost: cell::Sender<Option<String>>,
+    /// Places for messages beside the calls.
+    asides: Arc<Semaphore>,
 }
 
 /// How a connection to an HTTP server is opened.
@@ -98,6 +104,7 @@ impl Http {
             forward: opening.forward,
             changed: opening.changed,
             lost: cell::Sender::new(None),
+            asides: Arc::new(Semaphore::new(ASIDES)),
         });
         let tells = shared.peer.tools_changed;
         let watcher = tells.then(|| tokio::spawn(watch::run(Arc::clone(&shared))));
@@ -135,35 +142,37 @@ impl Http {
         let mut headers = shared.headers(&call.method, Some(native.as_str()));
         shared.add_clients_own(&mut headers, call);
         headers.extend(mirrored);
+        // On its way from here on: a server that answers with plain JSON sends
+        // no head until it is done, and has to hear of a cancellation as well.
+        let mut under_way = UnderWay::begin(&shared, &id);
         let reception = tokio::select! {
-            reception = shared.exchange(&id, &call.method, &params, headers) => reception?,
+            reception = shared.exchange(&id, &call.method, &params, headers) => {
+                // Answered, or refused. Behind a connection that broke off the
+                // server may still be at it.
+                if !matches!(reception, Ok(Reception::Events(_)) | Err(LinkFault::Broken(_))) {
+                    under_way.end();
+                }
+                reception?
+            }
             after = deadline.passed() => return Err(LinkFault::Timeout { after }),
         };
         let answer = match reception {
             Reception::Events(events) => {
-                let coming = Coming { shared, id, events, deadline };
+                let coming = Coming { shared, id, events, deadline, under_way };
                 return Ok(Reply::stream(stream::unfold(Some(coming), Coming::step)));
             }
             Reception::Message(frame) => answer_in(frame, &id),
-            Reception::Begun(begun) => {
-                let server = shared.server.clone();
-                match begun.pass(&id, server.clone(), deadline).await? {
-                    Ok(pieces) => {
-                        let era = shared.peer.era();
-                        return Ok(Reply::passing(Passing::new(server, era, pieces)));
-                    }
-                    Err(whole) => jsonrpc::parse(&whole, MAX_DEPTH)
-                        .map_err(LinkFault::from)
-                        .and_then(|frame| answer_in(frame, &id)),
-                }
-            }
+            Reception::Begun(begun) => match begun.pass(&id, &shared, deadline).await? {
+                Ok(passing) => return Ok(Reply::passing(passing)),
+                Err(frame) => answer_in(frame, &id),
+            },
             Reception::Empty => Err(LinkFault::NoAnswer),
-            Reception::Refused { status, frame } => refusal(status, frame, &id),
+            Reception::Refused { status, frame, .. } => shared.refused(status, frame, &id),
         };
         if let Err(fault) = &answer {
             shared.doubt(fault);
         }
-        Ok(Reply::ready(Ok(shared.checked(answer?))))
+        Ok(Reply::ready(Ok(shared.checked(answer?)?)))
     }
 
     /// Waits until what is known of the server no longer holds; says why.
@@ -173,9 +182,11 @@ impl Http {
         LinkFault::Down(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default())
     }
 
-    /// Ends the Legacy session, if there is one.
+    /// Ends the Legacy session, if there is one. A server that does not
+    /// answer holds nothing up.
     pub(super) async fn close(&self) {
-        self.shared.session.close(&self.shared.client).await;
+        let closing = self.shared.session.close(&self.shared.client);
+        let _ = tokio::time::timeout(ASIDE, closing).await;
     }
 }
 
@@ -242,18 +253,26 @@ impl Shared {
         let body = jsonrpc::request(id, method.as_str(), params);
         let used = self.session.add_to(&mut headers);
         let reception = self.post(&headers, body.clone()).await?;
-        if !used.is_some_and(|_| session::is_lost(&reception)) {
+        if !used.is_some_and(|_| session::is_lost(&reception, id)) {
             return Ok(reception);
         }
-        tracing::info!(server = %self.server, "the server has lost the session, a new one is opened");
-        if let Err(fault) = self.session.reopen(&self.client, self.limit, used).await {
-            self.lose(&fault);
-            return Err(fault);
-        }
-        // What it offered may have changed with the session.
-        self.changed.notify_one();
+        self.reopen(used).await?;
         self.session.add_to(&mut headers);
-        self.post(&headers, body).await
+        let reception = self.post(&headers, body).await?;
+        if !session::is_lost(&reception, id) {
+            // What it offered may have changed with the session. One that
+            // loses every session is not asked: the listing would lose the
+            // next, and so on without an end.
+            self.changed.notify_one();
+        }
+        Ok(reception)
+    }
+
+    /// Opens a session in place of a lost one.
+    async fn reopen(&self, lost: Option<u64>) -> Result<(), LinkFault> {
+        tracing::info!(server = %self.server, "the server has lost the session, a new one is opened");
+        let reopened = self.session.reopen(&self.client, self.limit, lost).await;
+        reopened.inspect_err(|fault| self.lose(fault))
     }
 
     async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<Reception, LinkFault> {
@@ -266,16 +285,46 @@ impl Shared {
 
     /// Answers a Legacy server's request on a call's stream.
     fn answer_server(self: &Arc<Self>, id: &Id, method: &str) {
-        let body = answer_to_server(id, method);
+        self.send_aside(answer_to_server(id, method));
+    }
+
+    /// Sends a message beside the calls. A server that makes the gateway send
+    /// more of them than it takes loses some.
+    fn send_aside(self: &Arc<Self>, body: Bytes) {
+        let Ok(place) = Arc::clone(&self.asides).try_acquire_owned() else {
+            tracing::debug!(server = %self.server, "too many messages aside: one is dropped");
+            return;
+        };
         let shared = Arc::clone(self);
         tokio::spawn(async move {
             let mut headers = HeaderMap::new();
             shared.session.add_to(&mut headers);
             let sent = tokio::time::timeout(ASIDE, shared.client.post(&headers, body)).await;
             if let Ok(Err(fault)) = sent {
-                tracing::debug!(server = %shared.server, fault = %fault.chain(), "an answer was lost");
+                tracing::debug!(server = %shared.server, fault = %fault.chain(), "a message was lost");
             }
+            drop(place);
         });
+    }
+
+    /// What a refusal says. An error that answers no request, from a server
+    /// that was Modern, is what a Legacy one says to a request outside of a
+    /// session: it is no answer, but a sign that another server is there now.
+    fn refused(
+        &self,
+        status: StatusCode,
+        frame: Option<Frame>,
+        id: &Id,
+    ) -> Result<Answer, LinkFault> {
+        let nameless = matches!(frame, Some(Frame::Response { id: None, .. }));
+        match refusal(status, frame, id)? {
+            Answer::Error(error)
+                if nameless && self.peer.era() == Era::Modern && !code::is_modern(error.code()) =>
+            {
+                Err(LinkFault::Status { status })
+            }
+            answer => Ok(answer),
+        }
     }
 
     /// Takes the server for lost where a fault shows that what was learnt of
@@ -300,95 +349,22 @@ impl Shared {
 
     /// An answer, its sender noted; doubts the server's era or list where the
     /// answer says so.
-    fn checked(&self, answer: Answer) -> Answer {
+    fn checked(&self, answer: Answer) -> Result<Answer, LinkFault> {
         if let Answer::Error(error) = &answer {
             match error.code() {
-                code::UNSUPPORTED_VERSION => {
-                    self.lose(&LinkFault::Versions(error.message().to_owned()));
+                // Agreed between the gateway and this server: to the client it
+                // would say that the gateway does not speak the client's.
+                code::UNSUPPORTED_VERSION if self.peer.era() == Era::Modern => {
+                    let fault = LinkFault::Versions("others than it said".into());
+                    self.lose(&fault);
+                    return Err(fault);
                 }
                 // A tool's mirrored parameters are others than the list said.
                 code::HEADER_MISMATCH => self.changed.notify_one(),
                 _ => {}
             }
         }
-        answer.sent_by(&self.peer.info)
-    }
-}
-
-/// A call whose answer comes as a stream. Dropped before the answer, the
-/// connection's stream is closed: to a Modern server that is the cancellation,
-/// a Legacy one is told.
-struct Coming {
-    shared: Arc<Shared>,
-    id: Id,
-    events: Events,
-    deadline: Deadline,
-}
-
-impl Coming {
-    async fn step(coming: Option<Self>) -> Option<(Event, Option<Self>)> {
-        let mut this = coming?;
-        let answer = loop {
-            let frame = tokio::select! {
-                frame = this.events.next() => frame,
-                after = this.deadline.passed() => Err(LinkFault::Timeout { after }),
-            };
-            match frame {
-                Ok(Some(frame @ Frame::Response { .. })) => break answer_in(frame, &this.id),
-                Ok(Some(Frame::Request { id, method, .. })) => {
-                    this.shared.answer_server(&id, &method);
-                }
-                Ok(Some(Frame::Notification { method, params })) => {
-                    if let Some(notice) = this.notice(method, params) {
-                        return Some((Event::Notice(notice), Some(this)));
-                    }
-                }
-                Ok(None) => break Err(LinkFault::NoAnswer),
-                Err(fault) => break Err(fault),
-            }
-        };
-        let answer = match answer {
-            Ok(answer) => Ok(this.shared.checked(answer)),
-            Err(fault) => {
-                this.cancel();
-                Err(fault.into_failure(&this.shared.server))
-            }
-        };
-        // Answered: there is nothing left to cancel.
-        this.id = Id::number(0);
-        Some((Event::Answer(answer), None))
-    }
-
-    fn notice(&mut self, method: String, params: Option<Bytes>) -> Option<Notice> {
-        if method == notification::PROGRESS {
-            self.deadline.extend();
-            return Notice::progress(method, params?).map(|(notice, _)| notice);
-        }
-        if method == notification::TOOLS_CHANGED {
-            self.shared.changed.notify_one();
-        }
-        None
-    }
-
-    /// Tells a Legacy server that the call is no longer wanted.
-    fn cancel(&self) {
-        if self.shared.peer.era() == Era::Modern || self.id.as_number() == Some(0) {
-            return;
-        }
-        let params = [b"{\"requestId\":", self.id.raw(), b"}"].concat();
-        let body = jsonrpc::notification(notification::CANCELLED, Some(&params));
-        let shared = Arc::clone(&self.shared);
-        tokio::spawn(async move {
-            let mut headers = HeaderMap::new();
-            shared.session.add_to(&mut headers);
-            let _ = tokio::time::timeout(ASIDE, shared.client.post(&headers, body)).await;
-        });
-    }
-}
-
-impl Drop for Coming {
-    fn drop(&mut self) {
-        self.cancel();
+        Ok(answer.sent_by(&self.peer.info))
     }
 }
 
@@ -404,45 +380,10 @@ fn modern_headers(version: ProtocolVersion, method: &Method, name: Option<&str>)
     headers
 }
 
-/// Asks a server who it is; `None` where it turns out to be Legacy.
-async fn discover(client: &Client, limit: usize) -> Result<Option<Peer>, LinkFault> {
-    let mut version = ProtocolVersion::LATEST_MODERN;
-    for _ in 0..ProtocolVersion::ALL.len() {
-        let id = Id::number(1);
-        let params = modern_params(version, serde_json::json!({}));
-        let body = jsonrpc::request(&id, Method::Discover.as_str(), &params);
-        let headers = modern_headers(version, &Method::Discover, None);
-        let response = client.post(&headers, body).await?;
-        let reception = Reception::read(response, limit).await;
-        let answer = match reception {
-            Ok(Reception::Refused { status, .. })
-                if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) =>
-            {
-                return Err(LinkFault::Status { status });
-            }
-            Ok(reception) => reception.answer(&id).await,
-            Err(fault) => Err(fault),
-        };
-        // What is no recognised Modern answer, of whatever kind, is Legacy.
-        let Ok(answer) = answer else { return Ok(None) };
-        match judge_discover(&answer) {
-            Verdict::Modern(peer) => return Ok(Some(*peer)),
-            Verdict::Retry(other) => version = other,
-            Verdict::Incompatible(fault) => return Err(fault),
-            Verdict::Legacy => return Ok(None),
-        }
-    }
-    Ok(None)
-}
-
-async fn probe(
-    client: &Client,
-    limit: usize,
-    patience: Duration,
-) -> Result<Option<Peer>, LinkFault> {
-    // A server that leaves the probe unanswered may still answer `initialize`.
-    tokio::time::timeout(patience, discover(client, limit)).await.unwrap_or(Ok(None))
-}
-
 /// How long a message beside a call may take.
 const ASIDE: Duration = Duration::from_secs(5);
+/// How many of them may be under way at once.
+const ASIDES: usize = 64;
+
+#[cfg(test)]
+mod tests;

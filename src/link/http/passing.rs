@@ -7,16 +7,18 @@
 //! another's breaks the answer off.
 
 use bytes::{Bytes, BytesMut};
-use futures_util::{Stream, stream};
+use futures_util::stream;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 
-use crate::call::{Failure, ServerName};
+use crate::call::{Failure, Passing, ServerName};
 use crate::jsonrpc::body::BodyError;
-use crate::jsonrpc::{Id, Scanner};
+use crate::jsonrpc::{self, Frame, Id, Scanner};
 use crate::link::LinkFault;
 use crate::link::deadline::Deadline;
 use crate::link::peer::MAX_DEPTH;
+
+use super::Shared;
 
 /// An answer of which so much has come.
 pub(super) struct Begun {
@@ -33,6 +35,11 @@ pub(super) async fn read(
     mut body: Incoming,
     limit: usize,
 ) -> Result<Result<Bytes, Begun>, BodyError<hyper::Error>> {
+    // One that says that it is too large is refused while there is still
+    // something to be said instead.
+    if body.size_hint().lower() > limit as u64 {
+        return Err(BodyError::TooLarge { limit });
+    }
     let mut head = BytesMut::new();
     loop {
         let Some(frame) = body.frame().await else { return Ok(Ok(head.freeze())) };
@@ -40,7 +47,7 @@ pub(super) async fn read(
         if head.len() + data.len() > limit {
             return Err(BodyError::TooLarge { limit });
         }
-        if head.is_empty() && hyper::body::Body::is_end_stream(&body) {
+        if head.is_empty() && body.is_end_stream() {
             return Ok(Ok(data));
         }
         head.extend_from_slice(&data);
@@ -59,13 +66,18 @@ impl Begun {
     pub(super) async fn pass(
         self,
         id: &Id,
-        server: ServerName,
-        deadline: Deadline,
-    ) -> Result<Result<impl Stream<Item = Result<Bytes, Failure>> + Send + use<>, Bytes>, LinkFault>
-    {
+        shared: &Shared,
+        mut deadline: Deadline,
+    ) -> Result<Result<Passing, Frame>, LinkFault> {
         let mut scanner = Scanner::new(MAX_DEPTH);
         let begun = scanner.feed(&self.head).ok().filter(|_| scanner.has_result());
-        let Some(first) = begun else { return self.rest().await.map(Err) };
+        let Some(first) = begun else {
+            let whole = tokio::select! {
+                whole = self.rest() => whole?,
+                after = deadline.passed() => return Err(LinkFault::Timeout { after }),
+            };
+            return Ok(Err(jsonrpc::parse(&whole, MAX_DEPTH)?));
+        };
         check(&scanner, id)?;
         let first = self.head.slice(first);
         let passed = self.head.len();
@@ -76,10 +88,11 @@ impl Begun {
             scanner,
             limit: self.limit,
             id: id.clone(),
-            server,
+            server: shared.server.clone(),
             deadline,
         };
-        Ok(Ok(stream::unfold(Some(way), OnTheWay::step)))
+        let pieces = stream::unfold(Some(way), OnTheWay::step);
+        Ok(Ok(Passing::new(shared.server.clone(), shared.peer.era(), pieces)))
     }
 
     /// All of it.

@@ -1,6 +1,9 @@
 //! What comes back over HTTP: one JSON message, or a stream of events.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt;
@@ -16,7 +19,6 @@ use crate::link::peer::MAX_DEPTH;
 use super::passing::{self, Begun};
 
 /// A response, its head judged.
-#[expect(clippy::large_enum_variant, reason = "one at a time, taken apart as soon as it is made")]
 pub(super) enum Reception {
     /// A single message.
     Message(Frame),
@@ -32,6 +34,8 @@ pub(super) enum Reception {
         status: StatusCode,
         /// The message in the body, where there is one.
         frame: Option<Frame>,
+        /// The body itself, as far as it was read.
+        body: Bytes,
     },
 }
 
@@ -43,9 +47,9 @@ impl Reception {
     ) -> Result<Self, LinkFault> {
         let status = response.status();
         if status.is_client_error() || status.is_server_error() {
-            let body = collect(response.into_body(), limit.min(REFUSAL)).await;
-            let frame = body.ok().and_then(|body| jsonrpc::parse(&body, MAX_DEPTH).ok());
-            return Ok(Self::Refused { status, frame });
+            let body = collect(response.into_body(), limit.min(REFUSAL)).await.unwrap_or_default();
+            let frame = jsonrpc::parse(&body, MAX_DEPTH).ok();
+            return Ok(Self::Refused { status, frame, body });
         }
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(Self::Empty);
@@ -77,10 +81,11 @@ impl Reception {
             Self::Message(frame) => answer_in(frame, id),
             Self::Begun(begun) => answer_in(jsonrpc::parse(&begun.rest().await?, MAX_DEPTH)?, id),
             Self::Empty => Err(LinkFault::NoAnswer),
-            Self::Refused { status, frame } => refusal(status, frame, id),
+            Self::Refused { status, frame, .. } => refusal(status, frame, id),
             Self::Events(mut events) => loop {
                 let frame = events.next().await?.ok_or(LinkFault::NoAnswer)?;
                 if matches!(frame, Frame::Response { .. }) {
+                    events.finish();
                     return answer_in(frame, id);
                 }
             },
@@ -146,6 +151,21 @@ impl Events {
         }
     }
 
+    /// Lets go of a stream whose answer has come. The connection can be used
+    /// again only when the stream has been read to its end, which most often
+    /// is on its way already.
+    pub(super) fn finish(mut self) {
+        match self.chunk().now_or_never() {
+            Some(Ok(Some(_))) | None => {
+                tokio::spawn(async move {
+                    let rest = async { while let Ok(Some(_)) = self.chunk().await {} };
+                    let _ = tokio::time::timeout(FAREWELL, rest).await;
+                });
+            }
+            Some(Ok(None) | Err(_)) => {}
+        }
+    }
+
     async fn chunk(&mut self) -> Result<Option<Bytes>, LinkFault> {
         while let Some(frame) = self.body.frame().await {
             let frame = frame.map_err(|error| LinkFault::Broken(Box::new(error)))?;
@@ -157,5 +177,7 @@ impl Events {
     }
 }
 
+/// How long a stream may go on after its answer.
+const FAREWELL: Duration = Duration::from_millis(500);
 /// The most bytes of a refusal that are read.
 const REFUSAL: usize = 64 * 1024;

@@ -7,7 +7,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use bytes::Bytes;
 
-use crate::jsonrpc::{self, Frame, Id, Response};
+use crate::jsonrpc::{self, Frame, Id};
 use crate::link::LinkFault;
 use crate::link::peer::{Peer, initialize_params, judge_initialize};
 use crate::mcp::{Method, ProtocolVersion, header, notification};
@@ -107,17 +107,65 @@ async fn open(client: &Client, limit: usize, number: u64) -> Result<(Peer, Open)
 }
 
 /// Whether a refusal says that the server does not know the session: 404 as
-/// the specification has it, or 400 with an error that answers no request, as
-/// the reference server does.
-pub(super) fn is_lost(reception: &Reception) -> bool {
-    let Reception::Refused { status, frame } = reception else { return false };
+/// the specification has it, or 400 with a text about sessions that answers no
+/// request of this side's. The reference servers send such: as an error without
+/// an id, as an error with a made-up id, as plain text; one that was started
+/// again says that it is not initialized.
+pub(super) fn is_lost(reception: &Reception, asked: &Id) -> bool {
+    let Reception::Refused { status, frame, body } = reception else { return false };
     match *status {
         StatusCode::NOT_FOUND => true,
-        StatusCode::BAD_REQUEST => matches!(
-            frame,
-            Some(Frame::Response { id: None, response: Response::Error(error) })
-                if String::from_utf8_lossy(error).to_lowercase().contains("session")
-        ),
+        StatusCode::BAD_REQUEST => {
+            let answers =
+                matches!(frame, Some(Frame::Response { id: Some(id), .. }) if id == asked);
+            let text = String::from_utf8_lossy(body).to_lowercase();
+            !answers && (text.contains("session") || text.contains("not initialized"))
+        }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(status: u16, body: &'static str) -> bool {
+        let body = Bytes::from_static(body.as_bytes());
+        let frame = jsonrpc::parse(&body, 8).ok();
+        let status = StatusCode::from_u16(status).unwrap();
+        is_lost(&Reception::Refused { status, frame, body }, &Id::number(7))
+    }
+
+    #[test]
+    fn a_lost_session_is_told_from_other_refusals() {
+        for (status, body, is_lost) in [
+            (404, "", true),
+            (
+                400,
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#,
+                true,
+            ),
+            (
+                400,
+                r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: No valid session ID"}}"#,
+                true,
+            ),
+            (400, "Bad Request: No valid session ID provided", true),
+            (
+                400,
+                r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}"#,
+                true,
+            ),
+            (
+                400,
+                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"no such session"}}"#,
+                false,
+            ),
+            (400, "no", false),
+            (401, "session", false),
+            (500, "session", false),
+        ] {
+            assert_eq!(lost(status, body), is_lost, "{status} {body}");
+        }
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method as HttpMethod};
+use http::{HeaderMap, Method as HttpMethod, StatusCode};
+use tokio::time::Instant;
 
 use crate::jsonrpc::{self, Frame};
 use crate::link::LinkFault;
@@ -31,11 +32,24 @@ pub(super) async fn run(shared: Arc<Shared>) {
                     shared.changed.notify_one();
                 }
                 first = false;
-                wait = FIRST_WAIT;
+                let since = Instant::now();
                 follow(&shared, events).await;
+                // A stream that always ends at once is opened ever more rarely:
+                // each opening costs a listing.
+                if since.elapsed() >= LAST_WAIT {
+                    wait = FIRST_WAIT;
+                }
             }
             Ok(None) => return,
+            // There never was a stream, and what the server says is not about
+            // this moment.
+            Err(LinkFault::Status { status }) if first && status.is_client_error() => return,
             Err(fault) => {
+                if !first {
+                    // It may be another server by now, one that does not know
+                    // the session: a listing finds out.
+                    shared.changed.notify_one();
+                }
                 tracing::debug!(server = %shared.server, fault = %fault.chain(), "no change stream");
             }
         }
@@ -49,7 +63,7 @@ async fn listen(shared: &Shared) -> Result<Option<Events>, LinkFault> {
     let params = modern_params(shared.peer.version, members);
     let body = jsonrpc::request(&shared.number(), Method::Listen.as_str(), &params);
     let headers = modern_headers(shared.peer.version, &Method::Listen, None);
-    Ok(events(Reception::read(shared.client.post(&headers, body).await?, shared.limit).await?))
+    events(Reception::read(shared.client.post(&headers, body).await?, shared.limit).await?)
 }
 
 async fn get(shared: &Shared) -> Result<Option<Events>, LinkFault> {
@@ -58,13 +72,18 @@ async fn get(shared: &Shared) -> Result<Option<Events>, LinkFault> {
     let accept = http::HeaderValue::from_static("text/event-stream");
     headers.insert(http::header::ACCEPT, accept);
     let response = shared.client.send(&HttpMethod::GET, &headers, Bytes::new()).await?;
-    Ok(events(Reception::read(response, shared.limit).await?))
+    let reception = Reception::read(response, shared.limit).await?;
+    events(reception)
 }
 
-fn events(reception: Reception) -> Option<Events> {
+/// The stream; `None` where the server has none to offer.
+fn events(reception: Reception) -> Result<Option<Events>, LinkFault> {
     match reception {
-        Reception::Events(events) => Some(events),
-        _ => None,
+        Reception::Events(events) => Ok(Some(events)),
+        Reception::Refused { status, .. } if status != StatusCode::METHOD_NOT_ALLOWED => {
+            Err(LinkFault::Status { status })
+        }
+        _ => Ok(None),
     }
 }
 

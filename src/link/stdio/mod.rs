@@ -55,17 +55,14 @@ impl Stdio {
         output: impl AsyncRead + Send + Unpin + 'static,
     ) -> Result<Self, LinkFault> {
         let wire = Wire::start(opening.server, input, output, opening.limit, opening.changed);
-        let peer = match opening.era {
-            EraChoice::Legacy => initialize(&wire).await?,
-            EraChoice::Modern => discover(&wire).await?,
-            EraChoice::Auto => probe(&wire, opening.patience).await?,
-        };
-        match peer.era() {
-            Era::Legacy => wire.notify(notification::INITIALIZED, None).await,
-            Era::Modern if peer.tools_changed => listen(&wire, peer.version).await?,
-            Era::Modern => {}
+        match introduce(&wire, opening.era, opening.patience).await {
+            Ok(peer) => Ok(Self { wire, peer }),
+            Err(fault) => {
+                // Nobody else would: the reader keeps the pipes open.
+                wire.close();
+                Err(fault)
+            }
         }
-        Ok(Self { wire, peer })
     }
 
     pub(super) fn peer(&self) -> &Peer {
@@ -183,6 +180,24 @@ impl Drop for Forget<'_> {
     }
 }
 
+async fn introduce(
+    wire: &Arc<Wire>,
+    era: EraChoice,
+    patience: Duration,
+) -> Result<Peer, LinkFault> {
+    let peer = match era {
+        EraChoice::Legacy => initialize(wire).await?,
+        EraChoice::Modern => discover(wire).await?,
+        EraChoice::Auto => probe(wire, patience).await?,
+    };
+    match peer.era() {
+        Era::Legacy => wire.notify(notification::INITIALIZED, None).await,
+        Era::Modern if peer.tools_changed => listen(wire, peer.version).await?,
+        Era::Modern => {}
+    }
+    Ok(peer)
+}
+
 async fn initialize(wire: &Arc<Wire>) -> Result<Peer, LinkFault> {
     let answer = ask(wire, Method::Initialize.as_str(), &initialize_params()).await?;
     judge_initialize(&answer)
@@ -213,16 +228,16 @@ async fn probe(wire: &Arc<Wire>, patience: Duration) -> Result<Peer, LinkFault> 
     let mut discover = Box::pin(ask_discover(wire, ProtocolVersion::LATEST_MODERN));
     let first = timeout(patience, &mut discover).await;
     let verdict = if let Ok(answer) = first {
-        judge_discover(&answer?)
+        judge_probe(answer)?
     } else {
         let mut initialize = Box::pin(initialize(wire));
         tokio::select! {
-            answer = &mut discover => match judge_discover(&answer?) {
+            answer = &mut discover => match judge_probe(answer)? {
                 Verdict::Legacy => return initialize.await,
                 verdict => verdict,
             },
             peer = &mut initialize => match peer {
-                Err(LinkFault::Refused { .. }) => judge_discover(&discover.await?),
+                Err(LinkFault::Refused { .. }) => judge_probe(discover.await)?,
                 settled => return settled,
             },
         }
@@ -232,6 +247,16 @@ async fn probe(wire: &Arc<Wire>, patience: Duration) -> Result<Peer, LinkFault> 
         Verdict::Retry(_) => self::discover(wire).await,
         Verdict::Incompatible(fault) => Err(fault),
         Verdict::Legacy => self::initialize(wire).await,
+    }
+}
+
+/// What is no recognised Modern answer, of whatever kind, is a Legacy child's:
+/// one that is alive may still answer `initialize`.
+fn judge_probe(answer: Result<Answer, LinkFault>) -> Result<Verdict, LinkFault> {
+    match answer {
+        Ok(answer) => Ok(judge_discover(&answer)),
+        Err(gone @ (LinkFault::Exited(_) | LinkFault::NoAnswer)) => Err(gone),
+        Err(_) => Ok(Verdict::Legacy),
     }
 }
 

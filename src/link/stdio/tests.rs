@@ -112,12 +112,18 @@ async fn endless_progress_does_not_outlast_the_cap() {
 }
 
 #[tokio::test]
-async fn a_broken_answer_ends_the_only_call_also_while_changes_are_listened_for() {
+async fn an_answer_too_long_to_read_ends_the_only_call_also_while_changes_are_listened_for() {
     let (stdio, mut its_input, mut its_output) = child(ProtocolVersion::LATEST_MODERN);
     tokio::spawn(async move { tokio::io::copy(&mut its_input, &mut tokio::io::sink()).await });
     listen(&stdio.wire, ProtocolVersion::LATEST_MODERN).await.unwrap();
     let (native, one) = (NativeName::new("t"), call(None));
     let reply = stdio.call(&one, &native, deadline()).await.unwrap();
-    its_output.write_all(b"{\"jsonrpc\":\"2.0\",\"result\":{\"content\":[}\n").await.unwrap();
+    let drip = tokio::spawn(async move {
+        // Its id stands at neither of its ends.
+        let line = format!("{{\"jsonrpc\":\"2.0\",\"result\":\"{}\"}}\n", "x".repeat(2 << 20));
+        its_output.write_all(line.as_bytes()).await.unwrap();
+        its_output
+    });
     assert!(matches!(end(reply).await, Err(Failure::BadAnswer { .. })));
+    drop(drip.await.unwrap());
 }

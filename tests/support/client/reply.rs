@@ -188,9 +188,9 @@ impl Said {
 impl fmt::Debug for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.status)?;
-        match self.messages.is_empty() {
-            true => write!(f, "{:?}", self.body),
-            false => f.debug_list().entries(self.messages.iter().map(Value::to_string)).finish(),
+        if self.messages.is_empty() {
+            return write!(f, "{:?}", self.body);
         }
+        f.debug_list().entries(self.messages.iter().map(Value::to_string)).finish()
     }
 }

@@ -50,7 +50,7 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let (head, body) = request.into_parts();
-    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let text = String::from_utf8_lossy(&body).into_owned();
     let received = match head.method.as_str() {
         "POST" => Received::read(&text, head.headers),
@@ -115,6 +115,12 @@ struct Unanswered {
     call: Option<Received>,
 }
 
+impl Unanswered {
+    fn settle(&mut self) {
+        self.call = None;
+    }
+}
+
 impl Drop for Unanswered {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
@@ -131,13 +137,13 @@ async fn call(inner: Arc<Inner>, call: Received) -> Response<Body> {
     }
     match steps.peek() {
         Some(Step::Status(status, headers, body)) => {
-            unanswered.call = None;
+            unanswered.settle();
             let headers: Vec<_> =
                 headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
             return with(*status, &headers, body.clone());
         }
         Some(step) if step.is_answer() => {
-            unanswered.call = None;
+            unanswered.settle();
             return plain(200, step.message(&call, inner.era).unwrap());
         }
         _ => {}
@@ -149,11 +155,11 @@ async fn call(inner: Arc<Inner>, call: Received) -> Response<Body> {
                 let step = steps.next()?;
                 inner.wait(&step).await;
                 if matches!(step, Step::Break) {
-                    unanswered.call = None;
+                    unanswered.settle();
                     return None;
                 }
                 if step.is_answer() {
-                    unanswered.call = None;
+                    unanswered.settle();
                 }
                 let message = match step {
                     Step::Open => Some("id: 1\ndata:\n\n".to_owned()),
@@ -171,13 +177,13 @@ async fn call(inner: Arc<Inner>, call: Received) -> Response<Body> {
 }
 
 fn announcements(inner: &Arc<Inner>, subscription: Option<Value>) -> Response<Body> {
-    let (send, receive) = mpsc::channel::<String>(8);
+    let (send, said) = mpsc::channel::<String>(8);
     let changes = inner.changes.subscribe();
-    let watching = Watching::begin(inner);
-    tokio::spawn(announce(send, changes, subscription, watching));
-    let events = stream::unfold(receive, |mut receive| async move {
-        let message = receive.recv().await?;
-        Some((Ok(Frame::data(Bytes::from(message))), receive))
+    let heard = Watching::begin(inner);
+    tokio::spawn(announce(send, changes, subscription, heard));
+    let events = stream::unfold(said, |mut said| async move {
+        let message = said.recv().await?;
+        Some((Ok(Frame::data(Bytes::from(message))), said))
     });
     streamed(StreamBody::new(events).boxed_unsync())
 }
@@ -207,8 +213,8 @@ async fn announce(
     loop {
         tokio::select! {
             () = send.closed() => return,
-            changed = changes.changed() => {
-                if changed.is_err() {
+            more = changes.changed() => {
+                if more.is_err() {
                     return;
                 }
                 let _ = send.send(event("notifications/tools/list_changed", json!({}))).await;

@@ -27,6 +27,9 @@ pub enum Era {
     Legacy,
 }
 
+/// A status, headers and a body.
+pub type Canned = (u16, Vec<(String, String)>, String);
+
 /// A server of one era that can be reached both ways.
 pub struct Upstream {
     pub inner: Arc<Inner>,
@@ -60,7 +63,7 @@ pub struct Inner {
     /// How a session that is not there is refused.
     pub lost: Mutex<(u16, Value)>,
     /// Answered to every request, whatever it is.
-    pub refuse: Mutex<Option<(u16, Vec<(String, String)>, String)>>,
+    pub refuse: Mutex<Option<Canned>>,
     pub version: Mutex<String>,
     pub list_ttl: Mutex<Option<u64>>,
     /// Ends every connection there is.
@@ -86,6 +89,19 @@ impl Upstream {
     pub async fn start(era: Era) -> Self {
         let listeners = [listener(0).await, listener(0).await];
         Self::on(era, listeners)
+    }
+
+    /// The same at an address of its own over HTTP, as soon as that is free.
+    pub async fn at(era: Era, address: SocketAddr) -> Self {
+        let http = within(async {
+            loop {
+                match TcpListener::bind(address).await {
+                    Ok(listener) => return listener,
+                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
+            }
+        });
+        Self::on(era, [http.await, listener(0).await])
     }
 
     fn on(era: Era, [http_listener, stdio_listener]: [TcpListener; 2]) -> Self {
@@ -177,11 +193,9 @@ impl Upstream {
     }
 
     /// Answers every HTTP request like this from now on; like before with `None`.
-    pub fn answers(&self, what: Option<(u16, &[(&str, &str)], &str)>) -> &Self {
-        *self.inner.refuse.lock().unwrap() = what.map(|(status, headers, body)| {
-            let headers = headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned()));
-            (status, headers.collect(), body.to_owned())
-        });
+    pub fn answers(&self, what: Option<(u16, &str)>) -> &Self {
+        *self.inner.refuse.lock().unwrap() =
+            what.map(|(status, body)| (status, Vec::new(), body.to_owned()));
         self
     }
 

@@ -1,5 +1,6 @@
 //! What a scripted server says to what it is asked.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -171,29 +172,27 @@ impl Inner {
                 "_meta": { "io.modelcontextprotocol/serverInfo": info },
             })
             .to_string()),
-            (_, "tools/list") => self.list(asked.params["cursor"].as_str()),
+            (_, "tools/list") => Ok(self.list(asked.params["cursor"].as_str())),
             (_, method) => {
                 Err(json!({ "code": -32601, "message": format!("Method not found: {method}") }))
             }
         }
     }
 
-    fn list(&self, cursor: Option<&str>) -> Result<String, Value> {
+    fn list(&self, cursor: Option<&str>) -> String {
         let tools = self.tools.lock().unwrap();
         let from: usize = cursor.unwrap_or("0").parse().unwrap();
         let size = self.page.lock().unwrap().unwrap_or(usize::MAX);
         let page: Vec<&str> = tools.iter().skip(from).take(size).map(String::as_str).collect();
         let mut list = format!(r#"{{"tools":[{}]"#, page.join(","));
         if from.saturating_add(size) < tools.len() {
-            list.push_str(&format!(r#","nextCursor":"{}""#, from + size));
+            let _ = write!(list, r#","nextCursor":"{}""#, from + size);
         }
         if self.era == Era::Modern {
             let ttl = self.list_ttl.lock().unwrap().unwrap_or(3_600_000);
-            list.push_str(&format!(
-                r#","resultType":"complete","ttlMs":{ttl},"cacheScope":"public""#
-            ));
+            let _ = write!(list, r#","resultType":"complete","ttlMs":{ttl},"cacheScope":"public""#);
         }
         list.push('}');
-        Ok(list)
+        list
     }
 }

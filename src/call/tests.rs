@@ -1,0 +1,102 @@
+//! `docs/errors.md`, from the table.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::{Blame, Failure, ServerName};
+
+#[test]
+fn the_page_on_errors_says_what_the_table_says() {
+    let page = page();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/errors.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(written, page, "docs/errors.md is stale: run the tests with UPDATE_DOCS=1");
+}
+
+fn page() -> String {
+    let mut page = HEAD.to_owned();
+    let mut next = Some(Failure::Parse { detail: DETAIL.into() });
+    while let Some(failure) = next {
+        let wire = failure.wire();
+        let blame = match wire.blame {
+            Blame::Client => "client",
+            Blame::Server => "server",
+            Blame::Gateway => "gateway",
+        };
+        let seen_as = if failure.to_tool_result().is_some() { "tool result" } else { "error" };
+        let again = if wire.retryable { "yes" } else { "no" };
+        let text = failure.to_string().replace('\n', " ");
+        writeln!(
+            page,
+            "| `{}` | {} | {} | {blame} | {again} | {seen_as} | {text} |",
+            wire.label, wire.code, wire.status
+        )
+        .unwrap();
+        next = after(&failure);
+    }
+    page
+}
+
+/// The failure in the next row. A new one does not compile until it has its place.
+fn after(failure: &Failure) -> Option<Failure> {
+    let detail = || DETAIL.to_owned();
+    let server = || ServerName::new("NAME").unwrap();
+    Some(match failure {
+        Failure::Parse { .. } => Failure::InvalidRequest { detail: detail() },
+        Failure::InvalidRequest { .. } => Failure::InvalidParams { detail: detail() },
+        Failure::InvalidParams { .. } => Failure::InvalidMeta { detail: detail() },
+        Failure::InvalidMeta { .. } => Failure::HeaderMismatch { detail: detail() },
+        Failure::HeaderMismatch { .. } => Failure::UnsupportedVersion { requested: detail() },
+        Failure::UnsupportedVersion { .. } => Failure::MethodNotFound { method: detail() },
+        Failure::MethodNotFound { .. } => Failure::UnknownTool { name: detail() },
+        Failure::UnknownTool { .. } => Failure::InvalidArguments { violations: detail() },
+        Failure::InvalidArguments { .. } => Failure::SessionRequired,
+        Failure::SessionRequired => Failure::SessionLost,
+        Failure::SessionLost => Failure::TooManySessions { limit: 10_000 },
+        Failure::TooManySessions { .. } => Failure::TooManyStreams { limit: 1024 },
+        Failure::TooManyStreams { .. } => Failure::BodyTooLarge { limit: 4 << 20 },
+        Failure::BodyTooLarge { .. } => Failure::MediaType,
+        Failure::MediaType => Failure::OverLimit {
+            limit: "server:NAME".into(),
+            retry_after: Duration::from_millis(1500),
+        },
+        Failure::OverLimit { .. } => Failure::Draining,
+        Failure::Draining => Failure::ServerDown { server: server(), reason: detail() },
+        Failure::ServerDown { .. } => Failure::ServerBroke { server: server(), reason: detail() },
+        Failure::ServerBroke { .. } => {
+            Failure::ServerTimeout { server: server(), after: Duration::from_secs(30) }
+        }
+        Failure::ServerTimeout { .. } => Failure::BadAnswer { server: server(), reason: detail() },
+        Failure::BadAnswer { .. } => Failure::InputNeeded,
+        Failure::InputNeeded => Failure::Cancelled,
+        Failure::Cancelled => Failure::Internal { detail: detail() },
+        Failure::Internal { .. } => return None,
+    })
+}
+
+/// Stands for what differs from case to case.
+const DETAIL: &str = "…";
+
+const HEAD: &str = "\
+<!-- Written by `UPDATE_DOCS=1 cargo test --lib call::`. Do not edit. -->
+
+# Errors
+
+Every way in which the gateway itself answers a request that its server did not. Errors that a server
+sends pass through unchanged.
+
+- **label** is what metrics (`trunkline_errors_total{reason=…}`) and the log call it.
+- **code** is the JSON-RPC code, **HTTP** the status. A tool result always arrives with 200, and so do
+  `method_not_found` and `invalid_meta` at a Legacy client, whose revisions keep HTTP out of it.
+- **again**: whether the same request can succeed later. Where the gateway knows when, it sends
+  `Retry-After`, and `data.retryAfterMs` for a limit.
+- **seen as**: a *tool result* carries `isError: true` and the text, so that the model reads it and can
+  mend its call or take another way; an *error* is a JSON-RPC error, for the program.
+- **text** names nothing that the client may not know to exist; the log has the whole chain of causes.
+
+| label | code | HTTP | blame | again | seen as | text |
+|---|---|---|---|---|---|---|
+";

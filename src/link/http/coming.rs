@@ -1,0 +1,102 @@
+//! A call whose answer comes as a stream of events.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::call::{Event, Notice};
+use crate::jsonrpc::{self, Frame, Id};
+use crate::link::LinkFault;
+use crate::link::deadline::Deadline;
+use crate::mcp::{Era, notification};
+
+use super::Shared;
+use super::reception::{Events, answer_in};
+
+/// A request that the server may still be working on. Dropped before its end
+/// it is cancelled: a Legacy server is told; to a Modern one the end of the
+/// connection's stream, which the drop brings about, says it all.
+pub(super) struct UnderWay {
+    shared: Arc<Shared>,
+    /// `None` once there is nothing left to cancel.
+    id: Option<Id>,
+}
+
+impl UnderWay {
+    pub(super) fn begin(shared: &Arc<Shared>, id: &Id) -> Self {
+        let legacy = shared.peer.era() == Era::Legacy;
+        Self { shared: Arc::clone(shared), id: legacy.then(|| id.clone()) }
+    }
+
+    /// Answered, or refused.
+    pub(super) fn end(&mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(id) = &self.id {
+            let params = [b"{\"requestId\":", id.raw(), b"}"].concat();
+            let body = jsonrpc::notification(notification::CANCELLED, Some(&params));
+            self.shared.send_aside(body);
+        }
+    }
+}
+
+/// A call whose answer comes as a stream. Dropped before the answer, it is
+/// cancelled.
+pub(super) struct Coming {
+    pub(super) shared: Arc<Shared>,
+    pub(super) id: Id,
+    pub(super) events: Events,
+    pub(super) deadline: Deadline,
+    pub(super) under_way: UnderWay,
+}
+
+impl Coming {
+    /// The next event, and what is left of the call.
+    pub(super) async fn step(coming: Option<Self>) -> Option<(Event, Option<Self>)> {
+        let mut this = coming?;
+        let answer = loop {
+            let frame = tokio::select! {
+                frame = this.events.next() => frame,
+                after = this.deadline.passed() => break Err(LinkFault::Timeout { after }),
+            };
+            match frame {
+                Ok(Some(frame @ Frame::Response { .. })) => {
+                    this.under_way.end();
+                    break answer_in(frame, &this.id);
+                }
+                Ok(Some(Frame::Request { id, method, .. })) => {
+                    this.shared.answer_server(&id, &method);
+                }
+                Ok(Some(Frame::Notification { method, params })) => {
+                    if let Some(notice) = this.notice(method, params) {
+                        return Some((Event::Notice(notice), Some(this)));
+                    }
+                }
+                Ok(None) => break Err(LinkFault::NoAnswer),
+                Err(fault) => break Err(fault),
+            }
+        };
+        let Self { shared, events, .. } = this;
+        if answer.is_ok() {
+            events.finish();
+        }
+        let answer = answer.and_then(|answer| shared.checked(answer));
+        let answer = answer.map_err(|fault| fault.into_failure(&shared.server));
+        Some((Event::Answer(answer), None))
+    }
+
+    fn notice(&mut self, method: String, params: Option<Bytes>) -> Option<Notice> {
+        if method == notification::PROGRESS {
+            self.deadline.extend();
+            return Notice::progress(method, params?).map(|(notice, _)| notice);
+        }
+        if method == notification::TOOLS_CHANGED {
+            self.shared.changed.notify_one();
+        }
+        None
+    }
+}

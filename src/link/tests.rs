@@ -1,0 +1,156 @@
+//! A whole server with a real child, which is a few lines of shell.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use bytes::Bytes;
+
+use super::child::Guardian;
+use super::*;
+use crate::call::{Call, Client, Context, Event, Failure, Params, Principal, Reply, Trace};
+use crate::config::{Config, Source, System};
+use crate::mcp::{Method, ProtocolVersion};
+use crate::policy::{Policy, Registry, Target};
+use crate::telemetry::metrics::Metrics;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A Legacy server with the tools `echo`, which answers, and `hang`, which
+/// does not; takes half a second to end.
+const CHILD: &str = r#"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  say() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
+  case $line in
+    *server/discover*) say '"error":{"code":-32601,"message":"no"}' ;;
+    *'"initialize"'*) say '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}' ;;
+    *tools/list*) say '"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}},{"name":"hang","inputSchema":{"type":"object"}}]}' ;;
+    *'"hang"'*) ;;
+    *tools/call*) say '"result":{"content":[]}' ;;
+  esac
+done
+sleep 0.5
+"#;
+
+/// A configuration whose servers are such children.
+pub(crate) fn config(servers: &[(&str, &str)]) -> Config {
+    use std::fmt::Write as _;
+    let mut text = String::from("[gateway]\nnaming = \"none\"\n");
+    for (name, more) in servers {
+        let _ = write!(
+            text,
+            "[servers.{name}]\ncommand = \"sh\"\nargs = [\"-c\", '''{CHILD}''']\n{more}\n"
+        );
+    }
+    let source =
+        Source { name: "gateway.toml".into(), folder: ".".into(), bytes: text.into_bytes() };
+    Config::read(&source, &System).unwrap()
+}
+
+pub(crate) fn surroundings() -> Surroundings {
+    Surroundings::new(Guardian::none(), Arc::new(Metrics::new("0")))
+}
+
+pub(crate) fn call(tool: &str) -> Call {
+    let params = format!("{{\"name\":\"{tool}\",\"arguments\":{{}}}}");
+    let client = Client {
+        version: ProtocolVersion::LATEST_LEGACY,
+        info: None,
+        capabilities: Bytes::from_static(b"{}"),
+    };
+    Call {
+        method: Method::ToolsCall,
+        params: Params::parse(Some(params.into())).unwrap(),
+        context: Context {
+            principal: Principal::Anonymous,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            peer: None,
+            transport: "http1",
+            client: Arc::new(client),
+            progress_token: None,
+            trace: Trace::default(),
+            headers: ::http::HeaderMap::new(),
+        },
+    }
+}
+
+async fn send(server: &Arc<Server>, config: &Config, tool: &str) -> Result<Reply, Failure> {
+    // A tool of any server's will do: nobody checks arguments here.
+    let raw =
+        Bytes::from(format!("{{\"name\":\"{tool}\",\"inputSchema\":{{\"type\":\"object\"}}}}"));
+    let parsed = crate::catalog::Tool::parse(&raw, crate::catalog::HeaderRules::Ignore).unwrap();
+    let target = Target {
+        server: server.name().clone(),
+        native: crate::call::NativeName::new(tool),
+        public: crate::call::PublicName::new(tool),
+        tool: Arc::new(parsed),
+    };
+    let policy = Policy::new(Registry::default().limits(config));
+    let permitted = policy.admit(call(tool), target).await.unwrap();
+    server.call(permitted, &config.servers[0]).await
+}
+
+pub(crate) async fn succeeds(reply: Result<Reply, Failure>) {
+    let answered = reply.unwrap().next().await;
+    assert!(matches!(answered, Some(Event::Answer(Ok(_)))), "{answered:?}");
+}
+
+async fn reaches(server: &Server, wanted: State) {
+    let mut state = server.state.subscribe();
+    let reached =
+        tokio::time::timeout(Duration::from_secs(30), state.wait_for(|state| *state == wanted));
+    reached.await.expect("it gets there").unwrap();
+}
+
+fn start(more: &str) -> (Arc<Server>, Config) {
+    let config = config(&[("a", more)]);
+    (Server::start(Arc::clone(&config.servers[0]), &surroundings()), config)
+}
+
+#[tokio::test]
+async fn a_server_at_rest_stays_at_rest_until_it_is_called() {
+    let (server, config) = start("start = \"lazy\"\nidle_stop = \"100ms\"");
+    // All of them ask for the start; one of them is enough.
+    let (one, two, three) = tokio::join!(
+        send(&server, &config, "echo"),
+        send(&server, &config, "echo"),
+        send(&server, &config, "echo"),
+    );
+    for reply in [one, two, three] {
+        succeeds(reply).await;
+    }
+    reaches(&server, State::Idle).await;
+    let mut state = server.state.subscribe();
+    let stirred = state.wait_for(|state| !matches!(state, State::Idle));
+    assert!(tokio::time::timeout(Duration::from_millis(1500), stirred).await.is_err());
+    succeeds(send(&server, &config, "echo").await).await;
+    server.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_call_that_comes_while_a_server_goes_to_rest_waits_for_the_next_start() {
+    let (server, config) = start("idle_stop = \"100ms\"");
+    reaches(&server, State::Ready).await;
+    for _ in 0..2 {
+        reaches(&server, State::Idle).await;
+        // Its child takes half a second to end.
+        succeeds(send(&server, &config, "echo").await).await;
+    }
+    server.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_server_is_stopped_when_its_last_call_ends_and_not_before() {
+    let (server, config) = start("");
+    let reply = send(&server, &config, "hang").await.unwrap();
+    let stopping = tokio::spawn({
+        let server = Arc::clone(&server);
+        async move { server.stop(Duration::from_mins(1)).await }
+    });
+    tokio::task::yield_now().await;
+    // Still there for whoever found it before it was taken out.
+    succeeds(send(&server, &config, "echo").await).await;
+    assert_eq!(server.view().state, State::Ready);
+    drop(reply);
+    stopping.await.unwrap();
+    assert_eq!(server.view().state, State::Stopped);
+}

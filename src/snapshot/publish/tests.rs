@@ -1,0 +1,64 @@
+use std::time::Duration;
+
+use super::*;
+use crate::link::tests::{call, config, succeeds, surroundings};
+use crate::policy::Target;
+
+fn start(servers: &[(&str, &str)]) -> Arc<Snapshots> {
+    let info = Bytes::from_static(b"{}");
+    let snapshots =
+        Snapshots::start(StartUp { config: config(servers), surroundings: surroundings(), info });
+    tokio::spawn(Arc::clone(&snapshots).follow());
+    snapshots
+}
+
+/// Waits until a server's tools are in the catalog.
+async fn listed(snapshots: &Snapshots) -> Arc<Snapshot> {
+    let mut changes = snapshots.changes();
+    let wait = async {
+        while snapshots.load().catalog.entries().len() == 0 {
+            changes.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), wait).await.expect("it is listed");
+    snapshots.load_full()
+}
+
+async fn send(snapshot: &Snapshot, tool: &str) -> Result<crate::call::Reply, crate::call::Failure> {
+    let route = snapshot.route(tool).unwrap();
+    let target = Target {
+        server: route.entry.server.clone(),
+        native: route.entry.native().clone(),
+        public: route.entry.public.clone(),
+        tool: Arc::clone(&route.entry.tool),
+    };
+    let permitted = snapshot.policy.admit(call(tool), target).await?;
+    route.member.server.call(permitted, &route.member.config).await
+}
+
+#[tokio::test]
+async fn a_call_in_a_snapshot_of_before_finds_its_server_though_it_was_removed() {
+    let snapshots = start(&[("a", "")]);
+    let before = listed(&snapshots).await;
+    let plan = snapshots.apply(config(&[])).await;
+    assert_eq!(plan.removed.len(), 1);
+    // It may have waited all this time for a place among the calls.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    succeeds(send(&before, "echo").await).await;
+    drop(before);
+    snapshots.stop().await;
+}
+
+#[tokio::test]
+async fn the_gateways_end_is_the_end_of_servers_that_finish_their_calls_as_well() {
+    let snapshots = start(&[("a", "")]);
+    let before = listed(&snapshots).await;
+    let reply = send(&before, "hang").await.unwrap();
+    let server = Arc::clone(&before.servers().next().unwrap().server);
+    drop(before);
+    snapshots.apply(config(&[])).await;
+    assert_eq!(server.view().state, link::State::Ready, "its call goes on");
+    tokio::time::timeout(Duration::from_secs(30), snapshots.stop()).await.expect("it stops");
+    assert_eq!(server.view().state, link::State::Stopped);
+    drop(reply);
+}

@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# Everything that has to hold, from an empty clone: installs what the tests need, runs them all,
+# and closes with one line, `N passed, M failed`. Continuous integration runs this and nothing else.
+# Takes no arguments. TEST_FROM=SECTION begins there (packages, peers, format, lint, docs, build,
+# test, python, conformance, bench).
+set -uo pipefail
+cd "$(dirname "$0")" || exit 1
+
+passed=0 failed=0 faults=()
+began=$SECONDS from=${TEST_FROM:-packages} going=no
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+section() { # name, what it does; false where it is to be left out
+    [ "$1" = "$from" ] && going=yes
+    [ "$going" = yes ] || return 1
+    printf '\n=== %s: %s  (%ds)\n' "$1" "$2" $((SECONDS - began))
+}
+
+count() { # passed, failed, what
+    passed=$((passed + $1)) failed=$((failed + $2))
+    if [ "$2" -gt 0 ]; then faults+=("$3"); fi
+}
+
+# One thing that holds or does not.
+one() {
+    if "$@"; then count 1 0; else count 0 1 "$*"; fi
+}
+
+# Something whose own output says how many passed and failed: `sums` is an awk
+# program that prints both. A command that fails without saying how often counts as one.
+many() { # what, sums, command...
+    local what=$1 sums=$2 status good bad
+    shift 2
+    "$@" 2>&1 | tee "$log"
+    status=${PIPESTATUS[0]}
+    read -r good bad < <(awk "$sums" "$log")
+    if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1; fi
+    if [ "$status" -eq 0 ] && [ "$good" -eq 0 ]; then bad=1; fi
+    count "$good" "$bad" "$what"
+}
+
+# --- What the machine must have -----------------------------------------------
+
+lacking() { # prints the Debian packages that are missing
+    command -v cc >/dev/null || echo build-essential
+    command -v curl >/dev/null || echo curl
+    command -v node >/dev/null || echo nodejs
+    command -v npm >/dev/null || echo npm
+    command -v python3 >/dev/null || echo python3
+    python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+}
+
+packages() {
+    if ! command -v cargo >/dev/null; then
+        echo "test.sh: cargo is needed: https://rustup.rs installs it, rust-toolchain.toml says which" >&2
+        return 1
+    fi
+    local missing
+    missing=$(lacking)
+    [ -z "$missing" ] && return
+    # shellcheck disable=SC2086 # one word each
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+        echo "installing" $missing
+        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $missing
+    fi
+    missing=$(lacking)
+    [ -z "$missing" ] && return
+    # shellcheck disable=SC2086
+    echo "test.sh: install these first: sudo apt-get install" $missing >&2
+    return 1
+}
+
+if section packages "compilers and interpreters"; then
+    packages || exit 1
+fi
+if section peers "official SDKs, reference servers and the conformance suite"; then
+    tests/peers/setup.sh || exit 1
+fi
+
+# --- The code -------------------------------------------------------------------
+
+if section format "cargo fmt"; then
+    one cargo fmt --check
+fi
+if section lint "cargo clippy, every warning an error"; then
+    one cargo clippy --quiet --locked --all-targets -- -D warnings
+fi
+if section docs "cargo doc, every warning an error"; then
+    RUSTDOCFLAGS="-D warnings" one cargo doc --quiet --locked --no-deps
+fi
+if section build "the release build, as the README and the Dockerfile make it"; then
+    one cargo build --release --locked
+fi
+if section test "unit tests, the gateway on real sockets, with real peers, the README's commands"; then
+    many "cargo test" '/^test result:/ { good += $4; bad += $6 } END { print good + 0, bad + 0 }' \
+        cargo test --locked --no-fail-fast
+fi
+
+# --- What is not Rust -----------------------------------------------------------
+
+unittests='/^Ran / { ran += $2 } /^FAILED/ { gsub(/[^0-9]+/, " "); n = split($0, all, " "); for (i = 1; i <= n; i++) bad += all[i] }
+    END { if (bad > ran) bad = ran; print ran - bad, bad + 0 }'
+if section python "the conformance judge, and the peers among themselves"; then
+    many "tests/conformance" "$unittests" python3 -m unittest discover -s tests/conformance
+    many "tests/peers" "$unittests" python3 -m unittest discover -s tests/peers
+fi
+if section conformance "the official suite through the gateway"; then
+    one cargo build --quiet --locked
+    many "conformance" '/^conformance-/ { good += $2; bad += $4 } /^stale/ { bad++ } END { print good + 0, bad + 0 }' \
+        tests/conformance/all.sh target/debug/trunkline
+fi
+if section bench "the benches, a few calls of each kind, nothing measured"; then
+    one cargo test --quiet --locked --benches
+fi
+
+# --- The end --------------------------------------------------------------------
+
+printf '\n'
+for fault in "${faults[@]}"; do printf 'failed: %s\n' "$fault"; done
+printf '%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

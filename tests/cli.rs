@@ -1,0 +1,298 @@
+//! What a shell sees of the program: exit codes, what is printed where, and
+//! what signals do.
+
+#![allow(
+    clippy::pedantic,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    missing_docs,
+    dead_code,
+    reason = "a test that cannot go on fails; the process serves other tests, too"
+)]
+
+#[path = "system/process.rs"]
+mod process;
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use process::{Process, TRUNKLINE, Tag, eventually, text};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+const DONE: i32 = 0;
+const FAILURE: i32 = 1;
+const WRONG_USE: i32 = 2;
+const CONFIG_FAULT: i32 = 3;
+
+/// A run of the program to its end.
+struct Ran(Output);
+
+fn trunkline(args: &[&str]) -> Ran {
+    let mut command = Command::new(TRUNKLINE);
+    command.env_remove("TRUNKLINE_CONFIG").env_remove("TRUNKLINE_LOG");
+    Ran(command.args(args).stdin(Stdio::null()).output().unwrap())
+}
+
+impl Ran {
+    #[track_caller]
+    fn exits_with(self, code: i32) -> Self {
+        assert_eq!(self.0.status.code(), Some(code), "{:?}", self.0);
+        self
+    }
+
+    /// It says this on standard error, for a human, and nothing on standard output.
+    #[track_caller]
+    fn complains_of(self, words: &[&str]) -> Self {
+        let said = String::from_utf8(self.0.stderr.clone()).unwrap();
+        for word in words {
+            assert!(said.contains(word), "{word:?} in {said}");
+        }
+        assert!(self.0.stdout.is_empty(), "{:?}", self.0);
+        assert!(!said.contains("panicked") && !said.contains('\u{1b}'), "{said}");
+        self
+    }
+
+    /// It says this on standard output, and nothing on standard error.
+    #[track_caller]
+    fn prints(self, words: &[&str]) -> Self {
+        let said = String::from_utf8(self.0.stdout.clone()).unwrap();
+        for word in words {
+            assert!(said.contains(word), "{word:?} in {said}");
+        }
+        assert!(self.0.stderr.is_empty(), "{:?}", self.0);
+        self
+    }
+}
+
+fn file(folder: &Path, text: &str) -> String {
+    let file = folder.join("gateway.toml");
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn commands_that_only_print_print_and_succeed() {
+    trunkline(&["version"]).exits_with(DONE).prints(&["trunkline 0."]);
+    trunkline(&["--version"]).exits_with(DONE).prints(&["trunkline 0."]);
+    trunkline(&["--help"])
+        .exits_with(DONE)
+        .prints(&["serve", "check", "schema", "cert", "example"]);
+    trunkline(&["serve", "--help"]).exits_with(DONE).prints(&["--config", "--listen", "--log"]);
+    trunkline(&["example"]).exits_with(DONE).prints(&["clock", "notes"]);
+    trunkline(&["completions", "bash"]).exits_with(DONE).prints(&["trunkline"]);
+    let schema = trunkline(&["schema"]).exits_with(DONE).prints(&["servers"]);
+    assert!(serde_json::from_slice::<Value>(&schema.0.stdout).unwrap().is_object());
+}
+
+#[test]
+fn a_wrong_command_line_is_told_from_a_failure() {
+    trunkline(&["juggle"]).exits_with(WRONG_USE).complains_of(&["juggle"]);
+    trunkline(&["serve", "--listen", "x"]).exits_with(WRONG_USE).complains_of(&["--listen"]);
+    trunkline(&["serve", "--listen", "nowhere"]).exits_with(WRONG_USE).complains_of(&["nowhere"]);
+    trunkline(&["completions", "cmd"]).exits_with(WRONG_USE).complains_of(&["bash"]);
+    let folder = tempfile::tempdir().unwrap();
+    let fine = file(folder.path(), "");
+    let loud = ["check", "--config", &fine, "--log", "shout"];
+    trunkline(&loud).exits_with(WRONG_USE).complains_of(&["--log", "not a log filter"]);
+    // Reachable by others, and nobody has said under which name.
+    let open = ["check", "--config", &fine, "--listen", "0.0.0.0:80"];
+    trunkline(&open).exits_with(WRONG_USE).complains_of(&["--listen", "allowed_hosts"]);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_is_a_configuration_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing.toml");
+    let missing = missing.to_str().unwrap();
+    for command in ["check", "serve"] {
+        let ran = trunkline(&[command, "--config", missing]);
+        ran.exits_with(CONFIG_FAULT).complains_of(&["cannot read", missing, "No such file"]);
+        let ran = trunkline(&[command, "--config", folder.path().to_str().unwrap()]);
+        ran.exits_with(CONFIG_FAULT).complains_of(&["cannot read", "directory"]);
+    }
+}
+
+#[test]
+fn check_and_serve_tell_every_fault_with_its_line_and_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let faulty = file(
+        folder.path(),
+        "[gateway]\nlisten = \"here\"\nlimts = {}\n[servers.a]\nurl = \"ftp://x\"\n[servers.b]\n",
+    );
+    for command in ["check", "serve"] {
+        trunkline(&[command, "--config", &faulty]).exits_with(CONFIG_FAULT).complains_of(&[
+            "gateway.listen",
+            "gateway.limts",
+            "limits",
+            "servers.a.url",
+            "servers.b",
+            "gateway.toml:2",
+        ]);
+    }
+    let broken = file(folder.path(), "[gateway\n");
+    trunkline(&["check", "--config", &broken])
+        .exits_with(CONFIG_FAULT)
+        .complains_of(&["gateway.toml:1"]);
+    let key = file(
+        folder.path(),
+        "[gateway]\ntls = { cert = \"no.pem\", key = \"no.key\" }\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"off\"\n",
+    );
+    for command in ["check", "serve"] {
+        trunkline(&[command, "--config", &key]).exits_with(CONFIG_FAULT).complains_of(&["no.pem"]);
+    }
+}
+
+#[test]
+fn check_says_that_all_is_well_without_starting_anything() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = folder.path().join("ran");
+    let server = format!("[servers.a]\ncommand = \"touch\"\nargs = [{ran:?}]\n");
+    let fine = file(folder.path(), &server);
+    trunkline(&["check", "--config", &fine]).exits_with(DONE).prints(&["fine", "1 server"]);
+    assert!(!ran.exists());
+}
+
+#[test]
+fn an_address_in_use_ends_it_before_any_server_is_started() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let ran = folder.path().join("ran");
+    let server = format!("\n[servers.a]\ncommand = \"touch\"\nargs = [{ran:?}]\n");
+    let config = file(folder.path(), &text(&server));
+    trunkline(&["serve", "--config", &config, "--listen", &address])
+        .exits_with(FAILURE)
+        .complains_of(&[&address, "in use"]);
+    assert!(!ran.exists());
+}
+
+#[test]
+fn certificates_are_never_written_over_and_an_unwritable_folder_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("certs");
+    let out = out.to_str().unwrap();
+    let ran = trunkline(&["cert", "--dir", out]).exits_with(DONE);
+    assert!(ran.0.stderr.is_empty() && !ran.0.stdout.is_empty());
+    trunkline(&["cert", "--dir", out]).exits_with(FAILURE).complains_of(&["exists", "--force"]);
+    let nowhere = trunkline(&["cert", "--dir", "/proc/nowhere"]);
+    nowhere.exits_with(FAILURE).complains_of(&["/proc/nowhere"]);
+}
+
+#[test]
+fn the_shipped_configuration_finds_the_certificates_that_cert_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let shipped = include_str!("../gateway.toml");
+    let config = file(folder.path(), &shipped.replacen("#tls = ", "tls = ", 1));
+    trunkline(&["check", "--config", &config]).exits_with(CONFIG_FAULT);
+    let out = folder.path().join("certs");
+    trunkline(&["cert", "--dir", out.to_str().unwrap()]).exits_with(DONE);
+    trunkline(&["check", "--config", &config]).exits_with(DONE).prints(&["fine"]);
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_failure() {
+    let mut child = Command::new(TRUNKLINE)
+        .arg("schema")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+/// A Modern call of the clock's countdown, sent and not waited for.
+fn countdown(gateway: &Process, seconds: u64) -> TcpStream {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "shell", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "progressToken": 1,
+    });
+    let params =
+        json!({ "name": "clock__countdown", "arguments": { "seconds": seconds }, "_meta": meta });
+    let body =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+    let mut socket = TcpStream::connect(gateway.address).unwrap();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+         mcp-method: tools/call\r\nmcp-name: clock__countdown\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    socket.write_all((head + &body).as_bytes()).unwrap();
+    eventually("the call is in flight", || gateway.server("clock")["in_flight"] == 1);
+    socket
+}
+
+fn read(mut socket: TcpStream) -> String {
+    let mut answer = Vec::new();
+    let _ = socket.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn clock(tag: &Tag) -> String {
+    let env = tag.env();
+    format!(
+        "\n[servers.clock]\ncommand = \"trunkline\"\nargs = [\"example\", \"clock\"]\nenv = {{ {env} }}\n"
+    )
+}
+
+#[test]
+fn sigterm_and_sigint_let_calls_in_flight_finish() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let tag = Tag::new();
+        let mut gateway = Process::start(&clock(&tag));
+        gateway.ready(&["clock"]);
+        let call = countdown(&gateway, 1);
+        gateway.signal(signal);
+        let answer = read(call);
+        assert!(answer.contains("finished") && answer.ends_with("0\r\n\r\n"), "{answer}");
+        assert_eq!(gateway.ended().code(), Some(DONE));
+        assert!(TcpStream::connect(gateway.address).is_err());
+        tag.gone();
+    }
+}
+
+#[test]
+fn a_call_longer_than_the_drain_time_is_cut_and_the_exit_is_clean() {
+    let tag = Tag::new();
+    let mut gateway = Process::start(&clock(&tag));
+    gateway.ready(&["clock"]);
+    let call = countdown(&gateway, 60);
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.ended().code(), Some(DONE));
+    assert!(!read(call).contains("finished"));
+    tag.gone();
+}
+
+#[test]
+fn the_command_line_wins_over_the_file() {
+    let tag = Tag::new();
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gateway.toml");
+    // An address that nobody can listen on, and a level that says nothing.
+    let file = text(&clock(&tag))
+        .replacen("127.0.0.1:0", "127.0.0.1:1", 1)
+        .replace("level = \"info", "level = \"off");
+    std::fs::write(&config, file).unwrap();
+    let options = ["--listen", "127.0.0.1:0", "--log", "info"];
+    let mut gateway = Process::start_with(folder, &config, &options);
+    gateway.ready(&["clock"]);
+    // It still does after a reload.
+    gateway.signal(Signal::HUP);
+    eventually("the reload is done", || {
+        !gateway.status()["configuration"]["last_reload"].is_null()
+    });
+    TcpStream::connect(gateway.address).unwrap();
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.ended().code(), Some(DONE));
+    tag.gone();
+}

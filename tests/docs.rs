@@ -1,0 +1,371 @@
+//! What the pages tell people to type works, and does what they say.
+#![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, reason = "the helpers of a test")]
+
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+#[test]
+fn the_readmes_commands_do_what_it_says() {
+    let page = Page::open("README.md");
+    let place = Place::new();
+    let mut gateway = None;
+    for block in page.blocks("sh") {
+        match block.text.trim() {
+            // The same program, built already.
+            "cargo run --release -- serve" => gateway = Some(place.serve()),
+            "./test.sh" => is_what_continuous_integration_runs(),
+            text if text.starts_with("claude mcp add ") => assert!(text.ends_with(URL), "{text}"),
+            other => panic!("README.md:{}: what does this do? {other}", block.line),
+        }
+    }
+    let _gateway = gateway.expect("the first command starts the gateway");
+    page.check_consoles(&place);
+}
+
+#[test]
+fn the_operators_page_does_what_it_says() {
+    let place = Place::new();
+    let _gateway = place.serve();
+    Page::open("docs/running.md").check_consoles(&place);
+}
+
+#[test]
+fn the_readmes_settings_can_be_pasted() {
+    let page = Page::open("README.md");
+    let agents = page.blocks("json");
+    assert!(agents.len() >= 2, "Claude Code's and VS Code's");
+    for block in agents {
+        let text = block.text;
+        let _: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+        assert!(text.contains(&format!("\"{URL}\"")), "{text}");
+    }
+    for block in page.blocks("toml") {
+        let _: toml::Table = block.text.parse().expect("it is TOML");
+    }
+    for block in page.blocks("toml gateway") {
+        let place = Place::new();
+        std::fs::write(place.path("pasted.toml"), &block.text).unwrap();
+        let done = place.run("trunkline check --config pasted.toml");
+        assert!(done.status.success(), "README.md:{}: {done:?}", block.line);
+    }
+}
+
+#[test]
+fn every_setting_to_try_in_the_shipped_configuration_works() {
+    let place = Place::new();
+    place.rewrite(|line| match line.strip_prefix('#') {
+        Some(setting) if !setting.starts_with([' ', ':']) => setting.to_owned(),
+        _ => line.to_owned(),
+    });
+    assert!(place.run("trunkline cert").status.success());
+    let done = place.run("trunkline check");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn the_shipped_tls_line_serves_https_with_what_cert_writes() {
+    let place = Place::new();
+    place.rewrite(|line| line.replace("#tls = ", "tls = "));
+    assert!(place.run("trunkline cert").status.success());
+    let _gateway = place.serve();
+    let done = place.run(
+        "curl -s --cacert certs/ca.pem -o /dev/null -w '%{http_code} %{ssl_verify_result}' \
+         -d '{}' -H 'Content-Type: application/json' https://localhost:8080/mcp",
+    );
+    // A request that is none, told so, over a connection that is trusted.
+    assert_eq!(String::from_utf8_lossy(&done.stdout), "400 0");
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut missing = String::new();
+    for page in pages() {
+        let text = std::fs::read_to_string(root().join(&page)).unwrap();
+        for link in links(&text).filter(|link| !link.contains("://")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let folder = page.parent().unwrap_or(Path::new(""));
+            let target =
+                if file.is_empty() { root().join(&page) } else { root().join(folder).join(file) };
+            let there = target.exists()
+                && (anchor.is_empty()
+                    || anchors(&std::fs::read_to_string(&target).unwrap())
+                        .any(|heading| heading == anchor));
+            if !there {
+                let _ = writeln!(missing, "{}: {link}", page.display());
+            }
+        }
+    }
+    assert!(missing.is_empty(), "these lead nowhere:\n{missing}");
+}
+
+#[test]
+fn every_path_in_the_architecture_is_there() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let named = text.split('`').skip(1).step_by(2).filter(|word| word.starts_with("src/"));
+    let gone: Vec<_> = named
+        .map(|word| word.split("::").next().unwrap_or(word))
+        .filter(|word| !root().join(word).exists())
+        .collect();
+    assert!(gone.is_empty(), "{gone:?}");
+}
+
+fn is_what_continuous_integration_runs() {
+    let run = std::fs::read_to_string(root().join(".ci/run")).expect("it is there");
+    let commands: Vec<_> = run.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(commands, [r#"exec "$(dirname "$0")/../test.sh""#]);
+    let parsed = Command::new("bash").arg("-n").arg(root().join("test.sh")).status().unwrap();
+    assert!(parsed.success());
+}
+
+const URL: &str = "http://127.0.0.1:8080/mcp";
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The pages that people read.
+fn pages() -> Vec<PathBuf> {
+    let mut pages: Vec<_> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+        .into_iter()
+        .chain(["certs/README.md", "tests/peers/README.md"])
+        .map(PathBuf::from)
+        .collect();
+    for folder in ["docs", "docs/decisions"] {
+        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+            let name = PathBuf::from(entry.unwrap().file_name());
+            if name.extension().is_some_and(|extension| extension == "md") {
+                pages.push(Path::new(folder).join(name));
+            }
+        }
+    }
+    pages
+}
+
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link)
+}
+
+/// What a heading is linked by.
+fn anchors(text: &str) -> impl Iterator<Item = String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings.map(|line| {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    })
+}
+
+/// A page's fenced blocks.
+struct Page {
+    name: &'static str,
+    text: String,
+}
+
+struct Block {
+    line: usize,
+    text: String,
+}
+
+impl Page {
+    fn open(name: &'static str) -> Self {
+        Self { name, text: std::fs::read_to_string(root().join(name)).expect("it is there") }
+    }
+
+    fn blocks(&self, language: &str) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        let mut open: Option<(bool, Block)> = None;
+        for (index, line) in self.text.lines().enumerate() {
+            match (line.strip_prefix("```"), &mut open) {
+                (Some(found), None) => {
+                    let block = Block { line: index + 1, text: String::new() };
+                    open = Some((found == language, block));
+                }
+                (Some(_), Some(_)) => {
+                    if let Some((true, block)) = open.take() {
+                        blocks.push(block);
+                    }
+                }
+                (None, Some((_, block))) => block.text.extend([line, "\n"]),
+                (None, None) => {}
+            }
+        }
+        assert!(open.is_none(), "{}: a block is not closed", self.name);
+        blocks
+    }
+
+    /// Runs every `$ command` of the console blocks in one shell, one after the
+    /// other, and compares what it prints with what stands below it.
+    fn check_consoles(&self, place: &Place) {
+        let blocks = self.blocks("console");
+        let steps: Vec<_> = blocks.iter().flat_map(Block::steps).collect();
+        assert!(!steps.is_empty(), "{}: nothing to run", self.name);
+        let script = steps.iter().fold(String::new(), |mut script, (command, _)| {
+            let _ = writeln!(script, "{command}\nprintf '{MARK}'");
+            script
+        });
+        let done = place.run(&script);
+        let output = place.as_told(&String::from_utf8_lossy(&done.stdout));
+        let outputs: Vec<_> = output.split(MARK).collect();
+        for ((command, told), printed) in steps.iter().zip(&outputs) {
+            assert!(
+                fits(told.trim(), printed.trim()),
+                "{}: {command}\nis told to print\n{told}\nbut printed\n{printed}\n{}",
+                self.name,
+                String::from_utf8_lossy(&done.stderr),
+            );
+        }
+        assert_eq!(outputs.len(), steps.len() + 1, "{}: the shell stopped early", self.name);
+    }
+}
+
+impl Block {
+    fn steps(&self) -> Vec<(String, String)> {
+        let mut steps: Vec<(String, String)> = Vec::new();
+        for line in self.text.lines() {
+            match (line.strip_prefix("$ "), steps.last_mut()) {
+                (Some(command), _) => steps.push((command.to_owned(), String::new())),
+                (None, Some((_, told))) => told.extend([line, "\n"]),
+                (None, None) => panic!("line {}: a block begins with `$ `", self.line),
+            }
+        }
+        steps
+    }
+}
+
+/// Between the outputs of two commands.
+const MARK: &str = "=-=-=";
+
+/// Whether a text is as told, `…` being whatever.
+fn fits(told: &str, printed: &str) -> bool {
+    let mut rest = printed;
+    let mut pieces = told.split('…').peekable();
+    let first = pieces.next().unwrap_or_default();
+    let Some(after) = rest.strip_prefix(first) else { return false };
+    rest = after;
+    if pieces.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(piece) = pieces.next() {
+        if pieces.peek().is_none() {
+            return rest.ends_with(piece);
+        }
+        let Some(at) = rest.find(piece) else { return false };
+        rest = &rest[at + piece.len()..];
+    }
+    true
+}
+
+#[test]
+fn what_is_left_out_fits_anything_and_nothing_else_does() {
+    assert!(fits("a…c", "abc") && fits("…", "x") && fits("ab", "ab") && fits("…b…", "abc"));
+    assert!(!fits("a…c", "abd") && !fits("ab", "abc") && !fits("…x…", "abc") && !fits("b…", "ab"));
+}
+
+/// A folder with the shipped configuration, on ports of its own.
+struct Place {
+    folder: tempfile::TempDir,
+    clients: u16,
+    operators: u16,
+}
+
+impl Place {
+    fn new() -> Self {
+        let (one, other) = (free_port(), free_port());
+        let (clients, operators) =
+            (one.local_addr().unwrap().port(), other.local_addr().unwrap().port());
+        let place = Self { folder: tempfile::tempdir().unwrap(), clients, operators };
+        let shipped = std::fs::read_to_string(root().join("gateway.toml")).unwrap();
+        let admin = format!("\n[admin]\nlisten = \"127.0.0.1:{operators}\"\n");
+        std::fs::write(place.path("gateway.toml"), place.as_here(&shipped) + &admin).unwrap();
+        std::fs::create_dir(place.path("bin")).unwrap();
+        let program = Path::new(env!("CARGO_BIN_EXE_trunkline"));
+        std::os::unix::fs::symlink(program, place.path("bin/trunkline")).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn rewrite(&self, line: impl Fn(&str) -> String) {
+        let path = self.path("gateway.toml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<_> = text.lines().map(line).collect();
+        std::fs::write(path, lines.join("\n") + "\n").unwrap();
+    }
+
+    /// The pages' ports, as they are here.
+    fn as_here(&self, text: &str) -> String {
+        text.replace(":8080", &format!(":{}", self.clients))
+            .replace(":8081", &format!(":{}", self.operators))
+    }
+
+    fn as_told(&self, text: &str) -> String {
+        text.replace(&format!(":{}", self.clients), ":8080")
+            .replace(&format!(":{}", self.operators), ":8081")
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command
+            .current_dir(self.folder.path())
+            .env("PATH", format!("{}:{path}", self.path("bin").display()))
+            .envs([
+                ("GITHUB_TOKEN", "t"),
+                ("TRACKER_TOKEN", "t"),
+                ("NO_PROXY", "127.0.0.1,localhost"),
+            ])
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, script: &str) -> Output {
+        self.command("bash").arg("-c").arg(self.as_here(script)).output().unwrap()
+    }
+
+    /// Starts the gateway and waits until it says that it is ready.
+    fn serve(&self) -> Running {
+        let log = std::fs::File::create(self.path("log")).unwrap();
+        let program = self.path("bin/trunkline");
+        let child =
+            self.command(&program.to_string_lossy()).arg("serve").stderr(log).spawn().unwrap();
+        let mut running = Running(child);
+        let patience = Instant::now() + Duration::from_mins(1);
+        while !is_ready(self.operators) {
+            let log = || std::fs::read_to_string(self.path("log")).unwrap_or_default();
+            assert!(running.0.try_wait().unwrap().is_none(), "it ended: {}", log());
+            assert!(Instant::now() < patience, "it is not ready: {}", log());
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        running
+    }
+}
+
+/// Stopped as an operator would, when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let _ = self.0.wait();
+    }
+}
+
+fn free_port() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").expect("a free port")
+}
+
+fn is_ready(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    let request =
+        format!("GET /readyz HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n\r\n");
+    let mut answer = String::new();
+    let asked = stream.write_all(request.as_bytes());
+    asked.and_then(|()| stream.read_to_string(&mut answer)).is_ok()
+        && answer.starts_with("HTTP/1.1 200")
+}
