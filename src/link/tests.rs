@@ -68,7 +68,7 @@ pub(crate) fn call(tool: &str) -> Call {
             client: Arc::new(client),
             progress_token: None,
             trace: Trace::default(),
-            headers: ::http::HeaderMap::new(),
+            headers: Arc::default(),
         },
     }
 }

@@ -157,7 +157,7 @@ fn call() -> Call {
             client: Arc::new(client),
             progress_token: None,
             trace: Trace::default(),
-            headers: HeaderMap::new(),
+            headers: Arc::default(),
         },
     }
 }
