@@ -226,13 +226,15 @@ async fn a_connection_is_used_again_after_an_answer_by_events() {
     }))
     .await;
     let http = server.open(&Arc::new(Notify::new())).await;
+    const CALLS: usize = 10;
     let (native, one) = (NativeName::new("t"), call());
-    for _ in 0..5 {
+    for _ in 0..CALLS {
         let mut reply = http.call(&one, &native, Vec::new(), minute()).await.unwrap();
         assert!(matches!(reply.next().await, Some(Event::Answer(Ok(_)))));
         tokio::time::sleep(Duration::from_millis(30)).await;
     }
-    // One more may have been dialled while the first was on its way back.
+    // Now and then one is dialled while another is on its way back; thrown
+    // away after each answer, there would be one for every call.
     let connections = server.connections.load(Ordering::Relaxed);
-    assert!(connections <= 2, "{connections} connections");
+    assert!(connections < CALLS, "{connections} connections");
 }
