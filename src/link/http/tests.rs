@@ -208,6 +208,8 @@ async fn a_server_that_hangs_at_its_end_holds_nothing_up() {
     http.close().await;
 }
 
+const CALLS: usize = 10;
+
 #[tokio::test]
 async fn a_connection_is_used_again_after_an_answer_by_events() {
     let server = Scripted::start(legacy(|asked| {
@@ -226,7 +228,6 @@ async fn a_connection_is_used_again_after_an_answer_by_events() {
     }))
     .await;
     let http = server.open(&Arc::new(Notify::new())).await;
-    const CALLS: usize = 10;
     let (native, one) = (NativeName::new("t"), call());
     for _ in 0..CALLS {
         let mut reply = http.call(&one, &native, Vec::new(), minute()).await.unwrap();
