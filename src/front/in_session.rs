@@ -19,6 +19,7 @@ pub(super) struct InSession {
 }
 
 /// How far a call has come.
+#[allow(clippy::large_enum_variant, reason = "one for each call, and it stays where it is")]
 enum Stage {
     /// On its way to its server.
     Starting(Pin<Box<dyn Future<Output = Exchange> + Send>>),
