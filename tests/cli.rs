@@ -100,9 +100,8 @@ fn a_wrong_command_line_is_told_from_a_failure() {
     let fine = file(folder.path(), "");
     let loud = ["check", "--config", &fine, "--log", "shout"];
     trunkline(&loud).exits_with(WRONG_USE).complains_of(&["--log", "not a log filter"]);
-    // Reachable by others, and nobody has said under which name.
-    let open = ["check", "--config", &fine, "--listen", "0.0.0.0:80"];
-    trunkline(&open).exits_with(WRONG_USE).complains_of(&["--listen", "allowed_hosts"]);
+    let taken = ["check", "--config", &fine, "--listen", "127.0.0.1:8081"];
+    trunkline(&taken).exits_with(WRONG_USE).complains_of(&["--listen", "admin"]);
 }
 
 #[test]
@@ -156,6 +155,23 @@ fn check_says_that_all_is_well_without_starting_anything() {
     let fine = file(folder.path(), &server);
     trunkline(&["check", "--config", &fine]).exits_with(DONE).prints(&["fine", "1 server"]);
     assert!(!ran.exists());
+}
+
+#[test]
+fn what_the_image_runs_is_a_command_that_works() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let dockerfile = std::fs::read_to_string(format!("{root}/Dockerfile")).unwrap();
+    let runs = dockerfile.lines().find_map(|line| line.strip_prefix("CMD ")).unwrap();
+    let runs: Vec<String> = serde_json::from_str(runs).unwrap();
+    let shipped = format!("{root}/gateway.toml");
+    let args = runs.iter().map(|arg| match arg.as_str() {
+        // The same, without the sockets.
+        "serve" => "check",
+        "/etc/trunkline/gateway.toml" => &shipped,
+        arg => arg,
+    });
+    trunkline(&args.collect::<Vec<_>>()).exits_with(DONE);
+    assert!(dockerfile.contains("cargo build --release --locked"), "as README and CI build it");
 }
 
 #[test]

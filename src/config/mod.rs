@@ -119,12 +119,14 @@ impl Config {
 
     /// Puts the address of the command line in the place of the file's.
     ///
+    /// An address that others can reach needs no `allowed_hosts` here, unlike
+    /// in the file: until some are set, whoever calls the gateway by another
+    /// name than localhost is refused, which is the safe side. A container
+    /// listens on every address and leaves it to its host who gets there.
+    ///
     /// # Errors
-    /// The rules that the file's address is held to hold for this one too.
+    /// It collides with the admin listener's.
     pub fn listen_on(&mut self, address: std::net::SocketAddr) -> Result<(), Problem> {
-        if check::lacks_hosts(address, &self.gateway.allowed_hosts) {
-            return Err(Problem::HostsMissing { address });
-        }
         if self.admin.listen.is_some_and(|admin| check::collide(address, admin)) {
             return Err(Problem::SameAddress);
         }
