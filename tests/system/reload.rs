@@ -304,7 +304,8 @@ async fn a_faulty_configuration_changes_nothing_and_every_fault_is_told() {
     assert!(!client.call("notes__list", json!({})).await.is_error());
     gateway.replace_config(&(good + "rate = \"100/s\"\n"));
     loaded(&gateway, 2);
-    assert_eq!(last(&gateway)["outcome"], "applied");
+    // The report follows the change.
+    eventually("it is told to be applied", || last(&gateway)["outcome"] == "applied");
     assert!(!client.call("notes__list", json!({})).await.is_error());
 }
 
