@@ -89,8 +89,32 @@ fi
 if section docs "cargo doc, every warning an error"; then
     RUSTDOCFLAGS="-D warnings" one cargo doc --quiet --locked --no-deps
 fi
+# The README's first command, as it stands there, on ports of its own: both example servers have to
+# be ready, and SIGTERM has to end it well.
+first_command() {
+    local command folder gateway=0 ready=1
+    command=$(awk '/^```sh$/ { getline; print; exit }' README.md)
+    folder=$(mktemp -d)
+    sed 's/^\[gateway\]$/[admin]\nlisten = "127.0.0.1:0"\n\n&/' gateway.toml >"$folder/gateway.toml"
+    echo "$command"
+    # shellcheck disable=SC2086 # a command and its arguments
+    TRUNKLINE_CONFIG=$folder/gateway.toml $command --listen 127.0.0.1:0 >"$folder/log" 2>&1 &
+    gateway=$!
+    for _ in $(seq 300); do
+        [ "$(grep -c 'ready: trunkline-' "$folder/log")" -ge 2 ] && ready=0 && break
+        kill -0 "$gateway" 2>/dev/null || break
+        sleep 0.1
+    done
+    kill -TERM "$gateway" 2>/dev/null
+    wait "$gateway" || ready=1
+    [ "$ready" -eq 0 ] || cat "$folder/log"
+    rm -rf "$folder"
+    return "$ready"
+}
+
 if section build "the release build, as the README and the Dockerfile make it"; then
     one cargo build --release --locked
+    one first_command
 fi
 if section test "unit tests, the gateway on real sockets, with real peers, the README's commands"; then
     many "cargo test" '/^test result:/ { good += $4; bad += $6 } END { print good + 0, bad + 0 }' \

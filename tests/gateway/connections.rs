@@ -134,3 +134,32 @@ async fn a_broken_certificate_is_a_fault_of_the_reload_and_changes_nothing() {
     let client = Client::modern(gateway.running.address).tls(trust);
     assert_eq!(client.call("s__echo", json!({})).await.text(), "{}");
 }
+
+#[tokio::test]
+async fn a_gateway_stands_behind_another_over_one_encrypted_http_2_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    issue(folder.path());
+    let ca = folder.path().join("ca.pem");
+    let upstream = Upstream::legacy().await;
+    let near = secured(&upstream, folder.path()).start().await;
+    let port = near.running.address.port();
+    let far = Gateway::with("far", format!("url = 'https://localhost:{port}/mcp'\nca = {ca:?}"));
+    let far = far.start().await;
+    let client = far.modern();
+    let held = (0..20).map(|_| client.call("far__s__hold", json!({})));
+    let held = futures_util::future::join_all(held);
+    let release = async {
+        upstream.heard("tools/call", 20).await;
+        // HTTP/1.1 would need one for each call.
+        let open = near.status().await["connections"].as_u64().unwrap();
+        assert!(open <= 3, "{open} connections");
+        upstream.release(20);
+    };
+    let (held, ()) = tokio::join!(held, release);
+    assert!(held.iter().all(|said| said.text() == "held"), "{held:?}");
+    // Without the authority the certificate is nobody's.
+    let lines = format!("url = 'https://localhost:{port}/mcp'");
+    let doubting = Gateway::with("far", lines).start().await;
+    let server = doubting.server("far").await;
+    assert!(server["last_error"]["message"].to_string().contains("certificate"), "{server}");
+}
