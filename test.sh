@@ -100,7 +100,7 @@ first_command() {
     # shellcheck disable=SC2086 # a command and its arguments
     TRUNKLINE_CONFIG=$folder/gateway.toml $command --listen 127.0.0.1:0 >"$folder/log" 2>&1 &
     gateway=$!
-    for _ in $(seq 300); do
+    for _ in $(seq 1200); do
         [ "$(grep -c 'ready: trunkline-' "$folder/log")" -ge 2 ] && ready=0 && break
         kill -0 "$gateway" 2>/dev/null || break
         sleep 0.1
