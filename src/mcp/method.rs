@@ -46,14 +46,6 @@ impl Method {
         }
     }
 
-    /// A name fit for a metric's label: bounded, whatever clients send.
-    pub fn label(&self) -> &str {
-        match self {
-            Self::Other(_) => "other",
-            known => known.as_str(),
-        }
-    }
-
     /// Whether only Modern peers know it.
     pub fn is_modern_only(&self) -> bool {
         matches!(self, Self::Discover | Self::Listen)
@@ -79,8 +71,6 @@ pub mod notification {
     pub const CANCELLED: &str = "notifications/cancelled";
     /// How far a request has come.
     pub const PROGRESS: &str = "notifications/progress";
-    /// A line of a server's log.
-    pub const MESSAGE: &str = "notifications/message";
     /// The list of tools is another.
     pub const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
     /// Modern: a subscription stands.

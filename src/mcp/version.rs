@@ -49,9 +49,6 @@ impl ProtocolVersion {
     pub const LATEST_LEGACY: Self = Self::V2025_11_25;
     /// What a Modern peer is offered first.
     pub const LATEST_MODERN: Self = Self::V2026_07_28;
-    /// What a request without a version header is taken for (2026-07-28,
-    /// Streamable HTTP, "Protocol Version Header").
-    pub const WITHOUT_HEADER: Self = Self::V2025_03_26;
 
     /// The revision as it stands on the wire.
     pub fn as_str(self) -> &'static str {

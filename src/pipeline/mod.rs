@@ -4,7 +4,7 @@
 //! a [`Call`]; what happens to it stands in [`Gateway::call`] and `send`, line by line:
 //!
 //! route it in the catalog → admit it (policy) → send it on the server's link
-//! → release the reply
+//! → hand the reply back, watched to its end
 //!
 //! Whatever becomes of the call, its [`Exchange`] sees the end and says so in
 //! the log, the metrics and the trace.

@@ -1,6 +1,5 @@
 #![allow(clippy::disallowed_methods, reason = "bodies that the tests themselves send")]
 use std::convert::Infallible;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
@@ -16,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::call::{Client as Who, Context, Event, Params, Principal, Trace};
+use crate::call::Event;
 use crate::jsonrpc::body::collect;
 
 type Answered = Response<UnsyncBoxBody<Bytes, Infallible>>;
@@ -140,26 +139,7 @@ fn legacy(
 }
 
 fn call() -> Call {
-    let params = Bytes::from_static(br#"{"name":"t","arguments":{}}"#);
-    let client = Who {
-        version: ProtocolVersion::LATEST_LEGACY,
-        info: None,
-        capabilities: Bytes::from_static(b"{}"),
-    };
-    Call {
-        method: Method::ToolsCall,
-        params: Params::parse(Some(params)).unwrap(),
-        context: Context {
-            principal: Principal::Anonymous,
-            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            peer: None,
-            transport: "http1",
-            client: Arc::new(client),
-            progress_token: None,
-            trace: Trace::default(),
-            headers: Arc::default(),
-        },
-    }
+    crate::link::tests::call("t")
 }
 
 fn minute() -> Deadline {

@@ -1,10 +1,8 @@
-use std::net::{IpAddr, Ipv4Addr};
-
 use futures_util::future::join_all;
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::call::{Client, Context, Failure, Params, Principal, Trace};
+use crate::call::Failure;
 
 fn peer(version: ProtocolVersion) -> Peer {
     Peer {
@@ -26,26 +24,9 @@ fn child(version: ProtocolVersion) -> (Stdio, DuplexStream, DuplexStream) {
 }
 
 fn call(token: Option<&'static str>) -> Call {
-    let params = Bytes::from_static(br#"{"name":"t","arguments":{}}"#);
-    let client = Client {
-        version: ProtocolVersion::LATEST_LEGACY,
-        info: None,
-        capabilities: Bytes::from_static(b"{}"),
-    };
-    Call {
-        method: Method::ToolsCall,
-        params: Params::parse(Some(params)).unwrap(),
-        context: Context {
-            principal: Principal::Anonymous,
-            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            peer: None,
-            transport: "http1",
-            client: Arc::new(client),
-            progress_token: token.map(|token| Bytes::from_static(token.as_bytes())),
-            trace: Trace::default(),
-            headers: Arc::default(),
-        },
-    }
+    let mut call = crate::link::tests::call("t");
+    call.context.progress_token = token.map(|token| Bytes::from_static(token.as_bytes()));
+    call
 }
 
 fn deadline() -> Deadline {
