@@ -70,6 +70,7 @@ impl Posted {
         };
         Context {
             principal: self.principal.clone(),
+            session: None,
             address: self.peer.addr.ip(),
             peer: Some(self.peer.addr),
             transport: self.transport,

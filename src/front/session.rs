@@ -16,7 +16,7 @@ use crate::telemetry::metrics::Entered;
 
 /// All open sessions.
 pub(super) struct Sessions {
-    open: Mutex<HashMap<Box<str>, Arc<Session>>>,
+    open: Mutex<HashMap<Arc<str>, Arc<Session>>>,
     gateway: Arc<Gateway>,
 }
 
@@ -81,7 +81,7 @@ impl Sessions {
         self.gateway.metrics.session_ended(session.opened.elapsed());
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Session>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Session>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -99,7 +99,7 @@ async fn sweep(sessions: Weak<Sessions>) {
 
 /// One Legacy client's session.
 pub(super) struct Session {
-    id: Box<str>,
+    id: Arc<str>,
     owner: Principal,
     client: Arc<Client>,
     opened: Instant,
@@ -119,7 +119,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    fn new(id: Box<str>, client: Client, owner: Principal, gateway: &Gateway) -> Self {
+    fn new(id: Arc<str>, client: Client, owner: Principal, gateway: &Gateway) -> Self {
         Self {
             id,
             owner,
@@ -135,7 +135,7 @@ impl Session {
         }
     }
 
-    pub(super) fn id(&self) -> &str {
+    pub(super) fn id(&self) -> &Arc<str> {
         &self.id
     }
 
@@ -254,7 +254,7 @@ impl Drop for Withdrawal {
 }
 
 /// 128 random bits in hexadecimal.
-fn unguessable() -> Result<Box<str>, Failure> {
+fn unguessable() -> Result<Arc<str>, Failure> {
     let mut bytes = [0_u8; 16];
     aws_lc_rs::rand::fill(&mut bytes)
         .map_err(|_| Failure::Internal { detail: "making a session id".into() })?;

@@ -28,6 +28,7 @@ use crate::config::{EraChoice, Http as HttpConfig};
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::mcp::{Era, Method, ProtocolVersion, code, encode_value, header};
+use crate::policy::Target;
 
 use super::LinkFault;
 use super::deadline::Deadline;
@@ -132,14 +133,15 @@ impl Http {
     pub(super) async fn call(
         &self,
         call: &Call,
-        native: &NativeName,
+        target: &Target,
         mirrored: Vec<(HeaderName, HeaderValue)>,
         mut deadline: Deadline,
     ) -> Result<Reply, LinkFault> {
         let shared = Arc::clone(&self.shared);
         let id = shared.number();
-        let params = shared.params(call, native, &id);
-        let mut headers = shared.headers(&call.method, Some(native.as_str()));
+        let params = shared.params(call, target, &id);
+        let mut headers =
+            shared.headers(&call.method, target.native.as_ref().map(NativeName::as_str));
         shared.add_clients_own(&mut headers, call);
         headers.extend(mirrored);
         // On its way from here on: a server that answers with plain JSON sends
@@ -203,14 +205,17 @@ impl Shared {
         Id::number(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn params(&self, call: &Call, native: &NativeName, id: &Id) -> Bytes {
+    fn params(&self, call: &Call, target: &Target, id: &Id) -> Bytes {
         let wanted = call.context.progress_token.as_ref();
         match self.peer.era() {
             // A stream of its own: the client's own token meets no other.
-            Era::Modern => {
-                lift::request(call, Some(native), self.peer.version, wanted.map(|token| &token[..]))
-            }
-            Era::Legacy => lower::request(call, Some(native), wanted.map(|_| id.raw())),
+            Era::Modern => lift::request(
+                call,
+                &target.edits,
+                self.peer.version,
+                wanted.map(|token| &token[..]),
+            ),
+            Era::Legacy => lower::request(call, &target.edits, wanted.map(|_| id.raw())),
         }
     }
 

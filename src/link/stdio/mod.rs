@@ -16,10 +16,11 @@ use tokio::time::timeout;
 use bytes::Bytes;
 use futures_util::stream;
 
-use crate::call::{Answer, Call, Event, NativeName, Notice, Reply, ServerName};
+use crate::call::{Answer, Call, Event, Notice, Reply, ServerName};
 use crate::config::EraChoice;
 use crate::era::{lift, lower};
 use crate::mcp::{Era, Method, ProtocolVersion, notification};
+use crate::policy::Target;
 
 use super::LinkFault;
 use super::deadline::Deadline;
@@ -78,7 +79,7 @@ impl Stdio {
     pub(super) async fn call(
         &self,
         call: &Call,
-        native: &NativeName,
+        target: &Target,
         deadline: Deadline,
     ) -> Result<Reply, LinkFault> {
         let id = self.wire.number();
@@ -86,8 +87,8 @@ impl Stdio {
         let wanted = call.context.progress_token.as_ref();
         let token = wanted.map(|_| number.as_bytes());
         let params = match self.peer.era() {
-            Era::Modern => lift::request(call, Some(native), self.peer.version, token),
-            Era::Legacy => lower::request(call, Some(native), token),
+            Era::Modern => lift::request(call, &target.edits, self.peer.version, token),
+            Era::Legacy => lower::request(call, &target.edits, token),
         };
         let wants = if wanted.is_some() { Wants::Notices } else { Wants::Answer };
         // On its way before it is sent, so that whatever ends it is noted.
