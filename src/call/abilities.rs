@@ -13,6 +13,8 @@ pub struct Abilities {
     raw: Bytes,
     /// `sampling/createMessage`.
     pub sampling: bool,
+    /// The same, with tools for the model.
+    pub sampling_tools: bool,
     /// `elicitation/create` with a form.
     pub form: bool,
     /// `elicitation/create` with a URL.
@@ -27,6 +29,7 @@ impl Abilities {
         Self {
             raw: Bytes::from_static(b"{}"),
             sampling: false,
+            sampling_tools: false,
             form: false,
             url: false,
             roots: false,
@@ -67,10 +70,16 @@ impl Abilities {
         Self {
             raw: Value::Object(kept).to_string().into(),
             sampling: has("sampling"),
+            sampling_tools: said.get("sampling").is_some_and(|all| all.get("tools").is_some()),
             form,
             url,
             roots: has("roots"),
         }
+    }
+
+    /// Whether it can be asked anything at all.
+    pub fn any(&self) -> bool {
+        self.sampling || self.form || self.url || self.roots
     }
 
     /// The capabilities object that servers are told.

@@ -102,6 +102,14 @@ impl ResultBody {
         Ok(Self { kind, kind_span, meta, is_error, sender: None, raw })
     }
 
+    /// The same sender's result in other words.
+    ///
+    /// # Errors
+    /// [`AnswerFault::Result`] where it is no object.
+    pub fn with(&self, raw: Bytes) -> Result<Self, AnswerFault> {
+        Ok(Self { sender: self.sender.clone(), ..Self::parse(raw)? })
+    }
+
     /// The whole object.
     pub fn raw(&self) -> &Bytes {
         &self.raw

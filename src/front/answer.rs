@@ -8,7 +8,7 @@ use futures_util::stream;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use crate::call::{Answer, Event, Failure, Notice, Passing, ResultBody, ResultType};
+use crate::call::{Answer, Event, Failure, Notice, Passing, Question, ResultBody, tool_error};
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice, sse};
 use crate::mcp::{Era, code, header};
@@ -68,12 +68,6 @@ impl Writer {
     /// A whole message, with the HTTP status it has where it comes as JSON.
     pub(super) fn message(&self, answer: Result<Answer, Failure>) -> (StatusCode, Bytes) {
         match answer {
-            // Questions to a Legacy client are not bridged yet.
-            Ok(Answer::Result(result))
-                if self.era == Era::Legacy && *result.kind() == ResultType::InputRequired =>
-            {
-                self.failure(&Failure::InputNeeded)
-            }
             Ok(Answer::Result(result)) => (StatusCode::OK, self.result(&result)),
             Ok(Answer::Error(error)) => {
                 let status = match self.era {
@@ -95,12 +89,29 @@ impl Writer {
     }
 
     fn failure(&self, failure: &Failure) -> (StatusCode, Bytes) {
-        let told = failure.to_tool_result().and_then(|raw| ResultBody::parse(raw.into()).ok());
+        let told = match (self.era, failure) {
+            // The code for it is not part of the Legacy revisions.
+            (Era::Legacy, Failure::InputNeeded { .. }) => Some(tool_error(&failure.to_string())),
+            _ => failure.to_tool_result(),
+        };
+        let told = told.and_then(|raw| ResultBody::parse(raw.into()).ok());
         if let Some(result) = told {
             return (StatusCode::OK, self.result(&result));
         }
         let message = jsonrpc::error(Some(&self.id), &failure.to_error());
         (status(failure, self.era), message)
+    }
+
+    /// What a client is told on the way; `None` for an answer.
+    pub(super) fn on_the_way(&self, event: &Event) -> Option<Bytes> {
+        match event {
+            Event::Notice(notice) => Some(self.notice(notice)),
+            Event::Asks(id, Question { method, params }) => {
+                let params = params.as_deref().unwrap_or(b"{}");
+                Some(jsonrpc::request(id, method, params))
+            }
+            Event::TookBack(_) | Event::Answer(_) | Event::Passing(_) => None,
+        }
     }
 
     /// A notification on the way, under the client's own token.
@@ -136,11 +147,11 @@ pub(super) async fn call(mut events: impl Events, writer: Writer) -> Response<Bo
             }
         };
         match event {
-            Some(Event::Notice(notice)) if writer.wants.stream() => {
-                let first = sse::message(&writer.notice(&notice));
-                return streamed(first, events, writer);
+            Some(event @ (Event::Notice(_) | Event::Asks(..))) if writer.wants.stream() => {
+                let first = writer.on_the_way(&event).unwrap_or_default();
+                return streamed(sse::message(&first), events, writer);
             }
-            Some(Event::Notice(_)) => {}
+            Some(Event::Notice(_) | Event::Asks(..) | Event::TookBack(_)) => {}
             Some(Event::Answer(answer)) => {
                 let retry = answer.as_ref().err().and_then(Failure::retry_after);
                 let (status, message) = writer.message(answer);
@@ -176,9 +187,10 @@ fn streamed(first: Bytes, events: impl Events, writer: Writer) -> Response<Body>
             () = quiet => return Some((sse::comment(), (None, events, writer))),
         };
         match event {
-            Event::Notice(notice) => {
-                let notice = sse::message(&writer.notice(&notice));
-                Some((notice, (None, events, writer)))
+            event @ (Event::Notice(_) | Event::Asks(..) | Event::TookBack(_)) => {
+                let message = writer.on_the_way(&event);
+                let message = message.map_or_else(sse::comment, |message| sse::message(&message));
+                Some((message, (None, events, writer)))
             }
             Event::Answer(answer) => {
                 let (_, message) = writer.message(answer);

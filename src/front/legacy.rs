@@ -49,8 +49,10 @@ impl Front {
                 notice(&session, &method, params.as_ref());
                 answer::empty(StatusCode::ACCEPTED)
             }
-            // The gateway asks its clients nothing yet.
-            Frame::Response { .. } => answer::empty(StatusCode::ACCEPTED),
+            Frame::Response { id, response } => {
+                session.responded(id.as_ref(), response);
+                answer::empty(StatusCode::ACCEPTED)
+            }
         }
     }
 
@@ -128,10 +130,13 @@ impl Front {
         let withdrawal = session.begin(id.clone())?;
         let token = meta.progress_token.clone();
         let writer = self.writer(id.clone(), Era::Legacy, token, wants);
-        let mut context = posted.context(Arc::clone(session.client()), meta);
+        // What comes in the middle of a call needs a stream to come on.
+        let client =
+            if wants.stream() { Arc::clone(session.client()) } else { session.mute_client() };
+        let mut context = posted.context(client, meta);
         context.session = Some(Arc::clone(session.id()));
-        let call = Call { method: Method::ToolsCall, params, context };
-        Ok((InSession::start(Arc::clone(&self.gateway), call, withdrawal), writer))
+        let call = Call { method: Method::ToolsCall, params, context, input: None };
+        Ok((InSession::start(Arc::clone(&self.gateway), session, call, withdrawal), writer))
     }
 
     /// Serves an array of messages, as 2025-03-26 has them: all at once, the
@@ -187,7 +192,10 @@ impl Front {
                 notice(session, &method, params.as_ref());
                 return None;
             }
-            Ok(Frame::Response { .. }) => return None,
+            Ok(Frame::Response { id, response }) => {
+                session.responded(id.as_ref(), response);
+                return None;
+            }
             Err(fault) => answer::refusal(None, &request::failure(&fault), Era::Legacy),
         };
         bytes(response).await

@@ -9,6 +9,7 @@ mod answer;
 mod body;
 mod era;
 mod in_session;
+mod input;
 mod legacy;
 mod modern;
 mod request;

@@ -60,7 +60,7 @@ impl Front {
             Method::ToolsCall => {
                 let writer = self.writer(id, Era::Modern, meta.progress_token.clone(), wants);
                 let context = posted.context(client(&meta), meta);
-                let call = Call { method, params, context };
+                let call = Call { method, params, context, input: None };
                 let gateway = Arc::clone(&self.gateway);
                 // Boxed, because the stream that keeps a quiet client waiting
                 // may have to be opened before the server says anything.

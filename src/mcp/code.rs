@@ -17,6 +17,9 @@ pub const MISSING_CAPABILITY: i64 = -32021;
 /// MCP `UnsupportedProtocolVersion`.
 pub const UNSUPPORTED_VERSION: i64 = -32022;
 
+/// MCP, Legacy: the user has to open a URL first.
+pub const URL_ELICITATION_REQUIRED: i64 = -32042;
+
 /// Trunkline: over a rate or concurrency limit. Allocated outside the range
 /// JSON-RPC reserves, as MCP asks of codes it does not define.
 pub const OVER_LIMIT: i64 = 42_900;

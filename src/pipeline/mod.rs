@@ -7,9 +7,13 @@
 //! → hand the reply back, watched to its end
 //!
 //! Whatever becomes of the call, its [`Exchange`] sees the end and says so in
-//! the log, the metrics and the trace.
+//! the log, the metrics and the trace. A server that asks for input in the
+//! middle of a call ends it with a result that asks; the client's retry goes
+//! the same way and finds the rest of the call, or its server, by the sealed
+//! state that it brings back.
 
 mod exchange;
+mod input;
 mod introduce;
 mod listing;
 mod record;
@@ -26,6 +30,7 @@ use tokio::sync::watch;
 
 use crate::call::{Call, Failure, Reply};
 use crate::catalog::{SealedCursors, verify_headers};
+use crate::era::state::State;
 use crate::jsonrpc::string;
 use crate::mcp::Era;
 use crate::policy::Target;
@@ -33,6 +38,7 @@ use crate::snapshot::{Route, Snapshot, Snapshots};
 use crate::telemetry::metrics::{Metrics, Operation};
 use crate::telemetry::otel::Tracing;
 
+use input::{Asker, Inputs};
 use record::Record;
 
 /// What every call shares.
@@ -46,6 +52,7 @@ pub struct Gateway {
     /// The gateway's raw `serverInfo`.
     pub info: Bytes,
     cursors: SealedCursors,
+    inputs: Arc<Inputs>,
     /// The metric handle of `tools/call`.
     calls: Arc<Operation>,
 }
@@ -55,6 +62,7 @@ impl Gateway {
     pub fn new(snapshots: Arc<Snapshots>, metrics: Arc<Metrics>, cursors: SealedCursors) -> Self {
         Self {
             calls: metrics.operation(record::TOOLS_CALL),
+            inputs: Inputs::new(Arc::clone(&snapshots)),
             snapshots,
             metrics,
             tracing: ArcSwap::from_pointee(Tracing::off()),
@@ -83,26 +91,61 @@ impl Gateway {
     /// # Cancel safety
     /// Dropping the future, or the exchange, cancels the call.
     pub async fn call(&self, call: Call) -> Exchange {
+        let record = Record::begin(self, &call);
+        self.begin(call, record).await
+    }
+
+    /// A call that goes on with what its client answered to what its server
+    /// asked: for a front that calls again for its client, who has sent one
+    /// request and is told of as one.
+    ///
+    /// # Cancel safety
+    /// As [`Gateway::call`].
+    pub async fn call_again(&self, mut earlier: Exchange, call: Call) -> Exchange {
+        let record = earlier.take_record().unwrap_or_else(|| Record::begin(self, &call));
+        self.begin(call, record.resumed()).await
+    }
+
+    /// How many calls wait for input.
+    pub fn parked(&self) -> usize {
+        self.inputs.parking.len()
+    }
+
+    async fn begin(&self, call: Call, record: Record) -> Exchange {
         let snapshot = self.snapshots.load_full();
         // Born before the first await: a call that is given up on its way is
         // told of, too.
-        let mut exchange = Exchange::begin(Record::begin(self, &call));
-        if let Some(record) = exchange.record() {
-            let reply = send(&snapshot, call, record).await;
-            exchange.reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
-        }
+        let mut exchange = Exchange::begin(record, Asker::of(&self.inputs, &call));
+        let reply = send(&snapshot, call, &mut exchange).await;
+        exchange.reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
         exchange
     }
 }
 
-async fn send(snapshot: &Snapshot, mut call: Call, record: &mut Record) -> Result<Reply, Failure> {
+async fn send(
+    snapshot: &Snapshot,
+    mut call: Call,
+    exchange: &mut Exchange,
+) -> Result<Reply, Failure> {
     let route = route(snapshot, &call)?;
-    record.routed(route);
+    exchange.routed(route, &mut call);
     check_headers(route, &call)?;
-    call.context.trace.sent = record.trace_to_send(&call.context.trace);
+    let input = input::answers(&call)?;
+    let server = route.entry.server.as_str();
+    let state = exchange.asker().state_of(input.as_ref(), server)?;
+    if let (Some(State::Parked(id)), Some(input)) = (&state, &input) {
+        input::check_objects(input)?;
+        let target = target(route, &call);
+        let permitted = snapshot.policy.readmit(call, target);
+        exchange.sent();
+        return exchange.take_up(&permitted, *id, input).await;
+    }
+    if let Some(input) = &input {
+        call.params = input::for_server(&call.params, input, state.as_ref())?;
+    }
     let target = target(route, &call);
     let permitted = snapshot.policy.admit(call, target).await?;
-    record.sent();
+    exchange.sent();
     route.member.server.call(permitted, &route.member.config).await
 }
 

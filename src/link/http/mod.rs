@@ -26,13 +26,14 @@ use tokio::task::JoinHandle;
 use crate::call::{Answer, Call, NativeName, Reply, ServerName};
 use crate::config::{EraChoice, Http as HttpConfig};
 use crate::era::{lift, lower};
-use crate::jsonrpc::{self, Frame, Id};
+use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::mcp::{Era, Method, ProtocolVersion, code, encode_value, header};
 use crate::policy::Target;
 
 use super::LinkFault;
 use super::deadline::Deadline;
 use super::peer::{Peer, answer_to_server};
+use super::questions::{Questions, message};
 use client::Client;
 use coming::{Coming, UnderWay};
 use probe::{discover, probe};
@@ -160,8 +161,10 @@ impl Http {
         };
         let answer = match reception {
             Reception::Events(events) => {
-                let coming = Coming { shared, id, events, deadline, under_way };
-                return Ok(Reply::stream(stream::unfold(Some(coming), Coming::step)));
+                let (questions, answers) = Questions::of(call, shared.peer.era());
+                let coming = Coming { shared, id, events, deadline, questions, under_way };
+                let reply = Reply::stream(stream::unfold(Some(coming), Coming::step));
+                return Ok(reply.answered_by(answers));
             }
             Reception::Message(frame) => answer_in(frame, &id),
             Reception::Begun(begun) => match begun.pass(&id, &shared, deadline).await? {
@@ -291,6 +294,19 @@ impl Shared {
     /// Answers a Legacy server's request on a call's stream.
     fn answer_server(self: &Arc<Self>, id: &Id, method: &str) {
         self.send_aside(answer_to_server(id, method));
+    }
+
+    /// Gives a Legacy server the answer to what it asked, within [`ASIDE`].
+    async fn respond(&self, id: &Id, response: &Response) -> Result<(), LinkFault> {
+        let mut headers = HeaderMap::new();
+        self.session.add_to(&mut headers);
+        let post = self.client.post(&headers, message(id, response));
+        match tokio::time::timeout(ASIDE, post).await {
+            Ok(Ok(taken)) if taken.status().is_success() => Ok(()),
+            Ok(Ok(refused)) => Err(LinkFault::Status { status: refused.status() }),
+            Ok(Err(fault)) => Err(fault),
+            Err(_) => Err(LinkFault::Timeout { after: ASIDE }),
+        }
     }
 
     /// Sends a message beside the calls. A server that makes the gateway send
