@@ -20,14 +20,15 @@ use tokio::time::sleep;
 use crate::call::{Call, Event, Failure, MOST_QUESTIONS, Principal, Question, Reply, ServerName};
 use crate::jsonrpc::Id;
 use crate::policy::Permitted;
+use crate::telemetry::metrics::{Entered, Metrics};
 
 /// All calls that wait for input.
-#[derive(Debug, Default)]
 pub struct Parking {
     places: Mutex<Places>,
+    metrics: Arc<Metrics>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Places {
     calls: HashMap<u64, Parked>,
     taken: usize,
@@ -46,10 +47,10 @@ pub struct Bounds {
 }
 
 /// A place among the calls that wait, given back when dropped.
-#[derive(Debug)]
 pub struct Place {
     parking: Arc<Parking>,
     owner: Principal,
+    _counted: Entered,
 }
 
 /// What is left of a call that waits.
@@ -65,7 +66,6 @@ pub struct Waiting {
     pub events: VecDeque<Event>,
 }
 
-#[derive(Debug)]
 struct Parked {
     owner: Principal,
     server: ServerName,
@@ -84,6 +84,11 @@ pub struct Ticket {
 }
 
 impl Parking {
+    /// Nobody waits yet.
+    pub fn new(metrics: &Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self { places: Mutex::default(), metrics: Arc::clone(metrics) })
+    }
+
     /// Takes a place.
     ///
     /// # Errors
@@ -103,7 +108,8 @@ impl Parking {
         }
         *own += 1;
         places.taken += 1;
-        Ok(Place { parking: Arc::clone(self), owner: owner.clone() })
+        let counted = self.metrics.parked().enter();
+        Ok(Place { parking: Arc::clone(self), owner: owner.clone(), _counted: counted })
     }
 
     /// Lets a call wait.
@@ -161,16 +167,6 @@ impl Parking {
     /// Ends a call that waits; the server is told.
     pub fn cancel(&self, id: u64) {
         drop(self.places().calls.remove(&id));
-    }
-
-    /// How many wait.
-    pub fn len(&self) -> usize {
-        self.places().taken
-    }
-
-    /// Whether none waits.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     fn places(&self) -> MutexGuard<'_, Places> {

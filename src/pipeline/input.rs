@@ -22,6 +22,7 @@ use crate::link::parking::{Bounds, Parking};
 use crate::mcp::question::ELICITATION;
 use crate::mcp::{Era, Method};
 use crate::snapshot::Snapshots;
+use crate::telemetry::metrics::Metrics;
 
 /// What all calls that ask for input share.
 pub(super) struct Inputs {
@@ -32,8 +33,8 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    pub(super) fn new(snapshots: Arc<Snapshots>) -> Arc<Self> {
-        Arc::new(Self { parking: Arc::default(), snapshots, made: OnceLock::new() })
+    pub(super) fn new(snapshots: Arc<Snapshots>, metrics: &Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self { parking: Parking::new(metrics), snapshots, made: OnceLock::new() })
     }
 
     /// How many calls may wait, and how long.
@@ -249,8 +250,8 @@ fn refusal(reason: &str) -> Failure {
 /// What a client answers, and with which state: from its params, or, for a
 /// Legacy client, from what its front has gathered.
 pub(super) fn answers(call: &Call) -> Result<Option<Input>, Failure> {
-    if let Some(input) = &call.input {
-        return Ok(Some(input.clone()));
+    if call.context.client.version.era() == Era::Legacy {
+        return Ok(call.input.clone());
     }
     let state = call.params.state().map(str::to_owned);
     let raw = call.params.responses_span().and_then(|span| call.params.raw().get(span));

@@ -62,7 +62,7 @@ impl Gateway {
     pub fn new(snapshots: Arc<Snapshots>, metrics: Arc<Metrics>, cursors: SealedCursors) -> Self {
         Self {
             calls: metrics.operation(record::TOOLS_CALL),
-            inputs: Inputs::new(Arc::clone(&snapshots)),
+            inputs: Inputs::new(Arc::clone(&snapshots), &metrics),
             snapshots,
             metrics,
             tracing: ArcSwap::from_pointee(Tracing::off()),
@@ -104,11 +104,6 @@ impl Gateway {
     pub async fn call_again(&self, mut earlier: Exchange, call: Call) -> Exchange {
         let record = earlier.take_record().unwrap_or_else(|| Record::begin(self, &call));
         self.begin(call, record.resumed()).await
-    }
-
-    /// How many calls wait for input.
-    pub fn parked(&self) -> usize {
-        self.inputs.parking.len()
     }
 
     async fn begin(&self, call: Call, record: Record) -> Exchange {
