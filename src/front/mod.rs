@@ -7,6 +7,7 @@
 
 mod answer;
 mod body;
+mod caller;
 mod era;
 mod in_session;
 mod legacy;
@@ -30,6 +31,7 @@ use crate::mcp::Era;
 use crate::pipeline::Gateway;
 
 use answer::Wants;
+use caller::Caller;
 use request::Posted;
 use session::Sessions;
 use stream::Streams;
@@ -59,23 +61,35 @@ impl Front {
     /// # Cancel safety
     /// Dropping the future is the client's going away: a Modern call is
     /// cancelled, a Legacy one runs to its end.
-    pub async fn serve(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+    pub async fn serve(
+        self: Arc<Self>,
+        mut request: Request<Incoming>,
+        peer: Peer,
+    ) -> Response<Body> {
         if request.uri().path() != ENDPOINT {
             return answer::not_found();
         }
+        let caller = match self.caller(&mut request, peer) {
+            Ok(caller) => caller,
+            Err(stranger) => return *stranger,
+        };
         match *request.method() {
-            HttpMethod::POST => self.post(request, peer).await,
-            HttpMethod::GET => self.get(&request),
-            HttpMethod::DELETE => self.delete(&request),
+            HttpMethod::POST => self.post(request, (caller, peer)).await,
+            HttpMethod::GET => self.get(&request, &caller),
+            HttpMethod::DELETE => self.delete(&request, &caller),
             _ => answer::method_not_allowed(),
         }
     }
 
-    async fn post(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+    async fn post(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        from: (Caller, Peer),
+    ) -> Response<Body> {
         let wants = Wants::of(request.headers());
         let settings = Arc::clone(&self.gateway.snapshots.load().config);
         let limits = &settings.gateway.limits;
-        let posted = match Posted::read(request, peer, limits).await {
+        let posted = match Posted::read(request, from, limits).await {
             Ok(posted) => posted,
             Err(refused) => return answer::refusal(None, &refused, Era::Modern),
         };
@@ -98,7 +112,9 @@ impl Front {
     fn admit(&self, frame: Option<&Frame>, posted: &Posted) -> Result<(), Failure> {
         match frame {
             Some(Frame::Notification { .. } | Frame::Response { .. }) => Ok(()),
-            Some(Frame::Request { .. }) | None => self.gateway.admit_request(posted.address()),
+            Some(Frame::Request { .. }) | None => {
+                self.gateway.admit_request(posted.caller.principal(), posted.address())
+            }
         }
     }
 
@@ -112,20 +128,20 @@ impl Front {
 
     /// The stream of a Legacy session's notifications. A Modern server has no
     /// such thing, and says so (2026-07-28, "Earlier Streamable HTTP Revisions").
-    fn get(self: Arc<Self>, request: &Request<Incoming>) -> Response<Body> {
-        match self.session_of(request.headers()) {
+    fn get(self: Arc<Self>, request: &Request<Incoming>, caller: &Caller) -> Response<Body> {
+        match self.session_of(request.headers(), caller) {
             Ok(_) if !Wants::of(request.headers()).stream() => answer::plain(
                 StatusCode::NOT_ACCEPTABLE,
                 "a GET opens an event stream: send `Accept: text/event-stream`",
             ),
-            Ok(session) => self.notifications(&session),
+            Ok(session) => self.notifications(&session, caller),
             Err(Failure::SessionRequired) => answer::method_not_allowed(),
             Err(failure) => answer::refusal(None, &failure, Era::Legacy),
         }
     }
 
-    fn delete(&self, request: &Request<Incoming>) -> Response<Body> {
-        match self.session_of(request.headers()) {
+    fn delete(&self, request: &Request<Incoming>, caller: &Caller) -> Response<Body> {
+        match self.session_of(request.headers(), caller) {
             Ok(session) => {
                 self.sessions.close(&session);
                 answer::empty(StatusCode::NO_CONTENT)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -22,10 +22,10 @@ pub(super) struct Sessions {
 
 impl Sessions {
     /// No sessions yet, and a task that closes those that have been idle for
-    /// too long.
+    /// too long, and those of clients that are gone.
     pub(super) fn start(gateway: &Arc<Gateway>) -> Arc<Self> {
         let sessions = Arc::new(Self { open: Mutex::default(), gateway: Arc::clone(gateway) });
-        tokio::spawn(sweep(Arc::downgrade(&sessions)));
+        tokio::spawn(sweep(Arc::downgrade(&sessions), gateway.snapshots.loads()));
         sessions
     }
 
@@ -63,15 +63,25 @@ impl Sessions {
 
     fn close_idle(&self) {
         let allowed = self.gateway.snapshots.load().config.gateway.limits.session_idle;
-        let mut idle = Vec::new();
+        self.close_unless(|session| session.idle_for() < allowed);
+    }
+
+    /// Closes the sessions of those whom the configuration knows no longer.
+    fn close_strangers(&self) {
+        let identity = Arc::clone(&self.gateway.snapshots.load().identity);
+        self.close_unless(|session| identity.has(&session.owner));
+    }
+
+    fn close_unless(&self, keep: impl Fn(&Session) -> bool) {
+        let mut gone = Vec::new();
         self.lock().retain(|_, session| {
-            let keep = session.idle_for() < allowed;
+            let keep = keep(session);
             if !keep {
-                idle.push(Arc::clone(session));
+                gone.push(Arc::clone(session));
             }
             keep
         });
-        for session in idle {
+        for session in gone {
             self.end(&session);
         }
     }
@@ -86,12 +96,15 @@ impl Sessions {
     }
 }
 
-async fn sweep(sessions: Weak<Sessions>) {
+async fn sweep(sessions: Weak<Sessions>, mut loads: watch::Receiver<SystemTime>) {
     let mut every = tokio::time::interval(SWEEP);
     loop {
-        every.tick().await;
+        let close = tokio::select! {
+            _ = every.tick() => Sessions::close_idle,
+            Ok(()) = loads.changed() => Sessions::close_strangers,
+        };
         match sessions.upgrade() {
-            Some(sessions) => sessions.close_idle(),
+            Some(sessions) => close(&sessions),
             None => return,
         }
     }

@@ -18,6 +18,7 @@ use crate::mcp::{Era, meta, notification};
 use crate::telemetry::metrics::Entered;
 
 use super::answer::{self, Wants, Writer};
+use super::caller::{Caller, Standing};
 use super::session::{Busy, Session};
 use super::{Body, Front};
 
@@ -61,18 +62,19 @@ struct Told {
 
 /// What ends a stream besides the gateway's own end.
 enum End {
-    /// Nothing but the client.
-    Client,
+    /// Nothing but the client, and its standing.
+    Client(Standing),
     /// Its session's end, or a newer stream of the session.
-    Session { session: Arc<Session>, newer: watch::Receiver<u64>, _busy: Busy },
+    Session { session: Arc<Session>, newer: watch::Receiver<u64>, standing: Standing, _busy: Busy },
 }
 
 impl End {
     async fn reached(&mut self) {
         match self {
-            Self::Client => std::future::pending().await,
-            Self::Session { session, newer, .. } => tokio::select! {
+            Self::Client(standing) => standing.lost().await,
+            Self::Session { session, newer, standing, .. } => tokio::select! {
                 () = session.closed().cancelled() => {}
+                () = standing.lost() => {}
                 _ = newer.changed() => {}
             },
         }
@@ -102,7 +104,12 @@ impl Told {
 impl Front {
     /// Opens a `subscriptions/listen` stream. Of what can be asked for, only
     /// changes of the tools happen here so far: the acknowledgement says so.
-    pub(super) fn listen(&self, id: &Id, params: &Params) -> Result<Response<Body>, Failure> {
+    pub(super) fn listen(
+        &self,
+        id: &Id,
+        params: &Params,
+        caller: &Caller,
+    ) -> Result<Response<Body>, Failure> {
         let wants_tools = wants_tools(params)?;
         let limits = self.limits();
         let place = self.streams.enter(limits.0)?;
@@ -121,14 +128,14 @@ impl Front {
             changes: self.gateway.changes(),
             keep_alive: limits.1,
             drain: self.drain.clone(),
-            end: End::Client,
+            end: End::Client(self.standing(caller)),
             _held: (place, self.gateway.metrics.streams().enter()),
         };
         Ok(answer::with_events(Body::stream(stream::unfold(Some(told), Told::step))))
     }
 
     /// Opens the notification stream of a Legacy session.
-    pub(super) fn notifications(&self, session: &Arc<Session>) -> Response<Body> {
+    pub(super) fn notifications(&self, session: &Arc<Session>, caller: &Caller) -> Response<Body> {
         let limits = self.limits();
         let place = match self.streams.enter(limits.0) {
             Ok(place) => place,
@@ -145,6 +152,7 @@ impl Front {
             end: End::Session {
                 session: Arc::clone(session),
                 newer: session.take_stream(),
+                standing: self.standing(caller),
                 _busy: Busy::begin(session),
             },
             _held: (place, self.gateway.metrics.streams().enter()),
