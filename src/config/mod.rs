@@ -48,7 +48,9 @@ mod wording;
 pub use clients::{Client, KeyHash};
 pub use docs::{json_schema, reference};
 pub use fault::{Color, Fault, Faults};
-pub use gateway::{Admin, Anonymous, Gateway, Limits, Log, LogFormat, Naming, Reload, Telemetry, Tls};
+pub use gateway::{
+    Admin, Anonymous, Gateway, Limits, Log, LogFormat, Naming, Reload, Telemetry, Tls,
+};
 pub use pattern::Pattern;
 pub use problem::{Problem, UrlProblem};
 pub use rate::Rate;

@@ -245,8 +245,12 @@ impl Problem {
     pub(super) fn needs_whole_table(&self) -> bool {
         matches!(
             self,
-            Self::Missing { .. } | Self::NoTarget | Self::TwoTargets | Self::HostsMissing { .. }
-            | Self::ClientsMissing { .. } | Self::NoKey
+            Self::Missing { .. }
+                | Self::NoTarget
+                | Self::TwoTargets
+                | Self::HostsMissing { .. }
+                | Self::ClientsMissing { .. }
+                | Self::NoKey
         )
     }
 

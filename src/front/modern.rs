@@ -67,7 +67,8 @@ impl Front {
                 // Boxed, because the stream that keeps a quiet client waiting
                 // may have to be opened before the server says anything.
                 let starting = Box::pin(async move { gateway.call(call).await });
-                answer::call(Cancelling { stage: Stage::Starting(starting), standing }, writer).await
+                answer::call(Cancelling { stage: Stage::Starting(starting), standing }, writer)
+                    .await
             }
             Method::Listen => match self.listen(&id, &params, &posted.caller) {
                 Ok(response) => response,

@@ -90,10 +90,9 @@ impl Identity {
         let key = take_key(headers)?;
         let key = KeyHash::new(sha256(&key));
         match self.owner(&key) {
-            Some(client) => Ok(Credential {
-                principal: Principal::Client(Arc::clone(client)),
-                key: Some(key),
-            }),
+            Some(client) => {
+                Ok(Credential { principal: Principal::Client(Arc::clone(client)), key: Some(key) })
+            }
             None => Err(Failure::KeyUnknown),
         }
     }

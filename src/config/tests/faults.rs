@@ -164,7 +164,8 @@ fn a_key_is_one_clients_and_stands_there_once() {
 
 #[test]
 fn the_header_that_carries_keys_goes_on_to_no_server() {
-    let server = "[servers.x]\nurl = \"http://x\"\nforward_headers = [\"Authorization\", \"X-Api-Key\"]\n";
+    let server =
+        "[servers.x]\nurl = \"http://x\"\nforward_headers = [\"Authorization\", \"X-Api-Key\"]\n";
     World::new().read(server).expect("without clients it is a header like any other");
     assert_eq!(
         faults(&format!("{server}[clients.ci]\nkey = \"{HASH}\"")),
@@ -240,7 +241,10 @@ fn a_file_that_cannot_be_read_is_named_for_the_watcher() {
 /// Every rule for the whole file: the text that breaks it, and what is told.
 const RULES: &[(&str, &str)] = &[
     ("[gatway]", "1: gatway: unknown key; did you mean `gateway`?"),
-    ("x = 1", "1: x: unknown key; what may stand here: gateway, admin, log, telemetry, servers, clients"),
+    (
+        "x = 1",
+        "1: x: unknown key; what may stand here: gateway, admin, log, telemetry, servers, clients",
+    ),
     (
         "gateway = 1",
         "1: gateway: expected a table, found an integer; write its settings below a [header] of its own, or within { }",
