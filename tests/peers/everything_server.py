@@ -159,7 +159,10 @@ ASKING: dict[str, tuple[type[Any], type[Any]]] = {
 DECLARED = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 
 
-def request_of(question: Json) -> Any:
+def request_of(question: Json, modern: bool = False) -> Any:
+    if modern and "elicitationId" in question["params"]:
+        # The Modern era has no use for it.
+        question = {**question, "params": {k: v for k, v in question["params"].items() if k != "elicitationId"}}
     return ASKING[question["method"]][0].model_validate(question)
 
 
@@ -194,7 +197,7 @@ async def ask(ctx: Context, params: Any, does: Json, scope: Json) -> Json | type
         for key, given in (params.input_responses or {}).items():
             known[key] = given.model_dump(by_alias=True, exclude_none=True, mode="json")
     for questions in rounds:
-        missing = {key: request_of(question) for key, question in questions.items() if key not in known}
+        missing = {key: request_of(question, True) for key, question in questions.items() if key not in known}
         if missing:
             state = json.dumps(known) if does.get("state") else None
             return types.InputRequiredResult(input_requests=missing, request_state=state)
