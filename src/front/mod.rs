@@ -11,6 +11,8 @@ mod era;
 mod in_session;
 mod legacy;
 mod modern;
+mod outbox;
+mod outside;
 mod request;
 mod session;
 mod stream;
@@ -29,6 +31,7 @@ use crate::mcp::Era;
 use crate::pipeline::Gateway;
 
 use answer::Wants;
+use outbox::Start;
 use request::Posted;
 use session::Sessions;
 use stream::Streams;
@@ -123,7 +126,7 @@ impl Front {
                 StatusCode::NOT_ACCEPTABLE,
                 "a GET opens an event stream: send `Accept: text/event-stream`",
             ),
-            Ok(session) => self.notifications(&session),
+            Ok(session) => self.outside(&session, Start::Unsent),
             Err(Failure::SessionRequired) => answer::method_not_allowed(),
             Err(failure) => answer::refusal(None, &failure, Era::Legacy),
         }
