@@ -148,7 +148,8 @@ impl<L: Line> Listening<L> {
             if filter.is_empty() {
                 self.current = None;
                 self.standing.clear();
-            } else if let Err(no_stream) = self.open(&filter).await
+            } else if !self.has(&filter)
+                && let Err(no_stream) = self.open(&filter).await
                 && !self.put_up_with(&filter, no_stream)
             {
                 self.lost |= self.current.is_none() && self.pace.opened.is_some();
@@ -159,6 +160,13 @@ impl<L: Line> Listening<L> {
                 return;
             }
         }
+    }
+
+    /// Whether the stream that stands is the one to be asked for.
+    fn has(&self, filter: &Filter) -> bool {
+        self.current.is_some()
+            && self.standing.len() == filter.topics.len()
+            && filter.topics.iter().all(|topic| self.standing.contains(topic))
     }
 
     /// Opens a stream and lets go of the one before it, in this order, so that
@@ -339,3 +347,6 @@ const LAST_PAUSE: Duration = Duration::from_millis(500);
 const CALM: Duration = Duration::from_secs(2);
 /// Signals that wait to be read.
 const SIGNALS: usize = 4;
+
+#[cfg(test)]
+mod tests;

@@ -119,3 +119,6 @@ const AT_ONCE: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Before what went wrong is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests;
