@@ -7,7 +7,7 @@ use http::{HeaderValue, Request, Response, header};
 use tokio::sync::watch;
 
 use crate::call::{Failure, Principal};
-use crate::identity::{Credential, Peer};
+use crate::identity::{Credential, Identity, Peer};
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
 
@@ -23,6 +23,17 @@ impl Caller {
     pub(super) fn principal(&self) -> &Principal {
         self.credential.principal()
     }
+
+    /// Whether what is one's is the other's.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.principal() == other.principal()
+    }
+
+    /// Whether what is the caller's may go on being there, even if the key of
+    /// the time is good no longer.
+    pub(super) fn is_known(&self, identity: &Identity) -> bool {
+        identity.has(&self.credential)
+    }
 }
 
 impl Front {
@@ -33,6 +44,9 @@ impl Front {
         request: &mut Request<B>,
         peer: Peer,
     ) -> Result<Caller, Box<Response<Body>>> {
+        if peer.stdio {
+            return Ok(Caller { credential: Credential::parent() });
+        }
         let identified = self.gateway.identify(request.headers_mut(), peer.addr.ip());
         let credential = identified.map_err(|failure| Box::new(refusal(&failure)))?;
         Ok(Caller { credential })

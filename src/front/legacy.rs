@@ -63,13 +63,13 @@ impl Front {
         let id = headers.get(header::SESSION_ID).ok_or(Failure::SessionRequired)?;
         let id = id.to_str().map_err(|_| Failure::SessionLost)?;
         check_version(headers)?;
-        self.sessions.find(id, caller.principal()).ok_or(Failure::SessionLost)
+        self.sessions.find(id, caller).ok_or(Failure::SessionLost)
     }
 
     fn initialize(&self, id: &Id, params: Option<Bytes>, posted: &Posted) -> Response<Body> {
         let opened = introduction(params).and_then(|client| {
             let version = client.version;
-            let session = self.sessions.open(client, posted.caller.principal().clone())?;
+            let session = self.sessions.open(client, posted.caller.clone())?;
             Ok((session, version))
         });
         match opened {

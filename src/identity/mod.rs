@@ -4,7 +4,8 @@
 //! configuration holds hashes of keys; [`Identity`] tells whose the key is.
 //! Where no clients are configured, everybody is the one anonymous principal.
 //! What is kept for a principal (sessions, streams, parked calls, private
-//! caches) asks here whether it may still be: [`Identity::knows`].
+//! caches) asks here whether it may still be: [`Identity::knows`],
+//! [`Identity::has`].
 //!
 //! This room knows who is calling and nothing of what they may do: that is
 //! `policy`'s question and the profiles'. It takes the key out of the headers
@@ -36,6 +37,22 @@ pub struct Peer {
     pub local: SocketAddr,
     /// Whether the connection is encrypted.
     pub tls: bool,
+    /// Whether it is the process that started this one, over standard streams.
+    /// Both addresses then stand for this machine.
+    pub stdio: bool,
+}
+
+impl Peer {
+    /// The process that started this one.
+    pub fn parent() -> Self {
+        let here = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self { addr: here, local: here, tls: false, stdio: true }
+    }
+
+    /// The address with its port, where there is a socket.
+    pub fn socket(&self) -> Option<SocketAddr> {
+        (!self.stdio).then_some(self.addr)
+    }
 }
 
 /// Everybody whom a configuration knows.
@@ -45,12 +62,21 @@ pub struct Identity {
     clients: HashSet<Arc<str>>,
 }
 
-/// Who somebody showed to be.
+/// Who somebody showed to be, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {
     principal: Principal,
-    /// By which key; none for the anonymous.
-    key: Option<KeyHash>,
+    proof: Proof,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Proof {
+    /// None was asked for.
+    Nothing,
+    /// A client's key.
+    Key(KeyHash),
+    /// They started this process.
+    Parent,
 }
 
 #[derive(Debug)]
@@ -90,27 +116,30 @@ impl Identity {
         let key = take_key(headers)?;
         let key = KeyHash::new(sha256(&key));
         match self.owner(&key) {
-            Some(client) => {
-                Ok(Credential { principal: Principal::Client(Arc::clone(client)), key: Some(key) })
-            }
+            Some(client) => Ok(Credential {
+                principal: Principal::Client(Arc::clone(client)),
+                proof: Proof::Key(key),
+            }),
             None => Err(Failure::KeyUnknown),
         }
     }
 
     /// Whether somebody who has been identified before still would be.
     pub fn knows(&self, credential: &Credential) -> bool {
-        match (&credential.principal, &credential.key) {
-            (Principal::Client(name), Some(key)) => self.owner(key) == Some(name),
-            (Principal::Client(_), None) => false,
-            (Principal::Anonymous, _) => self.shelves.is_empty(),
+        match (&credential.proof, &credential.principal) {
+            (Proof::Key(key), Principal::Client(name)) => self.owner(key) == Some(name),
+            (Proof::Key(_), Principal::Anonymous) => false,
+            (Proof::Nothing, _) => self.shelves.is_empty(),
+            (Proof::Parent, _) => true,
         }
     }
 
-    /// Whether there is somebody of whom a request could come.
-    pub fn has(&self, principal: &Principal) -> bool {
-        match principal {
+    /// Whether they could still be there with another key: what is the
+    /// client's outlives the key that it was opened with.
+    pub fn has(&self, credential: &Credential) -> bool {
+        match &credential.principal {
             Principal::Client(name) => self.clients.contains(name),
-            Principal::Anonymous => self.shelves.is_empty(),
+            Principal::Anonymous => self.knows(credential),
         }
     }
 
@@ -127,10 +156,15 @@ impl Identity {
 }
 
 impl Credential {
-    /// Whoever reaches a gateway that asks for no key, or has started one for
-    /// themselves alone.
-    pub fn anonymous() -> Self {
-        Self { principal: Principal::Anonymous, key: None }
+    /// Whoever reaches a gateway that asks for no key.
+    fn anonymous() -> Self {
+        Self { principal: Principal::Anonymous, proof: Proof::Nothing }
+    }
+
+    /// Whoever has started the gateway for themselves alone, and talks to it
+    /// over standard streams: they could read its configuration.
+    pub fn parent() -> Self {
+        Self { principal: Principal::Anonymous, proof: Proof::Parent }
     }
 
     /// Who it is.
@@ -275,5 +309,8 @@ mod tests {
         assert!(!Identity::new(&[client("ci", &["two"])]).knows(&who));
         assert!(!Identity::new(&[client("desk", &["one"])]).knows(&who));
         assert!(!Identity::default().knows(&who));
+        assert!(Identity::new(&[client("ci", &["two"])]).has(&who), "with its other key");
+        assert!(!Identity::new(&[client("desk", &["one"])]).has(&who));
+        assert!(known().has(&Credential::parent()) && known().knows(&Credential::parent()));
     }
 }
