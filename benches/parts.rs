@@ -18,7 +18,7 @@ use bytes::Bytes;
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::json;
 use trunkline::call::{
-    Answer, Call, Client, Context, NativeName, Params, Principal, ResultBody, ServerName, Trace,
+    Answer, Call, Client, Context, Params, Principal, ResultBody, ServerName, Trace,
 };
 use trunkline::catalog::{
     ArgumentSchema, Catalog, HeaderRules, Naming, ServerList, ServerRules, Source as Listed,
@@ -73,13 +73,14 @@ fn raw_params(size: usize) -> Bytes {
 
 fn call(size: usize) -> Call {
     let params = Params::parse(Some(raw_params(size))).unwrap();
-    let client = Client {
-        version: ProtocolVersion::LATEST_MODERN,
-        info: Some(Bytes::from_static(br#"{"name":"bench","version":"1"}"#)),
-        capabilities: Bytes::from_static(b"{}"),
-    };
+    let client = Client::new(
+        ProtocolVersion::LATEST_MODERN,
+        Some(Bytes::from_static(br#"{"name":"bench","version":"1"}"#)),
+        Bytes::from_static(b"{}"),
+    );
     let context = Context {
         principal: Principal::Anonymous,
+        session: None,
         address: [127, 0, 0, 1].into(),
         peer: None,
         transport: "http1",
@@ -113,15 +114,16 @@ fn envelope(c: &mut Criterion) {
 
 fn eras(c: &mut Criterion) {
     let mut group = c.benchmark_group("eras");
-    let native = NativeName::new("search");
     for size in [350, 57_000] {
         let call = call(size);
+        let name = call.params.name_span().unwrap_or_default();
+        let edits = [(name, Bytes::from_static(b"\"search\""))];
         group.bench_with_input(BenchmarkId::new("lift request", size), &call, |b, call| {
             let version = ProtocolVersion::LATEST_MODERN;
-            b.iter(|| lift::request(black_box(call), Some(&native), version, None));
+            b.iter(|| lift::request(black_box(call), &edits, version, None));
         });
         group.bench_with_input(BenchmarkId::new("lower request", size), &call, |b, call| {
-            b.iter(|| lower::request(black_box(call), Some(&native), None));
+            b.iter(|| lower::request(black_box(call), &edits, None));
         });
     }
     for size in [1_000, 1_000_000] {
@@ -207,12 +209,7 @@ fn policy(c: &mut Criterion) {
     let tools = tools(1);
     let catalog = catalog(&tools);
     let entry = catalog.entries().next().unwrap();
-    let target = Target {
-        server: entry.server.clone(),
-        native: entry.native().clone(),
-        public: entry.public.clone(),
-        tool: Arc::clone(&entry.tool),
-    };
+    let target = Target::tool(&entry.server, &entry.tool, Box::default());
     let limits = "rate = \"1000000/s\"\nclient_rate = \"1000000/s\"\n";
     for (name, gateway, server) in
         [("no limits", "", ""), ("limits", limits, "rate = \"1000000/s\"\n")]

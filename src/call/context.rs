@@ -1,18 +1,22 @@
 //! Who asks, and under which conditions.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::HeaderMap;
 
 use crate::mcp::ProtocolVersion;
 
+use super::Abilities;
+
 /// Who is calling. Nothing is shared between two principals.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Principal {
     /// Whoever reaches a gateway that asks for no credentials.
     Anonymous,
+    /// The `NAME` of a `[clients.NAME]` that showed its key.
+    Client(Arc<str>),
 }
 
 impl Principal {
@@ -20,6 +24,7 @@ impl Principal {
     pub fn as_str(&self) -> &str {
         match self {
             Self::Anonymous => "anonymous",
+            Self::Client(name) => name,
         }
     }
 }
@@ -34,6 +39,19 @@ pub struct Client {
     pub info: Option<Bytes>,
     /// Its raw capabilities.
     pub capabilities: Bytes,
+    abilities: OnceLock<Abilities>,
+}
+
+impl Client {
+    /// A client that says this of itself.
+    pub fn new(version: ProtocolVersion, info: Option<Bytes>, capabilities: Bytes) -> Self {
+        Self { version, info, capabilities, abilities: OnceLock::new() }
+    }
+
+    /// What servers may ask of it.
+    pub fn abilities(&self) -> &Abilities {
+        self.abilities.get_or_init(|| Abilities::parse(&self.capabilities))
+    }
 }
 
 /// W3C Trace Context, as it came and as it goes on.
@@ -55,6 +73,9 @@ pub struct Trace {
 pub struct Context {
     /// Who is calling.
     pub principal: Principal,
+    /// The Legacy session that it calls in, by an id of the gateway's making;
+    /// none for Modern clients.
+    pub session: Option<Arc<str>>,
     /// From which address.
     pub address: IpAddr,
     /// That address with its port, where there is a socket.

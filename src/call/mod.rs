@@ -6,6 +6,7 @@
 //! connection or a session. Payloads stay the bytes they came as; a few spans
 //! tell where the members stand that someone has to read or to rewrite.
 
+mod abilities;
 mod answer;
 mod context;
 mod drain;
@@ -17,6 +18,7 @@ mod reply;
 #[cfg(test)]
 mod tests;
 
+pub use abilities::Abilities;
 pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType};
 pub use context::{Client, Context, Principal, Trace};
 pub use drain::{Drain, DrainSwitch, drain};
@@ -26,7 +28,15 @@ pub use params::{Meta, Params, ParamsFault};
 pub use passing::Passing;
 pub use reply::{Event, Notice, Reply, Slot};
 
+use std::ops::Range;
+
+use bytes::Bytes;
+
 use crate::mcp::Method;
+
+/// Places in a call's raw params, and the raw JSON that goes there for the
+/// server.
+pub type Edits = [(Range<usize>, Bytes)];
 
 /// One client request inside the gateway.
 #[derive(Debug)]

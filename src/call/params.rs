@@ -29,10 +29,15 @@ pub enum ParamsFault {
 pub struct Params {
     raw: Bytes,
     name: Option<(String, Range<usize>)>,
-    uri: Option<String>,
+    uri: Option<(String, Range<usize>)>,
+    task: Option<(String, Range<usize>)>,
     cursor: Option<String>,
+    level: Option<String>,
+    state: Option<(String, Range<usize>)>,
+    reference: Option<Range<usize>>,
     arguments: Option<Range<usize>>,
     notifications: Option<Range<usize>>,
+    responses: Option<Range<usize>>,
     meta: Option<Range<usize>>,
 }
 
@@ -44,6 +49,16 @@ struct Wire<'a> {
     uri: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     cursor: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "taskId")]
+    task: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    level: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "requestState")]
+    state: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "ref")]
+    reference: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present", rename = "inputResponses")]
+    responses: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     arguments: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -62,15 +77,36 @@ impl Params {
         let raw = raw.unwrap_or_else(|| Bytes::from_static(b"{}"));
         let wire: Wire<'_> = object(&raw)?;
         let span = |part: &RawValue| span_of(&raw, part.get().as_bytes());
-        let name = string("name", wire.name)?.zip(wire.name.and_then(span));
-        let uri = string("uri", wire.uri)?;
+        let place = |member, raw: Option<&RawValue>| {
+            Ok::<_, ParamsFault>(string(member, raw)?.zip(raw.and_then(span)))
+        };
+        let name = place("name", wire.name)?;
+        let uri = place("uri", wire.uri)?;
+        let task = place("taskId", wire.task)?;
+        let state = place("requestState", wire.state)?;
         let cursor = string("cursor", wire.cursor)?;
+        let level = string("level", wire.level)?;
+        let reference = member_object("ref", wire.reference)?.and_then(span);
+        let responses = member_object("inputResponses", wire.responses)?.and_then(span);
         let arguments = member_object("arguments", wire.arguments)?.and_then(span);
         let notifications = member_object("notifications", wire.notifications)?.and_then(span);
         member_object("_meta", wire.meta)?;
         // Its place, also where it is `null`: a second one must not be added.
         let meta = wire.meta.and_then(span);
-        Ok(Self { raw, name, uri, cursor, arguments, notifications, meta })
+        Ok(Self {
+            raw,
+            name,
+            uri,
+            task,
+            cursor,
+            level,
+            state,
+            reference,
+            arguments,
+            notifications,
+            responses,
+            meta,
+        })
     }
 
     /// All of them, as they came.
@@ -90,7 +126,47 @@ impl Params {
 
     /// `uri`, unescaped.
     pub fn uri(&self) -> Option<&str> {
-        self.uri.as_deref()
+        self.uri.as_ref().map(|(uri, _)| uri.as_str())
+    }
+
+    /// Where `uri` stands, with its quotes.
+    pub fn uri_span(&self) -> Option<Range<usize>> {
+        self.uri.as_ref().map(|(_, span)| span.clone())
+    }
+
+    /// `taskId`, unescaped.
+    pub fn task(&self) -> Option<&str> {
+        self.task.as_ref().map(|(task, _)| task.as_str())
+    }
+
+    /// Where `taskId` stands, with its quotes.
+    pub fn task_span(&self) -> Option<Range<usize>> {
+        self.task.as_ref().map(|(_, span)| span.clone())
+    }
+
+    /// `level` of `logging/setLevel`, unescaped.
+    pub fn level(&self) -> Option<&str> {
+        self.level.as_deref()
+    }
+
+    /// `requestState`, unescaped.
+    pub fn state(&self) -> Option<&str> {
+        self.state.as_ref().map(|(state, _)| state.as_str())
+    }
+
+    /// Where `requestState` stands, with its quotes.
+    pub fn state_span(&self) -> Option<Range<usize>> {
+        self.state.as_ref().map(|(_, span)| span.clone())
+    }
+
+    /// Where the raw `ref` of `completion/complete` stands.
+    pub fn reference_span(&self) -> Option<Range<usize>> {
+        self.reference.clone()
+    }
+
+    /// Where the raw `inputResponses` stand.
+    pub fn responses_span(&self) -> Option<Range<usize>> {
+        self.responses.clone()
     }
 
     /// `cursor`, unescaped.

@@ -4,27 +4,27 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::call::{Call, NativeName, ResultBody};
+use crate::call::{Call, Edits, ResultBody};
 use crate::jsonrpc::{Splice, string};
 use crate::mcp::{Era, ProtocolVersion, meta};
 
 use super::{meta::rewrite, rewritten};
 
-/// A call's params as a Modern server wants them: the native name, the
+/// A call's params as a Modern server wants them: the native name or URI, the
 /// version agreed with that server, and who is asking.
 ///
 /// `token` is what the server is to send progress under. With the client's own
-/// token and version nothing but the name changes.
+/// token and version nothing but the `edits` is changed.
 pub fn request(
     call: &Call,
-    native: Option<&NativeName>,
+    edits: &Edits,
     version: ProtocolVersion,
     token: Option<&[u8]>,
 ) -> Bytes {
     let context = &call.context;
     let same_token = token == context.progress_token.as_deref();
     if context.client.version == version && same_token && call.context.trace.sent.is_none() {
-        return rewritten(&call.params, native, None);
+        return rewritten(&call.params, edits, None);
     }
     let version = string(version.as_str());
     let trace = new_trace(call);
@@ -45,7 +45,7 @@ pub fn request(
         add.extend(state.as_ref().map(|state| (meta::TRACESTATE, state.as_bytes())));
     }
     let raw = call.params.meta_span().and_then(|span| call.params.raw().get(span));
-    rewritten(&call.params, native, Some(rewrite(raw, &[meta::PROGRESS_TOKEN], &add)))
+    rewritten(&call.params, edits, Some(rewrite(raw, &[meta::PROGRESS_TOKEN], &add)))
 }
 
 /// A result as a Modern client wants it: with its type, and with who sent it

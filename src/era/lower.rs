@@ -4,18 +4,18 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::call::{Call, NativeName, ResultBody};
+use crate::call::{Call, Edits, ResultBody};
 use crate::jsonrpc::Splice;
 use crate::mcp::meta;
 
 use super::{lift::new_trace, meta::rewrite, rewritten};
 
-/// A call's params as a Legacy server wants them: the native name, and none of
+/// A call's params as a Legacy server wants them: edited, and none of
 /// the `_meta` members that only Modern servers know.
-pub fn request(call: &Call, native: Option<&NativeName>, token: Option<&[u8]>) -> Bytes {
+pub fn request(call: &Call, edits: &Edits, token: Option<&[u8]>) -> Bytes {
     let raw = call.params.meta_span().and_then(|span| call.params.raw().get(span));
     if raw.is_none() && token.is_none() && call.context.trace.sent.is_none() {
-        return rewritten(&call.params, native, None);
+        return rewritten(&call.params, edits, None);
     }
     let trace = new_trace(call);
     let mut add: Vec<(&str, &[u8])> = Vec::new();
@@ -24,7 +24,7 @@ pub fn request(call: &Call, native: Option<&NativeName>, token: Option<&[u8]>) -
         add.push((meta::TRACEPARENT, parent.as_bytes()));
         add.extend(state.as_ref().map(|state| (meta::TRACESTATE, state.as_bytes())));
     }
-    rewritten(&call.params, native, Some(rewrite(raw, &MODERN_ONLY, &add)))
+    rewritten(&call.params, edits, Some(rewrite(raw, &MODERN_ONLY, &add)))
 }
 
 /// A result as a Legacy client wants it: without its type.

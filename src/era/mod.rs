@@ -11,20 +11,19 @@ mod meta;
 
 use bytes::Bytes;
 
-use crate::call::{NativeName, Params};
-use crate::jsonrpc::{Splice, string};
+use crate::call::{Edits, Params};
+use crate::jsonrpc::Splice;
 
-/// Params with the native name and another `_meta`.
+/// Params with the edits that the catalog asks for and another `_meta`.
 ///
 /// `_meta` is left as it is where `meta` is `None`.
-fn rewritten(params: &Params, native: Option<&NativeName>, meta: Option<Bytes>) -> Bytes {
-    let name = native.filter(|native| params.name() != Some(native.as_str()));
-    if name.is_none() && meta.is_none() {
+fn rewritten(params: &Params, edits: &Edits, meta: Option<Bytes>) -> Bytes {
+    if edits.is_empty() && meta.is_none() {
         return params.raw().clone();
     }
     let mut splice = Splice::new(params.raw());
-    if let (Some(native), Some(span)) = (name, params.name_span()) {
-        splice.replace(span, string(native.as_str()));
+    for (span, json) in edits {
+        splice.replace(span.clone(), json.clone());
     }
     match (meta, params.meta_span()) {
         (Some(meta), Some(span)) => {

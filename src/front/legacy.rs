@@ -128,7 +128,8 @@ impl Front {
         let withdrawal = session.begin(id.clone())?;
         let token = meta.progress_token.clone();
         let writer = self.writer(id.clone(), Era::Legacy, token, wants);
-        let context = posted.context(Arc::clone(session.client()), meta);
+        let mut context = posted.context(Arc::clone(session.client()), meta);
+        context.session = Some(Arc::clone(session.id()));
         let call = Call { method: Method::ToolsCall, params, context };
         Ok((InSession::start(Arc::clone(&self.gateway), call, withdrawal), writer))
     }
@@ -233,15 +234,13 @@ fn introduction(params: Option<Bytes>) -> Result<Client, Failure> {
             .map(|value| Bytes::copy_from_slice(value.get().as_bytes()))
     };
     let version = ProtocolVersion::parse(&said.protocol_version);
-    Ok(Client {
-        // Another version is answered with the newest that both may speak
-        // (2025-11-25, Lifecycle, "Version Negotiation").
-        version: version
-            .filter(|version| version.era() == Era::Legacy)
-            .unwrap_or(ProtocolVersion::LATEST_LEGACY),
-        info: raw(said.client_info),
-        capabilities: raw(said.capabilities).unwrap_or(NOTHING),
-    })
+    // Another version is answered with the newest that both may speak
+    // (2025-11-25, Lifecycle, "Version Negotiation").
+    let version = version
+        .filter(|version| version.era() == Era::Legacy)
+        .unwrap_or(ProtocolVersion::LATEST_LEGACY);
+    let capabilities = raw(said.capabilities).unwrap_or(NOTHING);
+    Ok(Client::new(version, raw(said.client_info), capabilities))
 }
 
 /// A version header has to name a Legacy version. Without one the request is

@@ -99,11 +99,8 @@ impl Events for Cancelling {
 }
 
 fn client(meta: &Meta) -> Arc<Client> {
-    Arc::new(Client {
-        version: ProtocolVersion::LATEST_MODERN,
-        info: meta.client_info.clone(),
-        capabilities: meta.capabilities.clone().unwrap_or_else(|| super::NOTHING.clone()),
-    })
+    let capabilities = meta.capabilities.clone().unwrap_or_else(|| super::NOTHING.clone());
+    Arc::new(Client::new(ProtocolVersion::LATEST_MODERN, meta.client_info.clone(), capabilities))
 }
 
 fn unreadable(fault: &ParamsFault) -> Failure {

@@ -14,9 +14,11 @@ use crate::jsonrpc::Id;
 use crate::pipeline::Gateway;
 use crate::telemetry::metrics::Entered;
 
+use super::outbox::Outbox;
+
 /// All open sessions.
 pub(super) struct Sessions {
-    open: Mutex<HashMap<Box<str>, Arc<Session>>>,
+    open: Mutex<HashMap<Arc<str>, Arc<Session>>>,
     gateway: Arc<Gateway>,
 }
 
@@ -62,10 +64,13 @@ impl Sessions {
     }
 
     fn close_idle(&self) {
-        let allowed = self.gateway.snapshots.load().config.gateway.limits.session_idle;
+        let config = Arc::clone(&self.gateway.snapshots.load().config);
+        let limits = &config.gateway.limits;
         let mut idle = Vec::new();
+        let now = Instant::now();
         self.lock().retain(|_, session| {
-            let keep = session.idle_for() < allowed;
+            session.forget(now, limits.replay_time);
+            let keep = session.idle_for() < limits.session_idle;
             if !keep {
                 idle.push(Arc::clone(session));
             }
@@ -81,7 +86,7 @@ impl Sessions {
         self.gateway.metrics.session_ended(session.opened.elapsed());
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Session>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Session>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -99,7 +104,7 @@ async fn sweep(sessions: Weak<Sessions>) {
 
 /// One Legacy client's session.
 pub(super) struct Session {
-    id: Box<str>,
+    id: Arc<str>,
     owner: Principal,
     client: Arc<Client>,
     opened: Instant,
@@ -112,14 +117,15 @@ pub(super) struct Session {
     /// The list that the client has asked for last, or that there was when it
     /// opened the session.
     listed: AtomicU64,
-    /// Counts the notification streams: a new one ends the one before it.
-    stream: watch::Sender<u64>,
+    /// Messages outside of calls, which the GET stream carries.
+    outbox: Arc<Outbox>,
     closed: CancellationToken,
     _counted: Entered,
 }
 
 impl Session {
-    fn new(id: Box<str>, client: Client, owner: Principal, gateway: &Gateway) -> Self {
+    fn new(id: Arc<str>, client: Client, owner: Principal, gateway: &Gateway) -> Self {
+        let limits = &gateway.snapshots.load().config.gateway.limits;
         Self {
             id,
             owner,
@@ -129,13 +135,13 @@ impl Session {
             busy: AtomicUsize::new(0),
             calls: Mutex::default(),
             listed: AtomicU64::new(*gateway.changes().borrow()),
-            stream: watch::Sender::new(0),
+            outbox: Outbox::new(OUTSIDE, limits.replay),
             closed: CancellationToken::new(),
             _counted: gateway.metrics.sessions().enter(),
         }
     }
 
-    pub(super) fn id(&self) -> &str {
+    pub(super) fn id(&self) -> &Arc<str> {
         &self.id
     }
 
@@ -164,11 +170,13 @@ impl Session {
         changes
     }
 
-    /// Takes the place of the session's notification stream: a message goes to
-    /// one stream, not to all (2025-11-25, "Multiple Connections").
-    pub(super) fn take_stream(&self) -> watch::Receiver<u64> {
-        self.stream.send_modify(|count| *count += 1);
-        self.stream.subscribe()
+    /// Where messages for the client go that belong to none of its calls.
+    pub(super) fn outbox(&self) -> &Arc<Outbox> {
+        &self.outbox
+    }
+
+    fn forget(&self, now: Instant, after: Duration) {
+        self.outbox.forget(now, after);
     }
 
     /// Notes a call, so that the client can take it back.
@@ -254,7 +262,7 @@ impl Drop for Withdrawal {
 }
 
 /// 128 random bits in hexadecimal.
-fn unguessable() -> Result<Box<str>, Failure> {
+fn unguessable() -> Result<Arc<str>, Failure> {
     let mut bytes = [0_u8; 16];
     aws_lc_rs::rand::fill(&mut bytes)
         .map_err(|_| Failure::Internal { detail: "making a session id".into() })?;
@@ -266,5 +274,7 @@ fn unguessable() -> Result<Box<str>, Failure> {
     Ok(id.into())
 }
 
+/// The number of the stream outside of calls.
+const OUTSIDE: u64 = 0;
 /// How often idle sessions are looked for.
 const SWEEP: Duration = Duration::from_secs(5);

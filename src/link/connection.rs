@@ -52,13 +52,15 @@ impl Connection {
     ) -> Result<Reply, LinkFault> {
         let deadline = Deadline::new(config.timeout, config.max_timeout);
         match self {
-            Self::Stdio(stdio) => stdio.call(call, &target.native, deadline).await,
+            Self::Stdio(stdio) => stdio.call(call, target, deadline).await,
             Self::Http(http) => {
-                let mirrored = match http.peer().era() {
-                    Era::Modern => headers_for(&target.tool.param_headers, call.params.arguments()),
-                    Era::Legacy => Vec::new(),
+                let mirrored = match (http.peer().era(), &target.tool) {
+                    (Era::Modern, Some(tool)) => {
+                        headers_for(&tool.param_headers, call.params.arguments())
+                    }
+                    _ => Vec::new(),
                 };
-                http.call(call, &target.native, mirrored, deadline).await
+                http.call(call, target, mirrored, deadline).await
             }
         }
     }

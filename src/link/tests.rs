@@ -50,18 +50,21 @@ pub(crate) fn surroundings() -> Surroundings {
     Surroundings::new(Guardian::none(), Arc::new(Metrics::new("0")))
 }
 
+/// An inbox that nobody looks into.
+pub(crate) fn inbox() -> Arc<news::Inbox> {
+    let server = crate::call::ServerName::new("s").unwrap();
+    news::Inbox::new(Arc::default(), Hub::default().at(&server))
+}
+
 pub(crate) fn call(tool: &str) -> Call {
     let params = format!("{{\"name\":\"{tool}\",\"arguments\":{{}}}}");
-    let client = Client {
-        version: ProtocolVersion::LATEST_LEGACY,
-        info: None,
-        capabilities: Bytes::from_static(b"{}"),
-    };
+    let client = Client::new(ProtocolVersion::LATEST_LEGACY, None, Bytes::from_static(b"{}"));
     Call {
         method: Method::ToolsCall,
         params: Params::parse(Some(params.into())).unwrap(),
         context: Context {
             principal: Principal::Anonymous,
+            session: None,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             peer: None,
             transport: "http1",
@@ -73,17 +76,16 @@ pub(crate) fn call(tool: &str) -> Call {
     }
 }
 
-async fn send(server: &Arc<Server>, config: &Config, tool: &str) -> Result<Reply, Failure> {
-    // A tool of any server's will do: nobody checks arguments here.
+/// A tool of any server's: nobody checks arguments here.
+pub(crate) fn target(server: &crate::call::ServerName, tool: &str) -> Target {
     let raw =
         Bytes::from(format!("{{\"name\":\"{tool}\",\"inputSchema\":{{\"type\":\"object\"}}}}"));
     let parsed = crate::catalog::Tool::parse(&raw, crate::catalog::HeaderRules::Ignore).unwrap();
-    let target = Target {
-        server: server.name().clone(),
-        native: crate::call::NativeName::new(tool),
-        public: crate::call::PublicName::new(tool),
-        tool: Arc::new(parsed),
-    };
+    Target::tool(server, &Arc::new(parsed), Box::default())
+}
+
+async fn send(server: &Arc<Server>, config: &Config, tool: &str) -> Result<Reply, Failure> {
+    let target = target(server.name(), tool);
     let policy = Policy::new(Registry::default().limits(config));
     let permitted = policy.admit(call(tool), target).await.unwrap();
     server.call(permitted, &config.servers[0]).await

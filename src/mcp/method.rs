@@ -15,6 +15,24 @@ pub enum Method {
     ToolsList,
     /// Calls a tool.
     ToolsCall,
+    /// Lists prompts.
+    PromptsList,
+    /// Gets a prompt, filled in.
+    PromptsGet,
+    /// Lists resources.
+    ResourcesList,
+    /// Lists templates of resources.
+    TemplatesList,
+    /// Reads a resource.
+    ResourcesRead,
+    /// Legacy: asks to hear when a resource changes.
+    ResourcesSubscribe,
+    /// Legacy: takes that back.
+    ResourcesUnsubscribe,
+    /// Completes an argument of a prompt or a template.
+    Complete,
+    /// Legacy: the least severe log line that a session wants to see.
+    SetLevel,
     /// Anything else, by its own name.
     Other(String),
 }
@@ -29,6 +47,15 @@ impl Method {
             "subscriptions/listen" => Self::Listen,
             "tools/list" => Self::ToolsList,
             "tools/call" => Self::ToolsCall,
+            "prompts/list" => Self::PromptsList,
+            "prompts/get" => Self::PromptsGet,
+            "resources/list" => Self::ResourcesList,
+            "resources/templates/list" => Self::TemplatesList,
+            "resources/read" => Self::ResourcesRead,
+            "resources/subscribe" => Self::ResourcesSubscribe,
+            "resources/unsubscribe" => Self::ResourcesUnsubscribe,
+            "completion/complete" => Self::Complete,
+            "logging/setLevel" => Self::SetLevel,
             other => Self::Other(other.to_owned()),
         }
     }
@@ -42,6 +69,15 @@ impl Method {
             Self::Listen => "subscriptions/listen",
             Self::ToolsList => "tools/list",
             Self::ToolsCall => "tools/call",
+            Self::PromptsList => "prompts/list",
+            Self::PromptsGet => "prompts/get",
+            Self::ResourcesList => "resources/list",
+            Self::TemplatesList => "resources/templates/list",
+            Self::ResourcesRead => "resources/read",
+            Self::ResourcesSubscribe => "resources/subscribe",
+            Self::ResourcesUnsubscribe => "resources/unsubscribe",
+            Self::Complete => "completion/complete",
+            Self::SetLevel => "logging/setLevel",
             Self::Other(name) => name,
         }
     }
@@ -55,9 +91,8 @@ impl Method {
     /// (2026-07-28, Streamable HTTP, "Standard Request Headers").
     pub fn named_by(&self) -> Option<&'static str> {
         match self {
-            Self::ToolsCall => Some("name"),
-            Self::Other(name) if name == "prompts/get" => Some("name"),
-            Self::Other(name) if name == "resources/read" => Some("uri"),
+            Self::ToolsCall | Self::PromptsGet => Some("name"),
+            Self::ResourcesRead => Some("uri"),
             _ => None,
         }
     }
@@ -73,6 +108,22 @@ pub mod notification {
     pub const PROGRESS: &str = "notifications/progress";
     /// The list of tools is another.
     pub const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
+    /// The list of prompts is another.
+    pub const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
+    /// The list of resources, or of their templates, is another.
+    pub const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
+    /// A resource is another.
+    pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
+    /// A line of a server's log.
+    pub const MESSAGE: &str = "notifications/message";
+    /// Legacy: the client's roots are others.
+    pub const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
+    /// A URL elicitation has been dealt with outside.
+    pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
+    /// Modern, extension `io.modelcontextprotocol/tasks`: how a task is.
+    pub const TASK: &str = "notifications/tasks";
+    /// 2025-11-25: how a task is.
+    pub const TASK_STATUS: &str = "notifications/tasks/status";
     /// Modern: a subscription stands.
     pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 }

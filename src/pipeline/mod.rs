@@ -26,6 +26,7 @@ use tokio::sync::watch;
 
 use crate::call::{Call, Failure, Reply};
 use crate::catalog::{SealedCursors, verify_headers};
+use crate::jsonrpc::string;
 use crate::mcp::Era;
 use crate::policy::Target;
 use crate::snapshot::{Route, Snapshot, Snapshots};
@@ -99,7 +100,8 @@ async fn send(snapshot: &Snapshot, mut call: Call, record: &mut Record) -> Resul
     record.routed(route);
     check_headers(route, &call)?;
     call.context.trace.sent = record.trace_to_send(&call.context.trace);
-    let permitted = snapshot.policy.admit(call, target(route)).await?;
+    let target = target(route, &call);
+    let permitted = snapshot.policy.admit(call, target).await?;
     record.sent();
     route.member.server.call(permitted, &route.member.config).await
 }
@@ -114,21 +116,22 @@ fn route<'a>(snapshot: &'a Snapshot, call: &Call) -> Result<Route<'a>, Failure> 
 }
 
 /// The client mirrored parameters into headers; somebody on the way may have
-/// believed them (2026-07-28, Streamable HTTP, "Server Validation").
+/// believed them (2026-07-28, Streamable HTTP, "Server Validation"). Over
+/// standard streams there are none, and nobody on the way.
 fn check_headers(route: Route<'_>, call: &Call) -> Result<(), Failure> {
     let params = &route.entry.tool.param_headers;
-    if params.is_empty() || call.context.client.version.era() == Era::Legacy {
+    let mirrors = call.context.peer.is_some() && call.context.client.version.era() == Era::Modern;
+    if params.is_empty() || !mirrors {
         return Ok(());
     }
     verify_headers(params, &call.context.headers, call.params.arguments())
         .map_err(|mismatch| Failure::HeaderMismatch { detail: mismatch.to_string() })
 }
 
-fn target(route: Route<'_>) -> Target {
-    Target {
-        server: route.entry.server.clone(),
-        native: route.entry.native().clone(),
-        public: route.entry.public.clone(),
-        tool: Arc::clone(&route.entry.tool),
-    }
+fn target(route: Route<'_>, call: &Call) -> Target {
+    let native = route.entry.native();
+    let renamed =
+        call.params.name_span().filter(|_| native.as_str() != route.entry.public.as_str());
+    let edit = renamed.map(|span| (span, string(native.as_str()).into()));
+    Target::tool(&route.entry.server, &route.entry.tool, edit.into_iter().collect())
 }

@@ -50,7 +50,7 @@ impl Policy {
     pub async fn admit(&self, call: Call, target: Target) -> Result<Permitted<Call>, Failure> {
         let limits = self.limits.server(&target.server);
         if let Some(limits) = limits {
-            limits.check(&target.server, &target.native)?;
+            limits.check(&target.server, target.tool_name())?;
         }
         target.check_arguments(call.params.arguments())?;
         let slot = match limits {

@@ -2,26 +2,39 @@
 
 use std::sync::Arc;
 
-use crate::call::{Failure, NativeName, PublicName, ServerName, Slot};
+use crate::call::{Edits, Failure, NativeName, ServerName, Slot};
 use crate::catalog::Tool;
 
-/// Where a call goes: the catalog's answer to its name.
+/// Where a call goes, and what the server is told instead of what the client
+/// said: the catalog's answer to its name or URI.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// The server that owns the tool.
+    /// The server that owns what is asked for.
     pub server: ServerName,
-    /// The tool's name at that server.
-    pub native: NativeName,
-    /// The tool's name towards clients.
-    pub public: PublicName,
-    /// The tool, with its compiled schema.
-    pub tool: Arc<Tool>,
+    /// The server's own name, or URI, of what is asked for; none where the
+    /// method says it all.
+    pub native: Option<NativeName>,
+    /// The tool with its compiled schema, where a tool is called.
+    pub tool: Option<Arc<Tool>>,
+    /// What stands elsewhere in the params for the server than for the client.
+    pub edits: Box<Edits>,
 }
 
 impl Target {
+    /// A call of this tool.
+    pub fn tool(server: &ServerName, tool: &Arc<Tool>, edits: Box<Edits>) -> Self {
+        let native = Some(tool.native.clone());
+        Self { server: server.clone(), native, tool: Some(Arc::clone(tool)), edits }
+    }
+
+    /// The tool that is called, by its native name.
+    pub(super) fn tool_name(&self) -> Option<&NativeName> {
+        self.tool.as_ref().map(|tool| &tool.native)
+    }
+
     pub(super) fn check_arguments(&self, arguments: Option<&[u8]>) -> Result<(), Failure> {
-        self.tool
-            .arguments
+        let Some(tool) = &self.tool else { return Ok(()) };
+        tool.arguments
             .check(arguments)
             .map_err(|violations| Failure::InvalidArguments { violations: violations.to_string() })
     }

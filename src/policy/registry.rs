@@ -114,9 +114,13 @@ pub struct ServerLimits {
 }
 
 impl ServerLimits {
-    pub(super) fn check(&self, server: &ServerName, tool: &NativeName) -> Result<(), Failure> {
-        if let Some(bucket) = self.tools.get(tool) {
-            bucket.check(|| limit_name(server, Some(tool)))?;
+    pub(super) fn check(
+        &self,
+        server: &ServerName,
+        tool: Option<&NativeName>,
+    ) -> Result<(), Failure> {
+        if let Some(bucket) = tool.and_then(|tool| self.tools.get(tool)) {
+            bucket.check(|| limit_name(server, tool))?;
         }
         self.rate.as_ref().map_or(Ok(()), |bucket| bucket.check(|| limit_name(server, None)))
     }

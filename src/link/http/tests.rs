@@ -12,11 +12,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::*;
 use crate::call::Event;
 use crate::jsonrpc::body::collect;
+use crate::link::Hub;
 
 type Answered = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -78,15 +79,16 @@ impl Scripted {
 
     async fn open(&self, changed: &Arc<Notify>) -> Http {
         let config = HttpConfig { url: self.url.clone(), headers: Vec::new(), ca: None };
+        let server = ServerName::new("s").unwrap();
         let opening = Opening {
-            server: ServerName::new("s").unwrap(),
             config: &config,
             era: EraChoice::Legacy,
             connect_timeout: Duration::from_secs(5),
             patience: Duration::from_secs(5),
             limit: 1 << 20,
             forward: Vec::new(),
-            changed: Arc::clone(changed),
+            inbox: Inbox::new(Arc::clone(changed), Hub::default().at(&server)),
+            server,
         };
         Http::open(opening).await.unwrap()
     }
@@ -142,6 +144,10 @@ fn call() -> Call {
     crate::link::tests::call("t")
 }
 
+fn target() -> Target {
+    crate::link::tests::target(&ServerName::new("s").unwrap(), "t")
+}
+
 fn minute() -> Deadline {
     Deadline::new(Duration::from_mins(1), Duration::from_mins(1))
 }
@@ -150,15 +156,15 @@ fn minute() -> Deadline {
 async fn a_server_that_answers_with_plain_json_hears_of_a_cancellation_and_of_a_timeout() {
     let server = Scripted::start(legacy(|_| None)).await;
     let http = server.open(&Arc::new(Notify::new())).await;
-    let (native, one) = (NativeName::new("t"), call());
+    let (target, one) = (target(), call());
     tokio::select! {
-        _ = http.call(&one, &native, Vec::new(), minute()) => panic!("there is no answer"),
+        _ = http.call(&one, &target, Vec::new(), minute()) => panic!("there is no answer"),
         _ = server.asked_for("tools/call") => {}
     }
     let cancelled = server.asked_for("notifications/cancelled").await;
     let first = cancelled.body["params"]["requestId"].clone();
     let short = Deadline::new(Duration::from_millis(50), Duration::from_millis(50));
-    let fault = http.call(&one, &native, Vec::new(), short).await.unwrap_err();
+    let fault = http.call(&one, &target, Vec::new(), short).await.unwrap_err();
     assert!(matches!(fault, LinkFault::Timeout { .. }), "{fault}");
     let cancelled = server.asked_for("notifications/cancelled").await;
     assert_ne!(cancelled.body["params"]["requestId"], first);
@@ -169,8 +175,8 @@ async fn a_server_that_loses_every_session_is_not_listed_for_it_over_and_over() 
     let server = Scripted::start(legacy(|_| Some(json(404, String::new())))).await;
     let changed = Arc::new(Notify::new());
     let http = server.open(&changed).await;
-    let (native, one) = (NativeName::new("t"), call());
-    let fault = http.call(&one, &native, Vec::new(), minute()).await.unwrap_err();
+    let (target, one) = (target(), call());
+    let fault = http.call(&one, &target, Vec::new(), minute()).await.unwrap_err();
     assert!(matches!(fault, LinkFault::Status { status } if status == 404), "{fault}");
     let relisted = std::pin::pin!(changed.notified());
     assert!(futures_util::poll!(relisted).is_pending(), "the list is not asked for");
@@ -208,9 +214,9 @@ async fn a_connection_is_used_again_after_an_answer_by_events() {
     }))
     .await;
     let http = server.open(&Arc::new(Notify::new())).await;
-    let (native, one) = (NativeName::new("t"), call());
+    let (target, one) = (target(), call());
     for _ in 0..CALLS {
-        let mut reply = http.call(&one, &native, Vec::new(), minute()).await.unwrap();
+        let mut reply = http.call(&one, &target, Vec::new(), minute()).await.unwrap();
         assert!(matches!(reply.next().await, Some(Event::Answer(Ok(_)))));
         tokio::time::sleep(Duration::from_millis(30)).await;
     }

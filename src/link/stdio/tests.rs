@@ -3,6 +3,7 @@ use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
 use crate::call::Failure;
+use crate::link::Tells;
 
 fn peer(version: ProtocolVersion) -> Peer {
     Peer {
@@ -10,6 +11,7 @@ fn peer(version: ProtocolVersion) -> Peer {
         info: Bytes::from_static(b"{}"),
         tools: true,
         tools_changed: true,
+        tells: Tells { tools: true, ..Tells::default() },
         instructions: None,
     }
 }
@@ -19,14 +21,19 @@ fn child(version: ProtocolVersion) -> (Stdio, DuplexStream, DuplexStream) {
     let (input, its_input) = duplex(64);
     let (its_output, output) = duplex(64 * 1024);
     let server = ServerName::new("s").unwrap();
-    let wire = Wire::start(server, input, output, 1 << 20, Arc::new(Notify::new()));
-    (Stdio { wire, peer: peer(version) }, its_input, its_output)
+    let wire = Wire::start(server, input, output, 1 << 20, crate::link::tests::inbox());
+    let stdio = Stdio { wire, peer: peer(version), _listening: JoinSet::new() };
+    (stdio, its_input, its_output)
 }
 
 fn call(token: Option<&'static str>) -> Call {
     let mut call = crate::link::tests::call("t");
     call.context.progress_token = token.map(|token| Bytes::from_static(token.as_bytes()));
     call
+}
+
+fn target() -> Target {
+    crate::link::tests::target(&ServerName::new("s").unwrap(), "t")
 }
 
 fn deadline() -> Deadline {
@@ -44,10 +51,10 @@ async fn end(mut reply: Reply) -> Result<Answer, Failure> {
 #[tokio::test(start_paused = true)]
 async fn a_child_that_reads_nothing_costs_each_call_its_time_and_no_more() {
     let (stdio, _its_input, _its_output) = child(ProtocolVersion::LATEST_LEGACY);
-    let (native, one) = (NativeName::new("t"), call(None));
+    let (target, one) = (target(), call(None));
     // More than the pipe and the queue to it can hold.
     let calls = (0..400).map(|_| async {
-        match stdio.call(&one, &native, deadline()).await {
+        match stdio.call(&one, &target, deadline()).await {
             Ok(reply) => {
                 end(reply).await.is_err_and(|f| matches!(f, Failure::ServerTimeout { .. }))
             }
@@ -62,8 +69,8 @@ async fn a_child_that_reads_nothing_costs_each_call_its_time_and_no_more() {
 #[tokio::test]
 async fn a_child_that_asks_without_reading_is_heard_all_the_same() {
     let (stdio, _its_input, mut its_output) = child(ProtocolVersion::LATEST_LEGACY);
-    let (native, one) = (NativeName::new("t"), call(None));
-    let reply = stdio.call(&one, &native, deadline()).await.unwrap();
+    let (target, one) = (target(), call(None));
+    let reply = stdio.call(&one, &target, deadline()).await.unwrap();
     let feed = tokio::spawn(async move {
         for id in 0..1000 {
             let ask = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n");
@@ -79,9 +86,9 @@ async fn a_child_that_asks_without_reading_is_heard_all_the_same() {
 #[tokio::test]
 async fn endless_progress_does_not_outlast_the_cap() {
     let (stdio, _its_input, mut its_output) = child(ProtocolVersion::LATEST_LEGACY);
-    let (native, one) = (NativeName::new("t"), call(Some("7")));
+    let (target, one) = (target(), call(Some("7")));
     let short = Deadline::new(Duration::from_millis(20), Duration::from_millis(60));
-    let reply = stdio.call(&one, &native, short).await.unwrap();
+    let reply = stdio.call(&one, &target, short).await.unwrap();
     let flood = tokio::spawn(async move {
         let notice = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\
                       \"params\":{\"progressToken\":1,\"progress\":1}}\n";
@@ -96,9 +103,9 @@ async fn endless_progress_does_not_outlast_the_cap() {
 async fn an_answer_too_long_to_read_ends_the_only_call_also_while_changes_are_listened_for() {
     let (stdio, mut its_input, mut its_output) = child(ProtocolVersion::LATEST_MODERN);
     tokio::spawn(async move { tokio::io::copy(&mut its_input, &mut tokio::io::sink()).await });
-    listen(&stdio.wire, ProtocolVersion::LATEST_MODERN).await.unwrap();
-    let (native, one) = (NativeName::new("t"), call(None));
-    let reply = stdio.call(&one, &native, deadline()).await.unwrap();
+    let _listening = news::start(&stdio.wire, &stdio.peer);
+    let (target, one) = (target(), call(None));
+    let reply = stdio.call(&one, &target, deadline()).await.unwrap();
     let drip = tokio::spawn(async move {
         // Its id stands at neither of its ends.
         let line = format!("{{\"jsonrpc\":\"2.0\",\"result\":\"{}\"}}\n", "x".repeat(2 << 20));

@@ -26,12 +26,7 @@ async fn listed(snapshots: &Snapshots) -> Arc<Snapshot> {
 
 async fn send(snapshot: &Snapshot, tool: &str) -> Result<crate::call::Reply, crate::call::Failure> {
     let route = snapshot.route(tool).unwrap();
-    let target = Target {
-        server: route.entry.server.clone(),
-        native: route.entry.native().clone(),
-        public: route.entry.public.clone(),
-        tool: Arc::clone(&route.entry.tool),
-    };
+    let target = Target::tool(&route.entry.server, &route.entry.tool, Box::default());
     let permitted = snapshot.policy.admit(call(tool), target).await?;
     route.member.server.call(permitted, &route.member.config).await
 }

@@ -1,0 +1,100 @@
+//! What a client lets servers ask of it.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+/// A client's capabilities, brought into one form: two clients that can do the
+/// same have equal ones, whatever their era and the order of their keys.
+///
+/// Servers are told these and nothing else; a list that depends on what a
+/// client can do is kept for each of them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Abilities {
+    raw: Bytes,
+    /// `sampling/createMessage`.
+    pub sampling: bool,
+    /// `elicitation/create` with a form.
+    pub form: bool,
+    /// `elicitation/create` with a URL.
+    pub url: bool,
+    /// `roots/list`.
+    pub roots: bool,
+}
+
+impl Abilities {
+    /// None at all: what the gateway says when it asks for itself.
+    pub fn none() -> Self {
+        Self {
+            raw: Bytes::from_static(b"{}"),
+            sampling: false,
+            form: false,
+            url: false,
+            roots: false,
+        }
+    }
+
+    /// Reads a client's raw `capabilities`. What is no object counts as none;
+    /// so do extensions that take more than [`MOST`] bytes.
+    pub fn parse(raw: &[u8]) -> Self {
+        let said: Map<String, Value> = match raw {
+            b"{}" => return Self::none(),
+            raw => serde_json::from_slice(raw).unwrap_or_default(),
+        };
+        let has = |key: &str| said.get(key).is_some_and(Value::is_object);
+        let mode = |mode: &str| said.get("elicitation").and_then(|all| all.get(mode)).is_some();
+        let (elicits, url) = (has("elicitation"), mode("url"));
+        // An empty object means forms (2025-11-25 and later, Elicitation).
+        let form = elicits && (mode("form") || !url);
+        let mut kept = Map::new();
+        if has("sampling") {
+            kept.insert("sampling".into(), said.get("sampling").cloned().unwrap_or_default());
+        }
+        if elicits {
+            let modes = [("form", form), ("url", url)].into_iter().filter(|(_, can)| *can);
+            let modes: Map<_, _> = modes.map(|(mode, _)| (mode.to_owned(), json!({}))).collect();
+            kept.insert("elicitation".into(), Value::Object(modes));
+        }
+        if has("roots") {
+            // Whether they change is told to nobody who did not ask.
+            kept.insert("roots".into(), json!({}));
+        }
+        for key in ["extensions", "tasks"] {
+            let value = said.get(key).filter(|value| value.is_object());
+            if let Some(value) = value.filter(|value| value.to_string().len() <= MOST) {
+                kept.insert(key.to_owned(), value.clone());
+            }
+        }
+        Self {
+            raw: Value::Object(kept).to_string().into(),
+            sampling: has("sampling"),
+            form,
+            url,
+            roots: has("roots"),
+        }
+    }
+
+    /// The capabilities object that servers are told.
+    pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+}
+
+/// The most bytes of a client's extensions.
+const MOST: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_that_can_do_the_same_are_the_same() {
+        let one = Abilities::parse(br#"{"roots":{"listChanged":true},"elicitation":{}}"#);
+        let two = Abilities::parse(br#"{"elicitation":{"form":{}},"roots":{},"x":1}"#);
+        assert_eq!(one, two);
+        assert!(one.form && one.roots && !one.url && !one.sampling);
+        let url = Abilities::parse(br#"{"elicitation":{"url":{}}}"#);
+        assert!(url.url && !url.form);
+        assert_eq!(Abilities::parse(b"[]"), Abilities::none());
+        assert_eq!(Abilities::parse(br#"{"sampling":true}"#), Abilities::none());
+    }
+}
