@@ -16,6 +16,7 @@ mod outside;
 mod request;
 mod session;
 mod stream;
+mod streamed;
 
 pub use body::Body;
 
@@ -28,7 +29,7 @@ use hyper::body::Incoming;
 use crate::call::{Drain, Failure};
 use crate::identity::Peer;
 use crate::jsonrpc::{self, Frame};
-use crate::mcp::Era;
+use crate::mcp::{self, Era};
 use crate::pipeline::Gateway;
 
 use answer::Wants;
@@ -121,7 +122,10 @@ impl Front {
                 StatusCode::NOT_ACCEPTABLE,
                 "a GET opens an event stream: send `Accept: text/event-stream`",
             ),
-            Ok(session) => self.outside(&session, Start::Unsent),
+            Ok(session) => match request.headers().get(mcp::header::LAST_EVENT_ID) {
+                Some(id) if !id.is_empty() => self.resume(&session, id),
+                _ => self.outside(&session, Start::Unsent),
+            },
             Err(Failure::SessionRequired) => answer::method_not_allowed(),
             Err(failure) => answer::refusal(None, &failure, Era::Legacy),
         }

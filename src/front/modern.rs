@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 
-use crate::call::{Call, Client, Event, Failure, Meta, Params, ParamsFault};
+use crate::call::{Call, Client, Failure, Meta, Params, ParamsFault};
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, Method, ProtocolVersion, decode_value, header};
 use crate::pipeline::{Exchange, Introduction};
 
-use super::answer::{self, Events, Wants};
+use super::answer::{self, Wants};
 use super::request::{self, Posted};
+use super::streamed::{Step, Steps};
 use super::{Body, Front};
 
 impl Front {
@@ -87,12 +88,12 @@ enum Cancelling {
     Coming(Exchange),
 }
 
-impl Events for Cancelling {
-    async fn next(&mut self) -> Option<Event> {
+impl Steps for Cancelling {
+    async fn next(&mut self) -> Option<Step> {
         loop {
             match self {
                 Self::Starting(starting) => *self = Self::Coming(starting.await),
-                Self::Coming(exchange) => return exchange.next().await,
+                Self::Coming(exchange) => return exchange.next().await.map(Step::Event),
             }
         }
     }
