@@ -13,6 +13,7 @@ mod legacy;
 mod modern;
 mod request;
 mod session;
+pub mod stdio;
 mod stream;
 
 pub use body::Body;

@@ -20,6 +20,7 @@ mod stdio;
 mod supervisor;
 
 pub use fault::LinkFault;
+pub use http::Client as HttpClient;
 pub use peer::Peer;
 pub use server::{Hold, Server, State, View};
 pub use supervisor::Surroundings;
