@@ -24,5 +24,6 @@ mod list_changes;
 mod modern;
 mod operators;
 mod server_life;
+mod stdio;
 mod tools;
 mod traces;
