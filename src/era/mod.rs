@@ -10,6 +10,7 @@ pub mod lift;
 pub mod lower;
 mod meta;
 pub mod state;
+pub mod news;
 
 use bytes::Bytes;
 

@@ -8,12 +8,14 @@ use futures_util::stream;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use crate::call::{Answer, Event, Failure, Notice, Passing, Question, ResultBody, tool_error};
+use crate::call::{Answer, Event, Failure, Notice, Passing, ResultBody, tool_error};
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice, sse};
 use crate::mcp::{Era, code, header};
 
 use super::body::{Body, BrokenOff};
+use super::session::Session;
+use super::streamed::{self, First, Step, Steps};
 use super::{EVENTS, JSON};
 
 /// In which form a client takes answers.
@@ -52,7 +54,6 @@ impl Wants {
 }
 
 /// How the answers to one request are written.
-#[derive(Debug, Clone)]
 pub(super) struct Writer {
     pub(super) id: Id,
     pub(super) era: Era,
@@ -62,9 +63,23 @@ pub(super) struct Writer {
     pub(super) info: Bytes,
     pub(super) wants: Wants,
     pub(super) keep_alive: Duration,
+    /// The Legacy session that the request came in.
+    pub(super) session: Option<Arc<Session>>,
 }
 
 impl Writer {
+    /// How long a call may be quiet before its stream is opened: until a proxy
+    /// on the way might give the connection up, or, where a client can resume
+    /// from the event that opens it, until the connection might break.
+    fn patience(&self) -> Duration {
+        match &self.session {
+            Some(session) if session.client().version.primes_streams() => {
+                self.keep_alive.min(PRIMED_AFTER)
+            }
+            _ => self.keep_alive,
+        }
+    }
+
     /// A whole message, with the HTTP status it has where it comes as JSON.
     pub(super) fn message(&self, answer: Result<Answer, Failure>) -> (StatusCode, Bytes) {
         match answer {
@@ -102,18 +117,6 @@ impl Writer {
         (status(failure, self.era), message)
     }
 
-    /// What a client is told on the way; `None` for an answer.
-    pub(super) fn on_the_way(&self, event: &Event) -> Option<Bytes> {
-        match event {
-            Event::Notice(notice) => Some(self.notice(notice)),
-            Event::Asks(id, Question { method, params }) => {
-                let params = params.as_deref().unwrap_or(b"{}");
-                Some(jsonrpc::request(id, method, params))
-            }
-            Event::TookBack(_) | Event::Answer(_) | Event::Passing(_) => None,
-        }
-    }
-
     /// A notification on the way, under the client's own token.
     pub(super) fn notice(&self, notice: &Notice) -> Bytes {
         let params = match (&notice.token, &self.token) {
@@ -126,82 +129,53 @@ impl Writer {
     }
 }
 
-/// Something that brings a call's events one by one.
-pub(super) trait Events: Send + 'static {
-    fn next(&mut self) -> impl Future<Output = Option<Event>> + Send;
-}
-
 /// Answers a call: as JSON where the answer is the first thing that comes, and
 /// otherwise, for a client that takes one, as a stream. A stream is opened,
-/// too, when nothing has come for so long that a proxy on the way might give
-/// the connection up.
-pub(super) async fn call(mut events: impl Events, writer: Writer) -> Response<Body> {
+/// too, when nothing has come for so long that the connection might be lost.
+pub(super) async fn call(mut steps: impl Steps, writer: Writer) -> Response<Body> {
     loop {
-        let quiet = tokio::time::sleep(writer.keep_alive);
-        let event = tokio::select! {
+        let quiet = tokio::time::sleep(writer.patience());
+        let step = tokio::select! {
             // An answer that is there needs no timer.
             biased;
-            event = events.next() => event,
+            step = steps.next() => step,
             () = quiet, if writer.wants.stream() => {
-                return streamed(sse::comment(), events, writer);
+                return streamed::open(First::Nothing, steps, writer);
             }
         };
-        match event {
-            Some(event @ (Event::Notice(_) | Event::Asks(..))) if writer.wants.stream() => {
-                let first = writer.on_the_way(&event).unwrap_or_default();
-                return streamed(sse::message(&first), events, writer);
+        let event = match step {
+            Some(Step::Event(event)) => event,
+            Some(Step::Frame(frame)) if writer.wants.stream() => {
+                return streamed::open(First::Message(frame), steps, writer);
             }
-            Some(Event::Notice(_) | Event::Asks(..) | Event::TookBack(_)) => {}
-            Some(Event::Answer(answer)) => {
-                let retry = answer.as_ref().err().and_then(Failure::retry_after);
-                let (status, message) = writer.message(answer);
-                return whole(status, message, writer.wants, retry);
-            }
-            Some(Event::Passing(passing)) if writer.wants != Wants::Events => {
-                return passed(passing, &writer);
-            }
-            Some(Event::Passing(passing)) => {
-                let (status, message) = writer.message(collected(passing).await);
-                return whole(status, message, writer.wants, None);
-            }
+            Some(Step::Frame(_)) => continue,
             // Cancelled by the client: there is nothing to be said.
             None if writer.wants.stream() => return with_events(Body::empty()),
             None => {
                 let (status, message) = writer.message(Err(Failure::Cancelled));
                 return json(status, message);
             }
-        }
-    }
-}
-
-fn streamed(first: Bytes, events: impl Events, writer: Writer) -> Response<Body> {
-    let state = (Some(first), Some(events), Arc::new(writer));
-    with_events(Body::stream(stream::unfold(state, |(first, events, writer)| async move {
-        let mut events = events;
-        if first.is_some() {
-            return first.map(|first| (first, (None, events, writer)));
-        }
-        let quiet = tokio::time::sleep(writer.keep_alive);
-        let event = tokio::select! {
-            event = events.as_mut()?.next() => event?,
-            () = quiet => return Some((sse::comment(), (None, events, writer))),
         };
         match event {
-            event @ (Event::Notice(_) | Event::Asks(..) | Event::TookBack(_)) => {
-                let message = writer.on_the_way(&event);
-                let message = message.map_or_else(sse::comment, |message| sse::message(&message));
-                Some((message, (None, events, writer)))
+            Event::Notice(notice) if writer.wants.stream() => {
+                return streamed::open(First::Message(writer.notice(&notice)), steps, writer);
             }
+            // What a server asks comes to a front as an answer.
+            Event::Notice(_) | Event::Asks(..) | Event::TookBack(_) => {}
             Event::Answer(answer) => {
-                let (_, message) = writer.message(answer);
-                Some((sse::message(&message), (None, None, writer)))
+                let retry = answer.as_ref().err().and_then(Failure::retry_after);
+                let (status, message) = writer.message(answer);
+                return whole(status, message, writer.wants, retry);
+            }
+            Event::Passing(passing) if writer.wants != Wants::Events => {
+                return passed(passing, &writer);
             }
             Event::Passing(passing) => {
-                let (_, message) = writer.message(collected(passing).await);
-                Some((sse::message(&message), (None, None, writer)))
+                let (status, message) = writer.message(collected(passing).await);
+                return whole(status, message, writer.wants, None);
             }
         }
-    })))
+    }
 }
 
 fn whole(
@@ -220,7 +194,7 @@ fn whole(
     response
 }
 
-async fn collected(passing: Passing) -> Result<Answer, Failure> {
+pub(super) async fn collected(passing: Passing) -> Result<Answer, Failure> {
     passing.whole().await.map(Answer::Result)
 }
 
@@ -344,6 +318,8 @@ fn refusal_with(status: StatusCode, failure: &Failure) -> Response<Body> {
     json(status, jsonrpc::error(None, &failure.to_error()))
 }
 
+/// When a quiet call's stream is opened for a client that can resume it.
+const PRIMED_AFTER: Duration = Duration::from_secs(1);
 /// What the specification tells clients to send, as the SDKs write it.
 const USUAL_ACCEPT: &str = "application/json, text/event-stream";
 

@@ -3,12 +3,13 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::call::{Answer, Call, Event, Failure, ResultType};
+use crate::call::{Answer, Call, Event, Failure, Question, ResultType};
+use crate::jsonrpc;
 use crate::pipeline::{Exchange, Gateway};
 
-use super::answer::Events;
 use super::input::Inquiry;
 use super::session::{Session, Withdrawal};
+use super::streamed::{Step, Steps};
 
 /// A call that ends when it is answered or taken back, and goes on when its
 /// client merely goes away (2025-11-25, Streamable HTTP, "Sending Messages"):
@@ -164,8 +165,8 @@ impl Course {
     }
 }
 
-impl Events for InSession {
-    async fn next(&mut self) -> Option<Event> {
+impl Steps for InSession {
+    async fn next(&mut self) -> Option<Step> {
         let cancelled = self.withdrawal.token();
         tokio::select! {
             biased;
@@ -174,7 +175,13 @@ impl Events for InSession {
                 self.course = Course { stage: Stage::Ended, again: None, last: None };
                 None
             }
-            event = self.course.step() => event,
+            event = self.course.step() => event.map(|event| match event {
+                Event::Asks(id, Question { method, params }) => {
+                    let params = params.as_deref().unwrap_or(b"{}");
+                    Step::Frame(jsonrpc::request(&id, &method, params))
+                }
+                event => Step::Event(event),
+            }),
         }
     }
 }

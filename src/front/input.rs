@@ -152,7 +152,7 @@ impl Inquiry {
     }
 
     fn withdraw(&mut self, number: u64) {
-        self.session.forget(number);
+        self.session.unexpect(number);
         let params = json!({ "requestId": number, "reason": "the server no longer asks" });
         self.untold.push_back(Event::Notice(Notice {
             method: notification::CANCELLED.into(),
@@ -165,7 +165,7 @@ impl Inquiry {
 impl Drop for Inquiry {
     fn drop(&mut self) {
         for (_, number) in &self.awaited {
-            self.session.forget(*number);
+            self.session.unexpect(*number);
         }
     }
 }

@@ -6,29 +6,31 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Version, header};
-use hyper::body::Incoming;
+use http_body::Body;
 use tokio::time::timeout;
 
-use crate::call::{Client, Context, Failure, Meta, Principal, Trace};
+use crate::call::{Client, Context, Failure, Meta, Trace};
 use crate::config::Limits;
-use crate::identity::{Peer, identify};
+use crate::identity::Peer;
 use crate::jsonrpc::body::{BodyError, collect};
 use crate::jsonrpc::{Fault, Frame, Id};
 use crate::mcp;
+
+use super::caller::Caller;
 
 /// A request's body and what came with it.
 pub(super) struct Posted {
     pub(super) headers: Arc<HeaderMap>,
     pub(super) body: Bytes,
-    pub(super) principal: Principal,
+    pub(super) caller: Caller,
     peer: Peer,
     transport: &'static str,
 }
 
 impl Posted {
-    pub(super) async fn read(
-        request: Request<Incoming>,
-        peer: Peer,
+    pub(super) async fn read<B: Body<Data = Bytes> + Unpin>(
+        request: Request<B>,
+        (caller, peer): (Caller, Peer),
         limits: &Limits,
     ) -> Result<Self, Failure> {
         let (head, body) = request.into_parts();
@@ -41,9 +43,12 @@ impl Posted {
             Ok(Err(BodyError::Broken(_))) => return Err(invalid("the body broke off")),
             Err(_) => return Err(invalid("the body came too slowly")),
         };
-        let transport = if head.version == Version::HTTP_2 { "http2" } else { "http1" };
-        let principal = identify(&head.headers);
-        Ok(Self { headers: Arc::new(head.headers), body, principal, peer, transport })
+        let transport = match head.version {
+            _ if peer.stdio => "stdio",
+            Version::HTTP_2 => "http2",
+            _ => "http1",
+        };
+        Ok(Self { headers: Arc::new(head.headers), body, caller, peer, transport })
     }
 
     pub(super) fn is_batch(&self) -> bool {
@@ -69,10 +74,10 @@ impl Posted {
             _ => meta.tracestate,
         };
         Context {
-            principal: self.principal.clone(),
+            principal: self.caller.principal().clone(),
             session: None,
             address: self.peer.addr.ip(),
-            peer: Some(self.peer.addr),
+            peer: self.peer.socket(),
             transport: self.transport,
             client,
             progress_token: meta.progress_token,

@@ -13,6 +13,7 @@ mod deadline;
 mod fault;
 mod http;
 mod listing;
+mod news;
 mod pace;
 pub mod parking;
 mod peer;
@@ -22,7 +23,9 @@ mod stdio;
 mod supervisor;
 
 pub use fault::LinkFault;
-pub use peer::Peer;
+pub use http::Client as HttpClient;
+pub use news::{Held, Hub, Letter, Mailbox, Refusal, Subscriptions, Topic};
+pub use peer::{Peer, Tells};
 pub use server::{Hold, Server, State, View};
 pub use supervisor::Surroundings;
 
