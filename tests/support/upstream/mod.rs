@@ -58,6 +58,8 @@ pub struct Inner {
     /// Streams on which announcements go.
     pub watchers: watch::Sender<usize>,
     pub gate: Semaphore,
+    /// Calls whose connections were closed, to be resumed.
+    pub closed: Mutex<Vec<Option<http::Rest>>>,
     pub sessions: Mutex<HashSet<String>>,
     pub session_numbers: AtomicU64,
     /// How a session that is not there is refused.
@@ -269,6 +271,7 @@ impl Inner {
             changes: watch::Sender::new(0),
             watchers: watch::Sender::new(0),
             gate: Semaphore::new(0),
+            closed: Mutex::default(),
             sessions: Mutex::default(),
             session_numbers: AtomicU64::new(0),
             lost: Mutex::new((404, no_session)),
