@@ -1,5 +1,7 @@
 //! The rules of the standard, one row each, and the law that chunks mean nothing.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
