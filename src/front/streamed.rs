@@ -16,6 +16,7 @@ use crate::call::Event;
 use crate::jsonrpc::sse;
 
 use super::answer::{self, Writer};
+use super::caller::Caller;
 use super::outbox::{EventId, Outbox, Piece, Reader, Sent, Start};
 use super::session::Session;
 use super::{Body, Front};
@@ -67,7 +68,12 @@ pub(super) fn open(first: First, steps: impl Steps, writer: Writer) -> Response<
 impl Front {
     /// Goes on with the stream whose connection broke off behind that event
     /// (2025-11-25, Streamable HTTP, "Resumability and Redelivery").
-    pub(super) fn resume(&self, session: &Arc<Session>, last: &HeaderValue) -> Response<Body> {
+    pub(super) fn resume(
+        &self,
+        session: &Arc<Session>,
+        last: &HeaderValue,
+        caller: &Caller,
+    ) -> Response<Body> {
         let id = last.to_str().ok().and_then(EventId::parse);
         let Some((id, outbox)) = id.and_then(|id| Some((id, session.stream(id)?))) else {
             return answer::plain(
@@ -77,7 +83,7 @@ impl Front {
         };
         let start = Start::Behind(id.number);
         if Arc::ptr_eq(&outbox, session.outbox()) {
-            return self.outside(session, start);
+            return self.outside(session, start, caller);
         }
         connect(session, &outbox, start, self.limits().1)
     }

@@ -35,7 +35,7 @@ use super::LinkFault;
 use super::deadline::Deadline;
 use super::news::Inbox;
 use super::peer::{Peer, answer_to_server};
-use client::Client;
+pub use client::Client;
 use coming::{Coming, UnderWay};
 use probe::{discover, probe};
 use reception::{Events, Reception, answer_in, refusal};
@@ -212,9 +212,15 @@ impl Shared {
         };
         let mut events = self.resumable(&id, reception, None);
         while let Some(said) = events.next().await? {
-            if let Said::Frame(frame @ Frame::Response { .. }) = said {
-                events.finish();
-                return answer_in(frame, &id);
+            match said {
+                Said::Frame(frame @ Frame::Response { .. }) => {
+                    events.finish();
+                    return answer_in(frame, &id);
+                }
+                Said::Frame(Frame::Notification { method, params }) => {
+                    self.inbox.hear(&method, params.as_ref());
+                }
+                Said::Frame(Frame::Request { .. }) | Said::Pause(_) => {}
             }
         }
         Err(LinkFault::NoAnswer)

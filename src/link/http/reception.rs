@@ -74,8 +74,8 @@ impl Reception {
         }
     }
 
-    /// The answer to the request `id` of the gateway's own; passes over
-    /// whatever else a stream brings.
+    /// The answer to the request `id` of the gateway's own that introduces it;
+    /// passes over whatever else a stream brings.
     pub(super) async fn answer(self, id: &Id) -> Result<Answer, LinkFault> {
         match self {
             Self::Message(frame) => answer_in(frame, id),
