@@ -13,6 +13,7 @@ mod deadline;
 mod fault;
 mod http;
 mod listing;
+mod news;
 mod pace;
 mod peer;
 mod server;
@@ -21,7 +22,8 @@ mod supervisor;
 
 pub use fault::LinkFault;
 pub use http::Client as HttpClient;
-pub use peer::Peer;
+pub use news::{Held, Hub, Letter, Mailbox, Refusal, Subscriptions, Topic};
+pub use peer::{Peer, Tells};
 pub use server::{Hold, Server, State, View};
 pub use supervisor::Surroundings;
 

@@ -21,6 +21,7 @@ use crate::telemetry::metrics::{Availability, ServerMetrics};
 
 use super::LinkFault;
 use super::connection::{Connection, transport_name};
+use super::news::{Held, Inbox, Mailbox, Topic};
 use super::peer::Peer;
 use super::supervisor::{Surroundings, supervise};
 
@@ -109,6 +110,8 @@ pub struct Server {
     pub(super) unlisted: AtomicBool,
     /// Its list may be another.
     pub(super) changed: Arc<Notify>,
+    /// What it tells outside of its answers.
+    pub(super) inbox: Arc<Inbox>,
     pub(super) stop: CancellationToken,
     pub(super) restarts: AtomicU32,
     pub(super) metrics: Arc<ServerMetrics>,
@@ -126,6 +129,8 @@ pub struct Server {
 impl Server {
     /// Starts the server's life.
     pub fn start(config: Arc<ServerConfig>, surroundings: &Surroundings) -> Arc<Self> {
+        let changed = Arc::new(Notify::new());
+        let inbox = Inbox::new(Arc::clone(&changed), surroundings.hub.at(&config.name));
         let server = Arc::new(Self {
             metrics: surroundings.metrics.server(config.name.as_str()),
             unlisted: AtomicBool::new(false),
@@ -137,7 +142,8 @@ impl Server {
             state: watch::Sender::new(State::Idle),
             notes: Mutex::default(),
             demand: Notify::new(),
-            changed: Arc::new(Notify::new()),
+            changed,
+            inbox,
             stop: surroundings.stop.child_token(),
             restarts: AtomicU32::new(0),
             calls: AtomicU32::new(0),
@@ -233,6 +239,15 @@ impl Server {
         };
         let reply = reply.map_err(|fault| self.fail(fault))?;
         Ok(reply.holding((slot, in_use)))
+    }
+
+    /// Subscribes a client to `topic`, and has the server started if it is
+    /// waiting to be needed. Does not wait for it; `None` where there are
+    /// `limit` subscriptions at all servers together.
+    pub fn subscribe(&self, topic: Topic, mailbox: &Arc<Mailbox>, limit: usize) -> Option<Held> {
+        let held = self.inbox.subscriptions.add(topic, mailbox, limit);
+        self.demand.notify_one();
+        held
     }
 
     /// Has the server started if it is waiting to be needed, and has its list
@@ -337,9 +352,10 @@ impl Server {
         self.unlisted.swap(false, Ordering::SeqCst) || self.is_in_use()
     }
 
-    /// Whether calls to it are under way.
+    /// Whether calls to it are under way, or somebody counts on hearing of
+    /// its changes.
     pub(super) fn is_in_use(&self) -> bool {
-        self.calls.load(Ordering::SeqCst) > 0
+        self.calls.load(Ordering::SeqCst) > 0 || self.inbox.subscriptions.are_wanted()
     }
 
     fn fail(&self, fault: LinkFault) -> Failure {

@@ -21,6 +21,7 @@ use super::child::{Child, ChildSpec, Guardian};
 use super::connection::Connection;
 use super::http::{self, Http};
 use super::listing::{self, Bounds};
+use super::news::Hub;
 use super::pace::Pace;
 use super::server::{Server, State};
 use super::stdio::{self, Stdio};
@@ -38,6 +39,8 @@ pub struct Surroundings {
     pub stop: CancellationToken,
     /// The lives of all servers.
     pub alive: TaskTracker,
+    /// What clients are subscribed to at all servers.
+    pub hub: Arc<Hub>,
 }
 
 impl Surroundings {
@@ -49,6 +52,7 @@ impl Surroundings {
             listed: Arc::new(Notify::new()),
             stop: CancellationToken::new(),
             alive: TaskTracker::new(),
+            hub: Arc::default(),
         }
     }
 }
@@ -211,7 +215,7 @@ impl<'a> Life<'a> {
                     patience: config.start_timeout / 3,
                     limit: config.max_response,
                     forward: config.forward_headers.clone(),
-                    changed: Arc::clone(&self.server.changed),
+                    inbox: Arc::clone(&self.server.inbox),
                 };
                 Http::open(opening).await.map(Connection::Http)
             }
@@ -241,7 +245,7 @@ impl<'a> Life<'a> {
             era,
             patience: config.start_timeout / 3,
             limit: config.max_response,
-            changed: Arc::clone(&self.server.changed),
+            inbox: Arc::clone(&self.server.inbox),
         };
         let opened = tokio::select! {
             opened = Stdio::open(opening, input, output) => opened,

@@ -27,3 +27,4 @@ mod server_life;
 mod stdio;
 mod tools;
 mod traces;
+mod who;

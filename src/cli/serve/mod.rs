@@ -34,7 +34,7 @@ use crate::telemetry::log::{self, AccessLine, Log, LogError, LogLevels};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Otel;
 
-use super::{Common, complain, fail};
+use super::{Common, OPEN, complain, fail};
 pub use reload::Reloader;
 
 /// Why the gateway did not start.
@@ -296,6 +296,9 @@ fn announce(address: Option<SocketAddr>, admin: Option<SocketAddr>, gateway: &Ga
     let servers = config.servers.len();
     if let Some(address) = address {
         tracing::info!(servers, "clients connect to {scheme}://{address}/mcp");
+        if config.is_open_to_anyone() {
+            tracing::warn!("{OPEN}");
+        }
     }
     if let Some(admin) = admin {
         tracing::info!("status is at http://{admin}/status");

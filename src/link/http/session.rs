@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use bytes::Bytes;
 
@@ -21,6 +21,8 @@ pub(super) struct Session {
     /// Held while a new session is opened, so that calls that lose the old one
     /// together open one new one between them.
     opening: AsyncMutex<()>,
+    /// The current one's number, for those who have to do things anew in each.
+    numbers: watch::Sender<u64>,
 }
 
 #[derive(Clone)]
@@ -35,14 +37,27 @@ struct Open {
 impl Session {
     /// What stands in its place with a Modern server.
     pub(super) fn none() -> Self {
-        Self { current: Mutex::new(None), opening: AsyncMutex::new(()) }
+        Self::of(None)
+    }
+
+    fn of(open: Option<Open>) -> Self {
+        let number = open.as_ref().map_or(0, |open| open.number);
+        Self {
+            current: Mutex::new(open),
+            opening: AsyncMutex::new(()),
+            numbers: watch::Sender::new(number),
+        }
+    }
+
+    /// Changes with the session.
+    pub(super) fn numbers(&self) -> watch::Receiver<u64> {
+        self.numbers.subscribe()
     }
 
     /// Introduces the gateway.
     pub(super) async fn open(client: &Client, limit: usize) -> Result<(Peer, Self), LinkFault> {
         let (peer, open) = open(client, limit, 1).await?;
-        let session = Self { current: Mutex::new(Some(open)), opening: AsyncMutex::new(()) };
-        Ok((peer, session))
+        Ok((peer, Self::of(Some(open))))
     }
 
     /// Adds the session's headers; gives the session's number if it has an id
@@ -71,7 +86,9 @@ impl Session {
             return Ok(());
         }
         let (_, open) = open(client, limit, number.unwrap_or(0) + 1).await?;
+        let number = open.number;
         *self.current() = Some(open);
+        self.numbers.send_replace(number);
         Ok(())
     }
 
@@ -94,7 +111,7 @@ async fn open(client: &Client, limit: usize, number: u64) -> Result<(Peer, Open)
     let body = jsonrpc::request(&request, Method::Initialize.as_str(), &initialize_params());
     let response = client.post(&HeaderMap::new(), body).await?;
     let id = response.headers().get(header::SESSION_ID).cloned();
-    let answer = Reception::read(response, limit).await?.answer(&request).await?;
+    let answer = Reception::read(response, limit).await?.answer(&request, None).await?;
     let peer = judge_initialize(&answer)?;
     let open = Open { number, id, version: peer.version };
     let mut headers = HeaderMap::new();
