@@ -113,6 +113,12 @@ pub enum Failure {
         /// The URI asked for.
         uri: String,
     },
+    /// No key, where one is asked for.
+    #[error("a key is needed: send it as `Authorization: Bearer KEY` or as `X-API-Key: KEY`")]
+    KeyMissing,
+    /// A key that is no client's.
+    #[error("the key is not known here")]
+    KeyUnknown,
     /// The body is larger than allowed.
     #[error("the request body is larger than {limit} bytes")]
     BodyTooLarge {
@@ -242,6 +248,8 @@ impl Failure {
                 row(code::OVER_LIMIT, 429, Gateway, true, "too_many_subscriptions")
             }
             Self::NoUpdates { .. } => row(code::INVALID_PARAMS, 200, Client, false, "no_updates"),
+            Self::KeyMissing => row(code::UNAUTHENTICATED, 401, Client, false, "key_missing"),
+            Self::KeyUnknown => row(code::UNAUTHENTICATED, 401, Client, false, "key_unknown"),
             Self::BodyTooLarge { .. } => {
                 row(code::INVALID_REQUEST, 413, Client, false, "body_too_large")
             }

@@ -59,7 +59,9 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::TooManySessions { .. } => Failure::TooManyStreams { limit: 1024 },
         Failure::TooManyStreams { .. } => Failure::TooManySubscriptions { limit: 1000 },
         Failure::TooManySubscriptions { .. } => Failure::NoUpdates { uri: "URI".into() },
-        Failure::NoUpdates { .. } => Failure::BodyTooLarge { limit: 4 << 20 },
+        Failure::NoUpdates { .. } => Failure::KeyMissing,
+        Failure::KeyMissing => Failure::KeyUnknown,
+        Failure::KeyUnknown => Failure::BodyTooLarge { limit: 4 << 20 },
         Failure::BodyTooLarge { .. } => Failure::MediaType,
         Failure::MediaType => Failure::OverLimit {
             limit: "server:NAME".into(),
