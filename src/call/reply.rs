@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::Pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::Stream;
@@ -51,6 +52,9 @@ pub enum Event {
     Asks(Id, Question),
     /// The server no longer wants to know.
     TookBack(Id),
+    /// The server has let go of its connection, and wants to be asked again
+    /// after this time: a client may do the same.
+    Pause(Duration),
     /// The end. Nothing follows.
     Answer(Result<Answer, Failure>),
     /// The end, too: a large result that is still coming.

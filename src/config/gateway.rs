@@ -113,6 +113,11 @@ section! {
             /// How long a call waits for its client's input, and how long a state is good that a
             /// client holds meanwhile.
             parked_time: Duration as Lasting = "10m",
+            /// How many resources one Legacy session, or one `subscriptions/listen`, may be
+            /// subscribed to.
+            subscriptions: usize as Count<1, 100_000> = 1000,
+            /// How many subscriptions to resources there may be in all.
+            all_subscriptions: usize as Count<1, 10_000_000> = 100_000,
             /// How many bytes of each stream of a Legacy session are kept for a client whose
             /// connection breaks, so that it can resume.
             replay: usize as Size = "256KiB",

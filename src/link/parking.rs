@@ -212,6 +212,8 @@ async fn wait(
             event = waiting.reply.next(), if !ended => event,
         };
         match event {
+            // Nobody has a connection that could be let go of.
+            Some(Event::Pause(_)) => {}
             Some(Event::Notice(_)) if waiting.events.len() >= EVENTS => {}
             Some(notice @ Event::Notice(_)) => waiting.events.push_back(notice),
             // More than it may have open: whoever asks so much is told so when

@@ -137,7 +137,7 @@ impl Exchange {
                     }
                     return Some(Event::Passing(passing));
                 }
-                Some(Event::Notice(_)) | None => return event,
+                Some(Event::Notice(_) | Event::Pause(_)) | None => return event,
             }
         }
     }
