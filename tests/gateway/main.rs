@@ -25,6 +25,7 @@ mod modern;
 mod operators;
 mod server_life;
 mod stdio;
+mod streams;
 mod tools;
 mod traces;
 mod who;
