@@ -14,9 +14,11 @@ use crate::mcp::{Era, notification};
 use crate::telemetry::metrics::Entered;
 
 use super::answer;
+use super::caller::{Caller, Standing};
 use super::outbox::{Merge, Reader, Sent, Start};
 use super::session::{Busy, Session};
 use super::stream::Place;
+use super::streamed;
 use super::{Body, Front};
 
 /// An open GET stream.
@@ -28,6 +30,7 @@ struct Outside {
     changes: watch::Receiver<u64>,
     keep_alive: std::time::Duration,
     drain: Drain,
+    standing: Standing,
     _held: (Place, Entered, Busy),
 }
 
@@ -41,6 +44,7 @@ impl Outside {
             tokio::select! {
                 biased;
                 () = this.session.closed().cancelled() => return None,
+                () = this.standing.lost() => return None,
                 () = this.drain.started() => return None,
                 Ok(()) = this.changes.changed() => {
                     this.changes.mark_unchanged();
@@ -61,7 +65,12 @@ impl Outside {
 
 impl Front {
     /// Opens the stream of a session's messages outside of calls.
-    pub(super) fn outside(&self, session: &Arc<Session>, start: Start) -> Response<Body> {
+    pub(super) fn outside(
+        &self,
+        session: &Arc<Session>,
+        start: Start,
+        caller: &Caller,
+    ) -> Response<Body> {
         let (limit, keep_alive) = self.limits();
         let place = match self.streams.enter(limit) {
             Ok(place) => place,
@@ -69,11 +78,12 @@ impl Front {
         };
         let reader = session.outbox().read(start);
         let outside = Outside {
-            first: Some(answer::opening(session, &reader)),
+            first: Some(streamed::opening(session, &reader)),
             reader,
             changes: session.untold(self.gateway.changes()),
             keep_alive,
             drain: self.drain.clone(),
+            standing: self.standing(caller),
             _held: (place, self.gateway.metrics.streams().enter(), Busy::begin(session)),
             session: Arc::clone(session),
         };

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 
 use crate::call::Answer;
 use crate::jsonrpc::body::{BodyError, collect};
-use crate::jsonrpc::sse::SseDecoder;
+use crate::jsonrpc::sse::{SseDecoder, SseEvent};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::link::LinkFault;
 use crate::link::peer::MAX_DEPTH;
@@ -74,8 +74,8 @@ impl Reception {
         }
     }
 
-    /// The answer to the request `id` of the gateway's own; passes over
-    /// whatever else a stream brings.
+    /// The answer to the request `id` of the gateway's own that introduces it;
+    /// passes over whatever else a stream brings.
     pub(super) async fn answer(self, id: &Id) -> Result<Answer, LinkFault> {
         match self {
             Self::Message(frame) => answer_in(frame, id),
@@ -121,11 +121,18 @@ pub(super) fn refusal(
 pub(super) struct Events {
     body: Incoming,
     decoder: SseDecoder,
+    /// The id of the last event that had one.
+    pub(super) last_id: Option<Bytes>,
+    /// How long the server wants to be left alone before the stream is resumed.
+    pub(super) retry: Option<Duration>,
+    /// Whether an event of this connection had one.
+    pub(super) has_ids: bool,
 }
 
 impl Events {
     fn new(body: Incoming, limit: usize) -> Self {
-        Self { body, decoder: SseDecoder::new(limit) }
+        let decoder = SseDecoder::new(limit);
+        Self { body, decoder, last_id: None, retry: None, has_ids: false }
     }
 
     /// The next message; `None` at the end of the stream. Events without a
@@ -138,6 +145,9 @@ impl Events {
             let event = self.decoder.next_event().map_err(|error| match error {
                 crate::jsonrpc::sse::SseError::TooLarge { limit } => LinkFault::TooLarge { limit },
             })?;
+            if let Some(event) = &event {
+                self.note(event);
+            }
             match event {
                 Some(event) if event.is_message() => {
                     return Ok(Some(jsonrpc::parse(&event.data, MAX_DEPTH)?));
@@ -149,6 +159,15 @@ impl Events {
                 },
             }
         }
+    }
+
+    fn note(&mut self, event: &SseEvent) {
+        if let Some(id) = &event.id {
+            self.has_ids = true;
+            // An empty one takes the last one back, says the standard.
+            self.last_id = Some(id.clone()).filter(|id| !id.is_empty());
+        }
+        self.retry = event.retry.map(Duration::from_millis).or(self.retry);
     }
 
     /// Lets go of a stream whose answer has come. The connection can be used
