@@ -14,10 +14,10 @@ use crate::jsonrpc::{Id, Response};
 use crate::link::parking::{Place, Ticket, Waiting};
 use crate::mcp::code;
 use crate::policy::Permitted;
-use crate::snapshot::Route;
 
 use super::input::{Asker, invalid_state};
 use super::record::Record;
+use super::route::Route;
 
 /// A reply that is watched to its end: the log, the metrics and the trace
 /// learn how the call ended, also when nobody waits for that.
@@ -59,8 +59,8 @@ impl Exchange {
     }
 
     /// Notes where the call goes.
-    pub(super) fn routed(&mut self, route: Route<'_>, call: &mut Call) {
-        self.asker.server = Some(route.entry.server.clone());
+    pub(super) fn routed(&mut self, route: &Route<'_>, call: &mut Call) {
+        self.asker.server = Some(route.target.server.clone());
         if let Some(record) = &mut self.record {
             record.routed(route);
             call.context.trace.sent = record.trace_to_send(&call.context.trace);
