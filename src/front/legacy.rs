@@ -50,8 +50,10 @@ impl Front {
                 notice(&session, &method, params.as_ref());
                 answer::empty(StatusCode::ACCEPTED)
             }
-            // The gateway asks its clients nothing yet.
-            Frame::Response { .. } => answer::empty(StatusCode::ACCEPTED),
+            Frame::Response { id, response } => {
+                session.responded(id.as_ref(), response);
+                answer::empty(StatusCode::ACCEPTED)
+            }
         }
     }
 
@@ -126,8 +128,12 @@ impl Front {
                 };
                 let mut writer = self.writer(id, Era::Legacy, token, wants).about(&method);
                 writer.session = Some(Arc::clone(session));
-                let call = Call { method, params, context };
-                let call = InSession::start(Arc::clone(&self.gateway), call, withdrawal);
+                let mut call = Call { method, params, context, input: None };
+                if !wants.stream() {
+                    // What comes in the middle of a call needs a stream to come on.
+                    call.context.client = session.mute_client();
+                }
+                let call = InSession::start(Arc::clone(&self.gateway), session, call, withdrawal);
                 answer::call(call, writer).await
             }
             other => refuse(&Failure::MethodNotFound {
@@ -189,7 +195,10 @@ impl Front {
                 notice(session, &method, params.as_ref());
                 return None;
             }
-            Ok(Frame::Response { .. }) => return None,
+            Ok(Frame::Response { id, response }) => {
+                session.responded(id.as_ref(), response);
+                return None;
+            }
             Err(fault) => answer::refusal(None, &request::failure(&fault), Era::Legacy),
         };
         bytes(response).await
