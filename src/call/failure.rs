@@ -75,6 +75,18 @@ pub enum Failure {
         /// The name asked for.
         name: String,
     },
+    /// No such prompt, or none that this principal may use.
+    #[error("unknown prompt: {name}")]
+    UnknownPrompt {
+        /// The name asked for.
+        name: String,
+    },
+    /// No such resource, or none that this principal may read.
+    #[error("Resource not found")]
+    UnknownResource {
+        /// The URI asked for.
+        uri: String,
+    },
     /// The tool's arguments break its schema.
     #[error("the arguments do not fit the tool's input schema:\n{violations}")]
     InvalidArguments {
@@ -139,6 +151,12 @@ pub enum Failure {
     /// The gateway is stopping.
     #[error("the gateway is stopping")]
     Draining,
+    /// The gateway that `trunkline stdio --connect` leads to gives no answer.
+    #[error("no answer from the gateway: {reason}")]
+    Unreachable {
+        /// In a few words, why.
+        reason: String,
+    },
     /// The server is not there at the moment.
     #[error("the server {server} is not available: {reason}")]
     ServerDown {
@@ -231,6 +249,12 @@ impl Failure {
             Self::UnknownTool { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "unknown_tool")
             }
+            Self::UnknownPrompt { .. } => {
+                row(code::INVALID_PARAMS, 200, Client, false, "unknown_prompt")
+            }
+            Self::UnknownResource { .. } => {
+                row(code::INVALID_PARAMS, 200, Client, false, "unknown_resource")
+            }
             Self::InvalidArguments { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "invalid_arguments")
             }
@@ -256,6 +280,9 @@ impl Failure {
             Self::MediaType => row(code::INVALID_REQUEST, 415, Client, false, "media_type"),
             Self::OverLimit { .. } => row(code::OVER_LIMIT, 429, Gateway, true, "over_limit"),
             Self::Draining => row(code::SERVER_UNAVAILABLE, 503, Gateway, true, "draining"),
+            Self::Unreachable { .. } => {
+                row(code::SERVER_UNAVAILABLE, 502, Gateway, true, "unreachable")
+            }
             Self::ServerDown { .. } => {
                 row(code::SERVER_UNAVAILABLE, 200, Server, true, "server_down")
             }
@@ -279,6 +306,7 @@ impl Failure {
                 "supported": [ProtocolVersion::LATEST_MODERN.as_str()],
                 "requested": requested,
             })),
+            Self::UnknownResource { uri } => Some(json!({ "uri": uri })),
             Self::OverLimit { limit, retry_after } => Some(json!({
                 "limit": limit,
                 "retryAfterMs": u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),

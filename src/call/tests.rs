@@ -52,7 +52,9 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::HeaderMismatch { .. } => Failure::UnsupportedVersion { requested: detail() },
         Failure::UnsupportedVersion { .. } => Failure::MethodNotFound { method: detail() },
         Failure::MethodNotFound { .. } => Failure::UnknownTool { name: detail() },
-        Failure::UnknownTool { .. } => Failure::InvalidArguments { violations: detail() },
+        Failure::UnknownTool { .. } => Failure::UnknownPrompt { name: detail() },
+        Failure::UnknownPrompt { .. } => Failure::UnknownResource { uri: detail() },
+        Failure::UnknownResource { .. } => Failure::InvalidArguments { violations: detail() },
         Failure::InvalidArguments { .. } => Failure::SessionRequired,
         Failure::SessionRequired => Failure::SessionLost,
         Failure::SessionLost => Failure::TooManySessions { limit: 10_000 },
@@ -68,7 +70,8 @@ fn after(failure: &Failure) -> Option<Failure> {
             retry_after: Duration::from_millis(1500),
         },
         Failure::OverLimit { .. } => Failure::Draining,
-        Failure::Draining => Failure::ServerDown { server: server(), reason: detail() },
+        Failure::Draining => Failure::Unreachable { reason: detail() },
+        Failure::Unreachable { .. } => Failure::ServerDown { server: server(), reason: detail() },
         Failure::ServerDown { .. } => Failure::ServerBroke { server: server(), reason: detail() },
         Failure::ServerBroke { .. } => {
             Failure::ServerTimeout { server: server(), after: Duration::from_secs(30) }
