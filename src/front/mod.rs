@@ -8,9 +8,11 @@
 mod answer;
 mod body;
 mod caller;
+mod changes;
 mod era;
 mod in_session;
 mod legacy;
+mod listening;
 mod modern;
 mod outbox;
 mod outside;

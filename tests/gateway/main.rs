@@ -26,6 +26,7 @@ mod operators;
 mod server_life;
 mod stdio;
 mod streams;
+mod subscriptions;
 mod tools;
 mod traces;
 mod who;
