@@ -19,10 +19,12 @@ mod listing;
 mod record;
 mod release;
 mod route;
+mod subscriptions;
 
 pub use exchange::Exchange;
 pub use introduce::{Introduction, own_info};
 pub use listing::Listed;
+pub use subscriptions::{Subscriber, Told};
 
 use std::net::IpAddr;
 use std::sync::Arc;
