@@ -115,18 +115,14 @@ impl Writer {
     }
 
     fn failure(&self, failure: &Failure) -> (StatusCode, Bytes) {
-        if self.method == Method::ToolsCall {
-            let told = match (self.era, failure) {
-                // The code for it is not part of the Legacy revisions.
-                (Era::Legacy, Failure::InputNeeded { .. }) => {
-                    Some(tool_error(&failure.to_string()))
-                }
-                _ => failure.to_tool_result(),
-            };
-            let told = told.and_then(|raw| ResultBody::parse(raw.into()).ok());
-            if let Some(result) = told {
-                return (StatusCode::OK, self.result(&result));
-            }
+        let told = match (self.era, failure) {
+            // The code for it is not part of the Legacy revisions.
+            (Era::Legacy, Failure::InputNeeded { .. }) => Some(tool_error(&failure.to_string())),
+            _ => failure.to_tool_result(),
+        };
+        let told = told.filter(|_| self.method == Method::ToolsCall);
+        if let Some(result) = told.and_then(|raw| ResultBody::parse(raw.into()).ok()) {
+            return (StatusCode::OK, self.result(&result));
         }
         (status(failure, self.era), self.error(&failure.to_error()))
     }

@@ -76,6 +76,7 @@ impl Front {
         match opened {
             Ok(session) => {
                 let context = in_session(&session, posted, Meta::default());
+                session.introduced(&context, self.gateway.shown(&context));
                 let version = session.client().version;
                 let introduction = Introduction::Initialize(version);
                 let raw = self.gateway.introduce(introduction, &context);
@@ -109,12 +110,10 @@ impl Front {
         let context = in_session(session, posted, meta);
         if let Some(kind) = Kind::listed_by(&method) {
             // Read before the list is: it is at least as new.
-            let change = *self.gateway.changes().borrow();
+            let shown = self.gateway.shown(&context);
             return match self.gateway.list(kind, &context, params.cursor()).await {
                 Ok(listed) => {
-                    if kind == Kind::Tools {
-                        session.listed(change);
-                    }
+                    session.listed(kind, &shown);
                     answer::result(&id, listed)
                 }
                 Err(failure) => refuse(&failure),
@@ -122,6 +121,23 @@ impl Front {
         }
         match method {
             Method::Ping => answer::result(&id, NOTHING),
+            Method::ResourcesSubscribe => {
+                let Some(uri) = params.uri() else { return refuse(&uri_missing()) };
+                match self.gateway.subscribe(session.subscriber(), &context, uri).await {
+                    Ok(Ok(())) => answer::result(&id, NOTHING),
+                    Ok(Err(error)) => {
+                        answer::json(StatusCode::OK, jsonrpc::error(Some(&id), error.raw()))
+                    }
+                    Err(failure) => refuse(&failure),
+                }
+            }
+            Method::ResourcesUnsubscribe => match params.uri() {
+                Some(uri) => {
+                    session.subscriber().unsubscribe(uri);
+                    answer::result(&id, NOTHING)
+                }
+                None => refuse(&uri_missing()),
+            },
             method if method.is_served_by_servers() => {
                 let withdrawal = match session.begin(id.clone()) {
                     Ok(withdrawal) => withdrawal,
@@ -284,6 +300,10 @@ fn notice(session: &Session, method: &str, params: Option<&Bytes>) {
             session.withdraw(cancelled.request_id.get().as_bytes());
         }
     }
+}
+
+fn uri_missing() -> Failure {
+    Failure::InvalidParams { detail: "invalid params: `uri` is missing".into() }
 }
 
 fn unreadable(fault: &ParamsFault) -> Failure {

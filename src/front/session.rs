@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Client, Failure};
+use crate::call::{Client, Context, Failure};
+use crate::catalog::Kind;
 use crate::jsonrpc::{Id, Response};
-use crate::pipeline::Gateway;
+use crate::pipeline::{Gateway, Subscriber};
+use crate::snapshot::Digests;
 use crate::telemetry::metrics::Entered;
 
 use super::caller::Caller;
@@ -96,6 +98,7 @@ impl Sessions {
 
     fn end(&self, session: &Session) {
         session.closed.cancel();
+        session.subscriber.clear();
         self.gateway.metrics.session_ended(session.opened.elapsed());
     }
 
@@ -133,9 +136,11 @@ pub(super) struct Session {
     /// What the client is asked, by the ids of the requests to it.
     awaited: Mutex<HashMap<u64, mpsc::Sender<(u64, Response)>>>,
     asked: AtomicU64,
-    /// The list that the client has asked for last, or that there was when it
-    /// opened the session.
-    listed: AtomicU64,
+    /// How it was opened, and the lists that the client has asked for last, or
+    /// that there were then.
+    introduced: OnceLock<(Context, Mutex<Digests>)>,
+    /// The resources that the client wants to hear of.
+    subscriber: Subscriber,
     /// Messages outside of calls, which the GET stream carries.
     outbox: Arc<Outbox>,
     /// The streams of its calls.
@@ -168,7 +173,8 @@ impl Session {
             calls: Mutex::default(),
             awaited: Mutex::default(),
             asked: AtomicU64::new(0),
-            listed: AtomicU64::new(*gateway.changes().borrow()),
+            introduced: OnceLock::new(),
+            subscriber: Subscriber::default(),
             outbox: Outbox::new(OUTSIDE, limits.replay),
             streams: Mutex::default(),
             replay: limits.replay,
@@ -217,20 +223,36 @@ impl Session {
         &self.closed
     }
 
-    /// Notes that the client has been given the list as of this change, or a
-    /// newer one.
-    pub(super) fn listed(&self, change: u64) {
-        self.listed.fetch_max(change, Ordering::Relaxed);
+    /// Notes how the session was opened, and what there was to be listed then.
+    pub(super) fn introduced(&self, context: &Context, shown: Digests) {
+        let mut context = context.clone();
+        // For as long as the session lasts nobody needs them.
+        context.headers = Arc::default();
+        let _ = self.introduced.set((context, Mutex::new(shown)));
     }
 
-    /// The changes to come, and whatever changed since the client last asked
-    /// for the list: what happens before it opens a stream, or is lost with
-    /// one, is told on the next.
-    pub(super) fn untold(&self, mut changes: watch::Receiver<u64>) -> watch::Receiver<u64> {
-        if *changes.borrow_and_update() != self.listed.load(Ordering::Relaxed) {
-            changes.mark_changed();
+    /// The conditions of what the client is told outside of its calls, and the
+    /// lists that it knows.
+    pub(super) fn knows(&self) -> Option<(&Context, Digests)> {
+        let (context, listed) = self.introduced.get()?;
+        Some((context, *listed.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Notes that the client has been given a list of this kind.
+    pub(super) fn listed(&self, kind: Kind, shown: &Digests) {
+        let Some((_, listed)) = self.introduced.get() else { return };
+        let mut listed = listed.lock().unwrap_or_else(PoisonError::into_inner);
+        match kind {
+            Kind::Tools => listed.tools = shown.tools,
+            Kind::Prompts => listed.prompts = shown.prompts,
+            Kind::Resources => listed.resources[0] = shown.resources[0],
+            Kind::Templates => listed.resources[1] = shown.resources[1],
         }
-        changes
+    }
+
+    /// The resources that the client wants to hear of.
+    pub(super) fn subscriber(&self) -> &Subscriber {
+        &self.subscriber
     }
 
     /// Where messages for the client go that belong to none of its calls.

@@ -117,10 +117,19 @@ impl Asker {
         opened.map_err(|error| invalid_state(error.to_string()))
     }
 
-    /// What the state leads back to that came with a retry.
-    pub(super) fn state_in(&self, input: Option<&Input>) -> Result<Option<State>, Failure> {
-        let state = input.and_then(|input| input.state.as_deref());
-        state.map(|state| self.open(state)).transpose()
+    /// What the state leads back to that came with a retry to this server.
+    pub(super) fn state_of(
+        &self,
+        input: Option<&Input>,
+        server: &str,
+    ) -> Result<Option<State>, Failure> {
+        let Some(state) = input.and_then(|input| input.state.as_deref()) else { return Ok(None) };
+        match self.open(state)? {
+            State::Server { server: other, .. } if other != server => {
+                Err(invalid_state(StateError::OtherRequest.to_string()))
+            }
+            state => Ok(Some(state)),
+        }
     }
 
     fn bound(&self) -> (String, Digest) {
@@ -148,7 +157,7 @@ impl Asker {
         let Some((state, span)) = asked.state else { return Ok(result.clone()) };
         let sealed = self.seal(State::Server { server: server.to_string(), state })?;
         let raw = Splice::new(result.raw()).replace(span, string(&sealed)).finish();
-        result.clone().with_raw(raw).map_err(|fault| bad(fault.to_string()))
+        result.with(raw).map_err(|fault| bad(fault.to_string()))
     }
 
     /// What a Legacy server's refusal asks that wants the user to open pages
@@ -263,18 +272,8 @@ pub(super) fn answers(call: &Call) -> Result<Option<Input>, Failure> {
     Ok(Some(Input { state, responses }))
 }
 
-/// That a state with a server of its own comes back to that one.
-pub(super) fn check_server(state: &State, server: &ServerName) -> Result<(), Failure> {
-    match state {
-        State::Server { server: other, .. } if other != server.as_str() => {
-            Err(invalid_state(StateError::OtherRequest.to_string()))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// That each of these answers is an object, as results are.
-fn check_objects(input: &Input) -> Result<(), Failure> {
+pub(super) fn check_objects(input: &Input) -> Result<(), Failure> {
     let other = |(_, response): &&(String, Response)| match response {
         Response::Result(raw) => raw.first() != Some(&b'{'),
         Response::Error(_) => false,
@@ -303,11 +302,7 @@ pub(super) fn for_server(
             let raw = lower::without_input(params.raw());
             return reread(raw);
         }
-        Some(State::Parked(_)) => {
-            check_objects(input)?;
-            return Ok(params.clone());
-        }
-        None => None,
+        Some(State::Parked(_)) | None => None,
     };
     let mut responses = BytesMut::from(&b"{"[..]);
     for (number, (key, response)) in input.responses.iter().enumerate() {

@@ -19,10 +19,12 @@ mod listing;
 mod record;
 mod release;
 mod route;
+mod subscriptions;
 
 pub use exchange::Exchange;
 pub use introduce::{Introduction, own_info};
 pub use listing::Listed;
+pub use subscriptions::{Subscriber, Told};
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -64,8 +66,8 @@ impl Gateway {
     /// A gateway around its snapshots.
     pub fn new(snapshots: Arc<Snapshots>, metrics: Arc<Metrics>, cursors: SealedCursors) -> Self {
         Self {
-            operations: Operations::new(|method| metrics.operation(method)),
             inputs: Inputs::new(Arc::clone(&snapshots), &metrics),
+            operations: Operations::new(|method| metrics.operation(method)),
             snapshots,
             metrics,
             tracing: ArcSwap::from_pointee(Tracing::off()),
@@ -152,26 +154,23 @@ async fn send(
     mut call: Call,
     exchange: &mut Exchange,
 ) -> Result<Reply, Failure> {
-    // A retry: what its client answers, and what its state leads back to.
-    let input = input::answers(&call)?;
-    let state = exchange.asker().state_in(input.as_ref())?;
-    if let Some(input) = &input {
-        call.params = input::for_server(&call.params, input, state.as_ref())?;
-    }
-    let route = route::find(snapshot, view, &call)?;
-    exchange.routed(&route, &mut call);
+    let mut route = route::find(snapshot, view, &call)?;
+    exchange.routed(&route, Release::of(&call, &route.target.server, view), &mut call);
     route::check_headers(&route, &call)?;
-    if let Some(state) = &state {
-        input::check_server(state, &route.target.server)?;
-    }
+    let input = input::answers(&call)?;
+    let state = exchange.asker().state_of(input.as_ref(), route.target.server.as_str())?;
     if let (Some(State::Parked(id)), Some(input)) = (&state, &input) {
+        input::check_objects(input)?;
         let permitted = snapshot.policy.readmit(call, route.target);
         exchange.sent();
         return exchange.take_up(&permitted, *id, input).await;
     }
-    let release = Release::of(&call, &route.target.server, view);
+    if let Some(input) = &input {
+        call.params = input::for_server(&call.params, input, state.as_ref())?;
+        // What the server is told instead stands in other places now.
+        route = route::find(snapshot, view, &call)?;
+    }
     let permitted = snapshot.policy.admit(call, route.target).await?;
     exchange.sent();
-    let reply = route.member.server.call(permitted, &route.member.config).await?;
-    Ok(release.apply(reply))
+    route.member.server.call(permitted, &route.member.config).await
 }

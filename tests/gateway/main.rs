@@ -29,6 +29,7 @@ mod resources;
 mod server_life;
 mod stdio;
 mod streams;
+mod subscriptions;
 mod tools;
 mod traces;
 mod who;
