@@ -16,6 +16,7 @@ mod listing;
 mod news;
 mod pace;
 mod peer;
+mod reads;
 mod server;
 mod stdio;
 mod supervisor;

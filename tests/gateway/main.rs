@@ -14,6 +14,7 @@
 mod support;
 
 mod arguments;
+mod caching;
 mod calls;
 mod connections;
 mod http_servers;
