@@ -18,6 +18,7 @@ mod caching;
 mod calls;
 mod connections;
 mod http_servers;
+mod introductions;
 mod large;
 mod legacy;
 mod limits;
