@@ -10,7 +10,7 @@ use http::HeaderName;
 use url::Url;
 
 use super::macros::{choice, section};
-use super::network::{Host, Origin};
+use super::network::{Host, Icon, Origin};
 use super::numbers::{Count, NonZero, Share};
 use super::problem::Problem;
 use super::rate::Rate;
@@ -62,7 +62,12 @@ section! {
             state_keys: Vec<Secret> = [],
             /// What clients show as the gateway's name.
             title: Option<String>,
-            /// What clients tell their model about the gateway.
+            /// Pictures that clients may show beside that name: URLs, or `data:image/…`.
+            icons: Vec<String> as Vec<Icon> = [],
+            /// Where people read more about the gateway.
+            website_url: Option<Url>,
+            /// What clients tell their model about the gateway. What its servers say of themselves
+            /// follows, each under its name.
             instructions: Option<String>,
             /// Serves HTTPS, and plain HTTP no longer. `trunkline cert` writes files to begin with.
             tls: Option<Tls>,

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::call::Context;
 use crate::catalog::Offers;
-use crate::config::Gateway as Settings;
+use crate::config::{Gateway as Settings, Naming};
 use crate::link::State;
 use crate::mcp::{Era, ProtocolVersion, meta};
 use crate::snapshot::{Member, Snapshot, View};
@@ -42,7 +42,8 @@ impl Gateway {
                 "serverInfo": info(settings),
             }),
         };
-        if let (Some(text), Some(result)) = (&settings.instructions, result.as_object_mut()) {
+        let instructions = instructions(&snapshot, &view);
+        if let (Some(text), Some(result)) = (instructions, result.as_object_mut()) {
             result.insert("instructions".into(), json!(text));
         }
         result.to_string().into()
@@ -74,10 +75,56 @@ fn capabilities(snapshot: &Snapshot, view: &View) -> Map<String, Value> {
     Offers::union(std::iter::once(&supposed).chain(lists.map(|list| &*list.offers)))
 }
 
+/// What models are told: the gateway's own words, then each server's under its
+/// name. One that is alone speaks for itself.
+fn instructions(snapshot: &Snapshot, view: &View) -> Option<String> {
+    let settings = &snapshot.config.gateway;
+    let told = |member: &Member| view.list(&member.config.name)?.offers.instructions.clone();
+    let servers = snapshot.servers();
+    let alone = snapshot.servers().count() == 1 && settings.instructions.is_none();
+    let mut all = settings.instructions.clone();
+    for (member, text) in servers.filter_map(|member| Some((member, told(member)?))) {
+        if alone {
+            return Some(cut(text, MOST));
+        }
+        let name = member.config.name.as_str();
+        let prefix = match settings.naming {
+            Naming::Prefix => {
+                format!("The names of its tools and prompts begin with `{name}__`.\n\n")
+            }
+            Naming::Conflict | Naming::None => String::new(),
+        };
+        let section = format!("## {name}\n\n{prefix}{}", cut(text, MOST_OF_ONE).trim());
+        let before = all.take().map(|before| before + "\n\n").unwrap_or_default();
+        if before.len() + section.len() > MOST {
+            // The gateway's own words are the operator's, however many.
+            return Some(before.trim_end().to_owned());
+        }
+        all = Some(before + &section);
+    }
+    all
+}
+
+/// The beginning of a text that is too long.
+fn cut(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
+        text.push('…');
+    }
+    text
+}
+
 fn info(settings: &Settings) -> Value {
     let mut info = json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") });
-    if let (Some(title), Some(info)) = (&settings.title, info.as_object_mut()) {
-        info.insert("title".into(), json!(title));
+    if let Some(title) = &settings.title {
+        info["title"] = json!(title);
+    }
+    if let Some(url) = &settings.website_url {
+        info["websiteUrl"] = json!(url.as_str());
+    }
+    if !settings.icons.is_empty() {
+        let icons = settings.icons.iter().map(|src| json!({ "src": src }));
+        info["icons"] = icons.collect();
     }
     info
 }
@@ -86,3 +133,8 @@ fn info(settings: &Settings) -> Value {
 pub fn own_info() -> Bytes {
     json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") }).to_string().into()
 }
+
+/// The most bytes of all servers' instructions together.
+const MOST: usize = 32 * 1024;
+/// The most bytes of one among others.
+const MOST_OF_ONE: usize = 4 * 1024;

@@ -14,10 +14,12 @@
 mod support;
 
 mod arguments;
+mod caching;
 mod calls;
 mod connections;
 mod http_servers;
 mod input;
+mod introductions;
 mod large;
 mod legacy;
 mod limits;
