@@ -10,8 +10,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import anyio
 import httpx2
 import mcp_types as types
-from driver import GetStream, Json, OnProgress, Options, command_in, drive, wire
+from driver import GetStream, Json, OnProgress, Options, command_in, drive, sse_in, wire
 from mcp import Client
+from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import Subscription
@@ -67,6 +68,8 @@ async def connect(options: Options) -> AsyncIterator[Peer]:
         if command := command_in(options.url):
             server = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
             transport = stdio_client(server)
+        elif sse := sse_in(options.url):
+            transport = sse_client(sse, headers=options.headers)
         else:
             timeout = httpx2.Timeout(30, read=300)
             hooks = {"response": [get_stream.hook]}
@@ -91,7 +94,7 @@ async def connect(options: Options) -> AsyncIterator[Peer]:
             stack.callback(tasks.cancel_scope.cancel)
             subscription = await stack.enter_async_context(client.listen(tools_list_changed=True))
             tasks.start_soon(count, subscription, options)
-        elif options.listens and not command:
+        elif options.listens and not command and not sse_in(options.url):
             await get_stream.opened()
         yield Peer(
             client,

@@ -1,8 +1,8 @@
 // A client on the TypeScript SDK 2.x, which speaks both eras.
-import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { Client, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
-import { commandIn, drive, watchGetStream } from './driver.mjs';
+import { commandIn, drive, sseIn, watchGetStream } from './driver.mjs';
 
 const MODE = { legacy: 'legacy', modern: { pin: '2026-07-28' }, auto: 'auto' };
 
@@ -11,13 +11,16 @@ await drive(['legacy', 'modern', 'auto'], async ({ url, era, headers, listChange
   client.setNotificationHandler('notifications/tools/list_changed', () => listChanged.arrived());
   const { fetch, opened } = watchGetStream();
   const command = commandIn(url);
+  const sse = sseIn(url);
   const transport = command
     ? new StdioClientTransport(command)
-    : new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers }, fetch });
+    : sse
+      ? new SSEClientTransport(sse, { requestInit: { headers } })
+      : new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers }, fetch });
   await client.connect(transport);
   const modern = client.getProtocolEra() === 'modern';
   const subscription = modern && listens ? await client.listen({ toolsListChanged: true }) : undefined;
-  if (!modern && listens && !command) await opened();
+  if (!modern && listens && !command && !sse) await opened();
   return {
     info: {
       era: client.getProtocolEra(),
