@@ -143,7 +143,7 @@ impl Kept {
         let entry = self.entries.get(key).filter(|entry| entry.until > now)?;
         let left = entry.until.saturating_duration_since(now).as_millis().to_string();
         let raw = Splice::new(entry.result.raw()).replace(entry.ttl.clone(), left).finish();
-        let result = entry.result.clone().with_raw(raw).ok()?;
+        let result = entry.result.with(raw).ok()?;
         Some(Reply::ready(Ok(Answer::Result(result))))
     }
 

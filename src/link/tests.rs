@@ -73,6 +73,7 @@ pub(crate) fn call(tool: &str) -> Call {
             trace: Trace::default(),
             headers: Arc::default(),
         },
+        input: None,
     }
 }
 
