@@ -18,7 +18,7 @@ use bytes::Bytes;
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::json;
 use trunkline::call::{
-    Answer, Call, Client, Context, Params, Principal, ResultBody, ServerName, Trace,
+    Answer, Call, Client, Context, Endpoint, Params, Principal, ResultBody, ServerName, Trace,
 };
 use trunkline::catalog::{
     ArgumentSchema, Catalog, HeaderRules, Naming, ServerList, ServerRules, Source as Listed,
@@ -80,6 +80,7 @@ fn call(size: usize) -> Call {
     );
     let context = Context {
         principal: Principal::Anonymous,
+        endpoint: Endpoint::default(),
         session: None,
         address: [127, 0, 0, 1].into(),
         peer: None,

@@ -59,7 +59,8 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::TooManySessions { .. } => Failure::TooManyStreams { limit: 1024 },
         Failure::TooManyStreams { .. } => Failure::KeyMissing,
         Failure::KeyMissing => Failure::KeyUnknown,
-        Failure::KeyUnknown => Failure::BodyTooLarge { limit: 4 << 20 },
+        Failure::KeyUnknown => Failure::UnknownEndpoint,
+        Failure::UnknownEndpoint => Failure::BodyTooLarge { limit: 4 << 20 },
         Failure::BodyTooLarge { .. } => Failure::MediaType,
         Failure::MediaType => Failure::OverLimit {
             limit: "server:NAME".into(),

@@ -20,6 +20,7 @@ mod naming;
 mod param_headers;
 mod rules;
 mod schema;
+mod selection;
 mod server_list;
 mod strict_json;
 mod tool;
@@ -44,6 +45,7 @@ pub use param_headers::{
 };
 pub use rules::{Override, ServerRules};
 pub use schema::{ArgumentSchema, SchemaError, Violations};
+pub use selection::{Selection, SelectionFault};
 pub use server_list::{CacheScope, Freshness, Refused, ServerList};
 pub use strict_json::JsonError;
 pub use tool::{FieldKind, HeaderRules, InvalidTool, Tool};

@@ -26,7 +26,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::watch;
 
-use crate::call::{Call, Failure, Principal, Reply};
+use crate::call::{Call, Endpoint, Failure, Principal, Reply};
 use crate::catalog::{SealedCursors, verify_headers};
 use crate::identity::Credential;
 use crate::jsonrpc::string;
@@ -87,6 +87,20 @@ impl Gateway {
             tracing::debug!(%address, reason = failure.wire().label, "refused");
             failure
         })
+    }
+
+    /// Where a request comes in, by the profile and the query of its URL.
+    ///
+    /// # Errors
+    /// [`Failure::UnknownEndpoint`] and [`Failure::InvalidRequest`].
+    pub fn endpoint(
+        &self,
+        who: &Principal,
+        profile: &str,
+        query: Option<&str>,
+    ) -> Result<Endpoint, Failure> {
+        let endpoint = self.snapshots.load().endpoint(who, profile, query);
+        endpoint.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
 
     /// What every request passes, whatever it asks for.

@@ -7,6 +7,7 @@
 //! them.
 
 mod diff;
+mod endpoint;
 mod listing;
 mod publish;
 
