@@ -131,7 +131,8 @@ impl Front {
         let meta = params.meta().map_err(|fault| unreadable(&fault))?;
         let withdrawal = session.begin(id.clone())?;
         let token = meta.progress_token.clone();
-        let writer = self.writer(id.clone(), Era::Legacy, token, wants);
+        let mut writer = self.writer(id.clone(), Era::Legacy, token, wants);
+        writer.session = Some(Arc::clone(session));
         let mut context = posted.context(Arc::clone(session.client()), meta);
         context.session = Some(Arc::clone(session.id()));
         let call = Call { method: Method::ToolsCall, params, context };

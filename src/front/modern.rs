@@ -10,9 +10,10 @@ use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, Method, ProtocolVersion, decode_value, header};
 use crate::pipeline::{Exchange, Introduction};
 
-use super::answer::{self, Events, Wants};
+use super::answer::{self, Wants};
 use super::caller::Standing;
 use super::request::{self, Posted};
+use super::streamed::{Step, Steps};
 use super::{Body, Front};
 
 impl Front {
@@ -107,13 +108,14 @@ impl Stage {
     }
 }
 
-impl Events for Cancelling {
-    async fn next(&mut self) -> Option<Event> {
-        tokio::select! {
+impl Steps for Cancelling {
+    async fn next(&mut self) -> Option<Step> {
+        let event = tokio::select! {
             biased;
             event = self.stage.next() => event,
             () = self.standing.lost() => Some(Event::Answer(Err(Failure::KeyUnknown))),
-        }
+        };
+        event.map(Step::Event)
     }
 }
 

@@ -113,7 +113,7 @@ impl Front {
 
     pub(super) fn writer(&self, id: Id, era: Era, token: Option<Bytes>, wants: Wants) -> Writer {
         let keep_alive = self.limits().1;
-        Writer { id, era, token, wants, keep_alive, info: self.gateway.info.clone() }
+        Writer { id, era, token, wants, keep_alive, info: self.gateway.info.clone(), session: None }
     }
 
     /// How many streams may be open, and how often a quiet one is kept alive.

@@ -118,7 +118,7 @@ async fn an_idle_session_ends_and_a_busy_one_does_not() {
     let (idle, streaming, calling) =
         (gateway.legacy().await, gateway.legacy().await, gateway.legacy().await);
     let stream = streaming.listen().await;
-    let call = calling.ask_call("s__hold", json!({})).send();
+    let call = calling.call("s__hold", json!({}));
     let ended = gateway.wait_for(|status| status["sessions"] == 2);
     tokio::select! {
         _ = call => panic!("held"),
