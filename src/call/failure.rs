@@ -131,6 +131,12 @@ pub enum Failure {
     /// The gateway is stopping.
     #[error("the gateway is stopping")]
     Draining,
+    /// The gateway that `trunkline stdio --connect` leads to gives no answer.
+    #[error("no answer from the gateway: {reason}")]
+    Unreachable {
+        /// In a few words, why.
+        reason: String,
+    },
     /// The server is not there at the moment.
     #[error("the server {server} is not available: {reason}")]
     ServerDown {
@@ -247,6 +253,9 @@ impl Failure {
             Self::MediaType => row(code::INVALID_REQUEST, 415, Client, false, "media_type"),
             Self::OverLimit { .. } => row(code::OVER_LIMIT, 429, Gateway, true, "over_limit"),
             Self::Draining => row(code::SERVER_UNAVAILABLE, 503, Gateway, true, "draining"),
+            Self::Unreachable { .. } => {
+                row(code::SERVER_UNAVAILABLE, 502, Gateway, true, "unreachable")
+            }
             Self::ServerDown { .. } => {
                 row(code::SERVER_UNAVAILABLE, 200, Server, true, "server_down")
             }

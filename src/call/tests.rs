@@ -67,7 +67,8 @@ fn after(failure: &Failure) -> Option<Failure> {
             retry_after: Duration::from_millis(1500),
         },
         Failure::OverLimit { .. } => Failure::Draining,
-        Failure::Draining => Failure::ServerDown { server: server(), reason: detail() },
+        Failure::Draining => Failure::Unreachable { reason: detail() },
+        Failure::Unreachable { .. } => Failure::ServerDown { server: server(), reason: detail() },
         Failure::ServerDown { .. } => Failure::ServerBroke { server: server(), reason: detail() },
         Failure::ServerBroke { .. } => {
             Failure::ServerTimeout { server: server(), after: Duration::from_secs(30) }

@@ -16,6 +16,7 @@ mod outbox;
 mod outside;
 mod request;
 mod session;
+pub mod stdio;
 mod stream;
 mod streamed;
 

@@ -21,6 +21,7 @@ mod stdio;
 mod supervisor;
 
 pub use fault::LinkFault;
+pub use http::Client as HttpClient;
 pub use news::{Held, Hub, Letter, Mailbox, Refusal, Subscriptions, Topic};
 pub use peer::{Peer, Tells};
 pub use server::{Hold, Server, State, View};

@@ -34,7 +34,7 @@ use super::LinkFault;
 use super::deadline::Deadline;
 use super::news::Inbox;
 use super::peer::{Peer, answer_to_server};
-use client::Client;
+pub use client::Client;
 use coming::{Coming, UnderWay};
 use probe::{discover, probe};
 use reception::{Reception, answer_in, refusal};
