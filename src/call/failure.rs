@@ -101,6 +101,18 @@ pub enum Failure {
         /// How many may be open.
         limit: usize,
     },
+    /// No room for another subscription.
+    #[error("too many resources are subscribed to, at most {limit}: unsubscribe from some first")]
+    TooManySubscriptions {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The resource's server does not say when it changes.
+    #[error("nobody tells when this resource changes: {uri}")]
+    NoUpdates {
+        /// The URI asked for.
+        uri: String,
+    },
     /// No key, where one is asked for.
     #[error("a key is needed: send it as `Authorization: Bearer KEY` or as `X-API-Key: KEY`")]
     KeyMissing,
@@ -242,6 +254,10 @@ impl Failure {
             Self::TooManyStreams { .. } => {
                 row(code::OVER_LIMIT, 503, Gateway, true, "too_many_streams")
             }
+            Self::TooManySubscriptions { .. } => {
+                row(code::OVER_LIMIT, 429, Gateway, true, "too_many_subscriptions")
+            }
+            Self::NoUpdates { .. } => row(code::INVALID_PARAMS, 200, Client, false, "no_updates"),
             Self::KeyMissing => row(code::UNAUTHENTICATED, 401, Client, false, "key_missing"),
             Self::KeyUnknown => row(code::UNAUTHENTICATED, 401, Client, false, "key_unknown"),
             Self::UnknownEndpoint => {
@@ -283,6 +299,7 @@ impl Failure {
                 "limit": limit,
                 "retryAfterMs": u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
             })),
+            Self::NoUpdates { uri } => Some(json!({ "uri": uri })),
             _ => None,
         }
     }

@@ -72,12 +72,14 @@ impl Writer {
     /// on the way might give the connection up, or, where a client can resume
     /// from the event that opens it, until the connection might break.
     fn patience(&self) -> Duration {
-        match &self.session {
-            Some(session) if session.client().version.primes_streams() => {
-                self.keep_alive.min(PRIMED_AFTER)
-            }
-            _ => self.keep_alive,
-        }
+        if self.can_be_resumed() { self.keep_alive.min(PRIMED_AFTER) } else { self.keep_alive }
+    }
+
+    /// Whether the client takes a stream and knows how to resume it from the
+    /// event that opens it.
+    fn can_be_resumed(&self) -> bool {
+        let session = self.session.as_ref();
+        self.wants.stream() && session.is_some_and(|it| it.client().version.primes_streams())
     }
 
     /// A whole message, with the HTTP status it has where it comes as JSON.
@@ -161,7 +163,10 @@ pub(super) async fn call(mut steps: impl Steps, writer: Writer) -> Response<Body
             Event::Notice(notice) if writer.wants.stream() => {
                 return streamed::open(First::Message(writer.notice(&notice)), steps, writer);
             }
-            Event::Notice(_) => {}
+            Event::Pause(wait) if writer.can_be_resumed() => {
+                return streamed::open(First::Pause(wait), steps, writer);
+            }
+            Event::Notice(_) | Event::Pause(_) => {}
             Event::Answer(answer) => {
                 let retry = answer.as_ref().err().and_then(Failure::retry_after);
                 let (status, message) = writer.message(answer);

@@ -44,7 +44,7 @@ impl Stage {
         }
         let Self::Under(exchange) = self else { return None };
         let event = exchange.next().await;
-        if !matches!(event, Some(Event::Notice(_))) {
+        if event.as_ref().is_none_or(Event::is_last) {
             *self = Self::Ended;
         }
         event

@@ -37,7 +37,7 @@ pub(super) enum Piece {
     Message(Bytes),
     /// Nothing for a while: the client may let go of its connection, and ask
     /// again after so long.
-    Pause(Option<Duration>),
+    Pause(Duration),
 }
 
 /// Where the messages of a call's stream come from.
@@ -267,7 +267,7 @@ pub(super) enum Sent {
     /// An event, as it goes out.
     Event(Bytes),
     /// See [`Piece::Pause`].
-    Pause(Option<Duration>),
+    Pause(Duration),
 }
 
 impl Reader {

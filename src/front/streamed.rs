@@ -17,7 +17,7 @@ use crate::jsonrpc::sse;
 
 use super::answer::{self, Writer};
 use super::caller::Caller;
-use super::outbox::{EventId, Merge, Outbox, Piece, Reader, Sent, Start};
+use super::outbox::{EventId, Outbox, Piece, Reader, Sent, Start};
 use super::session::Session;
 use super::{Body, Front};
 
@@ -41,6 +41,8 @@ pub(super) enum First {
     Nothing,
     /// A message.
     Message(Bytes),
+    /// The server wants to be asked again after this time.
+    Pause(Duration),
 }
 
 /// Answers with a stream of what came first and all that follows.
@@ -50,14 +52,16 @@ pub(super) fn open(first: First, steps: impl Steps, writer: Writer) -> Response<
     let rest = stream::unfold(Some((steps, writer)), piece);
     match (session, first) {
         (Some(session), first) => {
-            let outbox = session.open_stream(Box::pin(rest));
-            if let First::Message(message) = first {
-                outbox.push(&message, Merge::Never);
-            }
+            let first = match first {
+                First::Nothing => None,
+                First::Message(message) => Some(Piece::Message(message)),
+                First::Pause(wait) => Some(Piece::Pause(wait)),
+            };
+            let outbox = session.open_stream(Box::pin(stream::iter(first).chain(rest)));
             connect(&session, &outbox, Start::Unsent, keep_alive)
         }
         (None, First::Message(message)) => passing_by(sse::message(&message), rest, keep_alive),
-        (None, First::Nothing) => passing_by(sse::comment(), rest, keep_alive),
+        (None, _) => passing_by(sse::comment(), rest, keep_alive),
     }
 }
 
@@ -109,8 +113,8 @@ fn connect(
             };
             match sent {
                 Sent::Event(event) => return Some((event, (None, Some(reader)))),
-                Sent::Pause(retry) if polls => {
-                    return Some((sse::retry(retry.unwrap_or(RETRY)), (None, None)));
+                Sent::Pause(wait) if polls => {
+                    return Some((sse::retry(wait), (None, None)));
                 }
                 Sent::Pause(_) => {}
             }
@@ -159,6 +163,9 @@ async fn piece<S: Steps>(left: Option<(S, Writer)>) -> Option<(Piece, Option<(S,
         Step::Event(Event::Notice(notice)) => {
             let message = writer.notice(&notice);
             return Some((Piece::Message(message), Some((steps, writer))));
+        }
+        Step::Event(Event::Pause(wait)) => {
+            return Some((Piece::Pause(wait), Some((steps, writer))));
         }
         Step::Event(Event::Answer(answer)) => writer.message(answer).1,
         Step::Event(Event::Passing(passing)) => writer.message(answer::collected(passing).await).1,

@@ -241,11 +241,16 @@ impl Server {
         Ok(reply.holding((slot, in_use)))
     }
 
-    /// Subscribes a client to `topic`, and has the server started if it is
+    /// Subscribes a client to a topic, and has the server started if it is
     /// waiting to be needed. Does not wait for it; `None` where there are
     /// `limit` subscriptions at all servers together.
-    pub fn subscribe(&self, topic: Topic, mailbox: &Arc<Mailbox>, limit: usize) -> Option<Held> {
-        let held = self.inbox.subscriptions.add(topic, mailbox, limit);
+    pub fn subscribe(
+        &self,
+        topic: &Permitted<Topic>,
+        mailbox: &Arc<Mailbox>,
+        limit: usize,
+    ) -> Option<Held> {
+        let held = self.inbox.subscriptions.add(topic.get().clone(), mailbox, limit);
         self.demand.notify_one();
         held
     }

@@ -2,6 +2,7 @@
 //! connection broke goes on where it was.
 
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -178,7 +179,7 @@ async fn only_the_session_of_a_stream_resumes_it_and_not_for_ever() {
         if again.status() == 400 {
             break;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
@@ -227,7 +228,7 @@ async fn a_stream_keeps_no_more_than_it_may() {
     drop(stream);
     upstream.release(1);
     // Long enough for all of it to come while nobody reads.
-    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
     let rest = client.resume(&behind).await.said().await;
     assert_eq!(rest.text(), "done");
     assert!((5..12).contains(&rest.messages.len()), "{}", rest.messages.len());
@@ -246,4 +247,81 @@ async fn a_session_that_ends_takes_its_streams_along() {
     assert_eq!(stream.message().await, None);
     upstream.heard("notifications/cancelled", 1).await;
     assert_eq!(client.resume(&behind).await.status(), 404);
+}
+
+/// A tool whose server closes its connection in between, twice.
+fn polled(upstream: &Upstream) {
+    upstream.does("polled", |_| {
+        vec![Step::Close(300), Step::Progress(1), Step::Hold, Step::Close(0), Step::text("polled")]
+    });
+}
+
+#[tokio::test]
+async fn a_server_that_closes_its_stream_is_asked_again_when_it_wants() {
+    let upstream = Upstream::legacy().await;
+    polled(&upstream);
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    let clients =
+        [("2026-07-28", gateway.modern()), ("2025-06-18", gateway.legacy_of("2025-06-18").await)];
+    upstream.release(2);
+    for (at, (version, client)) in clients.into_iter().enumerate() {
+        let since = Instant::now();
+        let said = client.ask_call("s__polled", json!({})).token(json!("t")).send().await;
+        let said = said.said().await;
+        assert!(since.elapsed() >= Duration::from_millis(300), "{version}");
+        assert_eq!(said.text(), "polled", "{version}");
+        assert_eq!(progress(&said.notices()[0]), 1, "{version}");
+        let resumed: Vec<_> = upstream
+            .all("GET")
+            .iter()
+            .filter_map(|get| get.header("last-event-id").map(str::to_owned))
+            .collect();
+        let closed = |at: usize| format!("closed-{at}");
+        assert_eq!(resumed[2 * at..], [closed(2 * at), closed(2 * at + 1)], "{version}");
+        let get = upstream.all("GET").into_iter().next_back().unwrap();
+        assert_eq!(get.header("mcp-session-id"), Some("session-1"), "{version}");
+    }
+    assert!(
+        upstream.all("closed").is_empty() && upstream.all("notifications/cancelled").is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_knows_polling_is_let_go_when_the_server_lets_go() {
+    let upstream = Upstream::legacy().await;
+    polled(&upstream);
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    let client = gateway.legacy().await;
+    let mut stream = client.ask_call("s__polled", json!({})).token(json!("t")).send().await;
+    assert_eq!(stream.message().await, None, "closed");
+    assert_eq!(stream.retry, Some(300));
+    let behind = stream.last_id().to_owned();
+    let mut stream = client.resume(&behind).await;
+    assert_eq!(progress(&stream.message().await.unwrap()), 1);
+    upstream.release(1);
+    assert_eq!(stream.message().await, None, "closed again");
+    assert_eq!(stream.retry, Some(0));
+    let behind = stream.last_id().to_owned();
+    assert_eq!(client.resume(&behind).await.said().await.text(), "polled");
+}
+
+#[tokio::test]
+async fn a_server_that_is_polled_in_vain_ends_with_the_calls_deadline() {
+    let upstream = Upstream::legacy().await;
+    upstream.does("late", |_| vec![Step::Close(60_000), Step::text("late")]);
+    upstream.does("gone", |_| vec![Step::Open, Step::Break]);
+    upstream.does("mute", |_| vec![Step::Progress(1), Step::Break]);
+    let lines = format!("{}timeout = \"1s\"\n", upstream.http());
+    let gateway = Gateway::with("s", lines).start().await;
+    let client = gateway.modern();
+    let call = async |tool: &str| {
+        client.ask_call(tool, json!({})).token(json!("t")).send().await.said().await
+    };
+    let late = call("s__late").await;
+    assert!(late.answer().to_string().contains("did not answer within"), "{late:?}");
+    upstream.heard("notifications/cancelled", 1).await;
+    for tool in ["s__gone", "s__mute"] {
+        let said = call(tool).await;
+        assert!(said.answer().to_string().contains("without an answer"), "{said:?}");
+    }
 }
