@@ -21,8 +21,8 @@ use trunkline::call::{
     Answer, Call, Client, Context, Endpoint, Params, Principal, ResultBody, ServerName, Trace,
 };
 use trunkline::catalog::{
-    ArgumentSchema, ByKind, Catalog, HeaderRules, Kind, Naming, Rules, ServerList, ServerRules,
-    Source as Listed, UriMode,
+    ArgumentSchema, ByKind, Catalog, HeaderRules, Kind, Naming, Rules, Scope, ServerList,
+    ServerRules, Source as Listed, UriMode,
 };
 use trunkline::config::{Config, Source, System};
 use trunkline::era::{lift, lower};
@@ -184,7 +184,7 @@ fn catalog(tools: &ServerList) -> Catalog {
     let rules = ServerRules::default();
     let source = Listed { server: &tools.server, rules: &rules, list: Some(tools) };
     let naming = Rules { naming: Naming::Prefix, uris: UriMode::Prefix };
-    Catalog::merge(naming, &[source]).0
+    Catalog::merge(naming, &[source], &Scope::default()).0
 }
 
 fn listing(c: &mut Criterion) {

@@ -11,6 +11,7 @@ use std::fmt;
 
 use url::form_urlencoded;
 
+use super::kind::Kind;
 use crate::call::ServerName;
 use crate::config::{Pattern, Profile};
 
@@ -26,6 +27,11 @@ pub struct Selection {
 
 /// What may stand there; anything where there are none.
 type Patterns = Option<Vec<Pattern>>;
+
+/// Selections, one within the other: what all of them show. Everything, where
+/// there are none.
+#[derive(Debug, Clone, Default)]
+pub struct Scope(Vec<Selection>);
 
 /// Why a query is no selection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -116,19 +122,9 @@ impl Selection {
         admits(self.servers.as_deref(), true, server.as_str())
     }
 
-    /// Whether it shows a tool of that public name.
-    pub fn admits_tool(&self, public: &str) -> bool {
-        admits(self.tools.as_deref(), self.names_no_kind(), public)
-    }
-
-    /// Whether it shows a prompt of that public name.
-    pub fn admits_prompt(&self, public: &str) -> bool {
-        admits(self.prompts.as_deref(), self.names_no_kind(), public)
-    }
-
-    /// Whether it shows a resource of that public URI, or a template.
-    pub fn admits_resource(&self, public: &str) -> bool {
-        admits(self.resources.as_deref(), self.names_no_kind(), public)
+    /// Whether it shows one of that kind by that public name or URI.
+    pub fn admits(&self, kind: Kind, public: &str) -> bool {
+        admits(self.of_kind(kind), self.names_no_kind(), public)
     }
 
     /// The names of servers that are meant, not patterns that may match some.
@@ -141,6 +137,14 @@ impl Selection {
         self.tools.is_none() && self.prompts.is_none() && self.resources.is_none()
     }
 
+    fn of_kind(&self, kind: Kind) -> Option<&[Pattern]> {
+        match kind {
+            Kind::Tools => self.tools.as_deref(),
+            Kind::Prompts => self.prompts.as_deref(),
+            Kind::Resources | Kind::Templates => self.resources.as_deref(),
+        }
+    }
+
     fn place(&mut self, name: &str) -> Option<(&'static str, &mut Patterns)> {
         Some(match name {
             "servers" => ("servers", &mut self.servers),
@@ -150,6 +154,68 @@ impl Selection {
             _ => return None,
         })
     }
+}
+
+impl Scope {
+    /// What all of these show.
+    pub fn new(selections: impl IntoIterator<Item = Selection>) -> Self {
+        Self(selections.into_iter().filter(|one| !one.is_everything()).collect())
+    }
+
+    /// Whether it leaves everything as it is.
+    pub fn is_everything(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a server's offers can be among it.
+    pub fn admits_server(&self, server: &ServerName) -> bool {
+        self.0.iter().all(|one| one.admits_server(server))
+    }
+
+    /// Whether it shows a server's tool, prompt, resource or template by that
+    /// public name or URI.
+    pub fn admits(&self, server: &ServerName, kind: Kind, public: &str) -> bool {
+        self.0.iter().all(|one| one.admits_server(server) && one.admits(kind, public))
+    }
+
+    /// Whether it may show any of a kind.
+    pub fn may_show(&self, kind: Kind) -> bool {
+        let some =
+            |one: &Selection| one.of_kind(kind).map_or(one.names_no_kind(), |all| !all.is_empty());
+        self.0.iter().all(some)
+    }
+
+    /// Whether a server may be asked for what is in no list, such as by a
+    /// method that the gateway does not know: where only what is listed can be
+    /// used, that cannot.
+    pub fn admits_unlisted(&self, server: &ServerName) -> bool {
+        self.admits_server(server) && self.0.iter().all(Selection::names_no_kind)
+    }
+
+    /// Whether a URI that is in no list may be read: each selection shows it,
+    /// or a template that it comes of, by `of_template`, which is asked whether
+    /// one of the server's templates covers it and is shown.
+    pub fn admits_uri(
+        &self,
+        server: &ServerName,
+        public: &str,
+        mut of_template: impl FnMut(&Selection) -> bool,
+    ) -> bool {
+        self.0.iter().all(|one| {
+            one.admits_server(server)
+                && (one.names_no_kind()
+                    || (one.admits(Kind::Resources, public) && !climbs(public))
+                    || of_template(one))
+        })
+    }
+}
+
+/// Whether a URI leads up again, so that it may mean something else than what a
+/// pattern sees in it.
+fn climbs(uri: &str) -> bool {
+    let plain = uri.to_ascii_lowercase();
+    let plain = plain.replace("%2e", ".").replace("%2f", "/").replace("%5c", "/");
+    plain.split(['/', '\\', '?', '#']).any(|segment| matches!(segment, "." | ".."))
 }
 
 /// One text for each selection, which [`Selection::parse`] reads again: the
@@ -220,6 +286,7 @@ const KNOWN: &str = "it can have servers, tools, prompts and resources";
 
 #[cfg(test)]
 mod tests {
+    use super::Kind::{Prompts, Resources, Templates, Tools};
     use super::*;
     use proptest::prelude::*;
 
@@ -228,22 +295,56 @@ mod tests {
         let of = |query: &str| Selection::parse(query).unwrap();
         let server = |name| ServerName::new(name).unwrap();
         let all = of("");
-        assert!(all.is_everything() && all.admits_tool("x") && all.admits_resource("x:y"));
+        assert!(all.is_everything() && all.admits(Tools, "x") && all.admits(Resources, "x:y"));
         let two = of("servers=a,b*");
         assert!(two.admits_server(&server("a")) && two.admits_server(&server("bc")));
-        assert!(!two.admits_server(&server("c")) && two.admits_prompt("p"));
+        assert!(!two.admits_server(&server("c")) && two.admits(Prompts, "p"));
         assert_eq!(two.named_servers().collect::<Vec<_>>(), ["a"]);
         let tools = of("tools=git__*,clock__now");
-        assert!(tools.admits_tool("git__log") && !tools.admits_tool("clock__countdown"));
-        assert!(!tools.admits_prompt("git__p") && !tools.admits_resource("mcp://git/x"));
+        assert!(tools.admits(Tools, "git__log") && !tools.admits(Tools, "clock__countdown"));
+        assert!(!tools.admits(Prompts, "git__p") && !tools.admits(Templates, "mcp://git/{x}"));
         let both = of("tools=x&prompts=*");
-        assert!(both.admits_prompt("p") && !both.admits_resource("r"));
+        assert!(both.admits(Prompts, "p") && !both.admits(Resources, "r"));
         let none = of("tools=");
-        assert!(!none.admits_tool("") && !none.admits_tool("x"));
+        assert!(!none.admits(Tools, "") && !none.admits(Tools, "x"));
         let uris = of("resources=mcp://a/f:///%7B+path%7D,mcp://a/x%2Cy,mcp://a/?q=1");
         for uri in ["mcp://a/f:///{+path}", "mcp://a/x,y", "mcp://a/?q=1"] {
-            assert!(uris.admits_resource(uri), "{uri} {uris}");
+            assert!(uris.admits(Resources, uri), "{uri} {uris}");
         }
+    }
+
+    #[test]
+    fn a_scope_shows_what_all_of_its_selections_show() {
+        let scope = |queries: &[&str]| {
+            Scope::new(queries.iter().map(|query| Selection::parse(query).unwrap()))
+        };
+        let (a, b) = (ServerName::new("a").unwrap(), ServerName::new("b").unwrap());
+        let two = scope(&["servers=a,b&tools=*x*", "", "servers=b&tools=*y*"]);
+        assert!(two.admits(&b, Tools, "xy") && !two.admits(&a, Tools, "xy"));
+        assert!(!two.admits(&b, Tools, "x") && !two.admits(&b, Tools, "y"));
+        assert!(
+            two.may_show(Tools) && !two.may_show(Prompts) && !scope(&["tools="]).may_show(Tools)
+        );
+        assert!(!two.admits_unlisted(&b) && scope(&["servers=b"]).admits_unlisted(&b));
+        assert!(scope(&[""]).is_everything() && !two.is_everything());
+    }
+
+    #[test]
+    fn no_uri_climbs_out_of_what_a_pattern_shows() {
+        let scope = Scope::new([Selection::parse("resources=mcp://a/docs/*").unwrap()]);
+        let server = ServerName::new("a").unwrap();
+        for (uri, may) in [
+            ("mcp://a/docs/x", true),
+            ("mcp://a/docs/x..y", true),
+            ("mcp://a/docs/../secret", false),
+            ("mcp://a/docs/%2E%2e/secret", false),
+            ("mcp://a/docs/..%2fsecret", false),
+            ("mcp://a/docs/..\\secret", false),
+            ("mcp://a/secret", false),
+        ] {
+            assert_eq!(scope.admits_uri(&server, uri, |_| false), may, "{uri}");
+        }
+        assert!(scope.admits_uri(&server, "mcp://a/secret", |_| true), "its template is shown");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::call::{ProfileName, ProfileNameError};
 
+use super::gateway::Uris;
 use super::macros::section;
 use super::pattern::Pattern;
 use super::problem::Problem;
@@ -30,6 +31,8 @@ section! {
             /// The resources and resource templates that it shows, by public URI. What a template
             /// that is shown makes can be read.
             resources: Option<Vec<Pattern>>,
+            /// Which URIs clients see of it, instead of `gateway.uris`.
+            uris: Option<Uris>,
             /// What clients show as its name, instead of `gateway.title`.
             title: Option<String>,
             /// What clients tell their model about it, instead of `gateway.instructions`.

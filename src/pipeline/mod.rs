@@ -112,11 +112,10 @@ impl Gateway {
         admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
 
-    /// What decides which view a client has. So far every client has the plain
-    /// one: its profile, its narrowing and its abilities belong here.
+    /// What decides which view a client has. So far its abilities do not.
     #[expect(clippy::unused_self, reason = "whether abilities matter is the snapshot's to say")]
-    fn view_key(&self, _context: &Context) -> ViewKey {
-        ViewKey::default()
+    fn view_key(&self, context: &Context) -> ViewKey {
+        ViewKey { endpoint: context.endpoint.clone(), abilities: None }
     }
 
     /// The story of one call of any method that a server answers. Never fails: what goes wrong is the
@@ -128,7 +127,7 @@ impl Gateway {
         let snapshot = self.snapshots.load_full();
         // Born before the first await: a call that is given up on its way is
         // told of, too.
-        let mut exchange = Exchange::begin(Record::begin(self, &call));
+        let mut exchange = Exchange::begin(Record::begin(self, &snapshot, &call));
         if let Some(record) = exchange.record() {
             let view = snapshot.view(&self.view_key(&call.context));
             let reply = send(&snapshot, &view, call, record).await;

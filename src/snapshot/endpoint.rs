@@ -5,7 +5,7 @@ use crate::catalog::Selection;
 use crate::config::Profile;
 use crate::identity::Credential;
 
-use super::Snapshot;
+use super::{Snapshot, views};
 
 impl Snapshot {
     /// The endpoint at a profile's URL, with the query of that URL.
@@ -49,7 +49,7 @@ impl Snapshot {
 
     /// The configuration of a profile, if it has one.
     pub fn profile(&self, name: &str) -> Option<&Profile> {
-        self.config.profiles.iter().find(|profile| profile.name.as_str() == name)
+        views::profile(&self.config, name)
     }
 
     /// What a query shows of a profile. A server that is named has to be one
