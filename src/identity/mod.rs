@@ -140,9 +140,14 @@ impl Identity {
     /// client's outlives the key that it was opened with.
     pub fn has(&self, credential: &Credential) -> bool {
         match &credential.principal {
-            Principal::Client(name) => self.clients.contains_key(name),
+            Principal::Client(name) => self.lists(name),
             Principal::Anonymous => self.knows(credential),
         }
+    }
+
+    /// Whether there is a client of this name.
+    pub fn lists(&self, client: &str) -> bool {
+        self.clients.contains_key(client)
     }
 
     /// Whether a principal may use a profile, if there is one of that name.
