@@ -193,12 +193,6 @@ impl Session {
         &self.client
     }
 
-    /// The same client where it cannot be asked anything.
-    pub(super) fn mute_client(&self) -> Arc<Client> {
-        let Client { version, info, .. } = &*self.client;
-        Arc::new(Client::new(*version, info.clone(), super::NOTHING))
-    }
-
     /// Notes that the client is asked something; gives the id of the request.
     /// Whoever calls this calls `unexpect`, too, unless it is answered.
     pub(super) fn expect(&self, answers: mpsc::Sender<(u64, Response)>) -> u64 {
