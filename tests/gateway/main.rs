@@ -14,19 +14,23 @@
 mod support;
 
 mod arguments;
+mod caching;
 mod calls;
 mod connections;
 mod http_servers;
 mod input;
+mod introductions;
 mod large;
 mod legacy;
 mod limits;
 mod list_changes;
 mod modern;
 mod operators;
+mod profiles;
 mod prompts;
 mod resources;
 mod server_life;
+mod sse_clients;
 mod stdio;
 mod streams;
 mod subscriptions;
