@@ -36,6 +36,8 @@ section! {
             /// How many entries a page of a list has; without it every list is served whole,
             /// because many clients read only the first page.
             page_size: Option<NonZeroUsize> as Option<NonZero<10_000>>,
+            /// Serves clients of the transport of 2024-11-05 as well: their URL ends in `/sse`.
+            sse: bool = false,
             /// The host names that clients may call the gateway by, with a port where only that
             /// one will do. Loopback names are always allowed.
             allowed_hosts: Vec<String> as Vec<Host> = [],

@@ -388,7 +388,7 @@ impl Drop for Withdrawal {
 }
 
 /// 128 random bits in hexadecimal.
-fn unguessable() -> Result<Arc<str>, Failure> {
+pub(super) fn unguessable() -> Result<Arc<str>, Failure> {
     let mut bytes = [0_u8; 16];
     aws_lc_rs::rand::fill(&mut bytes)
         .map_err(|_| Failure::Internal { detail: "making a session id".into() })?;

@@ -29,6 +29,7 @@ mod operators;
 mod prompts;
 mod resources;
 mod server_life;
+mod sse_clients;
 mod stdio;
 mod streams;
 mod subscriptions;
