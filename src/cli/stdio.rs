@@ -14,7 +14,7 @@ use http::{HeaderName, HeaderValue, Uri};
 use tokio::time::timeout;
 use url::Url;
 
-use crate::config::{Http, Secret};
+use crate::config::{Http, HttpTransport, Secret};
 use crate::front::stdio::{self, Bounds, Ended, Here, There};
 use crate::link::{HttpClient, LinkFault};
 use crate::telemetry::log::{self, AccessLine, LogFormat, LogLevels};
@@ -147,7 +147,7 @@ fn client(args: Args, mut url: Url) -> Result<HttpClient, String> {
     for text in &args.header {
         headers.push(header(text).map_err(|fault| format!("--header: {fault}"))?);
     }
-    let http = Http { url, headers, ca: args.ca };
+    let http = Http { url, headers, ca: args.ca, transport: HttpTransport::Streamable };
     HttpClient::new(&http, CONNECT_TIMEOUT).map_err(|fault: LinkFault| fault.chain())
 }
 
