@@ -19,6 +19,7 @@ mod outbox;
 mod outside;
 mod request;
 mod session;
+mod sse;
 pub mod stdio;
 mod stream;
 mod streamed;
@@ -41,12 +42,14 @@ use caller::Caller;
 use outbox::Start;
 use request::Posted;
 use session::Sessions;
+use sse::Pipes;
 use stream::Streams;
 
 /// What clients talk to.
 pub struct Front {
     gateway: Arc<Gateway>,
     sessions: Arc<Sessions>,
+    pipes: Pipes,
     streams: Streams,
     drain: Drain,
 }
@@ -55,7 +58,8 @@ impl Front {
     /// A front for a gateway, open until `drain` starts. Needs a runtime.
     pub fn new(gateway: Arc<Gateway>, drain: Drain) -> Arc<Self> {
         let sessions = Sessions::start(&gateway);
-        Arc::new(Self { streams: Streams::new(), sessions, gateway, drain })
+        let (streams, pipes) = (Streams::new(), Pipes::default());
+        Arc::new(Self { streams, sessions, pipes, gateway, drain })
     }
 
     /// How many Legacy sessions are open.
@@ -72,14 +76,26 @@ impl Front {
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
     {
+        request = match self.old_transport(request, peer).await {
+            Ok(response) => return response,
+            Err(request) => request,
+        };
         let caller = match self.caller(&mut request, peer) {
             Ok(caller) => caller,
             Err(failure) => return caller::refusal(&failure),
         };
+        self.answer(request, (caller, peer)).await
+    }
+
+    /// Answers somebody who has been identified.
+    async fn answer<B>(self: Arc<Self>, request: Request<B>, from: (Caller, Peer)) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
+    {
         match *request.method() {
-            HttpMethod::POST => self.post(request, (caller, peer)).await,
-            HttpMethod::GET => self.get(&request, &caller),
-            HttpMethod::DELETE => self.delete(&request, &caller),
+            HttpMethod::POST => self.post(request, from).await,
+            HttpMethod::GET => self.get(&request, &from.0),
+            HttpMethod::DELETE => self.delete(&request, &from.0),
             _ => answer::method_not_allowed(),
         }
     }

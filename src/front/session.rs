@@ -193,12 +193,6 @@ impl Session {
         &self.client
     }
 
-    /// The same client where it cannot be asked anything.
-    pub(super) fn mute_client(&self) -> Arc<Client> {
-        let Client { version, info, .. } = &*self.client;
-        Arc::new(Client::new(*version, info.clone(), super::NOTHING))
-    }
-
     /// Notes that the client is asked something; gives the id of the request.
     /// Whoever calls this calls `unexpect`, too, unless it is answered.
     pub(super) fn expect(&self, answers: mpsc::Sender<(u64, Response)>) -> u64 {
@@ -390,7 +384,7 @@ impl Drop for Withdrawal {
 }
 
 /// 128 random bits in hexadecimal.
-fn unguessable() -> Result<Arc<str>, Failure> {
+pub(super) fn unguessable() -> Result<Arc<str>, Failure> {
     let mut bytes = [0_u8; 16];
     aws_lc_rs::rand::fill(&mut bytes)
         .map_err(|_| Failure::Internal { detail: "making a session id".into() })?;

@@ -18,6 +18,7 @@ mod pace;
 pub mod parking;
 mod peer;
 mod questions;
+mod reads;
 mod server;
 mod stdio;
 mod supervisor;

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::call::Context;
 use crate::catalog::{Kind, Offers};
+use crate::config::{Gateway as Settings, Naming};
 use crate::link::State;
 use crate::mcp::{Era, ProtocolVersion, meta};
 use crate::snapshot::{Member, Snapshot, View};
@@ -37,14 +38,15 @@ impl Gateway {
                 "capabilities": capabilities(&snapshot, &view),
                 "ttlMs": u64::try_from(settings.list_ttl.as_millis()).unwrap_or(u64::MAX),
                 "cacheScope": "public",
-                "_meta": { meta::SERVER_INFO: info(title) },
+                "_meta": { meta::SERVER_INFO: info(settings, title) },
             }),
             Introduction::Initialize(version) => json!({
                 "protocolVersion": version.as_str(),
                 "capabilities": capabilities(&snapshot, &view),
-                "serverInfo": info(title),
+                "serverInfo": info(settings, title),
             }),
         };
+        let words = instructions(&snapshot, &view, words);
         if let (Some(text), Some(result)) = (words, result.as_object_mut()) {
             result.insert("instructions".into(), json!(text));
         }
@@ -87,10 +89,56 @@ fn capabilities(snapshot: &Snapshot, view: &View) -> Map<String, Value> {
     all
 }
 
-fn info(title: Option<&String>) -> Value {
+/// What models are told: the gateway's own words, then each server's under its
+/// name. One that is alone speaks for itself.
+fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Option<String> {
+    let settings = &snapshot.config.gateway;
+    let told = |member: &Member| view.list(&member.config.name)?.offers.instructions.clone();
+    let servers = || snapshot.servers().filter(|it| view.scope().admits_server(&it.config.name));
+    let alone = servers().count() == 1 && own.is_none();
+    let mut all = own.cloned();
+    for (member, text) in servers().filter_map(|member| Some((member, told(member)?))) {
+        if alone {
+            return Some(cut(text, MOST));
+        }
+        let name = member.config.name.as_str();
+        let prefix = match settings.naming {
+            Naming::Prefix => {
+                format!("The names of its tools and prompts begin with `{name}__`.\n\n")
+            }
+            Naming::Conflict | Naming::None => String::new(),
+        };
+        let section = format!("## {name}\n\n{prefix}{}", cut(text, MOST_OF_ONE).trim());
+        let before = all.take().map(|before| before + "\n\n").unwrap_or_default();
+        if before.len() + section.len() > MOST {
+            // The gateway's own words are the operator's, however many.
+            return Some(before.trim_end().to_owned());
+        }
+        all = Some(before + &section);
+    }
+    all
+}
+
+/// The beginning of a text that is too long.
+fn cut(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
+        text.push('…');
+    }
+    text
+}
+
+fn info(settings: &Settings, title: Option<&String>) -> Value {
     let mut info = json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") });
-    if let (Some(title), Some(info)) = (title, info.as_object_mut()) {
-        info.insert("title".into(), json!(title));
+    if let Some(title) = title {
+        info["title"] = json!(title);
+    }
+    if let Some(url) = &settings.website_url {
+        info["websiteUrl"] = json!(url.as_str());
+    }
+    if !settings.icons.is_empty() {
+        let icons = settings.icons.iter().map(|src| json!({ "src": src }));
+        info["icons"] = icons.collect();
     }
     info
 }
@@ -99,3 +147,8 @@ fn info(title: Option<&String>) -> Value {
 pub fn own_info() -> Bytes {
     json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") }).to_string().into()
 }
+
+/// The most bytes of all servers' instructions together.
+const MOST: usize = 32 * 1024;
+/// The most bytes of one among others.
+const MOST_OF_ONE: usize = 4 * 1024;

@@ -8,14 +8,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::value::RawValue;
-
 use crate::call::{Answer, Call, ErrorBody, ResultBody, ResultType, ServerName};
 use crate::catalog::{Shape, rewrite};
 use crate::era::lift;
-use crate::jsonrpc::{object, present};
 use crate::mcp::{Era, Method};
 use crate::snapshot::View;
 
@@ -72,11 +67,15 @@ impl Release {
             Some(raw) => result.with(raw).unwrap_or(result),
             None => result,
         };
-        if self.caching && *result.kind() == ResultType::Complete && !says_how_long(result.raw()) {
-            let raw = lift::uncacheable(result.raw());
-            return result.with(raw).unwrap_or(result);
+        let told = if self.caching && *result.kind() == ResultType::Complete {
+            lift::uncacheable(result.raw())
+        } else {
+            None
+        };
+        match told {
+            Some(raw) => result.with(raw).unwrap_or(result),
+            None => result,
         }
-        result
     }
 
     /// A read's error as a Modern server would put it, with the URI that the
@@ -87,15 +86,4 @@ impl Release {
             None => error,
         }
     }
-}
-
-fn says_how_long(result: &Bytes) -> bool {
-    #[derive(Deserialize)]
-    struct Wire<'a> {
-        #[serde(borrow, default, deserialize_with = "present", rename = "ttlMs")]
-        ttl: Option<&'a RawValue>,
-        #[serde(borrow, default, deserialize_with = "present", rename = "cacheScope")]
-        scope: Option<&'a RawValue>,
-    }
-    object::<Wire<'_>>(result).is_ok_and(|wire| wire.ttl.is_some() && wire.scope.is_some())
 }

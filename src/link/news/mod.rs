@@ -28,6 +28,7 @@ use tokio::sync::Notify;
 
 use crate::call::ServerName;
 use crate::jsonrpc::object;
+use crate::link::reads::Reads;
 use crate::mcp::notification;
 
 /// One thing at one server that clients may ask to hear of, by the server's
@@ -117,19 +118,32 @@ pub struct Inbox {
     changed: Arc<Notify>,
     /// What clients want to hear of.
     pub(super) subscriptions: Arc<Subscriptions>,
+    /// What clients have read, as long as it has not changed.
+    pub(super) reads: Arc<Reads>,
 }
 
 impl Inbox {
     /// An inbox that has the lists fetched through `changed`.
     pub(super) fn new(changed: Arc<Notify>, subscriptions: Arc<Subscriptions>) -> Arc<Self> {
-        Arc::new(Self { changed, subscriptions })
+        Arc::new(Self { changed, subscriptions, reads: Arc::default() })
     }
 
     /// Takes a notification; false where it is of no kind that is known here.
     pub(super) fn hear(&self, method: &str, params: Option<&Bytes>) -> bool {
         match News::parse(method, params) {
-            Some(News::ListChanged) => self.relist(),
-            Some(News::About(topic, params)) => self.subscriptions.deliver(&topic, &params),
+            Some(News::ListChanged) => {
+                if method == notification::RESOURCES_CHANGED {
+                    self.reads.clear();
+                }
+                self.relist();
+            }
+            Some(News::About(topic, params)) => {
+                // Before anybody hears of it, and reads again.
+                if let Topic::Resource(uri) = &topic {
+                    self.reads.forget(uri);
+                }
+                self.subscriptions.deliver(&topic, &params);
+            }
             None => return false,
         }
         true
@@ -147,6 +161,7 @@ impl Inbox {
 
     /// Nobody listened for a while: anything may have changed.
     pub(super) fn missed(&self) {
+        self.reads.clear();
         self.relist();
         self.subscriptions.missed();
     }

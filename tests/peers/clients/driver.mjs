@@ -79,6 +79,11 @@ export function commandIn(target) {
   return { command, args, env: process.env, stderr: 'inherit' };
 }
 
+/** The URL where the target is `sse:URL`, of a server on the transport of 2024-11-05. */
+export function sseIn(target) {
+  return target.startsWith('sse:') ? new URL(target.slice('sse:'.length)) : undefined;
+}
+
 /** What was heard from the server, by kind; `until` awaits one that nobody has waited for yet. */
 class Heard {
   #unseen = new Map();

@@ -135,6 +135,11 @@ def command_in(target: str) -> list[str] | None:
     return json.loads(target.removeprefix("stdio:")) if target.startswith("stdio:") else None
 
 
+def sse_in(target: str) -> str | None:
+    """The URL where the target is `sse:URL`, of a server on the transport of 2024-11-05."""
+    return target.removeprefix("sse:") if target.startswith("sse:") else None
+
+
 @dataclass
 class Options:
     url: str

@@ -9,8 +9,9 @@ from typing import Any
 
 import anyio
 import httpx
-from driver import GetStream, Json, OnProgress, Options, command_in, drive, pages, wire
+from driver import GetStream, Json, OnProgress, Options, command_in, drive, pages, sse_in, wire
 from mcp import ClientSession, StdioServerParameters, stdio_client, types
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import AnyUrl
 
@@ -99,6 +100,10 @@ async def transport(options: Options, get_stream: GetStream) -> AsyncIterator[tu
         async with stdio_client(server) as (read, write):
             yield read, write, lambda: None
         return
+    if url := sse_in(options.url):
+        async with sse_client(url, headers=options.headers) as (read, write):
+            yield read, write, lambda: None
+        return
     hooks = {"response": [get_stream.hook]}
     timeout = httpx.Timeout(30, read=300)
     async with (
@@ -148,7 +153,7 @@ async def connect(options: Options) -> AsyncIterator[Peer]:
         ) as session,
     ):
         answer = await session.initialize()
-        if options.listens and not command_in(options.url):
+        if options.listens and not command_in(options.url) and not sse_in(options.url):
             await get_stream.opened()
         yield Peer(
             session,

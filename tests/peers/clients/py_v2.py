@@ -11,8 +11,9 @@ from typing import Any
 import anyio
 import httpx2
 import mcp_types as types
-from driver import GetStream, Json, OnProgress, Options, command_in, drive, pages, wire
+from driver import GetStream, Json, OnProgress, Options, command_in, drive, pages, sse_in, wire
 from mcp import Client
+from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import Subscription
@@ -148,6 +149,8 @@ async def connect(options: Options) -> AsyncIterator[Peer]:
         if command := command_in(options.url):
             server = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
             transport = stdio_client(server)
+        elif sse := sse_in(options.url):
+            transport = sse_client(sse, headers=options.headers)
         else:
             timeout = httpx2.Timeout(30, read=300)
             hooks = {"response": [get_stream.hook]}
@@ -179,7 +182,7 @@ async def connect(options: Options) -> AsyncIterator[Peer]:
 
         if modern and options.listens:
             await listen(tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True)
-        elif options.listens and not command:
+        elif options.listens and not command and not sse_in(options.url):
             await get_stream.opened()
         yield Peer(
             client,

@@ -1,5 +1,6 @@
 // A client on the TypeScript SDK 1.x, which speaks Legacy only.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import {
@@ -13,7 +14,7 @@ import {
   ToolListChangedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js';
 
-import { CAPABILITIES, commandIn, drive, pages, watchGetStream } from './driver.mjs';
+import { CAPABILITIES, commandIn, drive, pages, sseIn, watchGetStream } from './driver.mjs';
 
 await drive(['legacy', 'auto'], async ({ url, headers, heard, answers, listens }) => {
   const client = new Client({ name: 'trunkline-ts-v1', version: '1.0.0' }, { capabilities: CAPABILITIES });
@@ -27,11 +28,14 @@ await drive(['legacy', 'auto'], async ({ url, headers, heard, answers, listens }
   client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => heard.arrived('log', params));
   const { fetch, opened } = watchGetStream();
   const command = commandIn(url);
+  const sse = sseIn(url);
   const transport = command
     ? new StdioClientTransport(command)
-    : new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers }, fetch });
+    : sse
+      ? new SSEClientTransport(sse, { requestInit: { headers } })
+      : new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers }, fetch });
   await client.connect(transport);
-  if (listens && !command) await opened();
+  if (listens && !command && !sse) await opened();
   return {
     info: {
       era: 'legacy',

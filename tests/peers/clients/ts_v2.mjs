@@ -1,8 +1,8 @@
 // A client on the TypeScript SDK 2.x, which speaks both eras.
-import { Client, LOG_LEVEL_META_KEY, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { Client, LOG_LEVEL_META_KEY, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
-import { CAPABILITIES, commandIn, drive, watchGetStream } from './driver.mjs';
+import { CAPABILITIES, commandIn, drive, sseIn, watchGetStream } from './driver.mjs';
 
 const MODE = { legacy: 'legacy', modern: { pin: '2026-07-28' }, auto: 'auto' };
 // Asks the server, and not the SDK's own cache.
@@ -23,9 +23,12 @@ await drive(['legacy', 'modern', 'auto'], async ({ url, era, headers, heard, ans
   client.setNotificationHandler('notifications/message', ({ params }) => heard.arrived('log', params));
   const { fetch, opened } = watchGetStream();
   const command = commandIn(url);
+  const sse = sseIn(url);
   const transport = command
     ? new StdioClientTransport(command)
-    : new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers }, fetch });
+    : sse
+      ? new SSEClientTransport(sse, { requestInit: { headers } })
+      : new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers }, fetch });
   await client.connect(transport);
   const modern = client.getProtocolEra() === 'modern';
   const subscriptions = [];
@@ -33,7 +36,7 @@ await drive(['legacy', 'modern', 'auto'], async ({ url, era, headers, heard, ans
   if (modern && listens) {
     await listen({ toolsListChanged: true, promptsListChanged: true, resourcesListChanged: true });
   }
-  if (!modern && listens && !command) await opened();
+  if (!modern && listens && !command && !sse) await opened();
   let meta = {};
   return {
     info: {
