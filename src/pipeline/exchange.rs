@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use futures_util::stream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::call::{
@@ -136,9 +137,10 @@ impl Exchange {
                     let answer = self.settle(answer);
                     return Some(Event::Answer(answer));
                 }
+                // Read whole, in a reply of its own: this future may be dropped.
                 Some(Event::Passing(passing)) if self.release.is_some() => {
-                    let whole = passing.whole().await.map(Answer::Result);
-                    return Some(Event::Answer(self.settle(whole)));
+                    let whole = async { Event::Answer(passing.whole().await.map(Answer::Result)) };
+                    self.reply = Reply::stream(stream::once(whole));
                 }
                 Some(Event::Passing(mut passing)) => {
                     if let Some(mut record) = self.record.take() {

@@ -26,6 +26,7 @@ mod limits;
 mod list_changes;
 mod modern;
 mod operators;
+mod profiles;
 mod prompts;
 mod resources;
 mod server_life;
