@@ -32,7 +32,6 @@ mod tasks;
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use http::Request;
@@ -86,12 +85,10 @@ async fn main() {
 }
 
 async fn serve_http(port: u16, era: Era, shared: Arc<Shared>) {
-    let config = StreamableHttpServerConfig::default()
-        .with_legacy_session_mode(era != Era::Modern)
-        .with_sse_retry(Some(Duration::from_millis(100)));
+    let config = StreamableHttpServerConfig::default().with_legacy_session_mode(era != Era::Modern);
     let service = StreamableHttpService::new(
         move || Ok(Everything::new(Arc::clone(&shared))),
-        Arc::<Sessions>::default(),
+        Arc::new(Sessions::new()),
         config,
     );
     let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
