@@ -78,6 +78,7 @@ impl Sessions {
 
     fn end(&self, session: &Session) {
         session.closed.cancel();
+        self.gateway.client_left(&session.id);
         self.gateway.metrics.session_ended(session.opened.elapsed());
     }
 

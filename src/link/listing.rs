@@ -14,7 +14,7 @@ use crate::mcp::{Era, Method};
 
 use super::LinkFault;
 use super::connection::Connection;
-use super::peer::{Peer, modern_params, refused};
+use super::peer::{Peer, modern_params_for, refused};
 
 /// What a server listed.
 pub(super) struct Listing {
@@ -41,8 +41,13 @@ struct Page<'a> {
     cache_scope: Option<String>,
 }
 
-/// Fetches all pages. The caller bounds the time.
-pub(super) async fn fetch(connection: &Connection, bounds: Bounds) -> Result<Listing, LinkFault> {
+/// Fetches all pages, as the server has them for a client with these raw
+/// capabilities. The caller bounds the time.
+pub(super) async fn fetch(
+    connection: &Connection,
+    capabilities: &Bytes,
+    bounds: Bounds,
+) -> Result<Listing, LinkFault> {
     let peer = connection.peer();
     let mut listing = Listing { tools: Vec::new(), freshness: start(peer) };
     if !peer.tools {
@@ -50,7 +55,8 @@ pub(super) async fn fetch(connection: &Connection, bounds: Bounds) -> Result<Lis
     }
     let mut cursor = None;
     for _ in 0..bounds.pages {
-        let answer = connection.request(&Method::ToolsList, params(peer, cursor)).await?;
+        let answer =
+            connection.request(&Method::ToolsList, params(peer, capabilities, cursor)).await?;
         let result = match &answer {
             Answer::Result(result) => result,
             Answer::Error(error) => return Err(refused(error)),
@@ -71,10 +77,10 @@ pub(super) async fn fetch(connection: &Connection, bounds: Bounds) -> Result<Lis
     Err(LinkFault::EndlessList { limit: bounds.pages, unit: "pages" })
 }
 
-fn params(peer: &Peer, cursor: Option<String>) -> Bytes {
+fn params(peer: &Peer, capabilities: &[u8], cursor: Option<String>) -> Bytes {
     let members = cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
     match peer.era() {
-        Era::Modern => modern_params(peer.version, members),
+        Era::Modern => modern_params_for(peer.version, capabilities, members),
         Era::Legacy => members.to_string().into(),
     }
 }

@@ -21,7 +21,7 @@ use crate::config::Http;
 use crate::link::LinkFault;
 
 /// Sends requests to one server.
-pub(super) struct Client {
+pub(in crate::link) struct Client {
     pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
     uri: Uri,
     /// What the configuration adds to every request.
@@ -30,7 +30,10 @@ pub(super) struct Client {
 
 impl Client {
     /// A client as configured. Reads the platform's and the configured roots.
-    pub(super) fn new(config: &Http, connect_timeout: Duration) -> Result<Self, LinkFault> {
+    pub(in crate::link) fn new(
+        config: &Http,
+        connect_timeout: Duration,
+    ) -> Result<Self, LinkFault> {
         let uri = config
             .url
             .as_str()
