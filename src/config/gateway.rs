@@ -98,6 +98,11 @@ section! {
             session_idle: Duration as Lasting = "30m",
             /// How many streams that wait for notifications may be open.
             streams: usize as Count<1, 1_000_000> = 1024,
+            /// How many bytes of each stream of a Legacy session are kept for a client whose
+            /// connection breaks, so that it can resume.
+            replay: usize as Size = "256KiB",
+            /// How long they are kept once they were sent.
+            replay_time: Duration as Lasting = "1m",
             /// How many messages a Legacy batch may have.
             batch: usize as Count<1, 10_000> = 32,
         }

@@ -14,6 +14,8 @@ use crate::jsonrpc::{self, Id, Splice, sse};
 use crate::mcp::{Era, code, header};
 
 use super::body::{Body, BrokenOff};
+use super::outbox::Reader;
+use super::session::Session;
 use super::{EVENTS, JSON};
 
 /// In which form a client takes answers.
@@ -305,6 +307,12 @@ pub(super) fn with_events(body: Body) -> Response<Body> {
     response
 }
 
+/// What opens a stream of a Legacy session: the place to resume from, for
+/// clients that know of such events, or else a mere sign of life.
+pub(super) fn opening(session: &Session, reader: &Reader) -> Bytes {
+    if session.client().version.primes_streams() { reader.priming(RETRY) } else { sse::comment() }
+}
+
 pub(super) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
@@ -332,6 +340,8 @@ fn refusal_with(status: StatusCode, failure: &Failure) -> Response<Body> {
     json(status, jsonrpc::error(None, &failure.to_error()))
 }
 
+/// How long a client is to wait before it resumes a stream.
+const RETRY: Duration = Duration::from_secs(1);
 /// What the specification tells clients to send, as the SDKs write it.
 const USUAL_ACCEPT: &str = "application/json, text/event-stream";
 

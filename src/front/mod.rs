@@ -11,6 +11,8 @@ mod era;
 mod in_session;
 mod legacy;
 mod modern;
+mod outbox;
+mod outside;
 mod request;
 mod session;
 mod stream;
@@ -21,7 +23,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method as HttpMethod, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
 
 use crate::call::{Drain, Failure};
 use crate::identity::Peer;
@@ -30,6 +31,7 @@ use crate::mcp::Era;
 use crate::pipeline::Gateway;
 
 use answer::Wants;
+use outbox::Start;
 use request::Posted;
 use session::Sessions;
 use stream::Streams;
@@ -59,7 +61,10 @@ impl Front {
     /// # Cancel safety
     /// Dropping the future is the client's going away: a Modern call is
     /// cancelled, a Legacy one runs to its end.
-    pub async fn serve(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+    pub async fn serve<B>(self: Arc<Self>, request: Request<B>, peer: Peer) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
+    {
         if request.uri().path() != ENDPOINT {
             return answer::not_found();
         }
@@ -71,7 +76,10 @@ impl Front {
         }
     }
 
-    async fn post(self: Arc<Self>, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+    async fn post<B>(self: Arc<Self>, request: Request<B>, peer: Peer) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
+    {
         let wants = Wants::of(request.headers());
         let settings = Arc::clone(&self.gateway.snapshots.load().config);
         let limits = &settings.gateway.limits;
@@ -112,19 +120,19 @@ impl Front {
 
     /// The stream of a Legacy session's notifications. A Modern server has no
     /// such thing, and says so (2026-07-28, "Earlier Streamable HTTP Revisions").
-    fn get(self: Arc<Self>, request: &Request<Incoming>) -> Response<Body> {
+    fn get<B>(self: Arc<Self>, request: &Request<B>) -> Response<Body> {
         match self.session_of(request.headers()) {
             Ok(_) if !Wants::of(request.headers()).stream() => answer::plain(
                 StatusCode::NOT_ACCEPTABLE,
                 "a GET opens an event stream: send `Accept: text/event-stream`",
             ),
-            Ok(session) => self.notifications(&session),
+            Ok(session) => self.outside(&session, Start::Unsent),
             Err(Failure::SessionRequired) => answer::method_not_allowed(),
             Err(failure) => answer::refusal(None, &failure, Era::Legacy),
         }
     }
 
-    fn delete(&self, request: &Request<Incoming>) -> Response<Body> {
+    fn delete<B>(&self, request: &Request<B>) -> Response<Body> {
         match self.session_of(request.headers()) {
             Ok(session) => {
                 self.sessions.close(&session);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Version, header};
-use hyper::body::Incoming;
+use http_body::Body;
 use tokio::time::timeout;
 
 use crate::call::{Client, Context, Failure, Meta, Principal, Trace};
@@ -26,8 +26,8 @@ pub(super) struct Posted {
 }
 
 impl Posted {
-    pub(super) async fn read(
-        request: Request<Incoming>,
+    pub(super) async fn read<B: Body<Data = Bytes> + Unpin>(
+        request: Request<B>,
         peer: Peer,
         limits: &Limits,
     ) -> Result<Self, Failure> {
@@ -41,7 +41,11 @@ impl Posted {
             Ok(Err(BodyError::Broken(_))) => return Err(invalid("the body broke off")),
             Err(_) => return Err(invalid("the body came too slowly")),
         };
-        let transport = if head.version == Version::HTTP_2 { "http2" } else { "http1" };
+        let transport = match head.version {
+            _ if peer.stdio => "stdio",
+            Version::HTTP_2 => "http2",
+            _ => "http1",
+        };
         let principal = identify(&head.headers);
         Ok(Self { headers: Arc::new(head.headers), body, principal, peer, transport })
     }
@@ -72,7 +76,7 @@ impl Posted {
             principal: self.principal.clone(),
             session: None,
             address: self.peer.addr.ip(),
-            peer: Some(self.peer.addr),
+            peer: self.peer.socket(),
             transport: self.transport,
             client,
             progress_token: meta.progress_token,

@@ -14,6 +14,8 @@ use crate::jsonrpc::Id;
 use crate::pipeline::Gateway;
 use crate::telemetry::metrics::Entered;
 
+use super::outbox::Outbox;
+
 /// All open sessions.
 pub(super) struct Sessions {
     open: Mutex<HashMap<Arc<str>, Arc<Session>>>,
@@ -62,10 +64,13 @@ impl Sessions {
     }
 
     fn close_idle(&self) {
-        let allowed = self.gateway.snapshots.load().config.gateway.limits.session_idle;
+        let config = Arc::clone(&self.gateway.snapshots.load().config);
+        let limits = &config.gateway.limits;
         let mut idle = Vec::new();
+        let now = Instant::now();
         self.lock().retain(|_, session| {
-            let keep = session.idle_for() < allowed;
+            session.forget(now, limits.replay_time);
+            let keep = session.idle_for() < limits.session_idle;
             if !keep {
                 idle.push(Arc::clone(session));
             }
@@ -113,14 +118,15 @@ pub(super) struct Session {
     /// The list that the client has asked for last, or that there was when it
     /// opened the session.
     listed: AtomicU64,
-    /// Counts the notification streams: a new one ends the one before it.
-    stream: watch::Sender<u64>,
+    /// Messages outside of calls, which the GET stream carries.
+    outbox: Arc<Outbox>,
     closed: CancellationToken,
     _counted: Entered,
 }
 
 impl Session {
     fn new(id: Arc<str>, client: Client, owner: Principal, gateway: &Gateway) -> Self {
+        let limits = &gateway.snapshots.load().config.gateway.limits;
         Self {
             id,
             owner,
@@ -130,7 +136,7 @@ impl Session {
             busy: AtomicUsize::new(0),
             calls: Mutex::default(),
             listed: AtomicU64::new(*gateway.changes().borrow()),
-            stream: watch::Sender::new(0),
+            outbox: Outbox::new(OUTSIDE, limits.replay),
             closed: CancellationToken::new(),
             _counted: gateway.metrics.sessions().enter(),
         }
@@ -165,11 +171,13 @@ impl Session {
         changes
     }
 
-    /// Takes the place of the session's notification stream: a message goes to
-    /// one stream, not to all (2025-11-25, "Multiple Connections").
-    pub(super) fn take_stream(&self) -> watch::Receiver<u64> {
-        self.stream.send_modify(|count| *count += 1);
-        self.stream.subscribe()
+    /// Where messages for the client go that belong to none of its calls.
+    pub(super) fn outbox(&self) -> &Arc<Outbox> {
+        &self.outbox
+    }
+
+    fn forget(&self, now: Instant, after: Duration) {
+        self.outbox.forget(now, after);
     }
 
     /// Notes a call, so that the client can take it back.
@@ -267,5 +275,7 @@ fn unguessable() -> Result<Arc<str>, Failure> {
     Ok(id.into())
 }
 
+/// The number of the stream outside of calls.
+const OUTSIDE: u64 = 0;
 /// How often idle sessions are looked for.
 const SWEEP: Duration = Duration::from_secs(5);

@@ -1,5 +1,4 @@
-//! Streams of change notifications: `subscriptions/listen` for Modern clients,
-//! GET for Legacy ones.
+//! Streams of change notifications for Modern clients: `subscriptions/listen`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +17,6 @@ use crate::mcp::{Era, meta, notification};
 use crate::telemetry::metrics::Entered;
 
 use super::answer::{self, Wants, Writer};
-use super::session::{Busy, Session};
 use super::{Body, Front};
 
 /// Counts the open streams.
@@ -29,14 +27,14 @@ impl Streams {
         Self(Arc::default())
     }
 
-    fn enter(&self, limit: usize) -> Result<Place, Failure> {
+    pub(super) fn enter(&self, limit: usize) -> Result<Place, Failure> {
         let before = self.0.fetch_add(1, Ordering::Relaxed);
         let place = Place(Arc::clone(&self.0));
         if before < limit { Ok(place) } else { Err(Failure::TooManyStreams { limit }) }
     }
 }
 
-struct Place(Arc<AtomicUsize>);
+pub(super) struct Place(Arc<AtomicUsize>);
 
 impl Drop for Place {
     fn drop(&mut self) {
@@ -55,28 +53,7 @@ struct Told {
     changes: watch::Receiver<u64>,
     keep_alive: Duration,
     drain: Drain,
-    end: End,
     _held: (Place, Entered),
-}
-
-/// What ends a stream besides the gateway's own end.
-enum End {
-    /// Nothing but the client.
-    Client,
-    /// Its session's end, or a newer stream of the session.
-    Session { session: Arc<Session>, newer: watch::Receiver<u64>, _busy: Busy },
-}
-
-impl End {
-    async fn reached(&mut self) {
-        match self {
-            Self::Client => std::future::pending().await,
-            Self::Session { session, newer, .. } => tokio::select! {
-                () = session.closed().cancelled() => {}
-                _ = newer.changed() => {}
-            },
-        }
-    }
 }
 
 impl Told {
@@ -87,7 +64,6 @@ impl Told {
         }
         tokio::select! {
             biased;
-            () = told.end.reached() => None,
             () = told.drain.started() => told.last.take().map(|last| (last, None)),
             Ok(()) = told.changes.changed(), if told.change.is_some() => {
                 told.changes.mark_unchanged();
@@ -121,35 +97,9 @@ impl Front {
             changes: self.gateway.changes(),
             keep_alive: limits.1,
             drain: self.drain.clone(),
-            end: End::Client,
             _held: (place, self.gateway.metrics.streams().enter()),
         };
         Ok(answer::with_events(Body::stream(stream::unfold(Some(told), Told::step))))
-    }
-
-    /// Opens the notification stream of a Legacy session.
-    pub(super) fn notifications(&self, session: &Arc<Session>) -> Response<Body> {
-        let limits = self.limits();
-        let place = match self.streams.enter(limits.0) {
-            Ok(place) => place,
-            Err(failure) => return answer::refusal(None, &failure, Era::Legacy),
-        };
-        let told = Told {
-            // Something at once, so that proxies pass the head of the answer on.
-            first: Some(sse::comment()),
-            change: Some(sse::message(&jsonrpc::notification(notification::TOOLS_CHANGED, None))),
-            last: None,
-            changes: session.untold(self.gateway.changes()),
-            keep_alive: limits.1,
-            drain: self.drain.clone(),
-            end: End::Session {
-                session: Arc::clone(session),
-                newer: session.take_stream(),
-                _busy: Busy::begin(session),
-            },
-            _held: (place, self.gateway.metrics.streams().enter()),
-        };
-        answer::with_events(Body::stream(stream::unfold(Some(told), Told::step)))
     }
 
     pub(super) fn writer(&self, id: Id, era: Era, token: Option<Bytes>, wants: Wants) -> Writer {
@@ -158,7 +108,7 @@ impl Front {
     }
 
     /// How many streams may be open, and how often a quiet one is kept alive.
-    fn limits(&self) -> (usize, Duration) {
+    pub(super) fn limits(&self) -> (usize, Duration) {
         let snapshot = self.gateway.snapshots.load();
         let gateway = &snapshot.config.gateway;
         (gateway.limits.streams, gateway.keep_alive)

@@ -20,6 +20,22 @@ pub struct Peer {
     pub local: SocketAddr,
     /// Whether the connection is encrypted.
     pub tls: bool,
+    /// Whether it is the process that started this one, over standard streams.
+    /// Both addresses then stand for this machine.
+    pub stdio: bool,
+}
+
+impl Peer {
+    /// The process that started this one.
+    pub fn parent() -> Self {
+        let here = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self { addr: here, local: here, tls: false, stdio: true }
+    }
+
+    /// The address with its port, where there is a socket.
+    pub fn socket(&self) -> Option<SocketAddr> {
+        (!self.stdio).then_some(self.addr)
+    }
 }
 
 /// Who sent a request with these headers.

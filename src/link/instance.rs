@@ -18,6 +18,7 @@ use super::LinkFault;
 use super::connection::Connection;
 use super::kin::{Hold, Kin};
 use super::life::live;
+use super::news::Inbox;
 use super::owner::Owner;
 use super::state::{InstanceView, Notes, State};
 
@@ -35,6 +36,8 @@ pub(super) struct Instance {
     pub(super) unlisted: AtomicBool,
     /// The server's list may be another.
     pub(super) changed: Arc<Notify>,
+    /// What the server tells outside of its answers.
+    pub(super) inbox: Arc<Inbox>,
     pub(super) stop: CancellationToken,
     pub(super) restarts: AtomicU32,
     /// Calls under way, and when the last one ended, in milliseconds of `born`.
@@ -48,7 +51,10 @@ pub(super) struct Instance {
 impl Instance {
     /// Starts an instance's life.
     pub(super) fn start(kin: &Arc<Kin>, owner: Owner) -> Arc<Self> {
+        let changed = Arc::new(Notify::new());
+        let subscriptions = kin.surroundings.hub.of(&kin.config.name, &owner);
         let instance = Arc::new(Self {
+            inbox: Inbox::new(Arc::clone(&changed), subscriptions),
             kin: Arc::clone(kin),
             owner: Arc::new(owner),
             connection: ArcSwapOption::empty(),
@@ -56,7 +62,7 @@ impl Instance {
             notes: Mutex::default(),
             demand: Notify::new(),
             unlisted: AtomicBool::new(false),
-            changed: Arc::new(Notify::new()),
+            changed,
             stop: kin.stop.child_token(),
             restarts: AtomicU32::new(0),
             calls: AtomicU32::new(0),
@@ -150,14 +156,19 @@ impl Instance {
         self.unlisted.swap(false, Ordering::SeqCst) || self.is_in_use()
     }
 
-    /// Whether calls to it are under way.
+    /// Whether calls to it are under way, or somebody counts on hearing of
+    /// its changes.
     pub(super) fn is_in_use(&self) -> bool {
+        self.has_calls() || self.inbox.subscriptions.are_wanted()
+    }
+
+    fn has_calls(&self) -> bool {
         self.calls.load(Ordering::SeqCst) > 0
     }
 
     /// Waits until no calls to it are under way.
     pub(super) async fn unused(&self) {
-        while self.is_in_use() {
+        while self.has_calls() {
             self.freed.notified().await;
         }
     }

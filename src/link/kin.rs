@@ -15,6 +15,7 @@ use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 use super::child::Guardian;
 use super::http;
 use super::lists::Lists;
+use super::news::Hub;
 use super::pool::Pool;
 use super::state::State;
 
@@ -31,6 +32,8 @@ pub struct Surroundings {
     pub stop: CancellationToken,
     /// The lives of all servers.
     pub alive: TaskTracker,
+    /// What clients are subscribed to at all servers.
+    pub hub: Arc<Hub>,
 }
 
 impl Surroundings {
@@ -42,6 +45,7 @@ impl Surroundings {
             listed: Arc::new(Notify::new()),
             stop: CancellationToken::new(),
             alive: TaskTracker::new(),
+            hub: Arc::default(),
         }
     }
 }

@@ -128,6 +128,7 @@ impl<'a> Life<'a> {
         };
         if instance.is_main() {
             instance.kin.speaks(connection.peer().version);
+            instance.kin.resume();
         }
         if let Err(fault) = self.list_in_time(&connection).await {
             connection.close(self.child.take()).await;

@@ -255,7 +255,7 @@ impl super::kin::Kin {
         }
         self.lists.doubt(told);
         let lister = Owner { told: told.clone(), ..Owner::main() };
-        if let Ok(lister) = self.pool.lister(self, lister) {
+        if let Ok(lister) = self.pool.open_for(self, lister) {
             lister.want_list();
         }
     }

@@ -19,6 +19,7 @@ mod kin;
 mod life;
 mod listing;
 mod lists;
+mod news;
 mod opening;
 mod owner;
 mod pace;
@@ -30,8 +31,9 @@ mod stdio;
 
 pub use fault::LinkFault;
 pub use kin::{Hold, Surroundings};
+pub use news::{Held, Hub, Letter, Mailbox, Refusal, Subscriptions, Topic};
 pub use owner::{Owner, Whose};
-pub use peer::Peer;
+pub use peer::{Peer, Tells};
 pub use server::Server;
 pub use state::{InstanceView, State, View};
 

@@ -31,7 +31,7 @@ impl Life<'_> {
                     patience: config.start_timeout / 3,
                     limit: config.max_response,
                     forward: config.forward_headers.clone(),
-                    changed: Arc::clone(&self.instance.changed),
+                    inbox: Arc::clone(&self.instance.inbox),
                 };
                 Http::open(opening).await.map(Connection::Http)
             }
@@ -77,7 +77,7 @@ impl Life<'_> {
             era,
             patience: config.start_timeout / 3,
             limit: config.max_response,
-            changed: Arc::clone(&self.instance.changed),
+            inbox: Arc::clone(&self.instance.inbox),
         };
         let opened = tokio::select! {
             opened = Stdio::open(opening, input, output) => opened,

@@ -22,8 +22,52 @@ pub struct Peer {
     pub tools: bool,
     /// Whether it says when its tools change.
     pub tools_changed: bool,
+    /// What it says by itself.
+    pub tells: Tells,
     /// What it tells models of itself.
     pub instructions: Option<String>,
+}
+
+/// What a server says without being asked each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
+pub struct Tells {
+    /// That its tools are others.
+    pub tools: bool,
+    /// That its prompts are others.
+    pub prompts: bool,
+    /// That its resources are others.
+    pub resources: bool,
+    /// That one resource is another, to those who subscribed to it.
+    pub updates: bool,
+    /// How tasks are, to those who subscribed to them.
+    pub tasks: bool,
+}
+
+impl Tells {
+    fn of(capabilities: &Value) -> Self {
+        let says = |kind: &str, what: &str| {
+            capabilities.get(kind).and_then(|kind| kind.get(what)) == Some(&Value::Bool(true))
+        };
+        let extensions = capabilities.get("extensions");
+        Self {
+            tools: says("tools", "listChanged"),
+            prompts: says("prompts", "listChanged"),
+            resources: says("resources", "listChanged"),
+            updates: says("resources", "subscribe"),
+            tasks: extensions.and_then(|all| all.get(meta::TASKS)).is_some_and(Value::is_object),
+        }
+    }
+
+    /// Whether it says that any list is another.
+    pub fn changes(self) -> bool {
+        self.tools || self.prompts || self.resources
+    }
+
+    /// Whether it says anything at all.
+    pub fn anything(self) -> bool {
+        self != Self::default()
+    }
 }
 
 impl Peer {
@@ -81,12 +125,13 @@ impl Introduction {
         let info = self.metadata.get(meta::SERVER_INFO).cloned().or(self.server_info);
         let info = info.unwrap_or_else(|| json!({ "name": "unknown", "version": "0" }));
         let tools = self.capabilities.get("tools");
-        let changed = tools.and_then(|tools| tools.get("listChanged")).and_then(Value::as_bool);
+        let tells = Tells::of(&self.capabilities);
         Peer {
             version,
             info: info.to_string().into(),
             tools: tools.is_some_and(Value::is_object),
-            tools_changed: changed == Some(true),
+            tools_changed: tells.tools,
+            tells,
             instructions: self.instructions,
         }
     }
@@ -184,7 +229,16 @@ pub(super) fn modern_params(version: ProtocolVersion, members: Value) -> Bytes {
 pub(super) fn modern_params_for(
     version: ProtocolVersion,
     capabilities: &[u8],
+    members: Value,
+) -> Bytes {
+    modern_params_of(version, members, &value(capabilities))
+}
+
+/// The same from one that can do `capabilities`.
+pub(super) fn modern_params_of(
+    version: ProtocolVersion,
     mut members: Value,
+    capabilities: &Value,
 ) -> Bytes {
     if let Some(object) = members.as_object_mut() {
         object.insert(
@@ -192,7 +246,7 @@ pub(super) fn modern_params_for(
             json!({
                 meta::PROTOCOL_VERSION: version.as_str(),
                 meta::CLIENT_INFO: own_info(),
-                meta::CLIENT_CAPABILITIES: value(capabilities),
+                meta::CLIENT_CAPABILITIES: capabilities,
             }),
         );
     }
@@ -264,6 +318,7 @@ mod tests {
         .unwrap();
         assert_eq!(peer.era(), Era::Legacy);
         assert!(peer.tools && peer.tools_changed);
+        assert!(peer.tells.changes() && !peer.tells.updates);
         assert_eq!(peer.name_and_version(), ("x".into(), "1".into()));
     }
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use crate::config::Isolation;
+
 use super::LinkFault;
 use super::instance::{InUse, Instance};
 use super::kin::Kin;
@@ -26,17 +28,20 @@ impl Pool {
         &self,
         kin: &Arc<Kin>,
         owner: Owner,
-        limit: usize,
     ) -> Result<(Arc<Instance>, InUse), LinkFault> {
         let mut open = self.open();
-        let instance = find_or_open(&mut open, kin, owner, limit)?;
+        let instance = find_or_open(&mut open, kin, owner)?;
         let in_use = InUse::begin(&instance);
         Ok((instance, in_use))
     }
 
-    /// The instance that lists for some abilities, opened where there is none.
-    pub(super) fn lister(&self, kin: &Arc<Kin>, owner: Owner) -> Result<Arc<Instance>, LinkFault> {
-        find_or_open(&mut self.open(), kin, owner, kin.config.max_instances())
+    /// The instance of that owner, opened where there is none.
+    pub(super) fn open_for(
+        &self,
+        kin: &Arc<Kin>,
+        owner: Owner,
+    ) -> Result<Arc<Instance>, LinkFault> {
+        find_or_open(&mut self.open(), kin, owner)
     }
 
     /// The instance of that owner, where it is open.
@@ -105,8 +110,8 @@ fn find_or_open(
     open: &mut HashMap<Owner, Arc<Instance>>,
     kin: &Arc<Kin>,
     owner: Owner,
-    limit: usize,
 ) -> Result<Arc<Instance>, LinkFault> {
+    let limit = kin.config.max_instances();
     if let Some(instance) = open.get(&owner) {
         return Ok(Arc::clone(instance));
     }
@@ -125,6 +130,22 @@ fn find_or_open(
     let instance = Instance::start(kin, owner.clone());
     open.insert(owner, Arc::clone(&instance));
     Ok(instance)
+}
+
+impl Kin {
+    /// Opens the instances, if this server takes over from another, at which
+    /// clients are subscribed to something.
+    pub(super) fn resume(self: &Arc<Self>) {
+        for owner in self.surroundings.hub.waiting(&self.config.name) {
+            let expected = match self.config.isolation() {
+                Isolation::Shared => owner.lists(),
+                Isolation::Client => true,
+            };
+            if expected && let Err(fault) = self.pool.open_for(self, owner) {
+                tracing::warn!(server = %self.config.name, fault = %fault.chain(), "subscriptions are lost");
+            }
+        }
+    }
 }
 
 /// How long calls may take to end once their session has.

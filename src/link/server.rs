@@ -17,6 +17,7 @@ use super::connection::transport_name;
 use super::instance::{InUse, Instance};
 use super::kin::{Hold, Kin, Surroundings};
 use super::lists::Standing;
+use super::news::{Held, Mailbox, Topic};
 use super::owner::Owner;
 use super::peer::Peer;
 use super::state::{State, View};
@@ -111,7 +112,7 @@ impl Server {
         if matches!(standing, Standing::Tried(age) if age <= fresh) {
             return;
         }
-        match self.kin.pool.lister(&self.kin, owner) {
+        match self.kin.pool.open_for(&self.kin, owner) {
             Ok(lister) => lister.want_list(),
             Err(fault) => {
                 tracing::warn!(server = %self.name(), fault = %fault.chain(), "no list for some clients");
@@ -168,26 +169,51 @@ impl Server {
 
     /// The instance that a call goes to, kept from being stopped.
     async fn instance_for(&self, context: &Context) -> Result<(Arc<Instance>, InUse), LinkFault> {
-        let config = &self.kin.config;
         // Also while it may only have to say which era it is of.
         let first = InUse::begin(&self.main);
         let version = match self.kin.version() {
             Some(version) => version,
             None => self.main.connected().await?.peer().version,
         };
-        let owner = match config.max_instances() {
-            0 => Owner::main(),
-            _ => Owner::of(version, config.isolation(), context),
-        };
+        let owner = self.owner(version, context);
         if owner.is_main() {
             return Ok((Arc::clone(&self.main), first));
         }
-        self.kin.pool.take(&self.kin, owner, config.max_instances())
+        self.kin.pool.take(&self.kin, owner)
+    }
+
+    fn owner(&self, version: ProtocolVersion, context: &Context) -> Owner {
+        let config = &self.kin.config;
+        match config.max_instances() {
+            0 => Owner::main(),
+            _ => Owner::of(version, config.isolation(), context),
+        }
     }
 
     /// Closes what a Legacy client's session had of its own here.
     pub fn client_left(&self, session: &str) {
         self.kin.pool.close_session(&self.kin, session);
+    }
+
+    /// Subscribes a client to `topic`, at the instance that its calls go to,
+    /// and has that started if it is waiting to be needed. Does not wait for
+    /// it; `None` where there are `limit` subscriptions at all servers
+    /// together, or no more instances.
+    pub fn subscribe(
+        &self,
+        context: &Context,
+        topic: Topic,
+        mailbox: &Arc<Mailbox>,
+        limit: usize,
+    ) -> Option<Held> {
+        let owner = self.kin.version().map(|version| self.owner(version, context));
+        let taken = match owner.filter(|owner| !owner.is_main()) {
+            None => (Arc::clone(&self.main), InUse::begin(&self.main)),
+            Some(owner) => self.kin.pool.take(&self.kin, owner).ok()?,
+        };
+        let held = taken.0.inbox.subscriptions.add(topic, mailbox, limit);
+        taken.0.demand.notify_one();
+        held
     }
 
     /// Has the server started if it is waiting to be needed, and has its list

@@ -50,6 +50,12 @@ pub(crate) fn surroundings() -> Surroundings {
     Surroundings::new(Guardian::none(), Arc::new(Metrics::new("0")))
 }
 
+/// An inbox that nobody looks into.
+pub(crate) fn inbox() -> Arc<news::Inbox> {
+    let server = crate::call::ServerName::new("s").unwrap();
+    news::Inbox::new(Arc::default(), Hub::default().at(&server))
+}
+
 pub(crate) fn call(tool: &str) -> Call {
     let params = format!("{{\"name\":\"{tool}\",\"arguments\":{{}}}}");
     let client = Client::new(ProtocolVersion::LATEST_LEGACY, None, Bytes::from_static(b"{}"));

@@ -181,7 +181,7 @@ impl Door {
             tracing::debug!(client = %addr, %fault, "a socket could not be tuned");
         }
         let local = socket.local_addr().unwrap_or(self.listener.addr);
-        let peer = Peer { addr, local, tls: settings.tls.is_some() };
+        let peer = Peer { addr, local, tls: settings.tls.is_some(), stdio: false };
         let context = Arc::clone(context);
         connections.spawn(async move {
             if let Err(fault) = connection::run(socket, peer, &settings, context).await {

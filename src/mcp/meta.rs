@@ -20,3 +20,5 @@ pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 pub const TRACEPARENT: &str = "traceparent";
 /// W3C Trace Context.
 pub const TRACESTATE: &str = "tracestate";
+/// The extension for tasks, among the capabilities of both sides.
+pub const TASKS: &str = "io.modelcontextprotocol/tasks";

@@ -120,6 +120,10 @@ pub mod notification {
     pub const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
     /// A URL elicitation has been dealt with outside.
     pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
+    /// Modern, extension `io.modelcontextprotocol/tasks`: how a task is.
+    pub const TASK: &str = "notifications/tasks";
+    /// 2025-11-25: how a task is.
+    pub const TASK_STATUS: &str = "notifications/tasks/status";
     /// Modern: a subscription stands.
     pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 }

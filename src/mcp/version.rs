@@ -71,6 +71,12 @@ impl ProtocolVersion {
         if self >= Self::V2026_07_28 { Era::Modern } else { Era::Legacy }
     }
 
+    /// Whether its clients know events that carry an id and no message. Older
+    /// ones take the empty data for a message that is not JSON.
+    pub fn primes_streams(self) -> bool {
+        self == Self::V2025_11_25
+    }
+
     /// Whether a body may hold an array of messages.
     pub fn allows_batches(self) -> bool {
         self <= Self::V2025_03_26

@@ -123,10 +123,12 @@ fn route<'a>(snapshot: &'a Snapshot, call: &Call) -> Result<Route<'a>, Failure> 
 }
 
 /// The client mirrored parameters into headers; somebody on the way may have
-/// believed them (2026-07-28, Streamable HTTP, "Server Validation").
+/// believed them (2026-07-28, Streamable HTTP, "Server Validation"). Over
+/// standard streams there are none, and nobody on the way.
 fn check_headers(route: Route<'_>, call: &Call) -> Result<(), Failure> {
     let params = &route.entry.tool.param_headers;
-    if params.is_empty() || call.context.client.version.era() == Era::Legacy {
+    let mirrors = call.context.peer.is_some() && call.context.client.version.era() == Era::Modern;
+    if params.is_empty() || !mirrors {
         return Ok(());
     }
     verify_headers(params, &call.context.headers, call.params.arguments())

@@ -51,7 +51,7 @@ impl Record {
             tool: call.params.name(),
             request_id: None,
             protocol_version: context.client.version.as_str(),
-            transport: Transport::Tcp,
+            transport: if context.peer.is_some() { Transport::Tcp } else { Transport::Pipe },
             client: context.peer,
             parent: parse(&context.trace.parent),
             http_parent: parse(&context.trace.header),

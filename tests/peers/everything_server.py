@@ -1,146 +1,113 @@
 """A server that offers one of everything, on the official Python SDK 2.x.
 
-It has what the official conformance suite's server scenarios ask for, under the
-names they ask for it, and passes them without a gateway; and a few tools more
-that Trunkline's own tests need:
+What it offers stands in everything.json, which the everything-servers on the
+other SDKs read too: all that the official conformance suite's server scenarios
+ask for, under the names they ask for it, and what Trunkline's own tests need.
+Most tools are told there in full; those that need code are here:
 
     add                      two numbers in, structured content out
-    echo                     an annotated tool with fields that a gateway must not touch
     inspect_request          what reached the server: version, `_meta`, headers
     slow                     progress at an even pace; notices that it was cancelled
-    test_trigger_tool_change changes the tool list and says so
+    test_reconnection        leaves the call's stream, answers on the next
+    test_trigger_*           change what is offered, and say so
 
-The SDK answers both eras on one endpoint. A cancelled `slow` appends a line to
-the file that the environment variable EVERYTHING_CANCEL_LOG names.
+A cancelled `slow` appends a line to the file that the environment variable
+EVERYTHING_CANCEL_LOG names.
 
     everything_server.py --port N    http://127.0.0.1:N/mcp; 0 takes a free port
     everything_server.py --stdio
 
-Over HTTP one line of JSON on standard output says which port it is, once the
-socket listens.
+`--era legacy` or `--era modern` leaves the other era out; `--page-size N` gives
+the lists in pages. Over HTTP one line of JSON on standard output says which port
+it is, once the socket listens.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import os
+import re
 import socket
-import struct
 import sys
-import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anyio
 import mcp_types as types
 import uvicorn
+from mcp.server import runner
+from mcp.server._streamable_http_modern import handle_modern_request
 from mcp.server.caching import CacheHint
+from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-from mcp.server.session import ServerSession
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
     PromptsListChanged,
+    ResourcesListChanged,
     ResourceUpdated,
     ToolsListChanged,
 )
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from starlette.types import Receive, Scope, Send
 
-NAME = "trunkline-everything"
-VERSION = "1.0.0"
 CANCEL_LOG = "EVERYTHING_CANCEL_LOG"
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 Json = dict[str, Any]
 Context = ServerRequestContext[Any, Any]
-Answer = types.CallToolResult | types.InputRequiredResult
+
+EVERYTHING: Json = json.loads(Path(__file__).with_name("everything.json").read_text(encoding="utf-8"))
+ABOUT: Json = EVERYTHING["server"]
+NAME: str = ABOUT["name"]
+
+tools: dict[str, Json] = {tool["listed"]["name"]: tool for tool in EVERYTHING["tools"]}
+prompts: dict[str, Json] = {prompt["listed"]["name"]: prompt for prompt in EVERYTHING["prompts"]}
+resources: dict[str, Json] = {resource["listed"]["uri"]: resource for resource in EVERYTHING["resources"]}
+templates: list[Json] = EVERYTHING["resourceTemplates"]
 
 
-# --- Small material -----------------------------------------------------------
+def is_modern(ctx: Context) -> bool:
+    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
-def one_pixel_png() -> str:
-    """A red dot, 1 × 1, as base64."""
-
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-    header = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
-    pixels = zlib.compress(b"\x00\xff\x00\x00")
-    png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
-    return base64.b64encode(png).decode()
+def connection_of(ctx: Context) -> Connection:
+    return ctx.session._connection
 
 
-def silent_wav() -> str:
-    """Eight samples of silence, 8 kHz, 8 bit, as base64."""
-    samples = b"\x80" * 8
-    form = struct.pack("<HHIIHH", 1, 1, 8000, 8000, 1, 8)
-    body = b"WAVE" + b"fmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", len(samples)) + samples
-    return base64.b64encode(b"RIFF" + struct.pack("<I", len(body)) + body).decode()
+def said(*words: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=each) for each in words])
 
 
-PNG = one_pixel_png()
-WAV = silent_wav()
+def fill(value: Any, scope: Json) -> Any:
+    """`value` with each `{a.b}` in its strings replaced by what `scope` has there."""
+    if isinstance(value, dict):
+        return {key: fill(each, scope) for key, each in value.items()}
+    if isinstance(value, list):
+        return [fill(each, scope) for each in value]
+    if not isinstance(value, str):
+        return value
+
+    def found(match: re.Match[str]) -> str:
+        at: Any = scope
+        for name in match[1].split("."):
+            at = at.get(name) if isinstance(at, dict) else None
+        return at if isinstance(at, str) else json.dumps(at)
+
+    return re.sub(r"\{([A-Za-z_][A-Za-z0-9_.]*)\}", found, value)
 
 
-def text(words: str) -> types.TextContent:
-    return types.TextContent(type="text", text=words)
-
-
-def image() -> types.ImageContent:
-    return types.ImageContent(type="image", data=PNG, mime_type="image/png")
-
-
-def embedded(uri: str, mime_type: str, body: str) -> types.EmbeddedResource:
-    return types.EmbeddedResource(
-        type="resource", resource=types.TextResourceContents(uri=uri, mime_type=mime_type, text=body)
-    )
-
-
-def said(*content: Any) -> types.CallToolResult:
-    return types.CallToolResult(content=[text(c) if isinstance(c, str) else c for c in content])
-
-
-def object_schema(required: tuple[str, ...] = (), **properties: Json) -> Json:
-    schema: Json = {"type": "object", "properties": properties}
-    if required:
-        schema["required"] = list(required)
-    return schema
-
-
-STRING = {"type": "string"}
-NUMBER = {"type": "number"}
-
-
-def ask_user(message: str, **properties: Json) -> types.ElicitRequest:
-    schema = object_schema(tuple(properties), **properties)
-    return types.ElicitRequest(params=types.ElicitRequestFormParams(message=message, requested_schema=schema))
-
-
-def ask_model(question: str, max_tokens: int = 100) -> types.CreateMessageRequest:
-    message = types.SamplingMessage(role="user", content=text(question))
-    return types.CreateMessageRequest(
-        params=types.CreateMessageRequestParams(messages=[message], max_tokens=max_tokens)
-    )
-
-
-def filled_in(responses: Any, key: str) -> Json | None:
-    """What the user put into the form asked for under `key`, if they did."""
-    answer = (responses or {}).get(key)
-    return answer.content if isinstance(answer, types.ElicitResult) else None
-
-
-# --- State and who hears of its changes ----------------------------------------
+# --- Who hears of changes --------------------------------------------------------
 
 
 class Changes:
@@ -148,87 +115,142 @@ class Changes:
 
     def __init__(self) -> None:
         self.bus = InMemorySubscriptionBus()
-        self._sessions: deque[ServerSession] = deque(maxlen=256)
+        self._connections: deque[Connection] = deque(maxlen=256)
 
-    def joined(self, session: ServerSession) -> None:
-        self._sessions.append(session)
+    def joined(self, connection: Connection) -> None:
+        self._connections.append(connection)
 
     async def tools(self) -> None:
         await self.bus.publish(ToolsListChanged())
-        await self._tell(lambda session: session.send_tool_list_changed())
+        await self._tell("notifications/tools/list_changed", None)
 
     async def prompts(self) -> None:
         await self.bus.publish(PromptsListChanged())
-        await self._tell(lambda session: session.send_prompt_list_changed())
+        await self._tell("notifications/prompts/list_changed", None)
+
+    async def resources(self) -> None:
+        await self.bus.publish(ResourcesListChanged())
+        await self._tell("notifications/resources/list_changed", None)
 
     async def resource(self, uri: str) -> None:
         await self.bus.publish(ResourceUpdated(uri=uri))
-        if uri in subscribed:
-            await self._tell(lambda session: session.send_resource_updated(uri))
+        await self._tell("notifications/resources/updated", uri)
 
-    async def _tell(self, send: Callable[[ServerSession], Awaitable[None]]) -> None:
-        for session in list(self._sessions):
+    async def _tell(self, method: str, uri: str | None) -> None:
+        for connection in list(self._connections):
+            if uri is not None and uri not in connection.state.get("subscribed", ()):
+                continue
             try:
-                await send(session)
+                await connection.outbound.notify(method, {"uri": uri} if uri else {})
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                self._sessions.remove(session)
+                self._connections.remove(connection)
 
 
 changes = Changes()
-subscribed: set[str] = set()
 
 
-# --- Tools ---------------------------------------------------------------------
+# --- What is told in everything.json ----------------------------------------------
+
+ASKING: dict[str, tuple[type[Any], type[Any]]] = {
+    "elicitation/create": (types.ElicitRequest, types.ElicitResult),
+    "sampling/createMessage": (types.CreateMessageRequest, types.CreateMessageResult),
+    "roots/list": (types.ListRootsRequest, types.ListRootsResult),
+}
+DECLARED = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 
 
-@dataclass
-class Tool:
-    listed: types.Tool
-    run: Callable[[Context, types.CallToolRequestParams], Awaitable[Answer]]
+def request_of(question: Json, modern: bool = False) -> Any:
+    if modern and "elicitationId" in question["params"]:
+        # The Modern era has no use for it.
+        question = {**question, "params": {k: v for k, v in question["params"].items() if k != "elicitationId"}}
+    return ASKING[question["method"]][0].model_validate(question)
 
 
-tools: dict[str, Tool] = {}
+async def ask_now(ctx: Context, question: Json) -> Json:
+    """A Legacy client's answer, on the stream of the call that asks."""
+    on_call = ServerMessageMetadata(related_request_id=ctx.request_id)
+    expects = ASKING[question["method"]][1]
+    answer = await ctx.session.send_request(request_of(question), expects, metadata=on_call)
+    return answer.model_dump(by_alias=True, exclude_none=True, mode="json")
 
 
-def tool(schema: Json | None = None, *, name: str | None = None, **fields: Any):
-    """Offer the decorated coroutine, which gets the request's context and its params."""
+async def ask(ctx: Context, params: Any, does: Json, scope: Json) -> Json | types.InputRequiredResult:
+    """What the client answers to all rounds of questions; or, in the Modern era, the result that asks for it."""
+    rounds: list[Json] = fill(does["ask"], scope)
+    declared = ctx.session.client_capabilities
+    offered = declared.model_dump(by_alias=True, exclude_none=True) if declared else {}
+    if does.get("declared_only"):
+        rounds = [{key: q for key, q in each.items() if DECLARED[q["method"]] in offered} for each in rounds]
+    if not is_modern(ctx):
+        answers: Json = {}
 
-    def offer(run: Callable[[Context, types.CallToolRequestParams], Awaitable[Answer]]):
-        public = name or run.__name__
-        listed = types.Tool(
-            name=public, description=run.__doc__, input_schema=schema or object_schema(), **fields
-        )
-        tools[public] = Tool(listed, run)
-        return run
+        async def answer(key: str, question: Json) -> None:
+            answers[key] = await ask_now(ctx, question)
 
-    return offer
-
-
-@tool(
-    object_schema(("a", "b"), a=NUMBER, b=NUMBER),
-    output_schema=object_schema(("sum",), sum=NUMBER),
-)
-async def add(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Add two numbers."""
-    total = params.arguments["a"] + params.arguments["b"]
-    return types.CallToolResult(content=[text(str(total))], structured_content={"sum": total})
-
-
-@tool(
-    object_schema(("message",), message=STRING),
-    title="Echo",
-    annotations=types.ToolAnnotations(read_only_hint=True, idempotent_hint=True),
-    icons=[types.Icon(src="data:image/png;base64," + PNG, mime_type="image/png", sizes=["1x1"])],
-    _meta={"trunkline.test/kept": {"nested": [1, 2.50, "ä"]}},
-)
-async def echo(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Say it back."""
-    return said(str((params.arguments or {}).get("message", "")))
+        for questions in rounds:
+            async with anyio.create_task_group() as group:
+                for key, question in questions.items():
+                    group.start_soon(answer, key, question)
+        return answers
+    known: Json = json.loads(params.request_state) if params.request_state else {}
+    if params.request_state or not does.get("state"):
+        for key, given in (params.input_responses or {}).items():
+            known[key] = given.model_dump(by_alias=True, exclude_none=True, mode="json")
+    for questions in rounds:
+        missing = {key: request_of(question, True) for key, question in questions.items() if key not in known}
+        if missing:
+            state = json.dumps(known) if does.get("state") else None
+            return types.InputRequiredResult(input_requests=missing, request_state=state)
+    return known
 
 
-@tool()
-async def inspect_request(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Report what reached the server: protocol version, `_meta`, client, HTTP headers."""
+async def perform(ctx: Context, params: Any, does: Json) -> Json | types.InputRequiredResult:
+    """What the templates of `does` are filled from, after all else that it tells to do."""
+    scope: Json = dict(params.arguments or {})
+    capabilities = ctx.session.client_capabilities
+    for needed, how in does.get("needs", {}).items():
+        if capabilities is None or getattr(capabilities, needed) is None:
+            raise MCPError(
+                code=types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+                message=f"this needs a client with {needed}",
+                data={"requiredCapabilities": {needed: how}},
+            )
+    for line in does.get("log", ()):
+        if is_modern(ctx) or LEVELS.index("info") >= connection_of(ctx).state.get("level", 0):
+            await ctx.session.send_log_message("info", line, logger=NAME, related_request_id=ctx.request_id)
+        await anyio.sleep(0.05)
+    for progress in does.get("progress", ()):
+        await ctx.session.report_progress(progress, 100, f"{progress} of 100")
+        await anyio.sleep(0.05)
+    if "ask" in does:
+        answers = await ask(ctx, params, does, scope)
+        if isinstance(answers, types.InputRequiredResult):
+            return answers
+        scope |= answers
+    return scope
+
+
+# --- Tools -------------------------------------------------------------------------
+
+Run = Callable[[Context, Json], Awaitable[types.CallToolResult]]
+own: dict[str, Run] = {}
+
+
+def tool(run: Run) -> Run:
+    own[run.__name__] = run
+    return run
+
+
+@tool
+async def add(ctx: Context, arguments: Json) -> types.CallToolResult:
+    total = arguments["a"] + arguments["b"]
+    answer = said(str(total))
+    answer.structured_content = {"sum": total}
+    return answer
+
+
+@tool
+async def inspect_request(ctx: Context, arguments: Json) -> types.CallToolResult:
     client = ctx.session.client_params
     capabilities = ctx.session.client_capabilities
     seen = {
@@ -239,19 +261,13 @@ async def inspect_request(ctx: Context, params: types.CallToolRequestParams) -> 
         "clientCapabilities": capabilities.model_dump(by_alias=True, exclude_none=True) if capabilities else None,
         "headers": dict(ctx.request.headers) if ctx.request is not None else None,
     }
-    return types.CallToolResult(content=[text(json.dumps(seen))], structured_content=seen)
+    answer = said(json.dumps(seen))
+    answer.structured_content = seen
+    return answer
 
 
-@tool(
-    object_schema(
-        steps={"type": "integer", "minimum": 0},
-        delay_ms={"type": "integer", "minimum": 0},
-        label=STRING,
-    )
-)
-async def slow(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Report progress `steps` times, `delay_ms` apart; write a line if cancelled."""
-    arguments = params.arguments or {}
+@tool
+async def slow(ctx: Context, arguments: Json) -> types.CallToolResult:
     steps, delay_ms = arguments.get("steps", 10), arguments.get("delay_ms", 100)
     label = arguments.get("label", "")
     try:
@@ -271,436 +287,125 @@ def note_cancelled(what: str) -> None:
             log.write(f"cancelled {what}\n")
 
 
-@tool()
-async def test_simple_text(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """One text."""
-    return said("This is a simple text response for testing.")
-
-
-@tool()
-async def test_image_content(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """One image."""
-    return said(image())
-
-
-@tool()
-async def test_audio_content(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """One sound."""
-    return said(types.AudioContent(type="audio", data=WAV, mime_type="audio/wav"))
-
-
-@tool()
-async def test_embedded_resource(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """One embedded resource."""
-    return said(embedded("test://embedded-resource", "text/plain", "This is an embedded resource content."))
-
-
-@tool()
-async def test_multiple_content_types(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """A text, an image and a resource."""
-    resource = embedded("test://mixed-content-resource", "application/json", '{"test":"data","value":123}')
-    return said("Multiple content types test:", image(), resource)
-
-
-@tool()
-async def test_error_handling(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Always fail, as tools do."""
-    words = "This tool intentionally returns an error for testing"
-    return types.CallToolResult(content=[text(words)], is_error=True)
-
-
-async def log_lines(ctx: Context, *lines: str) -> None:
-    for line in lines:
-        await ctx.session.send_log_message("info", line, logger=NAME, related_request_id=ctx.request_id)
-        await anyio.sleep(0.05)
-
-
-@tool()
-async def test_tool_with_logging(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Log three lines while working."""
-    await log_lines(ctx, "Tool execution started", "Tool processing data", "Tool execution completed")
-    return said("Logged three lines.")
-
-
-@tool()
-async def test_logging_tool(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Log one line, for those who asked for log lines."""
-    await log_lines(ctx, "One line for whoever asked")
-    return said("Logged one line.")
-
-
-@tool()
-async def test_tool_with_progress(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Report 0, 50 and 100 of 100."""
-    for progress in (0, 50, 100):
-        await ctx.session.report_progress(progress, 100, f"{progress} of 100")
-        await anyio.sleep(0.05)
-    return said("Reported progress three times.")
-
-
-Asked = types.CreateMessageResult | types.ElicitResult
-
-
-async def asked(
-    ctx: Context, params: types.CallToolRequestParams, request: types.CreateMessageRequest | types.ElicitRequest
-) -> Asked | types.InputRequiredResult:
-    """What the client answers to `request`, or in the Modern era the result that asks for it."""
-    if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-        answer = (params.input_responses or {}).get("asked")
-        if isinstance(answer, Asked):
-            return answer
-        return types.InputRequiredResult(input_requests={"asked": request})
-    expects = types.ElicitResult if isinstance(request, types.ElicitRequest) else types.CreateMessageResult
-    # The id of the call keeps the request on that call's own stream.
-    on_call = ServerMessageMetadata(related_request_id=ctx.request_id)
-    return await ctx.session.send_request(request, expects, metadata=on_call)
-
-
-@tool(object_schema(("prompt",), prompt=STRING))
-async def test_sampling(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Have the client's model answer the prompt."""
-    answer = await asked(ctx, params, ask_model(params.arguments["prompt"]))
-    if isinstance(answer, types.InputRequiredResult):
-        return answer
-    words = answer.content.text if isinstance(answer.content, types.TextContent) else "(not a text)"
-    return said(f"LLM response: {words}")
-
-
-async def elicit(ctx: Context, params: types.CallToolRequestParams, words: str, message: str, schema: Json) -> Answer:
-    form = types.ElicitRequestFormParams(message=message, requested_schema=schema)
-    answer = await asked(ctx, params, types.ElicitRequest(params=form))
-    if isinstance(answer, types.InputRequiredResult):
-        return answer
-    return said(f"{words}: action={answer.action}, content={json.dumps(answer.content or {})}")
-
-
-@tool(object_schema(("message",), message=STRING))
-async def test_elicitation(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Ask the user for a name and an address."""
-    form = object_schema(
-        ("username", "email"),
-        username={"type": "string", "description": "User's response"},
-        email={"type": "string", "description": "User's email address"},
-    )
-    return await elicit(ctx, params, "User response", params.arguments["message"], form)
-
-
-@tool()
-async def test_elicitation_sep1034_defaults(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Ask with a default in every primitive type."""
-    form = object_schema(
-        name={"type": "string", "default": "John Doe"},
-        age={"type": "integer", "default": 30},
-        score={"type": "number", "default": 95.5},
-        status={"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
-        verified={"type": "boolean", "default": True},
-    )
-    return await elicit(ctx, params, "Elicitation completed", "Are these right?", form)
-
-
-def titled(*pairs: str) -> list[Json]:
-    return [{"const": pair.split("=")[0], "title": pair.split("=")[1]} for pair in pairs]
-
-
-@tool()
-async def test_elicitation_sep1330_enums(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Ask with every way to write a choice."""
-    plain = ["option1", "option2", "option3"]
-    named = titled("value1=First", "value2=Second", "value3=Third")
-    form = object_schema(
-        untitledSingle={"type": "string", "enum": plain},
-        titledSingle={"type": "string", "oneOf": named},
-        legacyEnum={"type": "string", "enum": ["opt1", "opt2", "opt3"], "enumNames": ["One", "Two", "Three"]},
-        untitledMulti={"type": "array", "items": {"type": "string", "enum": plain}},
-        titledMulti={"type": "array", "items": {"anyOf": named}},
-    )
-    return await elicit(ctx, params, "Elicitation completed", "Choose.", form)
-
-
-@tool(
-    {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "type": "object",
-        "$defs": {"address": {"$anchor": "addressDef", **object_schema(street=STRING, city=STRING)}},
-        "properties": {
-            "name": STRING,
-            "address": {"$ref": "#/$defs/address"},
-            "contactMethod": {"type": "string", "enum": ["phone", "email"]},
-            "phone": STRING,
-            "email": STRING,
-        },
-        "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
-        "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
-        "then": {"required": ["phone"]},
-        "else": {"required": ["email"]},
-        "additionalProperties": False,
-    }
-)
-async def json_schema_2020_12_tool(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """A schema with the rarer words of 2020-12."""
-    return said(json.dumps(params.arguments or {}))
-
-
-@tool(object_schema(region={"type": "string", "x-mcp-header": "Region"}))
-async def test_x_mcp_header(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """One argument that is repeated in a header."""
-    return said("region=" + str((params.arguments or {}).get("region")))
-
-
-@tool()
-async def test_missing_capability(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Only for clients that declare sampling."""
-    capabilities = ctx.session.client_capabilities
-    if capabilities is None or capabilities.sampling is None:
-        raise MCPError(
-            code=types.MISSING_REQUIRED_CLIENT_CAPABILITY,
-            message="this tool needs a client with sampling",
-            data={"requiredCapabilities": {"sampling": {}}},
-        )
-    return said("The client has sampling.")
-
-
-@tool()
-async def test_reconnection(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Close the call's stream before the answer, which is then fetched by reconnecting."""
+@tool
+async def test_reconnection(ctx: Context, arguments: Json) -> types.CallToolResult:
     if ctx.close_sse_stream is not None:
         await ctx.close_sse_stream()
     await anyio.sleep(0.2)
     return said("You came back.")
 
 
-# Tools that need input, the Modern way.
-
-
-@tool()
-async def test_input_required_result_elicitation(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Needs a name."""
-    form = filled_in(params.input_responses, "user_name")
-    if form and "name" in form:
-        return said(f"Hello, {form['name']}!")
-    return types.InputRequiredResult(input_requests={"user_name": ask_user("What is your name?", name=STRING)})
-
-
-@tool()
-async def test_streaming_elicitation(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Reports progress, then needs a name."""
-    await ctx.session.report_progress(1, 2, "about to ask")
-    return await test_input_required_result_elicitation(ctx, params)
-
-
-@tool()
-async def test_input_required_result_sampling(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Needs the model's word."""
-    answer = (params.input_responses or {}).get("capital_question")
-    if isinstance(answer, types.CreateMessageResult) and isinstance(answer.content, types.TextContent):
-        return said(f"The model said: {answer.content.text}")
-    return types.InputRequiredResult(
-        input_requests={"capital_question": ask_model("What is the capital of France?")}
-    )
-
-
-@tool()
-async def test_input_required_result_list_roots(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Needs the client's roots."""
-    answer = (params.input_responses or {}).get("client_roots")
-    if isinstance(answer, types.ListRootsResult):
-        return said(f"{len(answer.roots)} roots")
-    return types.InputRequiredResult(input_requests={"client_roots": types.ListRootsRequest()})
-
-
-@tool()
-async def test_input_required_result_request_state(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Needs a yes, and its own state back."""
-    if filled_in(params.input_responses, "confirm") is not None and params.request_state == "asked":
-        return said("state-ok")
-    question = ask_user("Go on?", ok={"type": "boolean"})
-    return types.InputRequiredResult(input_requests={"confirm": question}, request_state="asked")
-
-
-tools["test_input_required_result_tampered_state"] = Tool(
-    types.Tool(
-        name="test_input_required_result_tampered_state",
-        description="Needs its own state back, unharmed.",
-        input_schema=object_schema(),
-    ),
-    test_input_required_result_request_state,
-)
-
-
-@tool()
-async def test_input_required_result_multiple_inputs(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Needs three things at once."""
-    requests: Json = {
-        "user_name": ask_user("What is your name?", name=STRING),
-        "greeting": ask_model("Greet somebody.", max_tokens=50),
-        "client_roots": types.ListRootsRequest(),
-    }
-    missing = requests.keys() - (params.input_responses or {}).keys()
-    if not missing:
-        return said("Thank you for all three.")
-    return types.InputRequiredResult(
-        input_requests={key: requests[key] for key in requests if key in missing}, request_state="three"
-    )
-
-
-@tool()
-async def test_input_required_result_multi_round(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Needs a name, then a colour."""
-    known: Json = json.loads(params.request_state) if params.request_state else {}
-    known |= filled_in(params.input_responses, "step1") or {}
-    known |= filled_in(params.input_responses, "step2") or {}
-    if "name" not in known:
-        questions = {"step1": ask_user("Step 1: What is your name?", name=STRING)}
-    elif "color" not in known:
-        questions = {"step2": ask_user("Step 2: What is your favorite color?", color=STRING)}
-    else:
-        return said(f"{known['name']} likes {known['color']}.")
-    return types.InputRequiredResult(input_requests=questions, request_state=json.dumps(known))
-
-
-@tool()
-async def test_input_required_result_capabilities(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Asks only what this client can answer."""
-    can = ctx.session.client_capabilities or types.ClientCapabilities()
-    requests: Json = {}
-    if can.elicitation is not None:
-        requests["ask"] = ask_user("What is your name?", name=STRING)
-    if can.sampling is not None:
-        requests["sample"] = ask_model("Say hello.")
-    if can.roots is not None:
-        requests["roots"] = types.ListRootsRequest()
-    if requests.keys() <= (params.input_responses or {}).keys():
-        return said(f"{len(requests)} answers")
-    return types.InputRequiredResult(input_requests=requests)
-
-
-# Tools that change what is offered.
-
-
-async def dynamic_tool(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    return said(f"{params.name} was added while the server ran")
-
-
-def add_tool(name: str) -> None:
-    listed = types.Tool(name=name, description="Was added while the server ran.", input_schema=object_schema())
-    tools[name] = Tool(listed, dynamic_tool)
-
-
-@tool(object_schema(add=STRING, remove=STRING))
-async def test_trigger_tool_change(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Add or remove a tool by name; with neither, switch `test_dynamic_tool` on or off."""
-    arguments = params.arguments or {}
-    if not arguments:
-        arguments = {"remove" if "test_dynamic_tool" in tools else "add": "test_dynamic_tool"}
-    if "add" in arguments:
-        add_tool(arguments["add"])
-    if "remove" in arguments:
-        tools.pop(arguments["remove"], None)
+@tool
+async def test_trigger_tool_change(ctx: Context, arguments: Json) -> types.CallToolResult:
+    added, removed = arguments.get("add"), arguments.get("remove")
+    if added:
+        listed = {"name": added, "description": "Was added while the server ran.", "inputSchema": {"type": "object"}}
+        words = f"{added} was added while the server ran"
+        tools[added] = {"listed": listed, "does": {"answer": [{"type": "text", "text": words}]}}
+    if removed:
+        tools.pop(removed, None)
     await changes.tools()
     return said(f"{len(tools)} tools")
 
 
-@tool()
-async def test_trigger_prompt_change(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Switch `test_dynamic_prompt` on or off."""
-    if prompts.pop("test_dynamic_prompt", None) is None:
-        prompts["test_dynamic_prompt"] = dynamic_prompt
+def toggle(offered: dict[str, Json], key: str, what: Json) -> None:
+    if offered.pop(key, None) is None:
+        offered[key] = what
+
+
+@tool
+async def test_trigger_prompt_change(ctx: Context, arguments: Json) -> types.CallToolResult:
+    added = EVERYTHING["added"]["prompt"]
+    toggle(prompts, added["listed"]["name"], added)
     await changes.prompts()
     return said(f"{len(prompts)} prompts")
 
 
-@tool()
-async def test_trigger_resource_update(ctx: Context, params: types.CallToolRequestParams) -> Answer:
-    """Say that `test://watched-resource` has changed."""
+@tool
+async def test_trigger_resource_change(ctx: Context, arguments: Json) -> types.CallToolResult:
+    added = EVERYTHING["added"]["resource"]
+    toggle(resources, added["listed"]["uri"], added)
+    await changes.resources()
+    return said(f"{len(resources)} resources")
+
+
+@tool
+async def test_trigger_resource_update(ctx: Context, arguments: Json) -> types.CallToolResult:
     await changes.resource("test://watched-resource")
     return said("said so")
 
 
-async def list_tools(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-    return types.ListToolsResult(tools=[tools[name].listed for name in sorted(tools)])
-
-
-async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> Answer:
+async def call_tool(
+    ctx: Context, params: types.CallToolRequestParams
+) -> types.CallToolResult | types.InputRequiredResult:
     called = tools.get(params.name)
     if called is None:
         raise MCPError(code=types.INVALID_PARAMS, message=f"Unknown tool: {params.name}")
+    does = called["does"]
     try:
-        answer = await called.run(ctx, params)
+        if does == "own":
+            return await own[params.name](ctx, dict(params.arguments or {}))
+        scope = await perform(ctx, params, does)
+        if isinstance(scope, types.InputRequiredResult):
+            return scope
+        content = fill(does["answer"], scope)
+        return types.CallToolResult.model_validate({"content": content, "isError": does.get("isError", False)})
     except MCPError:
         raise
     except Exception as fault:
-        answer = types.CallToolResult(content=[text(f"{type(fault).__name__}: {fault}")], is_error=True)
-    if isinstance(answer, types.InputRequiredResult) and ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-        return types.CallToolResult(content=[text("this tool asks the Modern way only")], is_error=True)
-    return answer
+        answer = said(f"{type(fault).__name__}: {fault}")
+        answer.is_error = True
+        return answer
 
 
 def tool_input_schema(name: str) -> Json | None:
-    return tools[name].listed.input_schema if name in tools else None
+    return tools[name]["listed"]["inputSchema"] if name in tools else None
 
 
-# --- Prompts -------------------------------------------------------------------
+# --- Lists, prompts, resources -----------------------------------------------------
+
+page_size = 0
 
 
-@dataclass
-class Prompt:
-    listed: types.Prompt
-    messages: Callable[[Json], list[Any]]
+def page(params: types.PaginatedRequestParams | None, all_of_them: list[Json]) -> Json:
+    """A page of what is listed, as the names that a list result gives it."""
+    listed = [each["listed"] for each in all_of_them]
+    if page_size == 0:
+        return {"items": listed}
+    cursor = params.cursor if params else None
+    if cursor is not None and not cursor.isdecimal():
+        raise MCPError(code=types.INVALID_PARAMS, message="no such cursor")
+    begin = int(cursor or 0)
+    end = begin + page_size
+    return {"items": listed[begin:end], "next": str(end) if end < len(listed) else None}
 
 
-def prompt(name: str, description: str, arguments: tuple[str, ...], messages: Callable[[Json], list[Any]]) -> Prompt:
-    listed = types.Prompt(
-        name=name,
-        description=description,
-        arguments=[types.PromptArgument(name=a, description=f"The {a}.", required=True) for a in arguments],
-    )
-    return Prompt(listed, messages)
+def by_name(offered: dict[str, Json]) -> list[Json]:
+    return [offered[name] for name in sorted(offered)]
 
 
-dynamic_prompt = prompt("test_dynamic_prompt", "Was added while the server ran.", (), lambda _: [text("dynamic")])
-
-prompts: dict[str, Prompt] = {
-    p.listed.name: p
-    for p in (
-        prompt(
-            "test_simple_prompt",
-            "Without arguments.",
-            (),
-            lambda _: [text("This is a simple prompt for testing.")],
-        ),
-        prompt(
-            "test_prompt_with_arguments",
-            "With two arguments.",
-            ("arg1", "arg2"),
-            lambda a: [text(f"Prompt with arguments: arg1='{a['arg1']}', arg2='{a['arg2']}'")],
-        ),
-        prompt(
-            "test_prompt_with_embedded_resource",
-            "With a resource in it.",
-            ("resourceUri",),
-            lambda a: [
-                embedded(a["resourceUri"], "text/plain", "Embedded resource content for testing."),
-                text("Please process the embedded resource above."),
-            ],
-        ),
-        prompt(
-            "test_prompt_with_image",
-            "With an image in it.",
-            (),
-            lambda _: [image(), text("Please analyze the image above.")],
-        ),
-        prompt(
-            "test_input_required_result_prompt",
-            "Needs to know the context first.",
-            (),
-            lambda a: [text(f"The context is: {a['context']}")],
-        ),
-    )
-}
+async def list_tools(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+    got = page(params, by_name(tools))
+    return types.ListToolsResult.model_validate({"tools": got["items"], "nextCursor": got.get("next")})
 
 
 async def list_prompts(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
-    return types.ListPromptsResult(prompts=[prompts[name].listed for name in sorted(prompts)])
+    got = page(params, by_name(prompts))
+    return types.ListPromptsResult.model_validate({"prompts": got["items"], "nextCursor": got.get("next")})
+
+
+async def list_resources(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+    got = page(params, list(resources.values()))
+    return types.ListResourcesResult.model_validate({"resources": got["items"], "nextCursor": got.get("next")})
+
+
+async def list_templates(
+    ctx: Context, params: types.PaginatedRequestParams | None
+) -> types.ListResourceTemplatesResult:
+    got = page(params, templates)
+    return types.ListResourceTemplatesResult.model_validate(
+        {"resourceTemplates": got["items"], "nextCursor": got.get("next")}
+    )
 
 
 async def get_prompt(
@@ -709,85 +414,55 @@ async def get_prompt(
     wanted = prompts.get(params.name)
     if wanted is None:
         raise MCPError(code=types.INVALID_PARAMS, message=f"Unknown prompt: {params.name}")
-    arguments: Json = dict(params.arguments or {})
-    if params.name == "test_input_required_result_prompt":
-        form = filled_in(params.input_responses, "user_context")
-        if not form or "context" not in form:
-            question = ask_user("What context should the prompt use?", context=STRING)
-            return types.InputRequiredResult(input_requests={"user_context": question})
-        arguments |= form
-    missing = [a.name for a in wanted.listed.arguments or [] if a.name not in arguments]
+    given = params.arguments or {}
+    missing = [each["name"] for each in wanted["listed"].get("arguments", ()) if each["name"] not in given]
     if missing:
         raise MCPError(code=types.INVALID_PARAMS, message=f"Missing arguments: {', '.join(missing)}")
-    messages = [types.PromptMessage(role="user", content=content) for content in wanted.messages(arguments)]
-    return types.GetPromptResult(description=wanted.listed.description, messages=messages)
+    scope = await perform(ctx, params, wanted["does"])
+    if isinstance(scope, types.InputRequiredResult):
+        return scope
+    messages = fill(wanted["does"]["messages"], scope)
+    return types.GetPromptResult.model_validate(
+        {"description": wanted["listed"]["description"], "messages": messages}
+    )
 
 
 async def complete(ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
-    known = ["paris", "park", "party", "berlin"]
+    ref = params.ref.name if isinstance(params.ref, types.PromptReference) else params.ref.uri
+    known = EVERYTHING["completions"].get(ref, {}).get(params.argument.name, ())
     values = [word for word in known if word.startswith(params.argument.value)]
     return types.CompleteResult(completion=types.Completion(values=values, total=len(values), has_more=False))
 
 
-# --- Resources -----------------------------------------------------------------
-
-TEMPLATE = "test://template/{id}/data"
-
-resources: dict[str, tuple[str, str, str | bytes]] = {
-    "test://static-text": ("A text.", "text/plain", "This is the content of the static text resource."),
-    "test://static-binary": ("An image.", "image/png", base64.b64decode(PNG)),
-    "test://watched-resource": ("A text to subscribe to.", "text/plain", "Watched resource content"),
-}
-
-
-async def list_resources(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
-    return types.ListResourcesResult(
-        resources=[
-            types.Resource(uri=uri, name=uri.removeprefix("test://"), description=description, mime_type=mime_type)
-            for uri, (description, mime_type, _) in resources.items()
-        ]
-    )
-
-
-async def list_templates(
-    ctx: Context, params: types.PaginatedRequestParams | None
-) -> types.ListResourceTemplatesResult:
-    template = types.ResourceTemplate(
-        uri_template=TEMPLATE, name="template", description="Data by id.", mime_type="application/json"
-    )
-    return types.ListResourceTemplatesResult(resource_templates=[template])
+def contents_of(uri: str) -> list[Json] | None:
+    if uri in resources:
+        return resources[uri]["contents"]
+    for template in templates:
+        parts = re.split(r"\{(\w+)\}", template["listed"]["uriTemplate"])
+        pattern = "".join(re.escape(part) if at % 2 == 0 else f"(?P<{part}>[^/]+)" for at, part in enumerate(parts))
+        if match := re.fullmatch(pattern, uri):
+            return fill(template["contents"], match.groupdict())
+    return None
 
 
 async def read_resource(ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-    uri = params.uri
-    before, after = TEMPLATE.split("{id}")
-    if uri in resources:
-        _, mime_type, body = resources[uri]
-    elif uri.startswith(before) and uri.endswith(after) and len(uri) > len(before) + len(after):
-        key = uri[len(before) : -len(after)]
-        mime_type = "application/json"
-        body = json.dumps({"id": key, "templateTest": True, "data": f"Data for ID: {key}"})
-    else:
-        raise MCPError(code=types.INVALID_PARAMS, message="Resource not found", data={"uri": uri})
-    if isinstance(body, bytes):
-        blob = base64.b64encode(body).decode()
-        return types.ReadResourceResult(
-            contents=[types.BlobResourceContents(uri=uri, mime_type=mime_type, blob=blob)]
-        )
-    return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=mime_type, text=body)])
+    contents = contents_of(params.uri)
+    if contents is None:
+        raise MCPError(code=types.INVALID_PARAMS, message="Resource not found", data={"uri": params.uri})
+    return types.ReadResourceResult.model_validate({"contents": contents})
 
 
 async def subscribe(ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
-    subscribed.add(params.uri)
+    connection_of(ctx).state.setdefault("subscribed", set()).add(params.uri)
     return types.EmptyResult()
 
 
 async def unsubscribe(ctx: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-    subscribed.discard(params.uri)
+    connection_of(ctx).state.get("subscribed", set()).discard(params.uri)
     return types.EmptyResult()
 
 
-# --- The server ----------------------------------------------------------------
+# --- The server ----------------------------------------------------------------------
 
 
 class Everything(Server[Any]):
@@ -799,20 +474,22 @@ class Everything(Server[Any]):
 
 
 async def joined(ctx: Context, params: types.NotificationParams) -> None:
-    changes.joined(ctx.session)
+    changes.joined(connection_of(ctx))
 
 
 async def set_level(ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
+    connection_of(ctx).state["level"] = LEVELS.index(params.level)
     return types.EmptyResult()
 
 
 def build() -> Everything:
-    hint = CacheHint(ttl_ms=1000, scope="public")
+    hint = CacheHint(ttl_ms=EVERYTHING["cache"]["ttlMs"], scope=EVERYTHING["cache"]["cacheScope"])
     cacheable = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read")
     server = Everything(
         NAME,
-        version=VERSION,
-        instructions="A server for tests: it offers one of everything.",
+        version=ABOUT["version"],
+        title=ABOUT["title"],
+        instructions=ABOUT["instructions"],
         cache_hints={method: hint for method in cacheable},
         get_tool_input_schema=tool_input_schema,
         on_list_tools=list_tools,
@@ -855,8 +532,43 @@ class Events(EventStore):
         return stream
 
 
-async def serve_http(port: int) -> None:
-    app = build().streamable_http_app(event_store=Events(), retry_interval=100)
+# --- The eras: the SDK serves both, and each alone takes a word -------------------------
+
+
+def only_legacy(server: Everything) -> None:
+    """Over HTTP: refuses the versions that the SDK 1.x does not know, in the way it does."""
+    manager = server.session_manager
+    both = manager.asgi_app
+
+    async def legacy(scope: Scope, receive: Receive, send: Send) -> None:
+        asked = next((value.decode("latin-1") for key, value in scope["headers"] if key == b"mcp-protocol-version"), None)
+        if asked is None or asked in HANDSHAKE_PROTOCOL_VERSIONS:
+            await both(scope, receive, send)
+            return
+        message = f"Bad Request: Unsupported protocol version: {asked}"
+        error = {"jsonrpc": "2.0", "id": "server-error", "error": {"code": types.INVALID_REQUEST, "message": message}}
+        await send({"type": "http.response.start", "status": 400, "headers": [(b"content-type", b"application/json")]})
+        await send({"type": "http.response.body", "body": json.dumps(error).encode()})
+
+    manager.asgi_app = legacy
+
+
+def only_modern(server: Everything) -> None:
+    """Over HTTP: every request goes to the SDK's Modern entry."""
+    manager = server.session_manager
+
+    async def modern(scope: Scope, receive: Receive, send: Send) -> None:
+        lifespan = manager._lifespan_state
+        await handle_modern_request(server, manager.security_settings, False, lifespan, scope, receive, send)
+
+    manager.asgi_app = modern
+
+
+async def serve_http(port: int, era: str) -> None:
+    server = build()
+    app = server.streamable_http_app(event_store=Events(), retry_interval=100)
+    if era != "both":
+        {"legacy": only_legacy, "modern": only_modern}[era](server)
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
@@ -866,20 +578,30 @@ async def serve_http(port: int) -> None:
     await uvicorn.Server(config).serve(sockets=[listener])
 
 
-async def serve_stdio() -> None:
+async def serve_stdio(era: str) -> None:
     server = build()
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+    options = server.create_initialization_options()
+    async with stdio_server() as (read, write), server.lifespan(server) as lifespan:
+        if era == "legacy":
+            await runner.serve_loop(server, read, write, lifespan_state=lifespan, init_options=options)
+        elif era == "modern":
+            await runner._serve_modern_stream(server, read, write, lifespan_state=lifespan, raise_exceptions=False)
+        else:
+            await runner.serve_dual_era_loop(server, read, write, lifespan_state=lifespan, init_options=options)
 
 
 def main() -> None:
+    global page_size
     parser = argparse.ArgumentParser(description="A server that offers one of everything.")
     way = parser.add_mutually_exclusive_group(required=True)
     way.add_argument("--port", type=int, help="serve HTTP on this port of 127.0.0.1; 0 takes a free one")
     way.add_argument("--stdio", action="store_true", help="serve standard input and output")
+    parser.add_argument("--era", choices=("both", "legacy", "modern"), default="both")
+    parser.add_argument("--page-size", type=int, default=0, help="how many entries a page of a list has; 0: all")
     options = parser.parse_args()
+    page_size = options.page_size
     try:
-        anyio.run(serve_stdio) if options.stdio else anyio.run(serve_http, options.port)
+        anyio.run(serve_stdio, options.era) if options.stdio else anyio.run(serve_http, options.port, options.era)
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -94,9 +94,7 @@ impl Coming {
             self.deadline.extend();
             return Notice::progress(method, params?).map(|(notice, _)| notice);
         }
-        if method == notification::TOOLS_CHANGED {
-            self.shared.changed.notify_one();
-        }
+        self.shared.inbox.hear(&method, params.as_ref());
         None
     }
 }

@@ -20,8 +20,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use tokio::sync::{Notify, Semaphore, watch as cell};
-use tokio::task::JoinHandle;
+use tokio::sync::{Semaphore, watch as cell};
+use tokio::task::JoinSet;
 
 use crate::call::{Answer, Call, NativeName, Reply, ServerName};
 use crate::config::EraChoice;
@@ -33,6 +33,7 @@ use crate::policy::Target;
 use super::LinkFault;
 use super::Owner;
 use super::deadline::Deadline;
+use super::news::Inbox;
 use super::peer::{Peer, answer_to_server};
 pub(super) use client::Client;
 use coming::{Coming, UnderWay};
@@ -43,7 +44,8 @@ use session::Session;
 /// A server that has answered and can be called.
 pub(super) struct Http {
     shared: Arc<Shared>,
-    watcher: Option<JoinHandle<()>>,
+    /// What hears of changes, for as long as the connection is there.
+    _listening: JoinSet<()>,
 }
 
 /// What calls and the watcher share.
@@ -57,7 +59,7 @@ struct Shared {
     next_id: AtomicU64,
     limit: usize,
     forward: Vec<HeaderName>,
-    changed: Arc<Notify>,
+    inbox: Arc<Inbox>,
     /// Why what is known of the server no longer holds, once it does not.
     lost: cell::Sender<Option<String>>,
     /// Places for messages beside the calls.
@@ -76,8 +78,8 @@ pub(super) struct Opening {
     pub(super) limit: usize,
     /// Headers of the client's own that go on.
     pub(super) forward: Vec<HeaderName>,
-    /// Told whenever the server says that its tools changed.
-    pub(super) changed: Arc<Notify>,
+    /// What the server tells outside of its answers.
+    pub(super) inbox: Arc<Inbox>,
 }
 
 impl Http {
@@ -107,13 +109,12 @@ impl Http {
             next_id: AtomicU64::new(2),
             limit: opening.limit,
             forward: opening.forward,
-            changed: opening.changed,
+            inbox: opening.inbox,
             lost: cell::Sender::new(None),
             asides: Arc::new(Semaphore::new(ASIDES)),
         });
-        let tells = shared.peer.tools_changed || !shared.owner.lists();
-        let watcher = tells.then(|| tokio::spawn(watch::run(Arc::clone(&shared))));
-        Ok(Self { shared, watcher })
+        let listening = watch::start(&shared);
+        Ok(Self { shared, _listening: listening })
     }
 
     pub(super) fn peer(&self) -> &Peer {
@@ -126,10 +127,7 @@ impl Http {
         method: &Method,
         params: Bytes,
     ) -> Result<Answer, LinkFault> {
-        let id = self.shared.number();
-        let headers = self.shared.headers(method, None);
-        let reception = self.shared.exchange(&id, method, &params, headers).await?;
-        reception.answer(&id).await
+        self.shared.request(method, params).await
     }
 
     /// A client's call. `mirrored` are the tool's parameters that go into
@@ -196,17 +194,17 @@ impl Http {
     }
 }
 
-impl Drop for Http {
-    fn drop(&mut self) {
-        if let Some(watcher) = &self.watcher {
-            watcher.abort();
-        }
-    }
-}
-
 impl Shared {
     fn number(&self) -> Id {
         Id::number(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A request of the gateway's own.
+    async fn request(&self, method: &Method, params: Bytes) -> Result<Answer, LinkFault> {
+        let id = self.number();
+        let headers = self.headers(method, None);
+        let reception = self.exchange(&id, method, &params, headers).await?;
+        reception.answer(&id).await
     }
 
     fn params(&self, call: &Call, target: &Target, id: &Id) -> Bytes {
@@ -272,7 +270,7 @@ impl Shared {
             // What it offered may have changed with the session. One that
             // loses every session is not asked: the listing would lose the
             // next, and so on without an end.
-            self.changed.notify_one();
+            self.inbox.relist();
         }
         Ok(reception)
     }
@@ -370,7 +368,7 @@ impl Shared {
                     return Err(fault);
                 }
                 // A tool's mirrored parameters are others than the list said.
-                code::HEADER_MISMATCH => self.changed.notify_one(),
+                code::HEADER_MISMATCH => self.inbox.relist(),
                 _ => {}
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use bytes::Bytes;
 
@@ -21,6 +21,8 @@ pub(super) struct Session {
     /// Held while a new session is opened, so that calls that lose the old one
     /// together open one new one between them.
     opening: AsyncMutex<()>,
+    /// The current one's number, for those who have to do things anew in each.
+    numbers: watch::Sender<u64>,
 }
 
 #[derive(Clone)]
@@ -35,7 +37,21 @@ struct Open {
 impl Session {
     /// What stands in its place with a Modern server.
     pub(super) fn none() -> Self {
-        Self { current: Mutex::new(None), opening: AsyncMutex::new(()) }
+        Self::of(None)
+    }
+
+    fn of(open: Option<Open>) -> Self {
+        let number = open.as_ref().map_or(0, |open| open.number);
+        Self {
+            current: Mutex::new(open),
+            opening: AsyncMutex::new(()),
+            numbers: watch::Sender::new(number),
+        }
+    }
+
+    /// Changes with the session.
+    pub(super) fn numbers(&self) -> watch::Receiver<u64> {
+        self.numbers.subscribe()
     }
 
     /// Introduces the gateway, with the raw capabilities to be told.
@@ -45,8 +61,7 @@ impl Session {
         limit: usize,
     ) -> Result<(Peer, Self), LinkFault> {
         let (peer, open) = open(client, told, limit, 1).await?;
-        let session = Self { current: Mutex::new(Some(open)), opening: AsyncMutex::new(()) };
-        Ok((peer, session))
+        Ok((peer, Self::of(Some(open))))
     }
 
     /// Adds the session's headers; gives the session's number if it has an id
@@ -76,7 +91,9 @@ impl Session {
             return Ok(());
         }
         let (_, open) = open(client, told, limit, number.unwrap_or(0) + 1).await?;
+        let number = open.number;
         *self.current() = Some(open);
+        self.numbers.send_replace(number);
         Ok(())
     }
 

@@ -12,11 +12,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::*;
 use crate::call::Event;
 use crate::jsonrpc::body::collect;
+use crate::link::Hub;
 
 type Answered = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -79,15 +80,16 @@ impl Scripted {
     async fn open(&self, changed: &Arc<Notify>) -> Http {
         let config = crate::config::Http { url: self.url.clone(), headers: Vec::new(), ca: None };
         let client = Client::new(&config, Duration::from_secs(5)).unwrap();
+        let server = ServerName::new("s").unwrap();
         let opening = Opening {
-            server: ServerName::new("s").unwrap(),
             owner: Arc::new(Owner::main()),
             client: Arc::new(client),
             era: EraChoice::Legacy,
             patience: Duration::from_secs(5),
             limit: 1 << 20,
             forward: Vec::new(),
-            changed: Arc::clone(changed),
+            inbox: Inbox::new(Arc::clone(changed), Hub::default().at(&server)),
+            server,
         };
         Http::open(opening).await.unwrap()
     }

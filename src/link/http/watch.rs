@@ -1,39 +1,116 @@
-//! The stream on which an HTTP server says that its tools changed.
+//! The streams on which an HTTP server tells of changes: GET for a Legacy one,
+//! `subscriptions/listen` for a Modern one.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method as HttpMethod, StatusCode};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::call::Answer;
 use crate::jsonrpc::{self, Frame};
 use crate::link::LinkFault;
-use crate::link::peer::modern_params;
+use crate::link::news::listen::{Line, NoStream, Signal, Stream, listen};
+use crate::link::news::subscribe::{Asks, subscribe};
 use crate::mcp::{Era, Method, notification};
 
-use super::reception::{Events, Reception};
-use super::{Shared, modern_headers};
+use super::reception::{Events, Reception, refusal};
+use super::{Shared, modern_headers, session};
 
-/// Keeps the stream open for as long as the connection is used. Ends where the
-/// server offers none.
-pub(super) async fn run(shared: Arc<Shared>) {
+/// Hears what the server tells until the answer is dropped.
+pub(super) fn start(shared: &Arc<Shared>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let (peer, inbox) = (&shared.peer, Arc::clone(&shared.inbox));
+    let open = Open(Arc::clone(shared));
+    match peer.era() {
+        Era::Modern => {
+            tasks.spawn(listen(open, peer.clone(), inbox));
+        }
+        Era::Legacy => {
+            tasks.spawn(get_on(Arc::clone(shared)));
+            tasks.spawn(subscribe(open, peer.tells, inbox));
+        }
+    }
+    tasks
+}
+
+struct Open(Arc<Shared>);
+
+impl Line for Open {
+    async fn open(&self, params: Bytes) -> Result<Stream, NoStream> {
+        let shared = &self.0;
+        let id = shared.number();
+        let body = jsonrpc::request(&id, Method::Listen.as_str(), &params);
+        let headers = modern_headers(shared.peer.version, &Method::Listen, None);
+        let reception = async {
+            Reception::read(shared.client.post(&headers, body).await?, shared.limit).await
+        };
+        let events = match reception.await.map_err(NoStream::Fault)? {
+            Reception::Events(events) => events,
+            Reception::Refused { status, frame, .. } => {
+                let answer = refusal(status, frame, &id);
+                return Err(answer.map_or_else(NoStream::of, |it| NoStream::answered(Some(it))));
+            }
+            Reception::Message(_) | Reception::Begun(_) | Reception::Empty => {
+                return Err(NoStream::answered(None));
+            }
+        };
+        let (sender, signals) = Stream::channel();
+        let mut following = JoinSet::new();
+        let shared = Arc::clone(shared);
+        following.spawn(async move {
+            let answer = follow(&shared, events, Some(&sender)).await;
+            let _ = sender.send(Signal::Ended(answer)).await;
+        });
+        Ok(Stream::new(signals, following))
+    }
+}
+
+impl Asks for Open {
+    async fn ask(&self, method: &Method, params: Bytes) -> Result<Answer, LinkFault> {
+        self.0.request(method, params).await
+    }
+
+    fn sessions(&self) -> watch::Receiver<u64> {
+        self.0.session.numbers()
+    }
+}
+
+/// Keeps the stream of a Legacy session open, from when there is something to
+/// be heard. Ends where the server offers none.
+async fn get_on(shared: Arc<Shared>) {
+    let mut wanted = shared.inbox.subscriptions.changes();
+    // A client's own session may hear of anything: some servers say there what
+    // concerns a call.
+    while shared.owner.lists()
+        && !shared.peer.tells.changes()
+        && !shared.inbox.subscriptions.are_wanted()
+    {
+        if wanted.changed().await.is_err() {
+            return;
+        }
+    }
+    let mut sessions = shared.session.numbers();
     let mut wait = FIRST_WAIT;
     let mut first = true;
     loop {
-        let opened = match shared.peer.era() {
-            Era::Modern => listen(&shared).await,
-            Era::Legacy => get(&shared).await,
-        };
-        match opened {
+        sessions.mark_unchanged();
+        match get(&shared, first).await {
             Ok(Some(events)) => {
                 if !first {
                     // What changed while nobody listened was not heard.
-                    shared.changed.notify_one();
+                    shared.inbox.missed();
                 }
                 first = false;
                 let since = Instant::now();
-                follow(&shared, events).await;
+                tokio::select! {
+                    _ = follow(&shared, events, None) => {}
+                    // It is the stream of a session that is no more.
+                    Ok(()) = sessions.changed() => continue,
+                }
                 // A stream that always ends at once is opened ever more rarely:
                 // each opening costs a listing.
                 if since.elapsed() >= LAST_WAIT {
@@ -48,36 +125,31 @@ pub(super) async fn run(shared: Arc<Shared>) {
                 if !first {
                     // It may be another server by now, one that does not know
                     // the session: a listing finds out.
-                    shared.changed.notify_one();
+                    shared.inbox.relist();
                 }
                 tracing::debug!(server = %shared.server, fault = %fault.chain(), "no change stream");
             }
         }
-        tokio::time::sleep(wait).await;
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            Ok(()) = sessions.changed() => {}
+        }
         wait = (wait * 2).min(LAST_WAIT);
     }
 }
 
-async fn listen(shared: &Shared) -> Result<Option<Events>, LinkFault> {
-    let members = serde_json::json!({ "notifications": { "toolsListChanged": true } });
-    let params = modern_params(shared.peer.version, members);
-    let body = jsonrpc::request(&shared.number(), Method::Listen.as_str(), &params);
-    let headers = modern_headers(shared.peer.version, &Method::Listen, None);
-    events(Reception::read(shared.client.post(&headers, body).await?, shared.limit).await?)
-}
-
-async fn get(shared: &Shared) -> Result<Option<Events>, LinkFault> {
+/// The stream; `None` where the server has none to offer. A session that turns
+/// out to be lost is opened anew, if there was a stream before.
+async fn get(shared: &Arc<Shared>, first: bool) -> Result<Option<Events>, LinkFault> {
     let mut headers = HeaderMap::new();
-    shared.session.add_to(&mut headers);
+    let used = shared.session.add_to(&mut headers);
     let accept = http::HeaderValue::from_static("text/event-stream");
     headers.insert(http::header::ACCEPT, accept);
     let response = shared.client.send(&HttpMethod::GET, &headers, Bytes::new()).await?;
     let reception = Reception::read(response, shared.limit).await?;
-    events(reception)
-}
-
-/// The stream; `None` where the server has none to offer.
-fn events(reception: Reception) -> Result<Option<Events>, LinkFault> {
+    if !first && used.is_some() && session::is_lost(&reception, &shared.number()) {
+        shared.reopen(used).await?;
+    }
     match reception {
         Reception::Events(events) => Ok(Some(events)),
         Reception::Refused { status, .. } if status != StatusCode::METHOD_NOT_ALLOWED => {
@@ -87,18 +159,26 @@ fn events(reception: Reception) -> Result<Option<Events>, LinkFault> {
     }
 }
 
-async fn follow(shared: &Arc<Shared>, mut events: Events) {
+/// Hears what comes, to the end of the stream; the answer that ends it.
+async fn follow(
+    shared: &Arc<Shared>,
+    mut events: Events,
+    signals: Option<&mpsc::Sender<Signal>>,
+) -> Option<Answer> {
     loop {
         match events.next().await {
-            Ok(Some(Frame::Notification { method, .. }))
-                if method == notification::TOOLS_CHANGED =>
-            {
-                shared.changed.notify_one();
-            }
+            Ok(Some(Frame::Notification { method, params })) => match (signals, params) {
+                (Some(signals), Some(params)) if method == notification::ACKNOWLEDGED => {
+                    let _ = signals.try_send(Signal::Acknowledged(params));
+                }
+                (_, params) => {
+                    shared.inbox.hear(&method, params.as_ref());
+                }
+            },
             Ok(Some(Frame::Request { id, method, .. })) => shared.answer_server(&id, &method),
             // The answer to `listen` is its graceful end.
-            Ok(Some(Frame::Response { .. }) | None) | Err(_) => return,
-            Ok(Some(Frame::Notification { .. })) => {}
+            Ok(Some(Frame::Response { response, .. })) => return Answer::parse(response).ok(),
+            Ok(None) | Err(_) => return None,
         }
     }
 }

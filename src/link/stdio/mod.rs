@@ -4,13 +4,15 @@
 //! tokens are those numbers, so that two clients that chose the same id or
 //! token never meet.
 
+mod news;
 mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use bytes::Bytes;
@@ -25,6 +27,7 @@ use crate::policy::Target;
 use super::LinkFault;
 use super::Owner;
 use super::deadline::Deadline;
+use super::news::Inbox;
 use super::peer::{
     Peer, Verdict, initialize_params, judge_discover, judge_initialize, modern_params,
 };
@@ -34,6 +37,8 @@ use wire::{Waiting, Wants, Wire};
 pub(super) struct Stdio {
     wire: Arc<Wire>,
     peer: Peer,
+    /// What hears of changes, for as long as the connection is there.
+    _listening: JoinSet<()>,
 }
 
 /// How a connection to a child is opened.
@@ -46,8 +51,8 @@ pub(super) struct Opening {
     pub(super) patience: Duration,
     /// The most bytes a line of the child's may have.
     pub(super) limit: usize,
-    /// Told whenever the child says that its tools changed.
-    pub(super) changed: Arc<Notify>,
+    /// What the child tells outside of its answers.
+    pub(super) inbox: Arc<Inbox>,
 }
 
 impl Stdio {
@@ -58,9 +63,12 @@ impl Stdio {
         input: impl AsyncWrite + Send + Unpin + 'static,
         output: impl AsyncRead + Send + Unpin + 'static,
     ) -> Result<Self, LinkFault> {
-        let wire = Wire::start(opening.server, input, output, opening.limit, opening.changed);
+        let wire = Wire::start(opening.server, input, output, opening.limit, opening.inbox);
         match introduce(&wire, &opening.owner.told, opening.era, opening.patience).await {
-            Ok(peer) => Ok(Self { wire, peer }),
+            Ok(peer) => {
+                let listening = news::start(&wire, &peer);
+                Ok(Self { wire, peer, _listening: listening })
+            }
             Err(fault) => {
                 // Nobody else would: the reader keeps the pipes open.
                 wire.close();
@@ -195,10 +203,8 @@ async fn introduce(
         EraChoice::Modern => discover(wire).await?,
         EraChoice::Auto => probe(wire, told, patience).await?,
     };
-    match peer.era() {
-        Era::Legacy => wire.notify(notification::INITIALIZED, None).await,
-        Era::Modern if peer.tools_changed => listen(wire, peer.version).await?,
-        Era::Modern => {}
+    if peer.era() == Era::Legacy {
+        wire.notify(notification::INITIALIZED, None).await;
     }
     Ok(peer)
 }
@@ -263,16 +269,6 @@ fn judge_probe(answer: Result<Answer, LinkFault>) -> Result<Verdict, LinkFault> 
         Err(gone @ (LinkFault::Exited(_) | LinkFault::NoAnswer)) => Err(gone),
         Err(_) => Ok(Verdict::Legacy),
     }
-}
-
-/// Opens the stream on which a Modern child says that its tools changed. Its
-/// frames come by the shared pipe. Nobody waits for its end, and so it is no
-/// call in flight that a broken line could belong to.
-async fn listen(wire: &Arc<Wire>, version: ProtocolVersion) -> Result<(), LinkFault> {
-    let members = serde_json::json!({ "notifications": { "toolsListChanged": true } });
-    let id = wire.number();
-    let params = modern_params(version, members);
-    wire.send(id, Method::Listen.as_str(), &params).await
 }
 
 #[cfg(test)]

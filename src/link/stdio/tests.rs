@@ -3,6 +3,7 @@ use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
 use crate::call::Failure;
+use crate::link::Tells;
 
 fn peer(version: ProtocolVersion) -> Peer {
     Peer {
@@ -10,6 +11,7 @@ fn peer(version: ProtocolVersion) -> Peer {
         info: Bytes::from_static(b"{}"),
         tools: true,
         tools_changed: true,
+        tells: Tells { tools: true, ..Tells::default() },
         instructions: None,
     }
 }
@@ -19,8 +21,9 @@ fn child(version: ProtocolVersion) -> (Stdio, DuplexStream, DuplexStream) {
     let (input, its_input) = duplex(64);
     let (its_output, output) = duplex(64 * 1024);
     let server = ServerName::new("s").unwrap();
-    let wire = Wire::start(server, input, output, 1 << 20, Arc::new(Notify::new()));
-    (Stdio { wire, peer: peer(version) }, its_input, its_output)
+    let wire = Wire::start(server, input, output, 1 << 20, crate::link::tests::inbox());
+    let stdio = Stdio { wire, peer: peer(version), _listening: JoinSet::new() };
+    (stdio, its_input, its_output)
 }
 
 fn call(token: Option<&'static str>) -> Call {
@@ -100,7 +103,7 @@ async fn endless_progress_does_not_outlast_the_cap() {
 async fn an_answer_too_long_to_read_ends_the_only_call_also_while_changes_are_listened_for() {
     let (stdio, mut its_input, mut its_output) = child(ProtocolVersion::LATEST_MODERN);
     tokio::spawn(async move { tokio::io::copy(&mut its_input, &mut tokio::io::sink()).await });
-    listen(&stdio.wire, ProtocolVersion::LATEST_MODERN).await.unwrap();
+    let _listening = news::start(&stdio.wire, &stdio.peer);
     let (target, one) = (target(), call(None));
     let reply = stdio.call(&one, &target, deadline()).await.unwrap();
     let drip = tokio::spawn(async move {

@@ -6,13 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::call::{Answer, Notice, ServerName};
 use crate::jsonrpc::lines::{LineEnds, LineError, LineReader};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::link::LinkFault;
+use crate::link::news::Inbox;
+use crate::link::news::listen::Signal;
 use crate::link::peer::{MAX_DEPTH, answer_to_server};
 use crate::mcp::notification;
 
@@ -26,8 +29,10 @@ pub(super) struct Wire {
     closed: watch::Sender<Option<String>>,
     /// Lines of the child's that were no use to anybody.
     useless: AtomicU64,
-    /// The child says that its list of tools is another.
-    pub(super) changed: Arc<Notify>,
+    /// What the child tells outside of its answers.
+    pub(super) inbox: Arc<Inbox>,
+    /// Streams of a Modern child, by the ids of their requests.
+    streams: Mutex<HashMap<u64, mpsc::Sender<Signal>>>,
 }
 
 enum Outgoing {
@@ -56,7 +61,7 @@ impl Wire {
         input: impl AsyncWrite + Send + Unpin + 'static,
         output: impl AsyncRead + Send + Unpin + 'static,
         limit: usize,
-        changed: Arc<Notify>,
+        inbox: Arc<Inbox>,
     ) -> Arc<Self> {
         let (outgoing, lines) = mpsc::channel(OUTGOING);
         let wire = Arc::new(Self {
@@ -66,7 +71,8 @@ impl Wire {
             next_id: AtomicU64::new(1),
             closed: watch::Sender::new(None),
             useless: AtomicU64::new(0),
-            changed,
+            inbox,
+            streams: Mutex::default(),
         });
         tokio::spawn(write(lines, input));
         tokio::spawn(Arc::clone(&wire).read(LineReader::new(output, limit)));
@@ -128,12 +134,16 @@ impl Wire {
     /// Nobody waits for `id` any longer, and the child is told.
     pub(super) fn cancel(&self, id: u64) {
         if self.forget(id) {
-            let params = format!("{{\"requestId\":{id}}}");
-            let line = jsonrpc::notification(notification::CANCELLED, Some(params.as_bytes()));
-            // A full queue means that the child does not read: it will not
-            // stop for a notification either.
-            let _ = self.outgoing.try_send(Outgoing::Line(line));
+            self.send_cancelled(id);
         }
+    }
+
+    fn send_cancelled(&self, id: u64) {
+        let params = format!("{{\"requestId\":{id}}}");
+        let line = jsonrpc::notification(notification::CANCELLED, Some(params.as_bytes()));
+        // A full queue means that the child does not read: it will not stop
+        // for a notification either.
+        let _ = self.outgoing.try_send(Outgoing::Line(line));
     }
 
     /// Asks the child to end, by the end of its input. Never waits: where the
@@ -168,6 +178,7 @@ impl Wire {
         for (_, pending) in pending {
             let _ = pending.answer.send(Err(LinkFault::Exited(reason.clone())));
         }
+        self.streams().clear();
     }
 
     fn take(&self, line: &Bytes) {
@@ -200,6 +211,8 @@ impl Wire {
         if let Some(pending) = pending {
             let answer = Answer::parse(response).map_err(LinkFault::from);
             let _ = pending.answer.send(answer);
+        } else if let Some(stream) = id.as_number().and_then(|id| self.streams().remove(&id)) {
+            let _ = stream.try_send(Signal::Ended(Answer::parse(response).ok()));
         } else {
             tracing::debug!(server = %self.server, ?id, "an answer that nobody waits for");
         }
@@ -207,7 +220,7 @@ impl Wire {
 
     fn notice(&self, method: String, params: Option<Bytes>) {
         match method.as_str() {
-            notification::TOOLS_CHANGED => self.changed.notify_one(),
+            notification::ACKNOWLEDGED => self.acknowledge(params),
             notification::PROGRESS => {
                 let Some((notice, token)) =
                     params.and_then(|params| Notice::progress(method, params))
@@ -222,7 +235,30 @@ impl Wire {
                     let _ = notices.try_send(notice);
                 }
             }
+            _ if self.inbox.hear(&method, params.as_ref()) => {}
             _ => tracing::trace!(server = %self.server, method, "a notification for nobody"),
+        }
+    }
+
+    /// Tells a stream that it stands.
+    fn acknowledge(&self, params: Option<Bytes>) {
+        let Some(params) = params else { return };
+        let id = subscription_of(&params);
+        if let Some(stream) = id.and_then(|id| self.streams().get(&id).cloned()) {
+            let _ = stream.try_send(Signal::Acknowledged(params));
+        }
+    }
+
+    /// Notes a stream, before it is asked for. Its signals come until `forget_stream`.
+    pub(super) fn expect_stream(&self, id: u64, signals: mpsc::Sender<Signal>) {
+        self.streams().insert(id, signals);
+    }
+
+    /// Ends a stream, and tells the child where that did not end it itself.
+    pub(super) fn forget_stream(&self, id: u64) {
+        let open = self.streams().remove(&id).is_some();
+        if open {
+            self.send_cancelled(id);
         }
     }
 
@@ -261,6 +297,10 @@ impl Wire {
         self.pending().len()
     }
 
+    fn streams(&self) -> std::sync::MutexGuard<'_, HashMap<u64, mpsc::Sender<Signal>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn pending(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Pending>> {
         // No code that can panic runs while the lock is held.
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
@@ -274,6 +314,21 @@ pub(super) enum Wants {
     Answer,
     /// Progress, too.
     Notices,
+}
+
+/// The stream that a notification belongs to: the number of its request.
+fn subscription_of(params: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Params {
+        #[serde(rename = "_meta")]
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        #[serde(rename = "io.modelcontextprotocol/subscriptionId")]
+        subscription: u64,
+    }
+    jsonrpc::object::<Params>(params).ok().map(|params| params.metadata.subscription)
 }
 
 /// The id that a line too long to be kept shows at one of its ends.

@@ -1,0 +1,350 @@
+//! What one stream of a Legacy session carries: messages with event ids, kept
+//! for a while, so that a client whose connection broke can resume
+//! (2025-11-25, Streamable HTTP, "Resumability and Redelivery").
+//!
+//! A session has one outbox for messages outside of calls, which its GET
+//! stream carries; what comes while no stream is open waits in it. Each call
+//! whose answer became a stream has one, too, which a source feeds. Whoever
+//! reads an outbox moves its source; a reader that goes away leaves a task
+//! behind that moves it instead, until the next one comes.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::Stream;
+
+use crate::jsonrpc::sse;
+
+/// The messages of one stream, bounded in bytes and in number.
+pub(super) struct Outbox {
+    /// The stream's number within its session.
+    stream: u64,
+    log: Mutex<Log>,
+    /// Never locked while the log is.
+    source: Mutex<Option<Source>>,
+}
+
+/// What a stream's source brings.
+#[derive(Debug)]
+pub(super) enum Piece {
+    /// A JSON-RPC message.
+    Message(Bytes),
+    /// Nothing for a while: the client may let go of its connection, and ask
+    /// again after so long.
+    Pause(Option<Duration>),
+}
+
+/// Where the messages of a call's stream come from.
+pub(super) type Source = Pin<Box<dyn Stream<Item = Piece> + Send>>;
+
+/// Whether a message stands for one like it that no connection has had yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Merge<'a> {
+    /// Each counts.
+    Never,
+    /// One that waits under this key says it all, such as a list's change.
+    With(&'a str),
+}
+
+/// From where on a stream is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Start {
+    /// What no connection has had yet.
+    Unsent,
+    /// What comes after the message of that number.
+    Behind(u64),
+}
+
+struct Log {
+    kept: VecDeque<Kept>,
+    /// The sizes of all that is kept.
+    bytes: usize,
+    /// The most of them.
+    limit: usize,
+    /// The number of the newest message.
+    newest: u64,
+    /// The newest that a connection has had.
+    sent: u64,
+    /// Counts the readers: only the newest gets anything.
+    reader: u64,
+    /// Wakes that one.
+    waker: Option<Waker>,
+    /// When the source's last message came.
+    ended: Option<Instant>,
+}
+
+struct Kept {
+    number: u64,
+    event: Bytes,
+    key: Option<Box<str>>,
+    at: Instant,
+}
+
+impl Outbox {
+    /// An outbox that others push into, of so many bytes.
+    pub(super) fn new(stream: u64, limit: usize) -> Arc<Self> {
+        Self::with(stream, limit, None)
+    }
+
+    /// An outbox that a source feeds.
+    pub(super) fn fed(stream: u64, limit: usize, source: Source) -> Arc<Self> {
+        Self::with(stream, limit, Some(source))
+    }
+
+    fn with(stream: u64, limit: usize, source: Option<Source>) -> Arc<Self> {
+        let log = Log {
+            kept: VecDeque::new(),
+            bytes: 0,
+            limit,
+            newest: 0,
+            sent: 0,
+            reader: 0,
+            waker: None,
+            ended: None,
+        };
+        Arc::new(Self { stream, log: Mutex::new(log), source: Mutex::new(source) })
+    }
+
+    /// The stream's number within its session.
+    pub(super) fn stream(&self) -> u64 {
+        self.stream
+    }
+
+    /// Puts a JSON-RPC message at the end. The oldest make room for it.
+    pub(super) fn push(&self, message: &[u8], merge: Merge<'_>) {
+        let mut log = self.log();
+        let key = match merge {
+            Merge::Never => None,
+            Merge::With(key) if log.waits(key) => return,
+            Merge::With(key) => Some(key.into()),
+        };
+        log.push(self.stream, message, key);
+        let waker = log.waker.take();
+        drop(log);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Reads from now on. Whoever read before gets nothing more: a message
+    /// goes to one connection, not to all (2025-11-25, "Multiple Connections").
+    pub(super) fn read(self: &Arc<Self>, start: Start) -> Reader {
+        let mut log = self.log();
+        log.reader += 1;
+        let cursor = match start {
+            Start::Unsent => log.sent,
+            Start::Behind(number) => number.min(log.newest),
+        };
+        let reader = Reader { outbox: Arc::clone(self), number: log.reader, cursor };
+        let waker = log.waker.take();
+        drop(log);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        reader
+    }
+
+    /// Forgets what was sent so long ago that nobody asks for it again; says
+    /// whether the stream itself is over for as long.
+    pub(super) fn forget(&self, now: Instant, after: Duration) -> bool {
+        let old = |at: Instant| now.saturating_duration_since(at) >= after;
+        let mut log = self.log();
+        while log.kept.front().is_some_and(|kept| kept.number <= log.sent && old(kept.at)) {
+            log.drop_oldest();
+        }
+        log.ended.is_some_and(old)
+    }
+
+    /// Whether nothing comes any more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.log().ended.is_some()
+    }
+
+    /// Moves the source for the reader of that number: `None` at the end, or
+    /// when another one has taken over.
+    fn poll_source(&self, reader: u64, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
+        let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.log().watch(reader, cx) {
+            return Poll::Ready(None);
+        }
+        let Some(stream) = source.as_mut() else { return Poll::Pending };
+        let piece = std::task::ready!(stream.as_mut().poll_next(cx));
+        match &piece {
+            Some(Piece::Message(message)) => {
+                self.log().push(self.stream, message, None);
+            }
+            Some(Piece::Pause(_)) => {}
+            None => {
+                *source = None;
+                self.log().ended = Some(Instant::now());
+            }
+        }
+        Poll::Ready(piece)
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbox").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
+impl Log {
+    fn push(&mut self, stream: u64, message: &[u8], key: Option<Box<str>>) {
+        self.newest += 1;
+        let id = format!("{stream}-{}", self.newest);
+        let event = sse::message_with(message, Some(&id), None);
+        self.bytes += event.len();
+        self.kept.push_back(Kept { number: self.newest, event, key, at: Instant::now() });
+        // The newest stays, however large: it may be the answer.
+        while self.kept.len() > 1 && (self.bytes > self.limit || self.kept.len() > MOST) {
+            self.drop_oldest();
+        }
+    }
+
+    /// The first message behind `cursor`, which is on its way now.
+    fn take(&mut self, cursor: u64) -> Option<(u64, Bytes)> {
+        let at = self.kept.partition_point(|kept| kept.number <= cursor);
+        let kept = self.kept.get(at)?;
+        let taken = (kept.number, kept.event.clone());
+        self.sent = self.sent.max(taken.0);
+        while self.bytes > self.limit && self.kept.front().is_some_and(|k| k.number <= self.sent) {
+            self.drop_oldest();
+        }
+        Some(taken)
+    }
+
+    fn waits(&self, key: &str) -> bool {
+        let mut unsent = self.kept.iter().rev().take_while(|kept| kept.number > self.sent);
+        unsent.any(|kept| kept.key.as_deref() == Some(key))
+    }
+
+    /// Whether `reader` is still the one who reads; it is woken when something
+    /// comes, or when it no longer is.
+    fn watch(&mut self, reader: u64, cx: &Context<'_>) -> bool {
+        if self.reader != reader {
+            return false;
+        }
+        match &mut self.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        true
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(oldest) = self.kept.pop_front() {
+            self.bytes -= oldest.event.len();
+            if self.kept.is_empty() {
+                // An outbox that waits for ever takes no room.
+                self.kept = VecDeque::new();
+            }
+        }
+    }
+}
+
+/// Who reads an outbox, on behalf of one connection.
+pub(super) struct Reader {
+    outbox: Arc<Outbox>,
+    number: u64,
+    cursor: u64,
+}
+
+/// What a reader has for its connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// An event, as it goes out.
+    Event(Bytes),
+    /// See [`Piece::Pause`].
+    Pause(Option<Duration>),
+}
+
+impl Reader {
+    /// The event that opens a connection: whoever has seen no other can resume
+    /// from here.
+    pub(super) fn priming(&self, retry: Duration) -> Bytes {
+        let id = format!("{}-{}.{}", self.outbox.stream, self.cursor, self.number);
+        sse::priming(&id, Some(milliseconds(retry)))
+    }
+
+    /// What comes next; `None` at the stream's end, or when another connection
+    /// has taken it over.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn next(&mut self) -> Option<Sent> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Sent>> {
+        loop {
+            let mut log = self.outbox.log();
+            if !log.watch(self.number, cx) {
+                return Poll::Ready(None);
+            }
+            if let Some((number, event)) = log.take(self.cursor) {
+                self.cursor = number;
+                return Poll::Ready(Some(Sent::Event(event)));
+            }
+            if log.ended.is_some() {
+                return Poll::Ready(None);
+            }
+            drop(log);
+            match std::task::ready!(self.outbox.poll_source(self.number, cx)) {
+                Some(Piece::Pause(retry)) => return Poll::Ready(Some(Sent::Pause(retry))),
+                Some(Piece::Message(_)) | None => {}
+            }
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let log = self.outbox.log();
+        let left = log.reader == self.number && log.ended.is_none();
+        drop(log);
+        let fed = self.outbox.source.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if left && fed {
+            let (outbox, number) = (Arc::clone(&self.outbox), self.number);
+            tokio::spawn(async move {
+                while poll_fn(|cx| outbox.poll_source(number, cx)).await.is_some() {}
+            });
+        }
+    }
+}
+
+/// A place in a session's streams, as a client names it in `Last-Event-ID`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct EventId {
+    pub(super) stream: u64,
+    pub(super) number: u64,
+}
+
+impl EventId {
+    /// Reads `STREAM-NUMBER`, or `STREAM-NUMBER.CONNECTION` of a priming event.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (stream, number) = text.split_once('-')?;
+        let number = number.split_once('.').map_or(number, |(number, _)| number);
+        Some(Self { stream: stream.parse().ok()?, number: number.parse().ok()? })
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The most messages of one stream that are kept.
+const MOST: usize = 1024;
+
+#[cfg(test)]
+mod tests;

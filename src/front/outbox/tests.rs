@@ -1,0 +1,126 @@
+use futures_util::FutureExt;
+use futures_util::stream;
+
+use super::*;
+
+fn texts(reader: &mut Reader) -> Vec<String> {
+    std::iter::from_fn(|| match reader.next().now_or_never() {
+        Some(Some(Sent::Event(event))) => {
+            Some(String::from_utf8(event.to_vec()).unwrap().replace("event: message\n", ""))
+        }
+        _ => None,
+    })
+    .collect()
+}
+
+fn event(id: &str, data: &str) -> String {
+    format!("id: {id}\ndata: {data}\n\n")
+}
+
+#[test]
+fn what_waits_is_read_in_order_and_resumed_behind_an_id() {
+    let outbox = Outbox::new(0, 1000);
+    outbox.push(b"a", Merge::Never);
+    outbox.push(b"b", Merge::Never);
+    let mut reader = outbox.read(Start::Unsent);
+    assert_eq!(texts(&mut reader), [event("0-1", "a"), event("0-2", "b")]);
+    outbox.push(b"c", Merge::Never);
+    let mut next = outbox.read(Start::Unsent);
+    assert_eq!(reader.next().now_or_never(), Some(None), "taken over");
+    assert_eq!(texts(&mut next), [event("0-3", "c")]);
+    let mut again = outbox.read(Start::Behind(1));
+    assert_eq!(texts(&mut again), [event("0-2", "b"), event("0-3", "c")]);
+    let mut beyond = outbox.read(Start::Behind(99));
+    outbox.push(b"d", Merge::Never);
+    assert_eq!(texts(&mut beyond), [event("0-4", "d")]);
+}
+
+#[test]
+fn what_says_the_same_waits_once_and_is_told_again_after_it_was_sent() {
+    let outbox = Outbox::new(0, 1000);
+    for _ in 0..3 {
+        outbox.push(b"a", Merge::With("a"));
+        outbox.push(b"b", Merge::With("b"));
+    }
+    let mut reader = outbox.read(Start::Unsent);
+    assert_eq!(texts(&mut reader).len(), 2);
+    outbox.push(b"a", Merge::With("a"));
+    assert_eq!(texts(&mut reader), [event("0-3", "a")]);
+}
+
+#[test]
+fn the_oldest_make_room_and_the_newest_stays_until_it_was_sent() {
+    let outbox = Outbox::new(0, 100);
+    for text in ["a", "b", "c"] {
+        outbox.push(text.repeat(30).as_bytes(), Merge::Never);
+    }
+    outbox.push(&[b'x'; 500], Merge::Never);
+    let mut reader = outbox.read(Start::Unsent);
+    assert_eq!(texts(&mut reader), [event("0-4", &"x".repeat(500))]);
+    assert_eq!(outbox.log().bytes, 0, "too large to be kept once it was sent");
+    for _ in 0..2 * MOST {
+        outbox.push(b"", Merge::Never);
+    }
+    assert!(outbox.log().kept.len() <= MOST);
+}
+
+#[test]
+fn what_was_sent_long_ago_is_forgotten_and_what_waits_is_not() {
+    let outbox = Outbox::new(0, 1000);
+    outbox.push(b"a", Merge::Never);
+    texts(&mut outbox.read(Start::Unsent));
+    outbox.push(b"b", Merge::Never);
+    let later = Instant::now() + Duration::from_secs(9);
+    assert!(!outbox.forget(later, Duration::from_secs(5)));
+    assert_eq!(texts(&mut outbox.read(Start::Behind(0))), [event("0-2", "b")]);
+}
+
+#[test]
+fn a_priming_event_names_a_place_of_its_own() {
+    let outbox = Outbox::new(7, 1000);
+    outbox.push(b"a", Merge::Never);
+    let mut reader = outbox.read(Start::Unsent);
+    texts(&mut reader);
+    let primed = outbox.read(Start::Unsent).priming(Duration::from_secs(1));
+    assert_eq!(primed, "id: 7-1.2\nretry: 1000\ndata:\n\n");
+    assert_eq!(EventId::parse("7-1.2"), Some(EventId { stream: 7, number: 1 }));
+    assert_eq!(EventId::parse("7-1"), Some(EventId { stream: 7, number: 1 }));
+    for text in ["", "-", "7", "7-", "a-1", "7-1x", "7--1", "99999999999999999999-1"] {
+        assert_eq!(EventId::parse(text), None, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_source_goes_on_when_its_reader_goes_away_and_is_taken_over() {
+    let (sender, receiver) = tokio::sync::mpsc::channel::<&str>(4);
+    let source = stream::unfold(receiver, |mut receiver| async {
+        let text = receiver.recv().await?;
+        Some((Piece::Message(Bytes::from_static(text.as_bytes())), receiver))
+    });
+    let outbox = Outbox::fed(1, 1000, Box::pin(source));
+    let mut reader = outbox.read(Start::Unsent);
+    sender.send("a").await.unwrap();
+    assert_eq!(reader.next().await, Some(Sent::Event(event_of("1-1", "a"))));
+    drop(reader);
+    sender.send("b").await.unwrap();
+    sender.closed().now_or_never();
+    while outbox.log().newest < 2 {
+        tokio::task::yield_now().await;
+    }
+    let mut resumed = outbox.read(Start::Behind(0));
+    assert_eq!(resumed.next().await, Some(Sent::Event(event_of("1-1", "a"))));
+    assert_eq!(resumed.next().await, Some(Sent::Event(event_of("1-2", "b"))));
+    let mut other = outbox.read(Start::Behind(2));
+    assert_eq!(resumed.next().await, None);
+    drop(resumed);
+    sender.send("c").await.unwrap();
+    assert_eq!(other.next().await, Some(Sent::Event(event_of("1-3", "c"))));
+    drop(sender);
+    assert_eq!(other.next().await, None);
+    assert!(outbox.has_ended());
+    assert!(outbox.forget(Instant::now(), Duration::ZERO));
+}
+
+fn event_of(id: &str, data: &str) -> Bytes {
+    format!("event: message\n{}", event(id, data)).into()
+}

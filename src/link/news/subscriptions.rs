@@ -1,0 +1,269 @@
+//! Who wants to hear of what at one server.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::call::{ErrorBody, ServerName};
+
+use super::{Mailbox, Topic};
+
+/// What clients are subscribed to at one server, or at one instance of it.
+#[derive(Debug)]
+pub struct Subscriptions {
+    server: ServerName,
+    topics: Mutex<HashMap<Topic, Standing>>,
+    /// Counts how often a topic came or went.
+    changes: watch::Sender<u64>,
+    /// Counts the server's verdicts.
+    verdicts: watch::Sender<u64>,
+    room: Arc<Room>,
+}
+
+/// One topic.
+#[derive(Debug, Default)]
+struct Standing {
+    readers: BTreeMap<u64, Arc<Mailbox>>,
+    next: u64,
+    /// What the server said to it last; `None` while it has said nothing.
+    verdict: Option<Result<(), Refusal>>,
+    /// It stood once: its subscribers count on hearing of every change.
+    stood: bool,
+}
+
+/// Why a server does not tell of something.
+#[derive(Debug, Clone)]
+pub enum Refusal {
+    /// It tells of no such things at all.
+    Unsupported,
+    /// It said so when it was asked.
+    Said(ErrorBody),
+    /// It left it out of what it agreed to.
+    LeftOut,
+}
+
+impl Subscriptions {
+    pub(super) fn new(server: ServerName, room: Arc<Room>) -> Self {
+        Self {
+            server,
+            topics: Mutex::default(),
+            changes: watch::Sender::new(0),
+            verdicts: watch::Sender::new(0),
+            room,
+        }
+    }
+
+    /// Whose they are.
+    pub(super) fn server(&self) -> &ServerName {
+        &self.server
+    }
+
+    /// Has news of `topic` put into `mailbox` until the answer is dropped;
+    /// `None` where there are `limit` subscriptions at all servers together.
+    pub fn add(
+        self: &Arc<Self>,
+        topic: Topic,
+        mailbox: &Arc<Mailbox>,
+        limit: usize,
+    ) -> Option<Held> {
+        if self.room.taken.fetch_add(1, Ordering::Relaxed) >= limit {
+            self.room.taken.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let mut topics = self.topics();
+        let standing = topics.entry(topic.clone()).or_default();
+        // Whoever was refused before may be served now.
+        let ask = standing.readers.is_empty() || standing.is_refused();
+        if ask {
+            standing.verdict = None;
+        }
+        let number = standing.next;
+        standing.next += 1;
+        standing.readers.insert(number, Arc::clone(mailbox));
+        drop(topics);
+        if ask {
+            self.changes.send_modify(|count| *count += 1);
+        }
+        Some(Held { subscriptions: Arc::clone(self), topic, number })
+    }
+
+    /// Waits until the server has said whether it tells of `topic`.
+    async fn verdict(&self, topic: &Topic) -> Result<(), Refusal> {
+        let mut verdicts = self.verdicts.subscribe();
+        loop {
+            verdicts.mark_unchanged();
+            if let Some(verdict) = self.topics().get(topic).map(|topic| topic.verdict.clone()) {
+                if let Some(verdict) = verdict {
+                    return verdict;
+                }
+            } else {
+                return Err(Refusal::LeftOut);
+            }
+            // The sender is part of `self`: it cannot be gone.
+            let _ = verdicts.changed().await;
+        }
+    }
+
+    /// Whether anybody is subscribed to anything.
+    pub fn are_wanted(&self) -> bool {
+        !self.topics().is_empty()
+    }
+
+    /// Tells whenever a topic comes or goes.
+    pub(in crate::link) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// All topics that somebody wants to hear of, but for those that the
+    /// server has refused.
+    pub(in crate::link) fn wanted(&self) -> Vec<Topic> {
+        let topics = self.topics();
+        let open = topics.iter().filter(|(_, standing)| !standing.is_refused());
+        let mut wanted: Vec<_> = open.map(|(topic, _)| topic.clone()).collect();
+        wanted.sort_unstable();
+        wanted
+    }
+
+    /// A server may say something else now than it did.
+    pub(in crate::link) fn forget_refusals(&self) {
+        for standing in self.topics().values_mut().filter(|standing| standing.is_refused()) {
+            standing.verdict = None;
+        }
+    }
+
+    /// The server tells of `topic`, or will not. Where it stood before, and
+    /// not `continuously`, a change may have been missed.
+    pub(in crate::link) fn settle(
+        &self,
+        topic: &Topic,
+        verdict: Result<(), Refusal>,
+        continuity: Continuity,
+    ) {
+        let mut topics = self.topics();
+        if let Some(standing) = topics.get_mut(topic) {
+            if verdict.is_ok() {
+                if standing.stood && continuity == Continuity::Broken {
+                    standing.tell_missed(&self.server, topic);
+                }
+                standing.stood = true;
+            }
+            standing.verdict = Some(verdict);
+        }
+        drop(topics);
+        self.verdicts.send_modify(|count| *count += 1);
+    }
+
+    /// Hands news to those who subscribed to `topic` or, where nobody did, to
+    /// what it is a part of: servers may tell of a resource below the one that
+    /// was subscribed to.
+    pub(super) fn deliver(&self, topic: &Topic, params: &Bytes) {
+        let topics = self.topics();
+        if let Some(standing) = topics.get(topic) {
+            return standing.tell(&self.server, topic, topic, params);
+        }
+        let Topic::Resource(uri) = topic else { return };
+        for whole in wholes(uri).map(Topic::resource) {
+            if let Some(standing) = topics.get(&whole) {
+                return standing.tell(&self.server, &whole, topic, params);
+            }
+        }
+        tracing::trace!(server = %self.server, %topic, "news for nobody");
+    }
+
+    /// Nobody listened for a while.
+    pub(super) fn missed(&self) {
+        for (topic, standing) in self.topics().iter().filter(|(_, standing)| standing.stood) {
+            standing.tell_missed(&self.server, topic);
+        }
+    }
+
+    fn topics(&self) -> MutexGuard<'_, HashMap<Topic, Standing>> {
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether news could have been missed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::link) enum Continuity {
+    /// It was listened for all the time.
+    Kept,
+    /// There was a while in which nobody listened.
+    Broken,
+}
+
+impl Standing {
+    fn is_refused(&self) -> bool {
+        matches!(self.verdict, Some(Err(_)))
+    }
+
+    fn tell(&self, server: &ServerName, wanted: &Topic, topic: &Topic, params: &Bytes) {
+        for mailbox in self.readers.values() {
+            mailbox.put(server, wanted, topic, params);
+        }
+    }
+
+    fn tell_missed(&self, server: &ServerName, topic: &Topic) {
+        if let Some(params) = topic.params() {
+            self.tell(server, topic, topic, &params);
+        }
+    }
+}
+
+/// The URIs of what a resource may be a part of, the nearest first.
+fn wholes(uri: &str) -> impl Iterator<Item = &str> {
+    let ends = uri.char_indices().rev().filter(|(_, c)| matches!(c, '/' | '?' | '#'));
+    // With the separator and without it.
+    ends.flat_map(|(at, _)| [uri.get(..=at), uri.get(..at)])
+        .flatten()
+        .filter(move |whole| whole.len() < uri.len() && !whole.is_empty())
+}
+
+/// How many subscriptions there are at all servers together.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    taken: AtomicUsize,
+}
+
+/// A subscription. Dropped, it is over.
+#[derive(Debug)]
+pub struct Held {
+    subscriptions: Arc<Subscriptions>,
+    topic: Topic,
+    number: u64,
+}
+
+impl Held {
+    /// Waits until the server has said whether it tells of it.
+    ///
+    /// # Errors
+    /// [`Refusal`] where it does not.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn verdict(&self) -> Result<(), Refusal> {
+        self.subscriptions.verdict(&self.topic).await
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut topics = self.subscriptions.topics();
+        let Some(standing) = topics.get_mut(&self.topic) else { return };
+        standing.readers.remove(&self.number);
+        let last = standing.readers.is_empty();
+        if last {
+            topics.remove(&self.topic);
+        }
+        drop(topics);
+        self.subscriptions.room.taken.fetch_sub(1, Ordering::Relaxed);
+        if last {
+            self.subscriptions.changes.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
