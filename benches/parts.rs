@@ -225,7 +225,9 @@ fn policy(c: &mut Criterion) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         group.bench_function(BenchmarkId::new("admit request", name), |b| {
             // Refusals are as good as admissions here: both are one look at the bucket.
-            b.iter(|| drop(policy.admit_request(black_box([127, 0, 0, 1].into()))));
+            b.iter(|| {
+                drop(policy.admit_request(&Principal::Anonymous, black_box([127, 0, 0, 1].into())))
+            });
         });
         group.bench_function(BenchmarkId::new("admit call", name), |b| {
             b.iter_batched(

@@ -70,6 +70,12 @@ impl Ran {
     }
 }
 
+impl Ran {
+    fn said(&self) -> String {
+        String::from_utf8(self.0.stdout.clone()).unwrap()
+    }
+}
+
 fn file(folder: &Path, text: &str) -> String {
     let file = folder.join("gateway.toml");
     std::fs::write(&file, text).unwrap();
@@ -82,7 +88,7 @@ fn commands_that_only_print_print_and_succeed() {
     trunkline(&["--version"]).exits_with(DONE).prints(&["trunkline 0."]);
     trunkline(&["--help"])
         .exits_with(DONE)
-        .prints(&["serve", "check", "schema", "cert", "example"]);
+        .prints(&["serve", "check", "schema", "cert", "key", "example"]);
     trunkline(&["serve", "--help"]).exits_with(DONE).prints(&["--config", "--listen", "--log"]);
     trunkline(&["example"]).exits_with(DONE).prints(&["clock", "notes"]);
     trunkline(&["completions", "bash"]).exits_with(DONE).prints(&["trunkline"]);
@@ -209,6 +215,69 @@ fn the_shipped_configuration_finds_the_certificates_that_cert_writes() {
     let out = folder.path().join("certs");
     trunkline(&["cert", "--dir", out.to_str().unwrap()]).exits_with(DONE);
     trunkline(&["check", "--config", &config]).exits_with(DONE).prints(&["fine"]);
+}
+
+#[test]
+fn what_key_prints_can_be_pasted() {
+    for (name, table) in [("ci", "ci"), ("ann@example.com", "\"ann@example.com\"")] {
+        let ran = trunkline(&["key", name]).exits_with(DONE);
+        let said = ran.prints(&["tlk_", &format!("[clients.{table}]"), "sha256:"]).said();
+        let folder = tempfile::tempdir().unwrap();
+        let pasted = said.split("For gateway.toml:").nth(1).unwrap();
+        let config = file(folder.path(), pasted);
+        trunkline(&["check", "--config", &config]).exits_with(DONE).prints(&["fine"]);
+        let key = said.split_whitespace().find(|word| word.starts_with("tlk_")).unwrap();
+        let hash = key_hash(key).exits_with(DONE).said();
+        assert!(pasted.contains(hash.trim()), "{pasted} {hash}");
+    }
+    trunkline(&["key", "--help"]).exits_with(DONE).prints(&["--plain", "--hash", "> ci.key"]);
+}
+
+#[test]
+fn keys_are_made_and_hashed_for_scripts() {
+    let [one, other] = [(); 2].map(|()| trunkline(&["key", "--plain"]).exits_with(DONE).said());
+    assert!(one != other && one.starts_with("tlk_") && one.trim_end().len() == 47, "{one}");
+    // The line end is no part of it.
+    assert_eq!(key_hash(&one).said(), key_hash(one.trim_end()).said());
+    key_hash("").exits_with(FAILURE).complains_of(&["no key"]);
+    key_hash("two words").exits_with(FAILURE).complains_of(&["no key"]);
+    trunkline(&["key", "--plain", "--hash"]).exits_with(WRONG_USE).complains_of(&["--hash"]);
+}
+
+/// `trunkline key --hash` of what is on its standard input.
+fn key_hash(key: &str) -> Ran {
+    let mut child = Command::new(TRUNKLINE)
+        .args(["key", "--hash"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(key.as_bytes()).unwrap();
+    Ran(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn a_gateway_that_is_open_to_anyone_says_so_and_a_file_that_opens_it_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = "[gateway]\nlisten = \"0.0.0.0:0\"\nallowed_hosts = [\"x\"]\n";
+    let fault = file(folder.path(), open);
+    for command in ["check", "serve"] {
+        let ran = trunkline(&[command, "--config", &fault]).exits_with(CONFIG_FAULT);
+        ran.complains_of(&["gateway.listen", "[clients.NAME]", "anonymous = \"anyone\""]);
+    }
+    let said = file(folder.path(), &format!("{open}anonymous = \"anyone\"\n"));
+    trunkline(&["check", "--config", &said]).exits_with(DONE).prints(&["fine"]);
+    let known =
+        "[clients.ci]\nkey = \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"";
+    let known = file(folder.path(), &format!("{open}{known}\n"));
+    trunkline(&["check", "--config", &known]).exits_with(DONE).prints(&["fine"]);
+    // A container listens everywhere and leaves it to its host who gets there.
+    let plain = file(folder.path(), "");
+    let args = ["check", "--config", &plain, "--listen", "0.0.0.0:8080"];
+    let ran = trunkline(&args).exits_with(DONE);
+    let warned = String::from_utf8(ran.0.stderr.clone()).unwrap();
+    assert!(warned.contains("warning: other machines can reach the gateway"), "{warned}");
 }
 
 #[test]

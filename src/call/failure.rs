@@ -101,6 +101,12 @@ pub enum Failure {
         /// How many may be open.
         limit: usize,
     },
+    /// No key, where one is asked for.
+    #[error("a key is needed: send it as `Authorization: Bearer KEY` or as `X-API-Key: KEY`")]
+    KeyMissing,
+    /// A key that is no client's.
+    #[error("the key is not known here")]
+    KeyUnknown,
     /// The body is larger than allowed.
     #[error("the request body is larger than {limit} bytes")]
     BodyTooLarge {
@@ -226,6 +232,8 @@ impl Failure {
             Self::TooManyStreams { .. } => {
                 row(code::OVER_LIMIT, 503, Gateway, true, "too_many_streams")
             }
+            Self::KeyMissing => row(code::UNAUTHENTICATED, 401, Client, false, "key_missing"),
+            Self::KeyUnknown => row(code::UNAUTHENTICATED, 401, Client, false, "key_unknown"),
             Self::BodyTooLarge { .. } => {
                 row(code::INVALID_REQUEST, 413, Client, false, "body_too_large")
             }

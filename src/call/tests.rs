@@ -57,7 +57,9 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::SessionRequired => Failure::SessionLost,
         Failure::SessionLost => Failure::TooManySessions { limit: 10_000 },
         Failure::TooManySessions { .. } => Failure::TooManyStreams { limit: 1024 },
-        Failure::TooManyStreams { .. } => Failure::BodyTooLarge { limit: 4 << 20 },
+        Failure::TooManyStreams { .. } => Failure::KeyMissing,
+        Failure::KeyMissing => Failure::KeyUnknown,
+        Failure::KeyUnknown => Failure::BodyTooLarge { limit: 4 << 20 },
         Failure::BodyTooLarge { .. } => Failure::MediaType,
         Failure::MediaType => Failure::OverLimit {
             limit: "server:NAME".into(),

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use super::serve::settings;
-use super::{CONFIG_FAULT, Common, complain, print};
+use super::{CONFIG_FAULT, Common, OPEN, complain, print};
 
 pub(super) fn run(common: &Common) -> ExitCode {
     let config = match common.read() {
@@ -16,6 +16,9 @@ pub(super) fn run(common: &Common) -> ExitCode {
             complain(&format!("{}: {fault}", common.config.display()));
         }
         return CONFIG_FAULT.into_code();
+    }
+    if config.is_open_to_anyone() {
+        complain(&format!("warning: {OPEN}"));
     }
     let servers = config.servers.len();
     print(&format!("{}: fine, with {servers} server(s)\n", common.config.display()))

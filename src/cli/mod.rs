@@ -10,6 +10,7 @@ pub mod serve;
 
 mod check;
 mod completions;
+mod key;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -47,6 +48,8 @@ enum Command {
     Schema,
     /// Make a development CA and certificates signed by it
     Cert(cert::Args),
+    /// Make a key for a client, and the hash of it that the configuration holds
+    Key(key::Args),
     /// Print the version
     Version,
     /// Run one of the example servers that the binary carries, over standard streams
@@ -92,6 +95,10 @@ pub fn run() -> ExitCode {
         Command::Schema => print(&format!("{:#}\n", crate::config::json_schema())),
         Command::Cert(args) => match cert::run(&args, &mut std::io::stdout()) {
             Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error),
+        },
+        Command::Key(args) => match key::run(&args) {
+            Ok(text) => print(&text),
             Err(error) => fail(&error),
         },
         Command::Version => print(&format!("trunkline {}\n", env!("CARGO_PKG_VERSION"))),
@@ -142,6 +149,11 @@ impl Common {
         Ok(())
     }
 }
+
+/// What an operator of a gateway that is open to anyone should know.
+const OPEN: &str = "other machines can reach the gateway, and it asks nobody for a key: add a \
+    [clients.NAME] (see `trunkline key`), or write gateway.anonymous = \"anyone\" where something \
+    before the gateway knows who is calling";
 
 /// An exit code, before it becomes one.
 #[derive(Debug, Clone, Copy)]

@@ -9,7 +9,8 @@ use toml::de::DeTable;
 
 use crate::call::PublicName;
 
-use super::gateway::{Admin, Gateway};
+use super::clients::KeyHash;
+use super::gateway::{Admin, Anonymous, Gateway};
 use super::network::{Header, Host};
 use super::numbers::Count;
 use super::problem::Problem;
@@ -21,6 +22,10 @@ use super::units::Lasting;
 /// Checks every rule between settings.
 pub(super) fn all(root: &Table<'_>, reader: &mut Reader<'_>) {
     listeners(root, reader);
+    let clients = root.node("clients").and_then(|node| node.as_table());
+    let clients: Vec<_> = clients.iter().flat_map(Table::nodes).collect();
+    let clients: Vec<_> = clients.iter().filter_map(Node::as_table).collect();
+    keys(&clients, reader);
     let servers = root.node("servers").and_then(|node| node.as_table());
     let servers: Vec<_> = servers.iter().flat_map(Table::nodes).collect();
     let servers: Vec<_> = servers.iter().filter_map(Node::as_table).collect();
@@ -29,6 +34,9 @@ pub(super) fn all(root: &Table<'_>, reader: &mut Reader<'_>) {
         instances(server, reader);
         owners(server, reader);
         forwarded(server, reader);
+        if !clients.is_empty() {
+            keys_forwarded(server, reader);
+        }
     }
     public_names(&servers, reader);
 }
@@ -42,7 +50,12 @@ pub(super) fn collide(a: SocketAddr, b: SocketAddr) -> bool {
 /// Whether others can reach a listener without a host name that it answers to:
 /// the guard against DNS rebinding would refuse them all.
 pub(super) fn lacks_hosts(address: SocketAddr, allowed_hosts: &[String]) -> bool {
-    allowed_hosts.is_empty() && !address.ip().to_canonical().is_loopback()
+    allowed_hosts.is_empty() && is_open(address)
+}
+
+/// Whether others than this machine can reach an address.
+pub(super) fn is_open(address: SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
 }
 
 /// Each listener needs an address of its own, and names if others can reach it.
@@ -55,6 +68,7 @@ fn listeners(root: &Table<'_>, reader: &mut Reader<'_>) {
     let inner = value::<Admin, Option<SocketAddr>>(&admin, "listen", reader).flatten();
     hosts::<Gateway>(&gateway, open, reader);
     hosts::<Admin>(&admin, inner, reader);
+    someone_known(root, &gateway, open, reader);
     // Told where one can mend it: at one of the two that is written down.
     if let (Some(open), Some(inner)) = (open, inner)
         && collide(open, inner)
@@ -71,6 +85,53 @@ fn hosts<S: Section>(table: &Table<'_>, address: Option<SocketAddr>, reader: &mu
         && let Some(node) = table.node("listen")
     {
         node.fault(reader, Problem::HostsMissing { address });
+    }
+}
+
+/// Whoever reaches the gateway uses its credentials: where others can, it has
+/// to know who they are, or to be told that it need not.
+fn someone_known(
+    root: &Table<'_>,
+    gateway: &Table<'_>,
+    open: Option<SocketAddr>,
+    reader: &mut Reader<'_>,
+) {
+    let clients = root.node("clients").and_then(|node| node.as_table());
+    if let Some(address) = open.filter(|address| is_open(*address))
+        && clients.is_none_or(|clients| clients.nodes().is_empty())
+        && value::<Gateway, Anonymous>(gateway, "anonymous", reader) == Some(Anonymous::Loopback)
+        && let Some(node) = gateway.node("listen")
+    {
+        node.fault(reader, Problem::ClientsMissing { address });
+    }
+}
+
+/// A key is one client's, and stands there once.
+fn keys(clients: &[Table<'_>], reader: &mut Reader<'_>) {
+    let mut taken: HashMap<KeyHash, String> = HashMap::new();
+    for client in clients {
+        let quiet = &mut Reader::new(reader.folder, reader.surroundings);
+        let more = client.node("keys").and_then(|node| node.items::<Vec<KeyHash>>(quiet));
+        for node in client.node("key").into_iter().chain(more.into_iter().flatten()) {
+            let Some(hash) = <KeyHash as Setting>::read(&node, quiet) else { continue };
+            if let Some(other) = taken.get(&hash) {
+                node.fault(reader, Problem::KeyTaken { other: other.clone() });
+            } else {
+                taken.insert(hash, node.key);
+            }
+        }
+    }
+}
+
+/// `X-API-Key` is never anything but the client's key; `Authorization` may be
+/// the server's, where the client shows its key in the other (`identity`).
+fn keys_forwarded(server: &Table<'_>, reader: &mut Reader<'_>) {
+    let quiet = &mut Reader::new(reader.folder, reader.surroundings);
+    let names = server.node("forward_headers").and_then(|node| node.items::<Vec<Header>>(quiet));
+    for node in names.into_iter().flatten() {
+        if <Header as Setting>::read(&node, quiet).is_some_and(|name| name == "x-api-key") {
+            node.fault(reader, Problem::KeyForwarded);
+        }
     }
 }
 

@@ -42,8 +42,11 @@ section! {
             allowed_origins: Vec<String> as Vec<Origin> = [],
             /// How many requests all clients together may send.
             rate: Option<Rate>,
-            /// How many requests each client, by its address, may send.
+            /// How many requests each client may send: each of `[clients]`, or, where there are
+            /// none, each address. Requests with a wrong key count by their address.
             client_rate: Option<Rate>,
+            /// Who is served without a key, as long as there are no `[clients]`.
+            anonymous: Anonymous = "loopback",
             /// How long calls in flight may take when the gateway stops.
             drain: Duration = "10s",
             /// How often a quiet stream carries a comment, so that nothing on its way closes it.
@@ -167,6 +170,16 @@ choice! {
         "conflict" => Conflict,
         /// tools keep their names; of two that are the same, the first in the file is shown
         "none" => None,
+    }
+}
+
+choice! {
+    /// Who is served without a key, as long as there are no `[clients]`.
+    pub enum Anonymous {
+        /// whoever is on this machine; to `listen` where others get in is a fault
+        "loopback" => Loopback,
+        /// whoever reaches the gateway
+        "anyone" => Anyone,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tables whose keys are names that the operator chose.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
@@ -7,6 +8,7 @@ use serde_json::{Value as Json, json};
 
 use crate::call::{NativeName, ServerName};
 
+use super::clients::Client;
 use super::network::Header;
 use super::problem::Problem;
 use super::reader::{Node, Reader, Table};
@@ -133,6 +135,44 @@ impl Setting for Servers {
 
     fn outline() -> Option<Outline> {
         Some(Outline { suffix: ".NAME", about: Server::ABOUT, rows: Server::rows() })
+    }
+}
+
+/// Tables with names of the operator's choice, in the order of the file.
+pub(super) struct Named<S>(PhantomData<S>);
+
+/// What [`Named`] tables are called in messages.
+pub(super) trait Plural {
+    const PLURAL: &'static str;
+}
+
+impl Plural for Client {
+    const PLURAL: &'static str = "clients";
+}
+
+impl<S: Section + Setting<Value = S> + Plural> Setting for Named<S> {
+    type Value = Vec<S>;
+
+    fn word() -> String {
+        format!("table of {}", S::PLURAL)
+    }
+
+    fn example() -> String {
+        format!("[{}.NAME]", S::PLURAL)
+    }
+
+    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self::Value> {
+        let tables = node.table(reader)?.nodes();
+        let tables: Vec<_> = tables.iter().map(|node| S::read(node, reader)).collect();
+        tables.into_iter().collect()
+    }
+
+    fn schema() -> Json {
+        json!({ "type": "object", "additionalProperties": S::schema() })
+    }
+
+    fn outline() -> Option<Outline> {
+        Some(Outline { suffix: ".NAME", about: S::ABOUT, rows: S::rows() })
     }
 }
 

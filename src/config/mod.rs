@@ -20,6 +20,7 @@
 //! forgets lines on the way.
 
 mod check;
+mod clients;
 mod docs;
 mod fault;
 mod gateway;
@@ -44,9 +45,12 @@ mod tests;
 mod units;
 mod wording;
 
+pub use clients::{Client, KeyHash};
 pub use docs::{json_schema, reference};
 pub use fault::{Color, Fault, Faults};
-pub use gateway::{Admin, Gateway, Limits, Log, LogFormat, Naming, Reload, Telemetry, Tls};
+pub use gateway::{
+    Admin, Anonymous, Gateway, Limits, Log, LogFormat, Naming, Reload, Telemetry, Tls,
+};
 pub use pattern::Pattern;
 pub use problem::{Problem, UrlProblem};
 pub use rate::Rate;
@@ -63,7 +67,7 @@ use toml::de::DeTable;
 
 use fault::Findings;
 use macros::section;
-use maps::Servers;
+use maps::{Named, Servers};
 use reader::{Reader, Table};
 use setting::{Part, Section};
 
@@ -86,6 +90,8 @@ section! {
             telemetry: Telemetry = {},
             /// The MCP servers, in the order of the file.
             servers: Vec<Arc<Server>> as Servers = {},
+            /// Who may call. Without any, whoever reaches the gateway.
+            clients: Vec<Client> as Named<Client> = {},
         }
     }
 }
@@ -132,6 +138,16 @@ impl Config {
         }
         self.gateway.listen = address;
         Ok(())
+    }
+
+    /// Whether others than this machine can reach a gateway that knows nobody,
+    /// without the file's saying that they may. A file that says where to
+    /// listen is refused for it; the command line is not, because a container
+    /// listens on every address and leaves it to its host who gets there.
+    pub fn is_open_to_anyone(&self) -> bool {
+        self.clients.is_empty()
+            && self.gateway.anonymous == Anonymous::Loopback
+            && check::is_open(self.gateway.listen)
     }
 
     /// Puts the log filter of the command line in the place of the file's.

@@ -163,6 +163,30 @@ pub enum Problem {
         /// The address listened on.
         address: std::net::SocketAddr,
     },
+    /// The gateway is open to others, and knows nobody.
+    #[error("{address} is open to other machines, and there are no `[clients]`")]
+    ClientsMissing {
+        /// The address listened on.
+        address: std::net::SocketAddr,
+    },
+    /// The `NAME` of `[clients.NAME]` breaks a rule.
+    #[error("not a client's name")]
+    ClientName,
+    /// A client that could never call.
+    #[error("the client has neither `key` nor `keys`")]
+    NoKey,
+    /// A text that is no SHA-256 in hexadecimal; perhaps the key itself.
+    #[error("not a SHA-256 hash in hexadecimal: only a key's hash belongs here")]
+    KeyHash,
+    /// One key in two places.
+    #[error("`{other}` has the same key")]
+    KeyTaken {
+        /// Where it stood first.
+        other: String,
+    },
+    /// A header that carries the clients' keys, to be sent on.
+    #[error("it carries the clients' keys, which never go on to a server")]
+    KeyForwarded,
     /// `gateway.listen` and `admin.listen` would take the same port.
     #[error("the gateway and the admin listener take the same address")]
     SameAddress,
@@ -224,7 +248,12 @@ impl Problem {
     pub(super) fn needs_whole_table(&self) -> bool {
         matches!(
             self,
-            Self::Missing { .. } | Self::NoTarget | Self::TwoTargets | Self::HostsMissing { .. }
+            Self::Missing { .. }
+                | Self::NoTarget
+                | Self::TwoTargets
+                | Self::HostsMissing { .. }
+                | Self::ClientsMissing { .. }
+                | Self::NoKey
         )
     }
 
@@ -257,6 +286,16 @@ impl Problem {
             Self::HostsMissing { .. } => {
                 "add the host names that clients use, such as allowed_hosts = [\"mcp.example.com\"]"
             }
+            Self::ClientsMissing { .. } => {
+                "add a [clients.NAME] (see `trunkline key`), or write anonymous = \"anyone\" where \
+                 something before the gateway knows who is calling"
+            }
+            Self::ClientName => {
+                "use 1 to 64 characters of a-z, A-Z, 0-9, `_`, `-`, `.` and `@`; not `anonymous`"
+            }
+            Self::NoKey | Self::KeyHash => super::clients::HOW_TO_HASH,
+            Self::KeyTaken { .. } => "make a key for each client: `trunkline key`",
+            Self::KeyForwarded => "remove it",
             Self::SameAddress => "give the admin listener a port of its own, or write \"off\"",
             Self::TimeoutOrder => "progress extends `timeout` up to `max_timeout`: make it longer",
             Self::NoInstances => "allow some, or write isolation = \"shared\"",

@@ -377,4 +377,8 @@ const KEYS: &[&str] = &[
     "servers.x.max_restarts",
     "servers.x.forward_headers",
     "servers.x.era",
+    "clients",
+    "clients.x.key",
+    "clients.x.keys",
+    "clients.x.rate",
 ];

@@ -8,6 +8,7 @@
 pub mod lift;
 pub mod lower;
 mod meta;
+pub mod news;
 
 use bytes::Bytes;
 

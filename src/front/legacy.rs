@@ -11,13 +11,13 @@ use serde_json::value::RawValue;
 
 use crate::call::{Call, Client, Failure, Params, ParamsFault};
 use crate::config::Limits;
-use crate::identity::identify;
 use crate::jsonrpc::{self, Frame, Id, within_depth};
 use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
 use crate::pipeline::Introduction;
 
 use super::answer::{self, Wants, Writer};
 use super::body::BrokenOff;
+use super::caller::Caller;
 use super::in_session::InSession;
 use super::request::{self, Posted};
 use super::session::Session;
@@ -36,7 +36,7 @@ impl Front {
         {
             return self.initialize(id, params.clone(), posted);
         }
-        let session = match self.session_of(&posted.headers) {
+        let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
             Err(failure) => return answer::refusal(request::id_of(&frame), &failure, Era::Legacy),
         };
@@ -55,17 +55,21 @@ impl Front {
     }
 
     /// The session that a request names, if it is open and this principal's.
-    pub(super) fn session_of(&self, headers: &HeaderMap) -> Result<Arc<Session>, Failure> {
+    pub(super) fn session_of(
+        &self,
+        headers: &HeaderMap,
+        caller: &Caller,
+    ) -> Result<Arc<Session>, Failure> {
         let id = headers.get(header::SESSION_ID).ok_or(Failure::SessionRequired)?;
         let id = id.to_str().map_err(|_| Failure::SessionLost)?;
         check_version(headers)?;
-        self.sessions.find(id, &identify(headers)).ok_or(Failure::SessionLost)
+        self.sessions.find(id, caller).ok_or(Failure::SessionLost)
     }
 
     fn initialize(&self, id: &Id, params: Option<Bytes>, posted: &Posted) -> Response<Body> {
         let opened = introduction(params).and_then(|client| {
             let version = client.version;
-            let session = self.sessions.open(client, posted.principal.clone())?;
+            let session = self.sessions.open(client, posted.caller.clone())?;
             Ok((session, version))
         });
         match opened {
@@ -138,7 +142,7 @@ impl Front {
     /// answers in one array.
     pub(super) async fn batch(self: Arc<Self>, posted: Posted, limits: &Limits) -> Response<Body> {
         let refuse = |failure: &Failure| answer::refusal(None, failure, Era::Legacy);
-        let session = match self.session_of(&posted.headers) {
+        let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
             Err(failure) => return refuse(&failure),
         };

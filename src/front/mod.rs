@@ -7,6 +7,7 @@
 
 mod answer;
 mod body;
+mod caller;
 mod era;
 mod in_session;
 mod legacy;
@@ -31,6 +32,7 @@ use crate::mcp::Era;
 use crate::pipeline::Gateway;
 
 use answer::Wants;
+use caller::Caller;
 use outbox::Start;
 use request::Posted;
 use session::Sessions;
@@ -61,29 +63,33 @@ impl Front {
     /// # Cancel safety
     /// Dropping the future is the client's going away: a Modern call is
     /// cancelled, a Legacy one runs to its end.
-    pub async fn serve<B>(self: Arc<Self>, request: Request<B>, peer: Peer) -> Response<Body>
+    pub async fn serve<B>(self: Arc<Self>, mut request: Request<B>, peer: Peer) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
     {
         if request.uri().path() != ENDPOINT {
             return answer::not_found();
         }
+        let caller = match self.caller(&mut request, peer) {
+            Ok(caller) => caller,
+            Err(stranger) => return *stranger,
+        };
         match *request.method() {
-            HttpMethod::POST => self.post(request, peer).await,
-            HttpMethod::GET => self.get(&request),
-            HttpMethod::DELETE => self.delete(&request),
+            HttpMethod::POST => self.post(request, (caller, peer)).await,
+            HttpMethod::GET => self.get(&request, &caller),
+            HttpMethod::DELETE => self.delete(&request, &caller),
             _ => answer::method_not_allowed(),
         }
     }
 
-    async fn post<B>(self: Arc<Self>, request: Request<B>, peer: Peer) -> Response<Body>
+    async fn post<B>(self: Arc<Self>, request: Request<B>, from: (Caller, Peer)) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
     {
         let wants = Wants::of(request.headers());
         let settings = Arc::clone(&self.gateway.snapshots.load().config);
         let limits = &settings.gateway.limits;
-        let posted = match Posted::read(request, peer, limits).await {
+        let posted = match Posted::read(request, from, limits).await {
             Ok(posted) => posted,
             Err(refused) => return answer::refusal(None, &refused, Era::Modern),
         };
@@ -106,7 +112,9 @@ impl Front {
     fn admit(&self, frame: Option<&Frame>, posted: &Posted) -> Result<(), Failure> {
         match frame {
             Some(Frame::Notification { .. } | Frame::Response { .. }) => Ok(()),
-            Some(Frame::Request { .. }) | None => self.gateway.admit_request(posted.address()),
+            Some(Frame::Request { .. }) | None => {
+                self.gateway.admit_request(posted.caller.principal(), posted.address())
+            }
         }
     }
 
@@ -120,20 +128,20 @@ impl Front {
 
     /// The stream of a Legacy session's notifications. A Modern server has no
     /// such thing, and says so (2026-07-28, "Earlier Streamable HTTP Revisions").
-    fn get<B>(self: Arc<Self>, request: &Request<B>) -> Response<Body> {
-        match self.session_of(request.headers()) {
+    fn get<B>(self: Arc<Self>, request: &Request<B>, caller: &Caller) -> Response<Body> {
+        match self.session_of(request.headers(), caller) {
             Ok(_) if !Wants::of(request.headers()).stream() => answer::plain(
                 StatusCode::NOT_ACCEPTABLE,
                 "a GET opens an event stream: send `Accept: text/event-stream`",
             ),
-            Ok(session) => self.outside(&session, Start::Unsent),
+            Ok(session) => self.outside(&session, Start::Unsent, caller),
             Err(Failure::SessionRequired) => answer::method_not_allowed(),
             Err(failure) => answer::refusal(None, &failure, Era::Legacy),
         }
     }
 
-    fn delete<B>(&self, request: &Request<B>) -> Response<Body> {
-        match self.session_of(request.headers()) {
+    fn delete<B>(&self, request: &Request<B>, caller: &Caller) -> Response<Body> {
+        match self.session_of(request.headers(), caller) {
             Ok(session) => {
                 self.sessions.close(&session);
                 answer::empty(StatusCode::NO_CONTENT)

@@ -11,6 +11,7 @@ use crate::mcp::{Era, Method, ProtocolVersion, decode_value, header};
 use crate::pipeline::{Exchange, Introduction};
 
 use super::answer::{self, Events, Wants};
+use super::caller::Standing;
 use super::request::{self, Posted};
 use super::{Body, Front};
 
@@ -59,15 +60,17 @@ impl Front {
             },
             Method::ToolsCall => {
                 let writer = self.writer(id, Era::Modern, meta.progress_token.clone(), wants);
+                let standing = self.standing(&posted.caller);
                 let context = posted.context(client(&meta), meta);
                 let call = Call { method, params, context };
                 let gateway = Arc::clone(&self.gateway);
                 // Boxed, because the stream that keeps a quiet client waiting
                 // may have to be opened before the server says anything.
                 let starting = Box::pin(async move { gateway.call(call).await });
-                answer::call(Cancelling::Starting(starting), writer).await
+                answer::call(Cancelling { stage: Stage::Starting(starting), standing }, writer)
+                    .await
             }
-            Method::Listen => match self.listen(&id, &params) {
+            Method::Listen => match self.listen(&id, &params, &posted.caller) {
                 Ok(response) => response,
                 Err(failure) => refuse(&failure),
             },
@@ -78,22 +81,38 @@ impl Front {
     }
 }
 
-/// A Modern client's call: gone with the client.
+/// A Modern client's call: gone with the client, or with its right to call.
+struct Cancelling {
+    stage: Stage,
+    standing: Standing,
+}
+
+/// How far a call has come.
 #[expect(clippy::large_enum_variant, reason = "every call becomes the large one")]
-enum Cancelling {
+enum Stage {
     /// On its way to the server, whose answer has not begun.
     Starting(Pin<Box<dyn Future<Output = Exchange> + Send>>),
     /// Its answer comes.
     Coming(Exchange),
 }
 
-impl Events for Cancelling {
+impl Stage {
     async fn next(&mut self) -> Option<Event> {
         loop {
             match self {
                 Self::Starting(starting) => *self = Self::Coming(starting.await),
                 Self::Coming(exchange) => return exchange.next().await,
             }
+        }
+    }
+}
+
+impl Events for Cancelling {
+    async fn next(&mut self) -> Option<Event> {
+        tokio::select! {
+            biased;
+            event = self.stage.next() => event,
+            () = self.standing.lost() => Some(Event::Answer(Err(Failure::KeyUnknown))),
         }
     }
 }

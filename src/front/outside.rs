@@ -14,6 +14,7 @@ use crate::mcp::{Era, notification};
 use crate::telemetry::metrics::Entered;
 
 use super::answer;
+use super::caller::{Caller, Standing};
 use super::outbox::{Merge, Reader, Sent, Start};
 use super::session::{Busy, Session};
 use super::stream::Place;
@@ -28,6 +29,7 @@ struct Outside {
     changes: watch::Receiver<u64>,
     keep_alive: std::time::Duration,
     drain: Drain,
+    standing: Standing,
     _held: (Place, Entered, Busy),
 }
 
@@ -41,6 +43,7 @@ impl Outside {
             tokio::select! {
                 biased;
                 () = this.session.closed().cancelled() => return None,
+                () = this.standing.lost() => return None,
                 () = this.drain.started() => return None,
                 Ok(()) = this.changes.changed() => {
                     this.changes.mark_unchanged();
@@ -61,7 +64,12 @@ impl Outside {
 
 impl Front {
     /// Opens the stream of a session's messages outside of calls.
-    pub(super) fn outside(&self, session: &Arc<Session>, start: Start) -> Response<Body> {
+    pub(super) fn outside(
+        &self,
+        session: &Arc<Session>,
+        start: Start,
+        caller: &Caller,
+    ) -> Response<Body> {
         let (limit, keep_alive) = self.limits();
         let place = match self.streams.enter(limit) {
             Ok(place) => place,
@@ -74,6 +82,7 @@ impl Front {
             changes: session.untold(self.gateway.changes()),
             keep_alive,
             drain: self.drain.clone(),
+            standing: self.standing(caller),
             _held: (place, self.gateway.metrics.streams().enter(), Busy::begin(session)),
             session: Arc::clone(session),
         };

@@ -9,18 +9,20 @@ use http::{HeaderMap, Request, Version, header};
 use http_body::Body;
 use tokio::time::timeout;
 
-use crate::call::{Client, Context, Failure, Meta, Principal, Trace};
+use crate::call::{Client, Context, Failure, Meta, Trace};
 use crate::config::Limits;
-use crate::identity::{Peer, identify};
+use crate::identity::Peer;
 use crate::jsonrpc::body::{BodyError, collect};
 use crate::jsonrpc::{Fault, Frame, Id};
 use crate::mcp;
+
+use super::caller::Caller;
 
 /// A request's body and what came with it.
 pub(super) struct Posted {
     pub(super) headers: Arc<HeaderMap>,
     pub(super) body: Bytes,
-    pub(super) principal: Principal,
+    pub(super) caller: Caller,
     peer: Peer,
     transport: &'static str,
 }
@@ -28,7 +30,7 @@ pub(super) struct Posted {
 impl Posted {
     pub(super) async fn read<B: Body<Data = Bytes> + Unpin>(
         request: Request<B>,
-        peer: Peer,
+        (caller, peer): (Caller, Peer),
         limits: &Limits,
     ) -> Result<Self, Failure> {
         let (head, body) = request.into_parts();
@@ -46,8 +48,7 @@ impl Posted {
             Version::HTTP_2 => "http2",
             _ => "http1",
         };
-        let principal = identify(&head.headers);
-        Ok(Self { headers: Arc::new(head.headers), body, principal, peer, transport })
+        Ok(Self { headers: Arc::new(head.headers), body, caller, peer, transport })
     }
 
     pub(super) fn is_batch(&self) -> bool {
@@ -73,7 +74,7 @@ impl Posted {
             _ => meta.tracestate,
         };
         Context {
-            principal: self.principal.clone(),
+            principal: self.caller.principal().clone(),
             session: None,
             address: self.peer.addr.ip(),
             peer: self.peer.socket(),

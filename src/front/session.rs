@@ -4,16 +4,17 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Client, Failure, Principal};
+use crate::call::{Client, Failure};
 use crate::jsonrpc::Id;
 use crate::pipeline::Gateway;
 use crate::telemetry::metrics::Entered;
 
+use super::caller::Caller;
 use super::outbox::Outbox;
 
 /// All open sessions.
@@ -24,10 +25,10 @@ pub(super) struct Sessions {
 
 impl Sessions {
     /// No sessions yet, and a task that closes those that have been idle for
-    /// too long.
+    /// too long, and those of clients that are gone.
     pub(super) fn start(gateway: &Arc<Gateway>) -> Arc<Self> {
         let sessions = Arc::new(Self { open: Mutex::default(), gateway: Arc::clone(gateway) });
-        tokio::spawn(sweep(Arc::downgrade(&sessions)));
+        tokio::spawn(sweep(Arc::downgrade(&sessions), gateway.snapshots.loads()));
         sessions
     }
 
@@ -35,8 +36,8 @@ impl Sessions {
         self.lock().len()
     }
 
-    /// Opens a session for a principal.
-    pub(super) fn open(&self, client: Client, owner: Principal) -> Result<Arc<Session>, Failure> {
+    /// Opens a session for whoever asks.
+    pub(super) fn open(&self, client: Client, owner: Caller) -> Result<Arc<Session>, Failure> {
         let limit = self.gateway.snapshots.load().config.gateway.limits.sessions;
         let id = unguessable()?;
         let session = Arc::new(Session::new(id, client, owner, &self.gateway));
@@ -50,8 +51,8 @@ impl Sessions {
 
     /// The session of that id, if it is open and `who`'s. To anybody else it
     /// is not there.
-    pub(super) fn find(&self, id: &str, who: &Principal) -> Option<Arc<Session>> {
-        let session = self.lock().get(id).filter(|session| session.owner == *who).cloned()?;
+    pub(super) fn find(&self, id: &str, who: &Caller) -> Option<Arc<Session>> {
+        let session = self.lock().get(id).filter(|session| session.owner.is(who)).cloned()?;
         session.touch();
         Some(session)
     }
@@ -66,17 +67,29 @@ impl Sessions {
     fn close_idle(&self) {
         let config = Arc::clone(&self.gateway.snapshots.load().config);
         let limits = &config.gateway.limits;
-        let mut idle = Vec::new();
         let now = Instant::now();
-        self.lock().retain(|_, session| {
+        self.close_unless(|session| {
             session.forget(now, limits.replay_time);
-            let keep = session.idle_for() < limits.session_idle;
+            session.idle_for() < limits.session_idle
+        });
+    }
+
+    /// Closes the sessions of those whom the configuration knows no longer.
+    fn close_strangers(&self) {
+        let identity = Arc::clone(&self.gateway.snapshots.load().identity);
+        self.close_unless(|session| session.owner.is_known(&identity));
+    }
+
+    fn close_unless(&self, keep: impl Fn(&Session) -> bool) {
+        let mut gone = Vec::new();
+        self.lock().retain(|_, session| {
+            let keep = keep(session);
             if !keep {
-                idle.push(Arc::clone(session));
+                gone.push(Arc::clone(session));
             }
             keep
         });
-        for session in idle {
+        for session in gone {
             self.end(&session);
         }
     }
@@ -92,12 +105,15 @@ impl Sessions {
     }
 }
 
-async fn sweep(sessions: Weak<Sessions>) {
+async fn sweep(sessions: Weak<Sessions>, mut loads: watch::Receiver<SystemTime>) {
     let mut every = tokio::time::interval(SWEEP);
     loop {
-        every.tick().await;
+        let close = tokio::select! {
+            _ = every.tick() => Sessions::close_idle,
+            Ok(()) = loads.changed() => Sessions::close_strangers,
+        };
         match sessions.upgrade() {
-            Some(sessions) => sessions.close_idle(),
+            Some(sessions) => close(&sessions),
             None => return,
         }
     }
@@ -106,7 +122,7 @@ async fn sweep(sessions: Weak<Sessions>) {
 /// One Legacy client's session.
 pub(super) struct Session {
     id: Arc<str>,
-    owner: Principal,
+    owner: Caller,
     client: Arc<Client>,
     opened: Instant,
     /// When it was used last, in milliseconds after `opened`.
@@ -125,7 +141,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    fn new(id: Arc<str>, client: Client, owner: Principal, gateway: &Gateway) -> Self {
+    fn new(id: Arc<str>, client: Client, owner: Caller, gateway: &Gateway) -> Self {
         let limits = &gateway.snapshots.load().config.gateway.limits;
         Self {
             id,

@@ -17,6 +17,7 @@ use crate::mcp::{Era, meta, notification};
 use crate::telemetry::metrics::Entered;
 
 use super::answer::{self, Wants, Writer};
+use super::caller::{Caller, Standing};
 use super::{Body, Front};
 
 /// Counts the open streams.
@@ -53,6 +54,7 @@ struct Told {
     changes: watch::Receiver<u64>,
     keep_alive: Duration,
     drain: Drain,
+    standing: Standing,
     _held: (Place, Entered),
 }
 
@@ -64,6 +66,7 @@ impl Told {
         }
         tokio::select! {
             biased;
+            () = told.standing.lost() => None,
             () = told.drain.started() => told.last.take().map(|last| (last, None)),
             Ok(()) = told.changes.changed(), if told.change.is_some() => {
                 told.changes.mark_unchanged();
@@ -78,7 +81,12 @@ impl Told {
 impl Front {
     /// Opens a `subscriptions/listen` stream. Of what can be asked for, only
     /// changes of the tools happen here so far: the acknowledgement says so.
-    pub(super) fn listen(&self, id: &Id, params: &Params) -> Result<Response<Body>, Failure> {
+    pub(super) fn listen(
+        &self,
+        id: &Id,
+        params: &Params,
+        caller: &Caller,
+    ) -> Result<Response<Body>, Failure> {
         let wants_tools = wants_tools(params)?;
         let limits = self.limits();
         let place = self.streams.enter(limits.0)?;
@@ -97,6 +105,7 @@ impl Front {
             changes: self.gateway.changes(),
             keep_alive: limits.1,
             drain: self.drain.clone(),
+            standing: self.standing(caller),
             _held: (place, self.gateway.metrics.streams().enter()),
         };
         Ok(answer::with_events(Body::stream(stream::unfold(Some(told), Told::step))))

@@ -1,15 +1,32 @@
 //! From an HTTP request to the principal who sent it.
 //!
-//! Until credentials are configured there is one principal, whoever reaches
-//! the gateway on loopback. What is kept for a principal (sessions, later
-//! parked calls and private caches) already asks here, so that the day there
-//! are several, nothing has to be told apart after the fact.
+//! A client shows a key, in `X-API-Key` or as `Authorization: Bearer`; the
+//! configuration holds hashes of keys; [`Identity`] tells whose the key is.
+//! Where no clients are configured, everybody is the one anonymous principal.
+//! What is kept for a principal (sessions, streams, parked calls, private
+//! caches) asks here whether it may still be: [`Identity::knows`],
+//! [`Identity::has`].
+//!
+//! This room knows who is calling and nothing of what they may do: that is
+//! `policy`'s question and the profiles'. It takes the key out of the headers
+//! that it reads, so that no room behind it can send it on or log it.
+//!
+//! A key is looked up by its SHA-256, so that finding it among thousands costs
+//! no more than among two. The first eight bytes of the hash choose a shelf,
+//! and everything on it is compared in constant time. What the choice of the
+//! shelf may tell by its time are bytes of a hash, which are no way back to a
+//! key: keys are 256 random bits (`trunkline key`), not passwords.
 
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use http::HeaderMap;
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{SHA256, digest};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::call::Principal;
+use crate::call::{Failure, Principal};
+use crate::config::{Client, KeyHash};
 
 /// Whom a request came from, as far as the socket knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +55,262 @@ impl Peer {
     }
 }
 
-/// Who sent a request with these headers.
-pub fn identify(_headers: &HeaderMap) -> Principal {
-    Principal::Anonymous
+/// Everybody whom a configuration knows.
+#[derive(Debug, Default)]
+pub struct Identity {
+    shelves: HashMap<Shelf, Vec<Known>>,
+    clients: HashSet<Arc<str>>,
+}
+
+/// Who somebody showed to be, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    principal: Principal,
+    proof: Proof,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Proof {
+    /// None was asked for.
+    Nothing,
+    /// A client's key.
+    Key(KeyHash),
+    /// They started this process.
+    Parent,
+}
+
+#[derive(Debug)]
+struct Known {
+    key: KeyHash,
+    client: Arc<str>,
+}
+
+/// The first bytes of a hash.
+type Shelf = [u8; 8];
+
+impl Identity {
+    /// Knows these clients by their keys.
+    pub fn new(clients: &[Client]) -> Self {
+        let mut shelves: HashMap<_, Vec<_>> = HashMap::new();
+        for client in clients {
+            for key in &client.keys {
+                let known = Known { key: *key, client: Arc::clone(&client.name) };
+                shelves.entry(shelf(key)).or_default().push(known);
+            }
+        }
+        let clients = clients.iter().map(|client| Arc::clone(&client.name)).collect();
+        Self { shelves, clients }
+    }
+
+    /// Who sent a request with these headers, and takes the key out of them.
+    ///
+    /// `X-API-Key` counts where both are there: `Authorization` may then be
+    /// meant for a server (`forward_headers`), and stays.
+    ///
+    /// # Errors
+    /// [`Failure::KeyMissing`] and [`Failure::KeyUnknown`], where there are clients.
+    pub fn identify(&self, headers: &mut HeaderMap) -> Result<Credential, Failure> {
+        if self.shelves.is_empty() {
+            return Ok(Credential::anonymous());
+        }
+        let key = take_key(headers)?;
+        let key = KeyHash::new(sha256(&key));
+        match self.owner(&key) {
+            Some(client) => Ok(Credential {
+                principal: Principal::Client(Arc::clone(client)),
+                proof: Proof::Key(key),
+            }),
+            None => Err(Failure::KeyUnknown),
+        }
+    }
+
+    /// Whether somebody who has been identified before still would be.
+    pub fn knows(&self, credential: &Credential) -> bool {
+        match (&credential.proof, &credential.principal) {
+            (Proof::Key(key), Principal::Client(name)) => self.owner(key) == Some(name),
+            (Proof::Key(_), Principal::Anonymous) => false,
+            (Proof::Nothing, _) => self.shelves.is_empty(),
+            (Proof::Parent, _) => true,
+        }
+    }
+
+    /// Whether they could still be there with another key: what is the
+    /// client's outlives the key that it was opened with.
+    pub fn has(&self, credential: &Credential) -> bool {
+        match &credential.principal {
+            Principal::Client(name) => self.clients.contains(name),
+            Principal::Anonymous => self.knows(credential),
+        }
+    }
+
+    /// Looks at everything on the shelf, however early it is found.
+    fn owner(&self, key: &KeyHash) -> Option<&Arc<str>> {
+        let mut owner = None;
+        for known in self.shelves.get(&shelf(key)).into_iter().flatten() {
+            if verify_slices_are_equal(known.key.as_bytes(), key.as_bytes()).is_ok() {
+                owner = Some(&known.client);
+            }
+        }
+        owner
+    }
+}
+
+impl Credential {
+    /// Whoever reaches a gateway that asks for no key.
+    fn anonymous() -> Self {
+        Self { principal: Principal::Anonymous, proof: Proof::Nothing }
+    }
+
+    /// Whoever has started the gateway for themselves alone, and talks to it
+    /// over standard streams: they could read its configuration.
+    pub fn parent() -> Self {
+        Self { principal: Principal::Anonymous, proof: Proof::Parent }
+    }
+
+    /// Who it is.
+    pub fn principal(&self) -> &Principal {
+        &self.principal
+    }
+}
+
+/// The SHA-256 of a key.
+pub fn sha256(key: &[u8]) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(digest(&SHA256, key).as_ref());
+    bytes
+}
+
+fn shelf(key: &KeyHash) -> Shelf {
+    let [a, b, c, d, e, f, g, h, ..] = *key.as_bytes();
+    [a, b, c, d, e, f, g, h]
+}
+
+/// The key that a request shows. Two of a kind are none: something on the way
+/// may have believed the other one.
+fn take_key(headers: &mut HeaderMap) -> Result<Vec<u8>, Failure> {
+    let (name, value) = match single(headers, &API_KEY)? {
+        Some(value) => (API_KEY, Some(value.as_bytes())),
+        None => {
+            let value = single(headers, &header::AUTHORIZATION)?;
+            (header::AUTHORIZATION, value.and_then(|value| bearer(value.as_bytes())))
+        }
+    };
+    let key = match value {
+        Some(key) if key.len() > LONGEST => return Err(Failure::KeyUnknown),
+        Some(key) if !key.is_empty() => key.to_vec(),
+        _ => return Err(Failure::KeyMissing),
+    };
+    headers.remove(name);
+    Ok(key)
+}
+
+fn single<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a HeaderValue>, Failure> {
+    let mut all = headers.get_all(name).iter();
+    match (all.next(), all.next()) {
+        (value, None) => Ok(value),
+        (_, Some(_)) => Err(Failure::KeyUnknown),
+    }
+}
+
+/// The token of a `Bearer` credential (RFC 6750, 2.1); the scheme in any case
+/// (RFC 9110, 11.1).
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked(SCHEME.len())?;
+    let token = token.trim_ascii();
+    (scheme.eq_ignore_ascii_case(SCHEME) && !token.is_empty()).then_some(token)
+}
+
+/// Where a key stands that is nothing else.
+pub const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// The scheme of a bearer token, with the space behind it.
+const SCHEME: &[u8] = b"Bearer ";
+/// The longest key that is hashed, in bytes.
+const LONGEST: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(name: &str, keys: &[&str]) -> Client {
+        let keys = keys.iter().map(|key| KeyHash::new(sha256(key.as_bytes()))).collect();
+        Client { name: name.into(), keys, rate: None }
+    }
+
+    fn known() -> Identity {
+        Identity::new(&[client("ci", &["one", "two"]), client("desk", &["three"])])
+    }
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn a_key_tells_its_client_however_it_is_shown() {
+        for (pairs, name, left) in [
+            (&[("authorization", "Bearer one")][..], "ci", 0),
+            (&[("authorization", "bearer  two ")], "ci", 0),
+            (&[("x-api-key", "three")], "desk", 0),
+            (&[("x-api-key", "three"), ("authorization", "Bearer for-a-server")], "desk", 1),
+        ] {
+            let mut headers = headers(pairs);
+            let who = known().identify(&mut headers).unwrap();
+            assert_eq!(who.principal().as_str(), name, "{pairs:?}");
+            assert_eq!(headers.len(), left, "{pairs:?}");
+            assert!(known().knows(&who));
+        }
+    }
+
+    #[test]
+    fn whoever_shows_no_key_or_a_wrong_one_is_told_which() {
+        let long = "x".repeat(LONGEST + 1);
+        for (pairs, failure) in [
+            (&[][..], Failure::KeyMissing),
+            (&[("authorization", "Bearer ")], Failure::KeyMissing),
+            (&[("authorization", "Bearer")], Failure::KeyMissing),
+            (&[("authorization", "Basic one")], Failure::KeyMissing),
+            (&[("authorization", "one")], Failure::KeyMissing),
+            (&[("x-api-key", "")], Failure::KeyMissing),
+            (&[("authorization", "Bearer four")], Failure::KeyUnknown),
+            (&[("authorization", "Bearer one two")], Failure::KeyUnknown),
+            (&[("x-api-key", "Bearer one")], Failure::KeyUnknown),
+            (&[("x-api-key", "four"), ("authorization", "Bearer one")], Failure::KeyUnknown),
+            (&[("x-api-key", "one"), ("x-api-key", "one")], Failure::KeyUnknown),
+            (
+                &[("authorization", "Bearer one"), ("authorization", "Bearer two")],
+                Failure::KeyUnknown,
+            ),
+            (&[("x-api-key", &long)], Failure::KeyUnknown),
+        ] {
+            assert_eq!(known().identify(&mut headers(pairs)), Err(failure), "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn without_clients_everybody_is_anonymous_and_keeps_their_headers() {
+        let mut headers = headers(&[("authorization", "Bearer x"), ("x-api-key", "y")]);
+        let who = Identity::default().identify(&mut headers).unwrap();
+        assert_eq!((who.principal(), headers.len()), (&Principal::Anonymous, 2));
+        assert!(Identity::default().knows(&who));
+        assert!(!known().knows(&who), "once there are clients, nobody is anonymous");
+    }
+
+    #[test]
+    fn a_key_that_is_gone_or_anothers_is_known_no_longer() {
+        let who = known().identify(&mut headers(&[("x-api-key", "one")])).unwrap();
+        assert!(Identity::new(&[client("ci", &["one"])]).knows(&who));
+        assert!(!Identity::new(&[client("ci", &["two"])]).knows(&who));
+        assert!(!Identity::new(&[client("desk", &["one"])]).knows(&who));
+        assert!(!Identity::default().knows(&who));
+        assert!(Identity::new(&[client("ci", &["two"])]).has(&who), "with its other key");
+        assert!(!Identity::new(&[client("desk", &["one"])]).has(&who));
+        assert!(known().has(&Credential::parent()) && known().knows(&Credential::parent()));
+    }
 }

@@ -53,7 +53,7 @@ fn allowed_headers(asked: &HeaderMap) -> HeaderValue {
 }
 
 const METHODS: &str = "GET, POST, DELETE";
-const ALLOWED: &str = "content-type, accept, authorization, mcp-session-id, \
+const ALLOWED: &str = "content-type, accept, authorization, x-api-key, mcp-session-id, \
     mcp-protocol-version, mcp-method, mcp-name, last-event-id, traceparent, tracestate";
 const EXPOSED: &str = "Mcp-Session-Id, WWW-Authenticate, Retry-After";
 const PARAMETER: &str = "mcp-param-";

@@ -17,8 +17,10 @@ pub const MISSING_CAPABILITY: i64 = -32021;
 /// MCP `UnsupportedProtocolVersion`.
 pub const UNSUPPORTED_VERSION: i64 = -32022;
 
-/// Trunkline: over a rate or concurrency limit. Allocated outside the range
+/// Trunkline: no key was shown, or none that is known. Allocated outside the range
 /// JSON-RPC reserves, as MCP asks of codes it does not define.
+pub const UNAUTHENTICATED: i64 = 40_100;
+/// Trunkline: over a rate or concurrency limit.
 pub const OVER_LIMIT: i64 = 42_900;
 /// Trunkline: the server behind the gateway cannot be reached or broke off.
 pub const SERVER_UNAVAILABLE: i64 = 50_300;

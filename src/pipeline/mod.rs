@@ -18,14 +18,17 @@ pub use exchange::Exchange;
 pub use introduce::{Introduction, own_info};
 pub use listing::Listed;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use http::HeaderMap;
 use tokio::sync::watch;
 
-use crate::call::{Call, Failure, Reply};
+use crate::call::{Call, Failure, Principal, Reply};
 use crate::catalog::{SealedCursors, verify_headers};
+use crate::identity::Credential;
 use crate::jsonrpc::string;
 use crate::mcp::Era;
 use crate::policy::Target;
@@ -75,12 +78,30 @@ impl Gateway {
         self.snapshots.changes()
     }
 
+    /// Who sent a request with these headers. The key is taken out of them.
+    ///
+    /// # Errors
+    /// [`Failure::KeyMissing`], [`Failure::KeyUnknown`] and [`Failure::OverLimit`].
+    pub fn identify(
+        &self,
+        headers: &mut HeaderMap,
+        address: IpAddr,
+    ) -> Result<Credential, Failure> {
+        let snapshot = self.snapshots.load();
+        snapshot.identity.identify(headers).map_err(|unknown| {
+            let failure = snapshot.policy.admit_stranger(address).err().unwrap_or(unknown);
+            record::count_refusal(&self.metrics, &failure);
+            tracing::debug!(%address, reason = failure.wire().label, "refused");
+            failure
+        })
+    }
+
     /// What every request passes, whatever it asks for.
     ///
     /// # Errors
     /// [`Failure::OverLimit`].
-    pub fn admit_request(&self, address: std::net::IpAddr) -> Result<(), Failure> {
-        let admitted = self.snapshots.load().policy.admit_request(address);
+    pub fn admit_request(&self, who: &Principal, address: IpAddr) -> Result<(), Failure> {
+        let admitted = self.snapshots.load().policy.admit_request(who, address);
         admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
 

@@ -16,7 +16,7 @@ pub use registry::{Limits, Registry, ServerLimits};
 
 use std::net::IpAddr;
 
-use crate::call::{Call, Failure, NativeName, ServerName};
+use crate::call::{Call, Failure, NativeName, Principal, ServerName};
 
 /// The compiled policy of one snapshot.
 #[derive(Debug)]
@@ -36,9 +36,21 @@ impl Policy {
     ///
     /// # Errors
     /// [`Failure::OverLimit`] names the limit and the wait.
-    pub fn admit_request(&self, address: IpAddr) -> Result<(), Failure> {
-        self.limits.check_client(address)?;
+    pub fn admit_request(&self, who: &Principal, address: IpAddr) -> Result<(), Failure> {
+        match who {
+            Principal::Client(name) => self.limits.check_client(name)?,
+            Principal::Anonymous => self.limits.check_address(address)?,
+        }
         self.limits.check_gateway()
+    }
+
+    /// What a request of nobody known passes before it is told so: keys are
+    /// not tried out faster than clients may call.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`] names the limit and the wait.
+    pub fn admit_stranger(&self, address: IpAddr) -> Result<(), Failure> {
+        self.limits.check_address(address)
     }
 
     /// What a tool call passes: its tool's and its server's rate, the tool's

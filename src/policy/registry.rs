@@ -52,12 +52,18 @@ impl Registry {
     /// The limits of a configuration, with the state of those it had before.
     pub fn limits(&self, config: &Config) -> Limits {
         let gateway = config.gateway.rate.map(|rate| self.bucket("gateway".into(), rate));
-        let client =
+        let address =
             config.gateway.client_rate.map(|rate| self.keyed.find(rate, || Buckets::new(rate)));
+        let clients = config.clients.iter().filter_map(|client| {
+            let rate = client.rate.or(config.gateway.client_rate)?;
+            let bucket = self.bucket(client_limit(&client.name), rate);
+            Some((Arc::clone(&client.name), bucket))
+        });
+        let clients = clients.collect();
         let servers = config.servers.iter();
         let servers =
             servers.map(|server| (server.name.clone(), self.server_limits(server))).collect();
-        Limits { gateway, client, servers }
+        Limits { gateway, address, clients, servers }
     }
 
     fn server_limits(&self, server: &Server) -> ServerLimits {
@@ -87,7 +93,9 @@ impl Registry {
 #[derive(Debug)]
 pub struct Limits {
     gateway: Option<Arc<Bucket>>,
-    client: Option<Arc<Buckets>>,
+    /// For those without a key.
+    address: Option<Arc<Buckets>>,
+    clients: HashMap<Arc<str>, Arc<Bucket>>,
     servers: HashMap<ServerName, ServerLimits>,
 }
 
@@ -96,13 +104,22 @@ impl Limits {
         self.gateway.as_ref().map_or(Ok(()), |bucket| bucket.check(|| "gateway".into()))
     }
 
-    pub(super) fn check_client(&self, address: IpAddr) -> Result<(), Failure> {
-        self.client.as_ref().map_or(Ok(()), |buckets| buckets.check(address))
+    pub(super) fn check_address(&self, address: IpAddr) -> Result<(), Failure> {
+        self.address.as_ref().map_or(Ok(()), |buckets| buckets.check(address))
+    }
+
+    pub(super) fn check_client(&self, name: &str) -> Result<(), Failure> {
+        self.clients.get(name).map_or(Ok(()), |bucket| bucket.check(|| client_limit(name)))
     }
 
     pub(super) fn server(&self, server: &ServerName) -> Option<&ServerLimits> {
         self.servers.get(server)
     }
+}
+
+/// The name of a client's limit in errors and metrics.
+fn client_limit(client: &str) -> String {
+    format!("client:{client}")
 }
 
 /// The limits of one server.

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use crate::call::ServerName;
 use crate::catalog::{Catalog, Entry};
 use crate::config::{self, Config};
+use crate::identity::Identity;
 use crate::link;
 use crate::policy::Policy;
 use crate::telemetry::metrics::{Operation, ServerMetrics, ToolMetrics};
@@ -32,6 +33,8 @@ pub struct Snapshot {
     pub catalog: Catalog,
     /// The tools' listing, ready to be sent.
     pub listing: Listing,
+    /// Who may call.
+    pub identity: Arc<Identity>,
     /// What calls have to pass.
     pub policy: Policy,
     /// All servers, by name.

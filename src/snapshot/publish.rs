@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::call::ServerName;
 use crate::catalog::{self, Catalog, ServerRules, Source, Warning};
 use crate::config::{self, Config, Naming};
+use crate::identity::Identity;
 use crate::link::{self, Surroundings};
 use crate::policy::{Policy, Registry};
 use crate::telemetry::metrics::Metrics;
@@ -63,7 +64,8 @@ impl Snapshots {
                 (config.name.clone(), link::Server::start(Arc::clone(config), &surroundings))
             })
             .collect();
-        let parts = Parts { config: Arc::new(config), servers, generation: 1 };
+        let identity = Arc::new(Identity::new(&config.clients));
+        let parts = Parts { config: Arc::new(config), identity, servers, generation: 1 };
         let (first, warnings) = parts.compile(&registry, &metrics, &info);
         let now = SystemTime::now();
         metrics.config_loaded(now);
@@ -95,6 +97,11 @@ impl Snapshots {
     /// Tells of every change of the list that clients see.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// Tells of every configuration that has taken the place of another.
+    pub fn loads(&self) -> watch::Receiver<SystemTime> {
+        self.loaded_at.subscribe()
     }
 
     /// When the running configuration was loaded.
@@ -132,7 +139,9 @@ impl Snapshots {
             servers.insert(server.name().clone(), server);
         }
         self.take_over(&before, &plan, &servers).await;
-        let parts = Parts { config: Arc::new(config), servers, generation: before.generation + 1 };
+        let identity = Arc::new(Identity::new(&config.clients));
+        let generation = before.generation + 1;
+        let parts = Parts { config: Arc::new(config), identity, servers, generation };
         self.publish(|_| parts).await;
         self.loaded_at.send_replace(SystemTime::now());
         self.metrics.config_loaded(self.loaded_at());
@@ -199,6 +208,7 @@ impl Snapshots {
 /// What a snapshot is compiled from.
 struct Parts {
     config: Arc<Config>,
+    identity: Arc<Identity>,
     servers: HashMap<ServerName, Arc<link::Server>>,
     generation: u64,
 }
@@ -208,6 +218,7 @@ impl Parts {
         let servers = snapshot.servers.iter();
         Self {
             config: Arc::clone(&snapshot.config),
+            identity: Arc::clone(&snapshot.identity),
             servers: servers
                 .map(|(name, member)| (name.clone(), Arc::clone(&member.server)))
                 .collect(),
@@ -231,6 +242,7 @@ impl Parts {
         let snapshot = Snapshot {
             tools: tools.collect(),
             policy: Policy::new(registry.limits(&self.config)),
+            identity: Arc::clone(&self.identity),
             servers: self.members(metrics),
             generation: self.generation,
             config: self.config,

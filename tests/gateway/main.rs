@@ -26,3 +26,4 @@ mod operators;
 mod server_life;
 mod tools;
 mod traces;
+mod who;

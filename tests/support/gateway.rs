@@ -177,6 +177,13 @@ impl Gateway {
         Client::legacy(self.running.address, version).await
     }
 
+    /// A client of each era, with a key, at an endpoint.
+    pub async fn both_as(&self, key: &str, endpoint: &str) -> [(&'static str, Client); 2] {
+        let legacy = Client::sessionless(self.running.address, "2025-11-25");
+        let modern = self.modern().key(key).at(endpoint);
+        [("Modern", modern), ("Legacy", legacy.key(key).at(endpoint).initialized().await)]
+    }
+
     /// A client of each era.
     pub async fn both(&self) -> [(&'static str, Client); 2] {
         [("Modern", self.modern()), ("Legacy", self.legacy().await)]

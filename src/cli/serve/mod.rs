@@ -34,7 +34,7 @@ use crate::telemetry::log::{self, AccessLine, LogLevels};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Otel;
 
-use super::{Common, FAILURE, complain, fail};
+use super::{Common, FAILURE, OPEN, complain, fail};
 pub use reload::Reloader;
 
 /// Why the gateway did not start.
@@ -246,6 +246,9 @@ fn announce(address: SocketAddr, admin: Option<SocketAddr>, gateway: &Gateway) {
     let scheme = if config.gateway.tls.is_some() { "https" } else { "http" };
     let servers = config.servers.len();
     tracing::info!(servers, "clients connect to {scheme}://{address}/mcp");
+    if config.is_open_to_anyone() {
+        tracing::warn!("{OPEN}");
+    }
     if let Some(admin) = admin {
         tracing::info!("status is at http://{admin}/status");
     }

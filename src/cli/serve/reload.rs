@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::Mutex;
 
 use crate::admin::Report;
-use crate::cli::Common;
+use crate::cli::{Common, OPEN};
 use crate::config::{Config, Reload, Source, System};
 use crate::listen::LiveSettings;
 use crate::pipeline::Gateway;
@@ -106,6 +106,10 @@ impl Reloader {
     async fn apply(&self, config: Config) -> Result<ReloadOutcome, Vec<String>> {
         let running = Arc::clone(&self.gateway.snapshots.load().config);
         let listeners = settings::of(&config)?;
+        // Whoever takes the last client away does not mean to let everybody in.
+        if config.is_open_to_anyone() && !running.is_open_to_anyone() {
+            return Err(vec![OPEN.to_owned()]);
+        }
         if config == *running {
             // Certificates may be others under the same names.
             self.publish(listeners);

@@ -145,6 +145,41 @@ error: servers.x.comand: unknown key
 }
 
 #[test]
+fn a_key_is_one_clients_and_stands_there_once() {
+    let world = World::new().file("/etc/trunkline/ci.sha256", HASH_OF_SHA256SUM);
+    let text = format!(
+        "[clients.ci]\nkey = \"${{file:ci.sha256}}\"\nkeys = [\"{HASH}\"]\n[clients.desk]\nkey = \"sha256:{}\"",
+        HASH.to_uppercase()
+    );
+    let told = world.read(&text).unwrap_err().to_string();
+    let told: Vec<_> = told.lines().collect();
+    assert_eq!(
+        told,
+        [
+            "gateway.toml:3: clients.ci.keys[0]: `clients.ci.key` has the same key; make a key for each client: `trunkline key`",
+            "gateway.toml:5: clients.desk.key: `clients.ci.key` has the same key; make a key for each client: `trunkline key`",
+        ]
+    );
+}
+
+#[test]
+fn the_header_that_carries_keys_goes_on_to_no_server() {
+    let server =
+        "[servers.x]\nurl = \"http://x\"\nforward_headers = [\"Authorization\", \"X-Api-Key\"]\n";
+    World::new().read(server).expect("without clients it is a header like any other");
+    assert_eq!(
+        faults(&format!("{server}[clients.ci]\nkey = \"{HASH}\"")),
+        [
+            "3: servers.x.forward_headers[1]: it carries the clients' keys, which never go on to a server; remove it"
+        ]
+    );
+}
+
+const HASH: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+const HASH_OF_SHA256SUM: &str =
+    "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  ci.key\n";
+
+#[test]
 fn no_telling_shows_a_secret() {
     let world = World::new().variable("TOKEN", "hide-me\n").variable("URL", "hide-me");
     for text in [
@@ -164,6 +199,8 @@ fn no_telling_shows_a_secret() {
         "[servers.x]\ncommand = \"x\"\nenv = { A = hide-me }",
         "[servers.x]\ncommand = \"x\"\nenv.A = \"\"\"\nhide-me\nB = 1",
         "[servers.x]\ncommand = \"x\"\nenv.A = \"x\"\nenv.A = \"hide-me\"",
+        "[clients.x]\nkey = \"hide-me\"",
+        "[clients.x]\nkeys = [\"${env:TOKEN}\", \"hide-me\"]",
         "[telemetry]\nheaders = { A = \"hide-me\", Host = \"hide-me\" }",
     ] {
         let faults = world.read(text).unwrap_err();
@@ -204,7 +241,10 @@ fn a_file_that_cannot_be_read_is_named_for_the_watcher() {
 /// Every rule for the whole file: the text that breaks it, and what is told.
 const RULES: &[(&str, &str)] = &[
     ("[gatway]", "1: gatway: unknown key; did you mean `gateway`?"),
-    ("x = 1", "1: x: unknown key; what may stand here: gateway, admin, log, telemetry, servers"),
+    (
+        "x = 1",
+        "1: x: unknown key; what may stand here: gateway, admin, log, telemetry, servers, clients",
+    ),
     (
         "gateway = 1",
         "1: gateway: expected a table, found an integer; write its settings below a [header] of its own, or within { }",
@@ -214,7 +254,11 @@ const RULES: &[(&str, &str)] = &[
         "2: gateway.listen: \"localhost\" is not an address with port; write an IP address and a port, such as \"127.0.0.1:8080\"",
     ),
     (
-        "[gateway]\nlisten = \"0.0.0.0:1\"",
+        "[gateway]\nlisten = \"0.0.0.0:1\"\nallowed_hosts = [\"x\"]",
+        "2: gateway.listen: 0.0.0.0:1 is open to other machines, and there are no `[clients]`; add a [clients.NAME] (see `trunkline key`), or write anonymous = \"anyone\" where something before the gateway knows who is calling",
+    ),
+    (
+        "[gateway]\nlisten = \"0.0.0.0:1\"\nanonymous = \"anyone\"",
         "2: gateway.listen: 0.0.0.0:1 is open to other machines, and `allowed_hosts` is empty; add the host names that clients use, such as allowed_hosts = [\"mcp.example.com\"]",
     ),
     (
@@ -284,6 +328,18 @@ const RULES: &[(&str, &str)] = &[
     (
         "[servers.a__b]\ncommand = \"x\"",
         "1: servers.a__b: a server name must not contain `__`, which separates server and tool; rename the table, such as [servers.github]",
+    ),
+    (
+        "[clients.ci]\nrate = \"1/s\"",
+        "1: clients.ci: the client has neither `key` nor `keys`; `trunkline key` makes a key and its hash; `trunkline key --hash` hashes one that you have",
+    ),
+    (
+        "[clients.ci]\nkeys = [\"tlk_plain\"]",
+        "2: clients.ci.keys[0]: not a SHA-256 hash in hexadecimal: only a key's hash belongs here; `trunkline key` makes a key and its hash; `trunkline key --hash` hashes one that you have",
+    ),
+    (
+        "[clients.\"a b\"]\nkey = \"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\"",
+        "1: clients.\"a b\": not a client's name; use 1 to 64 characters of a-z, A-Z, 0-9, `_`, `-`, `.` and `@`; not `anonymous`",
     ),
     (
         "[[servers]]\ncommand = \"x\"",

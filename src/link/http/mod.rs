@@ -204,7 +204,7 @@ impl Shared {
         let id = self.number();
         let headers = self.headers(method, None);
         let reception = self.exchange(&id, method, &params, headers).await?;
-        reception.answer(&id).await
+        reception.answer(&id, Some(&self.inbox)).await
     }
 
     fn params(&self, call: &Call, target: &Target, id: &Id) -> Bytes {

@@ -14,6 +14,7 @@ use crate::jsonrpc::body::{BodyError, collect};
 use crate::jsonrpc::sse::SseDecoder;
 use crate::jsonrpc::{self, Frame, Id};
 use crate::link::LinkFault;
+use crate::link::news::Inbox;
 use crate::link::peer::MAX_DEPTH;
 
 use super::passing::{self, Begun};
@@ -74,19 +75,24 @@ impl Reception {
         }
     }
 
-    /// The answer to the request `id` of the gateway's own; passes over
-    /// whatever else a stream brings.
-    pub(super) async fn answer(self, id: &Id) -> Result<Answer, LinkFault> {
+    /// The answer to the request `id` of the gateway's own. What else a stream
+    /// brings goes into the inbox, if there is one already.
+    pub(super) async fn answer(self, id: &Id, inbox: Option<&Inbox>) -> Result<Answer, LinkFault> {
         match self {
             Self::Message(frame) => answer_in(frame, id),
             Self::Begun(begun) => answer_in(jsonrpc::parse(&begun.rest().await?, MAX_DEPTH)?, id),
             Self::Empty => Err(LinkFault::NoAnswer),
             Self::Refused { status, frame, .. } => refusal(status, frame, id),
             Self::Events(mut events) => loop {
-                let frame = events.next().await?.ok_or(LinkFault::NoAnswer)?;
-                if matches!(frame, Frame::Response { .. }) {
-                    events.finish();
-                    return answer_in(frame, id);
+                match events.next().await?.ok_or(LinkFault::NoAnswer)? {
+                    frame @ Frame::Response { .. } => {
+                        events.finish();
+                        return answer_in(frame, id);
+                    }
+                    Frame::Notification { method, params } => {
+                        inbox.map(|inbox| inbox.hear(&method, params.as_ref()));
+                    }
+                    Frame::Request { .. } => {}
                 }
             },
         }

@@ -20,18 +20,22 @@ pub struct Ask<'a> {
 
 impl<'a> Ask<'a> {
     pub(super) fn bare(client: &'a Client, http_method: &str, path: &str) -> Self {
+        let mut headers = Vec::new();
+        if let Some((name, value)) = &client.credential {
+            headers.push(((*name).into(), value.clone()));
+        }
         Self {
             client,
             http_method: http_method.into(),
             path: path.into(),
-            headers: Vec::new(),
+            headers,
             message: Value::Null,
             body: None,
         }
     }
 
     pub(super) fn new(client: &'a Client, method: &str, params: Value, id: u64) -> Self {
-        let mut ask = Self::bare(client, "POST", "/mcp");
+        let mut ask = Self::bare(client, "POST", &client.endpoint);
         ask.message = json!({ "jsonrpc": "2.0", "id": id, "method": method });
         if !params.is_null() {
             ask.message["params"] = params;

@@ -23,6 +23,10 @@ pub struct Client {
     trust: Option<Trust>,
     kind: Kind,
     next_id: AtomicU64,
+    /// Where it sends its messages.
+    endpoint: String,
+    /// What it shows with every request.
+    credential: Option<(&'static str, String)>,
     /// The one connection, if there is to be one for everything.
     kept: Option<Mutex<Option<Wire>>>,
 }
@@ -43,6 +47,8 @@ impl Client {
             trust: None,
             kind,
             next_id: AtomicU64::new(1),
+            endpoint: "/mcp".into(),
+            credential: None,
             kept: None,
         }
     }
@@ -57,8 +63,24 @@ impl Client {
 
     /// Opens a session.
     pub async fn legacy(address: SocketAddr, version: &str) -> Self {
-        let client = Self::new(address, Kind::Legacy { session: None, version: version.into() });
-        client.initialized().await
+        Self::sessionless(address, version).initialized().await
+    }
+
+    /// A Legacy client that has no session yet.
+    pub fn sessionless(address: SocketAddr, version: &str) -> Self {
+        Self::new(address, Kind::Legacy { session: None, version: version.into() })
+    }
+
+    /// The same client with a key.
+    pub fn key(mut self, key: &str) -> Self {
+        self.credential = Some(("authorization", format!("Bearer {key}")));
+        self
+    }
+
+    /// The same client at another endpoint.
+    pub fn at(mut self, endpoint: &str) -> Self {
+        self.endpoint = endpoint.into();
+        self
     }
 
     /// The same client with a session of its own. Fails where it gets none.
@@ -190,6 +212,6 @@ impl Client {
 
     /// The GET of a Legacy session's stream.
     pub fn get_stream(&self) -> Ask<'_> {
-        self.http("GET", "/mcp").of_session().header("accept", "text/event-stream")
+        self.http("GET", &self.endpoint).of_session().header("accept", "text/event-stream")
     }
 }

@@ -16,11 +16,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::news::Listener;
 use super::script::{Received, Step};
-use super::{Era, Inner, Watching};
+use super::{Era, Inner};
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -65,11 +66,18 @@ async fn answer(
         return Ok(refusal);
     }
     Ok(match received.method.as_str() {
-        "DELETE" => plain(200, String::new()),
+        "DELETE" => {
+            let session = received.header("mcp-session-id").unwrap_or_default();
+            inner.subscribed.lock().unwrap().remove(session);
+            plain(200, String::new())
+        }
         "GET" if inner.era == Era::Modern => plain(405, String::new()),
-        "GET" => announcements(&inner, None),
+        "GET" => {
+            let session = received.header("mcp-session-id").unwrap_or_default();
+            announcements(Listener::legacy(&inner, session))
+        }
         "subscriptions/listen" if inner.era == Era::Modern => {
-            announcements(&inner, received.id.clone())
+            announcements(Listener::modern(&inner, &received))
         }
         "tools/call" => call(inner, received).await,
         _ if received.id.is_none() || received.method.is_empty() => plain(202, String::new()),
@@ -176,11 +184,9 @@ async fn call(inner: Arc<Inner>, call: Received) -> Response<Body> {
     streamed(StreamBody::new(events).boxed_unsync())
 }
 
-fn announcements(inner: &Arc<Inner>, subscription: Option<Value>) -> Response<Body> {
-    let (send, said) = mpsc::channel::<String>(8);
-    let changes = inner.changes.subscribe();
-    let heard = Watching::begin(inner);
-    tokio::spawn(announce(send, changes, subscription, heard));
+fn announcements(listener: Listener) -> Response<Body> {
+    let (send, said) = mpsc::channel::<String>(64);
+    tokio::spawn(announce(send, listener));
     let events = stream::unfold(said, |mut said| async move {
         let message = said.recv().await?;
         Some((Ok(Frame::data(Bytes::from(message))), said))
@@ -188,36 +194,16 @@ fn announcements(inner: &Arc<Inner>, subscription: Option<Value>) -> Response<Bo
     streamed(StreamBody::new(events).boxed_unsync())
 }
 
-async fn announce(
-    send: mpsc::Sender<String>,
-    mut changes: watch::Receiver<u64>,
-    subscription: Option<Value>,
-    _watching: Watching,
-) {
-    let tag = subscription.map(|id| json!({ "io.modelcontextprotocol/subscriptionId": id }));
-    let event = |method: &str, mut params: Value| {
-        if let Some(tag) = &tag {
-            params["_meta"] = tag.clone();
-        }
-        let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
-        format!("data: {message}\n\n")
-    };
-    let first = match &tag {
-        Some(_) => event(
-            "notifications/subscriptions/acknowledged",
-            json!({ "notifications": { "toolsListChanged": true } }),
-        ),
-        None => ": open\n\n".to_owned(),
-    };
+async fn announce(send: mpsc::Sender<String>, mut listener: Listener) {
+    let event = |message: Value| format!("data: {message}\n\n");
+    let first = listener.first().map_or_else(|| ": open\n\n".to_owned(), event);
     let _ = send.send(first).await;
     loop {
         tokio::select! {
             () = send.closed() => return,
-            more = changes.changed() => {
-                if more.is_err() {
-                    return;
-                }
-                let _ = send.send(event("notifications/tools/list_changed", json!({}))).await;
+            next = listener.next() => {
+                let Some(next) = next else { return };
+                let _ = send.send(event(next)).await;
             }
         }
     }

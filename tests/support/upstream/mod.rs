@@ -2,6 +2,7 @@
 //! stdio at once, with a record of all that it was sent.
 
 mod http;
+pub mod news;
 mod script;
 mod stdio;
 
@@ -15,10 +16,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::task::JoinHandle;
 
 use super::within;
+use news::{Audience, Tell};
 use script::Behaviour;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,10 +55,18 @@ pub struct Inner {
     received: Mutex<Vec<Received>>,
     /// Counts what was received.
     news: watch::Sender<usize>,
-    /// Counts the announcements of another list.
-    pub changes: watch::Sender<u64>,
-    /// Streams on which announcements go.
+    /// What it tells outside of its answers.
+    pub tells: broadcast::Sender<Tell>,
+    /// Streams on which that goes.
     pub watchers: watch::Sender<usize>,
+    pub audience: Mutex<HashMap<u64, Audience>>,
+    /// The resources that Legacy sessions, or children, are subscribed to.
+    pub subscribed: Mutex<HashMap<String, HashSet<String>>>,
+    /// The resources that nobody can subscribe to.
+    pub unknown: Mutex<HashSet<String>>,
+    pub capabilities: Mutex<Value>,
+    /// Lists besides that of the tools, by the member of their results.
+    pub lists: Mutex<HashMap<String, Vec<Value>>>,
     pub gate: Semaphore,
     pub sessions: Mutex<HashSet<String>>,
     pub session_numbers: AtomicU64,
@@ -169,13 +179,6 @@ impl Upstream {
         self
     }
 
-    /// Says that its list has changed. Waits until somebody hears it.
-    pub async fn announce(&self) {
-        let mut watchers = self.inner.watchers.subscribe();
-        within(watchers.wait_for(|watchers| *watchers > 0)).await.unwrap();
-        self.inner.changes.send_modify(|count| *count += 1);
-    }
-
     /// Lets so many `Hold`s go on.
     pub fn release(&self, holds: usize) {
         self.inner.gate.add_permits(holds);
@@ -184,6 +187,7 @@ impl Upstream {
     /// Forgets every session, as after a restart.
     pub fn forget_sessions(&self) {
         self.inner.sessions.lock().unwrap().clear();
+        self.inner.subscribed.lock().unwrap().clear();
     }
 
     /// How it refuses a session that it does not have.
@@ -266,8 +270,13 @@ impl Inner {
             behaviours: Mutex::default(),
             received: Mutex::default(),
             news: watch::Sender::new(0),
-            changes: watch::Sender::new(0),
+            tells: broadcast::Sender::new(64),
             watchers: watch::Sender::new(0),
+            audience: Mutex::default(),
+            subscribed: Mutex::default(),
+            unknown: Mutex::default(),
+            capabilities: Mutex::new(json!({ "tools": { "listChanged": true } })),
+            lists: Mutex::default(),
             gate: Semaphore::new(0),
             sessions: Mutex::default(),
             session_numbers: AtomicU64::new(0),

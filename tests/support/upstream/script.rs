@@ -158,7 +158,7 @@ impl Inner {
     /// The answer to whatever is no call; `None` for what this era does not know.
     pub fn answer(&self, asked: &Received) -> Result<String, Value> {
         let info = json!({ "name": "scripted", "version": "1.2.3" });
-        let capabilities = json!({ "tools": { "listChanged": true } });
+        let capabilities = self.capabilities.lock().unwrap().clone();
         match (self.era, asked.method.as_str()) {
             (Era::Legacy, "initialize") => Ok(json!({
                 "protocolVersion": *self.version.lock().unwrap(),
@@ -172,11 +172,26 @@ impl Inner {
                 "_meta": { "io.modelcontextprotocol/serverInfo": info },
             })
             .to_string()),
+            (Era::Legacy, "resources/subscribe" | "resources/unsubscribe") => self.subscribe(asked),
+            (_, "prompts/list") => self.other_list("prompts"),
+            (_, "resources/list") => self.other_list("resources"),
+            (_, "resources/templates/list") => self.other_list("resourceTemplates"),
             (_, "tools/list") => Ok(self.list(asked.params["cursor"].as_str())),
             (_, method) => {
                 Err(json!({ "code": -32601, "message": format!("Method not found: {method}") }))
             }
         }
+    }
+
+    fn other_list(&self, member: &str) -> Result<String, Value> {
+        let items = self.lists.lock().unwrap().get(member).cloned().unwrap_or_default();
+        let mut list = json!({ member: items });
+        if self.era == Era::Modern {
+            list["resultType"] = json!("complete");
+            list["ttlMs"] = json!(self.list_ttl.lock().unwrap().unwrap_or(3_600_000));
+            list["cacheScope"] = json!("public");
+        }
+        Ok(list.to_string())
     }
 
     fn list(&self, cursor: Option<&str>) -> String {

@@ -4,15 +4,15 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::news::Listener;
 use super::script::{Received, Step};
-use super::{Era, Inner, Watching};
+use super::{Era, Inner};
 
 /// A script that connects its standard streams with a port, and ends when
 /// either side does.
@@ -27,12 +27,12 @@ pub async fn serve(inner: Arc<Inner>, listener: TcpListener) {
     let mut children = JoinSet::new();
     loop {
         let (socket, _) = listener.accept().await.unwrap();
-        inner.starts.fetch_add(1, Ordering::SeqCst);
+        let number = inner.starts.fetch_add(1, Ordering::SeqCst) + 1;
         let inner = Arc::clone(&inner);
         children.spawn(async move {
             tokio::select! {
                 () = inner.cut() => {}
-                () = child(&inner, socket) => {}
+                () = child(&inner, socket, number) => {}
             }
         });
     }
@@ -40,18 +40,22 @@ pub async fn serve(inner: Arc<Inner>, listener: TcpListener) {
 
 type Output = Arc<tokio::sync::Mutex<OwnedWriteHalf>>;
 
-async fn child(inner: &Arc<Inner>, socket: TcpStream) {
+async fn child(inner: &Arc<Inner>, socket: TcpStream, number: usize) {
     socket.set_nodelay(true).unwrap();
     let (input, output) = socket.into_split();
     let output: Output = Arc::new(tokio::sync::Mutex::new(output));
     let mut lines = BufReader::new(input).lines();
     let mut tasks = JoinSet::new();
     let running: Mutex<HashMap<String, AbortHandle>> = Mutex::default();
+    // What an HTTP server knows by a header: whose request it is.
+    let mut headers = ::http::HeaderMap::new();
+    let session = format!("child-{number}");
+    headers.insert("mcp-session-id", session.parse().unwrap());
     if inner.era == Era::Legacy {
-        tasks.spawn(announce(Arc::clone(inner), Arc::clone(&output), None));
+        tasks.spawn(announce(Listener::legacy(inner, &session), Arc::clone(&output)));
     }
     while let Ok(Some(line)) = lines.next_line().await {
-        let received = Received::read(&line, ::http::HeaderMap::new());
+        let received = Received::read(&line, headers.clone());
         inner.note(received.clone());
         if received.method == "notifications/cancelled" {
             let id = received.params["requestId"].to_string();
@@ -64,7 +68,9 @@ async fn child(inner: &Arc<Inner>, socket: TcpStream) {
             continue;
         };
         if inner.era == Era::Modern && received.method == "subscriptions/listen" {
-            tasks.spawn(announce(Arc::clone(inner), Arc::clone(&output), Some(id)));
+            let listener = Listener::modern(inner, &received);
+            let task = tasks.spawn(announce(listener, Arc::clone(&output)));
+            running.lock().unwrap().insert(id.to_string(), task);
             continue;
         }
         let task = tasks.spawn(answer(Arc::clone(inner), received, Arc::clone(&output)));
@@ -92,23 +98,12 @@ async fn answer(inner: Arc<Inner>, asked: Received, output: Output) {
     }
 }
 
-/// Says each change, tagged with the subscription where there is one.
-async fn announce(inner: Arc<Inner>, output: Output, subscription: Option<Value>) {
-    let mut changes = inner.changes.subscribe();
-    let _watching = Watching::begin(&inner);
-    let tag = subscription.map(|id| json!({ "io.modelcontextprotocol/subscriptionId": id }));
-    let message = |method: &str, mut params: Value| {
-        if let Some(tag) = &tag {
-            params["_meta"] = tag.clone();
-        }
-        json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string()
-    };
-    if tag.is_some() {
-        let agreed = json!({ "notifications": { "toolsListChanged": true } });
-        write(&output, &message("notifications/subscriptions/acknowledged", agreed)).await;
+async fn announce(mut listener: Listener, output: Output) {
+    if let Some(first) = listener.first() {
+        write(&output, &first.to_string()).await;
     }
-    while changes.changed().await.is_ok() {
-        write(&output, &message("notifications/tools/list_changed", json!({}))).await;
+    while let Some(next) = listener.next().await {
+        write(&output, &next.to_string()).await;
     }
 }
 

@@ -1,0 +1,203 @@
+//! Clients with keys: who is let in, as whom, and for how long.
+
+use serde_json::json;
+use trunkline::identity::sha256;
+
+use crate::support::client::Client;
+use crate::support::gateway::Builder;
+use crate::support::{Gateway, Said, Step, Upstream, within};
+
+const CI: &str = "key-of-ci";
+const DESK: &str = "key-of-desk";
+
+/// `[clients.NAME]` with a key and more lines.
+fn client(name: &str, key: &str, more: &str) -> String {
+    format!("[clients.{name}]\nkey = \"{}\"\n{more}\n", hash(key))
+}
+
+fn hash(key: &str) -> String {
+    sha256(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn two_clients(builder: Builder) -> Builder {
+    builder.toml(&client("ci", CI, "")).toml(&client("desk", DESK, ""))
+}
+
+#[track_caller]
+fn is_refused(said: &Said, label: &str) {
+    assert_eq!((said.status, said.code()), (401, 40_100), "{said:?}");
+    let challenge = said.header("www-authenticate").expect("a challenge");
+    assert!(challenge.starts_with("Bearer "), "{challenge}");
+    assert_eq!(challenge.contains("invalid_token"), label == "key_unknown", "{challenge}");
+    assert!(said.answer()["id"].is_null(), "nothing of the body was looked at");
+}
+
+#[tokio::test]
+async fn whoever_shows_no_key_or_a_wrong_one_is_refused_at_every_door() {
+    let upstream = Upstream::modern().await;
+    let gateway = two_clients(Gateway::with("s", upstream.http())).start().await;
+    for (key, label) in [(None, "key_missing"), (Some("wrong"), "key_unknown")] {
+        let as_client = |client: Client| match key {
+            Some(key) => client.key(key),
+            None => client,
+        };
+        let modern = as_client(gateway.modern());
+        is_refused(&modern.call("s__echo", json!({})).await, label);
+        is_refused(&modern.request("server/discover", json!({})).await, label);
+        is_refused(&modern.ask("tools/list", json!({})).body("{").send().await.said().await, label);
+        let plain = as_client(gateway.plain());
+        is_refused(&plain.initialize("2025-11-25").await.said().await, label);
+        is_refused(
+            &plain.ask("notifications/x", json!({})).notification().send().await.said().await,
+            label,
+        );
+        for method in ["GET", "DELETE", "PUT"] {
+            let ask = plain.http(method, "/mcp").header("mcp-session-id", "x");
+            is_refused(&ask.send().await.said().await, label);
+        }
+    }
+    assert_eq!(upstream.calls().len(), 0);
+    let metrics = gateway.metrics().await;
+    for reason in ["key_missing", "key_unknown"] {
+        let counted = metrics.lines().find(|line| line.contains(&format!("reason=\"{reason}\"")));
+        assert!(counted.is_some_and(|line| line.ends_with(" 8")), "{reason}: {counted:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_opens_every_door_and_goes_on_to_no_server() {
+    let upstream = Upstream::modern().await;
+    let lines = upstream.http() + "forward_headers = [\"Authorization\"]";
+    let gateway = two_clients(Gateway::with("s", lines)).start().await;
+    for (era, client) in gateway.both_as(CI, "/mcp").await {
+        assert_eq!(client.call("s__echo", json!({})).await.text(), "{}", "{era}");
+        assert!(client.tool_names().await.contains(&"s__echo".to_owned()), "{era}");
+        client.listen().await;
+        assert_eq!(upstream.calls().pop().unwrap().header("authorization"), None, "{era}");
+        // The other header is then free for what a server wants to see.
+        let ask = client.ask_call("s__echo", json!({}));
+        let ask = ask.header("authorization", "Bearer for-the-server").header("x-api-key", CI);
+        assert_eq!(ask.send().await.said().await.text(), "{}", "{era}");
+        let sent = upstream.calls().pop().unwrap();
+        assert_eq!(sent.header("authorization"), Some("Bearer for-the-server"), "{era}");
+        assert_eq!(sent.header("x-api-key"), None, "{era}");
+    }
+    let received = format!("{:?}", upstream.received());
+    assert!(!received.contains(CI), "{received}");
+}
+
+#[tokio::test]
+async fn a_session_is_not_there_for_anybody_else() {
+    let upstream = Upstream::legacy().await;
+    let gateway = two_clients(Gateway::with("s", upstream.http())).start().await;
+    let [_, (_, ours)] = gateway.both_as(CI, "/mcp").await;
+    let theirs = gateway.plain().key(DESK).becomes(ours.kind());
+    let lost = |said: &Said| assert_eq!((said.status, said.code()), (404, -32600), "{said:?}");
+    lost(&theirs.call("s__echo", json!({})).await);
+    lost(&theirs.get_stream().send().await.said().await);
+    lost(&theirs.http("DELETE", "/mcp").of_session().send().await.said().await);
+    assert_eq!(ours.call("s__echo", json!({})).await.text(), "{}", "it is still there");
+}
+
+#[tokio::test]
+async fn each_client_has_a_rate_of_its_own_and_wrong_keys_count_by_address() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http())
+        .gateway("client_rate = \"2/h\"")
+        .toml(&client("ci", CI, "rate = \"3/h\""))
+        .toml(&client("desk", DESK, ""))
+        .start()
+        .await;
+    for (key, name, count) in [(CI, "client:ci", 3), (DESK, "client:desk", 2)] {
+        let client = gateway.modern().key(key);
+        for _ in 0..count {
+            client.call("s__echo", json!({})).await.text();
+        }
+        let over = client.call("s__echo", json!({})).await;
+        assert_eq!((over.status, &over.error()["data"]["limit"]), (429, &json!(name)), "{over:?}");
+    }
+    let stranger = gateway.modern().key("wrong");
+    for status in [401, 401, 429] {
+        assert_eq!(stranger.call("s__echo", json!({})).await.status, status);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_a_reload_takes_away_loses_all_it_has_and_the_others_nothing() {
+    let upstream = Upstream::modern().await;
+    upstream.does("begin", |_| vec![Step::Progress(1), Step::Never]);
+    let gateway = two_clients(Gateway::with("s", upstream.http())).start().await;
+    let [(_, modern), (_, legacy)] = gateway.both_as(CI, "/mcp").await;
+    let [(_, other), (_, other_legacy)] = gateway.both_as(DESK, "/mcp").await;
+    let mut others = [other.listen().await, other_legacy.listen().await];
+    let mut streams = vec![modern.listen().await, legacy.listen().await];
+    for client in [&modern, &legacy] {
+        let mut call = client.ask_call("s__begin", json!({})).token(json!(1)).send().await;
+        call.message().await.expect("progress");
+        streams.push(call);
+    }
+    let new = Gateway::with("s", upstream.http()).toml(&client("desk", DESK, "")).toml(&client(
+        "new",
+        "key-of-new",
+        "",
+    ));
+    gateway.reload(new).await;
+    for mut stream in streams {
+        within(async { while stream.message().await.is_some() {} }).await;
+    }
+    is_refused(&modern.call("s__echo", json!({})).await, "key_unknown");
+    is_refused(&legacy.call("s__echo", json!({})).await, "key_unknown");
+    within(async {
+        while gateway.status().await["sessions"] != 1 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    for client in [other, other_legacy, gateway.modern().key("key-of-new")] {
+        assert_eq!(client.call("s__echo", json!({})).await.text(), "{}");
+    }
+    // Its streams go on: they hear of the next change.
+    gateway.reload(two_clients(Gateway::with("t", upstream.http()))).await;
+    for stream in &mut others {
+        assert!(stream.message().await.is_some());
+    }
+}
+
+#[tokio::test]
+async fn one_key_takes_the_place_of_another_without_a_gap() {
+    let upstream = Upstream::modern().await;
+    let with = |keys: &[&str]| {
+        let keys: Vec<_> = keys.iter().map(|key| hash(key)).collect();
+        Gateway::with("s", upstream.http()).toml(&format!("[clients.ci]\nkeys = {keys:?}\n"))
+    };
+    let gateway = with(&["old"]).start().await;
+    let [(_, modern), (_, legacy)] = gateway.both_as("old", "/mcp").await;
+    let mut stream = modern.listen().await;
+    gateway.reload(with(&["old", "new"])).await;
+    assert_eq!(legacy.call("s__echo", json!({})).await.text(), "{}");
+    gateway.reload(with(&["new"])).await;
+    assert!(stream.message().await.is_none(), "what the old key opened is closed");
+    is_refused(&legacy.call("s__echo", json!({})).await, "key_unknown");
+    let renewed = gateway.plain().key("new").becomes(legacy.kind());
+    assert_eq!(
+        renewed.call("s__echo", json!({})).await.text(),
+        "{}",
+        "the session is the client's"
+    );
+}
+
+#[tokio::test]
+async fn the_first_client_ends_what_the_anonymous_had() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    let [(_, modern), (_, legacy)] = gateway.both().await;
+    let mut streams = [modern.listen().await, legacy.listen().await];
+    gateway.reload(two_clients(Gateway::with("s", upstream.http()))).await;
+    for stream in &mut streams {
+        assert!(stream.message().await.is_none());
+    }
+    is_refused(&legacy.call("s__echo", json!({})).await, "key_missing");
+    // And nobody inherits their sessions.
+    let heir = gateway.plain().key(CI).becomes(legacy.kind());
+    assert_eq!(heir.call("s__echo", json!({})).await.status, 404);
+}

@@ -1,0 +1,248 @@
+//! What a scripted server tells outside of its answers, and to whom.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+use super::script::Received;
+use super::{Era, Inner, Upstream, Watching, within};
+
+pub const TOOLS: &str = "notifications/tools/list_changed";
+pub const PROMPTS: &str = "notifications/prompts/list_changed";
+pub const RESOURCES: &str = "notifications/resources/list_changed";
+pub const UPDATED: &str = "notifications/resources/updated";
+pub const TASK: &str = "notifications/tasks";
+
+/// A notification for whoever asked for it.
+#[derive(Debug, Clone)]
+pub struct Tell {
+    pub method: String,
+    pub params: Value,
+}
+
+/// One stream of a server's.
+pub struct Listener {
+    number: u64,
+    inner: Arc<Inner>,
+    /// The session, or the child, that it belongs to.
+    session: String,
+    /// The id of the `subscriptions/listen` that opened it, and what it agreed to.
+    subscription: Option<(Value, Value)>,
+    tells: broadcast::Receiver<Tell>,
+    _watching: Watching,
+}
+
+/// What a test sees of a stream.
+#[derive(Debug, Clone)]
+pub struct Audience {
+    pub session: String,
+    pub filter: Option<Value>,
+}
+
+impl Listener {
+    /// The stream of a Legacy session, or of a Legacy child.
+    pub fn legacy(inner: &Arc<Inner>, session: &str) -> Self {
+        Self::new(inner, session, None)
+    }
+
+    /// The stream that a `subscriptions/listen` opens.
+    pub fn modern(inner: &Arc<Inner>, listen: &Received) -> Self {
+        let agreed = inner.agreed(&listen.params["notifications"]);
+        let id = listen.id.clone().unwrap_or_default();
+        Self::new(inner, "", Some((id, agreed)))
+    }
+
+    fn new(inner: &Arc<Inner>, session: &str, subscription: Option<(Value, Value)>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let audience = Audience {
+            session: session.into(),
+            filter: subscription.as_ref().map(|(_, filter)| filter.clone()),
+        };
+        let tells = inner.tells.subscribe();
+        inner.audience.lock().unwrap().insert(number, audience);
+        Self {
+            number,
+            inner: Arc::clone(inner),
+            session: session.into(),
+            subscription,
+            tells,
+            _watching: Watching::begin(inner),
+        }
+    }
+
+    /// What it says first.
+    pub fn first(&self) -> Option<Value> {
+        let (_, agreed) = self.subscription.as_ref()?;
+        let params = json!({ "notifications": agreed });
+        Some(self.message("notifications/subscriptions/acknowledged", params))
+    }
+
+    /// The next thing that it has to say.
+    pub async fn next(&mut self) -> Option<Value> {
+        loop {
+            let tell = self.tells.recv().await.ok()?;
+            let filter = self.subscription.as_ref().map(|(_, filter)| filter);
+            if self.inner.wants(&self.session, filter, &tell) {
+                return Some(self.message(&tell.method, tell.params));
+            }
+        }
+    }
+
+    fn message(&self, method: &str, mut params: Value) -> Value {
+        if let Some((id, _)) = &self.subscription {
+            params["_meta"] = json!({ "io.modelcontextprotocol/subscriptionId": id });
+        }
+        json!({ "jsonrpc": "2.0", "method": method, "params": params })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.inner.audience.lock().unwrap().remove(&self.number);
+        if self.session.starts_with("child-") {
+            self.inner.subscribed.lock().unwrap().remove(&self.session);
+        }
+    }
+}
+
+impl Inner {
+    /// What of a filter is agreed to.
+    fn agreed(&self, filter: &Value) -> Value {
+        let mut agreed = filter.clone();
+        let unknown = self.unknown.lock().unwrap();
+        if let Some(uris) = agreed["resourceSubscriptions"].as_array_mut() {
+            uris.retain(|uri| !unknown.contains(uri.as_str().unwrap()));
+        }
+        agreed
+    }
+
+    fn wants(&self, session: &str, filter: Option<&Value>, tell: &Tell) -> bool {
+        let uri = &tell.params["uri"];
+        let Some(filter) = filter else {
+            let subscribed = self.subscribed.lock().unwrap();
+            let uris = subscribed.get(session);
+            let subscribed = uris.is_some_and(|uris| uris.contains(uri.as_str().unwrap_or("")));
+            return tell.method != UPDATED || subscribed;
+        };
+        let names = |key: &str, name: &Value| {
+            filter[key].as_array().is_some_and(|names| names.contains(name))
+        };
+        match tell.method.as_str() {
+            TOOLS => filter["toolsListChanged"] == true,
+            PROMPTS => filter["promptsListChanged"] == true,
+            RESOURCES => filter["resourcesListChanged"] == true,
+            UPDATED => names("resourceSubscriptions", uri),
+            TASK => names("taskIds", &tell.params["taskId"]),
+            _ => true,
+        }
+    }
+
+    /// `resources/subscribe` and `resources/unsubscribe`.
+    pub fn subscribe(&self, asked: &Received) -> Result<String, Value> {
+        let uri = asked.params["uri"].as_str().unwrap_or_default().to_owned();
+        if self.unknown.lock().unwrap().contains(&uri) {
+            return Err(json!({ "code": -32002, "message": "Resource not found" }));
+        }
+        let session = asked.header("mcp-session-id").unwrap_or_default().to_owned();
+        let mut subscribed = self.subscribed.lock().unwrap();
+        let uris = subscribed.entry(session).or_default();
+        if asked.method.ends_with("/subscribe") {
+            uris.insert(uri);
+        } else {
+            uris.remove(&uri);
+        }
+        Ok("{}".into())
+    }
+}
+
+impl Upstream {
+    /// Says that its list of tools has changed. Waits until somebody hears it.
+    pub async fn announce(&self) {
+        self.tell(TOOLS, json!({})).await;
+    }
+
+    /// Says that a resource has changed. Waits until somebody hears it.
+    pub async fn update(&self, uri: &str) {
+        self.tell(UPDATED, json!({ "uri": uri })).await;
+    }
+
+    /// Tells something to whoever asked for it. Waits until somebody has.
+    pub async fn tell(&self, method: &str, params: Value) {
+        let tell = Tell { method: method.into(), params };
+        within(async {
+            while !self.is_heard(&tell) {
+                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            }
+        })
+        .await;
+        self.tell_anyway(method, tell.params);
+    }
+
+    /// Tells something to whoever asked for it, if anybody did.
+    pub fn tell_anyway(&self, method: &str, params: Value) {
+        let _ = self.inner.tells.send(Tell { method: method.into(), params });
+    }
+
+    fn is_heard(&self, tell: &Tell) -> bool {
+        let audience = self.inner.audience.lock().unwrap().clone();
+        audience.values().any(|a| self.inner.wants(&a.session, a.filter.as_ref(), tell))
+    }
+
+    /// The filters of the open streams of a Modern server.
+    pub fn filters(&self) -> Vec<Value> {
+        let audience = self.inner.audience.lock().unwrap();
+        audience.values().filter_map(|audience| audience.filter.clone()).collect()
+    }
+
+    /// The resources that it was asked to tell of, of all sessions, in order.
+    pub fn subscriptions(&self) -> Vec<String> {
+        let mut all: Vec<String> = match self.inner.era {
+            Era::Modern => {
+                let filters = self.filters();
+                let uris = filters.iter().filter_map(|f| f["resourceSubscriptions"].as_array());
+                uris.flatten().map(|uri| uri.as_str().unwrap().to_owned()).collect()
+            }
+            Era::Legacy => {
+                let subscribed = self.inner.subscribed.lock().unwrap();
+                subscribed.values().flatten().cloned().collect()
+            }
+        };
+        all.sort();
+        all
+    }
+
+    /// What it can do, as it says itself.
+    pub fn can(&self, capabilities: Value) -> &Self {
+        *self.inner.capabilities.lock().unwrap() = capabilities;
+        self
+    }
+
+    /// Another list of some kind: the member of its result, such as `prompts`.
+    pub fn lists(&self, member: &str, items: impl IntoIterator<Item = Value>) -> &Self {
+        let items = items.into_iter().collect();
+        self.inner.lists.lock().unwrap().insert(member.into(), items);
+        self
+    }
+
+    /// Resources of these URIs, and all capabilities to do with them.
+    pub fn resources(&self, uris: &[&str]) -> &Self {
+        self.can(json!({
+            "tools": { "listChanged": true },
+            "prompts": { "listChanged": true },
+            "resources": { "listChanged": true, "subscribe": true },
+        }));
+        let resource = |uri: &&str| json!({ "uri": uri, "name": uri });
+        self.lists("resources", uris.iter().map(resource))
+    }
+
+    /// Refuses to tell of these resources.
+    pub fn refuses_to_tell_of(&self, uris: &[&str]) -> &Self {
+        let uris: HashSet<String> = uris.iter().map(|uri| (*uri).to_owned()).collect();
+        *self.inner.unknown.lock().unwrap() = uris;
+        self
+    }
+}
