@@ -75,6 +75,18 @@ pub enum Failure {
         /// The name asked for.
         name: String,
     },
+    /// No such prompt, or none that this principal may use.
+    #[error("unknown prompt: {name}")]
+    UnknownPrompt {
+        /// The name asked for.
+        name: String,
+    },
+    /// No such resource, or none that this principal may read.
+    #[error("Resource not found")]
+    UnknownResource {
+        /// The URI asked for.
+        uri: String,
+    },
     /// The tool's arguments break its schema.
     #[error("the arguments do not fit the tool's input schema:\n{violations}")]
     InvalidArguments {
@@ -219,6 +231,12 @@ impl Failure {
             Self::UnknownTool { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "unknown_tool")
             }
+            Self::UnknownPrompt { .. } => {
+                row(code::INVALID_PARAMS, 200, Client, false, "unknown_prompt")
+            }
+            Self::UnknownResource { .. } => {
+                row(code::INVALID_PARAMS, 200, Client, false, "unknown_resource")
+            }
             Self::InvalidArguments { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "invalid_arguments")
             }
@@ -263,6 +281,7 @@ impl Failure {
                 "supported": [ProtocolVersion::LATEST_MODERN.as_str()],
                 "requested": requested,
             })),
+            Self::UnknownResource { uri } => Some(json!({ "uri": uri })),
             Self::OverLimit { limit, retry_after } => Some(json!({
                 "limit": limit,
                 "retryAfterMs": u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),

@@ -15,6 +15,7 @@ use super::backoff::{Backoff, Next, RestartBudget, RestartPolicy};
 use super::child::Child;
 use super::connection::Connection;
 use super::instance::Instance;
+use super::lists::Listed;
 use super::pace::Pace;
 use super::state::State;
 
@@ -130,9 +131,13 @@ impl<'a> Life<'a> {
             instance.kin.speaks(connection.peer().version);
             instance.kin.resume();
         }
-        if let Err(fault) = self.list_in_time(&connection).await {
-            connection.close(self.child.take()).await;
-            return Ended::Lost(fault);
+        match instance.list(&connection).await {
+            Ok(Listed::Whole) => {}
+            Ok(Listed::InPart) => instance.changed.notify_one(),
+            Err(fault) => {
+                connection.close(self.child.take()).await;
+                return Ended::Lost(fault);
+            }
         }
         let opened = std::time::Instant::now();
         self.ready_since = Some(opened);
@@ -213,8 +218,8 @@ impl<'a> Life<'a> {
                     if !instance.owner.lists() {
                         instance.kin.relist_for(&instance.owner.told);
                     }
-                    let listed = self.list_in_time(connection).await;
-                    pace.listed(listed.is_ok());
+                    let listed = instance.list(connection).await;
+                    pace.listed(matches!(listed, Ok(Listed::Whole)));
                     if let Err(fault) = listed {
                         // The list of before stays up: calls may still work.
                         self.note(&fault);
@@ -230,12 +235,6 @@ impl<'a> Life<'a> {
                 }
             }
         }
-    }
-
-    async fn list_in_time(&mut self, connection: &Connection) -> Result<(), LinkFault> {
-        let after = self.instance.config().start_timeout;
-        let listing = self.instance.list(connection);
-        timeout(after, listing).await.unwrap_or(Err(LinkFault::Timeout { after }))
     }
 
     /// What a child's exit status adds to the loss of its pipes.

@@ -12,9 +12,9 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
-use crate::catalog::{HeaderRules, ServerList};
+use crate::catalog::{HeaderRules, Kind, ServerList};
 use crate::mcp::Era;
 
 use super::LinkFault;
@@ -35,6 +35,15 @@ pub(super) struct Lists {
     ticks: watch::Sender<u64>,
     /// A Modern server is to be asked for one that is not there.
     pub(super) wanted: Notify,
+}
+
+/// How much of its lists a server gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listed {
+    /// All that there is to be had.
+    Whole,
+    /// Not all: another try may bring more.
+    InPart,
 }
 
 /// A list for some abilities.
@@ -142,20 +151,20 @@ impl Lists {
 impl Instance {
     /// Fetches what this instance is to list and, where it is another list,
     /// tells the gateway.
-    pub(super) async fn list(&self, connection: &Connection) -> Result<(), LinkFault> {
+    pub(super) async fn list(&self, connection: &Connection) -> Result<Listed, LinkFault> {
         let lists = &self.kin.lists;
         let told = &self.owner.told;
         if !self.owner.lists() {
-            return Ok(());
+            return Ok(Listed::Whole);
         }
         if !self.is_main() {
             let old = lists.of(told).or_else(|| lists.base.load_full());
-            let list = self.fetch(connection, told, old).await?;
+            let (list, listed) = self.fetch(connection, told, old).await?;
             self.tell(lists.put(told, list));
-            return Ok(());
+            return Ok(listed);
         }
         let old = lists.base.load_full();
-        let list = self.fetch(connection, told, old.clone()).await?;
+        let (list, listed) = self.fetch(connection, told, old.clone()).await?;
         self.notes().listed_at = Some(Instant::now());
         let changed = !old.is_some_and(|old| old.is_same(&list));
         lists.base.store(Some(Arc::new(list)));
@@ -167,7 +176,7 @@ impl Instance {
             Era::Legacy if changed => self.kin.relist(),
             Era::Legacy => {}
         }
-        Ok(())
+        Ok(listed)
     }
 
     /// Fetches the lists of a Modern server that clients have asked for and
@@ -180,10 +189,8 @@ impl Instance {
         let lists = &self.kin.lists;
         for capabilities in wanted {
             let old = lists.of(&capabilities).or_else(|| lists.base.load_full());
-            let patience = self.config().start_timeout;
-            let listed = timeout(patience, self.fetch(connection, &capabilities, old)).await;
-            match listed.unwrap_or(Err(LinkFault::Timeout { after: patience })) {
-                Ok(list) => self.tell(lists.put(&capabilities, list)),
+            match self.fetch(connection, &capabilities, old).await {
+                Ok((list, _)) => self.tell(lists.put(&capabilities, list)),
                 Err(fault) => {
                     tracing::warn!(server = %self.name(), fault = %fault.chain(), "no list for some clients");
                     lists.failed(&capabilities);
@@ -204,37 +211,48 @@ impl Instance {
         connection: &Connection,
         capabilities: &Bytes,
         old: Option<Arc<ServerList>>,
-    ) -> Result<ServerList, LinkFault> {
+    ) -> Result<(ServerList, Listed), LinkFault> {
         let config = self.config();
-        let bounds = Bounds { tools: config.max_tools, pages: config.max_pages };
+        let time = config.start_timeout;
+        let bounds = Bounds { items: config.max_tools, pages: config.max_pages, time };
         let listing = listing::fetch(connection, capabilities, bounds).await?;
+        let listed = if listing.is_worth_another() { Listed::InPart } else { Listed::Whole };
+        let missing: Vec<_> = listing
+            .failures
+            .iter()
+            .map(|(kind, fault)| format!("{}: {}", kind.method().as_str(), fault.chain()))
+            .collect();
         // Modern clients reach every Modern server's tools through the
         // gateway by HTTP, where the rules for mirrored parameters hold.
         let rules = match connection.peer().era() {
             Era::Modern => HeaderRules::Enforce,
             Era::Legacy => HeaderRules::Ignore,
         };
-        let name = config.name.clone();
+        let (name, offers) = (config.name.clone(), Arc::clone(&connection.peer().offers));
         // Compiling thousands of schemas takes a while: not on a thread that
         // serves calls.
         let built = tokio::task::spawn_blocking(move || {
             let (mut list, refused) =
-                ServerList::build(name, &listing.tools, rules, old.as_deref());
+                ServerList::build(name, &listing.lists, rules, old.as_deref());
             list.freshness = listing.freshness;
+            list.offers = offers;
             (list, refused)
         });
         let (list, refused) = built
             .await
             .map_err(|error| LinkFault::Setup(format!("its list cannot be read: {error}")))?;
-        let warnings: Vec<_> =
-            refused.iter().map(|(tool, reason)| format!("{tool}: {reason}")).collect();
+        let refused = refused.iter().map(|(kind, name, reason)| match kind {
+            Kind::Tools => format!("{name}: {reason}"),
+            kind => format!("{} {name}: {reason}", kind.noun()),
+        });
+        let warnings: Vec<_> = missing.into_iter().chain(refused).collect();
         let mut notes = self.notes();
         // Once, not with each listing.
         for warning in warnings.iter().filter(|warning| !notes.warnings.contains(warning)) {
-            tracing::warn!(server = %config.name, "a tool is left out: {warning}");
+            tracing::warn!(server = %config.name, "left out of the list: {warning}");
         }
         notes.warnings = warnings;
-        Ok(list)
+        Ok((list, listed))
     }
 }
 

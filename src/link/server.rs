@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::{Instant, timeout};
 
 use crate::call::{Abilities, Call, Context, Failure, Reply, ServerName};
-use crate::catalog::ServerList;
+use crate::catalog::{Kind, ServerList};
 use crate::config::{Server as ServerConfig, Start, Target};
 use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::Permitted;
@@ -69,10 +70,10 @@ impl Server {
     ///
     /// # Cancel safety
     /// Safe: it is asked all the same.
-    pub async fn listed_for(&self, abilities: &Abilities) {
+    pub async fn listed_for(&self, abilities: &Abilities, kind: Kind) {
         let Some(told) = self.told(abilities).filter(|_| self.list().is_some()) else { return };
         let standing = self.kin.lists.ask(&told);
-        self.have_listed(&told, standing);
+        self.have_listed(&told, standing, kind);
         if standing == Standing::New {
             self.kin.lists.tried(&told).await;
         }
@@ -80,7 +81,7 @@ impl Server {
 
     /// What the server is told of clients with these abilities; none where
     /// that is nothing, or not known yet.
-    fn told(&self, abilities: &Abilities) -> Option<bytes::Bytes> {
+    fn told(&self, abilities: &Abilities) -> Option<Bytes> {
         let version = self.kin.version()?;
         let told = match version.era() {
             Era::Modern => abilities.raw().clone(),
@@ -90,7 +91,7 @@ impl Server {
     }
 
     /// Has a list made that is not there, or may be stale.
-    fn have_listed(&self, told: &bytes::Bytes, standing: Standing) {
+    fn have_listed(&self, told: &Bytes, standing: Standing, kind: Kind) {
         let lists = &self.kin.lists;
         let is_modern = self.kin.version().map(ProtocolVersion::era) == Some(Era::Modern);
         if is_modern {
@@ -108,7 +109,8 @@ impl Server {
             running.touch();
         }
         let fresh = lists.of(told).filter(|_| running.is_some());
-        let fresh = fresh.map_or(Duration::ZERO, |list| list.freshness.ttl).max(LEAST_FRESH);
+        let fresh =
+            fresh.map_or(Duration::ZERO, |list| list.freshness.get(kind).ttl).max(LEAST_FRESH);
         if matches!(standing, Standing::Tried(age) if age <= fresh) {
             return;
         }
@@ -216,15 +218,15 @@ impl Server {
         held
     }
 
-    /// Has the server started if it is waiting to be needed, and has its list
-    /// fetched again if that is no longer fresh. Does not wait.
-    pub fn wake(&self) {
+    /// Has the server started if it is waiting to be needed, and has its lists
+    /// fetched again if that of this kind is no longer fresh. Does not wait.
+    pub fn wake(&self, kind: Kind) {
         match &*self.main.state.borrow() {
             State::Idle if self.kin.lists.base.load().is_none() => {
                 self.main.unlisted.store(true, Ordering::SeqCst);
                 self.main.demand.notify_one();
             }
-            State::Ready if self.is_stale() => self.main.changed.notify_one(),
+            State::Ready if self.is_stale(kind) => self.main.changed.notify_one(),
             _ => {}
         }
     }
@@ -274,8 +276,8 @@ impl Server {
     }
 
     /// Whether somebody's listing should have it listed anew.
-    fn is_stale(&self) -> bool {
-        let ttl = self.list().map_or(Duration::ZERO, |list| list.freshness.ttl);
+    fn is_stale(&self, kind: Kind) -> bool {
+        let ttl = self.list().map_or(Duration::ZERO, |list| list.freshness.get(kind).ttl);
         let listed_at = self.main.notes().listed_at;
         listed_at.is_some_and(|at| Instant::now() - at > ttl.max(LEAST_FRESH))
     }
@@ -283,11 +285,6 @@ impl Server {
     #[cfg(test)]
     pub(super) fn main(&self) -> &Arc<Instance> {
         &self.main
-    }
-
-    #[cfg(test)]
-    pub(super) fn instances(&self) -> usize {
-        self.kin.pool.view().1
     }
 }
 
