@@ -113,6 +113,18 @@ pub enum Failure {
         /// How many may be open.
         limit: usize,
     },
+    /// No room for another subscription.
+    #[error("too many resources are subscribed to, at most {limit}: unsubscribe from some first")]
+    TooManySubscriptions {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The resource's server does not say when it changes.
+    #[error("nobody tells when this resource changes: {uri}")]
+    NoUpdates {
+        /// The URI asked for.
+        uri: String,
+    },
     /// No key, where one is asked for.
     #[error("a key is needed: send it as `Authorization: Bearer KEY` or as `X-API-Key: KEY`")]
     KeyMissing,
@@ -139,6 +151,12 @@ pub enum Failure {
     /// The gateway is stopping.
     #[error("the gateway is stopping")]
     Draining,
+    /// The gateway that `trunkline stdio --connect` leads to gives no answer.
+    #[error("no answer from the gateway: {reason}")]
+    Unreachable {
+        /// In a few words, why.
+        reason: String,
+    },
     /// The server is not there at the moment.
     #[error("the server {server} is not available: {reason}")]
     ServerDown {
@@ -250,6 +268,10 @@ impl Failure {
             Self::TooManyStreams { .. } => {
                 row(code::OVER_LIMIT, 503, Gateway, true, "too_many_streams")
             }
+            Self::TooManySubscriptions { .. } => {
+                row(code::OVER_LIMIT, 429, Gateway, true, "too_many_subscriptions")
+            }
+            Self::NoUpdates { .. } => row(code::INVALID_PARAMS, 200, Client, false, "no_updates"),
             Self::KeyMissing => row(code::UNAUTHENTICATED, 401, Client, false, "key_missing"),
             Self::KeyUnknown => row(code::UNAUTHENTICATED, 401, Client, false, "key_unknown"),
             Self::BodyTooLarge { .. } => {
@@ -258,6 +280,9 @@ impl Failure {
             Self::MediaType => row(code::INVALID_REQUEST, 415, Client, false, "media_type"),
             Self::OverLimit { .. } => row(code::OVER_LIMIT, 429, Gateway, true, "over_limit"),
             Self::Draining => row(code::SERVER_UNAVAILABLE, 503, Gateway, true, "draining"),
+            Self::Unreachable { .. } => {
+                row(code::SERVER_UNAVAILABLE, 502, Gateway, true, "unreachable")
+            }
             Self::ServerDown { .. } => {
                 row(code::SERVER_UNAVAILABLE, 200, Server, true, "server_down")
             }
@@ -286,6 +311,7 @@ impl Failure {
                 "limit": limit,
                 "retryAfterMs": u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
             })),
+            Self::NoUpdates { uri } => Some(json!({ "uri": uri })),
             _ => None,
         }
     }

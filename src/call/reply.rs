@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::Pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::Stream;
@@ -46,10 +47,20 @@ impl Notice {
 pub enum Event {
     /// Something on the way.
     Notice(Notice),
+    /// The server has let go of its connection, and wants to be asked again
+    /// after this time: a client may do the same.
+    Pause(Duration),
     /// The end. Nothing follows.
     Answer(Result<Answer, Failure>),
     /// The end, too: a large result that is still coming.
     Passing(Passing),
+}
+
+impl Event {
+    /// Whether nothing follows.
+    pub fn is_last(&self) -> bool {
+        matches!(self, Self::Answer(_) | Self::Passing(_))
+    }
 }
 
 /// A place among a server's calls in flight, given back when dropped.
@@ -113,7 +124,7 @@ impl Reply {
             Source::Stream(events) => poll_fn(|cx| events.as_mut().poll_next(cx)).await,
             Source::Done => None,
         };
-        if !matches!(event, Some(Event::Notice(_))) {
+        if event.as_ref().is_none_or(Event::is_last) {
             self.source = Source::Done;
             let held = self.held.take();
             if let (Some(Event::Passing(passing)), Some(held)) = (&mut event, held) {

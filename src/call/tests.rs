@@ -59,7 +59,9 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::SessionRequired => Failure::SessionLost,
         Failure::SessionLost => Failure::TooManySessions { limit: 10_000 },
         Failure::TooManySessions { .. } => Failure::TooManyStreams { limit: 1024 },
-        Failure::TooManyStreams { .. } => Failure::KeyMissing,
+        Failure::TooManyStreams { .. } => Failure::TooManySubscriptions { limit: 1000 },
+        Failure::TooManySubscriptions { .. } => Failure::NoUpdates { uri: "URI".into() },
+        Failure::NoUpdates { .. } => Failure::KeyMissing,
         Failure::KeyMissing => Failure::KeyUnknown,
         Failure::KeyUnknown => Failure::BodyTooLarge { limit: 4 << 20 },
         Failure::BodyTooLarge { .. } => Failure::MediaType,
@@ -68,7 +70,8 @@ fn after(failure: &Failure) -> Option<Failure> {
             retry_after: Duration::from_millis(1500),
         },
         Failure::OverLimit { .. } => Failure::Draining,
-        Failure::Draining => Failure::ServerDown { server: server(), reason: detail() },
+        Failure::Draining => Failure::Unreachable { reason: detail() },
+        Failure::Unreachable { .. } => Failure::ServerDown { server: server(), reason: detail() },
         Failure::ServerDown { .. } => Failure::ServerBroke { server: server(), reason: detail() },
         Failure::ServerBroke { .. } => {
             Failure::ServerTimeout { server: server(), after: Duration::from_secs(30) }

@@ -46,7 +46,8 @@ pub use merge::{Origin, Source, Warning};
 pub use naming::{MAX_PUBLIC_NAME, Naming};
 pub use offers::Offers;
 pub use param_headers::{
-    AnnotationError, Mismatch, ParamHeader, ParamKind, headers_for, verify as verify_headers,
+    AnnotationError, Mismatch, ParamHeader, ParamKind, find as find_param_headers, headers_for,
+    verify as verify_headers,
 };
 pub use rules::{Override, ServerRules};
 pub use schema::{ArgumentSchema, SchemaError, Violations};

@@ -11,6 +11,7 @@ pub mod serve;
 mod check;
 mod completions;
 mod key;
+mod stdio;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -42,6 +43,8 @@ struct Cli {
 enum Command {
     /// Run the gateway
     Serve(Common),
+    /// Run the gateway as a stdio server, or lead one to a gateway that runs
+    Stdio(stdio::Args),
     /// Check a configuration without running it: prints every fault, with line and key
     Check(Common),
     /// Print the JSON Schema of the configuration, for editors
@@ -91,6 +94,7 @@ pub struct Common {
 pub fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(common) => serve::run(common),
+        Command::Stdio(args) => stdio::run(args),
         Command::Check(common) => check::run(&common),
         Command::Schema => print(&format!("{:#}\n", crate::config::json_schema())),
         Command::Cert(args) => match cert::run(&args, &mut std::io::stdout()) {

@@ -103,6 +103,11 @@ section! {
             session_idle: Duration as Lasting = "30m",
             /// How many streams that wait for notifications may be open.
             streams: usize as Count<1, 1_000_000> = 1024,
+            /// How many resources one Legacy session, or one `subscriptions/listen`, may be
+            /// subscribed to.
+            subscriptions: usize as Count<1, 100_000> = 1000,
+            /// How many subscriptions to resources there may be in all.
+            all_subscriptions: usize as Count<1, 10_000_000> = 100_000,
             /// How many bytes of each stream of a Legacy session are kept for a client whose
             /// connection breaks, so that it can resume.
             replay: usize as Size = "256KiB",

@@ -14,8 +14,8 @@ use crate::jsonrpc::{self, Id, Splice, sse};
 use crate::mcp::{Era, Method, code, header};
 
 use super::body::{Body, BrokenOff};
-use super::outbox::Reader;
 use super::session::Session;
+use super::streamed::{self, First, Step, Steps};
 use super::{EVENTS, JSON};
 
 /// In which form a client takes answers.
@@ -54,7 +54,6 @@ impl Wants {
 }
 
 /// How the answers to one request are written.
-#[derive(Debug, Clone)]
 pub(super) struct Writer {
     pub(super) id: Id,
     pub(super) era: Era,
@@ -66,6 +65,8 @@ pub(super) struct Writer {
     pub(super) info: Bytes,
     pub(super) wants: Wants,
     pub(super) keep_alive: Duration,
+    /// The Legacy session that the request came in.
+    pub(super) session: Option<Arc<Session>>,
 }
 
 impl Writer {
@@ -73,6 +74,20 @@ impl Writer {
     pub(super) fn about(mut self, method: &Method) -> Self {
         self.method = method.clone();
         self
+    }
+
+    /// How long a call may be quiet before its stream is opened: until a proxy
+    /// on the way might give the connection up, or, where a client can resume
+    /// from the event that opens it, until the connection might break.
+    fn patience(&self) -> Duration {
+        if self.can_be_resumed() { self.keep_alive.min(PRIMED_AFTER) } else { self.keep_alive }
+    }
+
+    /// Whether the client takes a stream and knows how to resume it from the
+    /// event that opens it.
+    fn can_be_resumed(&self) -> bool {
+        let session = self.session.as_ref();
+        self.wants.stream() && session.is_some_and(|it| it.client().version.primes_streams())
     }
 
     /// A whole message, with the HTTP status it has where it comes as JSON.
@@ -133,81 +148,55 @@ impl Writer {
     }
 }
 
-/// Something that brings a call's events one by one.
-pub(super) trait Events: Send + 'static {
-    fn next(&mut self) -> impl Future<Output = Option<Event>> + Send;
-}
-
 /// Answers a call: as JSON where the answer is the first thing that comes, and
 /// otherwise, for a client that takes one, as a stream. A stream is opened,
-/// too, when nothing has come for so long that a proxy on the way might give
-/// the connection up.
-pub(super) async fn call(mut events: impl Events, writer: Writer) -> Response<Body> {
+/// too, when nothing has come for so long that the connection might be lost.
+pub(super) async fn call(mut steps: impl Steps, writer: Writer) -> Response<Body> {
     loop {
-        let quiet = tokio::time::sleep(writer.keep_alive);
-        let event = tokio::select! {
+        let quiet = tokio::time::sleep(writer.patience());
+        let step = tokio::select! {
             // An answer that is there needs no timer.
             biased;
-            event = events.next() => event,
+            step = steps.next() => step,
             () = quiet, if writer.wants.stream() => {
-                return streamed(sse::comment(), events, writer);
+                return streamed::open(First::Nothing, steps, writer);
             }
         };
-        match event {
-            Some(Event::Notice(notice)) if writer.wants.stream() => {
-                let first = sse::message(&writer.notice(&notice));
-                return streamed(first, events, writer);
+        let event = match step {
+            Some(Step::Event(event)) => event,
+            Some(Step::Frame(frame)) if writer.wants.stream() => {
+                return streamed::open(First::Message(frame), steps, writer);
             }
-            Some(Event::Notice(_)) => {}
-            Some(Event::Answer(answer)) => {
-                let retry = answer.as_ref().err().and_then(Failure::retry_after);
-                let (status, message) = writer.message(answer);
-                return whole(status, message, writer.wants, retry);
-            }
-            Some(Event::Passing(passing)) if writer.wants != Wants::Events => {
-                return passed(passing, &writer);
-            }
-            Some(Event::Passing(passing)) => {
-                let (status, message) = writer.message(collected(passing).await);
-                return whole(status, message, writer.wants, None);
-            }
+            Some(Step::Frame(_)) => continue,
             // Cancelled by the client: there is nothing to be said.
             None if writer.wants.stream() => return with_events(Body::empty()),
             None => {
                 let (status, message) = writer.message(Err(Failure::Cancelled));
                 return json(status, message);
             }
-        }
-    }
-}
-
-fn streamed(first: Bytes, events: impl Events, writer: Writer) -> Response<Body> {
-    let state = (Some(first), Some(events), Arc::new(writer));
-    with_events(Body::stream(stream::unfold(state, |(first, events, writer)| async move {
-        let mut events = events;
-        if first.is_some() {
-            return first.map(|first| (first, (None, events, writer)));
-        }
-        let quiet = tokio::time::sleep(writer.keep_alive);
-        let event = tokio::select! {
-            event = events.as_mut()?.next() => event?,
-            () = quiet => return Some((sse::comment(), (None, events, writer))),
         };
         match event {
-            Event::Notice(notice) => {
-                let notice = sse::message(&writer.notice(&notice));
-                Some((notice, (None, events, writer)))
+            Event::Notice(notice) if writer.wants.stream() => {
+                return streamed::open(First::Message(writer.notice(&notice)), steps, writer);
             }
+            Event::Pause(wait) if writer.can_be_resumed() => {
+                return streamed::open(First::Pause(wait), steps, writer);
+            }
+            Event::Notice(_) | Event::Pause(_) => {}
             Event::Answer(answer) => {
-                let (_, message) = writer.message(answer);
-                Some((sse::message(&message), (None, None, writer)))
+                let retry = answer.as_ref().err().and_then(Failure::retry_after);
+                let (status, message) = writer.message(answer);
+                return whole(status, message, writer.wants, retry);
+            }
+            Event::Passing(passing) if writer.wants != Wants::Events => {
+                return passed(passing, &writer);
             }
             Event::Passing(passing) => {
-                let (_, message) = writer.message(collected(passing).await);
-                Some((sse::message(&message), (None, None, writer)))
+                let (status, message) = writer.message(collected(passing).await);
+                return whole(status, message, writer.wants, None);
             }
         }
-    })))
+    }
 }
 
 fn whole(
@@ -226,7 +215,7 @@ fn whole(
     response
 }
 
-async fn collected(passing: Passing) -> Result<Answer, Failure> {
+pub(super) async fn collected(passing: Passing) -> Result<Answer, Failure> {
     passing.whole().await.map(Answer::Result)
 }
 
@@ -323,12 +312,6 @@ pub(super) fn with_events(body: Body) -> Response<Body> {
     response
 }
 
-/// What opens a stream of a Legacy session: the place to resume from, for
-/// clients that know of such events, or else a mere sign of life.
-pub(super) fn opening(session: &Session, reader: &Reader) -> Bytes {
-    if session.client().version.primes_streams() { reader.priming(RETRY) } else { sse::comment() }
-}
-
 pub(super) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
@@ -356,8 +339,8 @@ fn refusal_with(status: StatusCode, failure: &Failure) -> Response<Body> {
     json(status, jsonrpc::error(None, &failure.to_error()))
 }
 
-/// How long a client is to wait before it resumes a stream.
-const RETRY: Duration = Duration::from_secs(1);
+/// When a quiet call's stream is opened for a client that can resume it.
+const PRIMED_AFTER: Duration = Duration::from_secs(1);
 /// What the specification tells clients to send, as the SDKs write it.
 const USUAL_ACCEPT: &str = "application/json, text/event-stream";
 

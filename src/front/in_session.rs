@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::call::{Call, Event};
 use crate::pipeline::{Exchange, Gateway};
 
-use super::answer::Events;
 use super::session::Withdrawal;
+use super::streamed::{Step, Steps};
 
 /// A call that ends when it is answered or taken back, and goes on when its
 /// client merely goes away (2025-11-25, Streamable HTTP, "Sending Messages"):
@@ -44,7 +44,7 @@ impl Stage {
         }
         let Self::Under(exchange) = self else { return None };
         let event = exchange.next().await;
-        if !matches!(event, Some(Event::Notice(_))) {
+        if event.as_ref().is_none_or(Event::is_last) {
             *self = Self::Ended;
         }
         event
@@ -60,8 +60,8 @@ impl Stage {
     }
 }
 
-impl Events for InSession {
-    async fn next(&mut self) -> Option<Event> {
+impl Steps for InSession {
+    async fn next(&mut self) -> Option<Step> {
         let cancelled = self.withdrawal.token();
         tokio::select! {
             biased;
@@ -70,7 +70,7 @@ impl Events for InSession {
                 self.stage = Stage::Ended;
                 None
             }
-            event = self.stage.step() => event,
+            event = self.stage.step() => event.map(Step::Event),
         }
     }
 }

@@ -124,7 +124,8 @@ impl Front {
                     Ok(withdrawal) => withdrawal,
                     Err(failure) => return refuse(&failure),
                 };
-                let writer = self.writer(id, Era::Legacy, token, wants).about(&method);
+                let mut writer = self.writer(id, Era::Legacy, token, wants).about(&method);
+                writer.session = Some(Arc::clone(session));
                 let call = Call { method, params, context };
                 let call = InSession::start(Arc::clone(&self.gateway), call, withdrawal);
                 answer::call(call, writer).await

@@ -16,7 +16,9 @@ mod outbox;
 mod outside;
 mod request;
 mod session;
+pub mod stdio;
 mod stream;
+mod streamed;
 
 pub use body::Body;
 
@@ -28,7 +30,7 @@ use http::{Method as HttpMethod, Request, Response, StatusCode, header};
 use crate::call::{Drain, Failure};
 use crate::identity::Peer;
 use crate::jsonrpc::{self, Frame};
-use crate::mcp::Era;
+use crate::mcp::{self, Era};
 use crate::pipeline::Gateway;
 
 use answer::Wants;
@@ -134,7 +136,10 @@ impl Front {
                 StatusCode::NOT_ACCEPTABLE,
                 "a GET opens an event stream: send `Accept: text/event-stream`",
             ),
-            Ok(session) => self.outside(&session, Start::Unsent, caller),
+            Ok(session) => match request.headers().get(mcp::header::LAST_EVENT_ID) {
+                Some(id) if !id.is_empty() => self.resume(&session, id, caller),
+                _ => self.outside(&session, Start::Unsent, caller),
+            },
             Err(Failure::SessionRequired) => answer::method_not_allowed(),
             Err(failure) => answer::refusal(None, &failure, Era::Legacy),
         }

@@ -11,9 +11,10 @@ use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, Method, ProtocolVersion, decode_value, header};
 use crate::pipeline::{Exchange, Introduction};
 
-use super::answer::{self, Events, Wants};
+use super::answer::{self, Wants};
 use super::caller::Standing;
 use super::request::{self, Posted};
+use super::streamed::{Step, Steps};
 use super::{Body, Front};
 
 impl Front {
@@ -53,7 +54,6 @@ impl Front {
         (posted, wants): (&Posted, Wants),
     ) -> Response<Body> {
         let refuse = |failure: &Failure| answer::refusal(Some(&id), failure, Era::Modern);
-        let standing = self.standing(&posted.caller);
         let token = meta.progress_token.clone();
         let context = posted.context(client(&meta), meta);
         if let Some(kind) = Kind::listed_by(&method) {
@@ -72,6 +72,7 @@ impl Front {
             },
             method if method.is_served_by_servers() => {
                 let writer = self.writer(id, Era::Modern, token, wants).about(&method);
+                let standing = self.standing(&posted.caller);
                 let call = Call { method, params, context };
                 let gateway = Arc::clone(&self.gateway);
                 // Boxed, because the stream that keeps a quiet client waiting
@@ -113,13 +114,14 @@ impl Stage {
     }
 }
 
-impl Events for Cancelling {
-    async fn next(&mut self) -> Option<Event> {
-        tokio::select! {
+impl Steps for Cancelling {
+    async fn next(&mut self) -> Option<Step> {
+        let event = tokio::select! {
             biased;
             event = self.stage.next() => event,
             () = self.standing.lost() => Some(Event::Answer(Err(Failure::KeyUnknown))),
-        }
+        };
+        event.map(Step::Event)
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) enum Piece {
     Message(Bytes),
     /// Nothing for a while: the client may let go of its connection, and ask
     /// again after so long.
-    Pause(Option<Duration>),
+    Pause(Duration),
 }
 
 /// Where the messages of a call's stream come from.
@@ -111,9 +111,15 @@ impl Outbox {
         Arc::new(Self { stream, log: Mutex::new(log), source: Mutex::new(source) })
     }
 
-    /// The stream's number within its session.
-    pub(super) fn stream(&self) -> u64 {
-        self.stream
+    /// Whether it is the stream of that number.
+    pub(super) fn is(&self, stream: u64) -> bool {
+        self.stream == stream
+    }
+
+    /// How many bytes it keeps, if nothing comes any more.
+    pub(super) fn left_over(&self) -> Option<usize> {
+        let log = self.log();
+        log.ended.map(|_| log.bytes)
     }
 
     /// Puts a JSON-RPC message at the end. The oldest make room for it.
@@ -159,11 +165,6 @@ impl Outbox {
             log.drop_oldest();
         }
         log.ended.is_some_and(old)
-    }
-
-    /// Whether nothing comes any more.
-    pub(super) fn has_ended(&self) -> bool {
-        self.log().ended.is_some()
     }
 
     /// Moves the source for the reader of that number: `None` at the end, or
@@ -266,7 +267,7 @@ pub(super) enum Sent {
     /// An event, as it goes out.
     Event(Bytes),
     /// See [`Piece::Pause`].
-    Pause(Option<Duration>),
+    Pause(Duration),
 }
 
 impl Reader {
@@ -274,7 +275,7 @@ impl Reader {
     /// from here.
     pub(super) fn priming(&self, retry: Duration) -> Bytes {
         let id = format!("{}-{}.{}", self.outbox.stream, self.cursor, self.number);
-        sse::priming(&id, Some(milliseconds(retry)))
+        sse::priming(&id, Some(retry))
     }
 
     /// What comes next; `None` at the stream's end, or when another connection
@@ -337,10 +338,6 @@ impl EventId {
         let number = number.split_once('.').map_or(number, |(number, _)| number);
         Some(Self { stream: stream.parse().ok()?, number: number.parse().ok()? })
     }
-}
-
-fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The most messages of one stream that are kept.

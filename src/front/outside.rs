@@ -18,6 +18,7 @@ use super::caller::{Caller, Standing};
 use super::outbox::{Merge, Reader, Sent, Start};
 use super::session::{Busy, Session};
 use super::stream::Place;
+use super::streamed;
 use super::{Body, Front};
 
 /// An open GET stream.
@@ -77,7 +78,7 @@ impl Front {
         };
         let reader = session.outbox().read(start);
         let outside = Outside {
-            first: Some(answer::opening(session, &reader)),
+            first: Some(streamed::opening(session, &reader)),
             reader,
             changes: session.untold(self.gateway.changes()),
             keep_alive,

@@ -15,7 +15,7 @@ use crate::pipeline::Gateway;
 use crate::telemetry::metrics::Entered;
 
 use super::caller::Caller;
-use super::outbox::Outbox;
+use super::outbox::{EventId, Outbox, Source};
 
 /// All open sessions.
 pub(super) struct Sessions {
@@ -136,8 +136,21 @@ pub(super) struct Session {
     listed: AtomicU64,
     /// Messages outside of calls, which the GET stream carries.
     outbox: Arc<Outbox>,
+    /// The streams of its calls.
+    streams: Mutex<Streams>,
+    /// How many bytes of a stream are kept.
+    replay: usize,
     closed: CancellationToken,
     _counted: Entered,
+}
+
+/// The streams of a session's calls.
+#[derive(Default)]
+struct Streams {
+    /// How many there have been.
+    opened: u64,
+    /// Those that can be resumed.
+    kept: Vec<Arc<Outbox>>,
 }
 
 impl Session {
@@ -153,6 +166,8 @@ impl Session {
             calls: Mutex::default(),
             listed: AtomicU64::new(*gateway.changes().borrow()),
             outbox: Outbox::new(OUTSIDE, limits.replay),
+            streams: Mutex::default(),
+            replay: limits.replay,
             closed: CancellationToken::new(),
             _counted: gateway.metrics.sessions().enter(),
         }
@@ -192,8 +207,43 @@ impl Session {
         &self.outbox
     }
 
+    /// Opens the stream of a call's messages. The oldest that are over make
+    /// room: together they keep no more than one may.
+    pub(super) fn open_stream(&self, source: Source) -> Arc<Outbox> {
+        let mut streams = self.streams();
+        streams.opened += 1;
+        let outbox = Outbox::fed(OUTSIDE + streams.opened, self.replay, source);
+        let mut left = 0;
+        let mut kept: Vec<_> = streams.kept.drain(..).rev().collect();
+        kept.retain(|outbox| {
+            left += outbox.left_over().unwrap_or(0);
+            left <= self.replay || outbox.left_over().is_none()
+        });
+        kept.reverse();
+        kept.push(Arc::clone(&outbox));
+        streams.kept = kept;
+        outbox
+    }
+
+    /// The stream that an event of that id was part of, while it is kept.
+    pub(super) fn stream(&self, id: EventId) -> Option<Arc<Outbox>> {
+        if self.outbox.is(id.stream) {
+            return Some(Arc::clone(&self.outbox));
+        }
+        self.streams().kept.iter().find(|outbox| outbox.is(id.stream)).cloned()
+    }
+
     fn forget(&self, now: Instant, after: Duration) {
         self.outbox.forget(now, after);
+        let mut streams = self.streams();
+        streams.kept.retain(|outbox| !outbox.forget(now, after));
+        if streams.kept.is_empty() {
+            streams.kept = Vec::new();
+        }
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes a call, so that the client can take it back.

@@ -113,8 +113,8 @@ impl Front {
 
     pub(super) fn writer(&self, id: Id, era: Era, token: Option<Bytes>, wants: Wants) -> Writer {
         let keep_alive = self.limits().1;
-        let method = Method::ToolsCall;
-        Writer { id, era, method, token, wants, keep_alive, info: self.gateway.info.clone() }
+        let (method, info) = (Method::ToolsCall, self.gateway.info.clone());
+        Writer { id, era, method, token, wants, keep_alive, info, session: None }
     }
 
     /// How many streams may be open, and how often a quiet one is kept alive.

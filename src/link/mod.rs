@@ -30,6 +30,7 @@ mod state;
 mod stdio;
 
 pub use fault::LinkFault;
+pub use http::Client as HttpClient;
 pub use kin::{Hold, Surroundings};
 pub use news::{Held, Hub, Letter, Mailbox, Refusal, Subscriptions, Topic};
 pub use owner::{Owner, Whose};

@@ -197,14 +197,14 @@ impl Server {
         self.kin.pool.close_session(&self.kin, session);
     }
 
-    /// Subscribes a client to `topic`, at the instance that its calls go to,
+    /// Subscribes a client to a topic, at the instance that its calls go to,
     /// and has that started if it is waiting to be needed. Does not wait for
     /// it; `None` where there are `limit` subscriptions at all servers
     /// together, or no more instances.
     pub fn subscribe(
         &self,
         context: &Context,
-        topic: Topic,
+        topic: &Permitted<Topic>,
         mailbox: &Arc<Mailbox>,
         limit: usize,
     ) -> Option<Held> {
@@ -213,7 +213,7 @@ impl Server {
             None => (Arc::clone(&self.main), InUse::begin(&self.main)),
             Some(owner) => self.kin.pool.take(&self.kin, owner).ok()?,
         };
-        let held = taken.0.inbox.subscriptions.add(topic, mailbox, limit);
+        let held = taken.0.inbox.subscriptions.add(topic.get().clone(), mailbox, limit);
         taken.0.demand.notify_one();
         held
     }

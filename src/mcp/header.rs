@@ -12,6 +12,8 @@ pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
 pub const PARAM_PREFIX: &str = "mcp-param-";
 /// Legacy: the session.
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+/// Legacy: the last event that a client has of a stream that it resumes.
+pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Tells reverse proxies not to hold a stream's events back.
 pub const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// W3C Trace Context.

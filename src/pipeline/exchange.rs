@@ -42,7 +42,7 @@ impl Exchange {
                     passing.at_end(move |ended| record.passed(ended));
                 }
             }
-            Some(Event::Notice(_)) | None => {}
+            Some(Event::Notice(_) | Event::Pause(_)) | None => {}
         }
         event
     }

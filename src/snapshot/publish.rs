@@ -149,6 +149,16 @@ impl Snapshots {
         plan
     }
 
+    /// Waits until every eager server is ready or has failed, and what those
+    /// that are ready offer is in the snapshot.
+    pub async fn settled(&self) {
+        let snapshot = self.load_full();
+        for member in snapshot.servers() {
+            member.server.settled().await;
+        }
+        self.publish(Parts::of).await;
+    }
+
     /// Stops all servers and waits for their ends: those of the current
     /// snapshot, those that finish their last calls, and those that a reload
     /// has started and not yet published.

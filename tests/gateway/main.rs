@@ -24,6 +24,8 @@ mod list_changes;
 mod modern;
 mod operators;
 mod server_life;
+mod stdio;
+mod streams;
 mod tools;
 mod traces;
 mod who;

@@ -24,10 +24,12 @@
 pub mod client;
 pub mod collector;
 pub mod gateway;
+pub mod host;
 pub mod upstream;
 
 pub use client::{Client, Reply, Said};
 pub use gateway::Gateway;
+pub use host::{Host, WAYS, Way};
 pub use upstream::{Kind, Step, Upstream, every_kind};
 
 use std::time::Duration;

@@ -4,10 +4,10 @@
 pub mod settings;
 
 mod reload;
-mod signals;
+pub(super) mod signals;
 mod watch;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -30,11 +30,11 @@ use crate::link::child::Guardian;
 use crate::listen::{ListenError, Listener, LiveSettings};
 use crate::pipeline::{Gateway, own_info};
 use crate::snapshot::{Snapshots, StartUp};
-use crate::telemetry::log::{self, AccessLine, LogLevels};
+use crate::telemetry::log::{self, AccessLine, Log, LogError, LogLevels};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Otel;
 
-use super::{Common, FAILURE, OPEN, complain, fail};
+use super::{Common, OPEN, complain, fail};
 pub use reload::Reloader;
 
 /// Why the gateway did not start.
@@ -59,11 +59,7 @@ pub(super) fn run(common: Common) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    let format = match config.log.format {
-        LogFormat::Human => log::LogFormat::Human,
-        LogFormat::Json => log::LogFormat::Json,
-    };
-    let log = match log::init(levels(&config), format) {
+    let log = match start_log(&config) {
         Ok(log) => log,
         Err(error) => return fail(&error),
     };
@@ -72,9 +68,7 @@ pub(super) fn run(common: Common) -> ExitCode {
         Err(error) => return fail(&error),
     };
     let ended = runtime.block_on(async {
-        let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("trunkline"));
-        let guardian = Guardian::start(&executable);
-        let running = Running::start(config, &common.config, guardian).await?;
+        let running = Running::start(config, &common.config, guardian()).await?;
         let reloader = Arc::new(running.reloader(common, Some(log)));
         signals::until_told_to_stop(&reloader).await;
         tokio::select! {
@@ -89,15 +83,31 @@ pub(super) fn run(common: Common) -> ExitCode {
     runtime.shutdown_timeout(Duration::from_secs(1));
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(ServeError::Settings(text)) => {
-            complain(&text);
-            super::CONFIG_FAULT.into_code()
-        }
-        Err(error) => {
-            let _ = fail(&error);
-            FAILURE.into_code()
-        }
+        Err(error) => not_started(&error),
     }
+}
+
+/// What ends the children if this process is killed.
+pub(super) fn guardian() -> Guardian {
+    let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("trunkline"));
+    Guardian::start(&executable)
+}
+
+pub(super) fn start_log(config: &Config) -> Result<Log, LogError> {
+    let format = match config.log.format {
+        LogFormat::Human => log::LogFormat::Human,
+        LogFormat::Json => log::LogFormat::Json,
+    };
+    log::init(levels(config), format)
+}
+
+/// Says why the gateway did not start, and gives the exit code for it.
+pub(super) fn not_started(error: &ServeError) -> ExitCode {
+    if let ServeError::Settings(text) = error {
+        complain(text);
+        return super::CONFIG_FAULT.into_code();
+    }
+    fail(error)
 }
 
 fn levels(config: &Config) -> LogLevels<'_> {
@@ -105,20 +115,39 @@ fn levels(config: &Config) -> LogLevels<'_> {
     LogLevels { directives: &config.log.level, access }
 }
 
+/// The sockets that a gateway opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Doors {
+    /// For clients.
+    pub clients: Option<SocketAddr>,
+    /// For operators.
+    pub operators: Option<SocketAddr>,
+}
+
+impl Doors {
+    /// Those that a configuration asks for.
+    pub fn of(config: &Config) -> Self {
+        Self { clients: Some(config.gateway.listen), operators: config.admin.listen }
+    }
+}
+
 /// A gateway that runs.
 pub struct Running {
-    /// Where clients connect.
+    /// Where clients connect; port 0 where there is no such place.
     pub address: SocketAddr,
     /// Where operators connect, if there is such a place.
     pub admin: Option<SocketAddr>,
     /// What clients talk to.
     pub gateway: Arc<Gateway>,
+    /// What answers them.
+    pub front: Arc<Front>,
     report: Arc<Report>,
     clients: LiveSettings,
     operators: LiveSettings,
     switch: DrainSwitch,
     admin_switch: DrainSwitch,
-    listeners: Vec<JoinHandle<()>>,
+    client_listener: Option<JoinHandle<()>>,
+    admin_listener: Option<JoinHandle<()>>,
     follower: JoinHandle<()>,
     otel: Mutex<Option<Otel>>,
     _guardian: Guardian,
@@ -134,14 +163,25 @@ impl Running {
         path: &Path,
         guardian: Guardian,
     ) -> Result<Self, ServeError> {
+        let doors = Doors::of(&config);
+        Self::open(config, path, guardian, doors).await
+    }
+
+    /// The same with other doors than the configuration's.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn open(
+        config: Config,
+        path: &Path,
+        guardian: Guardian,
+        doors: Doors,
+    ) -> Result<Self, ServeError> {
         let settings = settings::of(&config)
             .map_err(|faults| ServeError::Settings(faults.join("\ntrunkline: ")))?;
         // Sockets first: two gateways on one address must not both start servers.
-        let socket = Listener::bind(config.gateway.listen).await?;
-        let admin_socket = match config.admin.listen {
-            Some(address) => Some(Listener::bind(address).await?),
-            None => None,
-        };
+        let socket = bind(doors.clients).await?;
+        let admin_socket = bind(doors.operators).await?;
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
         let otel = settings::otel(&config, &metrics)?;
         let surroundings = Surroundings::new(guardian.clone(), Arc::clone(&metrics));
@@ -158,28 +198,31 @@ impl Running {
         let (switch, draining) = drain();
         let (admin_switch, admin_draining) = drain();
         let front = Front::new(Arc::clone(&gateway), draining.clone());
-        let (address, admin) =
-            (socket.local_addr(), admin_socket.as_ref().map(Listener::local_addr));
-        let report = Report::new(Arc::clone(&gateway), Arc::clone(&front), socket.counts());
+        let address = socket.as_ref().map(Listener::local_addr);
+        let admin = admin_socket.as_ref().map(Listener::local_addr);
+        let counts = socket.as_ref().map(Listener::counts).unwrap_or_default();
+        let report = Report::new(Arc::clone(&gateway), Arc::clone(&front), counts);
         report.loaded(path);
         let clients = LiveSettings::new(settings.clients);
         let operators = LiveSettings::new(settings.operators);
-        let mut listeners = vec![serve_clients(socket, clients.clone(), front, draining)];
-        if let Some(socket) = admin_socket {
-            let report = Arc::clone(&report);
-            listeners.push(serve_operators(socket, operators.clone(), report, admin_draining));
-        }
+        let client_listener = socket
+            .map(|socket| serve_clients(socket, clients.clone(), Arc::clone(&front), draining));
+        let admin_listener = admin_socket.map(|socket| {
+            serve_operators(socket, operators.clone(), Arc::clone(&report), admin_draining)
+        });
         announce(address, admin, &gateway);
         Ok(Self {
-            address,
+            address: address.unwrap_or(NOWHERE),
             admin,
             gateway,
+            front,
             report,
             clients,
             operators,
             switch,
             admin_switch,
-            listeners,
+            client_listener,
+            admin_listener,
             follower,
             otel: Mutex::new(otel),
             _guardian: guardian,
@@ -193,20 +236,26 @@ impl Running {
         tracing::info!(?within, "stopping: calls in flight may finish");
         self.report.draining();
         self.switch.start(within);
-        let mut listeners = self.listeners.into_iter();
-        if let Some(clients) = listeners.next() {
+        if let Some(clients) = self.client_listener {
             let _ = clients.await;
         }
         self.gateway.snapshots.stop().await;
         // Probes hear of the draining until there is nothing left to drain.
         self.admin_switch.start(ADMIN_DRAIN);
-        for listener in listeners {
-            let _ = listener.await;
+        if let Some(operators) = self.admin_listener {
+            let _ = operators.await;
         }
         self.follower.abort();
         if let Some(otel) = self.otel.into_inner() {
             otel.shutdown(OTEL_PATIENCE).await;
         }
+    }
+}
+
+async fn bind(address: Option<SocketAddr>) -> Result<Option<Listener>, ListenError> {
+    match address {
+        Some(address) => Listener::bind(address).await.map(Some),
+        None => Ok(None),
     }
 }
 
@@ -241,19 +290,23 @@ fn serve_operators(
     })
 }
 
-fn announce(address: SocketAddr, admin: Option<SocketAddr>, gateway: &Gateway) {
+fn announce(address: Option<SocketAddr>, admin: Option<SocketAddr>, gateway: &Gateway) {
     let config = &gateway.snapshots.load().config;
     let scheme = if config.gateway.tls.is_some() { "https" } else { "http" };
     let servers = config.servers.len();
-    tracing::info!(servers, "clients connect to {scheme}://{address}/mcp");
-    if config.is_open_to_anyone() {
-        tracing::warn!("{OPEN}");
+    if let Some(address) = address {
+        tracing::info!(servers, "clients connect to {scheme}://{address}/mcp");
+        if config.is_open_to_anyone() {
+            tracing::warn!("{OPEN}");
+        }
     }
     if let Some(admin) = admin {
         tracing::info!("status is at http://{admin}/status");
     }
 }
 
+/// Stands for a door that is not open.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// How long the admin listener may take to end.
 const ADMIN_DRAIN: Duration = Duration::from_millis(500);
 /// How long the last spans and metrics may take to be sent.

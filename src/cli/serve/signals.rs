@@ -10,7 +10,7 @@ use super::reload::Reloader;
 use super::watch;
 
 /// Reloads on SIGHUP and on changes of the file; returns on SIGTERM and SIGINT.
-pub(super) async fn until_told_to_stop(reloader: &Arc<Reloader>) {
+pub(in crate::cli) async fn until_told_to_stop(reloader: &Arc<Reloader>) {
     let watcher = tokio::spawn(watch::run(Arc::clone(reloader)));
     let hangups = tokio::spawn(hangups(Arc::clone(reloader)));
     told_to_stop().await;
@@ -19,7 +19,7 @@ pub(super) async fn until_told_to_stop(reloader: &Arc<Reloader>) {
 }
 
 /// Waits for the next SIGTERM or SIGINT.
-pub(super) async fn told_to_stop() {
+pub(in crate::cli) async fn told_to_stop() {
     let mut terminate = listen(SignalKind::terminate());
     let mut interrupt = listen(SignalKind::interrupt());
     tokio::select! {

@@ -1,5 +1,7 @@
 //! Events as this gateway writes them.
 
+use std::time::Duration;
+
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// A `message` event. Line breaks in `data`, which JSON has only between its
@@ -8,8 +10,8 @@ pub fn message(data: &[u8]) -> Bytes {
     message_with(data, None, None)
 }
 
-/// A `message` event with an `id` to resume behind, and a `retry` in milliseconds.
-pub fn message_with(data: &[u8], id: Option<&str>, retry: Option<u64>) -> Bytes {
+/// A `message` event with an `id` to resume behind, and a `retry`.
+pub fn message_with(data: &[u8], id: Option<&str>, retry: Option<Duration>) -> Bytes {
     let mut out = BytesMut::with_capacity(data.len() + ROOM);
     out.put_slice(b"event: message\n");
     put_tags(&mut out, id, retry);
@@ -25,11 +27,20 @@ pub fn message_with(data: &[u8], id: Option<&str>, retry: Option<u64>) -> Bytes 
 }
 
 /// The event that opens a stream: no message, only the `id` to resume behind
-/// and the `retry` in milliseconds.
-pub fn priming(id: &str, retry: Option<u64>) -> Bytes {
+/// and the `retry`.
+pub fn priming(id: &str, retry: Option<Duration>) -> Bytes {
     let mut out = BytesMut::with_capacity(id.len() + ROOM);
     put_tags(&mut out, Some(id), retry);
     put_field(&mut out, b"data:", b"");
+    out.put_u8(b'\n');
+    out.freeze()
+}
+
+/// What ends a connection whose stream goes on: how long to wait before it is
+/// resumed.
+pub fn retry(after: Duration) -> Bytes {
+    let mut out = BytesMut::with_capacity(ROOM);
+    put_tags(&mut out, None, Some(after));
     out.put_u8(b'\n');
     out.freeze()
 }
@@ -40,12 +51,12 @@ pub fn comment() -> Bytes {
 }
 
 /// Leaves out an id that its field cannot carry (a line break or a NUL in it).
-fn put_tags(out: &mut BytesMut, id: Option<&str>, retry: Option<u64>) {
+fn put_tags(out: &mut BytesMut, id: Option<&str>, retry: Option<Duration>) {
     if let Some(id) = id.filter(|id| !id.contains(['\r', '\n', '\0'])) {
         put_field(out, b"id: ", id.as_bytes());
     }
     if let Some(retry) = retry {
-        put_field(out, b"retry: ", retry.to_string().as_bytes());
+        put_field(out, b"retry: ", milliseconds(retry).to_string().as_bytes());
     }
 }
 
@@ -53,6 +64,10 @@ fn put_field(out: &mut BytesMut, name: &[u8], value: &[u8]) {
     out.put_slice(name);
     out.put_slice(value);
     out.put_u8(b'\n');
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Room for the field names around a message.

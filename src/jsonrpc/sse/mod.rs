@@ -16,7 +16,7 @@ mod encode;
 
 use bytes::{Bytes, BytesMut};
 
-pub use encode::{comment, message, message_with, priming};
+pub use encode::{comment, message, message_with, priming, retry};
 
 /// One event of the stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

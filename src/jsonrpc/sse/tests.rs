@@ -1,5 +1,7 @@
 //! The rules of the standard, one row each, and the law that chunks mean nothing.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -119,11 +121,11 @@ fn comments_between_the_lines_add_nothing_to_an_event() {
 #[test]
 fn what_is_encoded_is_decoded() {
     let written = [
-        priming("7", Some(100)),
+        priming("7", Some(Duration::from_millis(100))),
         comment(),
         message(b"{\"a\":1}"),
         message_with(b"{\r\n\"a\":\r2\n}", Some("8"), None),
-        message_with(b"{}", Some("not\nan id"), Some(5)),
+        message_with(b"{}", Some("not\nan id"), Some(Duration::from_millis(5))),
     ]
     .concat();
     assert_eq!(

@@ -21,7 +21,7 @@ use crate::config::Http;
 use crate::link::LinkFault;
 
 /// Sends requests to one server.
-pub(in crate::link) struct Client {
+pub struct Client {
     pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
     uri: Uri,
     /// What the configuration adds to every request.
@@ -30,10 +30,10 @@ pub(in crate::link) struct Client {
 
 impl Client {
     /// A client as configured. Reads the platform's and the configured roots.
-    pub(in crate::link) fn new(
-        config: &Http,
-        connect_timeout: Duration,
-    ) -> Result<Self, LinkFault> {
+    ///
+    /// # Errors
+    /// [`LinkFault::Setup`] where something of the configuration cannot be used.
+    pub fn new(config: &Http, connect_timeout: Duration) -> Result<Self, LinkFault> {
         let uri = config
             .url
             .as_str()
@@ -76,7 +76,10 @@ impl Client {
     /// Sends a request, along at most [`REDIRECTS`] redirects within the
     /// server's own origin. Anything further would carry credentials and
     /// arguments to somewhere the configuration does not name.
-    pub(super) async fn send(
+    ///
+    /// # Errors
+    /// [`LinkFault`] where nothing comes back, or a redirect that leads away.
+    pub async fn send(
         &self,
         method: &Method,
         headers: &HeaderMap,

@@ -11,7 +11,8 @@ use crate::link::deadline::Deadline;
 use crate::mcp::{Era, notification};
 
 use super::Shared;
-use super::reception::{Events, answer_in};
+use super::reception::answer_in;
+use super::resume::{Resumable, Said};
 
 /// A request that the server may still be working on. Dropped before its end
 /// it is cancelled: a Legacy server is told; to a Modern one the end of the
@@ -49,7 +50,7 @@ impl Drop for UnderWay {
 pub(super) struct Coming {
     pub(super) shared: Arc<Shared>,
     pub(super) id: Id,
-    pub(super) events: Events,
+    pub(super) events: Resumable,
     pub(super) deadline: Deadline,
     pub(super) under_way: UnderWay,
 }
@@ -59,9 +60,15 @@ impl Coming {
     pub(super) async fn step(coming: Option<Self>) -> Option<(Event, Option<Self>)> {
         let mut this = coming?;
         let answer = loop {
-            let frame = tokio::select! {
-                frame = this.events.next() => frame,
+            let said = tokio::select! {
+                said = this.events.next() => said,
                 after = this.deadline.passed() => break Err(LinkFault::Timeout { after }),
+            };
+            let frame = match said {
+                Ok(Some(Said::Frame(frame))) => Ok(Some(frame)),
+                Ok(Some(Said::Pause(wait))) => return Some((Event::Pause(wait), Some(this))),
+                Ok(None) => Ok(None),
+                Err(fault) => Err(fault),
             };
             match frame {
                 Ok(Some(frame @ Frame::Response { .. })) => {

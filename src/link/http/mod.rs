@@ -10,6 +10,7 @@ mod coming;
 mod passing;
 mod probe;
 mod reception;
+mod resume;
 mod session;
 mod watch;
 
@@ -35,10 +36,11 @@ use super::Owner;
 use super::deadline::Deadline;
 use super::news::Inbox;
 use super::peer::{Peer, answer_to_server};
-pub(super) use client::Client;
+pub use client::Client;
 use coming::{Coming, UnderWay};
 use probe::{discover, probe};
-use reception::{Reception, answer_in, refusal};
+use reception::{Events, Reception, answer_in, refusal};
+use resume::{Resumable, Said};
 use session::Session;
 
 /// A server that has answered and can be called.
@@ -162,6 +164,7 @@ impl Http {
         };
         let answer = match reception {
             Reception::Events(events) => {
+                let events = shared.resumable(&id, events, Some(call));
                 let coming = Coming { shared, id, events, deadline, under_way };
                 return Ok(Reply::stream(stream::unfold(Some(coming), Coming::step)));
             }
@@ -200,11 +203,43 @@ impl Shared {
     }
 
     /// A request of the gateway's own.
-    async fn request(&self, method: &Method, params: Bytes) -> Result<Answer, LinkFault> {
+    async fn request(
+        self: &Arc<Self>,
+        method: &Method,
+        params: Bytes,
+    ) -> Result<Answer, LinkFault> {
         let id = self.number();
         let headers = self.headers(method, None);
-        let reception = self.exchange(&id, method, &params, headers).await?;
-        reception.answer(&id, Some(&self.inbox)).await
+        let reception = match self.exchange(&id, method, &params, headers).await? {
+            Reception::Events(events) => events,
+            whole => return whole.answer(&id).await,
+        };
+        let mut events = self.resumable(&id, reception, None);
+        while let Some(said) = events.next().await? {
+            match said {
+                Said::Frame(frame @ Frame::Response { .. }) => {
+                    events.finish();
+                    return answer_in(frame, &id);
+                }
+                Said::Frame(Frame::Notification { method, params }) => {
+                    self.inbox.hear(&method, params.as_ref());
+                }
+                Said::Frame(Frame::Request { .. }) | Said::Pause(_) => {}
+            }
+        }
+        Err(LinkFault::NoAnswer)
+    }
+
+    /// A stream of events that goes on when its connection ends.
+    fn resumable(self: &Arc<Self>, id: &Id, events: Events, call: Option<&Call>) -> Resumable {
+        let mut headers = HeaderMap::new();
+        if self.peer.era() == Era::Legacy {
+            if let Some(call) = call {
+                self.add_clients_own(&mut headers, call);
+            }
+            self.session.add_to(&mut headers);
+        }
+        Resumable::new(self, id, events, headers)
     }
 
     fn params(&self, call: &Call, target: &Target, id: &Id) -> Bytes {

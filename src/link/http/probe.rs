@@ -29,7 +29,7 @@ pub(super) async fn discover(client: &Client, limit: usize) -> Result<Option<Pee
             {
                 return Err(LinkFault::Status { status });
             }
-            Ok(reception) => reception.answer(&id, None).await,
+            Ok(reception) => reception.answer(&id).await,
             Err(fault) => Err(fault),
         };
         // What is no recognised Modern answer, of whatever kind, is Legacy.

@@ -11,10 +11,9 @@ use hyper::body::Incoming;
 
 use crate::call::Answer;
 use crate::jsonrpc::body::{BodyError, collect};
-use crate::jsonrpc::sse::SseDecoder;
+use crate::jsonrpc::sse::{SseDecoder, SseEvent};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::link::LinkFault;
-use crate::link::news::Inbox;
 use crate::link::peer::MAX_DEPTH;
 
 use super::passing::{self, Begun};
@@ -75,24 +74,19 @@ impl Reception {
         }
     }
 
-    /// The answer to the request `id` of the gateway's own. What else a stream
-    /// brings goes into the inbox, if there is one already.
-    pub(super) async fn answer(self, id: &Id, inbox: Option<&Inbox>) -> Result<Answer, LinkFault> {
+    /// The answer to the request `id` of the gateway's own that introduces it;
+    /// passes over whatever else a stream brings.
+    pub(super) async fn answer(self, id: &Id) -> Result<Answer, LinkFault> {
         match self {
             Self::Message(frame) => answer_in(frame, id),
             Self::Begun(begun) => answer_in(jsonrpc::parse(&begun.rest().await?, MAX_DEPTH)?, id),
             Self::Empty => Err(LinkFault::NoAnswer),
             Self::Refused { status, frame, .. } => refusal(status, frame, id),
             Self::Events(mut events) => loop {
-                match events.next().await?.ok_or(LinkFault::NoAnswer)? {
-                    frame @ Frame::Response { .. } => {
-                        events.finish();
-                        return answer_in(frame, id);
-                    }
-                    Frame::Notification { method, params } => {
-                        inbox.map(|inbox| inbox.hear(&method, params.as_ref()));
-                    }
-                    Frame::Request { .. } => {}
+                let frame = events.next().await?.ok_or(LinkFault::NoAnswer)?;
+                if matches!(frame, Frame::Response { .. }) {
+                    events.finish();
+                    return answer_in(frame, id);
                 }
             },
         }
@@ -127,11 +121,18 @@ pub(super) fn refusal(
 pub(super) struct Events {
     body: Incoming,
     decoder: SseDecoder,
+    /// The id of the last event that had one.
+    pub(super) last_id: Option<Bytes>,
+    /// How long the server wants to be left alone before the stream is resumed.
+    pub(super) retry: Option<Duration>,
+    /// Whether an event of this connection had one.
+    pub(super) has_ids: bool,
 }
 
 impl Events {
     fn new(body: Incoming, limit: usize) -> Self {
-        Self { body, decoder: SseDecoder::new(limit) }
+        let decoder = SseDecoder::new(limit);
+        Self { body, decoder, last_id: None, retry: None, has_ids: false }
     }
 
     /// The next message; `None` at the end of the stream. Events without a
@@ -144,6 +145,9 @@ impl Events {
             let event = self.decoder.next_event().map_err(|error| match error {
                 crate::jsonrpc::sse::SseError::TooLarge { limit } => LinkFault::TooLarge { limit },
             })?;
+            if let Some(event) = &event {
+                self.note(event);
+            }
             match event {
                 Some(event) if event.is_message() => {
                     return Ok(Some(jsonrpc::parse(&event.data, MAX_DEPTH)?));
@@ -155,6 +159,15 @@ impl Events {
                 },
             }
         }
+    }
+
+    fn note(&mut self, event: &SseEvent) {
+        if let Some(id) = &event.id {
+            self.has_ids = true;
+            // An empty one takes the last one back, says the standard.
+            self.last_id = Some(id.clone()).filter(|id| !id.is_empty());
+        }
+        self.retry = event.retry.map(Duration::from_millis).or(self.retry);
     }
 
     /// Lets go of a stream whose answer has come. The connection can be used

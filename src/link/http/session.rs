@@ -121,7 +121,7 @@ async fn open(
     let body = jsonrpc::request(&request, Method::Initialize.as_str(), &initialize_params(told));
     let response = client.post(&HeaderMap::new(), body).await?;
     let id = response.headers().get(header::SESSION_ID).cloned();
-    let answer = Reception::read(response, limit).await?.answer(&request, None).await?;
+    let answer = Reception::read(response, limit).await?.answer(&request).await?;
     let peer = judge_initialize(&answer)?;
     let open = Open { number, id, version: peer.version };
     let mut headers = HeaderMap::new();

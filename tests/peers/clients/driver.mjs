@@ -71,6 +71,13 @@ export function watchGetStream() {
   return { fetch: watchedFetch, opened: () => Promise.race([opened, sleep(2000)]) };
 }
 
+/** The words of a command where the target is `stdio:["COMMAND", "ARGUMENT", …]`. */
+export function commandIn(target) {
+  if (!target.startsWith('stdio:')) return undefined;
+  const [command, ...args] = JSON.parse(target.slice('stdio:'.length));
+  return { command, args, env: process.env, stderr: 'inherit' };
+}
+
 /** Counts list-changed notifications; await until() for one that nobody has waited for yet. */
 class ListChanged {
   #unseen = 0;

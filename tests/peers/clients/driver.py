@@ -74,6 +74,11 @@ class GetStream:
             await self._answered.wait()
 
 
+def command_in(target: str) -> list[str] | None:
+    """The words of a command where the target is `stdio:["COMMAND", "ARGUMENT", …]`."""
+    return json.loads(target.removeprefix("stdio:")) if target.startswith("stdio:") else None
+
+
 @dataclass
 class Options:
     url: str

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import httpx
-from driver import GetStream, Json, OnProgress, Options, drive, wire
-from mcp import ClientSession, types
+from driver import GetStream, Json, OnProgress, Options, command_in, drive, wire
+from mcp import ClientSession, StdioServerParameters, stdio_client, types
 from mcp.client.streamable_http import streamable_http_client
 
 
@@ -47,6 +49,23 @@ class Peer:
 
 
 @asynccontextmanager
+async def transport(options: Options, get_stream: GetStream) -> AsyncIterator[tuple[Any, Any, Callable[[], str | None]]]:
+    """What to read from, what to write to, and what tells the session's id."""
+    if command := command_in(options.url):
+        server = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
+        async with stdio_client(server) as (read, write):
+            yield read, write, lambda: None
+        return
+    hooks = {"response": [get_stream.hook]}
+    timeout = httpx.Timeout(30, read=300)
+    async with (
+        httpx.AsyncClient(headers=options.headers, timeout=timeout, event_hooks=hooks) as http,
+        streamable_http_client(options.url, http_client=http) as streams,
+    ):
+        yield streams
+
+
+@asynccontextmanager
 async def connect(options: Options) -> AsyncIterator[Peer]:
     async def on_message(message: object) -> None:
         if isinstance(message, types.ServerNotification):
@@ -54,11 +73,8 @@ async def connect(options: Options) -> AsyncIterator[Peer]:
                 options.list_changed.arrived()
 
     get_stream = GetStream()
-    hooks = {"response": [get_stream.hook]}
-    timeout = httpx.Timeout(30, read=300)
     async with (
-        httpx.AsyncClient(headers=options.headers, timeout=timeout, event_hooks=hooks) as http,
-        streamable_http_client(options.url, http_client=http) as (read, write, session_id),
+        transport(options, get_stream) as (read, write, session_id),
         ClientSession(
             read,
             write,
@@ -67,7 +83,7 @@ async def connect(options: Options) -> AsyncIterator[Peer]:
         ) as session,
     ):
         answer = await session.initialize()
-        if options.listens:
+        if options.listens and not command_in(options.url):
             await get_stream.opened()
         yield Peer(
             session,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -9,8 +10,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import anyio
 import httpx2
 import mcp_types as types
-from driver import GetStream, Json, OnProgress, Options, drive, wire
+from driver import GetStream, Json, OnProgress, Options, command_in, drive, wire
 from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import Subscription
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -61,15 +63,20 @@ async def connect(options: Options) -> AsyncIterator[Peer]:
 
     modern = False
     async with AsyncExitStack() as stack:
-        timeout = httpx2.Timeout(30, read=300)
         get_stream = GetStream()
-        hooks = {"response": [get_stream.hook]}
-        http = await stack.enter_async_context(
-            httpx2.AsyncClient(headers=options.headers, timeout=timeout, event_hooks=hooks)
-        )
+        if command := command_in(options.url):
+            server = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
+            transport = stdio_client(server)
+        else:
+            timeout = httpx2.Timeout(30, read=300)
+            hooks = {"response": [get_stream.hook]}
+            http = await stack.enter_async_context(
+                httpx2.AsyncClient(headers=options.headers, timeout=timeout, event_hooks=hooks)
+            )
+            transport = streamable_http_client(options.url, http_client=http)
         client = await stack.enter_async_context(
             Client(
-                streamable_http_client(options.url, http_client=http),
+                transport,
                 # A pinned version would not ask the server who it is; 'auto' does.
                 mode="legacy" if options.era == "legacy" else "auto",
                 message_handler=on_message,
@@ -84,7 +91,7 @@ async def connect(options: Options) -> AsyncIterator[Peer]:
             stack.callback(tasks.cancel_scope.cancel)
             subscription = await stack.enter_async_context(client.listen(tools_list_changed=True))
             tasks.start_soon(count, subscription, options)
-        elif options.listens:
+        elif options.listens and not command:
             await get_stream.opened()
         yield Peer(
             client,

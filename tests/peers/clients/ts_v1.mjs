@@ -1,21 +1,25 @@
 // A client on the TypeScript SDK 1.x, which speaks Legacy only.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 
-import { drive, watchGetStream } from './driver.mjs';
+import { commandIn, drive, watchGetStream } from './driver.mjs';
 
 await drive(['legacy', 'auto'], async ({ url, headers, listChanged, listens }) => {
   const client = new Client({ name: 'trunkline-ts-v1', version: '1.0.0' });
   client.setNotificationHandler(ToolListChangedNotificationSchema, () => listChanged.arrived());
   const { fetch, opened } = watchGetStream();
-  const transport = new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers }, fetch });
+  const command = commandIn(url);
+  const transport = command
+    ? new StdioClientTransport(command)
+    : new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers }, fetch });
   await client.connect(transport);
-  if (listens) await opened();
+  if (listens && !command) await opened();
   return {
     info: {
       era: 'legacy',
-      protocolVersion: transport.protocolVersion,
+      protocolVersion: transport.protocolVersion ?? null,
       sessionId: transport.sessionId ?? null,
       serverInfo: client.getServerVersion(),
       capabilities: client.getServerCapabilities(),
@@ -34,7 +38,7 @@ await drive(['legacy', 'auto'], async ({ url, headers, listChanged, listens }) =
     call: ({ name, arguments: args }, options) => client.callTool({ name, arguments: args ?? {} }, undefined, options),
     ping: () => client.ping(),
     async close() {
-      await transport.terminateSession();
+      await transport.terminateSession?.();
       await client.close();
     },
   };

@@ -1,7 +1,8 @@
 // A client on the TypeScript SDK 2.x, which speaks both eras.
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
-import { drive, watchGetStream } from './driver.mjs';
+import { commandIn, drive, watchGetStream } from './driver.mjs';
 
 const MODE = { legacy: 'legacy', modern: { pin: '2026-07-28' }, auto: 'auto' };
 
@@ -9,11 +10,14 @@ await drive(['legacy', 'modern', 'auto'], async ({ url, era, headers, listChange
   const client = new Client({ name: 'trunkline-ts-v2', version: '1.0.0' }, { versionNegotiation: { mode: MODE[era] } });
   client.setNotificationHandler('notifications/tools/list_changed', () => listChanged.arrived());
   const { fetch, opened } = watchGetStream();
-  const transport = new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers }, fetch });
+  const command = commandIn(url);
+  const transport = command
+    ? new StdioClientTransport(command)
+    : new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers }, fetch });
   await client.connect(transport);
   const modern = client.getProtocolEra() === 'modern';
   const subscription = modern && listens ? await client.listen({ toolsListChanged: true }) : undefined;
-  if (!modern && listens) await opened();
+  if (!modern && listens && !command) await opened();
   return {
     info: {
       era: client.getProtocolEra(),
@@ -29,7 +33,7 @@ await drive(['legacy', 'modern', 'auto'], async ({ url, era, headers, listChange
     ping: () => client.ping(),
     async close() {
       await subscription?.close();
-      if (!modern) await transport.terminateSession();
+      if (!modern) await transport.terminateSession?.();
       await client.close();
     },
   };

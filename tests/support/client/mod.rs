@@ -210,6 +210,11 @@ impl Client {
         reply
     }
 
+    /// Goes on with a stream behind an event.
+    pub async fn resume(&self, behind: &str) -> Reply {
+        self.get_stream().header("last-event-id", behind).send().await
+    }
+
     /// The GET of a Legacy session's stream.
     pub fn get_stream(&self) -> Ask<'_> {
         self.http("GET", &self.endpoint).of_session().header("accept", "text/event-stream")

@@ -16,6 +16,10 @@ pub struct Reply {
     head: http::response::Parts,
     body: Incoming,
     unread: Vec<u8>,
+    /// The ids of the events so far.
+    pub ids: Vec<String>,
+    /// The newest `retry`.
+    pub retry: Option<u64>,
     _wire: Option<Wire>,
 }
 
@@ -29,7 +33,7 @@ pub enum Piece {
 impl Reply {
     pub(super) fn new(response: Response<Incoming>, wire: Option<Wire>) -> Self {
         let (head, body) = response.into_parts();
-        Self { head, body, unread: Vec::new(), _wire: wire }
+        Self { head, body, unread: Vec::new(), ids: Vec::new(), retry: None, _wire: wire }
     }
 
     pub fn status(&self) -> u16 {
@@ -63,7 +67,13 @@ impl Reply {
         loop {
             if let Some(end) = self.unread.windows(2).position(|two| two == b"\n\n") {
                 let event: Vec<u8> = self.unread.drain(..end + 2).collect();
-                return Some(read_event(std::str::from_utf8(&event).unwrap()));
+                let event = std::str::from_utf8(&event).unwrap();
+                let field = |name: &str| {
+                    event.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned)
+                };
+                self.ids.extend(field("id: "));
+                self.retry = field("retry: ").map(|it| it.parse().unwrap()).or(self.retry);
+                return Some(read_event(event));
             }
             let frame = self.body.frame().await?.expect("a whole stream");
             if let Ok(data) = frame.into_data() {
@@ -80,6 +90,12 @@ impl Reply {
                 Piece::Message(message) => return Some(message),
             }
         }
+    }
+
+    /// The id to resume behind.
+    #[track_caller]
+    pub fn last_id(&self) -> &str {
+        self.ids.last().expect("an event with an id")
     }
 
     /// Reads to the end.

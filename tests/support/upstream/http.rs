@@ -1,8 +1,10 @@
 //! A scripted server over Streamable HTTP.
 
 use std::convert::Infallible;
+use std::iter::Peekable;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::vec::IntoIter;
 
 use ::http::{HeaderMap, Request, Response, StatusCode};
 use bytes::Bytes;
@@ -72,6 +74,9 @@ async fn answer(
             plain(200, String::new())
         }
         "GET" if inner.era == Era::Modern => plain(405, String::new()),
+        "GET" if received.header("last-event-id").is_some() => {
+            resume(&inner, received.header("last-event-id").unwrap())
+        }
         "GET" => {
             let session = received.header("mcp-session-id").unwrap_or_default();
             announcements(Listener::legacy(&inner, session))
@@ -156,32 +161,62 @@ async fn call(inner: Arc<Inner>, call: Received) -> Response<Body> {
         }
         _ => {}
     }
-    let events = stream::unfold((steps, unanswered), move |(mut steps, mut unanswered)| {
-        let (inner, call) = (Arc::clone(&inner), call.clone());
+    on(inner, Rest { call, steps, unanswered })
+}
+
+/// What is left of a call whose connection was closed.
+pub struct Rest {
+    call: Received,
+    steps: Peekable<IntoIter<Step>>,
+    unanswered: Unanswered,
+}
+
+/// Goes on with a call on this connection.
+fn on(inner: Arc<Inner>, rest: Rest) -> Response<Body> {
+    let events = stream::unfold(Some(rest), move |rest| {
+        let inner = Arc::clone(&inner);
         async move {
+            let mut rest = rest?;
             loop {
-                let step = steps.next()?;
+                let step = rest.steps.next()?;
                 inner.wait(&step).await;
                 if matches!(step, Step::Break) {
-                    unanswered.settle();
+                    rest.unanswered.settle();
                     return None;
                 }
                 if step.is_answer() {
-                    unanswered.settle();
+                    rest.unanswered.settle();
                 }
                 let message = match step {
                     Step::Open => Some("id: 1\ndata:\n\n".to_owned()),
+                    Step::Close(retry) => {
+                        let closed = &mut *inner.closed.lock().unwrap();
+                        let id = format!("closed-{}", closed.len());
+                        closed.push(Some(rest));
+                        let event = format!("id: {id}\nretry: {retry}\ndata:\n\n");
+                        return Some((Ok(Frame::data(Bytes::from(event))), None));
+                    }
                     _ => step
-                        .message(&call, inner.era)
+                        .message(&rest.call, inner.era)
                         .map(|it| format!("event: message\ndata: {it}\n\n")),
                 };
                 if let Some(message) = message {
-                    return Some((Ok(Frame::data(Bytes::from(message))), (steps, unanswered)));
+                    return Some((Ok(Frame::data(Bytes::from(message))), Some(rest)));
                 }
             }
         }
     });
     streamed(StreamBody::new(events).boxed_unsync())
+}
+
+/// Goes on with the call that was closed with that event.
+fn resume(inner: &Arc<Inner>, last: &str) -> Response<Body> {
+    let number = last.strip_prefix("closed-").and_then(|number| number.parse::<usize>().ok());
+    let rest = number.and_then(|number| inner.closed.lock().unwrap()[number].take());
+    match rest {
+        Some(rest) => on(Arc::clone(inner), rest),
+        None => plain(400, String::new()),
+    }
 }
 
 fn announcements(listener: Listener) -> Response<Body> {

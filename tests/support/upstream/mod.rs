@@ -68,6 +68,8 @@ pub struct Inner {
     /// Lists besides that of the tools, by the member of their results.
     pub lists: Mutex<HashMap<String, Vec<Value>>>,
     pub gate: Semaphore,
+    /// Calls whose connections were closed, to be resumed.
+    pub closed: Mutex<Vec<Option<http::Rest>>>,
     pub sessions: Mutex<HashSet<String>>,
     pub session_numbers: AtomicU64,
     /// How a session that is not there is refused.
@@ -278,6 +280,7 @@ impl Inner {
             capabilities: Mutex::new(json!({ "tools": { "listChanged": true } })),
             lists: Mutex::default(),
             gate: Semaphore::new(0),
+            closed: Mutex::default(),
             sessions: Mutex::default(),
             session_numbers: AtomicU64::new(0),
             lost: Mutex::new((404, no_session)),

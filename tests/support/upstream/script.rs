@@ -35,6 +35,9 @@ pub enum Step {
     Error(Value),
     /// Answers with an HTTP status (HTTP).
     Status(u16, Vec<(&'static str, String)>, String),
+    /// Closes the connection, to be asked again after so many milliseconds; the
+    /// rest goes on the connection that resumes it (HTTP).
+    Close(u64),
     /// Breaks off: ends the response, or the child.
     Break,
 }

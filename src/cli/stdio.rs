@@ -1,0 +1,228 @@
+//! `trunkline stdio`: the gateway for hosts that can only start a process.
+//!
+//! Standard output carries messages and nothing else; everything that is told
+//! to people goes to standard error.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderName, HeaderValue, Uri};
+use tokio::time::timeout;
+use url::Url;
+
+use crate::config::{Http, Secret};
+use crate::front::stdio::{self, Bounds, Ended, Here, There};
+use crate::link::{HttpClient, LinkFault};
+use crate::telemetry::log::{self, AccessLine, LogFormat, LogLevels};
+
+use super::serve::{Doors, Running, guardian, not_started, signals, start_log};
+use super::{Common, FAILURE, WRONG_USE, complain, fail};
+
+/// `trunkline stdio`
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The configuration
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        env = "TRUNKLINE_CONFIG",
+        default_value = "gateway.toml"
+    )]
+    config: PathBuf,
+    /// Log to standard error at this level: a level, or TARGET=LEVEL,…
+    #[arg(long, value_name = "LEVELS", env = "TRUNKLINE_LOG")]
+    log: Option<String>,
+    /// Serve HTTP clients as well, here; without it no port is opened
+    #[arg(short, long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// Answer operators here: /status, /metrics; without it no port is opened
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    admin: Option<SocketAddr>,
+    /// Run no gateway, lead to the one at this URL; its key, if it wants one, is read from the
+    /// variable TRUNKLINE_KEY
+    #[arg(long, value_name = "URL", conflicts_with_all = ["listen", "admin"])]
+    connect: Option<Url>,
+    /// A header for each request to that gateway; ${env:NAME} in it is a variable's value
+    #[arg(long, value_name = "NAME: VALUE", requires = "connect")]
+    header: Vec<String>,
+    /// Certificates to trust besides the system's, as PEM
+    #[arg(long, value_name = "FILE", requires = "connect")]
+    ca: Option<PathBuf>,
+}
+
+pub(super) fn run(args: Args) -> ExitCode {
+    match args.connect.clone() {
+        Some(url) => connect(args, url),
+        None => gateway(args),
+    }
+}
+
+/// The gateway in this process.
+fn gateway(args: Args) -> ExitCode {
+    let Args { config, log, listen, admin, .. } = args;
+    let common = Common { config, listen, log };
+    let config = match common.read() {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let log = match start_log(&config) {
+        Ok(log) => log,
+        Err(error) => return fail(&error),
+    };
+    in_runtime(async {
+        let doors = Doors { clients: listen, operators: admin };
+        // What servers answer is bounded where it comes in.
+        let line = config.gateway.limits.body;
+        let bounds = Bounds { line, answer: usize::MAX, ..Bounds::default() };
+        let patience = config.gateway.drain;
+        let running = match Running::open(config, &common.config, guardian(), doors).await {
+            Ok(running) => running,
+            Err(error) => return not_started(&error),
+        };
+        let reloader = Arc::new(running.reloader(common, Some(log)));
+        let here = Here::new(Arc::clone(&running.front), Uri::from_static("/mcp"));
+        let serving = async {
+            // A host asks for the list at once, and many never again.
+            let _ = timeout(SETTLING, running.gateway.snapshots.settled()).await;
+            stdio::serve(here, streams(), bounds, patience).await
+        };
+        let code = tokio::select! {
+            ended = serving => code(ended),
+            // Whoever sends a signal to a stdio server has closed its input
+            // before, or does not want to wait.
+            () = signals::until_told_to_stop(&reloader) => ExitCode::SUCCESS,
+        };
+        tokio::select! {
+            () = running.stop() => {}
+            () = signals::told_to_stop() => tracing::warn!("told a second time: ending at once"),
+        }
+        code
+    })
+}
+
+/// A gateway elsewhere.
+fn connect(args: Args, url: Url) -> ExitCode {
+    let levels =
+        LogLevels { directives: args.log.as_deref().unwrap_or("warn"), access: AccessLine::Off };
+    let _log = match log::init(levels, LogFormat::Human) {
+        Ok(log) => log,
+        Err(error) => {
+            complain(&format!("--log: {error}"));
+            return WRONG_USE.into_code();
+        }
+    };
+    let client = match client(args, url) {
+        Ok(client) => client,
+        Err(fault) => {
+            complain(&fault);
+            return WRONG_USE.into_code();
+        }
+    };
+    in_runtime(async {
+        tokio::select! {
+            ended = stdio::serve(There::new(client), streams(), Bounds::default(), PATIENCE) => {
+                code(ended)
+            }
+            () = signals::told_to_stop() => ExitCode::SUCCESS,
+        }
+    })
+}
+
+fn client(args: Args, mut url: Url) -> Result<HttpClient, String> {
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("--connect: the URL begins with http:// or https://".into());
+    }
+    if url.path() == "/" {
+        url.set_path("/mcp");
+    }
+    let mut headers = Vec::new();
+    if let Some(key) = std::env::var("TRUNKLINE_KEY").ok().filter(|key| !key.is_empty()) {
+        headers.push((AUTHORIZATION, Secret::new(format!("Bearer {key}"))));
+    }
+    for text in &args.header {
+        headers.push(header(text).map_err(|fault| format!("--header: {fault}"))?);
+    }
+    let http = Http { url, headers, ca: args.ca };
+    HttpClient::new(&http, CONNECT_TIMEOUT).map_err(|fault: LinkFault| fault.chain())
+}
+
+/// Reads `NAME: VALUE`. What is wrong with a value is told without it.
+fn header(text: &str) -> Result<(HeaderName, Secret), String> {
+    let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
+    let name = name.trim();
+    let known: HeaderName = name.parse().map_err(|_| format!("{name:?} is no header name"))?;
+    if known.as_str().starts_with("mcp-") || OWN.contains(&known.as_str()) {
+        return Err(format!("{name} is written by the transport itself"));
+    }
+    let value = filled(value.trim())?;
+    HeaderValue::from_str(&value).map_err(|_| format!("the value of {name} cannot be sent"))?;
+    Ok((known, Secret::new(value)))
+}
+
+/// A text with the variables' values in the places of `${env:NAME}`.
+fn filled(text: &str) -> Result<String, String> {
+    let mut filled = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, from)) = rest.split_once("${env:") {
+        let (name, after) = from.split_once('}').ok_or("a ${env:NAME} has no end")?;
+        let value = std::env::var(name).map_err(|_| format!("the variable {name} is not set"))?;
+        filled.extend([before, &value]);
+        rest = after;
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}
+
+fn streams() -> (tokio::io::Stdin, tokio::io::Stdout) {
+    (tokio::io::stdin(), tokio::io::stdout())
+}
+
+fn code(ended: Ended) -> ExitCode {
+    match ended {
+        Ended::Input => ExitCode::SUCCESS,
+        Ended::Output => FAILURE.into_code(),
+    }
+}
+
+fn in_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error),
+    };
+    let code = runtime.block_on(work);
+    // The thread that reads standard input cannot be woken, and holds nothing up.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    code
+}
+
+/// Headers that a fixed value would break.
+const OWN: [&str; 6] =
+    ["accept", "content-type", "content-length", "host", "connection", "transfer-encoding"];
+/// How long the servers may take to get ready before the first line is read.
+/// Hosts wait for half a minute and more.
+const SETTLING: Duration = Duration::from_secs(10);
+/// How long what is under way may take once the input has ended.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection may take, TLS included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_a_name_and_a_value_that_can_be_sent() {
+        let (name, value) = header("X-Team:  blue: one ").unwrap();
+        assert_eq!((name.as_str(), value.expose()), ("x-team", "blue: one"));
+        for text in ["X-Team", "x y: 1", "Mcp-Method: x", "Host: x", "X: ${env:", "X: a\u{1}"] {
+            assert!(header(text).is_err(), "{text:?}");
+        }
+        let fault = header("X: ${env:TRUNKLINE_NOT_SET}").unwrap_err();
+        assert!(fault.contains("TRUNKLINE_NOT_SET"), "{fault}");
+    }
+}

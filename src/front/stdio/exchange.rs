@@ -1,0 +1,293 @@
+//! One request, from its line to the lines that answer it.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use crate::call::{Answer as Judged, Failure};
+use crate::jsonrpc::{self, Frame, Id, Response as Answer};
+use crate::mcp::{Era, Method, code, meta, notification};
+
+use super::MAX_DEPTH;
+use super::bridge::{Bridge, Place};
+use super::endpoint::Endpoint;
+use super::headers::{self, Asked};
+use super::reception::{Events, Reception, answer_in, broken, no_answer};
+
+/// A request under way.
+pub(super) struct Exchange<E> {
+    pub(super) place: Place<E>,
+    /// The request as it came.
+    pub(super) line: Bytes,
+    pub(super) asked: Asked,
+}
+
+impl<E: Endpoint> Exchange<E> {
+    /// Runs until it is answered or taken back.
+    pub(super) async fn run(self) {
+        let withdrawal = &self.place.withdrawal;
+        let mut answering = pin!(self.answer());
+        tokio::select! {
+            biased;
+            () = withdrawal.told.cancelled() => {}
+            () = &mut answering => return,
+        }
+        // A Modern request is taken back by dropping it, which comes next. In a
+        // Legacy session it goes on until the endpoint is told; and as the
+        // request may be overtaken by that, it is told again.
+        if let (Era::Legacy, Some(message)) = (self.asked.era(), withdrawal.message.get()) {
+            for pause in WITHDRAWALS {
+                self.bridge().send_aside(message.clone(), None).await;
+                if timeout(pause, &mut answering).await.is_ok() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn bridge(&self) -> &Arc<Bridge<E>> {
+        &self.place.bridge
+    }
+
+    fn id(&self) -> &Id {
+        &self.place.id
+    }
+
+    async fn answer(&self) {
+        if let Err(failure) = self.exchange().await {
+            self.give(jsonrpc::error(Some(self.id()), &failure.to_error())).await;
+        }
+    }
+
+    /// Gives a message to the client, unless it no longer wants any.
+    async fn give(&self, message: Bytes) {
+        if !self.place.withdrawal.told.is_cancelled() {
+            self.bridge().output.message(message).await;
+        }
+    }
+
+    async fn exchange(&self) -> Result<(), Failure> {
+        let response = match self.asked.era() {
+            Era::Legacy => self.bridge().send_in_session(&self.line).await?,
+            Era::Modern => self.send_modern(&self.line).await?,
+        };
+        let mut reception = Reception::read(response, self.bridge().bounds.answer).await?;
+        if self.misses_headers(&reception) && self.learn_headers().await {
+            let response = self.send_modern(&self.line).await?;
+            reception = Reception::read(response, self.bridge().bounds.answer).await?;
+        }
+        match reception {
+            Reception::Whole(status, body) => {
+                let answer = answer_in(status, body, self.id())?;
+                self.learn(&answer);
+                self.give(answer).await;
+                Ok(())
+            }
+            Reception::Events(events) => self.follow(events).await,
+        }
+    }
+
+    async fn send_modern(&self, line: &Bytes) -> Result<Response<E::Body>, Failure> {
+        let mut headers = self.asked.mirrored();
+        headers.extend(self.bridge().mirror.headers(&self.asked));
+        self.bridge().endpoint.send(headers::post(headers, line.clone())).await
+    }
+
+    /// Passes on what a stream brings, to the answer.
+    async fn follow(&self, mut events: Events<E::Body>) -> Result<(), Failure> {
+        loop {
+            match events.next().await {
+                Ok(Some(data)) => match jsonrpc::parse(&data, MAX_DEPTH) {
+                    Ok(Frame::Response { .. }) => {
+                        let answer = answer_in(StatusCode::OK, data, self.id())?;
+                        self.learn(&answer);
+                        self.give(answer).await;
+                        return Ok(());
+                    }
+                    Ok(_) => self.give(data).await,
+                    Err(fault) => tracing::warn!(%fault, "the gateway sent no message"),
+                },
+                Ok(None) | Err(_) => {
+                    let (behind, retry) = (events.last_id.take(), events.retry);
+                    match self.resume(behind, retry).await {
+                        Some(resumed) => events = resumed,
+                        None => return self.break_off().await,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Opens a stream that ended before its answer again, where it told how
+    /// (2025-11-25, Streamable HTTP, "Resumability and Redelivery").
+    async fn resume(&self, behind: Option<Bytes>, retry: Option<u64>) -> Option<Events<E::Body>> {
+        let behind = behind.filter(|_| self.asked.era() == Era::Legacy)?;
+        let wait = retry.map_or(RESUME, Duration::from_millis);
+        let wait = wait.clamp(SOONEST_RESUME, LATEST_RESUME);
+        for _ in 0..RESUMES {
+            sleep(wait).await;
+            let headers = self.bridge().session.headers();
+            let request = headers::get(headers, Some(&behind));
+            let Ok(response) = self.bridge().endpoint.send(request).await else { continue };
+            let reception = Reception::read(response, self.bridge().bounds.answer).await;
+            match reception {
+                Ok(Reception::Events(mut events)) => {
+                    events.last_id = Some(behind);
+                    events.retry = retry;
+                    return Some(events);
+                }
+                // What it says will be the same the next time.
+                Ok(Reception::Whole(..)) => return None,
+                Err(_) => {}
+            }
+        }
+        None
+    }
+
+    /// The stream is gone. A subscription that ends without its answer is told
+    /// of by a notification (2026-07-28, Cancellation).
+    async fn break_off(&self) -> Result<(), Failure> {
+        if self.asked.method != Method::Listen {
+            return Err(broken());
+        }
+        let params = [b"{\"requestId\":", self.id().raw(), b"}"].concat();
+        self.give(jsonrpc::notification(notification::CANCELLED, Some(&params))).await;
+        Ok(())
+    }
+
+    /// Reads what the answer tells of tools, if it does.
+    fn learn(&self, answer: &Bytes) {
+        if self.bridge().mirror.learns_from(&self.asked)
+            && let Ok(Frame::Response { response: Answer::Result(raw), .. }) =
+                jsonrpc::parse(answer, MAX_DEPTH)
+        {
+            self.bridge().mirror.learn(&raw);
+        }
+    }
+
+    /// Whether the endpoint refused a call because its headers and body disagree.
+    fn misses_headers(&self, reception: &Reception<E::Body>) -> bool {
+        let Reception::Whole(StatusCode::BAD_REQUEST, body) = reception else { return false };
+        if !self.bridge().mirror.concerns(&self.asked) {
+            return false;
+        }
+        let Ok(Frame::Response { response, .. }) = jsonrpc::parse(body, MAX_DEPTH) else {
+            return false;
+        };
+        matches!(Judged::parse(response), Ok(Judged::Error(error)) if error.code() == code::HEADER_MISMATCH)
+    }
+
+    /// Asks for the list that tells which parameters are mirrored; whether that
+    /// is known now.
+    async fn learn_headers(&self) -> bool {
+        let params = self.asked.params.as_ref();
+        let meta = params.and_then(|params| params.raw().get(params.meta_span()?));
+        let meta: Value = meta.and_then(|raw| serde_json::from_slice(raw).ok()).unwrap_or_default();
+        let mut cursor = None;
+        for _ in 0..PAGES {
+            let Ok(next) = self.learn_page(&meta, cursor.as_deref()).await else { return false };
+            cursor = next;
+            if cursor.is_none() || !self.bridge().mirror.headers(&self.asked).is_empty() {
+                break;
+            }
+        }
+        !self.bridge().mirror.headers(&self.asked).is_empty()
+    }
+
+    async fn learn_page(
+        &self,
+        client: &Value,
+        cursor: Option<&str>,
+    ) -> Result<Option<String>, Failure> {
+        // Each POST is an exchange of its own: the id meets no other.
+        let own = Id::number(0);
+        let mut params = json!({ meta::META: client });
+        if let (Some(cursor), Some(params)) = (cursor, params.as_object_mut()) {
+            params.insert("cursor".into(), cursor.into());
+        }
+        let params: Bytes = params.to_string().into();
+        let line = jsonrpc::request(&own, Method::ToolsList.as_str(), &params);
+        let asked = Asked::new(Method::ToolsList.as_str(), Some(params));
+        let request = headers::post(asked.mirrored(), line);
+        let bridge = self.bridge();
+        let answer = bridge.answer_to(bridge.endpoint.send(request).await?, &own).await?;
+        match jsonrpc::parse(&answer, MAX_DEPTH) {
+            Ok(Frame::Response { response: Answer::Result(raw), .. }) => {
+                Ok(bridge.mirror.learn(&raw))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+impl<E: Endpoint> Bridge<E> {
+    /// Sends what belongs to the session. One that the endpoint has lost is
+    /// opened anew, once.
+    async fn send_in_session(self: &Arc<Self>, line: &Bytes) -> Result<Response<E::Body>, Failure> {
+        let open = self.session.current();
+        let headers = open.as_ref().map(|open| open.headers.clone()).unwrap_or_default();
+        let response = self.endpoint.send(headers::post(headers, line.clone())).await?;
+        match open.filter(|open| open.has_id()) {
+            Some(lost) if response.status() == StatusCode::NOT_FOUND => {
+                drop(response);
+                self.reopen(&lost).await?;
+                let headers: HeaderMap = self.session.headers();
+                self.endpoint.send(headers::post(headers, line.clone())).await
+            }
+            _ => Ok(response),
+        }
+    }
+}
+
+/// An array of messages, which 2025-03-26 knows.
+pub(super) struct Batch<E> {
+    pub(super) bridge: Arc<Bridge<E>>,
+    pub(super) line: Bytes,
+}
+
+impl<E: Endpoint> Batch<E> {
+    pub(super) async fn run(self) {
+        if let Err(failure) = self.exchange().await {
+            self.bridge.refuse(None, &failure).await;
+        }
+    }
+
+    async fn exchange(&self) -> Result<(), Failure> {
+        let response = self.bridge.send_in_session(&self.line).await?;
+        match Reception::read(response, self.bridge.bounds.answer).await? {
+            Reception::Whole(_, body) if body.is_empty() => {}
+            Reception::Whole(status, body) => {
+                serde_json::from_slice::<&RawValue>(&body).map_err(|_| no_answer(status))?;
+                self.bridge.output.message(body).await;
+            }
+            Reception::Events(mut events) => {
+                while let Some(data) = events.next().await? {
+                    if serde_json::from_slice::<&RawValue>(&data).is_ok() {
+                        self.bridge.output.message(data).await;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How long a request that was taken back may go on after each time that the
+/// endpoint was told.
+const WITHDRAWALS: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2)];
+/// How many pages of a list are read for one call.
+const PAGES: usize = 100;
+/// How often a stream is asked for in vain before it is given up.
+const RESUMES: usize = 5;
+/// How long to wait before a stream is asked for again, unless it said so, and
+/// what of it is followed.
+const RESUME: Duration = Duration::from_secs(1);
+const SOONEST_RESUME: Duration = Duration::from_millis(50);
+const LATEST_RESUME: Duration = Duration::from_secs(30);

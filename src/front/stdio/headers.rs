@@ -1,0 +1,120 @@
+//! What HTTP has in headers and a line has not.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, Request, header as http_header};
+
+use crate::call::Params;
+use crate::mcp::{Era, Method, ProtocolVersion, encode_value, header};
+
+/// A request as its line has it.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) method: Method,
+    /// Unreadable ones are for the endpoint to refuse.
+    pub(super) params: Option<Params>,
+    /// The version in `_meta`.
+    version: Option<String>,
+}
+
+impl Asked {
+    pub(super) fn new(method: &str, params: Option<Bytes>) -> Self {
+        let params = Params::parse(params).ok();
+        let meta = params.as_ref().and_then(|params| params.meta().ok());
+        Self { method: Method::parse(method), params, version: meta.and_then(|meta| meta.version) }
+    }
+
+    /// How the client opens tells its era (2026-07-28, Versioning, "Backward
+    /// Compatibility").
+    pub(super) fn era(&self) -> Era {
+        if self.version.is_some() || self.method.is_modern_only() {
+            Era::Modern
+        } else {
+            Era::Legacy
+        }
+    }
+
+    /// The headers that mirror a Modern request (2026-07-28, Streamable HTTP,
+    /// "Request Metadata").
+    pub(super) fn mirrored(&self) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(8);
+        let version = self.version.as_deref().unwrap_or(ProtocolVersion::LATEST_MODERN.as_str());
+        if let Ok(version) = HeaderValue::from_str(version) {
+            headers.insert(header::PROTOCOL_VERSION, version);
+        }
+        headers.insert(header::METHOD, encode_value(self.method.as_str()));
+        let params = self.params.as_ref();
+        let name = params.and_then(|params| match self.method.named_by()? {
+            "uri" => params.uri(),
+            _ => params.name(),
+        });
+        if let Some(name) = name {
+            headers.insert(header::NAME, encode_value(name));
+        }
+        headers
+    }
+}
+
+/// A POST of one message.
+pub(super) fn post(mut headers: HeaderMap, body: Bytes) -> Request<Bytes> {
+    headers.insert(http_header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let accept = HeaderValue::from_static("application/json, text/event-stream");
+    headers.insert(http_header::ACCEPT, accept);
+    request(HttpMethod::POST, headers, body)
+}
+
+/// A GET of a stream, behind an event if one is named.
+pub(super) fn get(mut headers: HeaderMap, behind: Option<&Bytes>) -> Request<Bytes> {
+    headers.insert(http_header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+    if let Some(id) = behind.and_then(|id| HeaderValue::from_bytes(id).ok()) {
+        headers.insert(http_header::HeaderName::from_static("last-event-id"), id);
+    }
+    request(HttpMethod::GET, headers, Bytes::new())
+}
+
+/// The end of a session.
+pub(super) fn delete(headers: HeaderMap) -> Request<Bytes> {
+    request(HttpMethod::DELETE, headers, Bytes::new())
+}
+
+fn request(method: HttpMethod, headers: HeaderMap, body: Bytes) -> Request<Bytes> {
+    let mut request = Request::new(body);
+    *request.method_mut() = method;
+    *request.headers_mut() = headers;
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(method: &str, params: &'static str) -> Asked {
+        Asked::new(method, Some(Bytes::from_static(params.as_bytes())))
+    }
+
+    #[test]
+    fn a_modern_request_is_mirrored_into_headers() {
+        let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+        let call: &'static str = format!(r#"{{"name":"é",{meta}}}"#).leak();
+        let call = asked("tools/call", call);
+        assert_eq!(call.era(), Era::Modern);
+        let headers = call.mirrored();
+        assert_eq!(headers[header::PROTOCOL_VERSION], "2026-07-28");
+        assert_eq!(headers[header::METHOD], "tools/call");
+        assert_eq!(headers[header::NAME], "=?base64?w6k=?=");
+        let list: &'static str = format!(r#"{{"name":"x",{meta}}}"#).leak();
+        assert!(!asked("tools/list", list).mirrored().contains_key(header::NAME));
+    }
+
+    #[test]
+    fn the_opening_tells_the_era() {
+        for (method, params, era) in [
+            ("initialize", "{}", Era::Legacy),
+            ("tools/list", "{}", Era::Legacy),
+            ("tools/list", "{\"_meta\":7}", Era::Legacy),
+            ("server/discover", "{}", Era::Modern),
+            ("subscriptions/listen", "[]", Era::Modern),
+        ] {
+            assert_eq!(asked(method, params).era(), era, "{method} {params}");
+        }
+    }
+}

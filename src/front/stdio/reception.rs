@@ -1,0 +1,117 @@
+//! What comes back from an endpoint.
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode, header::CONTENT_TYPE};
+use http_body::Body;
+use http_body_util::BodyExt;
+
+use crate::call::Failure;
+use crate::jsonrpc::body::{BodyError, collect};
+use crate::jsonrpc::sse::{SseDecoder, SseError};
+use crate::jsonrpc::{self, Frame, Id, Response as Answer};
+
+use super::MAX_DEPTH;
+
+/// An answer whose head has come.
+pub(super) enum Reception<B> {
+    /// In one piece.
+    Whole(StatusCode, Bytes),
+    /// Bit by bit.
+    Events(Events<B>),
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Reception<B> {
+    pub(super) async fn read(response: Response<B>, limit: usize) -> Result<Self, Failure> {
+        let status = response.status();
+        if status.is_success() && is_stream(response.headers()) {
+            return Ok(Self::Events(Events::new(response.into_body(), limit)));
+        }
+        match collect(response.into_body(), limit).await {
+            Ok(body) => Ok(Self::Whole(status, body)),
+            Err(BodyError::TooLarge { limit }) => Err(too_large(limit)),
+            Err(BodyError::Broken(_)) => Err(broken()),
+        }
+    }
+}
+
+fn is_stream(headers: &HeaderMap) -> bool {
+    let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = media.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("text/event-stream")
+}
+
+/// The message that answers the request `id`, made of a whole body.
+pub(super) fn answer_in(status: StatusCode, body: Bytes, id: &Id) -> Result<Bytes, Failure> {
+    match jsonrpc::parse(&body, MAX_DEPTH) {
+        Ok(Frame::Response { id: Some(theirs), .. }) if theirs == *id => Ok(body),
+        // Refused before, or without, reading as far as the id.
+        Ok(Frame::Response { response: Answer::Error(raw), .. }) => {
+            Ok(jsonrpc::error(Some(id), &raw))
+        }
+        _ => Err(no_answer(status)),
+    }
+}
+
+/// A status that stands for an answer that is none.
+pub(super) fn no_answer(status: StatusCode) -> Failure {
+    let hint = match status {
+        StatusCode::UNAUTHORIZED => ": it wants a key, from the variable TRUNKLINE_KEY",
+        StatusCode::NOT_FOUND => ": is the path of the URL right?",
+        _ => "",
+    };
+    Failure::Unreachable { reason: format!("it answered HTTP {status}{hint}") }
+}
+
+pub(super) fn broken() -> Failure {
+    Failure::Unreachable { reason: "the connection broke off".into() }
+}
+
+fn too_large(limit: usize) -> Failure {
+    Failure::Unreachable { reason: format!("its answer is larger than {limit} bytes") }
+}
+
+/// Events that carry messages.
+pub(super) struct Events<B> {
+    body: B,
+    decoder: SseDecoder,
+    /// The last id that an event had: the stream can be resumed behind it.
+    pub(super) last_id: Option<Bytes>,
+    /// How many milliseconds to wait before that.
+    pub(super) retry: Option<u64>,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Events<B> {
+    fn new(body: B, limit: usize) -> Self {
+        Self { body, decoder: SseDecoder::new(limit), last_id: None, retry: None }
+    }
+
+    /// The next message's data; `None` at the end of the stream.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        loop {
+            let event = self.decoder.next_event();
+            match event.map_err(|SseError::TooLarge { limit }| too_large(limit))? {
+                Some(event) => {
+                    if event.id.is_some() {
+                        self.last_id = event.id.as_ref().map(|id| Bytes::copy_from_slice(id));
+                    }
+                    self.retry = event.retry.or(self.retry);
+                    if event.is_message() {
+                        return Ok(Some(event.data));
+                    }
+                }
+                None => match self.body.frame().await {
+                    Some(Ok(frame)) => {
+                        if let Ok(data) = frame.into_data() {
+                            self.decoder.push(data);
+                        }
+                    }
+                    Some(Err(_)) => return Err(broken()),
+                    None => return Ok(None),
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Answers that are streams of events: a call's, while it lasts.
+//!
+//! A Modern client's stream is its call: it ends with its connection. A Legacy
+//! session's stream outlives its connections. What it carries is kept in an
+//! outbox, so that it can be resumed by GET, and the call goes on while nobody
+//! reads (2025-11-25, Streamable HTTP, "Sending Messages to the Server").
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, stream};
+use http::{HeaderValue, Response, StatusCode};
+
+use crate::call::Event;
+use crate::jsonrpc::sse;
+
+use super::answer::{self, Writer};
+use super::caller::Caller;
+use super::outbox::{EventId, Outbox, Piece, Reader, Sent, Start};
+use super::session::Session;
+use super::{Body, Front};
+
+/// Something that brings a call's steps one by one.
+pub(super) trait Steps: Send + 'static {
+    fn next(&mut self) -> impl Future<Output = Option<Step>> + Send;
+}
+
+/// What a call's stream is made of.
+pub(super) enum Step {
+    /// What came of the call.
+    Event(Event),
+    /// A message of the gateway's own, whole, such as a request to the client.
+    #[allow(dead_code, reason = "for requests to the client in mid-call")]
+    Frame(Bytes),
+}
+
+/// What a stream begins with.
+pub(super) enum First {
+    /// It is opened to keep a connection alive, or to be resumed.
+    Nothing,
+    /// A message.
+    Message(Bytes),
+    /// The server wants to be asked again after this time.
+    Pause(Duration),
+}
+
+/// Answers with a stream of what came first and all that follows.
+pub(super) fn open(first: First, steps: impl Steps, writer: Writer) -> Response<Body> {
+    let keep_alive = writer.keep_alive;
+    let session = writer.session.clone();
+    let rest = stream::unfold(Some((steps, writer)), piece);
+    match (session, first) {
+        (Some(session), first) => {
+            let first = match first {
+                First::Nothing => None,
+                First::Message(message) => Some(Piece::Message(message)),
+                First::Pause(wait) => Some(Piece::Pause(wait)),
+            };
+            let outbox = session.open_stream(Box::pin(stream::iter(first).chain(rest)));
+            connect(&session, &outbox, Start::Unsent, keep_alive)
+        }
+        (None, First::Message(message)) => passing_by(sse::message(&message), rest, keep_alive),
+        (None, _) => passing_by(sse::comment(), rest, keep_alive),
+    }
+}
+
+impl Front {
+    /// Goes on with the stream whose connection broke off behind that event
+    /// (2025-11-25, Streamable HTTP, "Resumability and Redelivery").
+    pub(super) fn resume(
+        &self,
+        session: &Arc<Session>,
+        last: &HeaderValue,
+        caller: &Caller,
+    ) -> Response<Body> {
+        let id = last.to_str().ok().and_then(EventId::parse);
+        let Some((id, outbox)) = id.and_then(|id| Some((id, session.stream(id)?))) else {
+            return answer::plain(
+                StatusCode::BAD_REQUEST,
+                "the stream of this Last-Event-ID is no longer kept, or never was",
+            );
+        };
+        let start = Start::Behind(id.number);
+        if Arc::ptr_eq(&outbox, session.outbox()) {
+            return self.outside(session, start, caller);
+        }
+        connect(session, &outbox, start, self.limits().1)
+    }
+}
+
+/// A connection that carries a stream of a session from `start` on.
+fn connect(
+    session: &Session,
+    outbox: &Arc<Outbox>,
+    start: Start,
+    keep_alive: Duration,
+) -> Response<Body> {
+    let reader = outbox.read(start);
+    let first = Some(opening(session, &reader));
+    let polls = session.client().version.primes_streams();
+    let events = stream::unfold((first, Some(reader)), move |(first, reader)| async move {
+        if let Some(first) = first {
+            return Some((first, (None, reader)));
+        }
+        let mut reader = reader?;
+        loop {
+            let sent = tokio::select! {
+                sent = reader.next() => sent?,
+                () = tokio::time::sleep(keep_alive) => {
+                    return Some((sse::comment(), (None, Some(reader))));
+                }
+            };
+            match sent {
+                Sent::Event(event) => return Some((event, (None, Some(reader)))),
+                Sent::Pause(wait) if polls => {
+                    return Some((sse::retry(wait), (None, None)));
+                }
+                Sent::Pause(_) => {}
+            }
+        }
+    });
+    answer::with_events(Body::stream(events))
+}
+
+/// What opens a connection: the place to resume from, for clients that know of
+/// such events, or else a mere sign of life.
+pub(super) fn opening(session: &Session, reader: &Reader) -> Bytes {
+    if session.client().version.primes_streams() { reader.priming(RETRY) } else { sse::comment() }
+}
+
+/// A stream that nobody can resume.
+fn passing_by(
+    first: Bytes,
+    pieces: impl Stream<Item = Piece> + Send + 'static,
+    keep_alive: Duration,
+) -> Response<Body> {
+    let state = (Some(first), Box::pin(pieces));
+    let events = stream::unfold(state, move |(first, mut pieces)| async move {
+        if let Some(first) = first {
+            return Some((first, (None, pieces)));
+        }
+        loop {
+            let piece = tokio::select! {
+                piece = pieces.next() => piece?,
+                () = tokio::time::sleep(keep_alive) => {
+                    return Some((sse::comment(), (None, pieces)));
+                }
+            };
+            if let Piece::Message(message) = piece {
+                return Some((sse::message(&message), (None, pieces)));
+            }
+        }
+    });
+    answer::with_events(Body::stream(events))
+}
+
+/// The next piece of a call's stream, and what is left of the call.
+async fn piece<S: Steps>(left: Option<(S, Writer)>) -> Option<(Piece, Option<(S, Writer)>)> {
+    let (mut steps, writer) = left?;
+    let message = match steps.next().await? {
+        Step::Frame(frame) => return Some((Piece::Message(frame), Some((steps, writer)))),
+        Step::Event(Event::Notice(notice)) => {
+            let message = writer.notice(&notice);
+            return Some((Piece::Message(message), Some((steps, writer))));
+        }
+        Step::Event(Event::Pause(wait)) => {
+            return Some((Piece::Pause(wait), Some((steps, writer))));
+        }
+        Step::Event(Event::Answer(answer)) => writer.message(answer).1,
+        Step::Event(Event::Passing(passing)) => writer.message(answer::collected(passing).await).1,
+    };
+    Some((Piece::Message(message), None))
+}
+
+/// How long a client is to wait before it resumes a stream.
+const RETRY: Duration = Duration::from_secs(1);
