@@ -61,8 +61,7 @@ impl Release {
     async fn step(state: Option<(Reply, Self)>) -> Option<(Event, Option<(Reply, Self)>)> {
         let (mut reply, release) = state?;
         match reply.next().await? {
-            Event::Notice(notice) => Some((Event::Notice(notice), Some((reply, release)))),
-            Event::Pause(after) => Some((Event::Pause(after), Some((reply, release)))),
+            event @ (Event::Notice(_) | Event::Pause(_)) => Some((event, Some((reply, release)))),
             Event::Answer(answer) => Some((Event::Answer(release.answer(answer)), None)),
             Event::Passing(passing) => {
                 let whole = passing.whole().await.map(Answer::Result);

@@ -46,6 +46,7 @@ import page
 
 HERE = Path(__file__).resolve().parent
 PEERS = HERE.parent / "peers"
+SDKS = ("python", "typescript", "rmcp")
 REVISIONS = ("2025-06-18", "2025-11-25", "2026-07-28")
 TASKS = "tasks"
 START_SECONDS = 60
@@ -125,9 +126,9 @@ class Stack:
         return f"{self.sdk}-{self.transport}-{self.era}"
 
 
-def stacks(sdks: dict[str, Server]) -> list[Stack]:
+def stacks() -> list[Stack]:
     found = []
-    for sdk in sdks:
+    for sdk in SDKS:
         for transport in ("http", "stdio"):
             for era, revisions in BEHIND.items():
                 stack = Stack(sdk, transport, era)
@@ -140,6 +141,11 @@ def stacks(sdks: dict[str, Server]) -> list[Stack]:
 def client_suites() -> list[Suite]:
     names = [f"{sdk}-{era_of(revision)}-{revision}" for sdk, revision in CLIENTS]
     return [Suite(f"client-{name}", f"client/{name}") for name in names]
+
+
+def suite_names() -> list[str]:
+    """Of all that there are, in the order of the page."""
+    return [suite.name for stack in stacks() for suite in stack.suites] + [suite.name for suite in client_suites()]
 
 
 # --- Processes ------------------------------------------------------------------------
@@ -417,8 +423,8 @@ def main(arguments: list[str]) -> int:
     if not os.access(sdks["rmcp"].command[0], os.X_OK):
         print("suites.py: cargo build --example everything_server builds what is missing", file=sys.stderr)
         return 2
-    every_stack, every_client = stacks(sdks), client_suites()
-    names = [s.name for stack in every_stack for s in stack.suites] + [s.name for s in every_client]
+    every_stack, every_client = stacks(), client_suites()
+    names = suite_names()
     wanted = [name for name in names if fnmatchcase(name, options.only)]
     for stack in every_stack:
         stack.suites = [suite for suite in stack.suites if suite.name in wanted]
@@ -452,11 +458,13 @@ def conclude(options: argparse.Namespace, names: list[str], kept: Direct, result
             found = sorted(path.parent for path in kept.root.glob("*/*/key.txt"))
             runs = [(str(folder.relative_to(kept.root)).replace("/", "-"), check.read_run(folder)) for folder in found]
             suites = [check.Suite(name, run, run) for name, run in runs]
-            verdict = check.judge(suites, [])
+            baseline: list[check.Entry] = []
+            verdict = check.judge(suites, baseline)
         else:
             suites = check.read_suites(kept.root, results)
             suites.sort(key=lambda suite: names.index(suite.name))
-            verdict = check.judge(suites, check.read_baseline(HERE / "baseline.json"), names)
+            baseline = check.read_baseline(HERE / "baseline.json")
+            verdict = check.judge(suites, baseline, names)
     except (check.Nonsense, ValueError, KeyError) as fault:
         print(f"suites.py: {fault}", file=sys.stderr)
         return 2
@@ -466,8 +474,8 @@ def conclude(options: argparse.Namespace, names: list[str], kept: Direct, result
     is_whole = not options.direct and len(suites) == len(names)
     if is_whole and verdict.is_clean():
         if options.write:
-            page.write(verdict)
-        elif not page.is_current(verdict):
+            page.write(verdict, baseline)
+        elif not page.is_current(verdict, baseline):
             print("stale: docs/conformance.md is not what came of this run: all.sh GATEWAY_BIN --write")
             return 1
     return 0 if verdict.is_clean() else 1

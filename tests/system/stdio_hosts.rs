@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::peers::{Driver, file, reference};
@@ -60,7 +59,7 @@ fn steps() -> Vec<Value> {
         json!({ "op": "list" }),
         json!({ "op": "call", "name": "everything__echo", "arguments": { "message": "hello" } }),
         json!({ "op": "call", "name": "python__test_simple_text", "arguments": {} }),
-        json!({ "op": "call", "name": "clock__countdown", "arguments": countdown(1), "progress": true, "expect": 1 }),
+        json!({ "op": "call", "name": "clock__countdown", "arguments": countdown(2), "progress": true, "expect": 2 }),
         json!({ "op": "call_cancel", "name": "clock__countdown", "arguments": countdown(60), "after_progress": 1 }),
         json!({ "op": "call_and_wait_list_changed", "name": "python__test_trigger_tool_change", "arguments": { "add": "grown" } }),
         json!({ "op": "call", "name": "python__grown", "arguments": {} }),
@@ -78,7 +77,9 @@ fn judge(host: Host, way: &str, lines: &[Value]) {
         assert!(names.contains(&json!(name)), "{host:?} {way}: {name} in {names:?}");
     }
     assert!(lines[2]["result"].to_string().contains("Echo: hello"), "{host:?} {way}");
-    assert_eq!(lines[4]["result"]["progress"].as_array().map(Vec::len), Some(1), "{host:?} {way}");
+    // An SDK may lose the one that comes together with the answer.
+    let progress = lines[4]["result"]["progress"].as_array().unwrap();
+    assert!(!progress.is_empty(), "{host:?} {way}");
     assert_eq!(lines[5]["result"]["cancelled"], true, "{host:?} {way}");
 }
 
@@ -89,12 +90,9 @@ async fn every_sdks_host_uses_the_gateway_that_it_starts() {
     let config = config(folder.path(), &servers(&tag));
     let target = format!("stdio:{}", json!([TRUNKLINE, "stdio", "--config", config]));
     let steps = steps();
-    // Two at a time: each starts a gateway with all its servers.
-    for pair in HOSTS.chunks(2) {
-        let ran = join_all(pair.iter().map(|host| run(*host, &target, &steps))).await;
-        for (host, lines) in pair.iter().zip(ran) {
-            judge(*host, "in process", &lines);
-        }
+    // One after the other: each starts a gateway with all its servers.
+    for host in HOSTS {
+        judge(host, "in process", &run(host, &target, &steps).await);
     }
     tag.gone();
 }
