@@ -69,12 +69,9 @@ impl Front {
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
     {
-        if request.uri().path() != ENDPOINT {
-            return answer::not_found();
-        }
         let caller = match self.caller(&mut request, peer) {
             Ok(caller) => caller,
-            Err(stranger) => return *stranger,
+            Err(failure) => return caller::refusal(&failure),
         };
         match *request.method() {
             HttpMethod::POST => self.post(request, (caller, peer)).await,
@@ -156,9 +153,6 @@ impl Front {
         }
     }
 }
-
-/// The path that clients connect to.
-const ENDPOINT: &str = "/mcp";
 
 /// A JSON body's media type.
 const JSON: header::HeaderValue = header::HeaderValue::from_static("application/json");

@@ -74,10 +74,11 @@ impl Sessions {
         });
     }
 
-    /// Closes the sessions of those whom the configuration knows no longer.
+    /// Closes the sessions of those whom the configuration knows no longer, or
+    /// who may no longer come in where they did.
     fn close_strangers(&self) {
-        let identity = Arc::clone(&self.gateway.snapshots.load().identity);
-        self.close_unless(|session| session.owner.is_known(&identity));
+        let snapshot = self.gateway.snapshots.load_full();
+        self.close_unless(|session| session.owner.keeps(&snapshot));
     }
 
     fn close_unless(&self, keep: impl Fn(&Session) -> bool) {

@@ -4,8 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::call::Context;
-use crate::catalog::Offers;
-use crate::config::Gateway as Settings;
+use crate::catalog::{Kind, Offers};
 use crate::link::State;
 use crate::mcp::{Era, ProtocolVersion, meta};
 use crate::snapshot::{Member, Snapshot, View};
@@ -27,6 +26,10 @@ impl Gateway {
         let snapshot = self.snapshots.load();
         let view = snapshot.view(&self.view_key(context));
         let settings = &snapshot.config.gateway;
+        let profile = snapshot.profile(context.endpoint.profile());
+        let title = profile.and_then(|it| it.title.as_ref()).or(settings.title.as_ref());
+        let words = profile.and_then(|it| it.instructions.as_ref());
+        let words = words.or(settings.instructions.as_ref());
         let mut result = match introduction {
             Introduction::Discover => json!({
                 "resultType": "complete",
@@ -34,15 +37,15 @@ impl Gateway {
                 "capabilities": capabilities(&snapshot, &view),
                 "ttlMs": u64::try_from(settings.list_ttl.as_millis()).unwrap_or(u64::MAX),
                 "cacheScope": "public",
-                "_meta": { meta::SERVER_INFO: info(settings) },
+                "_meta": { meta::SERVER_INFO: info(title) },
             }),
             Introduction::Initialize(version) => json!({
                 "protocolVersion": version.as_str(),
                 "capabilities": capabilities(&snapshot, &view),
-                "serverInfo": info(settings),
+                "serverInfo": info(title),
             }),
         };
-        if let (Some(text), Some(result)) = (&settings.instructions, result.as_object_mut()) {
+        if let (Some(text), Some(result)) = (words, result.as_object_mut()) {
             result.insert("instructions".into(), json!(text));
         }
         result.to_string().into()
@@ -62,21 +65,31 @@ fn capabilities(snapshot: &Snapshot, view: &View) -> Map<String, Value> {
     let unheard = |member: &Member| {
         view.list(&member.config.name).is_none() && member.server.view().state != State::Failed
     };
+    let servers = || snapshot.servers().filter(|it| view.scope().admits_server(&it.config.name));
     let mut said = json!({ "tools": {} });
-    if snapshot.servers().any(unheard) {
+    if servers().any(unheard) {
         said = json!({
             "tools": {}, "prompts": {}, "resources": { "subscribe": true },
             "completions": {}, "logging": {},
         });
     }
-    let lists = snapshot.servers().filter_map(|member| view.list(&member.config.name));
+    let lists = servers().filter_map(|member| view.list(&member.config.name));
     let supposed = Offers::new(&said, None);
-    Offers::union(std::iter::once(&supposed).chain(lists.map(|list| &*list.offers)))
+    let mut all = Offers::union(std::iter::once(&supposed).chain(lists.map(|list| &*list.offers)));
+    let shown = |kind| view.scope().may_show(kind);
+    all.retain(|key, _| match key.as_str() {
+        "tools" => shown(Kind::Tools),
+        "prompts" => shown(Kind::Prompts),
+        "resources" => shown(Kind::Resources),
+        "completions" => shown(Kind::Prompts) || shown(Kind::Resources),
+        _ => true,
+    });
+    all
 }
 
-fn info(settings: &Settings) -> Value {
+fn info(title: Option<&String>) -> Value {
     let mut info = json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") });
-    if let (Some(title), Some(info)) = (&settings.title, info.as_object_mut()) {
+    if let (Some(title), Some(info)) = (title, info.as_object_mut()) {
         info.insert("title".into(), json!(title));
     }
     info

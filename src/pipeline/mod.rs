@@ -28,7 +28,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::watch;
 
-use crate::call::{Call, Context, Failure, Principal, Reply};
+use crate::call::{Call, Context, Endpoint, Failure, Principal, Reply};
 use crate::catalog::SealedCursors;
 use crate::identity::Credential;
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
@@ -96,6 +96,20 @@ impl Gateway {
         })
     }
 
+    /// Where a request comes in, by the profile and the query of its URL.
+    ///
+    /// # Errors
+    /// [`Failure::UnknownEndpoint`] and [`Failure::InvalidRequest`].
+    pub fn endpoint(
+        &self,
+        who: &Principal,
+        profile: &str,
+        query: Option<&str>,
+    ) -> Result<Endpoint, Failure> {
+        let endpoint = self.snapshots.load().endpoint(who, profile, query);
+        endpoint.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
+    }
+
     /// What every request passes, whatever it asks for.
     ///
     /// # Errors
@@ -105,11 +119,10 @@ impl Gateway {
         admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
 
-    /// What decides which view a client has. So far every client has the plain
-    /// one: its profile, its narrowing and its abilities belong here.
+    /// What decides which view a client has. So far its abilities do not.
     #[expect(clippy::unused_self, reason = "whether abilities matter is the snapshot's to say")]
-    fn view_key(&self, _context: &Context) -> ViewKey {
-        ViewKey::default()
+    fn view_key(&self, context: &Context) -> ViewKey {
+        ViewKey { endpoint: context.endpoint.clone(), abilities: None }
     }
 
     /// The story of one call of any method that a server answers. Never fails: what goes wrong is the
@@ -121,7 +134,7 @@ impl Gateway {
         let snapshot = self.snapshots.load_full();
         // Born before the first await: a call that is given up on its way is
         // told of, too.
-        let mut exchange = Exchange::begin(Record::begin(self, &call));
+        let mut exchange = Exchange::begin(Record::begin(self, &snapshot, &call));
         if let Some(record) = exchange.record() {
             let view = snapshot.view(&self.view_key(&call.context));
             let reply = send(&snapshot, &view, call, record).await;
