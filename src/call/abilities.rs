@@ -73,6 +73,11 @@ impl Abilities {
         }
     }
 
+    /// Whether they are none.
+    pub fn are_none(&self) -> bool {
+        self.raw == "{}"
+    }
+
     /// The capabilities object that servers are told.
     pub fn raw(&self) -> &Bytes {
         &self.raw

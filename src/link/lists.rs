@@ -6,6 +6,7 @@
 //! one instance lists for each.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +34,10 @@ pub(super) struct Lists {
     further: Mutex<HashMap<Bytes, Slot>>,
     /// Counts what happens to the further ones.
     ticks: watch::Sender<u64>,
+    /// Counts the changes of the further ones.
+    version: AtomicU64,
+    /// Some of them are those of the server that was there before.
+    inherited: AtomicBool,
     /// A Modern server is to be asked for one that is not there.
     pub(super) wanted: Notify,
 }
@@ -89,6 +94,31 @@ impl Lists {
         Standing::New
     }
 
+    /// Changes whenever one of the further lists does.
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Takes the lists of the server that was there before, where there are
+    /// none of its own.
+    pub(super) fn inherit(&self, from: &Self) {
+        // In one step: its own may come this very moment, and stays.
+        self.base.compare_and_swap(&None::<Arc<ServerList>>, from.base.load_full());
+        let inherited: Vec<_> = from
+            .further()
+            .iter()
+            .filter(|(_, slot)| slot.list.is_some())
+            .map(|(told, slot)| (told.clone(), Slot { list: slot.list.clone(), ..*slot }))
+            .collect();
+        let mut further = self.further();
+        for (told, slot) in inherited {
+            further.entry(told).or_insert(slot);
+        }
+        self.inherited.store(!further.is_empty(), Ordering::Release);
+        drop(further);
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Waits until the server has been asked for such a list.
     pub(super) async fn tried(&self, capabilities: &Bytes) {
         let mut ticks = self.ticks.subscribe();
@@ -132,15 +162,21 @@ impl Lists {
 
     /// Notes a list; true where it is another than before.
     fn put(&self, capabilities: &Bytes, list: ServerList) -> bool {
+        let base = self.base.load_full().filter(|base| base.is_same(&list));
         let mut further = self.further();
         // One that nobody asks for any more has lost its place.
         let Some(slot) = further.get_mut(capabilities) else { return false };
         let same = slot.list.as_ref().is_some_and(|old| old.is_same(&list));
-        slot.list = Some(Arc::new(list));
+        let first = slot.list.is_none() && base.is_some();
+        // The same as for all: one of them is enough.
+        slot.list = Some(base.unwrap_or_else(|| Arc::new(list)));
         slot.tried = Some(Instant::now());
         drop(further);
+        if !same {
+            self.version.fetch_add(1, Ordering::AcqRel);
+        }
         self.ticks.send_modify(|count| *count += 1);
-        !same
+        !same && !first
     }
 
     fn further(&self) -> MutexGuard<'_, HashMap<Bytes, Slot>> {
@@ -173,7 +209,9 @@ impl Instance {
             Era::Modern => self.list_further(connection, lists.recent()).await,
             // What changed for the gateway may have changed for clients whose
             // instances are at rest and did not hear of it.
-            Era::Legacy if changed => self.kin.relist(),
+            Era::Legacy if changed || lists.inherited.swap(false, Ordering::AcqRel) => {
+                self.kin.relist();
+            }
             Era::Legacy => {}
         }
         Ok(listed)

@@ -51,31 +51,42 @@ impl Server {
         self.kin.lists.base.load_full()
     }
 
-    /// Its last known list for clients with these abilities; the list for all
-    /// where it has not given another.
+    /// Its last known list for clients with these abilities, where that is
+    /// another than the one for all.
     pub fn list_for(&self, abilities: &Abilities) -> Option<Arc<ServerList>> {
-        let own = self.told(abilities).and_then(|told| self.kin.lists.of(&told));
-        own.or_else(|| self.list())
+        self.told(abilities).and_then(|told| self.kin.lists.of(&told))
     }
 
-    /// Gives it the list of the one it takes over from, until it has its own.
-    pub fn inherit(&self, list: Option<Arc<ServerList>>) {
-        // In one step: its own list may come this very moment, and stays.
-        self.kin.lists.base.compare_and_swap(&None::<Arc<ServerList>>, list);
+    /// Changes whenever a list for some abilities does.
+    pub fn lists_version(&self) -> u64 {
+        self.kin.lists.version()
     }
 
-    /// Has it asked for its list for clients with these abilities, and waits
-    /// until it has answered or failed; not where it has answered before, nor
-    /// where it is not there at all. The caller bounds the time.
-    ///
-    /// # Cancel safety
-    /// Safe: it is asked all the same.
-    pub async fn listed_for(&self, abilities: &Abilities, kind: Kind) {
-        let Some(told) = self.told(abilities).filter(|_| self.list().is_some()) else { return };
-        let standing = self.kin.lists.ask(&told);
-        self.have_listed(&told, standing, kind);
-        if standing == Standing::New {
-            self.kin.lists.tried(&told).await;
+    /// Gives it the lists of the one it takes over from, until it has its own.
+    pub fn inherit(&self, from: &Self) {
+        self.kin.lists.inherit(&from.kin.lists);
+    }
+
+    /// Has it asked for its lists for clients with these abilities, if that is
+    /// due. Does not wait: what is given back does, until it has answered or
+    /// failed for the first time; not where it is not there at all. The caller
+    /// bounds the time.
+    pub fn list_on_behalf(
+        &self,
+        abilities: &Abilities,
+        kind: Kind,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let told = self.told(abilities).filter(|_| self.list().is_some());
+        let asked = told.map(|told| {
+            let standing = self.kin.lists.ask(&told);
+            self.have_listed(&told, standing, kind);
+            (told, standing)
+        });
+        let kin = Arc::clone(&self.kin);
+        async move {
+            if let Some((told, Standing::New)) = asked {
+                kin.lists.tried(&told).await;
+            }
         }
     }
 
