@@ -6,11 +6,11 @@ use bytes::{Bytes, BytesMut};
 
 use serde_json::{Value, json};
 
-use crate::call::{Call, Edits, ErrorBody, ResultBody};
-use crate::jsonrpc::{Splice, string};
+use crate::call::{Call, Edits, ErrorBody, Question, ResultBody};
+use crate::jsonrpc::{Members, Splice, string};
 use crate::mcp::{Era, ProtocolVersion, code, meta};
 
-use super::{meta::rewrite, rewritten};
+use super::{lower::ELICITATION_ID, meta::rewrite, rewritten, without_progress};
 
 /// A call's params as a Modern server wants them: the native name or URI, the
 /// version agreed with that server, and who is asking.
@@ -46,6 +46,18 @@ pub fn request(
     }
     let raw = call.params.meta_span().and_then(|span| call.params.raw().get(span));
     rewritten(&call.params, edits, Some(rewrite(raw, &[meta::PROGRESS_TOKEN], &add)))
+}
+
+/// What a Legacy server asks as a Modern client knows it: without the id that
+/// a URL's elicitation had once, and without a task, or progress.
+pub fn question(question: &Question) -> Question {
+    let mut question = without_progress(question);
+    if let Some(params) = &question.params
+        && Members::parse(params).is_ok_and(|members| members.find(ELICITATION_ID).is_some())
+    {
+        question.params = Some(rewrite(Some(params), &[ELICITATION_ID], &[]));
+    }
+    question
 }
 
 /// A result as a Modern client wants it: with its type, and with who sent it

@@ -50,8 +50,10 @@ impl Front {
                 notice(&session, &method, params.as_ref());
                 answer::empty(StatusCode::ACCEPTED)
             }
-            // The gateway asks its clients nothing yet.
-            Frame::Response { .. } => answer::empty(StatusCode::ACCEPTED),
+            Frame::Response { id, response } => {
+                session.responded(id.as_ref(), response);
+                answer::empty(StatusCode::ACCEPTED)
+            }
         }
     }
 
@@ -73,6 +75,7 @@ impl Front {
         match opened {
             Ok(session) => {
                 let context = in_session(&session, posted, Meta::default());
+                session.introduced(&context, self.gateway.shown(&context));
                 let version = session.client().version;
                 let introduction = Introduction::Initialize(version);
                 let raw = self.gateway.introduce(introduction, &context);
@@ -106,12 +109,10 @@ impl Front {
         let context = in_session(session, posted, meta);
         if let Some(kind) = Kind::listed_by(&method) {
             // Read before the list is: it is at least as new.
-            let change = *self.gateway.changes().borrow();
+            let shown = self.gateway.shown(&context);
             return match self.gateway.list(kind, &context, params.cursor()).await {
                 Ok(listed) => {
-                    if kind == Kind::Tools {
-                        session.listed(change);
-                    }
+                    session.listed(kind, &shown);
                     answer::result(&id, listed)
                 }
                 Err(failure) => refuse(&failure),
@@ -119,6 +120,23 @@ impl Front {
         }
         match method {
             Method::Ping => answer::result(&id, NOTHING),
+            Method::ResourcesSubscribe => {
+                let Some(uri) = params.uri() else { return refuse(&uri_missing()) };
+                match self.gateway.subscribe(session.subscriber(), &context, uri).await {
+                    Ok(Ok(())) => answer::result(&id, NOTHING),
+                    Ok(Err(error)) => {
+                        answer::json(StatusCode::OK, jsonrpc::error(Some(&id), error.raw()))
+                    }
+                    Err(failure) => refuse(&failure),
+                }
+            }
+            Method::ResourcesUnsubscribe => match params.uri() {
+                Some(uri) => {
+                    session.subscriber().unsubscribe(uri);
+                    answer::result(&id, NOTHING)
+                }
+                None => refuse(&uri_missing()),
+            },
             method if method.is_served_by_servers() => {
                 let withdrawal = match session.begin(id.clone()) {
                     Ok(withdrawal) => withdrawal,
@@ -126,8 +144,12 @@ impl Front {
                 };
                 let mut writer = self.writer(id, Era::Legacy, token, wants).about(&method);
                 writer.session = Some(Arc::clone(session));
-                let call = Call { method, params, context };
-                let call = InSession::start(Arc::clone(&self.gateway), call, withdrawal);
+                let mut call = Call { method, params, context, input: None };
+                if !wants.stream() {
+                    // What comes in the middle of a call needs a stream to come on.
+                    call.context.client = session.mute_client();
+                }
+                let call = InSession::start(Arc::clone(&self.gateway), session, call, withdrawal);
                 answer::call(call, writer).await
             }
             other => refuse(&Failure::MethodNotFound {
@@ -189,7 +211,10 @@ impl Front {
                 notice(session, &method, params.as_ref());
                 return None;
             }
-            Ok(Frame::Response { .. }) => return None,
+            Ok(Frame::Response { id, response }) => {
+                session.responded(id.as_ref(), response);
+                return None;
+            }
             Err(fault) => answer::refusal(None, &request::failure(&fault), Era::Legacy),
         };
         bytes(response).await
@@ -276,6 +301,10 @@ fn notice(session: &Session, method: &str, params: Option<&Bytes>) {
             session.withdraw(cancelled.request_id.get().as_bytes());
         }
     }
+}
+
+fn uri_missing() -> Failure {
+    Failure::InvalidParams { detail: "invalid params: `uri` is missing".into() }
 }
 
 fn unreadable(fault: &ParamsFault) -> Failure {

@@ -8,9 +8,12 @@
 mod answer;
 mod body;
 mod caller;
+mod changes;
 mod era;
 mod in_session;
+mod input;
 mod legacy;
+mod listening;
 mod modern;
 mod outbox;
 mod outside;

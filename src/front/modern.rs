@@ -66,14 +66,14 @@ impl Front {
             Method::Discover => {
                 answer::result(&id, self.gateway.introduce(Introduction::Discover, &context))
             }
-            Method::Listen => match self.listen(&id, &params, &posted.caller) {
+            Method::Listen => match self.listen(id.clone(), &params, context, &posted.caller) {
                 Ok(response) => response,
                 Err(failure) => refuse(&failure),
             },
             method if method.is_served_by_servers() => {
                 let writer = self.writer(id, Era::Modern, token, wants).about(&method);
                 let standing = self.standing(&posted.caller);
-                let call = Call { method, params, context };
+                let call = Call { method, params, context, input: None };
                 let gateway = Arc::clone(&self.gateway);
                 // Boxed, because the stream that keeps a quiet client waiting
                 // may have to be opened before the server says anything.

@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Client, Failure};
-use crate::jsonrpc::Id;
-use crate::pipeline::Gateway;
+use crate::call::{Client, Context, Failure};
+use crate::catalog::Kind;
+use crate::jsonrpc::{Id, Response};
+use crate::pipeline::{Gateway, Subscriber};
+use crate::snapshot::Digests;
 use crate::telemetry::metrics::Entered;
 
 use super::caller::Caller;
@@ -97,6 +99,7 @@ impl Sessions {
 
     fn end(&self, session: &Session) {
         session.closed.cancel();
+        session.subscriber.clear();
         self.gateway.client_left(&session.id);
         self.gateway.metrics.session_ended(session.opened.elapsed());
     }
@@ -132,9 +135,14 @@ pub(super) struct Session {
     busy: AtomicUsize,
     /// Calls that the client may take back, by their raw ids.
     calls: Mutex<HashMap<Id, CancellationToken>>,
-    /// The list that the client has asked for last, or that there was when it
-    /// opened the session.
-    listed: AtomicU64,
+    /// What the client is asked, by the ids of the requests to it.
+    awaited: Mutex<HashMap<u64, mpsc::Sender<(u64, Response)>>>,
+    asked: AtomicU64,
+    /// How it was opened, and the lists that the client has asked for last, or
+    /// that there were then.
+    introduced: OnceLock<(Context, Mutex<Digests>)>,
+    /// The resources that the client wants to hear of.
+    subscriber: Subscriber,
     /// Messages outside of calls, which the GET stream carries.
     outbox: Arc<Outbox>,
     /// The streams of its calls.
@@ -165,7 +173,10 @@ impl Session {
             used: AtomicU64::new(0),
             busy: AtomicUsize::new(0),
             calls: Mutex::default(),
-            listed: AtomicU64::new(*gateway.changes().borrow()),
+            awaited: Mutex::default(),
+            asked: AtomicU64::new(0),
+            introduced: OnceLock::new(),
+            subscriber: Subscriber::default(),
             outbox: Outbox::new(OUTSIDE, limits.replay),
             streams: Mutex::default(),
             replay: limits.replay,
@@ -182,25 +193,74 @@ impl Session {
         &self.client
     }
 
+    /// The same client where it cannot be asked anything.
+    pub(super) fn mute_client(&self) -> Arc<Client> {
+        let Client { version, info, .. } = &*self.client;
+        Arc::new(Client::new(*version, info.clone(), super::NOTHING))
+    }
+
+    /// Notes that the client is asked something; gives the id of the request.
+    /// Whoever calls this calls `unexpect`, too, unless it is answered.
+    pub(super) fn expect(&self, answers: mpsc::Sender<(u64, Response)>) -> u64 {
+        let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        self.awaited().insert(number, answers);
+        number
+    }
+
+    /// The client's answer no longer matters.
+    pub(super) fn unexpect(&self, number: u64) {
+        self.awaited().remove(&number);
+    }
+
+    /// The client answers what it was asked. What nobody asked is ignored.
+    pub(super) fn responded(&self, id: Option<&Id>, response: Response) {
+        let Some(number) = id.and_then(Id::as_number) else { return };
+        let awaited = self.awaited().remove(&number);
+        if let Some(answers) = awaited {
+            // There is room for as many as a call may have open.
+            let _ = answers.try_send((number, response));
+        }
+    }
+
+    fn awaited(&self) -> MutexGuard<'_, HashMap<u64, mpsc::Sender<(u64, Response)>>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Cancelled with the session's end.
     pub(super) fn closed(&self) -> &CancellationToken {
         &self.closed
     }
 
-    /// Notes that the client has been given the list as of this change, or a
-    /// newer one.
-    pub(super) fn listed(&self, change: u64) {
-        self.listed.fetch_max(change, Ordering::Relaxed);
+    /// Notes how the session was opened, and what there was to be listed then.
+    pub(super) fn introduced(&self, context: &Context, shown: Digests) {
+        let mut context = context.clone();
+        // For as long as the session lasts nobody needs them.
+        context.headers = Arc::default();
+        let _ = self.introduced.set((context, Mutex::new(shown)));
     }
 
-    /// The changes to come, and whatever changed since the client last asked
-    /// for the list: what happens before it opens a stream, or is lost with
-    /// one, is told on the next.
-    pub(super) fn untold(&self, mut changes: watch::Receiver<u64>) -> watch::Receiver<u64> {
-        if *changes.borrow_and_update() != self.listed.load(Ordering::Relaxed) {
-            changes.mark_changed();
+    /// The conditions of what the client is told outside of its calls, and the
+    /// lists that it knows.
+    pub(super) fn knows(&self) -> Option<(&Context, Digests)> {
+        let (context, listed) = self.introduced.get()?;
+        Some((context, *listed.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Notes that the client has been given a list of this kind.
+    pub(super) fn listed(&self, kind: Kind, shown: &Digests) {
+        let Some((_, listed)) = self.introduced.get() else { return };
+        let mut listed = listed.lock().unwrap_or_else(PoisonError::into_inner);
+        match kind {
+            Kind::Tools => listed.tools = shown.tools,
+            Kind::Prompts => listed.prompts = shown.prompts,
+            Kind::Resources => listed.resources[0] = shown.resources[0],
+            Kind::Templates => listed.resources[1] = shown.resources[1],
         }
-        changes
+    }
+
+    /// The resources that the client wants to hear of.
+    pub(super) fn subscriber(&self) -> &Subscriber {
+        &self.subscriber
     }
 
     /// Where messages for the client go that belong to none of its calls.

@@ -76,6 +76,7 @@ pub(crate) fn call(tool: &str) -> Call {
             trace: Trace::default(),
             headers: Arc::default(),
         },
+        input: None,
     }
 }
 

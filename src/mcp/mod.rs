@@ -7,6 +7,7 @@ pub mod header;
 mod header_value;
 pub mod meta;
 mod method;
+pub mod question;
 mod version;
 
 pub use header_value::{HeaderValueError, decode_value, encode_value};

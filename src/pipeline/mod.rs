@@ -7,18 +7,24 @@
 //! → release the reply, which the front then watches to its end
 //!
 //! Whatever becomes of the call, its [`Exchange`] sees the end and says so in
-//! the log, the metrics and the trace.
+//! the log, the metrics and the trace. A server that asks for input in the
+//! middle of a call ends it with a result that asks; the client's retry goes
+//! the same way and finds the rest of the call, or its server, by the sealed
+//! state that it brings back.
 
 mod exchange;
+mod input;
 mod introduce;
 mod listing;
 mod record;
 mod release;
 mod route;
+mod subscriptions;
 
 pub use exchange::Exchange;
 pub use introduce::{Introduction, own_info};
 pub use listing::Listed;
+pub use subscriptions::{Subscriber, Told};
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,11 +36,13 @@ use tokio::sync::watch;
 
 use crate::call::{Call, Context, Endpoint, Failure, Principal, Reply};
 use crate::catalog::{Kind, SealedCursors};
+use crate::era::state::State;
 use crate::identity::Credential;
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Tracing;
 
+use input::{Asker, Inputs};
 use record::Record;
 use release::Release;
 
@@ -49,6 +57,7 @@ pub struct Gateway {
     /// The gateway's raw `serverInfo`.
     pub info: Bytes,
     cursors: SealedCursors,
+    inputs: Arc<Inputs>,
     /// The metric handles of what clients ask for.
     operations: Operations,
 }
@@ -57,6 +66,7 @@ impl Gateway {
     /// A gateway around its snapshots.
     pub fn new(snapshots: Arc<Snapshots>, metrics: Arc<Metrics>, cursors: SealedCursors) -> Self {
         Self {
+            inputs: Inputs::new(Arc::clone(&snapshots), &metrics),
             operations: Operations::new(|method| metrics.operation(method)),
             snapshots,
             metrics,
@@ -134,20 +144,36 @@ impl Gateway {
     /// Dropping the future, or the exchange, cancels the call.
     pub async fn call(&self, call: Call) -> Exchange {
         let snapshot = self.snapshots.load_full();
+        let record = Record::begin(self, &snapshot, &call);
+        self.begin(snapshot, call, record).await
+    }
+
+    /// A call that goes on with what its client answered to what its server
+    /// asked: for a front that calls again for its client, who has sent one
+    /// request and is told of as one.
+    ///
+    /// # Cancel safety
+    /// As [`Gateway::call`].
+    pub async fn call_again(&self, mut earlier: Exchange, call: Call) -> Exchange {
+        let snapshot = self.snapshots.load_full();
+        let record = earlier.take_record();
+        let record = record.unwrap_or_else(|| Record::begin(self, &snapshot, &call));
+        self.begin(snapshot, call, record.resumed()).await
+    }
+
+    async fn begin(&self, snapshot: Arc<Snapshot>, call: Call, record: Record) -> Exchange {
         // Born before the first await: a call that is given up on its way is
         // told of, too.
-        let mut exchange = Exchange::begin(Record::begin(self, &snapshot, &call));
-        if let Some(record) = exchange.record() {
-            let key = self.view_key(&call.context);
-            let mut view = snapshot.view(&key);
-            if key.abilities.is_some() && !route::exists(&snapshot, &view, &call) {
-                // It may be there for clients of whom no server has heard yet.
-                listing::on_behalf(&snapshot, &view, &key, Kind::Tools).await;
-                view = snapshot.view(&key);
-            }
-            let reply = send(&snapshot, &view, call, record).await;
-            exchange.reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
+        let mut exchange = Exchange::begin(record, Asker::of(&self.inputs, &call));
+        let key = self.view_key(&call.context);
+        let mut view = snapshot.view(&key);
+        if key.abilities.is_some() && !route::exists(&snapshot, &view, &call) {
+            // It may be there for clients of whom no server has heard yet.
+            listing::on_behalf(&snapshot, &view, &key, Kind::Tools).await;
+            view = snapshot.view(&key);
         }
+        let reply = send(&snapshot, &view, call, &mut exchange).await;
+        exchange.reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
         exchange
     }
 }
@@ -156,15 +182,25 @@ async fn send(
     snapshot: &Snapshot,
     view: &Arc<View>,
     mut call: Call,
-    record: &mut Record,
+    exchange: &mut Exchange,
 ) -> Result<Reply, Failure> {
-    let route = route::find(snapshot, view, &call)?;
-    record.routed(&route);
+    let mut route = route::find(snapshot, view, &call)?;
+    exchange.routed(&route, Release::of(&call, &route.target.server, view), &mut call);
     route::check_headers(&route, &call)?;
-    call.context.trace.sent = record.trace_to_send(&call.context.trace);
-    let release = Release::of(&call, &route.target.server, view);
+    let input = input::answers(&call)?;
+    let state = exchange.asker().state_of(input.as_ref(), route.target.server.as_str())?;
+    if let (Some(State::Parked(id)), Some(input)) = (&state, &input) {
+        input::check_objects(input)?;
+        let permitted = snapshot.policy.readmit(call, route.target);
+        exchange.sent();
+        return exchange.take_up(&permitted, *id, input).await;
+    }
+    if let Some(input) = &input {
+        call.params = input::for_server(&call.params, input, state.as_ref())?;
+        // What the server is told instead stands in other places now.
+        route = route::find(snapshot, view, &call)?;
+    }
     let permitted = snapshot.policy.admit(call, route.target).await?;
-    record.sent();
-    let reply = route.member.server.call(permitted, &route.member.config).await?;
-    Ok(release.apply(reply))
+    exchange.sent();
+    route.member.server.call(permitted, &route.member.config).await
 }
