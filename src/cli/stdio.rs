@@ -14,7 +14,7 @@ use http::{HeaderName, HeaderValue, Uri};
 use tokio::time::timeout;
 use url::Url;
 
-use crate::config::{Http, Secret};
+use crate::config::{Config, Http, Secret};
 use crate::front::stdio::{self, Bounds, Ended, Here, There};
 use crate::link::{HttpClient, LinkFault};
 use crate::telemetry::log::{self, AccessLine, LogFormat, LogLevels};
@@ -43,6 +43,9 @@ pub(super) struct Args {
     /// Answer operators here: /status, /metrics; without it no port is opened
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin: Option<SocketAddr>,
+    /// Show what this profile of the configuration shows
+    #[arg(long, value_name = "NAME", conflicts_with = "connect")]
+    profile: Option<String>,
     /// Run no gateway, lead to the one at this URL; its key, if it wants one, is read from the
     /// variable TRUNKLINE_KEY
     #[arg(long, value_name = "URL", conflicts_with_all = ["listen", "admin"])]
@@ -64,11 +67,18 @@ pub(super) fn run(args: Args) -> ExitCode {
 
 /// The gateway in this process.
 fn gateway(args: Args) -> ExitCode {
-    let Args { config, log, listen, admin, .. } = args;
+    let Args { config, log, listen, admin, profile, .. } = args;
     let common = Common { config, listen, log };
     let config = match common.read() {
         Ok(config) => config,
         Err(code) => return code,
+    };
+    let endpoint = match endpoint(&config, profile.as_deref()) {
+        Ok(endpoint) => endpoint,
+        Err(fault) => {
+            complain(&format!("--profile: {fault}"));
+            return WRONG_USE.into_code();
+        }
     };
     let log = match start_log(&config) {
         Ok(log) => log,
@@ -85,7 +95,7 @@ fn gateway(args: Args) -> ExitCode {
             Err(error) => return not_started(&error),
         };
         let reloader = Arc::new(running.reloader(common, Some(log)));
-        let here = Here::new(Arc::clone(&running.front), Uri::from_static("/mcp"));
+        let here = Here::new(Arc::clone(&running.front), endpoint);
         let serving = async {
             // A host asks for the list at once, and many never again.
             let _ = timeout(SETTLING, running.gateway.snapshots.settled()).await;
@@ -103,6 +113,14 @@ fn gateway(args: Args) -> ExitCode {
         }
         code
     })
+}
+
+/// The endpoint of a profile.
+fn endpoint(config: &Config, profile: Option<&str>) -> Result<Uri, String> {
+    let Some(name) = profile else { return Ok(Uri::from_static("/mcp")) };
+    let known = config.profiles.iter().any(|profile| profile.name.as_str() == name);
+    let uri = format!("/mcp/{name}").parse().ok().filter(|_| known);
+    uri.ok_or_else(|| format!("the configuration has no profile {name:?}"))
 }
 
 /// A gateway elsewhere.
