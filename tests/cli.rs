@@ -117,6 +117,7 @@ fn a_wrong_command_line_is_told_from_a_failure() {
         (["--connect", "http://a.test/", "--ca", "/nowhere.pem"], "/nowhere.pem"),
         (["--connect", "http://a.test/", "--log", "shout"], "shout"),
         (["--config", "x", "--header", "a: b"], "--connect"),
+        (["--connect", "http://a.test/", "--profile", "x"], "--profile"),
     ] {
         let args: Vec<_> = ["stdio"].into_iter().chain(options).collect();
         trunkline(&args).exits_with(WRONG_USE).complains_of(&[word]);
