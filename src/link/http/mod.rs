@@ -12,6 +12,7 @@ mod probe;
 mod reception;
 mod resume;
 mod session;
+pub(super) mod sse;
 mod verdict;
 mod watch;
 
