@@ -56,7 +56,7 @@ pub use problem::{Problem, UrlProblem};
 pub use rate::Rate;
 pub use secret::Secret;
 pub use server::{
-    Command, EraChoice, Http, PASSED_ENV, Server, Start, Target, ToolOverride, Tools,
+    Command, EraChoice, Http, Isolation, PASSED_ENV, Server, Start, Target, ToolOverride, Tools,
 };
 pub use source::{Source, Surroundings, System};
 

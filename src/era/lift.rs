@@ -34,11 +34,9 @@ pub fn request(
     if let Some(info) = &context.client.info {
         add.push((meta::CLIENT_INFO, info));
     }
-    // What a Legacy client can do for a server's requests is not bridged yet,
-    // so that a Modern server must not count on it.
     let capabilities: &[u8] = match context.client.version.era() {
         Era::Modern => &context.client.capabilities,
-        Era::Legacy => b"{}",
+        Era::Legacy => context.client.abilities().raw(),
     };
     add.push((meta::CLIENT_CAPABILITIES, capabilities));
     add.extend(token.map(|token| (meta::PROGRESS_TOKEN, token)));

@@ -68,6 +68,13 @@ impl Gateway {
         }
     }
 
+    /// A Legacy client's session is over: what servers hold for it goes.
+    pub fn client_left(&self, session: &str) {
+        for member in self.snapshots.load().servers() {
+            member.server.client_left(session);
+        }
+    }
+
     /// Tells of every change of the list that clients see.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.snapshots.changes()
