@@ -225,6 +225,41 @@ async fn what_happens_in_a_session_of_its_own_is_told_to_its_client_alone() {
 }
 
 #[tokio::test]
+async fn whatever_else_a_clients_own_session_tells_reaches_that_client() {
+    for way in ["http", "stdio"] {
+        let upstream = Upstream::legacy().await;
+        upstream.resources(&["a:1"]);
+        let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
+        let lines = format!("{lines}isolation = \"client\"\n");
+        let gateway = Gateway::with("s", lines).start().await;
+        let mut hearings = Vec::new();
+        for uris in [&["mcp://s/a:1"][..], &[]] {
+            let hearing = Hearing::of(gateway.legacy().await, uris).await;
+            hearing.client.call("s__echo", json!({})).await;
+            hearings.push(hearing);
+        }
+        let sessions = upstream.sessions_subscribed_to("a:1");
+        let told = [
+            ("notifications/elicitation/complete", json!({ "elicitationId": "7" })),
+            ("notifications/elicitation/complete", json!({ "elicitationId": "8" })),
+            ("notifications/tasks/status", json!({ "taskId": "t", "status": "working" })),
+            ("notifications/of/tomorrow", json!({ "x": [1.50] })),
+        ];
+        for (method, params) in &told {
+            upstream.tell_in(&sessions[0], method, params.clone());
+        }
+        upstream.tell_in(&sessions[0], "notifications/progress", json!({ "progressToken": 1 }));
+        for (method, params) in &told {
+            let message = hearings[0].stream.message().await.unwrap();
+            assert_eq!((&message["method"], &message["params"]), (&json!(method), params), "{way}");
+        }
+        for hearing in &mut hearings {
+            hearing.is_told_nothing().await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn who_unsubscribes_or_ends_its_session_hears_no_more() {
     let kinds = kinds().await;
     let gateway = Gateway::alone().kinds(&kinds).start().await;

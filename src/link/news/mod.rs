@@ -15,7 +15,7 @@ pub(super) mod subscribe;
 mod subscriptions;
 
 pub use hub::Hub;
-pub use mailbox::{Letter, Mailbox};
+pub use mailbox::{Letter, Mailbox, Subject};
 pub use subscriptions::{Held, Refusal, Subscriptions};
 
 use std::fmt;
@@ -125,11 +125,24 @@ impl Inbox {
         Arc::new(Self { changed, subscriptions })
     }
 
-    /// Takes a notification; false where it is of no kind that is known here.
-    pub(super) fn hear(&self, method: &str, params: Option<&Bytes>) -> bool {
+    /// Takes a notification that belongs to no call. What is of no kind known
+    /// here goes to the one client that it can be for, if there is one.
+    pub(super) fn hear(&self, method: &str, params: Option<&Bytes>) {
+        if !self.sort(method, params) && !is_of_a_call(method) {
+            self.subscriptions.pass(method, params);
+        }
+    }
+
+    /// Takes a notification from a call's own stream; false where it is of no
+    /// kind known here, and the call's.
+    pub(super) fn sort(&self, method: &str, params: Option<&Bytes>) -> bool {
         match News::parse(method, params) {
             Some(News::ListChanged) => self.relist(),
-            Some(News::About(topic, params)) => self.subscriptions.deliver(&topic, &params),
+            Some(News::About(topic, params)) => {
+                // A Legacy server tells of tasks unasked.
+                return self.subscriptions.deliver(&topic, &params)
+                    || matches!(topic, Topic::Resource(_));
+            }
             None => return false,
         }
         true
@@ -150,6 +163,21 @@ impl Inbox {
         self.relist();
         self.subscriptions.missed();
     }
+}
+
+/// Whether a notification means nothing outside of a call, or is the other
+/// side's to send.
+fn is_of_a_call(method: &str) -> bool {
+    matches!(
+        method,
+        notification::PROGRESS
+            | notification::CANCELLED
+            | notification::MESSAGE
+            | notification::ACKNOWLEDGED
+            | notification::INITIALIZED
+            | notification::ROOTS_CHANGED
+            | notification::RESOURCE_UPDATED
+    )
 }
 
 #[cfg(test)]

@@ -235,8 +235,7 @@ impl Wire {
                     let _ = notices.try_send(notice);
                 }
             }
-            _ if self.inbox.hear(&method, params.as_ref()) => {}
-            _ => tracing::trace!(server = %self.server, method, "a notification for nobody"),
+            _ => self.inbox.hear(&method, params.as_ref()),
         }
     }
 

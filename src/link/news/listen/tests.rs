@@ -97,7 +97,9 @@ impl World {
     }
 
     fn heard(&self) -> Vec<String> {
-        std::iter::from_fn(|| self.mailbox.take()).map(|letter| letter.topic.to_string()).collect()
+        std::iter::from_fn(|| self.mailbox.take())
+            .map(|letter| letter.subject.to_string())
+            .collect()
     }
 }
 
