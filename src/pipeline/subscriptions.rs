@@ -180,8 +180,8 @@ impl Gateway {
 
 fn told(topic: &Topic, params: Option<Bytes>, name: String) -> Told {
     let (method, key) = match topic {
-        Topic::Resource(_) => (notification::RESOURCE_UPDATED, "uri"),
         Topic::Task(_) => (notification::TASK, "taskId"),
+        Topic::Resource(_) | Topic::Unknown(_) => (notification::RESOURCE_UPDATED, "uri"),
     };
     Told { method: method.to_owned(), params, renamed: Some((key, name)) }
 }

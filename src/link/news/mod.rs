@@ -38,6 +38,9 @@ pub enum Topic {
     Resource(Arc<str>),
     /// A task, by its id.
     Task(Arc<str>),
+    /// Whatever members of a `subscriptions/listen` filter stand for that the
+    /// gateway does not know: a raw object of them.
+    Unknown(Arc<str>),
 }
 
 impl Topic {
@@ -51,12 +54,17 @@ impl Topic {
         Self::Task(id.into())
     }
 
+    /// What these raw members of a filter stand for.
+    pub fn unknown(members: &str) -> Self {
+        Self::Unknown(members.into())
+    }
+
     /// The notification's params where the server itself sent none.
     fn params(&self) -> Option<Bytes> {
         match self {
             Self::Resource(uri) => Some(json!({ "uri": &**uri }).to_string().into()),
-            // What became of a task nobody but its server knows.
-            Self::Task(_) => None,
+            // What became of these nobody but the server knows.
+            Self::Task(_) | Self::Unknown(_) => None,
         }
     }
 }
@@ -64,7 +72,7 @@ impl Topic {
 impl fmt::Display for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resource(name) | Self::Task(name) => f.write_str(name),
+            Self::Resource(name) | Self::Task(name) | Self::Unknown(name) => f.write_str(name),
         }
     }
 }

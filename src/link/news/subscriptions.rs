@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::call::{ErrorBody, ServerName};
 
 use super::hub::Clients;
-use super::{Mailbox, Topic};
+use super::{Letter, Mailbox, Subject, Topic};
 
 /// What clients are subscribed to at one server, or at one instance of it.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ struct Standing {
     verdict: Option<Result<(), Refusal>>,
     /// It stood once: its subscribers count on hearing of every change.
     stood: bool,
+    /// What the server agreed to, where that has to be told.
+    agreed: Option<Bytes>,
 }
 
 /// Why a server does not tell of something.
@@ -164,6 +166,25 @@ impl Subscriptions {
         self.verdicts.send_modify(|count| *count += 1);
     }
 
+    /// Notes what the server agreed to of a topic's unknown members.
+    pub(super) fn agree(&self, topic: &Topic, agreed: Bytes) {
+        if let Some(standing) = self.topics().get_mut(topic) {
+            standing.agreed = Some(agreed);
+        }
+    }
+
+    /// Hands news of a kind that is not known here to those who subscribed to
+    /// what stands for it.
+    pub(super) fn deliver_unknown(&self, topic: &Topic, method: &str, params: Option<&Bytes>) {
+        if let Some(standing) = self.topics().get(topic) {
+            for mailbox in standing.readers.values() {
+                let subject = Subject::Other(method.to_owned());
+                let (server, params) = (self.server.clone(), params.cloned());
+                mailbox.put_other(Letter { server, subject, params });
+            }
+        }
+    }
+
     /// Hands news to those who subscribed to `topic` or, where nobody did, to
     /// what it is a part of: servers may tell of a resource below the one that
     /// was subscribed to.
@@ -270,6 +291,13 @@ impl Held {
     /// Safe.
     pub async fn verdict(&self) -> Result<(), Refusal> {
         self.subscriptions.verdict(&self.topic).await
+    }
+}
+
+impl Held {
+    /// What the server agreed to of unknown members: a raw object.
+    pub fn agreed(&self) -> Option<Bytes> {
+        self.subscriptions.topics().get(&self.topic)?.agreed.clone()
     }
 }
 
