@@ -48,6 +48,7 @@ impl Sessions {
             return Err(Failure::TooManySessions { limit });
         }
         open.insert(session.id.clone(), Arc::clone(&session));
+        self.gateway.client_came(&session.id, &session.subscriber);
         Ok(session)
     }
 

@@ -35,7 +35,7 @@ mod stdio;
 pub use fault::LinkFault;
 pub use http::Client as HttpClient;
 pub use kin::{Hold, Surroundings};
-pub use news::{Held, Hub, Letter, Mailbox, Refusal, Subscriptions, Topic};
+pub use news::{Held, Hub, Letter, Mailbox, Refusal, Subject, Subscriptions, Topic};
 pub use owner::{Owner, Whose};
 pub use peer::{Peer, Tells};
 pub use server::Server;

@@ -36,6 +36,14 @@ impl Whose {
         }
     }
 
+    /// The Legacy session that it belongs to, if it does.
+    pub fn session(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Session { id, .. } => Some(Arc::clone(id)),
+            Self::Everybody | Self::Principal(_) => None,
+        }
+    }
+
     /// Whether it belongs to that Legacy session.
     pub fn is_session(&self, session: &str) -> bool {
         matches!(self, Self::Session { id, .. } if **id == *session)

@@ -81,6 +81,7 @@ impl Gateway {
         for member in self.snapshots.load().servers() {
             member.server.client_left(session);
         }
+        self.snapshots.hub().leave(session);
     }
 
     /// Tells of every change of the list that clients see.

@@ -13,7 +13,7 @@ use crate::call::ServerName;
 use crate::catalog::Warning;
 use crate::config::Config;
 use crate::identity::Identity;
-use crate::link::{self, Surroundings};
+use crate::link::{self, Hub, Surroundings};
 use crate::policy::{Policy, Registry};
 use crate::telemetry::metrics::Metrics;
 
@@ -124,6 +124,11 @@ impl Snapshots {
             self.surroundings.listed.notified().await;
             self.publish(Parts::of).await;
         }
+    }
+
+    /// What clients are subscribed to at all servers.
+    pub fn hub(&self) -> &Hub {
+        &self.surroundings.hub
     }
 
     /// Applies a configuration: starts what is new, waits until what changed
