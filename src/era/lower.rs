@@ -10,7 +10,9 @@ use crate::jsonrpc::{Members, Splice, string};
 use crate::mcp::question::ELICITATION;
 use crate::mcp::{ProtocolVersion, code, meta};
 
-use super::{lift::new_trace, meta::rewrite, rewritten, without_progress};
+use super::lift::{new_trace, uri_in};
+use super::meta::{rewrite, set};
+use super::{rewritten, without_progress};
 
 /// A call's params as a Legacy server wants them: edited, and none of
 /// the `_meta` members that only Modern servers know.
@@ -102,13 +104,11 @@ pub fn result(body: &ResultBody) -> Bytes {
 /// The error of a read as the Legacy revisions have it: an unknown resource,
 /// which Modern servers tell by its URI in `data`, has a code of its own. `None`
 /// where nothing is to be changed.
-pub fn read_error(error: &[u8]) -> Option<Vec<u8>> {
-    let mut body: Value = serde_json::from_slice(error).ok()?;
-    let unknown = body["code"] == code::INVALID_PARAMS && body["data"]["uri"].is_string();
-    unknown.then(|| {
-        body["code"] = code::RESOURCE_NOT_FOUND.into();
-        body.to_string().into_bytes()
-    })
+pub fn read_error(error: &[u8]) -> Option<Bytes> {
+    let members = Members::parse(error).ok()?;
+    let invalid = members.find("code")?.get() == code::INVALID_PARAMS.to_string();
+    let unknown = invalid && uri_in(members.find("data")?.get().as_bytes()).is_some();
+    unknown.then(|| set(error, "code", code::RESOURCE_NOT_FOUND.to_string().as_bytes()))
 }
 
 /// The whole member, with its key and one comma, of an object whose value

@@ -136,13 +136,7 @@ impl Writer {
 
     /// A notification on the way, under the client's own token.
     pub(super) fn notice(&self, notice: &Notice) -> Bytes {
-        let params = match (&notice.token, &self.token) {
-            (Some(span), Some(token)) => {
-                Splice::new(&notice.params).replace(span.clone(), token.clone()).finish()
-            }
-            _ => notice.params.clone(),
-        };
-        jsonrpc::notification(&notice.method, Some(&params))
+        jsonrpc::notification(&notice.method, Some(&notice.under(self.token.as_ref())))
     }
 }
 
