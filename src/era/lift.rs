@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::call::{Call, Edits, ErrorBody, Question, ResultBody};
 use crate::jsonrpc::{Members, Splice, object, present, string};
@@ -129,20 +129,23 @@ pub fn uncacheable(result: &[u8]) -> Option<Bytes> {
 /// URI, here as the client knows it, stands in `data`. `None` where nothing is
 /// to be changed.
 pub fn read_error(error: &ErrorBody, asked: &str) -> Option<ErrorBody> {
-    let mut body: Value = serde_json::from_slice(error.raw()).ok()?;
-    let names_uri = body["data"]["uri"].is_string();
-    if error.code() != code::RESOURCE_NOT_FOUND && !names_uri {
+    let mut body: Map<String, Value> = serde_json::from_slice(error.raw()).ok()?;
+    let unknown = error.code() == code::RESOURCE_NOT_FOUND;
+    let names_uri = body.get("data").and_then(|data| data.get("uri")).is_some_and(Value::is_string);
+    if !unknown && !names_uri {
         return None;
     }
-    if body["data"].is_null() {
-        body["data"] = json!({});
+    let data = body.entry("data").or_insert(Value::Null);
+    if data.is_null() {
+        *data = json!({});
     }
-    if let Some(data) = body["data"].as_object_mut() {
+    if let Some(data) = data.as_object_mut() {
         data.insert("uri".into(), json!(asked));
     }
-    if error.code() == code::RESOURCE_NOT_FOUND {
-        body["code"] = json!(code::INVALID_PARAMS);
+    if unknown {
+        body.insert("code".into(), json!(code::INVALID_PARAMS));
     }
+    let body = Value::Object(body);
     ErrorBody::parse(body.to_string().into()).ok()
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::call::{Call, Edits, Question, ResultBody};
 use crate::jsonrpc::{Splice, string};
@@ -86,11 +86,13 @@ pub fn result(body: &ResultBody) -> Bytes {
 /// which Modern servers tell by its URI in `data`, has a code of its own. `None`
 /// where nothing is to be changed.
 pub fn read_error(error: &[u8]) -> Option<Vec<u8>> {
-    let mut body: Value = serde_json::from_slice(error).ok()?;
-    let unknown = body["code"] == code::INVALID_PARAMS && body["data"]["uri"].is_string();
+    let mut body: Map<String, Value> = serde_json::from_slice(error).ok()?;
+    let uri = body.get("data").and_then(|data| data.get("uri"));
+    let unknown = body.get("code").and_then(Value::as_i64) == Some(code::INVALID_PARAMS)
+        && uri.is_some_and(Value::is_string);
     unknown.then(|| {
-        body["code"] = code::RESOURCE_NOT_FOUND.into();
-        body.to_string().into_bytes()
+        body.insert("code".into(), code::RESOURCE_NOT_FOUND.into());
+        Value::Object(body).to_string().into_bytes()
     })
 }
 
