@@ -116,6 +116,7 @@ fn a_wrong_command_line_is_told_from_a_failure() {
         (["--connect", "http://a.test/", "--ca", "/nowhere.pem"], "/nowhere.pem"),
         (["--connect", "http://a.test/", "--log", "shout"], "shout"),
         (["--config", "x", "--header", "a: b"], "--connect"),
+        (["--connect", "http://a.test/", "--profile", "x"], "--profile"),
     ] {
         let args: Vec<_> = ["stdio"].into_iter().chain(options).collect();
         trunkline(&args).exits_with(WRONG_USE).complains_of(&[word]);
@@ -526,5 +527,20 @@ fn a_stdio_gateway_opens_the_doors_that_it_is_asked_to_open() {
     drop(host.child.stdin.take());
     assert_eq!(host.ended(), Some(DONE));
     assert!(TcpStream::connect(&clients).is_err());
+    tag.gone();
+}
+
+#[test]
+fn a_stdio_gateway_shows_a_profile() {
+    let tag = Tag::new();
+    let servers = format!("{}\n[profiles.now]\ntools = [\"clock__now\"]\n", clock(&tag));
+    let mut host = Host::start(&servers, &["--profile", "now"]);
+    host.open();
+    host.say(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }));
+    let list = host.next().unwrap();
+    assert_eq!(list["result"]["tools"].as_array().map(Vec::len), Some(1), "{list}");
+    drop(host.child.stdin.take());
+    assert_eq!(host.ended(), Some(DONE));
+    assert_eq!(Host::start(&servers, &["--profile", "then"]).ended(), Some(WRONG_USE));
     tag.gone();
 }

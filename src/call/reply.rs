@@ -121,6 +121,11 @@ impl Reply {
         self
     }
 
+    /// The way for answers, for a reply that this one is a part of.
+    pub fn answers(&self) -> Option<Answers> {
+        self.answers.clone()
+    }
+
     /// Answers what the server asked by this id; the reply sends it when it is
     /// next asked for a step.
     pub fn respond(&self, id: Id, response: Response) {

@@ -121,6 +121,8 @@ section! {
             headers: Vec<(HeaderName, Secret)> = {},
             /// Certificates that are trusted besides the system's, as PEM.
             ca: Option<PathBuf>,
+            /// How it speaks HTTP.
+            transport: HttpTransport = "auto",
         }
     }
 }
@@ -169,6 +171,18 @@ choice! {
         "legacy" => Legacy,
         /// stateless: 2026-07-28 and later
         "modern" => Modern,
+    }
+}
+
+choice! {
+    /// How a server speaks HTTP.
+    pub enum HttpTransport {
+        /// Streamable HTTP, or the transport of 2024-11-05 where the server refuses that
+        "auto" => Auto,
+        /// Streamable HTTP
+        "streamable" => Streamable,
+        /// HTTP with SSE, the transport of 2024-11-05
+        "sse" => Sse,
     }
 }
 

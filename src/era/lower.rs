@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::call::{Call, Edits, Question, ResultBody};
-use crate::jsonrpc::{Splice, string};
+use crate::jsonrpc::{Members, Splice, string};
 use crate::mcp::question::ELICITATION;
 use crate::mcp::{ProtocolVersion, code, meta};
 
@@ -57,7 +57,7 @@ pub fn question(question: &Question, version: ProtocolVersion, id: &str) -> Ques
         return question;
     }
     let Some(params) = &question.params else { return question };
-    let (is_url, has_id) = match crate::jsonrpc::Members::parse(params) {
+    let (is_url, has_id) = match Members::parse(params) {
         Ok(members) => (
             members.find("mode").is_some_and(|mode| mode.get() == "\"url\""),
             members.find(ELICITATION_ID).is_some(),

@@ -320,11 +320,6 @@ pub(super) fn plain(status: StatusCode, text: &str) -> Response<Body> {
     refusal_with(status, &Failure::InvalidRequest { detail: text.to_owned() })
 }
 
-pub(super) fn not_found() -> Response<Body> {
-    let detail = "there is nothing here: the MCP endpoint is /mcp".to_owned();
-    refusal_with(StatusCode::NOT_FOUND, &Failure::InvalidRequest { detail })
-}
-
 pub(super) fn method_not_allowed() -> Response<Body> {
     let detail = "POST a JSON-RPC message, or GET and DELETE with the Mcp-Session-Id of a session";
     let failure = Failure::InvalidRequest { detail: detail.to_owned() };

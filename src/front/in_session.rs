@@ -8,7 +8,7 @@ use crate::jsonrpc;
 use crate::pipeline::{Exchange, Gateway};
 
 use super::input::Inquiry;
-use super::session::{Session, Withdrawal};
+use super::session::Withdrawal;
 use super::streamed::{Step, Steps};
 
 /// A call that ends when it is answered or taken back, and goes on when its
@@ -64,14 +64,14 @@ impl InSession {
     /// Begins a call. It moves as its events are asked for.
     pub(super) fn start(
         gateway: Arc<Gateway>,
-        session: &Arc<Session>,
         call: Call,
         withdrawal: Withdrawal,
+        inquiry: Inquiry,
     ) -> Self {
         let can_be_asked = call.context.client.abilities().any();
         let again = can_be_asked.then(|| {
             let (gateway, call) = (Arc::clone(&gateway), call.clone());
-            Box::new(Again { gateway, call, inquiry: Inquiry::new(session) })
+            Box::new(Again { gateway, call, inquiry })
         });
         let starting = Box::pin(async move { gateway.call(call).await });
         let course = Course { stage: Stage::Starting(starting), again, last: None };

@@ -25,6 +25,8 @@ use super::session::Session;
 /// What a session's client is asked in one call, round after round.
 pub(super) struct Inquiry {
     session: Arc<Session>,
+    /// Whether there is a stream to ask on.
+    streams: bool,
     /// Asked and not answered: the server's key, and the session's id.
     awaited: Vec<(String, u64)>,
     said: mpsc::Receiver<(u64, Response)>,
@@ -41,10 +43,11 @@ pub(super) struct Inquiry {
 }
 
 impl Inquiry {
-    pub(super) fn new(session: &Arc<Session>) -> Self {
+    pub(super) fn new(session: &Arc<Session>, streams: bool) -> Self {
         let (says, said) = mpsc::channel(MOST_QUESTIONS);
         Self {
             session: Arc::clone(session),
+            streams,
             awaited: Vec::new(),
             said,
             says,
@@ -86,8 +89,12 @@ impl Inquiry {
             if self.awaited.iter().any(|(awaited, _)| *awaited == key) {
                 continue;
             }
-            if !question.is_known() {
-                let text = format!("the client knows no {}", question.method);
+            if !self.streams || !question.is_known() {
+                let text = if self.streams {
+                    format!("the client knows no {}", question.method)
+                } else {
+                    "the client takes no event stream, on which it could be asked".to_owned()
+                };
                 let error = json!({ "code": code::METHOD_NOT_FOUND, "message": text });
                 self.answered.push((key, Response::Error(error.to_string().into())));
                 continue;

@@ -20,6 +20,7 @@ use super::answer::{self, Wants};
 use super::body::BrokenOff;
 use super::caller::Caller;
 use super::in_session::InSession;
+use super::input::Inquiry;
 use super::request::{self, Posted};
 use super::session::Session;
 use super::{Body, Front, NOTHING};
@@ -144,12 +145,10 @@ impl Front {
                 };
                 let mut writer = self.writer(id, Era::Legacy, token, wants).about(&method);
                 writer.session = Some(Arc::clone(session));
-                let mut call = Call { method, params, context, input: None };
-                if !wants.stream() {
-                    // What comes in the middle of a call needs a stream to come on.
-                    call.context.client = session.mute_client();
-                }
-                let call = InSession::start(Arc::clone(&self.gateway), session, call, withdrawal);
+                let call = Call { method, params, context, input: None };
+                // What comes in the middle of a call needs a stream to come on.
+                let inquiry = Inquiry::new(session, wants.stream());
+                let call = InSession::start(Arc::clone(&self.gateway), call, withdrawal, inquiry);
                 answer::call(call, writer).await
             }
             other => refuse(&Failure::MethodNotFound {

@@ -80,15 +80,9 @@ impl Front {
             Ok(response) => return response,
             Err(request) => request,
         };
-        if request.uri().path() != ENDPOINT {
-            return answer::not_found();
-        }
-        if request.uri().path() != ENDPOINT {
-            return answer::not_found();
-        }
         let caller = match self.caller(&mut request, peer) {
             Ok(caller) => caller,
-            Err(stranger) => return *stranger,
+            Err(failure) => return caller::refusal(&failure),
         };
         self.answer(request, (caller, peer)).await
     }
@@ -178,9 +172,6 @@ impl Front {
         }
     }
 }
-
-/// The path that clients connect to.
-const ENDPOINT: &str = "/mcp";
 
 /// A JSON body's media type.
 const JSON: header::HeaderValue = header::HeaderValue::from_static("application/json");

@@ -75,6 +75,7 @@ impl Posted {
         };
         Context {
             principal: self.caller.principal().clone(),
+            endpoint: self.caller.endpoint().clone(),
             session: None,
             address: self.peer.addr.ip(),
             peer: self.peer.socket(),

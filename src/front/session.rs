@@ -76,10 +76,12 @@ impl Sessions {
         });
     }
 
-    /// Closes the sessions of those whom the configuration knows no longer.
+    /// Closes the sessions of those whom the configuration knows no longer, or
+    /// who may no longer come in where they did.
     fn close_strangers(&self) {
-        let identity = Arc::clone(&self.gateway.snapshots.load().identity);
-        self.close_unless(|session| session.owner.is_known(&identity));
+        let snapshot = self.gateway.snapshots.load_full();
+        self.close_unless(|session| session.owner.keeps(&snapshot));
+        self.gateway.forget_strangers();
     }
 
     fn close_unless(&self, keep: impl Fn(&Session) -> bool) {
@@ -189,12 +191,6 @@ impl Session {
 
     pub(super) fn client(&self) -> &Arc<Client> {
         &self.client
-    }
-
-    /// The same client where it cannot be asked anything.
-    pub(super) fn mute_client(&self) -> Arc<Client> {
-        let Client { version, info, .. } = &*self.client;
-        Arc::new(Client::new(*version, info.clone(), super::NOTHING))
     }
 
     /// Notes that the client is asked something; gives the id of the request.

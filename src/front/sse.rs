@@ -161,7 +161,7 @@ impl Front {
         *request.uri_mut() = uri.clone();
         let caller = match self.caller(&mut request, peer) {
             Ok(caller) => caller,
-            Err(stranger) => return *stranger,
+            Err(failure) => return super::caller::refusal(&failure),
         };
         let (limit, keep_alive) = self.limits();
         let entered = self.streams.enter(limit).and_then(|place| Ok((place, unguessable()?)));
@@ -211,7 +211,7 @@ impl Front {
         *request.uri_mut() = uri;
         let caller = match self.caller(&mut request, peer) {
             Ok(caller) => caller,
-            Err(stranger) => return *stranger,
+            Err(failure) => return super::caller::refusal(&failure),
         };
         let Some(pipe) = pipe.filter(|pipe| pipe.caller.is(&caller)) else {
             return refuse(&Failure::SessionLost);

@@ -7,8 +7,8 @@
 //! caches) asks here whether it may still be: [`Identity::knows`],
 //! [`Identity::has`].
 //!
-//! This room knows who is calling and nothing of what they may do: that is
-//! `policy`'s question and the profiles'. It takes the key out of the headers
+//! This room knows who is calling and through which profiles they may come in,
+//! but not what is behind those: that is the catalog's question and `policy`'s. It takes the key out of the headers
 //! that it reads, so that no room behind it can send it on or log it.
 //!
 //! A key is looked up by its SHA-256, so that finding it among thousands costs
@@ -17,7 +17,7 @@
 //! shelf may tell by its time are bytes of a hash, which are no way back to a
 //! key: keys are 256 random bits (`trunkline key`), not passwords.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::call::{Failure, Principal};
+use crate::call::{Failure, Principal, ProfileName};
 use crate::config::{Client, KeyHash};
 
 /// Whom a request came from, as far as the socket knows.
@@ -59,7 +59,8 @@ impl Peer {
 #[derive(Debug, Default)]
 pub struct Identity {
     shelves: HashMap<Shelf, Vec<Known>>,
-    clients: HashSet<Arc<str>>,
+    /// With the profiles that they may use, where these are not all.
+    clients: HashMap<Arc<str>, Option<Vec<ProfileName>>>,
 }
 
 /// Who somebody showed to be, and how.
@@ -98,7 +99,8 @@ impl Identity {
                 shelves.entry(shelf(key)).or_default().push(known);
             }
         }
-        let clients = clients.iter().map(|client| Arc::clone(&client.name)).collect();
+        let entry = |client: &Client| (Arc::clone(&client.name), client.profiles.clone());
+        let clients = clients.iter().map(entry).collect();
         Self { shelves, clients }
     }
 
@@ -138,8 +140,23 @@ impl Identity {
     /// client's outlives the key that it was opened with.
     pub fn has(&self, credential: &Credential) -> bool {
         match &credential.principal {
-            Principal::Client(name) => self.clients.contains(name),
+            Principal::Client(name) => self.lists(name),
             Principal::Anonymous => self.knows(credential),
+        }
+    }
+
+    /// Whether there is a client of this name.
+    pub fn lists(&self, client: &str) -> bool {
+        self.clients.contains_key(client)
+    }
+
+    /// Whether a principal may use a profile, if there is one of that name.
+    pub fn allows(&self, principal: &Principal, profile: &str) -> bool {
+        match principal {
+            Principal::Client(name) => self.clients.get(name).is_some_and(|profiles| {
+                profiles.as_ref().is_none_or(|all| all.iter().any(|one| one.as_str() == profile))
+            }),
+            Principal::Anonymous => true,
         }
     }
 
@@ -181,19 +198,17 @@ pub fn sha256(key: &[u8]) -> [u8; 32] {
 }
 
 fn shelf(key: &KeyHash) -> Shelf {
-    let [a, b, c, d, e, f, g, h, ..] = *key.as_bytes();
-    [a, b, c, d, e, f, g, h]
+    key.as_bytes().first_chunk().copied().unwrap_or_default()
 }
 
 /// The key that a request shows. Two of a kind are none: something on the way
 /// may have believed the other one.
 fn take_key(headers: &mut HeaderMap) -> Result<Vec<u8>, Failure> {
-    let (name, value) = match single(headers, &API_KEY)? {
-        Some(value) => (API_KEY, Some(value.as_bytes())),
-        None => {
-            let value = single(headers, &header::AUTHORIZATION)?;
-            (header::AUTHORIZATION, value.and_then(|value| bearer(value.as_bytes())))
-        }
+    let (name, value) = if let Some(value) = single(headers, &API_KEY)? {
+        (API_KEY, Some(value.as_bytes()))
+    } else {
+        let value = single(headers, &header::AUTHORIZATION)?;
+        (header::AUTHORIZATION, value.and_then(|value| bearer(value.as_bytes())))
     };
     let key = match value {
         Some(key) if key.len() > LONGEST => return Err(Failure::KeyUnknown),
@@ -232,85 +247,4 @@ const SCHEME: &[u8] = b"Bearer ";
 const LONGEST: usize = 512;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn client(name: &str, keys: &[&str]) -> Client {
-        let keys = keys.iter().map(|key| KeyHash::new(sha256(key.as_bytes()))).collect();
-        Client { name: name.into(), keys, rate: None }
-    }
-
-    fn known() -> Identity {
-        Identity::new(&[client("ci", &["one", "two"]), client("desk", &["three"])])
-    }
-
-    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in pairs {
-            headers.append(*name, value.parse().unwrap());
-        }
-        headers
-    }
-
-    #[test]
-    fn a_key_tells_its_client_however_it_is_shown() {
-        for (pairs, name, left) in [
-            (&[("authorization", "Bearer one")][..], "ci", 0),
-            (&[("authorization", "bearer  two ")], "ci", 0),
-            (&[("x-api-key", "three")], "desk", 0),
-            (&[("x-api-key", "three"), ("authorization", "Bearer for-a-server")], "desk", 1),
-        ] {
-            let mut headers = headers(pairs);
-            let who = known().identify(&mut headers).unwrap();
-            assert_eq!(who.principal().as_str(), name, "{pairs:?}");
-            assert_eq!(headers.len(), left, "{pairs:?}");
-            assert!(known().knows(&who));
-        }
-    }
-
-    #[test]
-    fn whoever_shows_no_key_or_a_wrong_one_is_told_which() {
-        let long = "x".repeat(LONGEST + 1);
-        for (pairs, failure) in [
-            (&[][..], Failure::KeyMissing),
-            (&[("authorization", "Bearer ")], Failure::KeyMissing),
-            (&[("authorization", "Bearer")], Failure::KeyMissing),
-            (&[("authorization", "Basic one")], Failure::KeyMissing),
-            (&[("authorization", "one")], Failure::KeyMissing),
-            (&[("x-api-key", "")], Failure::KeyMissing),
-            (&[("authorization", "Bearer four")], Failure::KeyUnknown),
-            (&[("authorization", "Bearer one two")], Failure::KeyUnknown),
-            (&[("x-api-key", "Bearer one")], Failure::KeyUnknown),
-            (&[("x-api-key", "four"), ("authorization", "Bearer one")], Failure::KeyUnknown),
-            (&[("x-api-key", "one"), ("x-api-key", "one")], Failure::KeyUnknown),
-            (
-                &[("authorization", "Bearer one"), ("authorization", "Bearer two")],
-                Failure::KeyUnknown,
-            ),
-            (&[("x-api-key", &long)], Failure::KeyUnknown),
-        ] {
-            assert_eq!(known().identify(&mut headers(pairs)), Err(failure), "{pairs:?}");
-        }
-    }
-
-    #[test]
-    fn without_clients_everybody_is_anonymous_and_keeps_their_headers() {
-        let mut headers = headers(&[("authorization", "Bearer x"), ("x-api-key", "y")]);
-        let who = Identity::default().identify(&mut headers).unwrap();
-        assert_eq!((who.principal(), headers.len()), (&Principal::Anonymous, 2));
-        assert!(Identity::default().knows(&who));
-        assert!(!known().knows(&who), "once there are clients, nobody is anonymous");
-    }
-
-    #[test]
-    fn a_key_that_is_gone_or_anothers_is_known_no_longer() {
-        let who = known().identify(&mut headers(&[("x-api-key", "one")])).unwrap();
-        assert!(Identity::new(&[client("ci", &["one"])]).knows(&who));
-        assert!(!Identity::new(&[client("ci", &["two"])]).knows(&who));
-        assert!(!Identity::new(&[client("desk", &["one"])]).knows(&who));
-        assert!(!Identity::default().knows(&who));
-        assert!(Identity::new(&[client("ci", &["two"])]).has(&who), "with its other key");
-        assert!(!Identity::new(&[client("desk", &["one"])]).has(&who));
-        assert!(known().has(&Credential::parent()) && known().knows(&Credential::parent()));
-    }
-}
+mod tests;

@@ -1,11 +1,13 @@
 //! What a Legacy server asks in the middle of one call, on its link.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use crate::call::{Answers, Call, MOST_QUESTIONS};
+use crate::call::{Answers, Call, MOST_QUESTIONS, Notice, Principal, Question};
 use crate::jsonrpc::{self, Id, Response, object};
 use crate::mcp::Era;
 
@@ -70,6 +72,58 @@ impl Questions {
     }
 }
 
+/// Whose a call is: two calls of equal callers are one client's.
+pub(super) type Caller = (Principal, Option<Arc<str>>);
+
+/// The caller of a call.
+pub(super) fn caller(call: &Call) -> Caller {
+    (call.context.principal.clone(), call.context.session.clone())
+}
+
+/// What comes for a call before its answer, and not on a stream of its own.
+pub(super) enum Aside {
+    Notice(Notice),
+    /// The server asks, under an id of its own.
+    Asks(Id, Question),
+    /// The server no longer asks, if it was this call's to answer.
+    TookBack(Id),
+}
+
+/// Which call something belongs to that a server sends without saying so.
+pub(super) enum Tie {
+    /// None is in flight, or calls of several clients.
+    Nobody,
+    /// A client's that cannot be asked anything.
+    Mute,
+    /// This one.
+    To(mpsc::Sender<Aside>),
+}
+
+/// Ties what a server sends to a call in flight: the only one, or one of
+/// several if they are all one client's. That is the newest, because the older
+/// ones have gone on without an answer. Calls come with their numbers.
+pub(super) fn tie<'a>(
+    calls: impl Iterator<Item = (u64, &'a Caller, Option<&'a mpsc::Sender<Aside>>)>,
+) -> Tie {
+    let mut first = None;
+    let mut newest: Option<(u64, &mpsc::Sender<Aside>)> = None;
+    for (number, caller, asides) in calls {
+        if *first.get_or_insert(caller) != caller {
+            return Tie::Nobody;
+        }
+        if let Some(asides) = asides
+            && newest.is_none_or(|(newest, _)| number > newest)
+        {
+            newest = Some((number, asides));
+        }
+    }
+    match (first, newest) {
+        (None, _) => Tie::Nobody,
+        (Some(_), None) => Tie::Mute,
+        (Some(_), Some((_, asides))) => Tie::To(asides.clone()),
+    }
+}
+
 /// Which request a `notifications/cancelled` takes back.
 pub(super) fn cancelled(params: &Bytes) -> Option<Id> {
     #[derive(Deserialize)]
@@ -87,5 +141,32 @@ pub(super) fn message(id: &Id, response: &Response) -> Bytes {
     match response {
         Response::Result(raw) => jsonrpc::response(id, raw),
         Response::Error(raw) => jsonrpc::error(Some(id), raw),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_sends_is_tied_to_one_clients_newest_call() {
+        let (ann, bob) = ((Principal::Client("ann".into()), None), (Principal::Anonymous, None));
+        let (one, _one) = mpsc::channel(1);
+        let (two, _two) = mpsc::channel(1);
+        let tied = |calls: &[(u64, &Caller, Option<&mpsc::Sender<Aside>>)]| match tie(calls
+            .iter()
+            .copied())
+        {
+            Tie::Nobody => "nobody",
+            Tie::Mute => "mute",
+            Tie::To(asides) if asides.same_channel(&one) => "one",
+            Tie::To(_) => "two",
+        };
+        assert_eq!(tied(&[]), "nobody");
+        assert_eq!(tied(&[(1, &ann, None)]), "mute");
+        assert_eq!(tied(&[(1, &ann, Some(&one))]), "one");
+        assert_eq!(tied(&[(2, &ann, Some(&two)), (1, &ann, Some(&one))]), "two");
+        assert_eq!(tied(&[(2, &ann, None), (1, &ann, Some(&one))]), "one");
+        assert_eq!(tied(&[(1, &ann, Some(&one)), (2, &bob, Some(&two))]), "nobody");
     }
 }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::catalog::{HeaderRules, Kind, ServerList};
-use crate::config::{Command, EraChoice, Start, Target};
+use crate::config::{self, Command, EraChoice, HttpTransport, Start, Target};
 use crate::mcp::Era;
 use crate::telemetry::metrics::Metrics;
 
@@ -220,19 +220,7 @@ impl<'a> Life<'a> {
         };
         let opened = match &config.target {
             Target::Command(command) => self.start_child(command, era).await,
-            Target::Http(http) => {
-                let opening = http::Opening {
-                    server: config.name.clone(),
-                    config: http,
-                    era,
-                    connect_timeout: config.connect_timeout,
-                    patience: config.start_timeout / 3,
-                    limit: config.max_response,
-                    forward: config.forward_headers.clone(),
-                    inbox: Arc::clone(&self.server.inbox),
-                };
-                Http::open(opening).await.map(Connection::Http)
-            }
+            Target::Http(http) => self.open_http(http, era).await,
         };
         self.known = match &opened {
             Ok(connection) => Some(connection.peer().era()),
@@ -241,6 +229,53 @@ impl<'a> Life<'a> {
             Err(_) => None,
         };
         opened
+    }
+
+    /// Opens a connection over HTTP. A server that refuses `initialize` may be
+    /// one of the transport before (2025-11-25, Transports, "Backwards
+    /// Compatibility").
+    async fn open_http(
+        &self,
+        http: &config::Http,
+        era: EraChoice,
+    ) -> Result<Connection, LinkFault> {
+        let config = &self.server.config;
+        if http.transport == HttpTransport::Sse {
+            return self.open_sse(http).await;
+        }
+        let opening = http::Opening {
+            server: config.name.clone(),
+            config: http,
+            era,
+            connect_timeout: config.connect_timeout,
+            patience: config.start_timeout / 3,
+            limit: config.max_response,
+            forward: config.forward_headers.clone(),
+            inbox: Arc::clone(&self.server.inbox),
+        };
+        let may_be_old = http.transport == HttpTransport::Auto && era != EraChoice::Modern;
+        match Http::open(opening).await {
+            Err(fault) if may_be_old && http::sse::may_be_old(&fault) => {
+                self.open_sse(http).await.map_err(|_| fault)
+            }
+            opened => opened.map(Connection::Http),
+        }
+    }
+
+    /// Opens a connection over the transport of 2024-11-05: a pipe, once it stands.
+    async fn open_sse(&self, http: &config::Http) -> Result<Connection, LinkFault> {
+        let config = &self.server.config;
+        let client = Arc::new(http::Client::new(http, config.connect_timeout)?);
+        let limit = config.max_response;
+        let (input, output) = http::sse::open(client, config.name.clone(), limit).await?;
+        let opening = stdio::Opening {
+            server: config.name.clone(),
+            era: EraChoice::Legacy,
+            patience: config.start_timeout / 3,
+            limit,
+            inbox: Arc::clone(&self.server.inbox),
+        };
+        Stdio::open(opening, input, output).await.map(Connection::Stdio)
     }
 
     async fn start_child(

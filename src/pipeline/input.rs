@@ -11,8 +11,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::call::{
-    Abilities, Answer, Call, Client, ErrorBody, Failure, Input, MOST_QUESTIONS, Params, Principal,
-    Question, ResultBody, ServerName,
+    Abilities, Answer, Call, Client, Endpoint, ErrorBody, Failure, Input, MOST_QUESTIONS, Params,
+    Principal, Question, ResultBody, ServerName,
 };
 use crate::config::Gateway as Config;
 use crate::era::state::{Bound, Digest, Seals, State, StateError, digest};
@@ -69,6 +69,8 @@ pub(super) struct Asker {
     pub(super) inputs: Arc<Inputs>,
     pub(super) client: Arc<Client>,
     pub(super) principal: Principal,
+    /// Names may stand for other things at another profile's URL.
+    endpoint: Endpoint,
     /// Where the call goes, once that is known.
     pub(super) server: Option<ServerName>,
     method: Method,
@@ -81,6 +83,7 @@ impl Asker {
             inputs: Arc::clone(inputs),
             client: Arc::clone(&call.context.client),
             principal: call.context.principal.clone(),
+            endpoint: call.context.endpoint.clone(),
             server: None,
             method: call.method.clone(),
             params: call.params.raw().clone(),
@@ -134,9 +137,10 @@ impl Asker {
 
     fn bound(&self) -> (String, Digest) {
         let principal = match &self.principal {
-            Principal::Anonymous => "anonymous".to_owned(),
-            Principal::Client(name) => format!("client {name}"),
+            Principal::Anonymous => "anonymous",
+            Principal::Client(name) => &format!("client {name}"),
         };
+        let principal = format!("{principal} at {}", self.endpoint.profile());
         (principal, digest(self.method.as_str(), &self.params))
     }
 

@@ -34,7 +34,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::watch;
 
-use crate::call::{Call, Context, Failure, Principal, Reply};
+use crate::call::{Call, Context, Endpoint, Failure, Principal, Reply};
 use crate::catalog::SealedCursors;
 use crate::era::state::State;
 use crate::identity::Credential;
@@ -99,6 +99,29 @@ impl Gateway {
         })
     }
 
+    /// Where a request comes in, by the profile and the query of its URL.
+    ///
+    /// # Errors
+    /// [`Failure::UnknownEndpoint`] and [`Failure::InvalidRequest`].
+    pub fn endpoint(
+        &self,
+        who: &Principal,
+        profile: &str,
+        query: Option<&str>,
+    ) -> Result<Endpoint, Failure> {
+        let endpoint = self.snapshots.load().endpoint(who, profile, query);
+        endpoint.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
+    }
+
+    /// Forgets what waits for clients that a configuration has taken away.
+    pub fn forget_strangers(&self) {
+        let identity = Arc::clone(&self.snapshots.load().identity);
+        self.inputs.parking.retain(|owner| match owner {
+            Principal::Client(name) => identity.lists(name),
+            Principal::Anonymous => true,
+        });
+    }
+
     /// What every request passes, whatever it asks for.
     ///
     /// # Errors
@@ -108,11 +131,10 @@ impl Gateway {
         admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
 
-    /// What decides which view a client has. So far every client has the plain
-    /// one: its profile, its narrowing and its abilities belong here.
+    /// What decides which view a client has. So far its abilities do not.
     #[expect(clippy::unused_self, reason = "whether abilities matter is the snapshot's to say")]
-    fn view_key(&self, _context: &Context) -> ViewKey {
-        ViewKey::default()
+    fn view_key(&self, context: &Context) -> ViewKey {
+        ViewKey { endpoint: context.endpoint.clone(), abilities: None }
     }
 
     /// The story of one call of any method that a server answers. Never fails: what goes wrong is the
@@ -121,8 +143,9 @@ impl Gateway {
     /// # Cancel safety
     /// Dropping the future, or the exchange, cancels the call.
     pub async fn call(&self, call: Call) -> Exchange {
-        let record = Record::begin(self, &call);
-        self.begin(call, record).await
+        let snapshot = self.snapshots.load_full();
+        let record = Record::begin(self, &snapshot, &call);
+        self.begin(snapshot, call, record).await
     }
 
     /// A call that goes on with what its client answered to what its server
@@ -132,12 +155,13 @@ impl Gateway {
     /// # Cancel safety
     /// As [`Gateway::call`].
     pub async fn call_again(&self, mut earlier: Exchange, call: Call) -> Exchange {
-        let record = earlier.take_record().unwrap_or_else(|| Record::begin(self, &call));
-        self.begin(call, record.resumed()).await
+        let snapshot = self.snapshots.load_full();
+        let record = earlier.take_record();
+        let record = record.unwrap_or_else(|| Record::begin(self, &snapshot, &call));
+        self.begin(snapshot, call, record.resumed()).await
     }
 
-    async fn begin(&self, call: Call, record: Record) -> Exchange {
-        let snapshot = self.snapshots.load_full();
+    async fn begin(&self, snapshot: Arc<Snapshot>, call: Call, record: Record) -> Exchange {
         // Born before the first await: a call that is given up on its way is
         // told of, too.
         let mut exchange = Exchange::begin(record, Asker::of(&self.inputs, &call));

@@ -12,6 +12,8 @@ mod probe;
 mod reception;
 mod resume;
 mod session;
+pub(super) mod sse;
+mod verdict;
 mod watch;
 
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{Semaphore, watch as cell};
 use tokio::task::JoinSet;
 
@@ -28,7 +30,7 @@ use crate::call::{Answer, Call, NativeName, Reply, ServerName};
 use crate::config::{EraChoice, Http as HttpConfig};
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id, Response};
-use crate::mcp::{Era, Method, ProtocolVersion, code, encode_value, header};
+use crate::mcp::{Era, Method, ProtocolVersion, encode_value, header};
 use crate::policy::Target;
 
 use super::LinkFault;
@@ -37,11 +39,12 @@ use super::news::Inbox;
 use super::peer::{Peer, answer_to_server};
 use super::questions::{Questions, message};
 pub use client::Client;
-use coming::{Coming, UnderWay};
+use coming::{Calls, Coming, InCall, Stage, UnderWay};
 use probe::{discover, probe};
-use reception::{Events, Reception, answer_in, refusal};
+use reception::{Events, Reception, answer_in};
 use resume::{Resumable, Said};
 use session::Session;
+use verdict::Settled;
 
 /// A server that has answered and can be called.
 pub(super) struct Http {
@@ -62,6 +65,8 @@ struct Shared {
     inbox: Arc<Inbox>,
     /// Why what is known of the server no longer holds, once it does not.
     lost: cell::Sender<Option<String>>,
+    /// Calls under way that a Legacy server's questions can belong to.
+    calls: Calls,
     /// Places for messages beside the calls.
     asides: Arc<Semaphore>,
 }
@@ -110,6 +115,7 @@ impl Http {
             forward: opening.forward,
             inbox: opening.inbox,
             lost: cell::Sender::new(None),
+            calls: Calls::default(),
             asides: Arc::new(Semaphore::new(ASIDES)),
         });
         let listening = watch::start(&shared);
@@ -148,6 +154,20 @@ impl Http {
         // On its way from here on: a server that answers with plain JSON sends
         // no head until it is done, and has to hear of a cancellation as well.
         let mut under_way = UnderWay::begin(&shared, &id);
+        let (questions, answers) = Questions::of(call, shared.peer.era());
+        let in_call = InCall::begin(&shared, &id, call, &questions);
+        if questions.can_be() {
+            let (shared_too, id_too, method) =
+                (Arc::clone(&shared), id.clone(), call.method.clone());
+            let head =
+                Box::pin(
+                    async move { shared_too.exchange(&id_too, &method, &params, headers).await },
+                );
+            let stage = Stage::Sent(head, shared.clients_own(call));
+            let coming = Coming { shared, id, stage, deadline, questions, in_call, under_way };
+            let reply = Reply::stream(stream::unfold(Some(coming), Coming::step));
+            return Ok(reply.answered_by(answers));
+        }
         let reception = tokio::select! {
             reception = shared.exchange(&id, &call.method, &params, headers) => {
                 // Answered, or refused. Behind a connection that broke off the
@@ -159,26 +179,16 @@ impl Http {
             }
             after = deadline.passed() => return Err(LinkFault::Timeout { after }),
         };
-        let answer = match reception {
-            Reception::Events(events) => {
-                let events = shared.resumable(&id, events, Some(call));
-                let (questions, answers) = Questions::of(call, shared.peer.era());
-                let coming = Coming { shared, id, events, deadline, questions, under_way };
-                let reply = Reply::stream(stream::unfold(Some(coming), Coming::step));
-                return Ok(reply.answered_by(answers));
-            }
-            Reception::Message(frame) => answer_in(frame, &id),
-            Reception::Begun(begun) => match begun.pass(&id, &shared, deadline).await? {
-                Ok(passing) => return Ok(Reply::passing(passing)),
-                Err(frame) => answer_in(frame, &id),
-            },
-            Reception::Empty => Err(LinkFault::NoAnswer),
-            Reception::Refused { status, frame, .. } => shared.refused(status, frame, &id),
-        };
-        if let Err(fault) = &answer {
-            shared.doubt(fault);
+        if let Reception::Events(events) = reception {
+            let events = shared.resumable(&id, events, shared.clients_own(call));
+            let stage = Stage::Streaming(events);
+            let coming = Coming { shared, id, stage, deadline, questions, in_call, under_way };
+            return Ok(Reply::stream(stream::unfold(Some(coming), Coming::step)));
         }
-        Ok(Reply::ready(Ok(shared.checked(answer?)?)))
+        Ok(match shared.settle(reception, &id, deadline).await? {
+            Settled::Answer(answer) => Reply::ready(Ok(answer)),
+            Settled::Passing(passing) => Reply::passing(passing),
+        })
     }
 
     /// Waits until what is known of the server no longer holds; says why.
@@ -213,7 +223,7 @@ impl Shared {
             Reception::Events(events) => events,
             whole => return whole.answer(&id).await,
         };
-        let mut events = self.resumable(&id, reception, None);
+        let mut events = self.resumable(&id, reception, HeaderMap::new());
         while let Some(said) = events.next().await? {
             match said {
                 Said::Frame(frame @ Frame::Response { .. }) => {
@@ -223,22 +233,32 @@ impl Shared {
                 Said::Frame(Frame::Notification { method, params }) => {
                     self.inbox.hear(&method, params.as_ref());
                 }
-                Said::Frame(Frame::Request { .. }) | Said::Pause(_) => {}
+                // It belongs to no client's call.
+                Said::Frame(Frame::Request { id, method, .. }) => {
+                    self.send_aside(answer_to_server(&id, &method));
+                }
+                Said::Pause(_) => {}
             }
         }
         Err(LinkFault::NoAnswer)
     }
 
-    /// A stream of events that goes on when its connection ends.
-    fn resumable(self: &Arc<Self>, id: &Id, events: Events, call: Option<&Call>) -> Resumable {
+    /// A stream of events that goes on when its connection ends. Resumptions
+    /// carry the client's `own` headers.
+    fn resumable(self: &Arc<Self>, id: &Id, events: Events, mut own: HeaderMap) -> Resumable {
+        if self.peer.era() == Era::Legacy {
+            self.session.add_to(&mut own);
+        }
+        Resumable::new(self, id, events, own)
+    }
+
+    /// The headers of a client's own that go on with its call.
+    fn clients_own(&self, call: &Call) -> HeaderMap {
         let mut headers = HeaderMap::new();
         if self.peer.era() == Era::Legacy {
-            if let Some(call) = call {
-                self.add_clients_own(&mut headers, call);
-            }
-            self.session.add_to(&mut headers);
+            self.add_clients_own(&mut headers, call);
         }
-        Resumable::new(self, id, events, headers)
+        headers
     }
 
     fn params(&self, call: &Call, target: &Target, id: &Id) -> Bytes {
@@ -324,11 +344,6 @@ impl Shared {
         response.inspect_err(|fault| self.doubt(fault))
     }
 
-    /// Answers a Legacy server's request on a call's stream.
-    fn answer_server(self: &Arc<Self>, id: &Id, method: &str) {
-        self.send_aside(answer_to_server(id, method));
-    }
-
     /// Gives a Legacy server the answer to what it asked, within [`ASIDE`].
     async fn respond(&self, id: &Id, response: &Response) -> Result<(), LinkFault> {
         let mut headers = HeaderMap::new();
@@ -359,66 +374,6 @@ impl Shared {
             }
             drop(place);
         });
-    }
-
-    /// What a refusal says. An error that answers no request, from a server
-    /// that was Modern, is what a Legacy one says to a request outside of a
-    /// session: it is no answer, but a sign that another server is there now.
-    fn refused(
-        &self,
-        status: StatusCode,
-        frame: Option<Frame>,
-        id: &Id,
-    ) -> Result<Answer, LinkFault> {
-        let nameless = matches!(frame, Some(Frame::Response { id: None, .. }));
-        match refusal(status, frame, id)? {
-            Answer::Error(error)
-                if nameless && self.peer.era() == Era::Modern && !code::is_modern(error.code()) =>
-            {
-                Err(LinkFault::Status { status })
-            }
-            answer => Ok(answer),
-        }
-    }
-
-    /// Takes the server for lost where a fault shows that what was learnt of
-    /// it, or its address, no longer holds.
-    fn doubt(&self, fault: &LinkFault) {
-        let era_changed = self.peer.era() == Era::Modern
-            && matches!(fault, LinkFault::Status { status }
-                if matches!(*status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST | StatusCode::METHOD_NOT_ALLOWED));
-        if era_changed || matches!(fault, LinkFault::Connect(_)) {
-            self.lose(fault);
-        }
-    }
-
-    fn lose(&self, fault: &LinkFault) {
-        let reason = fault.chain();
-        self.lost.send_if_modified(|lost| {
-            let first = lost.is_none();
-            lost.get_or_insert(reason);
-            first
-        });
-    }
-
-    /// An answer, its sender noted; doubts the server's era or list where the
-    /// answer says so.
-    fn checked(&self, answer: Answer) -> Result<Answer, LinkFault> {
-        if let Answer::Error(error) = &answer {
-            match error.code() {
-                // Agreed between the gateway and this server: to the client it
-                // would say that the gateway does not speak the client's.
-                code::UNSUPPORTED_VERSION if self.peer.era() == Era::Modern => {
-                    let fault = LinkFault::Versions("others than it said".into());
-                    self.lose(&fault);
-                    return Err(fault);
-                }
-                // A tool's mirrored parameters are others than the list said.
-                code::HEADER_MISMATCH => self.inbox.relist(),
-                _ => {}
-            }
-        }
-        Ok(answer.sent_by(&self.peer.info))
     }
 }
 

@@ -78,7 +78,12 @@ impl Scripted {
     }
 
     async fn open(&self, changed: &Arc<Notify>) -> Http {
-        let config = HttpConfig { url: self.url.clone(), headers: Vec::new(), ca: None };
+        let config = HttpConfig {
+            url: self.url.clone(),
+            headers: Vec::new(),
+            ca: None,
+            transport: crate::config::HttpTransport::Auto,
+        };
         let server = ServerName::new("s").unwrap();
         let opening = Opening {
             config: &config,

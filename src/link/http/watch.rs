@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::call::Answer;
+use crate::call::{Answer, Question};
 use crate::jsonrpc::{self, Frame};
 use crate::link::LinkFault;
 use crate::link::news::listen::{Line, NoStream, Signal, Stream, listen};
@@ -166,11 +166,14 @@ async fn follow(
                 (Some(signals), Some(params)) if method == notification::ACKNOWLEDGED => {
                     let _ = signals.try_send(Signal::Acknowledged(params));
                 }
+                (_, Some(params)) if method == notification::CANCELLED => shared.took_back(&params),
                 (_, params) => {
                     shared.inbox.hear(&method, params.as_ref());
                 }
             },
-            Ok(Some(Frame::Request { id, method, .. })) => shared.answer_server(&id, &method),
+            Ok(Some(Frame::Request { id, method, params })) => {
+                shared.asked(id, Question { method, params });
+            }
             // The answer to `listen` is its graceful end.
             Ok(Some(Frame::Response { response, .. })) => return Answer::parse(response).ok(),
             Ok(None) | Err(_) => return None,

@@ -31,8 +31,8 @@ use super::news::Inbox;
 use super::peer::{
     Peer, Verdict, initialize_params, judge_discover, judge_initialize, modern_params,
 };
-use super::questions::Questions;
-use wire::{Aside, Waiting, Wants, Wire};
+use super::questions::{self, Aside, Questions};
+use wire::{Waiting, Wants, Wire};
 
 /// A child that has answered and can be called.
 pub(super) struct Stdio {
@@ -101,8 +101,7 @@ impl Stdio {
             Era::Legacy => lower::request(call, &target.edits, token),
         };
         let asks = self.peer.era() == Era::Legacy;
-        let context = &call.context;
-        let caller = asks.then(|| (context.principal.clone(), context.session.clone()));
+        let caller = asks.then(|| questions::caller(call));
         let (questions, answers) = Questions::of(call, self.peer.era());
         let hears = questions.can_be() || wanted.is_some();
         let wants = if hears { Wants::Asides } else { Wants::Answer };

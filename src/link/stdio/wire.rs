@@ -12,14 +12,14 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use crate::call::{Answer, Notice, Principal, Question, ServerName};
+use crate::call::{Answer, Notice, Question, ServerName};
 use crate::jsonrpc::lines::{LineEnds, LineError, LineReader};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::link::LinkFault;
 use crate::link::news::Inbox;
 use crate::link::news::listen::Signal;
 use crate::link::peer::{MAX_DEPTH, answer_to_server, not_offered};
-use crate::link::questions;
+use crate::link::questions::{self, Aside, Caller, Tie, tie};
 use crate::mcp::notification;
 
 /// What the calls to one child share.
@@ -50,18 +50,6 @@ struct Pending {
     /// Whose call it is, where the child is one that asks.
     caller: Option<Caller>,
     answer: oneshot::Sender<Result<Answer, LinkFault>>,
-}
-
-/// Whose a call is: two calls of equal callers are one client's.
-pub(super) type Caller = (Principal, Option<Arc<str>>);
-
-/// What comes for a call before its answer.
-pub(super) enum Aside {
-    Notice(Notice),
-    /// The child asks, under an id of its own.
-    Asks(Id, Question),
-    /// The child no longer asks, if it was this call's to answer.
-    TookBack(Id),
 }
 
 /// A request on its way.
@@ -298,35 +286,30 @@ impl Wire {
         }
     }
 
-    /// The child asks. It does not say in which call: the one that is in
-    /// flight, or any of several if they are all one client's. With several
-    /// clients' nobody knows whom it means, and with none there is nobody.
+    /// The child asks, and does not say in which call.
     fn asked(&self, id: Id, question: Question) {
         tracing::debug!(server = %self.server, method = question.method, "the server asks");
         if !question.is_known() {
             return self.refuse(&id, &question.method);
         }
-        let tied = {
-            let pending = self.pending();
-            let mut calls: Vec<_> =
-                pending.iter().filter(|(_, call)| call.caller.is_some()).collect();
-            // The newest: the older ones have gone on without an answer.
-            calls.sort_unstable_by_key(|(number, _)| **number);
-            let newest = calls.pop().map(|(_, call)| call);
-            let one = newest.filter(|one| calls.iter().all(|(_, call)| call.caller == one.caller));
-            one.map(|call| call.asides.clone())
-        };
-        match tied {
-            None => self.refuse(&id, &question.method),
-            // Its client cannot be asked anything.
-            Some(None) => self.write_aside(not_offered(&id, &question.method)),
-            Some(Some(asides)) => {
+        match self.tied() {
+            Tie::Nobody => self.refuse(&id, &question.method),
+            Tie::Mute => self.write_aside(not_offered(&id, &question.method)),
+            Tie::To(asides) => {
                 let method = question.method.clone();
                 if asides.try_send(Aside::Asks(id.clone(), question)).is_err() {
                     self.refuse(&id, &method);
                 }
             }
         }
+    }
+
+    /// Which call that belongs to which the child sends without saying so.
+    fn tied(&self) -> Tie {
+        let pending = self.pending();
+        tie(pending.iter().filter_map(|(number, call)| {
+            call.caller.as_ref().map(|caller| (*number, caller, call.asides.as_ref()))
+        }))
     }
 
     /// Answers a request that goes to no client: `ping`, or one that cannot be

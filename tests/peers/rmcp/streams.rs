@@ -1,6 +1,8 @@
 //! Leaving a Legacy call's stream: the SDK can do it, but does not tell a
 //! handler which stream is its own. These sessions do.
 
+use std::time::Duration;
+
 use futures_util::Stream;
 use futures_util::stream::poll_fn;
 use rmcp::RoleServer;
@@ -15,8 +17,16 @@ use rmcp::transport::streamable_http_server::session::{SessionId, SessionManager
 type Result<T> = std::result::Result<T, <LocalSessionManager as SessionManager>::Error>;
 
 /// The SDK's sessions, whose requests know their streams.
-#[derive(Default)]
 pub struct Sessions(LocalSessionManager);
+
+impl Sessions {
+    /// Clients that were left come back soon.
+    pub fn new() -> Self {
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config.sse_retry = Some(Duration::from_millis(100));
+        Self(sessions)
+    }
+}
 
 /// A request's stream.
 #[derive(Clone)]
