@@ -131,17 +131,19 @@ fn cut(mut text: String, most: usize) -> String {
     text
 }
 
-fn info(settings: &Settings, title: Option<&String>) -> Value {
-    let mut info = json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") });
+fn info(settings: &Settings, title: Option<&String>) -> Map<String, Value> {
+    let mut info = Map::new();
+    info.insert("name".into(), json!("trunkline"));
+    info.insert("version".into(), json!(env!("CARGO_PKG_VERSION")));
     if let Some(title) = title {
-        info["title"] = json!(title);
+        info.insert("title".into(), json!(title));
     }
     if let Some(url) = &settings.website_url {
-        info["websiteUrl"] = json!(url.as_str());
+        info.insert("websiteUrl".into(), json!(url.as_str()));
     }
     if !settings.icons.is_empty() {
         let icons = settings.icons.iter().map(|src| json!({ "src": src }));
-        info["icons"] = icons.collect();
+        info.insert("icons".into(), icons.collect());
     }
     info
 }

@@ -277,8 +277,9 @@ impl Parts {
             let metrics = metrics.server(config.name.as_str());
             let operations = Arc::new(Operations::new(|method| metrics.operation(method)));
             let config = Arc::clone(config);
-            let _hold = server.hold();
-            Some((config.name.clone(), Member { _hold, server, config, metrics, operations }))
+            let hold = server.hold();
+            let member = Member { server, config, metrics, operations, _hold: hold };
+            Some((member.config.name.clone(), member))
         });
         members.collect()
     }
