@@ -7,7 +7,7 @@ use std::time::Duration;
 use ::http::HeaderMap;
 use serde_json::{Value, json};
 
-use super::news::Tell;
+use super::news::{Tell, To};
 use super::{Era, Inner};
 
 /// What a call does, from what was received.
@@ -234,7 +234,7 @@ impl Inner {
                 }
                 let asks = Some((call.question(key), session));
                 let tell =
-                    Tell { method: (*method).into(), params: params.clone(), all: false, asks };
+                    Tell { method: (*method).into(), params: params.clone(), to: To::Asked, asks };
                 self.tells.send(tell).unwrap();
             }
             _ => {}
