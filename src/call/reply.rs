@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use crate::jsonrpc::{Id, Response, object, span_of};
+use crate::jsonrpc::{Id, Response, Splice, object, span_of};
 
 use super::{Answer, Failure, Passing, Question};
 
@@ -39,6 +39,16 @@ impl Notice {
         let span = span_of(&params, wire.token.get().as_bytes())?;
         let token = params.slice(span.clone());
         Some((Self { method, params, token: Some(span) }, token))
+    }
+
+    /// Its params under another raw token, where it is a progress notice.
+    pub fn under(&self, token: Option<&Bytes>) -> Bytes {
+        match (&self.token, token) {
+            (Some(span), Some(token)) => {
+                Splice::new(&self.params).replace(span.clone(), token.clone()).finish()
+            }
+            _ => self.params.clone(),
+        }
     }
 }
 

@@ -60,7 +60,8 @@ impl Outside {
                 }
                 told = gateway.news(session.subscriber(), context) => {
                     for told in told {
-                        let message = jsonrpc::notification(told.method, Some(&told.params(None)));
+                        let params = told.params(None);
+                        let message = jsonrpc::notification(&told.method, params.as_deref());
                         session.outbox().push(&message, Merge::Never);
                     }
                 }

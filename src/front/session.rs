@@ -48,6 +48,7 @@ impl Sessions {
             return Err(Failure::TooManySessions { limit });
         }
         open.insert(session.id.clone(), Arc::clone(&session));
+        self.gateway.client_came(&session.id, &session.subscriber);
         Ok(session)
     }
 
@@ -101,6 +102,7 @@ impl Sessions {
     fn end(&self, session: &Session) {
         session.closed.cancel();
         session.subscriber.clear();
+        self.gateway.client_left(&session.id);
         self.gateway.metrics.session_ended(session.opened.elapsed());
     }
 

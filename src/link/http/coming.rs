@@ -210,7 +210,7 @@ impl Coming {
             self.deadline.extend();
             return Notice::progress(method, params?).map(|(notice, _)| notice);
         }
-        self.shared.inbox.hear(&method, params.as_ref());
+        self.shared.inbox.sort(&method, params.as_ref());
         None
     }
 }

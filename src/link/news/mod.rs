@@ -15,7 +15,7 @@ pub(super) mod subscribe;
 mod subscriptions;
 
 pub use hub::Hub;
-pub use mailbox::{Letter, Mailbox};
+pub use mailbox::{Letter, Mailbox, Subject};
 pub use subscriptions::{Held, Refusal, Subscriptions};
 
 use std::fmt;
@@ -39,6 +39,9 @@ pub enum Topic {
     Resource(Arc<str>),
     /// A task, by its id.
     Task(Arc<str>),
+    /// Whatever members of a `subscriptions/listen` filter stand for that the
+    /// gateway does not know: a raw object of them.
+    Unknown(Arc<str>),
 }
 
 impl Topic {
@@ -52,12 +55,17 @@ impl Topic {
         Self::Task(id.into())
     }
 
+    /// What these raw members of a filter stand for.
+    pub fn unknown(members: &str) -> Self {
+        Self::Unknown(members.into())
+    }
+
     /// The notification's params where the server itself sent none.
     fn params(&self) -> Option<Bytes> {
         match self {
             Self::Resource(uri) => Some(json!({ "uri": &**uri }).to_string().into()),
-            // What became of a task nobody but its server knows.
-            Self::Task(_) => None,
+            // What became of these nobody but the server knows.
+            Self::Task(_) | Self::Unknown(_) => None,
         }
     }
 }
@@ -65,7 +73,7 @@ impl Topic {
 impl fmt::Display for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resource(name) | Self::Task(name) => f.write_str(name),
+            Self::Resource(name) | Self::Task(name) | Self::Unknown(name) => f.write_str(name),
         }
     }
 }
@@ -128,8 +136,17 @@ impl Inbox {
         Arc::new(Self { changed, subscriptions, reads: Arc::default() })
     }
 
-    /// Takes a notification; false where it is of no kind that is known here.
-    pub(super) fn hear(&self, method: &str, params: Option<&Bytes>) -> bool {
+    /// Takes a notification that belongs to no call. What is of no kind known
+    /// here goes to the one client that it can be for, if there is one.
+    pub(super) fn hear(&self, method: &str, params: Option<&Bytes>) {
+        if !self.sort(method, params) && !is_of_a_call(method) {
+            self.subscriptions.pass(method, params);
+        }
+    }
+
+    /// Takes a notification from a call's own stream; false where it is of no
+    /// kind known here, and the call's.
+    pub(super) fn sort(&self, method: &str, params: Option<&Bytes>) -> bool {
         match News::parse(method, params) {
             Some(News::ListChanged) => {
                 if method == notification::RESOURCES_CHANGED {
@@ -142,7 +159,9 @@ impl Inbox {
                 if let Topic::Resource(uri) = &topic {
                     self.reads.forget(uri);
                 }
-                self.subscriptions.deliver(&topic, &params);
+                // A Legacy server tells of tasks unasked.
+                return self.subscriptions.deliver(&topic, &params)
+                    || matches!(topic, Topic::Resource(_));
             }
             None => return false,
         }
@@ -165,6 +184,21 @@ impl Inbox {
         self.relist();
         self.subscriptions.missed();
     }
+}
+
+/// Whether a notification means nothing outside of a call, or is the other
+/// side's to send.
+fn is_of_a_call(method: &str) -> bool {
+    matches!(
+        method,
+        notification::PROGRESS
+            | notification::CANCELLED
+            | notification::MESSAGE
+            | notification::ACKNOWLEDGED
+            | notification::INITIALIZED
+            | notification::ROOTS_CHANGED
+            | notification::RESOURCE_UPDATED
+    )
 }
 
 #[cfg(test)]
