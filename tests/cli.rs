@@ -95,6 +95,7 @@ fn commands_that_only_print_print_and_succeed() {
         "--connect",
         "--header",
         "--listen",
+        "--profile",
         "TRUNKLINE_KEY",
     ]);
     trunkline(&["example"]).exits_with(DONE).prints(&["clock", "notes"]);
@@ -515,6 +516,22 @@ fn a_stdio_gateway_ends_at_once_on_a_signal_and_when_nobody_reads() {
 }
 
 #[test]
+fn a_stdio_gateway_shows_the_profile_that_it_is_told_to_show_and_asks_its_host_for_no_key() {
+    let tag = Tag::new();
+    let key = "[clients.ci]\nkey = \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"\n";
+    let config = clock(&tag) + "[profiles.time]\ntools = [\"clock__now\"]\n" + key;
+    let mut host = Host::start(&config, &["--profile", "time"]);
+    host.open();
+    host.say(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} }));
+    let tools = host.next().unwrap()["result"]["tools"].clone();
+    assert_eq!((tools.as_array().unwrap().len(), &tools[0]["name"]), (1, &json!("clock__now")));
+    drop(host.child.stdin.take());
+    assert_eq!(host.ended(), Some(DONE));
+    assert_eq!(Host::start(&config, &["--profile", "tim"]).ended(), Some(WRONG_USE));
+    tag.gone();
+}
+
+#[test]
 fn a_stdio_gateway_opens_the_doors_that_it_is_asked_to_open() {
     let tag = Tag::new();
     let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
@@ -527,20 +544,5 @@ fn a_stdio_gateway_opens_the_doors_that_it_is_asked_to_open() {
     drop(host.child.stdin.take());
     assert_eq!(host.ended(), Some(DONE));
     assert!(TcpStream::connect(&clients).is_err());
-    tag.gone();
-}
-
-#[test]
-fn a_stdio_gateway_shows_a_profile() {
-    let tag = Tag::new();
-    let servers = format!("{}\n[profiles.now]\ntools = [\"clock__now\"]\n", clock(&tag));
-    let mut host = Host::start(&servers, &["--profile", "now"]);
-    host.open();
-    host.say(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }));
-    let list = host.next().unwrap();
-    assert_eq!(list["result"]["tools"].as_array().map(Vec::len), Some(1), "{list}");
-    drop(host.child.stdin.take());
-    assert_eq!(host.ended(), Some(DONE));
-    assert_eq!(Host::start(&servers, &["--profile", "then"]).ended(), Some(WRONG_USE));
     tag.gone();
 }

@@ -218,6 +218,9 @@ pub enum Problem {
     /// `max_timeout` below `timeout`.
     #[error("`max_timeout` is shorter than `timeout`")]
     TimeoutOrder,
+    /// `isolation = "client"` with `max_instances = 0`.
+    #[error("each client has an instance of its own, and there may be none")]
+    NoInstances,
     /// A filter for the log that does not parse.
     #[error("not a log filter")]
     Filter,
@@ -331,6 +334,7 @@ impl Problem {
             Self::KeyTaken { .. } => "make a key for each client: `trunkline key`",
             Self::SameAddress => "give the admin listener a port of its own, or write \"off\"",
             Self::TimeoutOrder => "progress extends `timeout` up to `max_timeout`: make it longer",
+            Self::NoInstances => "allow some, or write isolation = \"shared\"",
             Self::Filter => "write a level, such as \"info\", or \"info,trunkline::link=debug\"",
             _ => "see docs/configuration.md",
         }

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use crate::call::{Call, Edits, Question, ResultBody};
+use crate::call::{Abilities, Call, Edits, Question, ResultBody};
 use crate::jsonrpc::{Members, Splice, string};
 use crate::mcp::question::ELICITATION;
 use crate::mcp::{ProtocolVersion, code, meta};
@@ -46,6 +46,23 @@ fn request_with_input(call: &Call, edits: &Edits, token: Option<&[u8]>) -> Bytes
         add.extend(state.as_ref().map(|state| (meta::TRACESTATE, state.as_bytes())));
     }
     rewritten(&call.params, edits, Some(rewrite(raw, &MODERN_ONLY, &add)))
+}
+
+/// What a Legacy server of this version is told that a client can do.
+///
+/// Tasks that a client runs for a server are left out: what asks after them
+/// has no way through the gateway.
+pub fn capabilities(abilities: &Abilities, version: ProtocolVersion) -> Bytes {
+    let mut told: Map<String, Value> = serde_json::from_slice(abilities.raw()).unwrap_or_default();
+    told.shift_remove("tasks");
+    if version < ProtocolVersion::V2025_11_25 && told.contains_key("elicitation") {
+        // Which has no modes, only forms.
+        told.insert("elicitation".into(), json!({}));
+        if !abilities.form {
+            told.shift_remove("elicitation");
+        }
+    }
+    Value::Object(told).to_string().into()
 }
 
 /// What a server asks as a Legacy client of this version knows it: a URL's
@@ -128,6 +145,28 @@ const MODERN_ONLY: [&str; 5] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_legacy_server_is_told_what_its_version_knows() {
+        let told = |raw: &str, version| {
+            let told = capabilities(&Abilities::parse(raw.as_bytes()), version);
+            String::from_utf8(told.to_vec()).unwrap()
+        };
+        let (old, new) = (ProtocolVersion::V2025_06_18, ProtocolVersion::V2025_11_25);
+        for (raw, to_old, to_new) in [
+            ("{}", "{}", "{}"),
+            (r#"{"tasks":{"list":{}}}"#, "{}", "{}"),
+            (r#"{"elicitation":{"url":{}}}"#, "{}", r#"{"elicitation":{"url":{}}}"#),
+            (r#"{"elicitation":{}}"#, r#"{"elicitation":{}}"#, r#"{"elicitation":{"form":{}}}"#),
+            (
+                r#"{"sampling":{"tools":{}},"extensions":{"a/b":{}}}"#,
+                r#"{"sampling":{"tools":{}},"extensions":{"a/b":{}}}"#,
+                r#"{"sampling":{"tools":{}},"extensions":{"a/b":{}}}"#,
+            ),
+        ] {
+            assert_eq!((told(raw, old), told(raw, new)), (to_old.into(), to_new.into()), "{raw}");
+        }
+    }
 
     #[test]
     fn an_unknown_resource_has_the_legacy_code() {

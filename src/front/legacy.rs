@@ -144,7 +144,7 @@ impl Front {
                     Err(failure) => return refuse(&failure),
                 };
                 let mut writer = self.writer(id, Era::Legacy, token, wants).about(&method);
-                writer.session = Some(Arc::clone(session));
+                writer.session = Some((Arc::clone(session), self.standing(&posted.caller)));
                 let call = Call { method, params, context, input: None };
                 // What comes in the middle of a call needs a stream to come on.
                 let inquiry = Inquiry::new(session, wants.stream());

@@ -101,6 +101,7 @@ impl Sessions {
     fn end(&self, session: &Session) {
         session.closed.cancel();
         session.subscriber.clear();
+        self.gateway.client_left(&session.id);
         self.gateway.metrics.session_ended(session.opened.elapsed());
     }
 

@@ -101,7 +101,7 @@ pub(crate) async fn succeeds(reply: Result<Reply, Failure>) {
 }
 
 async fn reaches(server: &Server, wanted: State) {
-    let mut state = server.state.subscribe();
+    let mut state = server.main().state.subscribe();
     let reached =
         tokio::time::timeout(Duration::from_secs(30), state.wait_for(|state| *state == wanted));
     reached.await.expect("it gets there").unwrap();
@@ -125,7 +125,7 @@ async fn a_server_at_rest_stays_at_rest_until_it_is_called() {
         succeeds(reply).await;
     }
     reaches(&server, State::Idle).await;
-    let mut state = server.state.subscribe();
+    let mut state = server.main().state.subscribe();
     let stirred = state.wait_for(|state| !matches!(state, State::Idle));
     assert!(tokio::time::timeout(Duration::from_millis(1500), stirred).await.is_err());
     succeeds(send(&server, &config, "echo").await).await;

@@ -58,6 +58,14 @@ pub(super) fn find<'a>(
     }
 }
 
+/// Whether a call leads anywhere in this view.
+pub(super) fn exists(snapshot: &Snapshot, view: &View, call: &Call) -> bool {
+    match (&call.method, call.params.name()) {
+        (Method::ToolsCall, Some(name)) => snapshot.route(view, name).is_some(),
+        _ => find(snapshot, view, call).is_ok(),
+    }
+}
+
 fn tool<'a>(snapshot: &'a Snapshot, view: &'a View, call: &Call) -> Result<Route<'a>, Failure> {
     let name = needed(call.params.name(), "name")?;
     let found = snapshot.route(view, name);

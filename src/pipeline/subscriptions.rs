@@ -135,7 +135,7 @@ impl Gateway {
         let target = Target { server: origin.server, native, tool: None, edits: Box::default() };
         let permitted = snapshot.policy.permit_subscription(topic, target)?;
         let limit = limits.all_subscriptions;
-        let held = member.server.subscribe(&permitted, &subscriber.mailbox, limit);
+        let held = member.server.subscribe(context, &permitted, &subscriber.mailbox, limit);
         let held = Arc::new(held.ok_or(Failure::TooManySubscriptions { limit })?);
         let limit = limits.subscriptions;
         let mut all = subscriber.subscribed();

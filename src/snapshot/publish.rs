@@ -185,8 +185,9 @@ impl Snapshots {
             server.settled().await;
         }
         for server in replacing {
-            let old = before.server(server.name()).and_then(|member| member.server.list());
-            server.inherit(old);
+            if let Some(old) = before.server(server.name()) {
+                server.inherit(&old.server);
+            }
         }
     }
 
@@ -210,12 +211,13 @@ impl Snapshots {
         }
         *warned = warnings;
         let changed = next.plain.digests() != before.plain.digests();
+        let for_some = next.lists_version != before.lists_version;
         let reselected = next.config.profiles != before.config.profiles;
         self.current.store(Arc::new(next));
         if changed {
             self.changed_at.send_replace(SystemTime::now());
         }
-        if changed || reselected {
+        if changed || for_some || reselected {
             self.changes.send_modify(|count| *count += 1);
         }
     }
@@ -246,6 +248,8 @@ impl Parts {
         let lists = self.servers.iter();
         let lists: Lists =
             lists.filter_map(|(name, server)| Some((name.clone(), server.list()?))).collect();
+        // Before the lists that it counts the changes of are looked at.
+        let lists_version = self.servers.values().map(|server| server.lists_version()).sum();
         let (plain, warnings) = maker.view(&self.config, (None, None), &lists);
         let snapshot = Snapshot {
             plain: Arc::new(plain),
@@ -255,6 +259,7 @@ impl Parts {
             identity: Arc::clone(&self.identity),
             servers: self.members(&maker.metrics),
             generation: self.generation,
+            lists_version,
             config: self.config,
         };
         (snapshot, warnings)

@@ -27,13 +27,14 @@ use tokio::sync::{Semaphore, watch as cell};
 use tokio::task::JoinSet;
 
 use crate::call::{Answer, Call, NativeName, Reply, ServerName};
-use crate::config::{EraChoice, Http as HttpConfig};
+use crate::config::EraChoice;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::mcp::{Era, Method, ProtocolVersion, encode_value, header};
 use crate::policy::Target;
 
 use super::LinkFault;
+use super::Owner;
 use super::deadline::Deadline;
 use super::news::Inbox;
 use super::peer::{Peer, answer_to_server};
@@ -56,7 +57,9 @@ pub(super) struct Http {
 /// What calls and the watcher share.
 struct Shared {
     server: ServerName,
-    client: Client,
+    /// Whose connection it is.
+    owner: Arc<Owner>,
+    client: Arc<Client>,
     peer: Peer,
     session: Session,
     next_id: AtomicU64,
@@ -72,11 +75,11 @@ struct Shared {
 }
 
 /// How a connection to an HTTP server is opened.
-pub(super) struct Opening<'a> {
+pub(super) struct Opening {
     pub(super) server: ServerName,
-    pub(super) config: &'a HttpConfig,
+    pub(super) owner: Arc<Owner>,
+    pub(super) client: Arc<Client>,
     pub(super) era: EraChoice,
-    pub(super) connect_timeout: Duration,
     /// How long a probe waits before it takes the server for Legacy.
     pub(super) patience: Duration,
     /// The most bytes an answer, or one event, may have.
@@ -90,8 +93,8 @@ pub(super) struct Opening<'a> {
 impl Http {
     /// Finds out the server's era and, if it is Legacy, opens a session. The
     /// caller bounds the time.
-    pub(super) async fn open(opening: Opening<'_>) -> Result<Self, LinkFault> {
-        let client = Client::new(opening.config, opening.connect_timeout)?;
+    pub(super) async fn open(opening: Opening) -> Result<Self, LinkFault> {
+        let client = opening.client;
         let modern = match opening.era {
             EraChoice::Legacy => None,
             EraChoice::Modern => Some(
@@ -103,10 +106,11 @@ impl Http {
         };
         let (peer, session) = match modern {
             Some(peer) => (peer, Session::none()),
-            None => Session::open(&client, opening.limit).await?,
+            None => Session::open(&client, &opening.owner.told, opening.limit).await?,
         };
         let shared = Arc::new(Shared {
             server: opening.server,
+            owner: opening.owner,
             client,
             peer,
             session,
@@ -332,7 +336,8 @@ impl Shared {
     /// Opens a session in place of a lost one.
     async fn reopen(&self, lost: Option<u64>) -> Result<(), LinkFault> {
         tracing::info!(server = %self.server, "the server has lost the session, a new one is opened");
-        let reopened = self.session.reopen(&self.client, self.limit, lost).await;
+        let told = &self.owner.told;
+        let reopened = self.session.reopen(&self.client, told, self.limit, lost).await;
         reopened.inspect_err(|fault| self.lose(fault))
     }
 

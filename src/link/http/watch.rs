@@ -83,7 +83,12 @@ impl Asks for Open {
 /// be heard. Ends where the server offers none.
 async fn get_on(shared: Arc<Shared>) {
     let mut wanted = shared.inbox.subscriptions.changes();
-    while !shared.peer.tells.changes() && !shared.inbox.subscriptions.are_wanted() {
+    // A client's own session may hear of anything: some servers say there what
+    // concerns a call.
+    while shared.owner.lists()
+        && !shared.peer.tells.changes()
+        && !shared.inbox.subscriptions.are_wanted()
+    {
         if wanted.changed().await.is_err() {
             return;
         }

@@ -7,27 +7,46 @@ use crate::call::ServerName;
 
 use super::Subscriptions;
 use super::subscriptions::Room;
+use crate::link::Owner;
 
 /// All servers' subscriptions by the server's name: a server that takes the
 /// place of another in a reload finds what its clients are subscribed to.
 #[derive(Debug, Default)]
 pub struct Hub {
-    servers: Mutex<HashMap<ServerName, Weak<Subscriptions>>>,
+    servers: Mutex<HashMap<(ServerName, Owner), Weak<Subscriptions>>>,
     room: Arc<Room>,
 }
 
 impl Hub {
-    /// What clients are subscribed to at `server`. Kept for as long as the
-    /// server or a subscriber is there.
+    /// What clients are subscribed to at the first instance of `server`. Kept
+    /// for as long as the server or a subscriber is there.
     pub fn at(&self, server: &ServerName) -> Arc<Subscriptions> {
+        self.of(server, &Owner::main())
+    }
+
+    /// The same at the instance of that owner.
+    pub fn of(&self, server: &ServerName, owner: &Owner) -> Arc<Subscriptions> {
+        let key = (server.clone(), owner.clone());
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(there) = servers.get(server).and_then(Weak::upgrade) {
+        if let Some(there) = servers.get(&key).and_then(Weak::upgrade) {
             return there;
         }
         servers.retain(|_, subscriptions| subscriptions.strong_count() > 0);
         let new = Arc::new(Subscriptions::new(server.clone(), Arc::clone(&self.room)));
-        servers.insert(server.clone(), Arc::downgrade(&new));
+        servers.insert(key, Arc::downgrade(&new));
         new
+    }
+}
+
+impl Hub {
+    /// Whose instances of `server`, besides the first, somebody is subscribed at.
+    pub(in crate::link) fn waiting(&self, server: &ServerName) -> Vec<Owner> {
+        let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = servers.iter().filter(|((name, owner), _)| name == server && !owner.is_main());
+        let wanted = |there: &Weak<Subscriptions>| {
+            there.upgrade().is_some_and(|subscriptions| subscriptions.are_wanted())
+        };
+        here.filter(|(_, there)| wanted(there)).map(|((_, owner), _)| owner.clone()).collect()
     }
 }
 

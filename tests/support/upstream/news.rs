@@ -23,6 +23,8 @@ pub struct Tell {
     pub params: Value,
     /// Whether everybody is told, asked or not.
     pub all: bool,
+    /// For a request to the client of one session: its id, and the session.
+    pub asks: Option<(Value, String)>,
 }
 
 /// One stream of a server's.
@@ -88,6 +90,13 @@ impl Listener {
         loop {
             let tell = self.tells.recv().await.ok()?;
             let filter = self.subscription.as_ref().map(|(_, filter)| filter);
+            if let Some((id, session)) = tell.asks {
+                if session == self.session {
+                    let message = json!({ "jsonrpc": "2.0", "id": id, "method": tell.method, "params": tell.params });
+                    return Some(message);
+                }
+                continue;
+            }
             if tell.all || self.inner.wants(&self.session, filter, &tell) {
                 return Some(self.message(&tell.method, tell.params));
             }
@@ -174,7 +183,7 @@ impl Upstream {
 
     /// Tells something to whoever asked for it. Waits until somebody has.
     pub async fn tell(&self, method: &str, params: Value) {
-        let tell = Tell { method: method.into(), params, all: false };
+        let tell = Tell { method: method.into(), params, all: false, asks: None };
         within(async {
             while !self.is_heard(&tell) {
                 tokio::time::sleep(std::time::Duration::from_millis(2)).await;
@@ -186,12 +195,14 @@ impl Upstream {
 
     /// Tells something to whoever asked for it, if anybody did.
     pub fn tell_anyway(&self, method: &str, params: Value) {
-        let _ = self.inner.tells.send(Tell { method: method.into(), params, all: false });
+        let _ =
+            self.inner.tells.send(Tell { method: method.into(), params, all: false, asks: None });
     }
 
     /// Tells something to everybody, asked or not.
     pub fn tell_all(&self, method: &str, params: Value) {
-        let _ = self.inner.tells.send(Tell { method: method.into(), params, all: true });
+        let _ =
+            self.inner.tells.send(Tell { method: method.into(), params, all: true, asks: None });
     }
 
     fn is_heard(&self, tell: &Tell) -> bool {
