@@ -101,8 +101,7 @@ impl Inquiry {
             }
             let number = self.session.expect(self.says.clone());
             let version = self.session.client().version;
-            let name = format!("{}-{number}", self.session.id());
-            let question = lower::question(&question, version, &name);
+            let question = lower::question(&question, version, &self.session.page(number));
             self.untold.push_back(Event::Asks(Id::number(number), question));
             self.awaited.push((key, number));
         }

@@ -9,15 +9,18 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Client, Context, Failure};
+use crate::call::{Client, Context, Failure, Question};
 use crate::catalog::Kind;
-use crate::jsonrpc::{Id, Response};
+use crate::era::lower;
+use crate::identity::sha256;
+use crate::jsonrpc::{self, Id, Response};
+use crate::link::Listener;
 use crate::pipeline::{Gateway, Subscriber};
 use crate::snapshot::Digests;
 use crate::telemetry::metrics::Entered;
 
 use super::caller::Caller;
-use super::outbox::{EventId, Outbox, Source};
+use super::outbox::{EventId, Merge, Outbox, Source};
 
 /// All open sessions.
 pub(super) struct Sessions {
@@ -48,7 +51,8 @@ impl Sessions {
             return Err(Failure::TooManySessions { limit });
         }
         open.insert(session.id.clone(), Arc::clone(&session));
-        self.gateway.client_came(&session.id, &session.subscriber);
+        let listener: Arc<dyn Listener> = Arc::clone(&session) as _;
+        self.gateway.client_came(&session.id, &session.subscriber, Arc::downgrade(&listener));
         Ok(session)
     }
 
@@ -140,6 +144,8 @@ pub(super) struct Session {
     /// What the client is asked, by the ids of the requests to it.
     awaited: Mutex<HashMap<u64, mpsc::Sender<(u64, Response)>>>,
     asked: AtomicU64,
+    /// Connections that carry what it is told outside of its calls.
+    listening: AtomicUsize,
     /// How it was opened, and the lists that the client has asked for last, or
     /// that there were then.
     introduced: OnceLock<(Context, Mutex<Digests>)>,
@@ -177,6 +183,7 @@ impl Session {
             calls: Mutex::default(),
             awaited: Mutex::default(),
             asked: AtomicU64::new(0),
+            listening: AtomicUsize::new(0),
             introduced: OnceLock::new(),
             subscriber: Subscriber::default(),
             outbox: Outbox::new(OUTSIDE, limits.replay),
@@ -203,6 +210,17 @@ impl Session {
         number
     }
 
+    /// The name of a page that the client is sent to, for a server that has
+    /// none. It shows nothing of the session's id, which is a secret.
+    pub(super) fn page(&self, number: u64) -> String {
+        let hash = sha256(format!("{} {number}", self.id).as_bytes());
+        hash.iter().take(16).fold(String::new(), |mut name, byte| {
+            // Writing to a string does not fail.
+            let _ = write!(name, "{byte:02x}");
+            name
+        })
+    }
+
     /// The client's answer no longer matters.
     pub(super) fn unexpect(&self, number: u64) {
         self.awaited().remove(&number);
@@ -220,6 +238,13 @@ impl Session {
 
     fn awaited(&self) -> MutexGuard<'_, HashMap<u64, mpsc::Sender<(u64, Response)>>> {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a connection carries what the client is told outside of its
+    /// calls, until the answer is dropped.
+    pub(super) fn listens(self: &Arc<Self>) -> Listens {
+        self.listening.fetch_add(1, Ordering::Relaxed);
+        Listens(Arc::clone(self))
     }
 
     /// Cancelled with the session's end.
@@ -339,6 +364,34 @@ impl Session {
     }
 }
 
+impl Listener for Session {
+    fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool {
+        let client = &self.client;
+        let can = self.listening.load(Ordering::Relaxed) > 0
+            && question.is_known()
+            && question.beyond(client.abilities()).is_none()
+            && self.awaited().len() < AWAITED;
+        if can {
+            let number = self.expect(answers);
+            let page = self.page(number);
+            let Question { method, params } = lower::question(question, client.version, &page);
+            let params = params.as_deref().unwrap_or(b"{}");
+            let message = jsonrpc::request(&Id::number(number), &method, params);
+            self.outbox.push(&message, Merge::Never);
+        }
+        can
+    }
+}
+
+/// A connection that carries what a client is told outside of its calls.
+pub(super) struct Listens(Arc<Session>);
+
+impl Drop for Listens {
+    fn drop(&mut self) {
+        self.0.listening.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Keeps a session from being idle.
 pub(super) struct Busy(Arc<Session>);
 
@@ -400,5 +453,8 @@ pub(super) fn unguessable() -> Result<Arc<str>, Failure> {
 
 /// The number of the stream outside of calls.
 const OUTSIDE: u64 = 0;
+/// The most that a client may be asked at once for it to be asked more outside
+/// of its calls.
+const AWAITED: usize = 128;
 /// How often idle sessions are looked for.
 const SWEEP: Duration = Duration::from_secs(5);

@@ -12,8 +12,11 @@ use crate::call::{Call, Event, Notice, Question};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::link::LinkFault;
 use crate::link::deadline::Deadline;
+use crate::link::news::Inbox;
+use crate::link::outside::Connected;
 use crate::link::peer::{answer_to_server, not_offered};
-use crate::link::questions::{Aside, Caller, Questions, Tie, caller, cancelled, tie};
+use crate::link::Whose;
+use crate::link::questions::{Aside, Questions, Tie, cancelled, tie};
 use crate::mcp::{Era, notification};
 
 use super::Shared;
@@ -59,11 +62,13 @@ pub(super) struct Coming {
     pub(super) id: Id,
     pub(super) stage: Stage,
     pub(super) deadline: Deadline,
+    /// Before the questions, so that a cancellation goes before what it leaves
+    /// unanswered.
+    pub(super) under_way: UnderWay,
     pub(super) questions: Questions,
     /// Its place among the calls that a Legacy server's questions can belong
     /// to, wherever they come.
     pub(super) in_call: Option<InCall>,
-    pub(super) under_way: UnderWay,
 }
 
 /// How far the answer has come.
@@ -224,7 +229,7 @@ async fn next_aside(in_call: &mut Option<InCall>) -> Option<Aside> {
 
 /// The calls that are under way to a Legacy server.
 #[derive(Default)]
-pub(super) struct Calls(Mutex<HashMap<u64, (Caller, Option<mpsc::Sender<Aside>>)>>);
+pub(super) struct Calls(Mutex<HashMap<u64, (Whose, Option<mpsc::Sender<Aside>>)>>);
 
 /// A call's place among them.
 pub(super) struct InCall {
@@ -244,7 +249,8 @@ impl InCall {
     ) -> Option<Self> {
         let number = id.as_number().filter(|_| shared.peer.era() == Era::Legacy)?;
         let (asks, asides) = questions.can_be().then(|| mpsc::channel(ASIDES)).unzip();
-        shared.calls.lock().insert(number, (caller(call), asks));
+        shared.calls.lock().insert(number, (Whose::of(&call.context), asks));
+        shared.inbox.begun.notify_waiters();
         Some(Self { shared: Arc::clone(shared), number, asides })
     }
 }
@@ -256,34 +262,27 @@ impl Drop for InCall {
 }
 
 impl Calls {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, (Caller, Option<mpsc::Sender<Aside>>)>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, (Whose, Option<mpsc::Sender<Aside>>)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// The call that belongs to which a server sends outside of one.
+impl Connected for Shared {
+    fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
+    }
+
     fn tied(&self) -> Tie {
-        let calls = self.lock();
+        let calls = self.calls.lock();
         tie(calls.iter().map(|(number, (caller, asks))| (*number, caller, asks.as_ref())))
+    }
+
+    fn send(self: &Arc<Self>, message: Bytes) {
+        self.send_aside(message);
     }
 }
 
 impl Shared {
-    /// A Legacy server asks on a stream that is no call's.
-    pub(super) fn asked(self: &Arc<Self>, id: Id, question: Question) {
-        tracing::debug!(server = %self.server, method = question.method, "the server asks");
-        let method = question.method.clone();
-        let refuse = match self.calls.tied() {
-            _ if !question.is_known() => answer_to_server,
-            Tie::Nobody => answer_to_server,
-            Tie::Mute => not_offered,
-            Tie::To(asides) => match asides.try_send(Aside::Asks(id.clone(), question)) {
-                Ok(()) => return,
-                Err(_) => answer_to_server,
-            },
-        };
-        self.send_aside(refuse(&id, &method));
-    }
-
     /// A Legacy server takes a question back on a stream that is no call's.
     pub(super) fn took_back(&self, params: &Bytes) {
         let Some(id) = cancelled(params) else { return };

@@ -158,7 +158,7 @@ impl Http {
         // On its way from here on: a server that answers with plain JSON sends
         // no head until it is done, and has to hear of a cancellation as well.
         let mut under_way = UnderWay::begin(&shared, &id);
-        let (questions, answers) = Questions::of(call, shared.peer.era());
+        let (questions, answers) = Questions::of(call, shared.peer.era(), &shared);
         let in_call = InCall::begin(&shared, &id, call, &questions);
         if questions.can_be() {
             let (shared_too, id_too, method) =
@@ -168,7 +168,7 @@ impl Http {
                     async move { shared_too.exchange(&id_too, &method, &params, headers).await },
                 );
             let stage = Stage::Sent(head, shared.clients_own(call));
-            let coming = Coming { shared, id, stage, deadline, questions, in_call, under_way };
+            let coming = Coming { shared, id, stage, deadline, under_way, questions, in_call };
             let reply = Reply::stream(stream::unfold(Some(coming), Coming::step));
             return Ok(reply.answered_by(answers));
         }
@@ -186,7 +186,7 @@ impl Http {
         if let Reception::Events(events) = reception {
             let events = shared.resumable(&id, events, shared.clients_own(call));
             let stage = Stage::Streaming(events);
-            let coming = Coming { shared, id, stage, deadline, questions, in_call, under_way };
+            let coming = Coming { shared, id, stage, deadline, under_way, questions, in_call };
             return Ok(Reply::stream(stream::unfold(Some(coming), Coming::step)));
         }
         Ok(match shared.settle(reception, &id, deadline).await? {

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::call::{Answer, Question};
 use crate::jsonrpc::{self, Frame};
 use crate::link::LinkFault;
+use crate::link::outside;
 use crate::link::news::listen::{Carries, Line, NoStream, Signal, Stream, listen};
 use crate::link::news::subscribe::{Asks, subscribe};
 use crate::mcp::{Era, Method, notification};
@@ -178,7 +179,7 @@ async fn follow(
                 (_, params) => shared.inbox.hear(&method, params.as_ref()),
             },
             Ok(Some(Frame::Request { id, method, params })) => {
-                shared.asked(id, Question { method, params });
+                outside::asked(shared, id, Question { method, params });
             }
             // The answer to `listen` is its graceful end.
             Ok(Some(Frame::Response { response, .. })) => return Answer::parse(response).ok(),

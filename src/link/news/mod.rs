@@ -24,11 +24,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::call::ServerName;
 use crate::jsonrpc::object;
 use crate::link::reads::Reads;
+use crate::link::outside::SEEKING;
 use crate::mcp::notification;
 
 /// One thing at one server that clients may ask to hear of, by the server's
@@ -128,12 +129,22 @@ pub struct Inbox {
     pub(super) subscriptions: Arc<Subscriptions>,
     /// What clients have read, as long as it has not changed.
     pub(super) reads: Arc<Reads>,
+    /// Told whenever a call begins that a question can belong to.
+    pub(super) begun: Notify,
+    /// Places for questions that belong to no call so far.
+    pub(super) seeking: Arc<Semaphore>,
 }
 
 impl Inbox {
     /// An inbox that has the lists fetched through `changed`.
     pub(super) fn new(changed: Arc<Notify>, subscriptions: Arc<Subscriptions>) -> Arc<Self> {
-        Arc::new(Self { changed, subscriptions, reads: Arc::default() })
+        Arc::new(Self {
+            changed,
+            subscriptions,
+            reads: Arc::default(),
+            begun: Notify::new(),
+            seeking: Arc::new(Semaphore::new(SEEKING)),
+        })
     }
 
     /// Takes a notification that belongs to no call. What is of no kind known
@@ -169,7 +180,7 @@ impl Inbox {
     }
 
     /// Whose inbox it is.
-    fn server(&self) -> &ServerName {
+    pub(super) fn server(&self) -> &ServerName {
         self.subscriptions.server()
     }
 

@@ -32,7 +32,8 @@ use super::news::Inbox;
 use super::peer::{
     Peer, Verdict, initialize_params, judge_discover, judge_initialize, modern_params,
 };
-use super::questions::{self, Aside, Questions};
+use super::Whose;
+use super::questions::{Aside, Questions};
 use wire::{Waiting, Wants, Wire};
 
 /// A child that has answered and can be called.
@@ -104,8 +105,8 @@ impl Stdio {
             Era::Legacy => lower::request(call, &target.edits, token),
         };
         let asks = self.peer.era() == Era::Legacy;
-        let caller = asks.then(|| questions::caller(call));
-        let (questions, answers) = Questions::of(call, self.peer.era());
+        let caller = asks.then(|| Whose::of(&call.context));
+        let (questions, answers) = Questions::of(call, self.peer.era(), &self.wire);
         let hears = questions.can_be() || wanted.is_some();
         let wants = if hears { Wants::Asides } else { Wants::Answer };
         // On its way before it is sent, so that whatever ends it is noted.

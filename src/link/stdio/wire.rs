@@ -18,8 +18,10 @@ use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::link::LinkFault;
 use crate::link::news::Inbox;
 use crate::link::news::listen::{Carries, Signal};
-use crate::link::peer::{MAX_DEPTH, answer_to_server, not_offered};
-use crate::link::questions::{self, Aside, Caller, Tie, tie};
+use crate::link::outside::{self, Connected};
+use crate::link::peer::{MAX_DEPTH, answer_to_server};
+use crate::link::Whose;
+use crate::link::questions::{self, Aside, Tie, tie};
 use crate::mcp::notification;
 
 /// What the calls to one child share.
@@ -48,7 +50,7 @@ enum Outgoing {
 struct Pending {
     asides: Option<mpsc::Sender<Aside>>,
     /// Whose call it is, where the child is one that asks.
-    caller: Option<Caller>,
+    caller: Option<Whose>,
     answer: oneshot::Sender<Result<Answer, LinkFault>>,
 }
 
@@ -97,7 +99,7 @@ impl Wire {
     /// Notes that somebody waits for the answer to `id`, before the request is
     /// sent. What comes before is kept for the caller only where it says that
     /// it wants that. Whoever calls this calls `forget` or `cancel`, too.
-    pub(super) fn expect(&self, id: u64, caller: Option<Caller>, wants: Wants) -> Waiting {
+    pub(super) fn expect(&self, id: u64, caller: Option<Whose>, wants: Wants) -> Waiting {
         let (answer, answer_rx) = oneshot::channel();
         let (asides, asides_rx) = match wants {
             Wants::Asides => {
@@ -107,6 +109,7 @@ impl Wire {
             Wants::Answer => (None, None),
         };
         self.pending().insert(id, Pending { asides, caller, answer });
+        self.inbox.begun.notify_waiters();
         Waiting { id, asides: asides_rx, answer: answer_rx }
     }
 
@@ -196,7 +199,7 @@ impl Wire {
         self.streams().clear();
     }
 
-    fn take(&self, line: &Bytes) {
+    fn take(self: &Arc<Self>, line: &Bytes) {
         match jsonrpc::parse(line, MAX_DEPTH) {
             Ok(Frame::Response { id: Some(id), response }) => self.answer(&id, response),
             Ok(Frame::Response { id: None, response }) => {
@@ -209,7 +212,7 @@ impl Wire {
             }
             Ok(Frame::Notification { method, params }) => self.notice(method, params),
             Ok(Frame::Request { id, method, params }) => {
-                self.asked(id, Question { method, params });
+                outside::asked(self, id, Question { method, params });
             }
             Err(fault) => {
                 if self.is_worth_a_warning() {
@@ -307,32 +310,6 @@ impl Wire {
         }
     }
 
-    /// The child asks, and does not say in which call.
-    fn asked(&self, id: Id, question: Question) {
-        tracing::debug!(server = %self.server, method = question.method, "the server asks");
-        if !question.is_known() {
-            return self.refuse(&id, &question.method);
-        }
-        match self.tied() {
-            Tie::Nobody => self.refuse(&id, &question.method),
-            Tie::Mute => self.write_aside(not_offered(&id, &question.method)),
-            Tie::To(asides) => {
-                let method = question.method.clone();
-                if asides.try_send(Aside::Asks(id.clone(), question)).is_err() {
-                    self.refuse(&id, &method);
-                }
-            }
-        }
-    }
-
-    /// Which call that belongs to which the child sends without saying so.
-    fn tied(&self) -> Tie {
-        let pending = self.pending();
-        tie(pending.iter().filter_map(|(number, call)| {
-            call.caller.as_ref().map(|caller| (*number, caller, call.asides.as_ref()))
-        }))
-    }
-
     /// Answers a request that goes to no client: `ping`, or one that cannot be
     /// tied to a call.
     pub(super) fn refuse(&self, id: &Id, method: &str) {
@@ -377,6 +354,23 @@ impl Wire {
     fn pending(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Pending>> {
         // No code that can panic runs while the lock is held.
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connected for Wire {
+    fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
+    }
+
+    fn tied(&self) -> Tie {
+        let pending = self.pending();
+        tie(pending.iter().filter_map(|(number, call)| {
+            call.caller.as_ref().map(|caller| (*number, caller, call.asides.as_ref()))
+        }))
+    }
+
+    fn send(self: &Arc<Self>, message: Bytes) {
+        self.write_aside(message);
     }
 }
 
