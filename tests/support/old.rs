@@ -80,7 +80,8 @@ impl Old {
     }
 
     pub fn lines(&self) -> String {
-        format!("url = \"http://{}/sse\"\n", self.address)
+        // One stream for all clients, so that it can be counted.
+        format!("url = \"http://{}/sse\"\nisolation = \"shared\"\n", self.address)
     }
 
     pub fn names(&self, endpoint: &str) -> &Self {

@@ -102,8 +102,8 @@ impl<E: Endpoint> Exchange<E> {
     /// Passes on what a stream brings, to the answer.
     async fn follow(&self, mut events: Events<E::Body>) -> Result<(), Failure> {
         loop {
-            match events.next().await {
-                Ok(Some(data)) => match jsonrpc::parse(&data, MAX_DEPTH) {
+            if let Ok(Some(data)) = events.next().await {
+                match jsonrpc::parse(&data, MAX_DEPTH) {
                     Ok(Frame::Response { .. }) => {
                         let answer = answer_in(StatusCode::OK, data, self.id())?;
                         self.learn(&answer);
@@ -112,13 +112,12 @@ impl<E: Endpoint> Exchange<E> {
                     }
                     Ok(_) => self.give(data).await,
                     Err(fault) => tracing::warn!(%fault, "the gateway sent no message"),
-                },
-                Ok(None) | Err(_) => {
-                    let (behind, retry) = (events.last_id.take(), events.retry);
-                    match self.resume(behind, retry).await {
-                        Some(resumed) => events = resumed,
-                        None => return self.break_off().await,
-                    }
+                }
+            } else {
+                let (behind, retry) = (events.last_id.take(), events.retry);
+                match self.resume(behind, retry).await {
+                    Some(resumed) => events = resumed,
+                    None => return self.break_off().await,
                 }
             }
         }

@@ -178,15 +178,14 @@ impl Post {
                 }
             };
             let Ok(Some(line)) = line else { return };
-            match jsonrpc::parse(&line, MAX_DEPTH) {
-                Ok(Frame::Request { id, .. }) => requests.push(self.request(id, line)),
-                _ => {
-                    // A request that was sent before comes before. It cannot
-                    // be waited for longer: its answer may wait for this.
-                    let earlier = async { while requests.next().await.is_some() {} };
-                    let _ = timeout(EARLIER, earlier).await;
-                    self.aside(line).await;
-                }
+            if let Ok(Frame::Request { id, .. }) = jsonrpc::parse(&line, MAX_DEPTH) {
+                requests.push(self.request(id, line))
+            } else {
+                // A request that was sent before comes before. It cannot
+                // be waited for longer: its answer may wait for this.
+                let earlier = async { while requests.next().await.is_some() {} };
+                let _ = timeout(EARLIER, earlier).await;
+                self.aside(line).await;
             }
         }
     }
@@ -210,7 +209,7 @@ impl Post {
         match timeout(ASIDE, self.send(line)).await {
             Ok(Ok(status)) if status.is_success() => {}
             Ok(Ok(status)) => {
-                tracing::debug!(server = %self.server, %status, "a message was refused")
+                tracing::debug!(server = %self.server, %status, "a message was refused");
             }
             Ok(Err(fault)) => {
                 tracing::debug!(server = %self.server, fault = %fault.chain(), "a message was lost");

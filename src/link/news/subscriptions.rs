@@ -208,9 +208,10 @@ impl Subscriptions {
 
     /// Hands anything else to the one client whose own instance this is.
     pub(super) fn pass(&self, method: &str, params: Option<&Bytes>) {
-        match &self.client {
-            Some((session, all)) => all.tell(session, &self.server, method, params.cloned()),
-            None => tracing::trace!(server = %self.server, method, "a notification for nobody"),
+        if let Some((session, all)) = &self.client {
+            all.tell(session, &self.server, method, params.cloned())
+        } else {
+            tracing::trace!(server = %self.server, method, "a notification for nobody")
         }
     }
 

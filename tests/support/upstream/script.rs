@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::http::HeaderMap;
@@ -63,7 +64,11 @@ pub struct Received {
     /// The text as it came.
     pub text: String,
     pub headers: HeaderMap,
+    /// A number that nothing else has that was received.
+    pub number: u64,
 }
+
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 impl Received {
     pub fn read(text: &str, headers: HeaderMap) -> Self {
@@ -74,16 +79,17 @@ impl Received {
             id: message.get("id").cloned(),
             text: text.to_owned(),
             headers,
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
         }
     }
 
     /// The id of what a call asks under a key.
     pub fn question(&self, key: &str) -> Value {
-        json!(format!("{}/{key}", self.id.clone().unwrap_or_default()))
+        json!(format!("{}/{key}", self.number))
     }
 
     pub fn event(method: &str, params: Value, headers: HeaderMap) -> Self {
-        Self { method: method.into(), params, id: None, text: String::new(), headers }
+        Self { method: method.into(), params, id: None, text: String::new(), headers, number: 0 }
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {
