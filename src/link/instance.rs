@@ -263,4 +263,4 @@ impl Drop for InUse {
 }
 
 /// A wait for a restart that a call puts up with.
-const SOON: Duration = Duration::from_secs(2);
+pub(super) const SOON: Duration = Duration::from_secs(2);

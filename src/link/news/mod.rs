@@ -180,9 +180,14 @@ impl Inbox {
 
     /// Nobody listened for a while: anything may have changed.
     pub(super) fn missed(&self) {
+        self.missed_lists();
+        self.subscriptions.missed();
+    }
+
+    /// The same, as far as it is about no subscription.
+    fn missed_lists(&self) {
         self.reads.clear();
         self.relist();
-        self.subscriptions.missed();
     }
 }
 
