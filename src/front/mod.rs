@@ -59,7 +59,7 @@ impl Front {
     pub fn new(gateway: Arc<Gateway>, drain: Drain) -> Arc<Self> {
         let sessions = Sessions::start(&gateway);
         let (streams, pipes) = (Streams::new(), Pipes::default());
-        Arc::new(Self { streams, sessions, pipes, gateway, drain })
+        Arc::new(Self { gateway, sessions, pipes, streams, drain })
     }
 
     /// How many Legacy sessions are open.

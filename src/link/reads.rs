@@ -86,17 +86,26 @@ impl Reads {
 
     /// The reply to a read, which is kept on its way if the server allows it.
     pub(super) fn keep(self: &Arc<Self>, reading: Reading, reply: Reply) -> Reply {
-        let state = Some((reply, reading, Arc::clone(self)));
-        Reply::stream(stream::unfold(state, |state| async {
-            let (mut reply, reading, reads) = state?;
+        let answers = reply.answers();
+        let state = Some((reply, Some(reading), Arc::clone(self)));
+        let kept = Reply::stream(stream::unfold(state, |state| async {
+            let (mut reply, mut reading, reads) = state?;
             let event = reply.next().await?;
-            if let Event::Answer(Ok(Answer::Result(result))) = &event {
-                reads.take(reading, result);
-                return Some((event, None));
+            match &event {
+                Event::Answer(Ok(Answer::Result(result))) => {
+                    if let Some(reading) = reading.take() {
+                        reads.take(reading, result);
+                    }
+                    return Some((event, None));
+                }
+                // What comes of it is for this client alone.
+                Event::Asks(..) => reading = None,
+                _ => {}
             }
             let more = !event.is_last();
             Some((event, more.then_some((reply, reading, reads))))
-        }))
+        }));
+        kept.answered_by(answers)
     }
 
     /// A resource has changed: it, what is within it, or what it is within.

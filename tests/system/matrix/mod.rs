@@ -151,6 +151,12 @@ const EMPTY: [Empty; 3] = [
     Empty("rmcp-modern", "rs-legacy", TASKS, "the extension is of the Modern era"),
 ];
 
+/// The same, of what the gateway does not carry yet.
+const NOT_YET: [Empty; 2] = [
+    Empty("*", "*", "log lines", "log lines and their levels are not carried yet"),
+    Empty("rmcp-modern", "rs-modern", TASKS, "the tasks extension is not served yet"),
+];
+
 /// Whether a part of the table is in a name; `!` turns it around.
 fn fits(part: &str, name: &str) -> bool {
     match part.strip_prefix('!') {
@@ -159,11 +165,12 @@ fn fits(part: &str, name: &str) -> bool {
     }
 }
 
-fn reason(client: &Client, server: &Server, feature: &Feature) -> Option<&'static str> {
+fn reason(client: &Client, on: &Use<'_>, feature: &Feature) -> Option<&'static str> {
     let fitting = |Empty(c, s, f, _): &&Empty| {
-        fits(c, client.name) && fits(s, server.name) && (*f == "*" || *f == feature.name)
+        fits(c, client.name) && fits(s, on.server) && (*f == "*" || *f == feature.name)
     };
-    EMPTY.iter().find(fitting).map(|Empty(.., reason)| *reason)
+    let not_yet = if on.names.server.is_some() { &NOT_YET[..] } else { &[] };
+    EMPTY.iter().chain(not_yet).find(fitting).map(|Empty(.., reason)| *reason)
 }
 
 /// Whether the driver has a step of this kind at all.
@@ -211,7 +218,7 @@ async fn run(
     let connected = lines.first().unwrap_or(&nothing);
     let steps_told = lines.get(1..).unwrap_or_default();
     let mut cells = Vec::new();
-    for (at, (server, on)) in servers.iter().zip(&uses).enumerate() {
+    for (at, on) in uses.iter().enumerate() {
         let mut row = Vec::new();
         for (number, feature) in FEATURES.iter().enumerate() {
             let place = places[at * FEATURES.len() + number].clone();
@@ -229,7 +236,7 @@ async fn run(
                 Ok(()) if feature.name == CANCEL => noticed(log, &cancel_label(on)).await,
                 judged => judged,
             };
-            row.push(match (judged, reason(client, server, feature)) {
+            row.push(match (judged, reason(client, on, feature)) {
                 (Ok(()), None) => Cell::Ok,
                 (Ok(()), Some(why)) => Cell::Failed(format!("works, though it is said: {why}")),
                 (Err(_), Some(why)) => Cell::Empty(why),
