@@ -82,8 +82,9 @@ pub fn lower(data: &[u8]) {
         is_object(&news::params(&tagged, &[("uri", "c:d")], None));
     }
     if let Some((notice, token)) = Notice::progress("n".into(), source.clone()) {
-        let (there, _) = Notice::progress("n".into(), notice.under(Some(&Bytes::from_static(b"1"))))
-            .expect("it has its token");
+        let (there, _) =
+            Notice::progress("n".into(), notice.under(Some(&Bytes::from_static(b"1"))))
+                .expect("it has its token");
         assert_eq!(there.under(Some(&token)), source);
     }
     let once = Abilities::parse(&source);
@@ -154,12 +155,8 @@ fn is_plain(raw: &[u8], not: &[&str]) -> bool {
 
 /// Whether the metadata has members that only Modern clients send.
 fn names_modern(raw: &[u8]) -> bool {
-    let keys = [
-        meta::PROTOCOL_VERSION,
-        meta::CLIENT_INFO,
-        meta::CLIENT_CAPABILITIES,
-        meta::LOG_LEVEL,
-    ];
+    let keys =
+        [meta::PROTOCOL_VERSION, meta::CLIENT_INFO, meta::CLIENT_CAPABILITIES, meta::LOG_LEVEL];
     let own = Members::parse(raw).ok().and_then(|members| members.find(meta::META));
     let own = own.and_then(|own| Members::parse(own.get().as_bytes()).ok());
     own.is_some_and(|own| keys.iter().any(|key| own.find(key).is_some()))

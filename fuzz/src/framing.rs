@@ -1,5 +1,7 @@
 //! Bytes to messages: envelopes, lines, large results in pieces, events.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use trunkline::jsonrpc::lines::{LineError, LineReader};
 use trunkline::jsonrpc::sse::{SseDecoder, SseEvent, message, message_with};
@@ -24,9 +26,7 @@ fn write(frame: &Frame) -> Bytes {
         Frame::Request { id, method, params } => {
             jsonrpc::request(id, method, params.as_deref().unwrap_or(b"{}"))
         }
-        Frame::Notification { method, params } => {
-            jsonrpc::notification(method, params.as_deref())
-        }
+        Frame::Notification { method, params } => jsonrpc::notification(method, params.as_deref()),
         Frame::Response { id: Some(id), response: Response::Result(raw) } => {
             jsonrpc::response(id, raw)
         }
@@ -121,7 +121,10 @@ fn events(pieces: &[&[u8]], limit: usize) -> (Vec<SseEvent>, bool) {
 
 fn written(data: &[u8]) {
     let text = String::from_utf8_lossy(data).replace("\r\n", "\n").replace('\r', "\n");
-    for event in [message(text.as_bytes()), message_with(text.as_bytes(), Some("7-1"), Some(9))] {
+    for event in [
+        message(text.as_bytes()),
+        message_with(text.as_bytes(), Some("7-1"), Some(Duration::from_millis(9))),
+    ] {
         let (events, lost) = events(&[&event], usize::MAX);
         assert!(!lost && events.len() == 1, "{events:?}");
         assert_eq!(events[0].data, text.as_bytes());
