@@ -227,12 +227,11 @@ impl Front {
         {
             return refuse(&request::failure(&fault));
         }
-        if let Ok(()) = timeout(UNREAD, pipe.bridge.take(posted.body)).await {
-            answer::empty(StatusCode::ACCEPTED)
-        } else {
+        if timeout(UNREAD, pipe.bridge.take(posted.body)).await.is_err() {
             let limit = "sse:unread".to_owned();
-            refuse(&Failure::OverLimit { limit, retry_after: UNREAD })
+            return refuse(&Failure::OverLimit { limit, retry_after: UNREAD });
         }
+        answer::empty(StatusCode::ACCEPTED)
     }
 }
 

@@ -179,23 +179,24 @@ impl Post {
             };
             let Ok(Some(line)) = line else { return };
             if let Ok(Frame::Request { id, .. }) = jsonrpc::parse(&line, MAX_DEPTH) {
-                requests.push(self.request(id, line))
-            } else {
-                // A request that was sent before comes before. It cannot
-                // be waited for longer: its answer may wait for this.
-                let earlier = async { while requests.next().await.is_some() {} };
-                let _ = timeout(EARLIER, earlier).await;
-                self.aside(line).await;
+                requests.push(self.request(id, line));
+                continue;
             }
+            // A request that was sent before comes before. It cannot be waited
+            // for longer: its answer may wait for this.
+            let earlier = async { while requests.next().await.is_some() {} };
+            let _ = timeout(EARLIER, earlier).await;
+            self.aside(line).await;
         }
     }
 
     async fn request(&self, id: Id, line: Bytes) -> Lost {
         let refused = match self.send(line).await {
             Ok(status) if status.is_success() => return Lost(false),
-            Ok(StatusCode::NOT_FOUND | StatusCode::GONE) => return Lost(true),
+            Ok(StatusCode::NOT_FOUND | StatusCode::GONE) | Err(LinkFault::Connect(_)) => {
+                return Lost(true);
+            }
             Ok(status) => LinkFault::Status { status },
-            Err(LinkFault::Connect(_)) => return Lost(true),
             Err(fault) => fault,
         };
         tracing::debug!(server = %self.server, "a request was refused: {}", refused.chain());
