@@ -19,6 +19,7 @@ use super::answer::{self, Wants, Writer};
 use super::body::BrokenOff;
 use super::caller::Caller;
 use super::in_session::InSession;
+use super::modern::log_level;
 use super::request::{self, Posted};
 use super::session::Session;
 use super::{Body, Front, NOTHING};
@@ -114,6 +115,10 @@ impl Front {
                 Ok((call, writer)) => answer::call(call, writer).await,
                 Err(failure) => refuse(&failure),
             },
+            Method::SetLevel => match set_level(session, &params) {
+                Ok(()) => answer::result(&id, NOTHING),
+                Err(failure) => refuse(&failure),
+            },
             other => refuse(&Failure::MethodNotFound {
                 method: other.as_str().chars().take(128).collect(),
             }),
@@ -135,6 +140,7 @@ impl Front {
         writer.session = Some(Arc::clone(session));
         let mut context = posted.context(Arc::clone(session.client()), meta);
         context.session = Some(Arc::clone(session.id()));
+        context.log = session.log_level();
         let call = Call { method: Method::ToolsCall, params, context };
         Ok((InSession::start(Arc::clone(&self.gateway), call, withdrawal), writer))
     }
@@ -272,6 +278,15 @@ fn notice(session: &Session, method: &str, params: Option<&Bytes>) {
             session.withdraw(cancelled.request_id.get().as_bytes());
         }
     }
+}
+
+/// The least severe log lines that the session wants from now on (2025-11-25,
+/// Logging, "Setting Log Level").
+fn set_level(session: &Session, params: &Params) -> Result<(), Failure> {
+    let invalid = |detail: String| Failure::InvalidParams { detail };
+    let level = params.level().ok_or_else(|| invalid("invalid params: `level` is missing".into()));
+    session.set_log_level(log_level(level?).map_err(invalid)?);
+    Ok(())
 }
 
 fn unreadable(fault: &ParamsFault) -> Failure {

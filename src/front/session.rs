@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Client, Failure};
 use crate::jsonrpc::Id;
+use crate::mcp::LogLevel;
 use crate::pipeline::Gateway;
 use crate::telemetry::metrics::Entered;
 
@@ -133,6 +134,8 @@ pub(super) struct Session {
     /// The list that the client has asked for last, or that there was when it
     /// opened the session.
     listed: AtomicU64,
+    /// The least severe log lines that the client wants, once it has said so.
+    log: AtomicU8,
     /// Messages outside of calls, which the GET stream carries.
     outbox: Arc<Outbox>,
     /// The streams of its calls.
@@ -164,6 +167,7 @@ impl Session {
             busy: AtomicUsize::new(0),
             calls: Mutex::default(),
             listed: AtomicU64::new(*gateway.changes().borrow()),
+            log: AtomicU8::new(UNASKED),
             outbox: Outbox::new(OUTSIDE, limits.replay),
             streams: Mutex::default(),
             replay: limits.replay,
@@ -199,6 +203,16 @@ impl Session {
             changes.mark_changed();
         }
         changes
+    }
+
+    /// The least severe log lines that the client asked for.
+    pub(super) fn log_level(&self) -> Option<LogLevel> {
+        LogLevel::ALL.get(usize::from(self.log.load(Ordering::Relaxed))).copied()
+    }
+
+    /// Notes the least severe log lines that the client wants.
+    pub(super) fn set_log_level(&self, level: LogLevel) {
+        self.log.store(level as u8, Ordering::Relaxed);
     }
 
     /// Where messages for the client go that belong to none of its calls.
@@ -340,6 +354,8 @@ fn unguessable() -> Result<Arc<str>, Failure> {
     Ok(id.into())
 }
 
+/// The client has asked for no log level.
+const UNASKED: u8 = u8::MAX;
 /// The number of the stream outside of calls.
 const OUTSIDE: u64 = 0;
 /// How often idle sessions are looked for.

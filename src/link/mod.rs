@@ -12,6 +12,7 @@ mod connection;
 mod deadline;
 mod fault;
 mod http;
+mod levels;
 mod listing;
 mod news;
 mod pace;

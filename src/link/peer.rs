@@ -24,6 +24,8 @@ pub struct Peer {
     pub tools_changed: bool,
     /// What it says by itself.
     pub tells: Tells,
+    /// Whether it writes a log that clients can set the level of.
+    pub logs: bool,
     /// What it tells models of itself.
     pub instructions: Option<String>,
 }
@@ -132,6 +134,7 @@ impl Introduction {
             tools: tools.is_some_and(Value::is_object),
             tools_changed: tells.tools,
             tells,
+            logs: self.capabilities.get("logging").is_some_and(Value::is_object),
             instructions: self.instructions,
         }
     }

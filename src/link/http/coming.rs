@@ -8,7 +8,7 @@ use crate::call::{Event, Notice};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::link::LinkFault;
 use crate::link::deadline::Deadline;
-use crate::mcp::{Era, notification};
+use crate::mcp::{Era, LogLevel, notification};
 
 use super::Shared;
 use super::reception::answer_in;
@@ -53,6 +53,8 @@ pub(super) struct Coming {
     pub(super) events: Resumable,
     pub(super) deadline: Deadline,
     pub(super) under_way: UnderWay,
+    /// The least severe log lines that the client gets.
+    pub(super) hears: Option<LogLevel>,
 }
 
 impl Coming {
@@ -100,6 +102,9 @@ impl Coming {
         if method == notification::PROGRESS {
             self.deadline.extend();
             return Notice::progress(method, params?).map(|(notice, _)| notice);
+        }
+        if method == notification::MESSAGE {
+            return Notice::line(method, params?, self.hears?);
         }
         self.shared.inbox.hear(&method, params.as_ref());
         None

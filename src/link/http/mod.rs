@@ -28,11 +28,12 @@ use crate::call::{Answer, Call, NativeName, Reply, ServerName};
 use crate::config::{EraChoice, Http as HttpConfig};
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id};
-use crate::mcp::{Era, Method, ProtocolVersion, code, encode_value, header};
+use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, code, encode_value, header};
 use crate::policy::Target;
 
 use super::LinkFault;
 use super::deadline::Deadline;
+use super::levels::{self, Levels};
 use super::news::Inbox;
 use super::peer::{Peer, answer_to_server};
 pub use client::Client;
@@ -59,6 +60,7 @@ struct Shared {
     limit: usize,
     forward: Vec<HeaderName>,
     inbox: Arc<Inbox>,
+    levels: Levels,
     /// Why what is known of the server no longer holds, once it does not.
     lost: cell::Sender<Option<String>>,
     /// Places for messages beside the calls.
@@ -108,6 +110,7 @@ impl Http {
             limit: opening.limit,
             forward: opening.forward,
             inbox: opening.inbox,
+            levels: Levels::default(),
             lost: cell::Sender::new(None),
             asides: Arc::new(Semaphore::new(ASIDES)),
         });
@@ -147,8 +150,12 @@ impl Http {
         // On its way from here on: a server that answers with plain JSON sends
         // no head until it is done, and has to hear of a cancellation as well.
         let mut under_way = UnderWay::begin(&shared, &id);
+        let sent = async {
+            shared.set_level(call.context.log).await;
+            shared.exchange(&id, &call.method, &params, headers).await
+        };
         let reception = tokio::select! {
-            reception = shared.exchange(&id, &call.method, &params, headers) => {
+            reception = sent => {
                 // Answered, or refused. Behind a connection that broke off the
                 // server may still be at it.
                 if !matches!(reception, Ok(Reception::Events(_)) | Err(LinkFault::Broken(_))) {
@@ -161,7 +168,8 @@ impl Http {
         let answer = match reception {
             Reception::Events(events) => {
                 let events = shared.resumable(&id, events, Some(call));
-                let coming = Coming { shared, id, events, deadline, under_way };
+                let hears = call.context.hears();
+                let coming = Coming { shared, id, events, deadline, under_way, hears };
                 return Ok(Reply::stream(stream::unfold(Some(coming), Coming::step)));
             }
             Reception::Message(frame) => answer_in(frame, &id),
@@ -224,6 +232,22 @@ impl Shared {
             }
         }
         Err(LinkFault::NoAnswer)
+    }
+
+    /// Has a Legacy server write as much into its log as its clients want.
+    async fn set_level(self: &Arc<Self>, wants: Option<LogLevel>) {
+        if !self.peer.logs || self.peer.era() == Era::Modern {
+            return;
+        }
+        let Some(level) = self.levels.before(wants, self.session.number()) else { return };
+        let setting = self.request(&Method::SetLevel, levels::params(level));
+        // A call is worth more than the lines that come with it.
+        match tokio::time::timeout(ASIDE, setting).await {
+            Ok(Ok(Answer::Result(_))) => {}
+            refused => {
+                tracing::debug!(server = %self.server, ?level, ?refused, "the log level is not set");
+            }
+        }
     }
 
     /// A stream of events that goes on when its connection ends.

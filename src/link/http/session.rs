@@ -54,6 +54,11 @@ impl Session {
         self.numbers.subscribe()
     }
 
+    /// The current one's number.
+    pub(super) fn number(&self) -> u64 {
+        *self.numbers.borrow()
+    }
+
     /// Introduces the gateway.
     pub(super) async fn open(client: &Client, limit: usize) -> Result<(Peer, Self), LinkFault> {
         let (peer, open) = open(client, limit, 1).await?;

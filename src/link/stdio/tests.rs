@@ -12,6 +12,7 @@ fn peer(version: ProtocolVersion) -> Peer {
         tools: true,
         tools_changed: true,
         tells: Tells { tools: true, ..Tells::default() },
+        logs: false,
         instructions: None,
     }
 }

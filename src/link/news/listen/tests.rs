@@ -75,6 +75,7 @@ impl World {
             tools: true,
             tools_changed: tells.tools,
             tells,
+            logs: false,
             instructions: None,
         };
         let task = tokio::spawn(listen(server.clone(), peer, Arc::clone(&inbox)));
