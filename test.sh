@@ -130,7 +130,7 @@ if section python "the conformance judge, and the peers among themselves"; then
     many "tests/peers" "$unittests" python3 -m unittest discover -s tests/peers
 fi
 if section conformance "the official suite through the gateway"; then
-    one cargo build --quiet --locked
+    one cargo build --quiet --locked --bin trunkline --example everything_server
     many "conformance" '/^conformance-/ { good += $2; bad += $4 } /^stale/ { bad++ } END { print good + 0, bad + 0 }' \
         tests/conformance/all.sh target/debug/trunkline
 fi

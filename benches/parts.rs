@@ -21,7 +21,8 @@ use trunkline::call::{
     Answer, Call, Client, Context, Params, Principal, ResultBody, ServerName, Trace,
 };
 use trunkline::catalog::{
-    ArgumentSchema, Catalog, HeaderRules, Naming, ServerList, ServerRules, Source as Listed,
+    ArgumentSchema, ByKind, Catalog, HeaderRules, Kind, Naming, Rules, ServerList, ServerRules,
+    Source as Listed, UriMode,
 };
 use trunkline::config::{Config, Source, System};
 use trunkline::era::{lift, lower};
@@ -175,13 +176,15 @@ fn tools(count: usize) -> ServerList {
             tool.to_string().into()
         })
         .collect();
+    let raws = ByKind { tools: Some(raws), ..ByKind::default() };
     ServerList::build(ServerName::new("files").unwrap(), &raws, HeaderRules::Enforce, None).0
 }
 
 fn catalog(tools: &ServerList) -> Catalog {
     let rules = ServerRules::default();
     let source = Listed { server: &tools.server, rules: &rules, list: Some(tools) };
-    Catalog::merge(Naming::Prefix, &[source]).0
+    let naming = Rules { naming: Naming::Prefix, uris: UriMode::Prefix };
+    Catalog::merge(naming, &[source]).0
 }
 
 fn listing(c: &mut Criterion) {
@@ -190,12 +193,14 @@ fn listing(c: &mut Criterion) {
         let tools = tools(count);
         let catalog = catalog(&tools);
         let ttl = Duration::from_mins(1);
-        let prepared = Listing::prepare(&catalog, ttl, b"{}");
+        let prepared = Listing::prepare(Kind::Tools, catalog.list(Kind::Tools), ttl, b"{}");
         group.bench_with_input(BenchmarkId::new("answer", count), &prepared, |b, prepared| {
             b.iter(|| black_box(prepared).whole(Era::Modern).clone());
         });
         group.bench_with_input(BenchmarkId::new("prepare", count), &catalog, |b, catalog| {
-            b.iter(|| Listing::prepare(black_box(catalog), ttl, b"{}"));
+            b.iter(|| {
+                Listing::prepare(Kind::Tools, black_box(catalog).list(Kind::Tools), ttl, b"{}")
+            });
         });
         let name = format!("files__search_{}", count / 2);
         group.bench_with_input(BenchmarkId::new("route", count), &catalog, |b, catalog| {

@@ -90,6 +90,13 @@ fn commands_that_only_print_print_and_succeed() {
         .exits_with(DONE)
         .prints(&["serve", "check", "schema", "cert", "key", "example"]);
     trunkline(&["serve", "--help"]).exits_with(DONE).prints(&["--config", "--listen", "--log"]);
+    trunkline(&["stdio", "--help"]).exits_with(DONE).prints(&[
+        "--config",
+        "--connect",
+        "--header",
+        "--listen",
+        "TRUNKLINE_KEY",
+    ]);
     trunkline(&["example"]).exits_with(DONE).prints(&["clock", "notes"]);
     trunkline(&["completions", "bash"]).exits_with(DONE).prints(&["trunkline"]);
     let schema = trunkline(&["schema"]).exits_with(DONE).prints(&["servers"]);
@@ -101,6 +108,21 @@ fn a_wrong_command_line_is_told_from_a_failure() {
     trunkline(&["juggle"]).exits_with(WRONG_USE).complains_of(&["juggle"]);
     trunkline(&["serve", "--listen", "x"]).exits_with(WRONG_USE).complains_of(&["--listen"]);
     trunkline(&["serve", "--listen", "nowhere"]).exits_with(WRONG_USE).complains_of(&["nowhere"]);
+    for (options, word) in [
+        (["--connect", "x", "--log", "info"], "--connect"),
+        (["--connect", "ftp://a.test/", "--log", "info"], "http://"),
+        (["--connect", "http://a.test/", "--listen", "127.0.0.1:0"], "--listen"),
+        (["--connect", "http://a.test/", "--header", "a b: c"], "a b"),
+        (["--connect", "http://a.test/", "--ca", "/nowhere.pem"], "/nowhere.pem"),
+        (["--connect", "http://a.test/", "--log", "shout"], "shout"),
+        (["--config", "x", "--header", "a: b"], "--connect"),
+    ] {
+        let args: Vec<_> = ["stdio"].into_iter().chain(options).collect();
+        trunkline(&args).exits_with(WRONG_USE).complains_of(&[word]);
+    }
+    trunkline(&["stdio", "--config", "/nowhere.toml"])
+        .exits_with(CONFIG_FAULT)
+        .complains_of(&["/nowhere.toml"]);
     trunkline(&["completions", "cmd"]).exits_with(WRONG_USE).complains_of(&["bash"]);
     let folder = tempfile::tempdir().unwrap();
     let fine = file(folder.path(), "");
@@ -379,5 +401,130 @@ fn the_command_line_wins_over_the_file() {
     TcpStream::connect(gateway.address).unwrap();
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.ended().code(), Some(DONE));
+    tag.gone();
+}
+
+/// `trunkline stdio` as a host starts it.
+struct Host {
+    child: std::process::Child,
+    lines: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
+    _folder: tempfile::TempDir,
+}
+
+impl Host {
+    fn start(servers: &str, options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // Addresses that nobody can listen on: none is to be opened.
+        let text = text(servers).replace("127.0.0.1:0", "127.0.0.1:1").replacen(
+            ":1\"\n\n[log]",
+            ":2\"\n\n[log]",
+            1,
+        );
+        let config = file(folder.path(), &text);
+        let mut child = Command::new(TRUNKLINE)
+            .args(["stdio", "--config", &config])
+            .args(options)
+            .env_remove("TRUNKLINE_LOG")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = std::io::BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines: std::io::BufRead::lines(lines), _folder: folder }
+    }
+
+    fn say(&mut self, message: Value) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    fn next(&mut self) -> Option<Value> {
+        let line = self.lines.next()?.unwrap();
+        Some(serde_json::from_str(&line).unwrap_or_else(|_| panic!("no message: {line}")))
+    }
+
+    fn open(&mut self) {
+        let params = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "shell", "version": "1" },
+        });
+        self.say(json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }));
+        let answer = self.next().unwrap();
+        assert_eq!(answer["result"]["serverInfo"]["name"], "trunkline", "{answer}");
+        self.say(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    }
+
+    fn countdown(&mut self, seconds: u32) {
+        let params = json!({ "name": "clock__countdown", "arguments": { "seconds": seconds }, "_meta": { "progressToken": 1 } });
+        self.say(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }));
+        let first = self.next().unwrap();
+        assert_eq!(first["method"], "notifications/progress", "{first}");
+    }
+
+    fn ended(mut self) -> Option<i32> {
+        let mut code = None;
+        eventually("it has ended", || {
+            code = self.child.try_wait().unwrap();
+            code.is_some()
+        });
+        code.unwrap().code()
+    }
+}
+
+#[test]
+fn a_stdio_gateway_answers_what_is_under_way_when_its_input_ends_and_leaves_nothing_behind() {
+    let tag = Tag::new();
+    let mut host = Host::start(&clock(&tag), &[]);
+    host.open();
+    host.countdown(2);
+    drop(host.child.stdin.take());
+    assert_eq!(host.next().unwrap()["method"], "notifications/progress");
+    let answer = host.next().unwrap();
+    assert!(answer["id"] == 1 && answer["result"].is_object(), "{answer}");
+    assert!(host.next().is_none());
+    assert_eq!(host.ended(), Some(DONE));
+    tag.gone();
+}
+
+#[test]
+fn a_stdio_gateway_ends_at_once_on_a_signal_and_when_nobody_reads() {
+    for signal in [Some(Signal::TERM), Some(Signal::INT), None] {
+        let tag = Tag::new();
+        let mut host = Host::start(&clock(&tag), &[]);
+        host.open();
+        host.countdown(60);
+        let began = std::time::Instant::now();
+        let code = match signal {
+            Some(signal) => {
+                let pid = rustix::process::Pid::from_child(&host.child);
+                rustix::process::kill_process(pid, signal).unwrap();
+                assert!(host.next().is_none_or(|last| last["method"] == "notifications/progress"));
+                DONE
+            }
+            None => {
+                let other = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
+                let nothing = std::io::BufReader::new(other.stdout.unwrap());
+                host.lines = std::io::BufRead::lines(nothing);
+                FAILURE
+            }
+        };
+        assert_eq!(host.ended(), Some(code), "{signal:?}");
+        assert!(began.elapsed() < std::time::Duration::from_secs(10));
+        tag.gone();
+    }
+}
+
+#[test]
+fn a_stdio_gateway_opens_the_doors_that_it_is_asked_to_open() {
+    let tag = Tag::new();
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (clients, operators) = (free(), free());
+    let mut host = Host::start(&clock(&tag), &["--listen", &clients, "--admin", &operators]);
+    host.open();
+    for address in [&clients, &operators] {
+        TcpStream::connect(address).unwrap();
+    }
+    drop(host.child.stdin.take());
+    assert_eq!(host.ended(), Some(DONE));
+    assert!(TcpStream::connect(&clients).is_err());
     tag.gone();
 }

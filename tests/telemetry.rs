@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio_rustls::TlsAcceptor;
 use trunkline::telemetry::metrics::Metrics;
 use trunkline::telemetry::otel::{CallStart, ClientStart, Otel, OtelError, Settings, Tracing};
-use trunkline::telemetry::{Outcome, Sampled, TraceIdText, TraceParent, Transport};
+use trunkline::telemetry::{Outcome, Sampled, Subject, TraceIdText, TraceParent, Transport};
 
 #[path = "support/collector.rs"]
 mod collector;
@@ -40,7 +40,7 @@ fn parent(text: &str) -> TraceParent {
 fn call() -> CallStart<'static> {
     CallStart {
         method: "tools/call",
-        tool: Some("files__read"),
+        subject: Subject::Tool("files__read"),
         request_id: Some("7"),
         protocol_version: "2026-07-28",
         transport: Transport::Tcp,
@@ -54,7 +54,7 @@ fn call() -> CallStart<'static> {
 const REQUEST: ClientStart<'_> = ClientStart {
     server: "files",
     method: "tools/call",
-    tool: Some("read"),
+    subject: Subject::Tool("read"),
     protocol_version: "2025-06-18",
     transport: Transport::Pipe,
     address: None,
@@ -129,8 +129,8 @@ async fn how_a_call_ended_is_said_in_the_words_of_the_conventions() {
         (Outcome::Cancelled, "cancelled", "", StatusCode::Unset),
     ];
     for (outcome, ..) in &cases {
-        let tool = Some(outcome.label());
-        otel.tracing().start(&CallStart { tool, ..call() }).finish(outcome);
+        let subject = Subject::Tool(outcome.label());
+        otel.tracing().start(&CallStart { subject, ..call() }).finish(outcome);
     }
     let (spans, _) = collector.all(otel).await;
     for (outcome, error_type, code, status) in cases {

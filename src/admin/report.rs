@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
 
+use crate::catalog::{Catalog, Kind};
 use crate::config::{Start, Target};
 use crate::front::Front;
 use crate::link::{State, View};
@@ -88,6 +89,7 @@ impl Source for Report {
     fn status(&self) -> Status {
         let snapshot = self.gateway.snapshots.load();
         let draining = self.notes().draining;
+        let count = |kind| snapshot.plain.catalog.list(kind).len();
         Status {
             version: env!("CARGO_PKG_VERSION"),
             now: Timestamp::now(),
@@ -95,8 +97,11 @@ impl Source for Report {
             state: if draining { GatewayState::Draining } else { GatewayState::Ready },
             configuration: Some(self.configuration(&snapshot)),
             catalog: CatalogStatus {
-                tools: snapshot.catalog.entries().len(),
-                digest: hex(snapshot.catalog.digest()),
+                tools: count(Kind::Tools),
+                prompts: count(Kind::Prompts),
+                resources: count(Kind::Resources),
+                templates: count(Kind::Templates),
+                digest: digest_of(&snapshot.plain.catalog),
                 changed_at: Some(time(self.gateway.snapshots.changed_at())),
             },
             sessions: self.front.sessions(),
@@ -114,7 +119,7 @@ impl Source for Report {
 fn server(snapshot: &Snapshot, member: &Member) -> ServerStatus {
     let view = member.server.view();
     let gate = snapshot.policy.server(&member.config.name).map(crate::policy::ServerLimits::gate);
-    let tools = snapshot.catalog.entries().filter(|entry| entry.server == member.config.name);
+    let tools = snapshot.plain.catalog.entries().filter(|entry| entry.server == member.config.name);
     ServerStatus {
         name: member.config.name.to_string(),
         transport: match member.config.target {
@@ -170,6 +175,12 @@ fn next_retry(view: &View) -> Option<Timestamp> {
 
 fn time(at: SystemTime) -> Timestamp {
     Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// One digest over all lists.
+fn digest_of(catalog: &Catalog) -> String {
+    let all = Kind::ALL.map(|kind| *catalog.list(kind).digest());
+    hex(digest(&SHA256, &all.concat()).as_ref())
 }
 
 fn hex(bytes: &[u8]) -> String {

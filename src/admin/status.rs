@@ -73,9 +73,15 @@ pub struct ReloadStatus {
 pub struct CatalogStatus {
     /// How many tools there are, before profiles narrow them.
     pub tools: usize,
-    /// A digest of the list, in hexadecimal digits: tells replicas apart.
+    /// How many prompts.
+    pub prompts: usize,
+    /// How many resources.
+    pub resources: usize,
+    /// How many resource templates.
+    pub templates: usize,
+    /// A digest of the lists, in hexadecimal digits: tells replicas apart.
     pub digest: String,
-    /// When the list changed last.
+    /// When one of the lists changed last.
     pub changed_at: Option<Timestamp>,
 }
 

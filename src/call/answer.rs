@@ -102,6 +102,14 @@ impl ResultBody {
         Ok(Self { kind, kind_span, meta, is_error, sender: None, raw })
     }
 
+    /// The same answer with other bytes, from the same sender.
+    ///
+    /// # Errors
+    /// [`AnswerFault::Result`] where they are no object.
+    pub fn with_raw(self, raw: Bytes) -> Result<Self, AnswerFault> {
+        Ok(Self { sender: self.sender, ..Self::parse(raw)? })
+    }
+
     /// The whole object.
     pub fn raw(&self) -> &Bytes {
         &self.raw
@@ -150,7 +158,11 @@ struct WireError {
 }
 
 impl ErrorBody {
-    fn parse(raw: Bytes) -> Result<Self, AnswerFault> {
+    /// Reads an error.
+    ///
+    /// # Errors
+    /// [`AnswerFault::Error`] where it has no integer `code`.
+    pub fn parse(raw: Bytes) -> Result<Self, AnswerFault> {
         let wire: WireError = object(&raw).map_err(AnswerFault::Error)?;
         Ok(Self { code: wire.code, message: wire.message, raw })
     }

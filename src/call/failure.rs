@@ -75,6 +75,18 @@ pub enum Failure {
         /// The name asked for.
         name: String,
     },
+    /// No such prompt, or none that this principal may use.
+    #[error("unknown prompt: {name}")]
+    UnknownPrompt {
+        /// The name asked for.
+        name: String,
+    },
+    /// No such resource, or none that this principal may read.
+    #[error("Resource not found")]
+    UnknownResource {
+        /// The URI asked for.
+        uri: String,
+    },
     /// The tool's arguments break its schema.
     #[error("the arguments do not fit the tool's input schema:\n{violations}")]
     InvalidArguments {
@@ -100,6 +112,18 @@ pub enum Failure {
     TooManyStreams {
         /// How many may be open.
         limit: usize,
+    },
+    /// No room for another subscription.
+    #[error("too many resources are subscribed to, at most {limit}: unsubscribe from some first")]
+    TooManySubscriptions {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The resource's server does not say when it changes.
+    #[error("nobody tells when this resource changes: {uri}")]
+    NoUpdates {
+        /// The URI asked for.
+        uri: String,
     },
     /// No key, where one is asked for.
     #[error("a key is needed: send it as `Authorization: Bearer KEY` or as `X-API-Key: KEY`")]
@@ -225,6 +249,12 @@ impl Failure {
             Self::UnknownTool { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "unknown_tool")
             }
+            Self::UnknownPrompt { .. } => {
+                row(code::INVALID_PARAMS, 200, Client, false, "unknown_prompt")
+            }
+            Self::UnknownResource { .. } => {
+                row(code::INVALID_PARAMS, 200, Client, false, "unknown_resource")
+            }
             Self::InvalidArguments { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "invalid_arguments")
             }
@@ -238,6 +268,10 @@ impl Failure {
             Self::TooManyStreams { .. } => {
                 row(code::OVER_LIMIT, 503, Gateway, true, "too_many_streams")
             }
+            Self::TooManySubscriptions { .. } => {
+                row(code::OVER_LIMIT, 429, Gateway, true, "too_many_subscriptions")
+            }
+            Self::NoUpdates { .. } => row(code::INVALID_PARAMS, 200, Client, false, "no_updates"),
             Self::KeyMissing => row(code::UNAUTHENTICATED, 401, Client, false, "key_missing"),
             Self::KeyUnknown => row(code::UNAUTHENTICATED, 401, Client, false, "key_unknown"),
             Self::BodyTooLarge { .. } => {
@@ -272,10 +306,12 @@ impl Failure {
                 "supported": [ProtocolVersion::LATEST_MODERN.as_str()],
                 "requested": requested,
             })),
+            Self::UnknownResource { uri } => Some(json!({ "uri": uri })),
             Self::OverLimit { limit, retry_after } => Some(json!({
                 "limit": limit,
                 "retryAfterMs": u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
             })),
+            Self::NoUpdates { uri } => Some(json!({ "uri": uri })),
             _ => None,
         }
     }

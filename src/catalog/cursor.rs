@@ -5,7 +5,7 @@ use aws_lc_rs::error::Unspecified;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::{Digest, Position};
+use super::{Digest, Kind, Position};
 
 /// Why a cursor is refused; the client gets `-32602`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -33,15 +33,20 @@ impl SealedCursors {
         Ok(Self { key: RandomizedNonceKey::new(&AES_256_GCM, key)? })
     }
 
-    /// The cursor for a position in the list with this digest.
+    /// The cursor for a position in the list of this kind and digest.
     ///
     /// # Errors
     /// When the cryptographic library has no random numbers.
-    pub fn seal(&self, position: Position, list: &Digest) -> Result<String, Unspecified> {
+    pub fn seal(
+        &self,
+        kind: Kind,
+        position: Position,
+        list: &Digest,
+    ) -> Result<String, Unspecified> {
         let position = u64::try_from(position.0).map_err(|_| Unspecified)?;
         let mut sealed = position.to_be_bytes().to_vec();
         sealed.extend(list.iter().take(DIGEST_LEN));
-        let nonce = self.key.seal_in_place_append_tag(Aad::from(PURPOSE), &mut sealed)?;
+        let nonce = self.key.seal_in_place_append_tag(Aad::from(purpose(kind)), &mut sealed)?;
         Ok(URL_SAFE_NO_PAD.encode([nonce.as_ref().as_slice(), &sealed].concat()))
     }
 
@@ -49,7 +54,7 @@ impl SealedCursors {
     ///
     /// # Errors
     /// [`CursorError`]: the cursor is not ours, or belongs to another list.
-    pub fn open(&self, cursor: &str, list: &Digest) -> Result<Position, CursorError> {
+    pub fn open(&self, kind: Kind, cursor: &str, list: &Digest) -> Result<Position, CursorError> {
         // Bounded before it is decoded: a client chooses its length.
         if cursor.len() > MAX_CURSOR_CHARS {
             return Err(CursorError::Invalid);
@@ -58,7 +63,7 @@ impl SealedCursors {
         let (nonce, sealed) =
             sealed.split_first_chunk_mut::<NONCE_LEN>().ok_or(CursorError::Invalid)?;
         let nonce = Nonce::from(&*nonce);
-        let opened = self.key.open_in_place(nonce, Aad::from(PURPOSE), sealed);
+        let opened = self.key.open_in_place(nonce, Aad::from(purpose(kind)), sealed);
         let opened = opened.map_err(|_| CursorError::Invalid)?;
         let (position, digest) = opened.split_first_chunk::<8>().ok_or(CursorError::Invalid)?;
         if !list.starts_with(digest) {
@@ -75,8 +80,17 @@ impl std::fmt::Debug for SealedCursors {
     }
 }
 
-/// Keeps a cursor from being taken for anything else sealed with the key.
-const PURPOSE: &[u8] = b"trunkline tools/list cursor";
+/// Keeps a cursor from being taken for anything else sealed with the key, and
+/// for another kind of list's.
+fn purpose(kind: Kind) -> &'static [u8] {
+    match kind {
+        Kind::Tools => b"trunkline tools/list cursor",
+        Kind::Prompts => b"trunkline prompts/list cursor",
+        Kind::Resources => b"trunkline resources/list cursor",
+        Kind::Templates => b"trunkline resources/templates/list cursor",
+    }
+}
+
 /// How much of a listing's digest a cursor carries.
 const DIGEST_LEN: usize = 16;
 /// Nonce 12, position 8, digest 16, tag 16 bytes: 70 characters.
@@ -94,30 +108,45 @@ mod tests {
 
     #[test]
     fn a_cursor_leads_back_to_its_position_in_its_list() {
-        let cursor = cursors().seal(Position(4_200), &LIST).unwrap();
-        assert_eq!(cursors().open(&cursor, &LIST), Ok(Position(4_200)));
-        assert_eq!(cursors().open(&cursor, &[2; 32]), Err(CursorError::Stale));
+        let cursor = cursors().seal(Kind::Tools, Position(4_200), &LIST).unwrap();
+        assert_eq!(cursors().open(Kind::Tools, &cursor, &LIST), Ok(Position(4_200)));
+        assert_eq!(cursors().open(Kind::Tools, &cursor, &[2; 32]), Err(CursorError::Stale));
     }
 
     #[test]
     fn a_cursor_that_was_changed_or_made_elsewhere_is_refused() {
-        let cursor = cursors().seal(Position(3), &LIST).unwrap();
+        let cursor = cursors().seal(Kind::Tools, Position(3), &LIST).unwrap();
         for place in 0..cursor.len() {
             let mut changed = cursor.clone().into_bytes();
             changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).unwrap();
-            assert_eq!(cursors().open(&changed, &LIST), Err(CursorError::Invalid), "{place}");
+            assert_eq!(
+                cursors().open(Kind::Tools, &changed, &LIST),
+                Err(CursorError::Invalid),
+                "{place}"
+            );
         }
         let other = SealedCursors::new(&[8; 32]).unwrap();
-        assert_eq!(other.open(&cursor, &LIST), Err(CursorError::Invalid));
+        assert_eq!(other.open(Kind::Tools, &cursor, &LIST), Err(CursorError::Invalid));
         for text in ["", "3", "!!", &"A".repeat(1 << 16), &cursor[..40]] {
-            assert_eq!(cursors().open(text, &LIST), Err(CursorError::Invalid));
+            assert_eq!(cursors().open(Kind::Tools, text, &LIST), Err(CursorError::Invalid));
+        }
+    }
+
+    #[test]
+    fn a_cursor_of_one_kind_of_list_is_none_of_another() {
+        let cursor = cursors().seal(Kind::Prompts, Position(3), &LIST).unwrap();
+        for kind in [Kind::Tools, Kind::Resources, Kind::Templates] {
+            assert_eq!(cursors().open(kind, &cursor, &LIST), Err(CursorError::Invalid));
         }
     }
 
     #[test]
     fn two_cursors_for_one_position_look_nothing_alike() {
-        let (a, b) = (cursors().seal(Position(1), &LIST), cursors().seal(Position(1), &LIST));
+        let (a, b) = (
+            cursors().seal(Kind::Tools, Position(1), &LIST),
+            cursors().seal(Kind::Tools, Position(1), &LIST),
+        );
         assert_ne!(a.unwrap(), b.unwrap());
     }
 }

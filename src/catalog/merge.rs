@@ -11,9 +11,11 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use super::item::Item;
+use super::kind::Kind;
 use super::naming::{Form, Naming};
 use super::rules::{Override, ServerRules};
-use super::server_list::ServerList;
+use super::server_list::{Listed, ServerList};
 use super::tool::Tool;
 use crate::call::{NativeName, PublicName, ServerName};
 
@@ -22,18 +24,18 @@ use crate::call::{NativeName, PublicName, ServerName};
 pub struct Source<'a> {
     /// The server.
     pub server: &'a ServerName,
-    /// What the configuration says about its tools.
+    /// What the configuration says about its lists.
     pub rules: &'a ServerRules,
     /// Its last known list; none while it has never answered.
     pub list: Option<&'a ServerList>,
 }
 
-/// A tool by its owner's words.
+/// Something that a server listed, by its owner's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     /// The server.
     pub server: ServerName,
-    /// The tool's name there.
+    /// Its name, or URI, there.
     pub native: NativeName,
 }
 
@@ -46,9 +48,14 @@ impl fmt::Display for Origin {
 /// Something an operator should know about a merge.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// Two tools want one public name and nothing may be changed about it.
-    #[error("the public name {public:?} belongs to tool {winner}, so tool {loser} is left out")]
+    /// Two of a kind want one public name and nothing may be changed about it.
+    #[error(
+        "the public name {public:?} belongs to {noun} {winner}, so {noun} {loser} is left out",
+        noun = kind.noun()
+    )]
     NameTaken {
+        /// Of which kind they are.
+        kind: Kind,
         /// The name.
         public: PublicName,
         /// Who has it.
@@ -62,34 +69,56 @@ pub enum Warning {
         /// The tool.
         tool: Origin,
     },
+    /// The configuration binds a variable that no template of the server has.
+    #[error("the configuration binds {name:?}, which no resource template of server {server} has")]
+    NoSuchVariable {
+        /// The server.
+        server: ServerName,
+        /// The variable.
+        name: String,
+    },
 }
 
-/// A tool on its way into the catalog.
-pub(super) struct Candidate<'a> {
+/// A tool or a prompt on its way into the catalog.
+pub(super) struct Candidate<'a, T> {
     pub server: &'a ServerName,
-    pub tool: &'a Arc<Tool>,
+    pub item: &'a Arc<T>,
     pub description: Option<&'a str>,
     pub name: String,
     form: Option<Form>,
 }
 
-impl Candidate<'_> {
+impl<T: Listed> Candidate<'_, T> {
     fn origin(&self) -> Origin {
-        Origin { server: self.server.clone(), native: self.tool.native.clone() }
+        Origin { server: self.server.clone(), native: self.item.native().clone() }
     }
 }
 
 /// The tools that clients see, each with its public name, in listing order.
-pub(super) fn settle<'a>(
+pub(super) fn settle_tools<'a>(
     naming: Naming,
     sources: &[Source<'a>],
-) -> (Vec<Candidate<'a>>, Vec<Warning>) {
-    let mut warnings: Vec<_> = sources.iter().flat_map(missing).collect();
-    let renames = renames(sources, &mut warnings);
-    let mut candidates: Vec<_> = sources.iter().flat_map(|source| shown(naming, source)).collect();
+    warnings: &mut Vec<Warning>,
+) -> Vec<Candidate<'a, Tool>> {
+    warnings.extend(sources.iter().flat_map(missing));
+    let renames = renames(sources, warnings);
+    let mut candidates: Vec<_> =
+        sources.iter().flat_map(|source| shown_tools(naming, source)).collect();
     while make_way(&mut candidates, &renames) {}
-    let kept = keep_first(candidates, &renames, &mut warnings);
-    (kept, warnings)
+    keep_first(Kind::Tools, candidates, &renames, warnings)
+}
+
+/// The prompts that clients see, named as tools are.
+pub(super) fn settle_prompts<'a>(
+    naming: Naming,
+    sources: &[Source<'a>],
+    warnings: &mut Vec<Warning>,
+) -> Vec<Candidate<'a, Item>> {
+    let renames = HashMap::new();
+    let mut candidates: Vec<_> =
+        sources.iter().flat_map(|source| shown_prompts(naming, source)).collect();
+    while make_way(&mut candidates, &renames) {}
+    keep_first(Kind::Prompts, candidates, &renames, warnings)
 }
 
 /// Overrides of tools that a server which did answer does not list.
@@ -107,13 +136,15 @@ fn renames<'a>(sources: &[Source<'a>], warnings: &mut Vec<Warning>) -> HashMap<&
     let mut renames = HashMap::new();
     for source in sources {
         for (native, change) in source.rules.overrides() {
-            let Some(name) = change.name.as_ref().filter(|_| source.rules.shows(native)) else {
+            let shown = source.rules.shows(Kind::Tools, native);
+            let Some(name) = change.name.as_ref().filter(|_| shown) else {
                 continue;
             };
             let origin = Origin { server: source.server.clone(), native: NativeName::new(native) };
             if let Some(winner) = renames.get(name.as_str()) {
                 let (public, winner) = (name.clone(), Origin::clone(winner));
-                warnings.push(Warning::NameTaken { public, winner, loser: origin });
+                let kind = Kind::Tools;
+                warnings.push(Warning::NameTaken { kind, public, winner, loser: origin });
             } else {
                 renames.insert(name.as_str(), origin);
             }
@@ -123,10 +154,10 @@ fn renames<'a>(sources: &[Source<'a>], warnings: &mut Vec<Warning>) -> HashMap<&
 }
 
 /// The tools of a server that are not hidden, under the names they ask for.
-fn shown<'a>(naming: Naming, source: &Source<'a>) -> Vec<Candidate<'a>> {
+fn shown_tools<'a>(naming: Naming, source: &Source<'a>) -> Vec<Candidate<'a, Tool>> {
     let (server, rules) = (source.server, source.rules);
     let tools = source.list.map_or(&[][..], |list| &list.tools);
-    let tools = tools.iter().filter(|tool| rules.shows(tool.native.as_str()));
+    let tools = tools.iter().filter(|tool| rules.shows(Kind::Tools, tool.native.as_str()));
     tools
         .map(|tool| {
             let change = rules.of(tool.native.as_str());
@@ -136,15 +167,31 @@ fn shown<'a>(naming: Naming, source: &Source<'a>) -> Vec<Candidate<'a>> {
                 Some(given) => (given.to_string(), None),
                 None => (first.name(server, tool.native.as_str()), Some(first)),
             };
-            Candidate { server, tool, description, name, form }
+            Candidate { server, item: tool, description, name, form }
         })
         .collect()
 }
 
-/// Moves every tool whose name is not its own to the next form; says whether
+/// The prompts of a server that are not hidden, likewise.
+fn shown_prompts<'a>(naming: Naming, source: &Source<'a>) -> Vec<Candidate<'a, Item>> {
+    let (server, first) = (source.server, Form::first(naming));
+    let prompts = source.list.map_or(&[][..], |list| &list.prompts).iter();
+    prompts
+        .filter(|prompt| source.rules.shows(Kind::Prompts, prompt.native.as_str()))
+        .map(|prompt| {
+            let name = first.name(server, prompt.native.as_str());
+            Candidate { server, item: prompt, description: None, name, form: Some(first) }
+        })
+        .collect()
+}
+
+/// Moves every one whose name is not its own to the next form; says whether
 /// any moved. All that clash move, not all but the first: so a name says the
 /// same whichever of them is there. Forms only go up, so this ends.
-fn make_way(candidates: &mut [Candidate<'_>], renames: &HashMap<&str, Origin>) -> bool {
+fn make_way<T: Listed>(
+    candidates: &mut [Candidate<'_, T>],
+    renames: &HashMap<&str, Origin>,
+) -> bool {
     let mut claims: HashMap<&str, usize> = HashMap::with_capacity(candidates.len());
     for candidate in candidates.iter().filter(|candidate| candidate.form.is_some()) {
         *claims.entry(&candidate.name).or_default() += 1;
@@ -158,7 +205,7 @@ fn make_way(candidates: &mut [Candidate<'_>], renames: &HashMap<&str, Origin>) -
         .collect();
     for (candidate, next) in candidates.iter_mut().zip(&moves) {
         if let Some(next) = *next {
-            candidate.name = next.name(candidate.server, candidate.tool.native.as_str());
+            candidate.name = next.name(candidate.server, candidate.item.native().as_str());
             candidate.form = Some(next);
         }
     }
@@ -167,11 +214,12 @@ fn make_way(candidates: &mut [Candidate<'_>], renames: &HashMap<&str, Origin>) -
 
 /// Leaves out whoever still has no name of its own: given names win, then the
 /// first in order.
-fn keep_first<'a>(
-    candidates: Vec<Candidate<'a>>,
+fn keep_first<'a, T: Listed>(
+    kind: Kind,
+    candidates: Vec<Candidate<'a, T>>,
     renames: &HashMap<&str, Origin>,
     warnings: &mut Vec<Warning>,
-) -> Vec<Candidate<'a>> {
+) -> Vec<Candidate<'a, T>> {
     let mut owners: HashMap<String, Origin> =
         renames.iter().map(|(name, owner)| ((*name).to_owned(), owner.clone())).collect();
     let mut kept = Vec::with_capacity(candidates.len());
@@ -183,7 +231,7 @@ fn keep_first<'a>(
         } else if candidate.form.is_some() {
             // Two equal given names were warned about when they were read.
             let (public, winner) = (PublicName::new(&candidate.name), winner.clone());
-            warnings.push(Warning::NameTaken { public, winner, loser: origin });
+            warnings.push(Warning::NameTaken { kind, public, winner, loser: origin });
         }
     }
     kept

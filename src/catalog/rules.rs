@@ -1,16 +1,18 @@
-//! What the configuration says about the tools of one server.
+//! What the configuration says about what one server lists.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::kind::Kind;
 use crate::call::PublicName;
 
-/// The rules for one server's tools.
+/// The rules for one server's lists.
 #[derive(Clone)]
 pub struct ServerRules {
     shown: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     overrides: BTreeMap<String, Override>,
+    variables: BTreeMap<String, String>,
 }
 
 /// What the configuration changes about one tool.
@@ -29,11 +31,29 @@ impl ServerRules {
         shown: impl Fn(&str) -> bool + Send + Sync + 'static,
         overrides: BTreeMap<String, Override>,
     ) -> Self {
-        Self { shown: Arc::new(shown), overrides }
+        Self { shown: Arc::new(shown), overrides, variables: BTreeMap::new() }
     }
 
-    pub(super) fn shows(&self, native: &str) -> bool {
-        (self.shown)(native)
+    /// The same with values for variables of the server's resource templates.
+    #[must_use]
+    pub fn binding(mut self, variables: BTreeMap<String, String>) -> Self {
+        self.variables = variables;
+        self
+    }
+
+    /// Whether clients see it at all. Only tools can be hidden so far.
+    pub(super) fn shows(&self, kind: Kind, native: &str) -> bool {
+        kind != Kind::Tools || (self.shown)(native)
+    }
+
+    /// The value of a template's variable, if the configuration has one.
+    pub(super) fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+
+    /// The names of all variables that have a value.
+    pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
+        self.variables.keys().map(String::as_str)
     }
 
     pub(super) fn of(&self, native: &str) -> Option<&Override> {
@@ -55,6 +75,9 @@ impl Default for ServerRules {
 
 impl fmt::Debug for ServerRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerRules").field("overrides", &self.overrides).finish_non_exhaustive()
+        f.debug_struct("ServerRules")
+            .field("overrides", &self.overrides)
+            .field("variables", &self.variables)
+            .finish_non_exhaustive()
     }
 }

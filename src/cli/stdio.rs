@@ -205,7 +205,7 @@ const OWN: [&str; 6] =
     ["accept", "content-type", "content-length", "host", "connection", "transfer-encoding"];
 /// How long the servers may take to get ready before the first line is read.
 /// Hosts wait for half a minute and more.
-const SETTLING: Duration = Duration::from_secs(10);
+const SETTLING: Duration = Duration::from_secs(20);
 /// How long what is under way may take once the input has ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a connection may take, TLS included.

@@ -27,11 +27,13 @@ section! {
             /// The address that clients connect to: the endpoint is `/mcp` there. One that other
             /// machines can reach needs `allowed_hosts`.
             listen: SocketAddr = "127.0.0.1:8080",
-            /// How the tools of all servers get names of their own.
+            /// How the tools and prompts of all servers get names of their own.
             naming: Naming = "prefix",
+            /// Which URIs clients see of the servers' resources and templates.
+            uris: Uris = "prefix",
             /// When this file is read again. A file with faults changes nothing.
             reload: Reload = "watch",
-            /// How many tools a page of `tools/list` has; without it the list is served whole,
+            /// How many entries a page of a list has; without it every list is served whole,
             /// because many clients read only the first page.
             page_size: Option<NonZeroUsize> as Option<NonZero<10_000>>,
             /// The host names that clients may call the gateway by, with a port where only that
@@ -101,6 +103,11 @@ section! {
             session_idle: Duration as Lasting = "30m",
             /// How many streams that wait for notifications may be open.
             streams: usize as Count<1, 1_000_000> = 1024,
+            /// How many resources one Legacy session, or one `subscriptions/listen`, may be
+            /// subscribed to.
+            subscriptions: usize as Count<1, 100_000> = 1000,
+            /// How many subscriptions to resources there may be in all.
+            all_subscriptions: usize as Count<1, 10_000_000> = 100_000,
             /// How many bytes of each stream of a Legacy session are kept for a client whose
             /// connection breaks, so that it can resume.
             replay: usize as Size = "256KiB",
@@ -162,7 +169,7 @@ section! {
 }
 
 choice! {
-    /// How the tools of all servers get names of their own.
+    /// How the tools and prompts of all servers get names of their own.
     pub enum Naming {
         /// every tool is `SERVER__TOOL`
         "prefix" => Prefix,
@@ -180,6 +187,16 @@ choice! {
         "loopback" => Loopback,
         /// whoever reaches the gateway
         "anyone" => Anyone,
+    }
+}
+
+choice! {
+    /// Which URIs clients see of the servers' resources and templates.
+    pub enum Uris {
+        /// every URI is `mcp://SERVER/` and then the server's own
+        "prefix" => Prefix,
+        /// a URI stays as its server has it, as long as no other server could be meant
+        "original" => Original,
     }
 }
 

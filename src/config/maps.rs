@@ -57,6 +57,17 @@ impl Name<Secret> for String {
     }
 }
 
+impl Name<String> for String {
+    const WORD: &'static str = "template variable";
+
+    fn parse(text: &str) -> Result<Self, Problem> {
+        // RFC 6570, "Variables".
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '%');
+        let valid = !text.is_empty() && text.chars().all(allowed);
+        if valid { Ok(text.to_owned()) } else { Err(Problem::TemplateVariable) }
+    }
+}
+
 /// A table of names and values, read in the order of the file.
 impl<K: Name<V>, V: Setting<Value = V>> Setting for Vec<(K, V)> {
     type Value = Self;

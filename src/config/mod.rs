@@ -49,7 +49,7 @@ pub use clients::{Client, KeyHash};
 pub use docs::{json_schema, reference};
 pub use fault::{Color, Fault, Faults};
 pub use gateway::{
-    Admin, Anonymous, Gateway, Limits, Log, LogFormat, Naming, Reload, Telemetry, Tls,
+    Admin, Anonymous, Gateway, Limits, Log, LogFormat, Naming, Reload, Telemetry, Tls, Uris,
 };
 pub use pattern::Pattern;
 pub use problem::{Problem, UrlProblem};

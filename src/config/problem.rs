@@ -119,6 +119,9 @@ pub enum Problem {
     /// An environment variable's name that no system takes.
     #[error("not the name of an environment variable")]
     EnvName,
+    /// A name that no variable of a URI template has.
+    #[error("not the name of a template's variable")]
+    TemplateVariable,
     /// An environment variable's value, or an argument, with a NUL byte.
     #[error("the value has a NUL byte")]
     Nul,
@@ -273,6 +276,7 @@ impl Problem {
             Self::HeaderValue => "headers are one line of visible characters",
             Self::Twice | Self::FixedAndForwarded => "keep one of them",
             Self::EnvName => "write a name such as LOG_LEVEL",
+            Self::TemplateVariable => "write a name as it stands within { } in the template",
             Self::Nul => "remove the NUL byte",
             Self::EnvUnset { .. } => "set it before the gateway starts, or use ${file:PATH}",
             Self::EnvNotUtf8 { .. } => "use ${file:PATH} with a text file",

@@ -65,13 +65,16 @@ section! {
             queue_timeout: Duration as Lasting = "5s",
             /// The largest answer to one call.
             max_response: usize as Size = "64MiB",
-            /// How many tools it may list.
+            /// How many tools, prompts, resources and resource templates it may list of each.
             max_tools: usize as Count<1, 1_000_000> = 10000,
-            /// How many pages its list may have.
+            /// How many pages each of its lists may have.
             max_pages: usize as Count<1, 1_000_000> = 1000,
             /// Headers of the client's own request that are sent on to it. None by default: a
             /// client's credentials are not the server's.
             forward_headers: Vec<HeaderName> as Vec<Header> = [],
+            /// Values for variables of its resource templates: one whose variables all have a value
+            /// is listed as a resource, and clients can ask for no other values.
+            resource_vars: Vec<(String, String)> = {},
             /// Which of its tools clients see, and how.
             tools: Tools = {},
         }

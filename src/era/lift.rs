@@ -4,9 +4,11 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::call::{Call, Edits, ResultBody};
+use serde_json::{Value, json};
+
+use crate::call::{Call, Edits, ErrorBody, ResultBody};
 use crate::jsonrpc::{Splice, string};
-use crate::mcp::{Era, ProtocolVersion, meta};
+use crate::mcp::{Era, ProtocolVersion, code, meta};
 
 use super::{meta::rewrite, rewritten};
 
@@ -96,6 +98,34 @@ pub fn result(body: &ResultBody, gateway_info: &[u8]) -> Bytes {
     splice.finish()
 }
 
+/// The result of a read whose server does not say how long it may be kept: not
+/// at all, then (2026-07-28, Caching: servers must say it).
+pub fn uncacheable(result: &[u8]) -> Bytes {
+    Splice::new(result).prepend(b"\"ttlMs\":0,\"cacheScope\":\"private\"").finish()
+}
+
+/// The error of a read as Modern servers put it (2026-07-28, Resources, "Error
+/// Handling"): the code for an unknown resource is another than it was, and the
+/// URI, here as the client knows it, stands in `data`. `None` where nothing is
+/// to be changed.
+pub fn read_error(error: &ErrorBody, asked: &str) -> Option<ErrorBody> {
+    let mut body: Value = serde_json::from_slice(error.raw()).ok()?;
+    let names_uri = body["data"]["uri"].is_string();
+    if error.code() != code::RESOURCE_NOT_FOUND && !names_uri {
+        return None;
+    }
+    if body["data"].is_null() {
+        body["data"] = json!({});
+    }
+    if let Some(data) = body["data"].as_object_mut() {
+        data.insert("uri".into(), json!(asked));
+    }
+    if error.code() == code::RESOURCE_NOT_FOUND {
+        body["code"] = json!(code::INVALID_PARAMS);
+    }
+    ErrorBody::parse(body.to_string().into()).ok()
+}
+
 /// The raw values of `traceparent` and `tracestate` where they are not those
 /// that the client put into `_meta`.
 pub(super) fn new_trace(call: &Call) -> Option<(String, Option<String>)> {
@@ -136,6 +166,29 @@ mod tests {
             ),
         ] {
             assert_eq!(result(&body(from), br#"{"name":"s"}"#), to);
+        }
+    }
+
+    #[test]
+    fn an_unknown_resource_has_the_modern_code_and_the_clients_uri() {
+        for (from, to) in [
+            (
+                r#"{"code":-32002,"message":"no","data":{"uri":"a:b","x":1}}"#,
+                Some(r#"{"code":-32602,"message":"no","data":{"uri":"p:a:b","x":1}}"#),
+            ),
+            (
+                r#"{"code":-32002,"message":"no"}"#,
+                Some(r#"{"code":-32602,"message":"no","data":{"uri":"p:a:b"}}"#),
+            ),
+            (
+                r#"{"code":-32602,"message":"no","data":{"uri":"a:b"}}"#,
+                Some(r#"{"code":-32602,"message":"no","data":{"uri":"p:a:b"}}"#),
+            ),
+            (r#"{"code":-32602,"message":"no"}"#, None),
+        ] {
+            let error = ErrorBody::parse(Bytes::from_static(from.as_bytes())).unwrap();
+            let lifted = read_error(&error, "p:a:b").map(|error| error.raw().clone());
+            assert_eq!(lifted.as_deref(), to.map(str::as_bytes));
         }
     }
 

@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use crate::call::{Call, Edits, ResultBody};
 use crate::jsonrpc::Splice;
-use crate::mcp::meta;
+use crate::mcp::{code, meta};
 
 use super::{lift::new_trace, meta::rewrite, rewritten};
 
@@ -34,6 +35,18 @@ pub fn result(body: &ResultBody) -> Bytes {
         Some(member) => Splice::new(raw).replace(member, "").finish(),
         None => raw.clone(),
     }
+}
+
+/// The error of a read as the Legacy revisions have it: an unknown resource,
+/// which Modern servers tell by its URI in `data`, has a code of its own. `None`
+/// where nothing is to be changed.
+pub fn read_error(error: &[u8]) -> Option<Vec<u8>> {
+    let mut body: Value = serde_json::from_slice(error).ok()?;
+    let unknown = body["code"] == code::INVALID_PARAMS && body["data"]["uri"].is_string();
+    unknown.then(|| {
+        body["code"] = code::RESOURCE_NOT_FOUND.into();
+        body.to_string().into_bytes()
+    })
 }
 
 /// The whole member, with its key and one comma, of an object whose value
@@ -64,6 +77,14 @@ const MODERN_ONLY: [&str; 5] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unknown_resource_has_the_legacy_code() {
+        let modern = br#"{"code":-32602,"message":"no","data":{"uri":"a:b"}}"#;
+        let legacy = r#"{"code":-32002,"message":"no","data":{"uri":"a:b"}}"#;
+        assert_eq!(read_error(modern).as_deref(), Some(legacy.as_bytes()));
+        assert_eq!(read_error(br#"{"code":-32602,"message":"no"}"#), None);
+    }
 
     #[test]
     fn the_type_leaves_a_result_with_its_comma() {

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use crate::call::{Answer, Event, Failure, Notice, Passing, ResultBody, ResultType};
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice, sse};
-use crate::mcp::{Era, code, header};
+use crate::mcp::{Era, Method, code, header};
 
 use super::body::{Body, BrokenOff};
 use super::session::Session;
@@ -57,6 +57,8 @@ impl Wants {
 pub(super) struct Writer {
     pub(super) id: Id,
     pub(super) era: Era,
+    /// What was asked for.
+    pub(super) method: Method,
     /// The client's own progress token.
     pub(super) token: Option<Bytes>,
     /// The gateway's raw `serverInfo`.
@@ -68,6 +70,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
+    /// The same for another method than `tools/call`.
+    pub(super) fn about(mut self, method: &Method) -> Self {
+        self.method = method.clone();
+        self
+    }
+
     /// How long a call may be quiet before its stream is opened: until a proxy
     /// on the way might give the connection up, or, where a client can resume
     /// from the event that opens it, until the connection might break.
@@ -95,9 +103,10 @@ impl Writer {
             Ok(Answer::Error(error)) => {
                 let status = match self.era {
                     Era::Modern if code::is_modern(error.code()) => StatusCode::BAD_REQUEST,
+                    Era::Modern if error.code() == code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
                     _ => StatusCode::OK,
                 };
-                (status, jsonrpc::error(Some(&self.id), error.raw()))
+                (status, self.error(error.raw()))
             }
             Err(failure) => self.failure(&failure),
         }
@@ -112,12 +121,19 @@ impl Writer {
     }
 
     fn failure(&self, failure: &Failure) -> (StatusCode, Bytes) {
-        let told = failure.to_tool_result().and_then(|raw| ResultBody::parse(raw.into()).ok());
-        if let Some(result) = told {
-            return (StatusCode::OK, self.result(&result));
+        if self.method == Method::ToolsCall {
+            let told = failure.to_tool_result().and_then(|raw| ResultBody::parse(raw.into()).ok());
+            if let Some(result) = told {
+                return (StatusCode::OK, self.result(&result));
+            }
         }
-        let message = jsonrpc::error(Some(&self.id), &failure.to_error());
-        (status(failure, self.era), message)
+        (status(failure, self.era), self.error(&failure.to_error()))
+    }
+
+    fn error(&self, error: &[u8]) -> Bytes {
+        let lowers = self.era == Era::Legacy && self.method == Method::ResourcesRead;
+        let lowered = lowers.then(|| lower::read_error(error)).flatten();
+        jsonrpc::error(Some(&self.id), lowered.as_deref().unwrap_or(error))
     }
 
     /// A notification on the way, under the client's own token.

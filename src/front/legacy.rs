@@ -9,13 +9,14 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::call::{Call, Client, Failure, Params, ParamsFault};
+use crate::call::{Call, Client, Context, Failure, Meta, Params, ParamsFault};
+use crate::catalog::Kind;
 use crate::config::Limits;
 use crate::jsonrpc::{self, Frame, Id, within_depth};
 use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
 use crate::pipeline::Introduction;
 
-use super::answer::{self, Wants, Writer};
+use super::answer::{self, Wants};
 use super::body::BrokenOff;
 use super::caller::Caller;
 use super::in_session::InSession;
@@ -68,14 +69,14 @@ impl Front {
     }
 
     fn initialize(&self, id: &Id, params: Option<Bytes>, posted: &Posted) -> Response<Body> {
-        let opened = introduction(params).and_then(|client| {
-            let version = client.version;
-            let session = self.sessions.open(client, posted.caller.clone())?;
-            Ok((session, version))
-        });
+        let opened = introduction(params)
+            .and_then(|client| self.sessions.open(client, posted.caller.clone()));
         match opened {
-            Ok((session, version)) => {
-                let raw = self.gateway.introduce(Introduction::Initialize(version));
+            Ok(session) => {
+                let context = in_session(&session, posted, Meta::default());
+                let version = session.client().version;
+                let introduction = Introduction::Initialize(version);
+                let raw = self.gateway.introduce(introduction, &context);
                 let mut response = answer::result(id, raw);
                 if let Ok(value) = HeaderValue::from_str(session.id()) {
                     response.headers_mut().insert(header::SESSION_ID, value);
@@ -98,23 +99,38 @@ impl Front {
             Ok(params) => params,
             Err(fault) => return refuse(&unreadable(&fault)),
         };
+        let meta = match params.meta() {
+            Ok(meta) => meta,
+            Err(fault) => return refuse(&unreadable(&fault)),
+        };
+        let token = meta.progress_token.clone();
+        let context = in_session(session, posted, meta);
+        if let Some(kind) = Kind::listed_by(&method) {
+            // Read before the list is: it is at least as new.
+            let change = *self.gateway.changes().borrow();
+            return match self.gateway.list(kind, &context, params.cursor()).await {
+                Ok(listed) => {
+                    if kind == Kind::Tools {
+                        session.listed(change);
+                    }
+                    answer::result(&id, listed)
+                }
+                Err(failure) => refuse(&failure),
+            };
+        }
         match method {
             Method::Ping => answer::result(&id, NOTHING),
-            Method::ToolsList => {
-                // Read before the list is: it is at least as new.
-                let change = *self.gateway.changes().borrow();
-                match self.gateway.list(Era::Legacy, params.cursor()) {
-                    Ok(listed) => {
-                        session.listed(change);
-                        answer::result(&id, listed)
-                    }
-                    Err(failure) => refuse(&failure),
-                }
+            method if method.is_served_by_servers() => {
+                let withdrawal = match session.begin(id.clone()) {
+                    Ok(withdrawal) => withdrawal,
+                    Err(failure) => return refuse(&failure),
+                };
+                let mut writer = self.writer(id, Era::Legacy, token, wants).about(&method);
+                writer.session = Some(Arc::clone(session));
+                let call = Call { method, params, context };
+                let call = InSession::start(Arc::clone(&self.gateway), call, withdrawal);
+                answer::call(call, writer).await
             }
-            Method::ToolsCall => match self.start_call(session, &id, params, posted, wants) {
-                Ok((call, writer)) => answer::call(call, writer).await,
-                Err(failure) => refuse(&failure),
-            },
             Method::SetLevel => match set_level(session, &params) {
                 Ok(()) => answer::result(&id, NOTHING),
                 Err(failure) => refuse(&failure),
@@ -123,26 +139,6 @@ impl Front {
                 method: other.as_str().chars().take(128).collect(),
             }),
         }
-    }
-
-    fn start_call(
-        &self,
-        session: &Arc<Session>,
-        id: &Id,
-        params: Params,
-        posted: &Posted,
-        wants: Wants,
-    ) -> Result<(InSession, Writer), Failure> {
-        let meta = params.meta().map_err(|fault| unreadable(&fault))?;
-        let withdrawal = session.begin(id.clone())?;
-        let token = meta.progress_token.clone();
-        let mut writer = self.writer(id.clone(), Era::Legacy, token, wants);
-        writer.session = Some(Arc::clone(session));
-        let mut context = posted.context(Arc::clone(session.client()), meta);
-        context.session = Some(Arc::clone(session.id()));
-        context.log = session.log_level();
-        let call = Call { method: Method::ToolsCall, params, context };
-        Ok((InSession::start(Arc::clone(&self.gateway), call, withdrawal), writer))
     }
 
     /// Serves an array of messages, as 2025-03-26 has them: all at once, the
@@ -215,6 +211,14 @@ async fn bytes(response: Response<Body>) -> Option<Bytes> {
             pieces.ok().map(|pieces| pieces.concat().into())
         }
     }
+}
+
+/// The conditions of a request within a session.
+fn in_session(session: &Session, posted: &Posted, meta: Meta) -> Context {
+    let mut context = posted.context(Arc::clone(session.client()), meta);
+    context.session = Some(Arc::clone(session.id()));
+    context.log = session.log_level();
+    context
 }
 
 /// A request within a session.

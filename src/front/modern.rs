@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 
 use crate::call::{Call, Client, Event, Failure, Meta, Params, ParamsFault};
+use crate::catalog::Kind;
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, decode_value, header};
 use crate::pipeline::{Exchange, Introduction};
@@ -53,16 +54,25 @@ impl Front {
         (posted, wants): (&Posted, Wants),
     ) -> Response<Body> {
         let refuse = |failure: &Failure| answer::refusal(Some(&id), failure, Era::Modern);
-        match method {
-            Method::Discover => answer::result(&id, self.gateway.introduce(Introduction::Discover)),
-            Method::ToolsList => match self.gateway.list(Era::Modern, params.cursor()) {
+        let token = meta.progress_token.clone();
+        let context = posted.context(client(&meta), meta);
+        if let Some(kind) = Kind::listed_by(&method) {
+            return match self.gateway.list(kind, &context, params.cursor()).await {
                 Ok(listed) => answer::result(&id, listed),
                 Err(failure) => refuse(&failure),
+            };
+        }
+        match method {
+            Method::Discover => {
+                answer::result(&id, self.gateway.introduce(Introduction::Discover, &context))
+            }
+            Method::Listen => match self.listen(&id, &params, &posted.caller) {
+                Ok(response) => response,
+                Err(failure) => refuse(&failure),
             },
-            Method::ToolsCall => {
-                let writer = self.writer(id, Era::Modern, meta.progress_token.clone(), wants);
+            method if method.is_served_by_servers() => {
+                let writer = self.writer(id, Era::Modern, token, wants).about(&method);
                 let standing = self.standing(&posted.caller);
-                let context = posted.context(client(&meta), meta);
                 let call = Call { method, params, context };
                 let gateway = Arc::clone(&self.gateway);
                 // Boxed, because the stream that keeps a quiet client waiting
@@ -71,10 +81,6 @@ impl Front {
                 answer::call(Cancelling { stage: Stage::Starting(starting), standing }, writer)
                     .await
             }
-            Method::Listen => match self.listen(&id, &params, &posted.caller) {
-                Ok(response) => response,
-                Err(failure) => refuse(&failure),
-            },
             other => refuse(&Failure::MethodNotFound {
                 method: other.as_str().chars().take(128).collect(),
             }),

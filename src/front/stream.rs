@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::call::{Drain, Failure, Params};
 use crate::jsonrpc::{self, Id, sse};
-use crate::mcp::{Era, meta, notification};
+use crate::mcp::{Era, Method, meta, notification};
 use crate::telemetry::metrics::Entered;
 
 use super::answer::{self, Wants, Writer};
@@ -113,7 +113,8 @@ impl Front {
 
     pub(super) fn writer(&self, id: Id, era: Era, token: Option<Bytes>, wants: Wants) -> Writer {
         let keep_alive = self.limits().1;
-        Writer { id, era, token, wants, keep_alive, info: self.gateway.info.clone(), session: None }
+        let (method, info) = (Method::ToolsCall, self.gateway.info.clone());
+        Writer { id, era, method, token, wants, keep_alive, info, session: None }
     }
 
     /// How many streams may be open, and how often a quiet one is kept alive.

@@ -75,8 +75,8 @@ pub enum LinkFault {
     /// It and the gateway have no protocol version in common.
     #[error("it speaks none of the gateway's protocol versions, but {0}")]
     Versions(String),
-    /// The list of tools has no end, or is longer than allowed.
-    #[error("its list of tools is longer than {limit} {unit}")]
+    /// A list has no end, or is longer than allowed.
+    #[error("its list is longer than {limit} {unit}")]
     EndlessList {
         /// How many.
         limit: usize,

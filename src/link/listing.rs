@@ -1,4 +1,8 @@
-//! A server's whole list of tools, page by page.
+//! A server's whole lists, page by page: of tools, prompts, resources and
+//! templates, as far as it offers them.
+//!
+//! They are fetched side by side, and one that cannot be had does not cost the
+//! others.
 
 use std::time::Duration;
 
@@ -6,11 +10,12 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 
 use crate::call::{Answer, AnswerFault};
-use crate::catalog::{CacheScope, Freshness};
+use crate::catalog::{ByKind, CacheScope, Freshness, Kind};
 use crate::jsonrpc::object;
-use crate::mcp::{Era, Method};
+use crate::mcp::{Era, code};
 
 use super::LinkFault;
 use super::connection::Connection;
@@ -18,17 +23,39 @@ use super::peer::{Peer, modern_params, refused};
 
 /// What a server listed.
 pub(super) struct Listing {
-    /// The raw tools of all pages.
-    pub(super) tools: Vec<Bytes>,
+    /// The raw elements of all pages; `None` for a list that could not be had.
+    pub(super) lists: ByKind<Option<Vec<Bytes>>>,
     /// What it said about caching, over all pages.
-    pub(super) freshness: Freshness,
+    pub(super) freshness: ByKind<Freshness>,
+    /// Why some could not be had.
+    pub(super) failures: Vec<(Kind, LinkFault)>,
+}
+
+impl Listing {
+    /// Whether another try may bring what is missing.
+    pub(super) fn is_worth_another(&self) -> bool {
+        let settled = |fault: &LinkFault| {
+            matches!(fault, LinkFault::Refused { .. } | LinkFault::EndlessList { .. })
+        };
+        !self.failures.iter().all(|(_, fault)| settled(fault))
+    }
 }
 
 /// The bounds of a listing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    pub(super) tools: usize,
+    /// Elements of one list.
+    pub(super) items: usize,
+    /// Pages of one list.
     pub(super) pages: usize,
+    /// The time for all of them.
+    pub(super) time: Duration,
+}
+
+/// One list.
+struct Fetched {
+    items: Vec<Bytes>,
+    freshness: Freshness,
 }
 
 #[derive(Deserialize)]
@@ -36,36 +63,106 @@ pub(super) struct Bounds {
 struct Page<'a> {
     #[serde(borrow, default)]
     tools: Vec<&'a RawValue>,
+    #[serde(borrow, default)]
+    prompts: Vec<&'a RawValue>,
+    #[serde(borrow, default)]
+    resources: Vec<&'a RawValue>,
+    #[serde(borrow, default)]
+    resource_templates: Vec<&'a RawValue>,
     next_cursor: Option<String>,
     ttl_ms: Option<f64>,
     cache_scope: Option<String>,
 }
 
-/// Fetches all pages. The caller bounds the time.
-pub(super) async fn fetch(connection: &Connection, bounds: Bounds) -> Result<Listing, LinkFault> {
-    let peer = connection.peer();
-    let mut listing = Listing { tools: Vec::new(), freshness: start(peer) };
-    if !peer.tools {
-        return Ok(listing);
+impl<'a> Page<'a> {
+    fn items(self, kind: Kind) -> Vec<&'a RawValue> {
+        match kind {
+            Kind::Tools => self.tools,
+            Kind::Prompts => self.prompts,
+            Kind::Resources => self.resources,
+            Kind::Templates => self.resource_templates,
+        }
     }
+}
+
+/// Fetches all pages of all lists.
+///
+/// # Errors
+/// The first list's [`LinkFault`] where none could be had.
+pub(super) async fn fetch(connection: &Connection, bounds: Bounds) -> Result<Listing, LinkFault> {
+    let (tools, prompts, resources, templates) = tokio::join!(
+        fetch_one(connection, Kind::Tools, bounds),
+        fetch_one(connection, Kind::Prompts, bounds),
+        fetch_one(connection, Kind::Resources, bounds),
+        fetch_one(connection, Kind::Templates, bounds),
+    );
+    let mut fetched = ByKind { tools, prompts, resources, templates };
+    let mut listing =
+        Listing { lists: ByKind::default(), freshness: ByKind::default(), failures: Vec::new() };
+    let mut offered = 0;
+    for kind in Kind::ALL {
+        offered += usize::from(connection.peer().offers.lists(kind));
+        let fetched = std::mem::replace(fetched.get_mut(kind), Err(LinkFault::NoAnswer));
+        match fetched {
+            Ok(fetched) => {
+                *listing.lists.get_mut(kind) = Some(fetched.items);
+                *listing.freshness.get_mut(kind) = fetched.freshness;
+            }
+            Err(fault) => listing.failures.push((kind, fault)),
+        }
+    }
+    if offered > 0 && listing.failures.len() == offered {
+        return Err(listing.failures.swap_remove(0).1);
+    }
+    Ok(listing)
+}
+
+async fn fetch_one(
+    connection: &Connection,
+    kind: Kind,
+    bounds: Bounds,
+) -> Result<Fetched, LinkFault> {
+    if !connection.peer().offers.lists(kind) {
+        return Ok(Fetched { items: Vec::new(), freshness: Freshness::FOR_EVER });
+    }
+    // A server that never answers for one list is not to be kept waiting for
+    // until nobody waits for the others any more.
+    let after = match kind {
+        Kind::Tools => bounds.time,
+        _ => bounds.time / 3,
+    };
+    let pages = timeout(after, pages(connection, kind, bounds));
+    match pages.await.unwrap_or(Err(LinkFault::Timeout { after })) {
+        // Whoever has resources need not know templates.
+        Err(LinkFault::Refused { code: code::METHOD_NOT_FOUND, .. }) if kind == Kind::Templates => {
+            Ok(Fetched { items: Vec::new(), freshness: start(connection.peer(), kind) })
+        }
+        fetched => fetched,
+    }
+}
+
+async fn pages(connection: &Connection, kind: Kind, bounds: Bounds) -> Result<Fetched, LinkFault> {
+    let peer = connection.peer();
+    let mut fetched = Fetched { items: Vec::new(), freshness: start(peer, kind) };
     let mut cursor = None;
     for _ in 0..bounds.pages {
-        let answer = connection.request(&Method::ToolsList, params(peer, cursor)).await?;
+        let answer = connection.request(&kind.method(), params(peer, cursor)).await?;
         let result = match &answer {
             Answer::Result(result) => result,
             Answer::Error(error) => return Err(refused(error)),
         };
-        let page: Page<'_> =
-            object(result.raw()).map_err(|error| LinkFault::Answer(AnswerFault::Result(error)))?;
-        if listing.tools.len() + page.tools.len() > bounds.tools {
-            return Err(LinkFault::EndlessList { limit: bounds.tools, unit: "tools" });
-        }
         let raw = result.raw();
-        listing.tools.extend(page.tools.iter().map(|tool| raw.slice_ref(tool.get().as_bytes())));
-        listing.freshness = stricter(listing.freshness, &page, peer.era());
-        match page.next_cursor {
-            Some(next) => cursor = Some(next),
-            None => return Ok(listing),
+        let mut page: Page<'_> =
+            object(raw).map_err(|error| LinkFault::Answer(AnswerFault::Result(error)))?;
+        fetched.freshness = stricter(fetched.freshness, &page, peer.era());
+        cursor = page.next_cursor.take();
+        let items = page.items(kind);
+        if fetched.items.len() + items.len() > bounds.items {
+            return Err(LinkFault::EndlessList { limit: bounds.items, unit: kind.member() });
+        }
+        fetched.items.extend(items.iter().map(|item| raw.slice_ref(item.get().as_bytes())));
+        if cursor.is_none() {
+            return Ok(fetched);
         }
     }
     Err(LinkFault::EndlessList { limit: bounds.pages, unit: "pages" })
@@ -81,8 +178,8 @@ fn params(peer: &Peer, cursor: Option<String>) -> Bytes {
 
 /// A Legacy server says nothing about caching: its list holds until it says
 /// that it changed, or for [`UNTOLD`] where it never says.
-fn start(peer: &Peer) -> Freshness {
-    let ttl = match (peer.era(), peer.tools_changed) {
+fn start(peer: &Peer, kind: Kind) -> Freshness {
+    let ttl = match (peer.era(), peer.offers.tells(kind)) {
         (Era::Legacy, false) => UNTOLD,
         _ => Duration::MAX,
     };
@@ -99,7 +196,7 @@ fn stricter(so_far: Freshness, page: &Page<'_>, era: Era) -> Freshness {
         Some("public") => CacheScope::Public,
         _ => CacheScope::Private,
     };
-    Freshness { ttl: so_far.ttl.min(ttl.unwrap_or(Duration::MAX)), scope: so_far.scope.max(scope) }
+    so_far.stricter(Freshness { ttl: ttl.unwrap_or(Duration::MAX), scope })
 }
 
 /// How long a list holds of which nobody says how long, nor when it changed.

@@ -1,11 +1,14 @@
 //! What is known of a server once it has answered: its era, version and
 //! abilities; and how its first answers are judged.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::call::{Answer, ErrorBody, ResultBody};
+use crate::catalog::Offers;
 use crate::jsonrpc::{self, Id, object};
 use crate::mcp::{Era, ProtocolVersion, code, meta};
 
@@ -18,16 +21,10 @@ pub struct Peer {
     pub version: ProtocolVersion,
     /// Its raw `serverInfo`.
     pub info: Bytes,
-    /// Whether it offers tools.
-    pub tools: bool,
-    /// Whether it says when its tools change.
-    pub tools_changed: bool,
     /// What it says by itself.
     pub tells: Tells,
-    /// Whether it writes a log that clients can set the level of.
-    pub logs: bool,
-    /// What it tells models of itself.
-    pub instructions: Option<String>,
+    /// What it can do, and what it tells models of itself.
+    pub offers: Arc<Offers>,
 }
 
 /// What a server says without being asked each time.
@@ -126,17 +123,9 @@ impl Introduction {
     fn into_peer(self, version: ProtocolVersion) -> Peer {
         let info = self.metadata.get(meta::SERVER_INFO).cloned().or(self.server_info);
         let info = info.unwrap_or_else(|| json!({ "name": "unknown", "version": "0" }));
-        let tools = self.capabilities.get("tools");
         let tells = Tells::of(&self.capabilities);
-        Peer {
-            version,
-            info: info.to_string().into(),
-            tools: tools.is_some_and(Value::is_object),
-            tools_changed: tells.tools,
-            tells,
-            logs: self.capabilities.get("logging").is_some_and(Value::is_object),
-            instructions: self.instructions,
-        }
+        let offers = Offers::new(&self.capabilities, self.instructions.as_deref());
+        Peer { version, info: info.to_string().into(), tells, offers: Arc::new(offers) }
     }
 }
 
@@ -267,6 +256,7 @@ pub(super) const MAX_DEPTH: usize = 128;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::Kind;
     use crate::jsonrpc::Response;
 
     fn answer(text: &str) -> Answer {
@@ -306,7 +296,7 @@ mod tests {
         ))
         .unwrap();
         assert_eq!(peer.era(), Era::Legacy);
-        assert!(peer.tools && peer.tools_changed);
+        assert!(peer.offers.lists(Kind::Tools) && !peer.offers.lists(Kind::Prompts));
         assert!(peer.tells.changes() && !peer.tells.updates);
         assert_eq!(peer.name_and_version(), ("x".into(), "1".into()));
     }

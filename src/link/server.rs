@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::call::{Call, Failure, Reply, ServerName};
-use crate::catalog::ServerList;
+use crate::catalog::{Kind, ServerList};
 use crate::config::{Server as ServerConfig, Start, Target};
 use crate::mcp::ProtocolVersion;
 use crate::policy::Permitted;
@@ -241,24 +241,29 @@ impl Server {
         Ok(reply.holding((slot, in_use)))
     }
 
-    /// Subscribes a client to `topic`, and has the server started if it is
+    /// Subscribes a client to a topic, and has the server started if it is
     /// waiting to be needed. Does not wait for it; `None` where there are
     /// `limit` subscriptions at all servers together.
-    pub fn subscribe(&self, topic: Topic, mailbox: &Arc<Mailbox>, limit: usize) -> Option<Held> {
-        let held = self.inbox.subscriptions.add(topic, mailbox, limit);
+    pub fn subscribe(
+        &self,
+        topic: &Permitted<Topic>,
+        mailbox: &Arc<Mailbox>,
+        limit: usize,
+    ) -> Option<Held> {
+        let held = self.inbox.subscriptions.add(topic.get().clone(), mailbox, limit);
         self.demand.notify_one();
         held
     }
 
-    /// Has the server started if it is waiting to be needed, and has its list
-    /// fetched again if that is no longer fresh. Does not wait.
-    pub fn wake(&self) {
+    /// Has the server started if it is waiting to be needed, and has its lists
+    /// fetched again if that of this kind is no longer fresh. Does not wait.
+    pub fn wake(&self, kind: Kind) {
         match &*self.state.borrow() {
             State::Idle if self.list.load().is_none() => {
                 self.unlisted.store(true, Ordering::SeqCst);
                 self.demand.notify_one();
             }
-            State::Ready if self.is_stale() => self.changed.notify_one(),
+            State::Ready if self.is_stale(kind) => self.changed.notify_one(),
             _ => {}
         }
     }
@@ -311,8 +316,9 @@ impl Server {
     }
 
     /// Whether somebody's listing should have it listed anew.
-    fn is_stale(&self) -> bool {
-        let ttl = self.list.load().as_ref().map_or(Duration::ZERO, |list| list.freshness.ttl);
+    fn is_stale(&self, kind: Kind) -> bool {
+        let list = self.list.load();
+        let ttl = list.as_ref().map_or(Duration::ZERO, |list| list.freshness.get(kind).ttl);
         let listed_at = self.notes().listed_at;
         listed_at.is_some_and(|at| at.elapsed() > ttl.max(LEAST_FRESH))
     }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::catalog::{HeaderRules, ServerList};
+use crate::catalog::{HeaderRules, Kind, ServerList};
 use crate::config::{Command, EraChoice, Start, Target};
 use crate::mcp::Era;
 use crate::telemetry::metrics::Metrics;
@@ -62,6 +62,14 @@ enum Ended {
     Stopped,
     Idle,
     Lost(LinkFault),
+}
+
+/// How much of its lists a server gave.
+enum Listed {
+    /// All that there is to be had.
+    Whole,
+    /// Not all: another try may bring more.
+    InPart,
 }
 
 pub(super) async fn supervise(server: Arc<Server>, surroundings: Surroundings) {
@@ -149,9 +157,13 @@ impl<'a> Life<'a> {
             Ok(Err(fault)) => return self.lost(fault).await,
             Err(_) => return self.lost(LinkFault::Timeout { after: limit }).await,
         };
-        if let Err(fault) = self.list_in_time(&connection).await {
-            connection.close(self.child.take()).await;
-            return Ended::Lost(fault);
+        match self.list(&connection).await {
+            Ok(Listed::Whole) => {}
+            Ok(Listed::InPart) => server.changed.notify_one(),
+            Err(fault) => {
+                connection.close(self.child.take()).await;
+                return Ended::Lost(fault);
+            }
         }
         let opened = std::time::Instant::now();
         self.ready_since = Some(opened);
@@ -287,12 +299,19 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Fetches the list and, where it is another, tells the gateway.
-    async fn list(&mut self, connection: &Connection) -> Result<(), LinkFault> {
+    /// Fetches the lists and, where they are others, tells the gateway.
+    async fn list(&mut self, connection: &Connection) -> Result<Listed, LinkFault> {
         let server = self.server;
         let config = &server.config;
-        let bounds = Bounds { tools: config.max_tools, pages: config.max_pages };
+        let time = config.start_timeout;
+        let bounds = Bounds { items: config.max_tools, pages: config.max_pages, time };
         let listing = listing::fetch(connection, bounds).await?;
+        let listed = if listing.is_worth_another() { Listed::InPart } else { Listed::Whole };
+        let missing: Vec<_> = listing
+            .failures
+            .iter()
+            .map(|(kind, fault)| format!("{}: {}", kind.method().as_str(), fault.chain()))
+            .collect();
         // Modern clients reach every Modern server's tools through the
         // gateway by HTTP, where the rules for mirrored parameters hold.
         let rules = match connection.peer().era() {
@@ -300,23 +319,28 @@ impl<'a> Life<'a> {
             Era::Legacy => HeaderRules::Ignore,
         };
         let (name, old) = (config.name.clone(), server.list.load_full());
+        let offers = Arc::clone(&connection.peer().offers);
         // Compiling thousands of schemas takes a while: not on a thread that
         // serves calls.
         let built = tokio::task::spawn_blocking(move || {
             let (mut list, refused) =
-                ServerList::build(name, &listing.tools, rules, old.as_deref());
+                ServerList::build(name, &listing.lists, rules, old.as_deref());
             list.freshness = listing.freshness;
+            list.offers = offers;
             (list, refused)
         });
         let (list, refused) = built
             .await
             .map_err(|error| LinkFault::Setup(format!("its list cannot be read: {error}")))?;
-        let warnings: Vec<_> =
-            refused.iter().map(|(tool, reason)| format!("{tool}: {reason}")).collect();
+        let refused = refused.iter().map(|(kind, name, reason)| match kind {
+            Kind::Tools => format!("{name}: {reason}"),
+            kind => format!("{} {name}: {reason}", kind.noun()),
+        });
+        let warnings: Vec<_> = missing.into_iter().chain(refused).collect();
         let mut notes = server.notes();
         // Once, not with each listing.
         for warning in warnings.iter().filter(|warning| !notes.warnings.contains(warning)) {
-            tracing::warn!(server = %config.name, "a tool is left out: {warning}");
+            tracing::warn!(server = %config.name, "left out of the list: {warning}");
         }
         notes.warnings = warnings;
         notes.listed_at = Some(Instant::now());
@@ -326,7 +350,7 @@ impl<'a> Life<'a> {
         if !same {
             self.surroundings.listed.notify_one();
         }
-        Ok(())
+        Ok(listed)
     }
 
     fn greet(&self, connection: &Connection) {
@@ -349,8 +373,8 @@ impl<'a> Life<'a> {
                 fault = connection.closed() => return Ended::Lost(self.explain(fault).await),
                 () = server.stop.cancelled() => return Ended::Stopped,
                 () = pace.due(&server.changed) => {
-                    let listed = self.list_in_time(connection).await;
-                    pace.listed(listed.is_ok());
+                    let listed = self.list(connection).await;
+                    pace.listed(matches!(listed, Ok(Listed::Whole)));
                     if let Err(fault) = listed {
                         // The list of before stays up: calls may still work.
                         self.note(&fault);
@@ -363,11 +387,6 @@ impl<'a> Life<'a> {
                 }
             }
         }
-    }
-
-    async fn list_in_time(&mut self, connection: &Connection) -> Result<(), LinkFault> {
-        let after = self.server.config.start_timeout;
-        timeout(after, self.list(connection)).await.unwrap_or(Err(LinkFault::Timeout { after }))
     }
 
     /// What a child's exit status adds to the loss of its pipes.

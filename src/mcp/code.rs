@@ -10,6 +10,9 @@ pub const METHOD_NOT_FOUND: i64 = -32601;
 pub const INVALID_PARAMS: i64 = -32602;
 /// JSON-RPC: a failure of the answering side.
 pub const INTERNAL_ERROR: i64 = -32603;
+/// MCP, up to 2025-11-25: there is no such resource. Modern servers say
+/// [`INVALID_PARAMS`] instead and must not say this.
+pub const RESOURCE_NOT_FOUND: i64 = -32002;
 /// MCP `HeaderMismatch`: headers and body disagree.
 pub const HEADER_MISMATCH: i64 = -32020;
 /// MCP `MissingRequiredClientCapability`.

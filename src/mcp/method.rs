@@ -87,6 +87,18 @@ impl Method {
         matches!(self, Self::Discover | Self::Listen)
     }
 
+    /// Whether it is passed on to a server, rather than answered by the gateway.
+    pub fn is_served_by_servers(&self) -> bool {
+        matches!(
+            self,
+            Self::ToolsCall
+                | Self::PromptsGet
+                | Self::ResourcesRead
+                | Self::Complete
+                | Self::Other(_)
+        )
+    }
+
     /// The member of `params` that `Mcp-Name` mirrors, where it mirrors one
     /// (2026-07-28, Streamable HTTP, "Standard Request Headers").
     pub fn named_by(&self) -> Option<&'static str> {

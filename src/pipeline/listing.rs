@@ -1,13 +1,13 @@
-//! The story of one `tools/list`.
+//! The story of one list request.
 
 use bytes::Bytes;
 
-use crate::call::Failure;
-use crate::mcp::Era;
+use crate::call::{Context, Failure};
+use crate::catalog::Kind;
 
 use super::Gateway;
 
-/// A result of `tools/list`, shared with everybody who asked.
+/// A result of a list request, shared with everybody who asked.
 pub type Listed = Bytes;
 
 impl Gateway {
@@ -18,23 +18,32 @@ impl Gateway {
     /// # Errors
     /// [`Failure::InvalidParams`] for a cursor that is not one of this
     /// gateway's, or that belongs to a list that is no longer the current one.
-    pub fn list(&self, era: Era, cursor: Option<&str>) -> Result<Listed, Failure> {
-        let snapshot = self.snapshots.load();
+    #[expect(clippy::unused_async, reason = "a view may have to wait for its servers' lists")]
+    pub async fn list(
+        &self,
+        kind: Kind,
+        context: &Context,
+        cursor: Option<&str>,
+    ) -> Result<Listed, Failure> {
+        let snapshot = self.snapshots.load_full();
         for member in snapshot.servers() {
-            member.server.wake();
+            member.server.wake(kind);
         }
-        let digest = snapshot.catalog.digest();
+        let era = context.client.version.era();
+        let view = snapshot.view(&self.view_key(context));
+        let (list, listing) = (view.catalog.list(kind), view.listings.get(kind));
+        let digest = list.digest();
         let invalid = |detail: String| Failure::InvalidParams { detail };
         let from = cursor
-            .map(|cursor| self.cursors.open(cursor, digest))
+            .map(|cursor| self.cursors.open(kind, cursor, digest))
             .transpose()
             .map_err(|error| invalid(error.to_string()))?;
         let Some(size) = snapshot.config.gateway.page_size else {
-            return Ok(snapshot.listing.whole(era).clone());
+            return Ok(listing.whole(era).clone());
         };
-        let page = snapshot.catalog.page(from, size);
-        let next = page.next.map(|next| self.cursors.seal(next, digest)).transpose();
+        let page = list.page(from, size);
+        let next = page.next.map(|next| self.cursors.seal(kind, next, digest)).transpose();
         let next = next.map_err(|_| Failure::Internal { detail: "sealing a cursor".into() })?;
-        Ok(snapshot.listing.page(era, &page.tools, next.as_deref()))
+        Ok(listing.page(era, &page.items, next.as_deref()))
     }
 }

@@ -4,7 +4,7 @@
 //! a [`Call`]; what happens to it stands in [`Gateway::call`] and `send`, line by line:
 //!
 //! route it in the catalog → admit it (policy) → send it on the server's link
-//! → hand the reply back, watched to its end
+//! → release the reply, which the front then watches to its end
 //!
 //! Whatever becomes of the call, its [`Exchange`] sees the end and says so in
 //! the log, the metrics and the trace.
@@ -13,6 +13,8 @@ mod exchange;
 mod introduce;
 mod listing;
 mod record;
+mod release;
+mod route;
 
 pub use exchange::Exchange;
 pub use introduce::{Introduction, own_info};
@@ -26,17 +28,15 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::watch;
 
-use crate::call::{Call, Failure, Principal, Reply};
-use crate::catalog::{SealedCursors, verify_headers};
+use crate::call::{Call, Context, Failure, Principal, Reply};
+use crate::catalog::SealedCursors;
 use crate::identity::Credential;
-use crate::jsonrpc::string;
-use crate::mcp::Era;
-use crate::policy::Target;
-use crate::snapshot::{Route, Snapshot, Snapshots};
-use crate::telemetry::metrics::{Metrics, Operation};
+use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
+use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Tracing;
 
 use record::Record;
+use release::Release;
 
 /// What every call shares.
 pub struct Gateway {
@@ -49,15 +49,15 @@ pub struct Gateway {
     /// The gateway's raw `serverInfo`.
     pub info: Bytes,
     cursors: SealedCursors,
-    /// The metric handle of `tools/call`.
-    calls: Arc<Operation>,
+    /// The metric handles of what clients ask for.
+    operations: Operations,
 }
 
 impl Gateway {
     /// A gateway around its snapshots.
     pub fn new(snapshots: Arc<Snapshots>, metrics: Arc<Metrics>, cursors: SealedCursors) -> Self {
         Self {
-            calls: metrics.operation(record::TOOLS_CALL),
+            operations: Operations::new(|method| metrics.operation(method)),
             snapshots,
             metrics,
             tracing: ArcSwap::from_pointee(Tracing::off()),
@@ -98,7 +98,14 @@ impl Gateway {
         admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
 
-    /// The story of one `tools/call`. Never fails: what goes wrong is the
+    /// What decides which view a client has. So far every client has the plain
+    /// one: its profile, its narrowing and its abilities belong here.
+    #[expect(clippy::unused_self, reason = "whether abilities matter is the snapshot's to say")]
+    fn view_key(&self, _context: &Context) -> ViewKey {
+        ViewKey::default()
+    }
+
+    /// The story of one call of any method that a server answers. Never fails: what goes wrong is the
     /// exchange's answer.
     ///
     /// # Cancel safety
@@ -109,50 +116,27 @@ impl Gateway {
         // told of, too.
         let mut exchange = Exchange::begin(Record::begin(self, &call));
         if let Some(record) = exchange.record() {
-            let reply = send(&snapshot, call, record).await;
+            let view = snapshot.view(&self.view_key(&call.context));
+            let reply = send(&snapshot, &view, call, record).await;
             exchange.reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
         }
         exchange
     }
 }
 
-async fn send(snapshot: &Snapshot, mut call: Call, record: &mut Record) -> Result<Reply, Failure> {
-    let route = route(snapshot, &call)?;
-    record.routed(route);
-    check_headers(route, &call)?;
+async fn send(
+    snapshot: &Snapshot,
+    view: &Arc<View>,
+    mut call: Call,
+    record: &mut Record,
+) -> Result<Reply, Failure> {
+    let route = route::find(snapshot, view, &call)?;
+    record.routed(&route);
+    route::check_headers(&route, &call)?;
     call.context.trace.sent = record.trace_to_send(&call.context.trace);
-    let target = target(route, &call);
-    let permitted = snapshot.policy.admit(call, target).await?;
+    let release = Release::of(&call, &route.target.server, view);
+    let permitted = snapshot.policy.admit(call, route.target).await?;
     record.sent();
-    route.member.server.call(permitted, &route.member.config).await
-}
-
-fn route<'a>(snapshot: &'a Snapshot, call: &Call) -> Result<Route<'a>, Failure> {
-    let Some(name) = call.params.name() else {
-        return Err(Failure::InvalidParams { detail: "invalid params: `name` is missing".into() });
-    };
-    // The same for a name that never was and for one that is hidden.
-    let unknown = || Failure::UnknownTool { name: name.chars().take(128).collect() };
-    snapshot.route(name).ok_or_else(unknown)
-}
-
-/// The client mirrored parameters into headers; somebody on the way may have
-/// believed them (2026-07-28, Streamable HTTP, "Server Validation"). Over
-/// standard streams there are none, and nobody on the way.
-fn check_headers(route: Route<'_>, call: &Call) -> Result<(), Failure> {
-    let params = &route.entry.tool.param_headers;
-    let mirrors = call.context.peer.is_some() && call.context.client.version.era() == Era::Modern;
-    if params.is_empty() || !mirrors {
-        return Ok(());
-    }
-    verify_headers(params, &call.context.headers, call.params.arguments())
-        .map_err(|mismatch| Failure::HeaderMismatch { detail: mismatch.to_string() })
-}
-
-fn target(route: Route<'_>, call: &Call) -> Target {
-    let native = route.entry.native();
-    let renamed =
-        call.params.name_span().filter(|_| native.as_str() != route.entry.public.as_str());
-    let edit = renamed.map(|span| (span, string(native.as_str()).into()));
-    Target::tool(&route.entry.server, &route.entry.tool, edit.into_iter().collect())
+    let reply = route.member.server.call(permitted, &route.member.config).await?;
+    Ok(release.apply(reply))
 }

@@ -4,14 +4,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::call::{Answer, Call, Failure, NativeName, Principal, PublicName, ServerName, Trace};
+use crate::call::{Answer, Call, Failure, NativeName, Principal, ServerName, Trace};
 use crate::mcp::{Method, ProtocolVersion};
-use crate::snapshot::{Member, Route};
+use crate::snapshot::Member;
 use crate::telemetry::metrics::{Entered, Metrics, Operation, ToolMetrics};
 use crate::telemetry::otel::{CallStart, CallTrace, ClientStart, ClientTrace};
-use crate::telemetry::{CallRecord, Outcome, Sampled, TraceIdText, TraceParent, Transport};
+use crate::telemetry::{
+    CallRecord, Outcome, Sampled, Subject, TraceIdText, TraceParent, Transport,
+};
 
 use super::Gateway;
+use super::route::Route;
 
 /// The notes of one call. Dropped before the call's end, they tell that it
 /// was cancelled.
@@ -23,6 +26,7 @@ pub(super) struct Record {
     sent: Option<Instant>,
     principal: Principal,
     address: IpAddr,
+    method: Method,
     asked: Option<String>,
     client: ProtocolVersion,
     transport: &'static str,
@@ -32,12 +36,11 @@ pub(super) struct Record {
 }
 
 struct Routed {
-    public: PublicName,
-    native: NativeName,
+    native: Option<NativeName>,
     server: ServerName,
     version: Option<ProtocolVersion>,
-    calls: Arc<Operation>,
-    tool: Arc<ToolMetrics>,
+    operation: Arc<Operation>,
+    tool: Option<Arc<ToolMetrics>>,
     _in_flight: Entered,
 }
 
@@ -48,7 +51,7 @@ impl Record {
             |text: &Option<String>| text.as_deref().and_then(|text| TraceParent::parse(text).ok());
         let trace = gateway.tracing.load().start(&CallStart {
             method: call.method.as_str(),
-            tool: call.params.name(),
+            subject: subject(&call.method, asked(call)),
             request_id: None,
             protocol_version: context.client.version.as_str(),
             transport: if context.peer.is_some() { Transport::Tcp } else { Transport::Pipe },
@@ -60,12 +63,13 @@ impl Record {
         Self {
             told: false,
             metrics: Arc::clone(&gateway.metrics),
-            operation: Arc::clone(&gateway.calls),
+            operation: Arc::clone(gateway.operations.of(&call.method)),
             started: Instant::now(),
             sent: None,
             principal: context.principal.clone(),
             address: context.address,
-            asked: call.params.name().map(str::to_owned),
+            asked: asked(call).map(str::to_owned),
+            method: call.method.clone(),
             client: context.client.version,
             transport: context.transport,
             routed: None,
@@ -74,28 +78,27 @@ impl Record {
         }
     }
 
-    pub(super) fn routed(&mut self, route: Route<'_>) {
-        let Member { server, metrics, calls, .. } = route.member;
+    pub(super) fn routed(&mut self, route: &Route<'_>) {
+        let Member { server, metrics, operations, .. } = route.member;
         let version = server.version();
-        let native = route.entry.native();
+        let native = route.native();
         let trace = self.trace.as_ref();
         self.client_trace = trace.map(|trace| {
             trace.client(&ClientStart {
-                server: route.entry.server.as_str(),
-                method: Method::ToolsCall.as_str(),
-                tool: Some(native.as_str()),
+                server: route.target.server.as_str(),
+                method: self.method.as_str(),
+                subject: subject(&self.method, native.map(NativeName::as_str)),
                 protocol_version: version.map_or("", ProtocolVersion::as_str),
                 transport: if server.is_child() { Transport::Pipe } else { Transport::Tcp },
                 address: None,
             })
         });
         self.routed = Some(Routed {
-            public: route.entry.public.clone(),
-            native: native.clone(),
-            server: route.entry.server.clone(),
+            native: native.cloned(),
+            server: route.target.server.clone(),
             version,
-            calls: Arc::clone(calls),
-            tool: Arc::clone(route.metrics),
+            operation: Arc::clone(operations.of(&self.method)),
+            tool: route.tool.map(Arc::clone),
             _in_flight: metrics.in_flight().enter(),
         });
     }
@@ -137,13 +140,14 @@ impl Record {
         let duration = self.started.elapsed();
         let upstream = self.sent.map(|sent| sent.elapsed());
         let routed = self.routed.as_ref();
+        let native = routed.and_then(|to| to.native.as_ref());
         CallRecord {
             principal: Some(self.principal.as_str()),
             address: Some(self.address),
             profile: "default",
-            method: TOOLS_CALL,
-            public_tool: routed.map(|to| to.public.as_str()).or(self.asked.as_deref()),
-            native_tool: routed.map(|to| to.native.as_str()),
+            method: self.method.as_str(),
+            public: subject(&self.method, self.asked.as_deref()),
+            native: subject(&self.method, native.map(NativeName::as_str)),
             server: routed.map(|to| to.server.as_str()),
             outcome,
             duration,
@@ -162,9 +166,11 @@ impl Record {
         self.operation.record(&outcome, duration);
         self.metrics.count_error(&outcome);
         if let Some(routed) = routed {
-            routed.tool.record(&outcome);
+            if let Some(tool) = &routed.tool {
+                tool.record(&outcome);
+            }
             if let Some(upstream) = upstream {
-                routed.calls.record(&outcome, upstream);
+                routed.operation.record(&outcome, upstream);
             }
         }
         if let Some(client) = self.client_trace.take() {
@@ -199,6 +205,8 @@ fn failed(failure: &Failure) -> Outcome {
     match failure {
         Failure::OverLimit { .. }
         | Failure::UnknownTool { .. }
+        | Failure::UnknownPrompt { .. }
+        | Failure::UnknownResource { .. }
         | Failure::InvalidArguments { .. }
         | Failure::HeaderMismatch { .. } => Outcome::Refused { reason: wire.label },
         _ => Outcome::Failed { code: wire.code, label: wire.label },
@@ -217,4 +225,17 @@ fn count_limit(metrics: &Metrics, failure: &Failure) {
     }
 }
 
-pub(super) const TOOLS_CALL: &str = "tools/call";
+/// What a call asks for, as its client calls it.
+fn asked(call: &Call) -> Option<&str> {
+    call.params.name().or_else(|| call.params.uri())
+}
+
+/// A name or a URI as what it is the name of, by the method it is asked with.
+fn subject<'a>(method: &Method, name: Option<&'a str>) -> Subject<'a> {
+    match (method, name) {
+        (Method::ToolsCall, Some(name)) => Subject::Tool(name),
+        (Method::PromptsGet, Some(name)) => Subject::Prompt(name),
+        (Method::ResourcesRead, Some(uri)) => Subject::Resource(uri),
+        _ => Subject::Nothing,
+    }
+}

@@ -72,6 +72,21 @@ impl Policy {
         Ok(Permitted::new(call, target, slot))
     }
 
+    /// What a subscription passes: the server's rate.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`].
+    pub fn permit_subscription<T>(
+        &self,
+        topic: T,
+        target: Target,
+    ) -> Result<Permitted<T>, Failure> {
+        if let Some(limits) = self.limits.server(&target.server) {
+            limits.check(&target.server, None)?;
+        }
+        Ok(Permitted::new(topic, target, None))
+    }
+
     /// The limits of one server.
     pub fn server(&self, server: &ServerName) -> Option<&ServerLimits> {
         self.limits.server(server)

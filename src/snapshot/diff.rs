@@ -50,6 +50,7 @@ fn lives_on(old: &Server, new: &Server) -> bool {
         queue: old.queue,
         queue_timeout: old.queue_timeout,
         tools: old.tools.clone(),
+        resource_vars: old.resource_vars.clone(),
         ..new.clone()
     };
     *old == as_it_runs

@@ -1,28 +1,30 @@
-//! The answer to `tools/list`, prepared once for each era.
+//! The answers to a list request, prepared once for each era.
 
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::catalog::{CacheScope, Catalog, Freshness};
+use crate::catalog::{CacheScope, Freshness, Kind, List};
 use crate::mcp::{Era, meta};
 
-/// Results of `tools/list` without their envelope.
+/// Results of one list request without their envelope.
 #[derive(Debug, Clone)]
 pub struct Listing {
+    kind: Kind,
     modern: Bytes,
     legacy: Bytes,
-    /// What a Modern result says after its tools.
+    /// What a Modern result says after its list.
     tail: Bytes,
 }
 
 impl Listing {
     /// Prepares the whole list. `info` is the gateway's raw `serverInfo`;
     /// nothing is told fresh for longer than `most`.
-    pub fn prepare(catalog: &Catalog, most: Duration, info: &[u8]) -> Self {
-        let tail = tail(catalog.freshness(), most, info);
-        let tools = catalog.listing();
-        Self { modern: modern(tools, None, &tail), legacy: legacy(tools, None), tail }
+    pub fn prepare(kind: Kind, list: &List, most: Duration, info: &[u8]) -> Self {
+        let tail = tail(list.freshness(), most, info);
+        let items = list.bytes();
+        let modern = modern(kind, items, None, &tail);
+        Self { kind, modern, legacy: legacy(kind, items, None), tail }
     }
 
     /// The whole list.
@@ -34,31 +36,37 @@ impl Listing {
     }
 
     /// One page of it.
-    pub fn page(&self, era: Era, tools: &[u8], next: Option<&str>) -> Bytes {
+    pub fn page(&self, era: Era, items: &[u8], next: Option<&str>) -> Bytes {
         match era {
-            Era::Modern => modern(tools, next, &self.tail),
-            Era::Legacy => legacy(tools, next),
+            Era::Modern => modern(self.kind, items, next, &self.tail),
+            Era::Legacy => legacy(self.kind, items, next),
         }
     }
 }
 
-fn modern(tools: &[u8], next: Option<&str>, tail: &[u8]) -> Bytes {
-    let mut out = BytesMut::with_capacity(tools.len() + tail.len() + 64);
-    out.put_slice(b"{\"resultType\":\"complete\",\"tools\":");
-    out.put_slice(tools);
-    put_cursor(&mut out, next);
+fn modern(kind: Kind, items: &[u8], next: Option<&str>, tail: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(items.len() + tail.len() + 64);
+    out.put_slice(b"{\"resultType\":\"complete\",");
+    put_items(&mut out, kind, items, next);
     out.put_slice(tail);
     out.put_u8(b'}');
     out.freeze()
 }
 
-fn legacy(tools: &[u8], next: Option<&str>) -> Bytes {
-    let mut out = BytesMut::with_capacity(tools.len() + 64);
-    out.put_slice(b"{\"tools\":");
-    out.put_slice(tools);
-    put_cursor(&mut out, next);
+fn legacy(kind: Kind, items: &[u8], next: Option<&str>) -> Bytes {
+    let mut out = BytesMut::with_capacity(items.len() + 64);
+    out.put_u8(b'{');
+    put_items(&mut out, kind, items, next);
     out.put_u8(b'}');
     out.freeze()
+}
+
+fn put_items(out: &mut BytesMut, kind: Kind, items: &[u8], next: Option<&str>) {
+    out.put_u8(b'"');
+    out.put_slice(kind.member().as_bytes());
+    out.put_slice(b"\":");
+    out.put_slice(items);
+    put_cursor(out, next);
 }
 
 fn put_cursor(out: &mut BytesMut, next: Option<&str>) {

@@ -5,42 +5,45 @@
 //! one in its place. What must survive that (the servers' processes and
 //! connections, the limits' buckets) is shared between snapshots, not kept in
 //! them.
+//!
+//! Not every client sees the same: a [`View`] is the catalog as one [`ViewKey`]
+//! has it. The plain one is compiled with the snapshot.
 
 mod diff;
 mod listing;
+mod operations;
 mod publish;
+mod view;
 
 pub use diff::{Plan, plan};
 pub use listing::Listing;
+pub use operations::Operations;
 pub use publish::{Snapshots, StartUp};
+pub use view::{Digests, View, ViewKey};
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::call::ServerName;
-use crate::catalog::{Catalog, Entry};
+use crate::catalog::Entry;
 use crate::config::{self, Config};
 use crate::identity::Identity;
 use crate::link;
 use crate::policy::Policy;
-use crate::telemetry::metrics::{Operation, ServerMetrics, ToolMetrics};
+use crate::telemetry::metrics::{ServerMetrics, ToolMetrics};
 
 /// What one call lives in.
 pub struct Snapshot {
     /// The configuration that all of it was compiled from.
     pub config: Arc<Config>,
-    /// The merged tools.
-    pub catalog: Catalog,
-    /// The tools' listing, ready to be sent.
-    pub listing: Listing,
     /// Who may call.
     pub identity: Arc<Identity>,
+    /// What a client sees about which nothing more is known.
+    pub plain: Arc<View>,
     /// What calls have to pass.
     pub policy: Policy,
     /// All servers, by name.
     servers: HashMap<ServerName, Member>,
-    /// The metric handles of the tools, in the catalog's order.
-    tools: HashMap<crate::call::PublicName, Arc<ToolMetrics>>,
     /// Counts the configurations loaded, this one included.
     pub generation: u64,
 }
@@ -55,8 +58,8 @@ pub struct Member {
     pub config: Arc<config::Server>,
     /// Its metric handles.
     pub metrics: Arc<ServerMetrics>,
-    /// The handle for its tool calls.
-    pub calls: Arc<Operation>,
+    /// The handles for what it is asked.
+    pub operations: Arc<Operations>,
     /// A call that has found its way here may still be on its way to the
     /// server when a later snapshot no longer names it.
     _hold: link::Hold,
@@ -74,12 +77,20 @@ pub struct Route<'a> {
 }
 
 impl Snapshot {
-    /// Where a public tool name leads; `None` for one that is not in the
-    /// catalog, whether it never was or is hidden.
-    pub fn route(&self, public: &str) -> Option<Route<'_>> {
-        let entry = self.catalog.route(public)?;
+    /// The view of those who have this key.
+    ///
+    /// So far there is none but the plain one. Others are to be compiled when
+    /// they are first asked for, kept in the snapshot, and bounded in number.
+    pub fn view(&self, _key: &ViewKey) -> Arc<View> {
+        Arc::clone(&self.plain)
+    }
+
+    /// Where a public tool name leads in a view; `None` for one that is not in
+    /// its catalog, whether it never was or is hidden.
+    pub fn route<'a>(&'a self, view: &'a View, public: &str) -> Option<Route<'a>> {
+        let entry = view.catalog.route(public)?;
         let member = self.servers.get(&entry.server)?;
-        let metrics = self.tools.get(&entry.public)?;
+        let metrics = view.tools.get(&entry.public)?;
         Some(Route { entry, member, metrics })
     }
 

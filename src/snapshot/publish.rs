@@ -10,14 +10,14 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
 use crate::call::ServerName;
-use crate::catalog::{self, Catalog, ServerRules, Source, Warning};
-use crate::config::{self, Config, Naming};
+use crate::catalog::{self, ByKind, Catalog, ServerList, ServerRules, Source, Warning};
+use crate::config::{self, Config, Naming, Uris};
 use crate::identity::Identity;
 use crate::link::{self, Surroundings};
 use crate::policy::{Policy, Registry};
 use crate::telemetry::metrics::Metrics;
 
-use super::{Listing, Member, Plan, Snapshot, plan};
+use super::{Listing, Member, Operations, Plan, Snapshot, View, plan};
 
 /// What the first snapshot is made of.
 pub struct StartUp {
@@ -206,7 +206,7 @@ impl Snapshots {
             tracing::warn!("{warning}");
         }
         *warned = warnings;
-        let changed = next.catalog.digest() != before.catalog.digest();
+        let changed = next.plain.digests() != before.plain.digests();
         self.current.store(Arc::new(next));
         if changed {
             self.changed_at.send_replace(SystemTime::now());
@@ -242,42 +242,43 @@ impl Parts {
         metrics: &Metrics,
         info: &[u8],
     ) -> (Snapshot, Vec<Warning>) {
-        let gateway = &self.config.gateway;
-        let (catalog, warnings) = self.merge();
-        let listing = Listing::prepare(&catalog, gateway.list_ttl, info);
-        let tools = catalog.entries().map(|entry| {
-            let handle = metrics.tool(entry.server.as_str(), entry.native().as_str());
-            (entry.public.clone(), handle)
-        });
+        let (plain, warnings) = self.plain(metrics, info);
         let snapshot = Snapshot {
-            tools: tools.collect(),
+            plain: Arc::new(plain),
             policy: Policy::new(registry.limits(&self.config)),
             identity: Arc::clone(&self.identity),
             servers: self.members(metrics),
             generation: self.generation,
             config: self.config,
-            catalog,
-            listing,
         };
         (snapshot, warnings)
     }
 
-    fn merge(&self) -> (Catalog, Vec<Warning>) {
-        let parts: Vec<_> = self
-            .config
-            .servers
-            .iter()
-            .map(|config| {
-                let list = self.servers.get(&config.name).and_then(|server| server.list());
-                (config, rules(config), list)
-            })
-            .collect();
+    /// The view of a client about which nothing more is known.
+    fn plain(&self, metrics: &Metrics, info: &[u8]) -> (View, Vec<Warning>) {
+        let lists = self.servers.iter();
+        let lists: HashMap<_, _> =
+            lists.filter_map(|(name, server)| Some((name.clone(), server.list()?))).collect();
+        let (catalog, warnings) = self.merge(&lists);
+        let most = self.config.gateway.list_ttl;
+        let listings =
+            ByKind::from_fn(|kind| Listing::prepare(kind, catalog.list(kind), most, info));
+        let tools = catalog.entries().map(|entry| {
+            let handle = metrics.tool(entry.server.as_str(), entry.native().as_str());
+            (entry.public.clone(), handle)
+        });
+        (View { tools: tools.collect(), catalog, listings, lists }, warnings)
+    }
+
+    fn merge(&self, lists: &HashMap<ServerName, Arc<ServerList>>) -> (Catalog, Vec<Warning>) {
+        let servers = self.config.servers.iter();
+        let parts: Vec<_> = servers.map(|config| (config, rules(config))).collect();
         let sources: Vec<_> = parts
             .iter()
-            .map(|(config, rules, list)| Source {
+            .map(|(config, rules)| Source {
                 server: &config.name,
                 rules,
-                list: list.as_deref(),
+                list: lists.get(&config.name).map(|list| &**list),
             })
             .collect();
         let naming = match self.config.gateway.naming {
@@ -285,7 +286,11 @@ impl Parts {
             Naming::Conflict => catalog::Naming::Conflict,
             Naming::None => catalog::Naming::None,
         };
-        Catalog::merge(naming, &sources)
+        let uris = match self.config.gateway.uris {
+            Uris::Prefix => catalog::UriMode::Prefix,
+            Uris::Original => catalog::UriMode::Original,
+        };
+        Catalog::merge(catalog::Rules { naming, uris }, &sources)
     }
 
     fn members(&self, metrics: &Metrics) -> HashMap<ServerName, Member> {
@@ -293,11 +298,10 @@ impl Parts {
             let server = Arc::clone(self.servers.get(&config.name)?);
             server.show();
             let metrics = metrics.server(config.name.as_str());
-            let calls = metrics.operation(TOOLS_CALL);
-            Some((
-                config.name.clone(),
-                Member { _hold: server.hold(), server, config: Arc::clone(config), metrics, calls },
-            ))
+            let operations = Arc::new(Operations::new(|method| metrics.operation(method)));
+            let config = Arc::clone(config);
+            let _hold = server.hold();
+            Some((config.name.clone(), Member { _hold, server, config, metrics, operations }))
         });
         members.collect()
     }
@@ -317,10 +321,9 @@ fn rules(config: &Arc<config::Server>) -> ServerRules {
         })
         .collect();
     let config = Arc::clone(config);
-    ServerRules::new(move |native| config.tools.admits(native), overrides)
+    let variables = config.resource_vars.iter().cloned().collect();
+    ServerRules::new(move |native| config.tools.admits(native), overrides).binding(variables)
 }
-
-const TOOLS_CALL: &str = "tools/call";
 
 #[cfg(test)]
 mod tests;

@@ -22,9 +22,11 @@ pub mod log;
 pub mod metrics;
 pub mod otel;
 mod record;
+mod subject;
 mod traceparent;
 
 pub use record::{CallRecord, Outcome};
+pub use subject::Subject;
 pub use traceparent::{Sampled, TraceIdText, TraceParent, TraceParentError};
 
 /// How bytes travel to a peer, in the words of the semantic conventions.

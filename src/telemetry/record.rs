@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::clip;
+use super::{Subject, clip};
 
 /// How a call ended. Labels are `&'static str` so that the set of series in
 /// the metrics is fixed by the code.
@@ -88,10 +88,10 @@ pub struct CallRecord<'a> {
     pub profile: &'a str,
     /// The method, as the client wrote it; cut when long.
     pub method: &'a str,
-    /// The tool's public name, as the client wrote it; cut when long.
-    pub public_tool: Option<&'a str>,
-    /// The tool's own name at its server.
-    pub native_tool: Option<&'a str>,
+    /// What is asked for, by its public name, as the client wrote it.
+    pub public: Subject<'a>,
+    /// The same by its own name at its server.
+    pub native: Subject<'a>,
     /// The server the call was routed to.
     pub server: Option<&'a str>,
     /// How it ended.
@@ -123,8 +123,12 @@ impl CallRecord<'_> {
             address = self.address.map(tracing::field::display),
             profile = self.profile,
             method = clip(self.method),
-            tool = self.public_tool.map(clip),
-            native_tool = self.native_tool.map(clip),
+            tool = self.public.tool(),
+            native_tool = self.native.tool(),
+            prompt = self.public.prompt(),
+            native_prompt = self.native.prompt(),
+            resource = self.public.resource().as_deref(),
+            native_resource = self.native.resource().as_deref(),
             server = self.server,
             outcome = self.outcome.label(),
             reason = self.outcome.reason(),

@@ -23,6 +23,8 @@ mod limits;
 mod list_changes;
 mod modern;
 mod operators;
+mod prompts;
+mod resources;
 mod server_life;
 mod stdio;
 mod streams;

@@ -227,26 +227,17 @@ impl Gateway {
 
     /// Waits until the list is made of the servers' newest ones.
     async fn merged(&self) {
-        let mut changes = self.running.gateway.changes();
         loop {
-            changes.mark_unchanged();
             let snapshot = self.running.gateway.snapshots.load_full();
             let missing = snapshot.servers().any(|member| {
                 let list = member.server.list();
-                let name = &member.config.name;
-                list.is_some_and(|list| {
-                    !list.tools.is_empty()
-                        && list
-                            .tools
-                            .iter()
-                            .any(|tool| member.config.tools.admits(tool.native.as_str()))
-                        && !snapshot.catalog.entries().any(|entry| entry.server == *name)
-                })
+                let merged = snapshot.plain.list(&member.config.name);
+                list.is_some_and(|list| !merged.is_some_and(|merged| merged.is_same(&list)))
             });
             if !missing {
                 return;
             }
-            let _ = changes.changed().await;
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     }
 

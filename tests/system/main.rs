@@ -26,5 +26,6 @@ mod real_peers;
 mod reload;
 mod rmcp_client;
 mod rmcp_server;
+mod stdio_hosts;
 #[path = "../support/mod.rs"]
 mod support;

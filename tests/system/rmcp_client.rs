@@ -10,8 +10,8 @@ use rmcp::model::{
     ProtocolVersion, SubscriptionFilter,
 };
 use rmcp::service::{NotificationContext, PeerRequestOptions, RequestHandle, RunningService};
-use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, RoleClient};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -83,15 +83,23 @@ async fn connect(era: &str, url: &str) -> Result<(Client, Value), String> {
         heard: watch::Sender::new(0),
         list_changes: watch::Sender::new(0),
     };
-    let config = StreamableHttpClientTransportConfig::with_uri(url.to_owned());
-    let transport = StreamableHttpClientTransport::from_config(config);
     let lifecycle = match era {
         "modern" => ClientLifecycleMode::Discover {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
         },
         _ => ClientLifecycleMode::Initialize,
     };
-    let service = ears.clone().serve_with_lifecycle(transport, lifecycle).await.map_err(told)?;
+    let service = if let Some(command) = url.strip_prefix("stdio:") {
+        let words: Vec<String> = serde_json::from_str(command).unwrap();
+        let mut command = tokio::process::Command::new(&words[0]);
+        command.args(&words[1..]);
+        let transport = TokioChildProcess::new(command).map_err(|error| error.to_string())?;
+        ears.clone().serve_with_lifecycle(transport, lifecycle).await.map_err(told)?
+    } else {
+        let config = StreamableHttpClientTransportConfig::with_uri(url.to_owned());
+        let transport = StreamableHttpClientTransport::from_config(config);
+        ears.clone().serve_with_lifecycle(transport, lifecycle).await.map_err(told)?
+    };
     if era == "modern" {
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
         let mut subscription = service.listen(filter).await.map_err(told)?;

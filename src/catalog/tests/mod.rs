@@ -3,9 +3,12 @@
 mod naming;
 mod tool;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -22,8 +25,18 @@ struct Server {
 fn server(name: &str, tools: &[&str]) -> Server {
     let raws: Vec<_> = tools.iter().map(|tool| raw(tool)).collect();
     let name = ServerName::new(name).unwrap();
-    let (list, _) = ServerList::build(name.clone(), &raws, HeaderRules::Enforce, None);
+    let list = built(name.clone(), raws, HeaderRules::Enforce, None).0;
     Server { name, rules: ServerRules::default(), list: Some(list) }
+}
+
+/// A list of tools alone.
+fn built(
+    name: ServerName,
+    tools: Vec<Bytes>,
+    rules: HeaderRules,
+    old: Option<&ServerList>,
+) -> (ServerList, Vec<Refused>) {
+    ServerList::build(name, &ByKind { tools: Some(tools), ..ByKind::default() }, rules, old)
 }
 
 impl Server {
@@ -49,7 +62,11 @@ fn merge(naming: Naming, servers: &[Server]) -> (Catalog, Vec<Warning>) {
         .iter()
         .map(|one| Source { server: &one.name, rules: &one.rules, list: one.list.as_ref() })
         .collect();
-    Catalog::merge(naming, &sources)
+    Catalog::merge(rules(naming), &sources)
+}
+
+fn rules(naming: Naming) -> Rules {
+    Rules { naming, uris: UriMode::Prefix }
 }
 
 /// The catalog as `public=server/native`, in listing order.
@@ -59,7 +76,7 @@ fn names(naming: Naming, servers: &[Server]) -> Vec<String> {
 }
 
 fn listed(catalog: &Catalog) -> Vec<String> {
-    names_in(catalog.listing())
+    names_in(catalog.list(Kind::Tools).bytes())
 }
 
 fn names_in(tools: &[u8]) -> Vec<String> {
@@ -76,11 +93,11 @@ fn a_tool_keeps_every_byte_but_its_name_and_description() {
         ),
         Bytes::from_static(br#"{"name":"c","inputSchema":{"type":"object"}}"#),
     ];
-    let (list, refused) = ServerList::build(name.clone(), &raws, HeaderRules::Enforce, None);
+    let (list, refused) = built(name.clone(), raws.to_vec(), HeaderRules::Enforce, None);
     assert_eq!(refused, []);
     let said = |text: &str| Override { name: None, description: Some(text.into()) };
     let overrides = BTreeMap::from([("ab".into(), said("new \"x\"")), ("c".into(), said("C"))]);
-    for (naming, rules, expected) in [
+    for (naming, changes, expected) in [
         (
             Naming::None,
             ServerRules::default(),
@@ -92,9 +109,9 @@ fn a_tool_keeps_every_byte_but_its_name_and_description() {
             r#"[{ "z" : [1 , 2.50] , "na\u006de" : "s__ab" ,"description":"new \"x\"", "inputSchema" :{"type":"object"}, "_meta":{"k":1e2} },{"name":"s__c","description":"C","inputSchema":{"type":"object"}}]"#,
         ),
     ] {
-        let source = Source { server: &name, rules: &rules, list: Some(&list) };
-        let (catalog, warnings) = Catalog::merge(naming, &[source]);
-        assert_eq!(std::str::from_utf8(catalog.listing()).unwrap(), expected);
+        let source = Source { server: &name, rules: &changes, list: Some(&list) };
+        let (catalog, warnings) = Catalog::merge(rules(naming), &[source]);
+        assert_eq!(std::str::from_utf8(catalog.list(Kind::Tools).bytes()).unwrap(), expected);
         assert_eq!(warnings, []);
     }
 }
@@ -131,7 +148,7 @@ fn a_change_to_a_tool_that_is_not_there_is_warned_about_once_the_server_has_answ
 
 #[test]
 fn the_digest_changes_with_the_listing_and_only_then() {
-    let digest = |servers: &[Server]| *merge(Naming::Prefix, servers).0.digest();
+    let digest = |servers: &[Server]| *merge(Naming::Prefix, servers).0.list(Kind::Tools).digest();
     let base = digest(&[server("s", &["a", "b"])]);
     assert_eq!(base, digest(&[server("s", &["a", "b"]), server("t", &[])]));
     assert_ne!(base, digest(&[server("s", &["b", "a"])]));
@@ -146,8 +163,8 @@ fn pages_cut_the_listing_without_gap_or_repetition() {
     for size in 1..=9 {
         let (mut seen, mut from) = (Vec::new(), None);
         loop {
-            let page = catalog.page(from, NonZeroUsize::new(size).unwrap());
-            let names = names_in(&page.tools);
+            let page = catalog.list(Kind::Tools).page(from, NonZeroUsize::new(size).unwrap());
+            let names = names_in(&page.items);
             assert!(names.len() <= size);
             seen.extend(names);
             from = page.next;
@@ -157,15 +174,15 @@ fn pages_cut_the_listing_without_gap_or_repetition() {
         }
         assert_eq!(seen, tools, "{size}");
     }
-    let behind = catalog.page(Some(Position(99)), NonZeroUsize::MIN);
-    assert_eq!(behind, Page { tools: Bytes::from_static(b"[]"), next: None });
+    let behind = catalog.list(Kind::Tools).page(Some(Position(99)), NonZeroUsize::MIN);
+    assert_eq!(behind, Page { items: Bytes::from_static(b"[]"), next: None });
 }
 
 #[test]
 fn a_catalog_without_tools_is_an_empty_array() {
     let (catalog, warnings) = merge(Naming::Conflict, &[server("s", &["a"]).silent()]);
-    assert_eq!((catalog.listing().as_ref(), warnings), (&b"[]"[..], vec![]));
-    assert_eq!(catalog.page(None, NonZeroUsize::MIN).tools, "[]");
+    assert_eq!((catalog.list(Kind::Tools).bytes().as_ref(), warnings), (&b"[]"[..], vec![]));
+    assert_eq!(catalog.list(Kind::Tools).page(None, NonZeroUsize::MIN).items, "[]");
 }
 
 #[test]
@@ -173,12 +190,13 @@ fn freshness_is_the_strictest_that_any_server_said() {
     let lenient = |seconds| {
         let mut one = server("s", &[]);
         let ttl = Duration::from_secs(seconds);
-        one.list.as_mut().unwrap().freshness = Freshness { ttl, scope: CacheScope::Public };
+        one.list.as_mut().unwrap().freshness.tools = Freshness { ttl, scope: CacheScope::Public };
         one
     };
-    let both = merge(Naming::None, &[lenient(9), lenient(5)]).0.freshness();
+    let both = merge(Naming::None, &[lenient(9), lenient(5)]).0.list(Kind::Tools).freshness();
     assert_eq!(both, Freshness { ttl: Duration::from_secs(5), scope: CacheScope::Public });
-    let silent = merge(Naming::None, &[lenient(9), server("t", &[])]).0.freshness();
+    let silent =
+        merge(Naming::None, &[lenient(9), server("t", &[])]).0.list(Kind::Tools).freshness();
     assert_eq!(silent, Freshness::default());
 }
 
@@ -187,7 +205,7 @@ fn unchanged_tools_are_taken_over_and_not_compiled_again() {
     let name = ServerName::new("s").unwrap();
     let build = |raws: &[&str], rules, old: Option<&ServerList>| {
         let raws: Vec<_> = raws.iter().map(|name| raw(name)).collect();
-        ServerList::build(name.clone(), &raws, rules, old).0
+        built(name.clone(), raws, rules, old).0
     };
     let old = build(&["a", "b"], HeaderRules::Enforce, None);
     let new = build(&["c", "b"], HeaderRules::Enforce, Some(&old));
@@ -206,14 +224,14 @@ fn an_invalid_tool_is_lost_alone_and_named() {
     ];
     let raws = raws.map(|raw| Bytes::from_static(raw.as_bytes())).to_vec();
     let name = ServerName::new("s").unwrap();
-    let (list, refused) = ServerList::build(name, &raws, HeaderRules::Enforce, None);
+    let (list, refused) = built(name, raws, HeaderRules::Enforce, None);
     assert_eq!(list.tools.len(), 1);
     assert_eq!(
         refused,
         [
-            ("a".to_owned(), InvalidTool::Schema(SchemaError::RootType)),
-            ("#2".to_owned(), InvalidTool::NotAnObject),
-            ("ok".to_owned(), InvalidTool::Repeated),
+            (Kind::Tools, "a".to_owned(), InvalidItem::Schema(SchemaError::RootType)),
+            (Kind::Tools, "#2".to_owned(), InvalidItem::NotAnObject),
+            (Kind::Tools, "ok".to_owned(), InvalidItem::Repeated),
         ]
     );
 }
@@ -302,7 +320,7 @@ proptest! {
         let whole = Tool::parse(&raw, HeaderRules::Enforce);
         if let Ok(tool) = whole {
             let mut out = Vec::new();
-            tool.splice("public", Some("said"), &mut out);
+            tool.splice("public", Some("said"), Cow::Borrowed, &mut out);
             let back: Value = serde_json::from_slice(&out).unwrap();
             prop_assert_eq!(&back["name"], "public");
             prop_assert_eq!(&back["description"], "said");

@@ -112,5 +112,5 @@ fn without_naming_names_stay_and_the_later_server_loses_what_clashes() {
         native: NativeName::new(native),
     };
     let (public, winner, loser) = (PublicName::new("x.y"), origin("b", "x.y"), origin("a", "x.y"));
-    assert_eq!(warnings, [Warning::NameTaken { public, winner, loser }]);
+    assert_eq!(warnings, [Warning::NameTaken { kind: Kind::Tools, public, winner, loser }]);
 }

@@ -12,8 +12,8 @@ fn each_fault_is_named() {
     let deep = format!(r#"{{"name":"a","_meta":{}1{}}}"#, "[".repeat(90), "]".repeat(90));
     let large = format!(r#"{{"name":"a","_meta":"{}"}}"#, "x".repeat(1 << 20));
     for (raw, expected) in [
-        ("", "a tool must be a JSON object"),
-        ("[]", "a tool must be a JSON object"),
+        ("", "it must be a JSON object"),
+        ("[]", "it must be a JSON object"),
         (r#"{"name":"a""#, "not valid JSON"),
         (r#"{"name":"a"} {}"#, "not valid JSON"),
         (r#"{"inputSchema":{"type":"object"}}"#, r#"the field "name" is missing"#),
@@ -34,7 +34,7 @@ fn each_fault_is_named() {
         ),
         (&long, "the name has 1025 bytes, 1 to 1024 are allowed"),
         (&deep, "nested more than 66 levels deep"),
-        (&large, "the tool has 1048599 bytes, at most 1048576 are allowed"),
+        (&large, "it has 1048599 bytes, at most 1048576 are allowed"),
         (
             r#"{"name":"a","n\u0061me":"b","inputSchema":{"type":"object"}}"#,
             r#"the key "name" stands twice in one object"#,
@@ -60,7 +60,7 @@ fn each_fault_is_named() {
     }
     assert_eq!(
         Tool::parse(b"{\"name\":\"\xff\"}", HeaderRules::Enforce).err(),
-        Some(InvalidTool::Json(JsonError::Syntax))
+        Some(InvalidItem::Json(JsonError::Syntax))
     );
 }
 
@@ -83,7 +83,7 @@ fn every_field_that_nobody_knows_is_kept() {
         br#"{"name":"a","inputSchema":{"type":"object"},"later":{"x":[null]},"execution":{}}"#;
     let tool = Tool::parse(raw, HeaderRules::Enforce).unwrap();
     let mut out = Vec::new();
-    tool.splice("a", None, &mut out);
+    tool.splice("a", None, Cow::Borrowed, &mut out);
     assert_eq!(out, raw);
 }
 
@@ -91,6 +91,9 @@ fn every_field_that_nobody_knows_is_kept() {
 fn a_tool_nested_without_end_is_refused_by_name() {
     let raw = format!(r#"{{"name":"a","_meta":{}{}}}"#, "[".repeat(500_000), "]".repeat(500_000));
     let server = ServerName::new("s").unwrap();
-    let (_, refused) = ServerList::build(server, &[raw.into()], HeaderRules::Enforce, None);
-    assert_eq!(refused, [("a".to_owned(), InvalidTool::Json(JsonError::TooDeep { max: 66 }))]);
+    let (_, refused) = built(server, vec![raw.into()], HeaderRules::Enforce, None);
+    assert_eq!(
+        refused,
+        [(Kind::Tools, "a".to_owned(), InvalidItem::Json(JsonError::TooDeep { max: 66 }))]
+    );
 }

@@ -143,8 +143,8 @@ impl Http {
         let shared = Arc::clone(&self.shared);
         let id = shared.number();
         let params = shared.params(call, target, &id);
-        let mut headers =
-            shared.headers(&call.method, target.native.as_ref().map(NativeName::as_str));
+        let named = target.native.as_ref().filter(|_| call.method.named_by().is_some());
+        let mut headers = shared.headers(&call.method, named.map(NativeName::as_str));
         shared.add_clients_own(&mut headers, call);
         headers.extend(mirrored);
         // On its way from here on: a server that answers with plain JSON sends
@@ -236,7 +236,7 @@ impl Shared {
 
     /// Has a Legacy server write as much into its log as its clients want.
     async fn set_level(self: &Arc<Self>, wants: Option<LogLevel>) {
-        if !self.peer.logs || self.peer.era() == Era::Modern {
+        if !self.peer.offers.has("logging") || self.peer.era() == Era::Modern {
             return;
         }
         let Some(level) = self.levels.before(wants, self.session.number()) else { return };

@@ -236,6 +236,11 @@ pub struct Held {
 }
 
 impl Held {
+    /// Whether it is a subscription to this.
+    pub fn is_of(&self, server: &ServerName, topic: &Topic) -> bool {
+        self.topic == *topic && self.subscriptions.server == *server
+    }
+
     /// Waits until the server has said whether it tells of it.
     ///
     /// # Errors

@@ -1,20 +1,17 @@
 use futures_util::future::join_all;
+use serde_json::json;
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
 use crate::call::Failure;
+use crate::catalog::Offers;
 use crate::link::Tells;
 
 fn peer(version: ProtocolVersion) -> Peer {
-    Peer {
-        version,
-        info: Bytes::from_static(b"{}"),
-        tools: true,
-        tools_changed: true,
-        tells: Tells { tools: true, ..Tells::default() },
-        logs: false,
-        instructions: None,
-    }
+    let offers = json!({ "tools": { "listChanged": true } });
+    let offers = Arc::new(Offers::new(&offers, None));
+    let tells = Tells { tools: true, ..Tells::default() };
+    Peer { version, info: Bytes::from_static(b"{}"), tells, offers }
 }
 
 /// A child that has answered, with its ends of the two pipes.

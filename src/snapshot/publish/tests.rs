@@ -16,7 +16,7 @@ fn start(servers: &[(&str, &str)]) -> Arc<Snapshots> {
 async fn listed(snapshots: &Snapshots) -> Arc<Snapshot> {
     let mut changes = snapshots.changes();
     let wait = async {
-        while snapshots.load().catalog.entries().len() == 0 {
+        while snapshots.load().plain.catalog.entries().len() == 0 {
             changes.changed().await.unwrap();
         }
     };
@@ -25,7 +25,7 @@ async fn listed(snapshots: &Snapshots) -> Arc<Snapshot> {
 }
 
 async fn send(snapshot: &Snapshot, tool: &str) -> Result<crate::call::Reply, crate::call::Failure> {
-    let route = snapshot.route(tool).unwrap();
+    let route = snapshot.route(&snapshot.plain, tool).unwrap();
     let target = Target::tool(&route.entry.server, &route.entry.tool, Box::default());
     let permitted = snapshot.policy.admit(call(tool), target).await?;
     route.member.server.call(permitted, &route.member.config).await

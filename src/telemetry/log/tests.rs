@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::*;
-use crate::telemetry::Outcome;
+use crate::telemetry::{Outcome, Subject};
 
 const INFO: LogLevels<'_> = LogLevels { directives: "info", access: AccessLine::On };
 
@@ -44,8 +44,8 @@ fn record() -> CallRecord<'static> {
         address: Some([127, 0, 0, 1].into()),
         profile: "default",
         method: "tools/call",
-        public_tool: Some("files__read"),
-        native_tool: Some("read"),
+        public: Subject::Tool("files__read"),
+        native: Subject::Tool("read"),
         server: Some("files"),
         outcome: Outcome::Failed { code: -32603, label: "timeout" },
         duration: Duration::from_micros(1500),

@@ -13,7 +13,7 @@ use opentelemetry::trace::{
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{SdkTracer, Span};
 
-use crate::telemetry::{Outcome, Sampled, TraceIdText, TraceParent, Transport, clip};
+use crate::telemetry::{Outcome, Sampled, Subject, TraceIdText, TraceParent, Transport, clip};
 
 /// Starts traces. Cheap to clone; what [`Tracing::off`] starts records nothing.
 #[derive(Debug, Clone)]
@@ -30,8 +30,8 @@ struct Inner {
 pub struct CallStart<'a> {
     /// The method; cut when long.
     pub method: &'a str,
-    /// The tool's public name, for `tools/call`; cut when long.
-    pub tool: Option<&'a str>,
+    /// What is asked for, by its public name; cut when long.
+    pub subject: Subject<'a>,
     /// The JSON-RPC id in text; cut when long.
     pub request_id: Option<&'a str>,
     /// The protocol version the client speaks.
@@ -56,8 +56,8 @@ pub struct ClientStart<'a> {
     pub server: &'a str,
     /// The method; cut when long.
     pub method: &'a str,
-    /// The tool's own name at the server, for `tools/call`; cut when long.
-    pub tool: Option<&'a str>,
+    /// What is asked for, by its own name at the server; cut when long.
+    pub subject: Subject<'a>,
     /// The protocol version spoken with the server.
     pub protocol_version: &'a str,
     /// How bytes travel to the server.
@@ -157,7 +157,7 @@ impl Recorded {
             }
             (None, None) => {}
         }
-        let builder = SpanBuilder::from_name(name(call.method, call.tool))
+        let builder = SpanBuilder::from_name(name(call.method, call.subject))
             .with_kind(SpanKind::Server)
             .with_attributes(call_attributes(call))
             .with_links(links);
@@ -167,7 +167,7 @@ impl Recorded {
     }
 
     fn client(&self, request: &ClientStart<'_>) -> Span {
-        let builder = SpanBuilder::from_name(name(request.method, request.tool))
+        let builder = SpanBuilder::from_name(name(request.method, request.subject))
             .with_kind(SpanKind::Client)
             .with_attributes(client_attributes(request));
         self.inner.tracer.build_with_context(builder, &self.context)
@@ -228,16 +228,22 @@ fn traceparent(context: &SpanContext) -> Option<TraceParent> {
     TraceParent::new(trace_id, span_id, Sampled::Yes)
 }
 
-fn name(method: &str, tool: Option<&str>) -> String {
-    match tool {
-        Some(tool) => format!("{} {}", clip(method), clip(tool)),
+fn name(method: &str, subject: Subject<'_>) -> String {
+    // URIs are too many to be names of spans.
+    match subject.tool().or(subject.prompt()) {
+        Some(name) => format!("{} {name}", clip(method)),
         None => clip(method).to_owned(),
     }
 }
 
 /// What both kinds of span say. Never `mcp.session.id`: whoever knows a
 /// session's id may use the session.
-fn common(method: &str, tool: Option<&str>, version: &str, transport: Transport) -> Vec<KeyValue> {
+fn common(
+    method: &str,
+    subject: Subject<'_>,
+    version: &str,
+    transport: Transport,
+) -> Vec<KeyValue> {
     let mut attributes = Vec::with_capacity(10);
     attributes.push(KeyValue::new("mcp.method.name", clip(method).to_owned()));
     attributes.push(KeyValue::new("mcp.protocol.version", clip(version).to_owned()));
@@ -245,8 +251,14 @@ fn common(method: &str, tool: Option<&str>, version: &str, transport: Transport)
     if transport == Transport::Tcp {
         attributes.push(KeyValue::new("network.protocol.name", "http"));
     }
-    if let Some(tool) = tool {
-        attributes.push(KeyValue::new("gen_ai.tool.name", clip(tool).to_owned()));
+    if let Some(tool) = subject.tool() {
+        attributes.push(KeyValue::new("gen_ai.tool.name", tool.to_owned()));
+    }
+    if let Some(prompt) = subject.prompt() {
+        attributes.push(KeyValue::new("gen_ai.prompt.name", prompt.to_owned()));
+    }
+    if let Some(uri) = subject.resource() {
+        attributes.push(KeyValue::new("mcp.resource.uri", uri.into_owned()));
     }
     if method == "tools/call" {
         attributes.push(KeyValue::new("gen_ai.operation.name", "execute_tool"));
@@ -255,7 +267,7 @@ fn common(method: &str, tool: Option<&str>, version: &str, transport: Transport)
 }
 
 fn call_attributes(call: &CallStart<'_>) -> Vec<KeyValue> {
-    let mut attributes = common(call.method, call.tool, call.protocol_version, call.transport);
+    let mut attributes = common(call.method, call.subject, call.protocol_version, call.transport);
     if let Some(id) = call.request_id {
         attributes.push(KeyValue::new("jsonrpc.request.id", clip(id).to_owned()));
     }
@@ -267,8 +279,8 @@ fn call_attributes(call: &CallStart<'_>) -> Vec<KeyValue> {
 }
 
 fn client_attributes(request: &ClientStart<'_>) -> Vec<KeyValue> {
-    let ClientStart { method, tool, protocol_version, transport, .. } = *request;
-    let mut attributes = common(method, tool, protocol_version, transport);
+    let ClientStart { method, subject, protocol_version, transport, .. } = *request;
+    let mut attributes = common(method, subject, protocol_version, transport);
     attributes.push(KeyValue::new("trunkline.server", request.server.to_owned()));
     if let Some((host, port)) = request.address {
         attributes.push(KeyValue::new("server.address", host.to_owned()));

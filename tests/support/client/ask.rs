@@ -46,7 +46,8 @@ impl<'a> Ask<'a> {
         match &client.kind {
             Kind::Plain => ask,
             Kind::Modern => {
-                let name = ask.message["params"]["name"].as_str().map(str::to_owned);
+                let params = &ask.message["params"];
+                let name = params["name"].as_str().or(params["uri"].as_str()).map(str::to_owned);
                 ask = ask.header("mcp-protocol-version", "2026-07-28").header("mcp-method", method);
                 if let Some(name) = name {
                     ask = ask.header("mcp-name", &name);

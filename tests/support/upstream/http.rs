@@ -84,7 +84,7 @@ async fn answer(
         "subscriptions/listen" if inner.era == Era::Modern => {
             announcements(Listener::modern(&inner, &received))
         }
-        "tools/call" => call(inner, received).await,
+        _ if inner.is_scripted(&received) => call(inner, received).await,
         _ if received.id.is_none() || received.method.is_empty() => plain(202, String::new()),
         _ => whole(&inner, &received),
     })

@@ -3,6 +3,7 @@
 
 mod http;
 pub mod news;
+pub mod offers;
 mod script;
 mod stdio;
 
@@ -52,6 +53,8 @@ pub struct Inner {
     pub tools: Mutex<Vec<String>>,
     pub page: Mutex<Option<usize>>,
     behaviours: Mutex<HashMap<String, Behaviour>>,
+    /// What is done for methods other than `tools/call`.
+    methods: Mutex<HashMap<String, Behaviour>>,
     received: Mutex<Vec<Received>>,
     /// Counts what was received.
     news: watch::Sender<usize>,
@@ -270,6 +273,7 @@ impl Inner {
             tools: Mutex::default(),
             page: Mutex::default(),
             behaviours: Mutex::default(),
+            methods: Mutex::default(),
             received: Mutex::default(),
             news: watch::Sender::new(0),
             tells: broadcast::Sender::new(64),
@@ -312,6 +316,10 @@ impl Inner {
     }
 
     pub fn steps(&self, call: &Received) -> Vec<Step> {
+        let scripted = self.methods.lock().unwrap().get(&call.method).cloned();
+        if let Some(scripted) = scripted {
+            return scripted(call);
+        }
         let name = call.params["name"].as_str().unwrap_or_default();
         let behaviour = self.behaviours.lock().unwrap().get(name).cloned();
         match behaviour {

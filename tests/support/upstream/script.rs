@@ -162,6 +162,7 @@ impl Inner {
     pub fn answer(&self, asked: &Received) -> Result<String, Value> {
         let info = json!({ "name": "scripted", "version": "1.2.3" });
         let capabilities = self.capabilities.lock().unwrap().clone();
+        let cursor = asked.params["cursor"].as_str();
         match (self.era, asked.method.as_str()) {
             (Era::Legacy, "initialize") => Ok(json!({
                 "protocolVersion": *self.version.lock().unwrap(),
@@ -176,25 +177,14 @@ impl Inner {
             })
             .to_string()),
             (Era::Legacy, "resources/subscribe" | "resources/unsubscribe") => self.subscribe(asked),
-            (_, "prompts/list") => self.other_list("prompts"),
-            (_, "resources/list") => self.other_list("resources"),
-            (_, "resources/templates/list") => self.other_list("resourceTemplates"),
-            (_, "tools/list") => Ok(self.list(asked.params["cursor"].as_str())),
+            (_, "prompts/list") => Ok(self.other_list("prompts", cursor)),
+            (_, "resources/list") => Ok(self.other_list("resources", cursor)),
+            (_, "resources/templates/list") => Ok(self.other_list("resourceTemplates", cursor)),
+            (_, "tools/list") => Ok(self.list(cursor)),
             (_, method) => {
                 Err(json!({ "code": -32601, "message": format!("Method not found: {method}") }))
             }
         }
-    }
-
-    fn other_list(&self, member: &str) -> Result<String, Value> {
-        let items = self.lists.lock().unwrap().get(member).cloned().unwrap_or_default();
-        let mut list = json!({ member: items });
-        if self.era == Era::Modern {
-            list["resultType"] = json!("complete");
-            list["ttlMs"] = json!(self.list_ttl.lock().unwrap().unwrap_or(3_600_000));
-            list["cacheScope"] = json!("public");
-        }
-        Ok(list.to_string())
     }
 
     fn list(&self, cursor: Option<&str>) -> String {

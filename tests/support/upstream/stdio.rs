@@ -79,7 +79,7 @@ async fn child(inner: &Arc<Inner>, socket: TcpStream, number: usize) {
 }
 
 async fn answer(inner: Arc<Inner>, asked: Received, output: Output) {
-    if asked.method != "tools/call" {
+    if !inner.is_scripted(&asked) {
         let step = match inner.answer(&asked) {
             Ok(result) => Step::Raw(result),
             Err(error) => Step::Error(error),

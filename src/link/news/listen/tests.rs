@@ -72,11 +72,8 @@ impl World {
         let peer = Peer {
             version: ProtocolVersion::LATEST_MODERN,
             info: Bytes::new(),
-            tools: true,
-            tools_changed: tells.tools,
             tells,
-            logs: false,
-            instructions: None,
+            offers: Arc::default(),
         };
         let task = tokio::spawn(listen(server.clone(), peer, Arc::clone(&inbox)));
         Self { server, inbox, relist, mailbox: Arc::default(), task }

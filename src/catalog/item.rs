@@ -1,0 +1,318 @@
+//! One element of a server's list, as the server sent it: checked once, its
+//! bytes kept. What all kinds have in common is here; what more a tool has is
+//! in [`super::tool`].
+
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde::de::{Deserializer as _, Error, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::cut;
+use super::kind::Kind;
+use super::param_headers::AnnotationError;
+use super::schema::{self, SchemaError};
+use super::strict_json::{self, JsonError};
+use crate::call::NativeName;
+
+/// The most bytes in one element.
+pub const MAX_ITEM_BYTES: usize = 1024 * 1024;
+/// The most levels that one nests: a tool's schema's, and two around it.
+pub const MAX_ITEM_DEPTH: usize = schema::MAX_SCHEMA_DEPTH + 2;
+/// The longest native name, in bytes.
+pub const MAX_NATIVE_NAME: usize = 1024;
+/// The longest URI or URI template, in bytes.
+pub const MAX_URI: usize = 8192;
+
+/// Why an element is left out of the catalog. The server's others stay.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidItem {
+    /// It has more bytes than the bound.
+    #[error("it has {len} bytes, at most {max} are allowed")]
+    TooLarge {
+        /// How many bytes it has.
+        len: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// The bytes are no strict JSON.
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    /// The bytes are JSON, but no object.
+    #[error("it must be a JSON object")]
+    NotAnObject,
+    /// A field that every one has is not there.
+    #[error("the field {field:?} is missing")]
+    Missing {
+        /// The field.
+        field: &'static str,
+    },
+    /// A field of the specification holds another kind of value. Strict clients
+    /// reject a whole listing for that, so it must not reach them.
+    #[error("the field {field:?} must be {expected}")]
+    Kind {
+        /// The field.
+        field: &'static str,
+        /// The kind it must be.
+        expected: FieldKind,
+    },
+    /// The name, or the URI, is empty or too long.
+    #[error("the {field} has {len} bytes, 1 to {max} are allowed")]
+    NameLength {
+        /// The field.
+        field: &'static str,
+        /// How many bytes it has.
+        len: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// `inputSchema` cannot be used.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// An `x-mcp-header` annotation breaks a rule.
+    #[error(transparent)]
+    Annotation(#[from] AnnotationError),
+    /// An earlier one of the same server has the same name, or URI.
+    #[error("the server lists it twice, the first one counts")]
+    Repeated,
+}
+
+/// The kind of JSON value that a field holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldKind {
+    /// A string.
+    Text,
+    /// An object.
+    Object,
+    /// An array.
+    Array,
+    /// A number.
+    Number,
+}
+
+impl fmt::Display for FieldKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text => "a string",
+            Self::Object => "an object",
+            Self::Array => "an array",
+            Self::Number => "a number",
+        })
+    }
+}
+
+/// One prompt, resource or template of one server.
+#[derive(Debug)]
+pub struct Item {
+    /// The name, URI or URI template that the server knows it by.
+    pub native: NativeName,
+    /// The object, without space around it.
+    raw: Bytes,
+    /// Where the value of its key field stands in `raw`, quotes included.
+    key: Range<usize>,
+}
+
+impl Item {
+    /// Checks one element of a server's list.
+    ///
+    /// # Errors
+    /// [`InvalidItem`] names the rule that it breaks.
+    pub fn parse(kind: Kind, raw: &[u8]) -> Result<Self, InvalidItem> {
+        let raw = bounded(raw)?;
+        let fields = Fields::read(&raw)?;
+        let (native, key) = fields.check(kind)?;
+        Ok(Self { native, key: span(&raw, key), raw })
+    }
+
+    /// The object as the server sent it.
+    pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+
+    /// Appends the object under its public name or URI. Every other byte stays
+    /// as the server sent it.
+    pub(super) fn splice(&self, public: &str, out: &mut Vec<u8>) {
+        self.splice_as(None, public, out);
+    }
+
+    /// The same, with another field for the key: a template that has nothing
+    /// left to fill in becomes a resource.
+    pub(super) fn splice_as(&self, field: Option<&str>, public: &str, out: &mut Vec<u8>) {
+        let mut edits = Vec::with_capacity(2);
+        if let Some((field, place)) = field.zip(self.field_span()) {
+            edits.push((place, json_text(field)));
+        }
+        // The server's own spelling (escapes) stays when it is the same.
+        if public != self.native.as_str() {
+            edits.push((self.key.clone(), json_text(public)));
+        }
+        splice(&self.raw, edits, out);
+    }
+
+    /// Where the name of its key field stands, quotes included: no quote that
+    /// is escaped can stand in it.
+    fn field_span(&self) -> Option<Range<usize>> {
+        let before = self.raw.get(..self.key.start)?;
+        let close = before.iter().rposition(|byte| *byte == b'"')?;
+        let open = before.get(..close)?.iter().rposition(|byte| *byte == b'"')?;
+        Some(open..close + 1)
+    }
+}
+
+/// Appends `raw` with edits made, which are in the order of their places and
+/// do not overlap.
+pub(super) fn splice(raw: &[u8], edits: Vec<(Range<usize>, String)>, out: &mut Vec<u8>) {
+    let mut from = 0;
+    for (span, text) in edits {
+        out.extend_from_slice(raw.get(from..span.start).unwrap_or_default());
+        out.extend_from_slice(text.as_bytes());
+        from = span.end;
+    }
+    out.extend_from_slice(raw.get(from..).unwrap_or_default());
+}
+
+/// A copy of one element, within its bounds: a slice would keep the whole page
+/// that it came in, and one unchanged element outlives many pages.
+pub(super) fn bounded(raw: &[u8]) -> Result<Bytes, InvalidItem> {
+    if raw.len() > MAX_ITEM_BYTES {
+        return Err(InvalidItem::TooLarge { len: raw.len(), max: MAX_ITEM_BYTES });
+    }
+    strict_json::bound_depth(raw, MAX_ITEM_DEPTH)?;
+    Ok(Bytes::copy_from_slice(raw.trim_ascii()))
+}
+
+/// The name that a refused element goes by in a warning, as far as it has one.
+pub(super) fn label(kind: Kind, raw: &[u8], position: usize) -> String {
+    let bounded = raw.get(..raw.len().min(MAX_ITEM_BYTES)).unwrap_or_default();
+    let name = Fields::read(bounded).ok().and_then(|fields| {
+        let key = fields.find(kind.key())?;
+        serde_json::from_str::<String>(key).ok().filter(|name| !name.is_empty())
+    });
+    match name {
+        Some(name) => cut(&name),
+        None => format!("#{}", position + 1),
+    }
+}
+
+pub(super) fn json_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Where `part` stands in `whole`, of which it is a slice.
+pub(super) fn span(whole: &[u8], part: &str) -> Range<usize> {
+    let start = part.as_ptr().addr().saturating_sub(whole.as_ptr().addr());
+    start..start + part.len()
+}
+
+/// The fields of an object, by name, each value as it stands.
+pub(super) struct Fields<'a>(Vec<(String, &'a str)>);
+
+impl<'a> Fields<'a> {
+    pub(super) fn read(raw: &'a [u8]) -> Result<Self, InvalidItem> {
+        let text = std::str::from_utf8(raw).map_err(|_| JsonError::Syntax)?;
+        if !text.trim_ascii_start().starts_with('{') {
+            return Err(InvalidItem::NotAnObject);
+        }
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let fields = reader.deserialize_map(FieldsVisitor).map_err(|_| JsonError::Syntax)?;
+        reader.end().map_err(|_| JsonError::Syntax)?;
+        let mut seen = HashSet::with_capacity(fields.len());
+        match fields.iter().find(|(key, _)| !seen.insert(key.as_str())) {
+            Some((key, _)) => Err(JsonError::DuplicateKey { key: cut(key) }.into()),
+            None => Ok(Self(fields)),
+        }
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<&'a str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| *value)
+    }
+
+    /// Checks the fields that the specification gives this kind; what the
+    /// server knows it by, and the raw text of that.
+    pub(super) fn check(&self, kind: Kind) -> Result<(NativeName, &'a str), InvalidItem> {
+        let own = match kind {
+            Kind::Tools => TOOL,
+            Kind::Prompts => PROMPT,
+            Kind::Resources => RESOURCE,
+            Kind::Templates => TEMPLATE,
+        };
+        for (field, expected) in COMMON.iter().chain(own) {
+            self.expect_kind(field, *expected)?;
+        }
+        let field = kind.key();
+        let key = self.find(field).ok_or(InvalidItem::Missing { field })?;
+        self.find("name").ok_or(InvalidItem::Missing { field: "name" })?;
+        let native: String = serde_json::from_str(key).map_err(|_| JsonError::Syntax)?;
+        let max = if field == "name" { MAX_NATIVE_NAME } else { MAX_URI };
+        if native.is_empty() || native.len() > max {
+            return Err(InvalidItem::NameLength { field, len: native.len(), max });
+        }
+        Ok((NativeName::new(&native), key))
+    }
+
+    fn expect_kind(&self, field: &'static str, expected: FieldKind) -> Result<(), InvalidItem> {
+        let first = self.find(field).and_then(|value| value.bytes().next());
+        let found = match first {
+            None => return Ok(()),
+            Some(b'"') => Some(FieldKind::Text),
+            Some(b'{') => Some(FieldKind::Object),
+            Some(b'[') => Some(FieldKind::Array),
+            Some(b'-' | b'0'..=b'9') => Some(FieldKind::Number),
+            Some(_) => None,
+        };
+        if found == Some(expected) { Ok(()) } else { Err(InvalidItem::Kind { field, expected }) }
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Vec<(String, &'de str)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(key) = members.next_key::<String>()? {
+            if fields.len() == MAX_FIELDS {
+                return Err(A::Error::custom("too many fields"));
+            }
+            fields.push((key, members.next_value::<&RawValue>()?.get()));
+        }
+        Ok(fields)
+    }
+}
+
+/// The most fields in one object; the specification names eight at most.
+const MAX_FIELDS: usize = 256;
+
+/// The fields of the specification and what they hold.
+type Fieldset = &'static [(&'static str, FieldKind)];
+const COMMON: Fieldset = &[
+    ("name", FieldKind::Text),
+    ("title", FieldKind::Text),
+    ("description", FieldKind::Text),
+    ("_meta", FieldKind::Object),
+    ("icons", FieldKind::Array),
+];
+const TOOL: Fieldset = &[
+    ("inputSchema", FieldKind::Object),
+    ("outputSchema", FieldKind::Object),
+    ("annotations", FieldKind::Object),
+];
+const PROMPT: Fieldset = &[("arguments", FieldKind::Array)];
+const RESOURCE: Fieldset = &[
+    ("uri", FieldKind::Text),
+    ("mimeType", FieldKind::Text),
+    ("size", FieldKind::Number),
+    ("annotations", FieldKind::Object),
+];
+const TEMPLATE: Fieldset = &[
+    ("uriTemplate", FieldKind::Text),
+    ("mimeType", FieldKind::Text),
+    ("annotations", FieldKind::Object),
+];

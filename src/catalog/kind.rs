@@ -1,0 +1,125 @@
+//! The four kinds of things that servers list.
+
+use crate::mcp::Method;
+
+/// What a list is a list of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Tools.
+    Tools,
+    /// Prompts.
+    Prompts,
+    /// Resources.
+    Resources,
+    /// Templates of resources.
+    Templates,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
+
+    /// What a request lists, if it lists anything.
+    pub fn listed_by(method: &Method) -> Option<Self> {
+        match method {
+            Method::ToolsList => Some(Self::Tools),
+            Method::PromptsList => Some(Self::Prompts),
+            Method::ResourcesList => Some(Self::Resources),
+            Method::TemplatesList => Some(Self::Templates),
+            _ => None,
+        }
+    }
+
+    /// The request that lists it.
+    pub fn method(self) -> Method {
+        match self {
+            Self::Tools => Method::ToolsList,
+            Self::Prompts => Method::PromptsList,
+            Self::Resources => Method::ResourcesList,
+            Self::Templates => Method::TemplatesList,
+        }
+    }
+
+    /// The member of a result that holds the list.
+    pub fn member(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+        }
+    }
+
+    /// The capability that a server with such a list declares.
+    pub fn capability(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources | Self::Templates => "resources",
+        }
+    }
+
+    /// The field that tells one from another.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Tools | Self::Prompts => "name",
+            Self::Resources => "uri",
+            Self::Templates => "uriTemplate",
+        }
+    }
+
+    /// What one of them is called.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Tools => "tool",
+            Self::Prompts => "prompt",
+            Self::Resources => "resource",
+            Self::Templates => "resource template",
+        }
+    }
+}
+
+/// One of something for each kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ByKind<T> {
+    /// For tools.
+    pub tools: T,
+    /// For prompts.
+    pub prompts: T,
+    /// For resources.
+    pub resources: T,
+    /// For templates.
+    pub templates: T,
+}
+
+impl<T> ByKind<T> {
+    /// What `make` makes for each.
+    pub fn from_fn(mut make: impl FnMut(Kind) -> T) -> Self {
+        Self {
+            tools: make(Kind::Tools),
+            prompts: make(Kind::Prompts),
+            resources: make(Kind::Resources),
+            templates: make(Kind::Templates),
+        }
+    }
+
+    /// The one for a kind.
+    pub fn get(&self, kind: Kind) -> &T {
+        match kind {
+            Kind::Tools => &self.tools,
+            Kind::Prompts => &self.prompts,
+            Kind::Resources => &self.resources,
+            Kind::Templates => &self.templates,
+        }
+    }
+
+    /// The one for a kind, to be changed.
+    pub fn get_mut(&mut self, kind: Kind) -> &mut T {
+        match kind {
+            Kind::Tools => &mut self.tools,
+            Kind::Prompts => &mut self.prompts,
+            Kind::Resources => &mut self.resources,
+            Kind::Templates => &mut self.templates,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! One list of the catalog, as bytes that are ready to be sent.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use bytes::Bytes;
+
+use super::server_list::Freshness;
+
+/// SHA-256 of a listing.
+pub type Digest = [u8; 32];
+
+/// How many elements come before a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position(pub(super) usize);
+
+/// A part of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The JSON array of its elements.
+    pub items: Bytes,
+    /// Where the next page begins, if there is one.
+    pub next: Option<Position>,
+}
+
+/// A JSON array and where its elements stand.
+#[derive(Debug)]
+pub struct List {
+    bytes: Bytes,
+    spans: Vec<Range<usize>>,
+    digest: Digest,
+    freshness: Freshness,
+}
+
+impl List {
+    /// A list of what each of `write` appends.
+    pub(super) fn write(
+        freshness: Freshness,
+        capacity: usize,
+        write: impl IntoIterator<Item = impl FnOnce(&mut Vec<u8>)>,
+    ) -> Self {
+        let mut bytes = Vec::with_capacity(capacity);
+        let mut spans = Vec::new();
+        bytes.push(b'[');
+        for write in write {
+            if !spans.is_empty() {
+                bytes.push(b',');
+            }
+            let start = bytes.len();
+            write(&mut bytes);
+            spans.push(start..bytes.len());
+        }
+        bytes.push(b']');
+        let mut sum = Digest::default();
+        sum.copy_from_slice(digest(&SHA256, &bytes).as_ref());
+        Self { bytes: bytes.into(), spans, digest: sum, freshness }
+    }
+
+    /// The JSON array of all elements.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// How many elements there are.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// The elements from a position on, at most `size` of them. A position
+    /// behind the end gives an empty last page.
+    pub fn page(&self, from: Option<Position>, size: NonZeroUsize) -> Page {
+        let start = from.map_or(0, |position| position.0).min(self.spans.len());
+        let end = start.saturating_add(size.get()).min(self.spans.len());
+        let next = (end < self.spans.len()).then_some(Position(end));
+        if start == 0 && next.is_none() {
+            return Page { items: self.bytes.clone(), next };
+        }
+        let shown = self.spans.get(start..end).unwrap_or_default();
+        let bytes = match (shown.first(), shown.last()) {
+            (Some(first), Some(last)) => self.bytes.get(first.start..last.end),
+            _ => None,
+        };
+        let items = [b"[", bytes.unwrap_or_default(), b"]"].concat().into();
+        Page { items, next }
+    }
+
+    /// Tells one list from another: it changes when a client would see a
+    /// change, and only then.
+    pub fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// How long the list is fresh and for whom: the strictest of what the
+    /// servers said.
+    pub fn freshness(&self) -> Freshness {
+        self.freshness
+    }
+}

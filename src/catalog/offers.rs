@@ -1,0 +1,167 @@
+//! What a server says that it can do.
+
+use serde_json::{Map, Value, json};
+
+use super::cut;
+use super::kind::Kind;
+
+/// A server's capabilities and its words to models, as it introduced itself.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Offers {
+    capabilities: Map<String, Value>,
+    /// What it tells models of itself.
+    pub instructions: Option<String>,
+}
+
+impl Offers {
+    /// Reads what a server said. Capabilities that take more than
+    /// [`MAX_BYTES`] are left out but for the well-known ones.
+    pub fn new(capabilities: &Value, instructions: Option<&str>) -> Self {
+        let mut capabilities = capabilities.as_object().cloned().unwrap_or_default();
+        capabilities.retain(|_, value| value.is_object());
+        if Value::Object(capabilities.clone()).to_string().len() > MAX_BYTES {
+            capabilities.retain(|key, _| KNOWN.contains(&key.as_str()));
+            for value in capabilities.values_mut() {
+                let told = FLAGS.iter().filter(|flag| value[**flag] == true);
+                *value = told.map(|flag| ((*flag).to_owned(), json!(true))).collect();
+            }
+        }
+        let instructions = instructions.map(|text| text.chars().take(MAX_INSTRUCTIONS).collect());
+        Self { capabilities, instructions }
+    }
+
+    /// Whether it has such a capability.
+    pub fn has(&self, capability: &str) -> bool {
+        self.capabilities.contains_key(capability)
+    }
+
+    /// Whether it has lists of this kind.
+    pub fn lists(&self, kind: Kind) -> bool {
+        self.has(kind.capability())
+    }
+
+    /// Whether it says when its list of this kind changes.
+    pub fn tells(&self, kind: Kind) -> bool {
+        self.flag(kind.capability(), "listChanged")
+    }
+
+    /// Whether one can subscribe to its resources.
+    pub fn subscribes(&self) -> bool {
+        self.flag("resources", "subscribe")
+    }
+
+    fn flag(&self, capability: &str, flag: &str) -> bool {
+        self.capabilities.get(capability).is_some_and(|value| value[flag] == true)
+    }
+
+    /// Whether a method that the gateway does not know may be this server's: a
+    /// capability, an experimental one or an extension of its goes by the
+    /// method's first part.
+    pub fn may_know(&self, method: &str) -> bool {
+        let Some((space, _)) = method.split_once('/') else { return false };
+        let inner = |key: &str| self.capabilities.get(key).and_then(Value::as_object);
+        let named = |key: &String| key.rsplit('/').next() == Some(space);
+        self.capabilities.contains_key(space)
+            || ["extensions", "experimental"]
+                .into_iter()
+                .filter_map(inner)
+                .any(|map| map.keys().any(named))
+    }
+
+    /// What all of them together can do, for clients: the first in order counts
+    /// where two say different things about one extension. Their list-changed
+    /// is the gateway's own, and always there.
+    pub fn union<'a>(all: impl IntoIterator<Item = &'a Self>) -> Map<String, Value> {
+        let mut union = Map::new();
+        for offers in all {
+            for (key, value) in &offers.capabilities {
+                match key.as_str() {
+                    "extensions" | "experimental" => add(&mut union, key, value),
+                    "tools" | "prompts" => {
+                        union.insert(key.clone(), json!({ "listChanged": true }));
+                    }
+                    "resources" => {
+                        let before = union.get(key).is_some_and(|all| all["subscribe"] == true);
+                        let subscribe = before || offers.subscribes();
+                        let said = json!({ "subscribe": subscribe, "listChanged": true });
+                        union.insert(key.clone(), said);
+                    }
+                    key if NOT_CARRIED.contains(&key) => {}
+                    _ => {
+                        union.entry(key.clone()).or_insert_with(|| value.clone());
+                    }
+                }
+            }
+        }
+        union
+    }
+}
+
+fn add(union: &mut Map<String, Value>, key: &str, value: &Value) {
+    let Some(more) = value.as_object() else { return };
+    let more = more.iter().filter(|(name, _)| !NOT_CARRIED.contains(&name.as_str()));
+    for (name, value) in more {
+        let all = union.entry(key.to_owned()).or_insert_with(|| json!({}));
+        if let Some(all) = all.as_object_mut() {
+            all.entry(cut(name)).or_insert_with(|| value.clone());
+        }
+    }
+}
+
+/// The most bytes of capabilities.
+const MAX_BYTES: usize = 64 * 1024;
+/// The most characters of a server's instructions.
+const MAX_INSTRUCTIONS: usize = 64 * 1024;
+/// What the gateway does not carry between clients and servers yet.
+const NOT_CARRIED: [&str; 2] = ["tasks", "io.modelcontextprotocol/tasks"];
+const KNOWN: [&str; 5] = ["tools", "prompts", "resources", "completions", "logging"];
+const FLAGS: [&str; 2] = ["listChanged", "subscribe"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offers(capabilities: Value) -> Offers {
+        Offers::new(&capabilities, None)
+    }
+
+    #[test]
+    fn together_they_can_do_what_any_of_them_can() {
+        let all = [
+            offers(json!({ "tools": {}, "resources": { "subscribe": true }, "logging": {} })),
+            offers(json!({
+                "tools": { "listChanged": true }, "resources": {}, "later": { "x": 1 }, "bad": 1,
+                "extensions": { "io.modelcontextprotocol/ui": { "a": 1 }, "io.modelcontextprotocol/tasks": {} },
+            })),
+            offers(
+                json!({ "extensions": { "io.modelcontextprotocol/ui": { "a": 2 }, "com.example/x": {} } }),
+            ),
+        ];
+        assert_eq!(
+            Value::Object(Offers::union(&all)),
+            json!({
+                "tools": { "listChanged": true },
+                "resources": { "subscribe": true, "listChanged": true },
+                "logging": {},
+                "later": { "x": 1 },
+                "extensions": { "io.modelcontextprotocol/ui": { "a": 1 }, "com.example/x": {} },
+            })
+        );
+    }
+
+    #[test]
+    fn capabilities_without_end_are_cut_to_the_known_ones() {
+        let huge = "x".repeat(MAX_BYTES);
+        let cut = offers(json!({ "tools": { "listChanged": true, "y": huge }, "x": { "y": 1 } }));
+        assert_eq!(cut, offers(json!({ "tools": { "listChanged": true } })));
+        let long = Offers::new(&json!({}), Some(&huge.repeat(2)));
+        assert_eq!(long.instructions.unwrap().len(), MAX_INSTRUCTIONS);
+    }
+
+    #[test]
+    fn a_method_belongs_to_whoever_has_a_capability_of_its_name() {
+        let one = offers(json!({ "extensions": { "com.example/maps": {} }, "later": {} }));
+        assert!(one.may_know("maps/find") && one.may_know("later/x"));
+        assert!(!one.may_know("other/x") && !one.may_know("maps"));
+    }
+}

@@ -1,0 +1,213 @@
+//! The URIs within a server's result, made public. Whatever else stands in it
+//! stays byte for byte.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use memchr::memmem;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::catalog::tool::interface;
+use crate::jsonrpc::{Splice, object, span_of, string, text};
+use crate::mcp::Method;
+
+/// Where URIs stand in a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// A tool's: links and embedded resources in its content, and its user
+    /// interface in `_meta`.
+    ToolResult,
+    /// A prompt's: the same in each message.
+    Prompt,
+    /// A read's: each content's own.
+    Contents,
+}
+
+impl Shape {
+    /// The shape of a method's results; `None` where no URI stands in them.
+    pub fn of(method: &Method) -> Option<Self> {
+        match method {
+            Method::ToolsCall => Some(Self::ToolResult),
+            Method::PromptsGet => Some(Self::Prompt),
+            Method::ResourcesRead => Some(Self::Contents),
+            _ => None,
+        }
+    }
+}
+
+/// The result with the URIs that `public` gives; `None` where none is another.
+/// A result that is not of its shape stays as it is.
+pub fn rewrite<'a>(
+    raw: &'a [u8],
+    shape: Shape,
+    public: impl Fn(&str) -> Option<String>,
+) -> Option<Bytes> {
+    let mut finder = Finder { raw, public, splice: Splice::new(raw), found: false };
+    // Most results hold none: a search for the key costs next to nothing. A key
+    // written with escapes is missed, and its URI stays the server's own.
+    let has_uri = memmem::find(raw, b"\"uri\"").is_some();
+    let has_interface = shape == Shape::ToolResult && memmem::find(raw, b"esourceUri\"").is_some();
+    if !has_uri && !has_interface {
+        return None;
+    }
+    let result: WireResult<'a> = object(raw).ok()?;
+    match shape {
+        Shape::ToolResult => {
+            result.content.into_iter().flat_map(list).for_each(|block| finder.block(block));
+            finder.interface(result.meta);
+        }
+        Shape::Prompt => {
+            for message in result.messages.into_iter().flat_map(list) {
+                finder.message(message);
+            }
+        }
+        Shape::Contents => {
+            for content in result.contents.into_iter().flat_map(list) {
+                finder.resource(content);
+            }
+        }
+    }
+    finder.found.then(|| finder.splice.finish())
+}
+
+#[derive(Deserialize)]
+struct WireResult<'a> {
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    messages: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    contents: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+/// A block of content, a message, or a resource.
+#[derive(Deserialize)]
+struct Node<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    uri: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    resource: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+}
+
+/// The elements of a raw array; of anything else, itself.
+fn list(raw: &RawValue) -> Vec<&RawValue> {
+    if raw.get().starts_with('[') {
+        serde_json::from_str(raw.get()).unwrap_or_default()
+    } else {
+        vec![raw]
+    }
+}
+
+fn node(raw: &RawValue) -> Option<Node<'_>> {
+    object(raw.get().as_bytes()).ok()
+}
+
+struct Finder<'a, F> {
+    raw: &'a [u8],
+    public: F,
+    splice: Splice<'a>,
+    found: bool,
+}
+
+impl<'a, F: Fn(&str) -> Option<String>> Finder<'a, F> {
+    fn message(&mut self, raw: &'a RawValue) {
+        let content = node(raw).and_then(|message| message.content);
+        content.into_iter().flat_map(list).for_each(|block| self.block(block));
+    }
+
+    fn block(&mut self, raw: &'a RawValue) {
+        let Some(block) = node(raw) else { return };
+        match block.kind.as_deref() {
+            Some("resource_link") => self.uri(block.uri),
+            Some("resource") => {
+                if let Some(resource) = block.resource {
+                    self.resource(resource);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn resource(&mut self, raw: &'a RawValue) {
+        if let Some(resource) = node(raw) {
+            self.uri(resource.uri);
+        }
+    }
+
+    fn interface(&mut self, meta: Option<&'a RawValue>) {
+        for (raw, uri) in meta.map(|meta| interface(meta.get())).unwrap_or_default() {
+            self.put(raw, &uri);
+        }
+    }
+
+    fn uri(&mut self, raw: Option<&'a RawValue>) {
+        if let Some((raw, uri)) = raw.and_then(|raw| Some((raw, text(raw)?))) {
+            self.put(raw.get(), &uri);
+        }
+    }
+
+    fn put(&mut self, raw: &str, uri: &str) {
+        let place = span_of(self.raw, raw.as_bytes());
+        if let Some((place, public)) = place.zip((self.public)(uri)) {
+            self.splice.replace(place, string(&public));
+            self.found = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shout(raw: &str, shape: Shape) -> Option<String> {
+        let out = rewrite(raw.as_bytes(), shape, |uri| {
+            uri.strip_prefix("a:").map(|rest| format!("A:\"{rest}"))
+        });
+        out.map(|out| String::from_utf8(out.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn every_uri_of_a_shape_is_found_and_nothing_else_is_touched() {
+        for (shape, raw, expected) in [
+            (
+                Shape::ToolResult,
+                r#"{"content":[ {"type":"resource_link","uri": "a:1"},{"type":"resource","resource":{"text":"\"uri\":\"a:0\"","uri":"a:2"}},{"type":"text","uri":"a:3","text":"x"}],"structuredContent":{"uri":"a:4"},"_meta":{"ui":{"resourceUri":"a:5"},"ui/resourceUri":"a:6"}}"#,
+                r#"{"content":[ {"type":"resource_link","uri": "A:\"1"},{"type":"resource","resource":{"text":"\"uri\":\"a:0\"","uri":"A:\"2"}},{"type":"text","uri":"a:3","text":"x"}],"structuredContent":{"uri":"a:4"},"_meta":{"ui":{"resourceUri":"A:\"5"},"ui/resourceUri":"A:\"6"}}"#,
+            ),
+            (
+                Shape::Prompt,
+                r#"{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"a:1"}}},{"content":[{"type":"resource_link","uri":"\u0061:2"},7]},{"content":"x"}]}"#,
+                r#"{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"A:\"1"}}},{"content":[{"type":"resource_link","uri":"A:\"2"},7]},{"content":"x"}]}"#,
+            ),
+            (
+                Shape::Contents,
+                r#"{"contents":[{"uri":"a:1","text":""},{"uri":"b:1"},{"uri":7}],"uri":"a:2"}"#,
+                r#"{"contents":[{"uri":"A:\"1","text":""},{"uri":"b:1"},{"uri":7}],"uri":"a:2"}"#,
+            ),
+        ] {
+            assert_eq!(shout(raw, shape).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn what_has_no_uri_or_is_no_result_stays_as_it_is() {
+        for raw in [
+            "",
+            "[]",
+            "{}",
+            r#"{"content":[{"type":"text","text":"x"}]}"#,
+            r#"{"content":[{"type":"resource_link","uri":"b:1"}]}"#,
+            r#"{"content":[{"type":"resource_link","uri":"a:1","uri":"a:2"}]}"#,
+            r#"{"content":"uri","x":"uri"}"#,
+        ] {
+            assert_eq!(shout(raw, Shape::ToolResult), None, "{raw}");
+        }
+    }
+}

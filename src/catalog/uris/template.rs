@@ -1,0 +1,341 @@
+//! URI templates (RFC 6570), as far as a gateway has to understand them: which
+//! URIs one can stand for, and what is left of it once some of its variables
+//! are bound.
+
+use std::fmt::Write as _;
+
+/// A template, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Template(Vec<Part>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Literal(String),
+    Expression { operator: Operator, variables: Vec<Variable> },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Variable {
+    name: String,
+    /// `*` or `:N`, as it is written.
+    modifier: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    Simple,
+    Reserved,
+    Fragment,
+    Label,
+    Path,
+    Parameter,
+    Query,
+    Continuation,
+}
+
+/// What became of a template when values were bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Bound {
+    /// It has none of the variables.
+    Untouched,
+    /// Some of its variables are bound: a smaller template.
+    Partly(String),
+    /// All of them are: a URI.
+    Whole(String),
+}
+
+impl Template {
+    /// Takes a template apart. What is no expression stands for itself.
+    pub(super) fn parse(text: &str) -> Self {
+        let (mut parts, mut rest) = (Vec::new(), text);
+        while let Some((before, after)) = rest.split_once('{') {
+            let Some((inside, behind)) = after.split_once('}') else { break };
+            if !before.is_empty() {
+                parts.push(Part::Literal(before.to_owned()));
+            }
+            parts.push(Part::expression(inside));
+            rest = behind;
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Literal(rest.to_owned()));
+        }
+        Self(parts)
+    }
+
+    /// What all that it stands for begins with.
+    pub(super) fn beginning(&self) -> &str {
+        match self.0.first() {
+            Some(Part::Literal(text)) => text,
+            _ => "",
+        }
+    }
+
+    /// Whether some URI could be meant by both: told by their beginnings, and
+    /// rather said once too often.
+    pub(super) fn may_overlap(&self, other: &Self) -> bool {
+        let (one, two) = (self.beginning(), other.beginning());
+        one.starts_with(two) || two.starts_with(one)
+    }
+
+    /// Whether it can stand for `uri`: in time linear in the URI for each part.
+    pub(super) fn matches(&self, uri: &str) -> bool {
+        let uri = uri.as_bytes();
+        if !uri.starts_with(self.beginning().as_bytes()) {
+            return false;
+        }
+        // The places up to which the parts so far can reach.
+        let mut reached = vec![false; uri.len() + 1];
+        if let Some(first) = reached.first_mut() {
+            *first = true;
+        }
+        for part in &self.0 {
+            reached = match part {
+                Part::Literal(text) => after_literal(&reached, uri, text.as_bytes()),
+                Part::Expression { operator, variables } => {
+                    let nested = variables.iter().any(|variable| variable.modifier == "*");
+                    operator.reach(&reached, uri, nested)
+                }
+            };
+        }
+        reached.last() == Some(&true)
+    }
+
+    /// The names of its variables.
+    pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
+        self.0
+            .iter()
+            .flat_map(|part| match part {
+                Part::Literal(_) => &[][..],
+                Part::Expression { variables, .. } => variables,
+            })
+            .map(|variable| variable.name.as_str())
+    }
+
+    /// Puts values in for those variables that have one.
+    pub(super) fn bind<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> Bound {
+        let (mut out, mut bound, mut free) = (String::new(), false, false);
+        for part in &self.0 {
+            match part {
+                Part::Literal(text) => out.push_str(text),
+                Part::Expression { operator, variables } => {
+                    let known = |variable: &&Variable| value(&variable.name).is_some();
+                    let (given, left): (Vec<_>, Vec<_>) = variables.iter().partition(known);
+                    bound |= !given.is_empty();
+                    free |= !left.is_empty();
+                    operator.expand(&given, &value, &mut out);
+                    operator.leave(&left, !given.is_empty(), &mut out);
+                }
+            }
+        }
+        match (bound, free) {
+            (false, _) => Bound::Untouched,
+            (true, true) => Bound::Partly(out),
+            (true, false) => Bound::Whole(out),
+        }
+    }
+}
+
+impl Part {
+    fn expression(inside: &str) -> Self {
+        let (operator, names) = Operator::read(inside);
+        let variables = names.split(',').map(|written| {
+            let end = written.find([':', '*']).unwrap_or(written.len());
+            let (name, modifier) = written.split_at(end);
+            Variable { name: name.to_owned(), modifier: modifier.to_owned() }
+        });
+        Self::Expression { operator, variables: variables.collect() }
+    }
+}
+
+impl Operator {
+    fn read(inside: &str) -> (Self, &str) {
+        let operator = match inside.as_bytes().first() {
+            Some(b'+') => Self::Reserved,
+            Some(b'#') => Self::Fragment,
+            Some(b'.') => Self::Label,
+            Some(b'/') => Self::Path,
+            Some(b';') => Self::Parameter,
+            Some(b'?') => Self::Query,
+            Some(b'&') => Self::Continuation,
+            _ => return (Self::Simple, inside),
+        };
+        (operator, inside.get(1..).unwrap_or_default())
+    }
+
+    /// What stands before the first value, and between two (RFC 6570, "Expression Expansion").
+    fn signs(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Simple | Self::Reserved => ("", ","),
+            Self::Fragment => ("#", ","),
+            Self::Label => (".", "."),
+            Self::Path => ("/", "/"),
+            Self::Parameter => (";", ";"),
+            Self::Query => ("?", "&"),
+            Self::Continuation => ("&", "&"),
+        }
+    }
+
+    /// The sign that it is written with.
+    fn sign(self) -> &'static str {
+        match self {
+            Self::Simple => "",
+            Self::Reserved => "+",
+            other => other.signs().0,
+        }
+    }
+
+    fn named(self) -> bool {
+        matches!(self, Self::Parameter | Self::Query | Self::Continuation)
+    }
+
+    fn expand<'a>(
+        self,
+        given: &[&Variable],
+        value: &impl Fn(&str) -> Option<&'a str>,
+        out: &mut String,
+    ) {
+        let (first, between) = self.signs();
+        for (place, variable) in given.iter().enumerate() {
+            out.push_str(if place == 0 { first } else { between });
+            if self.named() {
+                let _ = write!(out, "{}=", variable.name);
+            }
+            let value = value(&variable.name).unwrap_or_default();
+            let most = variable.modifier.strip_prefix(':').and_then(|most| most.parse().ok());
+            self.encode(value.chars().take(most.unwrap_or(usize::MAX)), out);
+        }
+    }
+
+    /// Writes what is left of the expression behind values that were put in.
+    fn leave(self, left: &[&Variable], behind_values: bool, out: &mut String) {
+        if left.is_empty() {
+            return;
+        }
+        let sign = match self {
+            Self::Query if behind_values => "&",
+            Self::Fragment if behind_values => "+",
+            other => other.sign(),
+        };
+        if behind_values && matches!(self, Self::Simple | Self::Reserved | Self::Fragment) {
+            out.push(',');
+        }
+        let names = left.iter().map(|variable| format!("{}{}", variable.name, variable.modifier));
+        let _ = write!(out, "{{{sign}{}}}", names.collect::<Vec<_>>().join(","));
+    }
+
+    fn encode(self, value: impl Iterator<Item = char>, out: &mut String) {
+        let reserved = matches!(self, Self::Reserved | Self::Fragment);
+        let mut buffer = [0; 4];
+        for character in value {
+            let plain = character.is_ascii_alphanumeric()
+                || "-._~".contains(character)
+                || (reserved && ":/?#[]@!$&'()*+,;=%".contains(character));
+            if plain {
+                out.push(character);
+            } else {
+                for byte in character.encode_utf8(&mut buffer).bytes() {
+                    let _ = write!(out, "%{byte:02X}");
+                }
+            }
+        }
+    }
+
+    /// The places that can be reached behind it. What servers make of a
+    /// template is wider than the RFC, and so is this.
+    fn reach(self, from: &[bool], uri: &[u8], nested: bool) -> Vec<bool> {
+        let inside = |byte: u8| match self {
+            Self::Reserved | Self::Fragment => true,
+            Self::Simple => nested || !matches!(byte, b'/' | b'?' | b'#'),
+            Self::Path => nested || !matches!(byte, b'?' | b'#'),
+            Self::Label | Self::Parameter => !matches!(byte, b'/' | b'?' | b'#'),
+            Self::Query | Self::Continuation => byte != b'#',
+        };
+        let sign = self.signs().0.as_bytes().first().copied();
+        // An operator with a sign may stand for nothing at all.
+        let mut reached = if sign.is_some() { from.to_vec() } else { vec![false; from.len()] };
+        let mut running = false;
+        for (place, byte) in uri.iter().enumerate() {
+            let begins = from.get(place) == Some(&true) && sign.is_none_or(|sign| sign == *byte);
+            running = (begins && (sign.is_some() || inside(*byte))) || (running && inside(*byte));
+            if let Some(next) = reached.get_mut(place + 1) {
+                *next |= running;
+            }
+        }
+        reached
+    }
+}
+
+fn after_literal(from: &[bool], uri: &[u8], text: &[u8]) -> Vec<bool> {
+    let mut reached = vec![false; from.len()];
+    for (place, _) in from.iter().enumerate().filter(|(_, reached)| **reached) {
+        if uri.get(place..).is_some_and(|rest| rest.starts_with(text))
+            && let Some(end) = reached.get_mut(place + text.len())
+        {
+            *end = true;
+        }
+    }
+    reached
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_stands_for_what_it_can_be_expanded_to() {
+        for (template, uri, matches) in [
+            ("file:///{path}", "file:///a.txt", true),
+            ("file:///{path}", "file:///a/b", false),
+            ("file:///{path}", "file:///", false),
+            ("file:///{+path}", "file:///a/b?c#d", true),
+            ("db://{table}/{id}", "db://users/7", true),
+            ("db://{table}/{id}", "db://users", false),
+            ("db://{table}/row{/id}", "db://users/row", true),
+            ("db://{table}/row{/id}", "db://users/row/7", true),
+            ("db://{table}{?limit,offset}", "db://users?limit=1", true),
+            ("db://{table}{?limit,offset}", "db://users", true),
+            ("a://{x}-{y}/z", "a://1-2-3/z", true),
+            ("a://{x}-{y}/z", "a://1-2-3/z/", false),
+            ("a://b", "a://b", true),
+            ("a://b{", "a://b{", true),
+            ("{+any}", "what:ever", true),
+            ("a://é{x}", "a://éü", true),
+        ] {
+            assert_eq!(Template::parse(template).matches(uri), matches, "{template} {uri}");
+        }
+    }
+
+    #[test]
+    fn bound_variables_leave_a_smaller_template_or_a_uri() {
+        let values = [("a", "1/2"), ("b", "x y")];
+        let value =
+            |name: &str| values.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        let whole = |text: &str| Bound::Whole(text.into());
+        let partly = |text: &str| Bound::Partly(text.into());
+        for (template, bound) in [
+            ("s://{x}", Bound::Untouched),
+            ("s://{a}", whole("s://1%2F2")),
+            ("s://{+a}", whole("s://1/2")),
+            ("s://{a:1}/{b}", whole("s://1/x%20y")),
+            ("s://{a}/{x}", partly("s://1%2F2/{x}")),
+            ("s://{a,x*}", partly("s://1%2F2,{x*}")),
+            ("s://h{?a,b}", whole("s://h?a=1%2F2&b=x%20y")),
+            ("s://h{?x,a,y}", partly("s://h?a=1%2F2{&x,y}")),
+            ("s://h{&a,x}", partly("s://h&a=1%2F2{&x}")),
+            ("s://h{/b,x}", partly("s://h/x%20y{/x}")),
+            ("s://h{#a,x}", partly("s://h#1/2,{+x}")),
+            ("s://h{;b}{.b}", whole("s://h;b=x%20y.x%20y")),
+        ] {
+            assert_eq!(Template::parse(template).bind(value), bound, "{template}");
+        }
+    }
+
+    #[test]
+    fn templates_overlap_where_one_begins_as_the_other() {
+        let overlap =
+            |one: &str, two: &str| Template::parse(one).may_overlap(&Template::parse(two));
+        assert!(overlap("file:///{a}", "file:///x/{+b}"));
+        assert!(overlap("{+any}", "file:///x"));
+        assert!(!overlap("file:///a/{a}", "file:///b/{a}"));
+    }
+}

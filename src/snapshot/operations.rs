@@ -1,0 +1,41 @@
+//! The metric handles of what clients ask for.
+
+use std::sync::Arc;
+
+use crate::mcp::Method;
+use crate::telemetry::metrics::Operation;
+
+/// One handle for each method that goes to a server, looked up beforehand.
+#[derive(Debug)]
+pub struct Operations {
+    calls: Arc<Operation>,
+    prompts: Arc<Operation>,
+    reads: Arc<Operation>,
+    completions: Arc<Operation>,
+    others: Arc<Operation>,
+}
+
+impl Operations {
+    /// The handles that `handle` gives for each method.
+    pub fn new(handle: impl Fn(&'static str) -> Arc<Operation>) -> Self {
+        Self {
+            calls: handle("tools/call"),
+            prompts: handle("prompts/get"),
+            reads: handle("resources/read"),
+            completions: handle("completion/complete"),
+            // Methods come from clients: each one's own would be series without end.
+            others: handle("other"),
+        }
+    }
+
+    /// The handle of a method.
+    pub fn of(&self, method: &Method) -> &Arc<Operation> {
+        match method {
+            Method::ToolsCall => &self.calls,
+            Method::PromptsGet => &self.prompts,
+            Method::ResourcesRead => &self.reads,
+            Method::Complete => &self.completions,
+            _ => &self.others,
+        }
+    }
+}

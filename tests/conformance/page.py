@@ -1,0 +1,85 @@
+"""docs/conformance.md, from what came of all suites: `all.sh GATEWAY_BIN --write`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from check import Entry, Result, Verdict
+
+FILE = Path(__file__).resolve().parents[2] / "docs/conformance.md"
+
+SDKS = {
+    "python": "Python SDK 2.x",
+    "typescript": "TypeScript SDK 2.x",
+    "rmcp": "rmcp",
+    "typescript1": "TypeScript SDK 1.x",
+    "typescript2": "TypeScript SDK 2.x",
+}
+TRANSPORTS = {"http": "HTTP", "stdio": "stdio"}
+ERAS = {"legacy": "Legacy", "modern": "Modern"}
+
+BEGIN = """# Conformance
+
+The official conformance suite (`@modelcontextprotocol/conformance`) runs through the gateway on every
+change: `tests/conformance/all.sh GATEWAY_BIN` runs all of it and judges, and with `--write` it wrote this
+page. Counted are checks. What passes without the gateway has to pass through it; a check that a scenario
+never came to counts as failed.
+
+## Server scenarios
+
+The suite asks, the gateway is in between, and one everything-server is behind it, which speaks one era
+alone. Where that is not the era of the scenarios' revision, the gateway joins the two; directly, the same
+server then answers in the revision's own era. The gateway leaves names and URIs as they are.
+
+"""
+CLIENTS = """
+## Client scenarios
+
+The suite starts a server of its own, the gateway is in between, and a client on an official SDK does
+there what the scenario wants to see. Those of `auth/` are not run.
+
+"""
+EXCLUDED = """
+## What is excluded, and why
+
+`*` stands for anything. An exclusion of which something passes fails the run.
+
+"""
+NOTHING = "Nothing.\n"
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def counts(result: Result) -> list[str]:
+    return [str(result.direct), str(result.passed), str(result.skipped or "")]
+
+
+def render(results: list[Result], baseline: list[Entry]) -> str:
+    servers, clients = [], []
+    for result in results:
+        first, second, era, revision = result.name.split("-", 3)
+        if first == "client":
+            clients.append([SDKS[second], revision, *counts(result)])
+        else:
+            servers.append([SDKS[first], TRANSPORTS[second], ERAS[era], revision, *counts(result)])
+    counted = ["directly", "through the gateway", "excluded"]
+    excluded = [[f"`{entry.suite}`", f"`{entry.scenario}`", f"`{entry.check}`", entry.reason] for entry in baseline]
+    return (
+        BEGIN
+        + table(["server", "over", "era", "scenarios", *counted], servers)
+        + CLIENTS
+        + table(["client", "scenarios", *counted], clients)
+        + EXCLUDED
+        + (table(["suite", "scenario", "check", "reason"], excluded) if excluded else NOTHING)
+    )
+
+
+def write(verdict: Verdict, baseline: list[Entry]) -> None:
+    FILE.write_text(render(verdict.results, baseline), encoding="utf-8")
+
+
+def is_current(verdict: Verdict, baseline: list[Entry]) -> bool:
+    return FILE.exists() and FILE.read_text(encoding="utf-8") == render(verdict.results, baseline)
