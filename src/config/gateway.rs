@@ -99,6 +99,8 @@ section! {
             handshake: Duration as Lasting = "10s",
             /// How many Legacy sessions may be open.
             sessions: usize as Count<1, 10_000_000> = 10000,
+            /// How many of them one client may have: one with a name, or else one address.
+            sessions_each: usize as Count<1, 10_000_000> = 1000,
             /// How long a Legacy session lasts without a request.
             session_idle: Duration as Lasting = "30m",
             /// How many streams that wait for notifications may be open.

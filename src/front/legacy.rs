@@ -70,7 +70,7 @@ impl Front {
 
     fn initialize(&self, id: &Id, params: Option<Bytes>, posted: &Posted) -> Response<Body> {
         let opened = introduction(params)
-            .and_then(|client| self.sessions.open(client, posted.caller.clone()));
+            .and_then(|client| self.sessions.open(client, posted.caller.clone(), posted.address()));
         match opened {
             Ok(session) => {
                 let context = in_session(&session, posted, Meta::default());

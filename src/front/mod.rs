@@ -16,6 +16,7 @@ mod outbox;
 mod outside;
 mod request;
 mod session;
+mod sessions;
 pub mod stdio;
 mod stream;
 mod streamed;
@@ -37,7 +38,7 @@ use answer::Wants;
 use caller::Caller;
 use outbox::Start;
 use request::Posted;
-use session::Sessions;
+use sessions::Sessions;
 use stream::Streams;
 
 /// What clients talk to.

@@ -169,7 +169,7 @@ impl Inner {
                 "capabilities": capabilities, "serverInfo": info,
             })
             .to_string()),
-            (Era::Legacy, "ping") => Ok("{}".into()),
+            (Era::Legacy, "ping" | "logging/setLevel") => Ok("{}".into()),
             (Era::Modern, "server/discover") => Ok(json!({
                 "resultType": "complete", "supportedVersions": ["2026-07-28"],
                 "capabilities": capabilities, "ttlMs": 60_000, "cacheScope": "public",
