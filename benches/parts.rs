@@ -91,7 +91,7 @@ fn call(size: usize) -> Call {
         trace: Trace::default(),
         headers: Arc::default(),
     };
-    Call { method: Method::ToolsCall, params, context }
+    Call { method: Method::ToolsCall, params, context, input: None }
 }
 
 fn envelope(c: &mut Criterion) {

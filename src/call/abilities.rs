@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use crate::mcp::ProtocolVersion;
+
 /// A client's capabilities, brought into one form: two clients that can do the
 /// same have equal ones, whatever their era and the order of their keys.
 ///
@@ -13,6 +15,8 @@ pub struct Abilities {
     raw: Bytes,
     /// `sampling/createMessage`.
     pub sampling: bool,
+    /// The same, with tools for the model.
+    pub sampling_tools: bool,
     /// `elicitation/create` with a form.
     pub form: bool,
     /// `elicitation/create` with a URL.
@@ -27,6 +31,7 @@ impl Abilities {
         Self {
             raw: Bytes::from_static(b"{}"),
             sampling: false,
+            sampling_tools: false,
             form: false,
             url: false,
             roots: false,
@@ -36,10 +41,27 @@ impl Abilities {
     /// Reads a client's raw `capabilities`. What is no object counts as none;
     /// so do extensions that take more than [`MOST`] bytes.
     pub fn parse(raw: &[u8]) -> Self {
-        let said: Map<String, Value> = match raw {
+        Self::of(raw, ProtocolVersion::LATEST_MODERN)
+    }
+
+    /// Reads the capabilities of a client that speaks this version. What the
+    /// version does not know it cannot have meant.
+    pub fn of(raw: &[u8], version: ProtocolVersion) -> Self {
+        let mut said: Map<String, Value> = match raw {
             b"{}" => return Self::none(),
             raw => serde_json::from_slice(raw).unwrap_or_default(),
         };
+        if version < ProtocolVersion::V2025_06_18 {
+            said.remove("elicitation");
+        }
+        if version < ProtocolVersion::V2025_11_25 {
+            // There were no modes, and a model had no tools.
+            for key in ["elicitation", "sampling"] {
+                said.entry(key).and_modify(|value| {
+                    value.is_object().then(|| *value = json!({}));
+                });
+            }
+        }
         let has = |key: &str| said.get(key).is_some_and(Value::is_object);
         let mode = |mode: &str| said.get("elicitation").and_then(|all| all.get(mode)).is_some();
         let (elicits, url) = (has("elicitation"), mode("url"));
@@ -67,10 +89,16 @@ impl Abilities {
         Self {
             raw: Value::Object(kept).to_string().into(),
             sampling: has("sampling"),
+            sampling_tools: said.get("sampling").is_some_and(|all| all.get("tools").is_some()),
             form,
             url,
             roots: has("roots"),
         }
+    }
+
+    /// Whether it can be asked anything at all.
+    pub fn any(&self) -> bool {
+        self.sampling || self.form || self.url || self.roots
     }
 
     /// The capabilities object that servers are told.
@@ -96,5 +124,20 @@ mod tests {
         assert!(url.url && !url.form);
         assert_eq!(Abilities::parse(b"[]"), Abilities::none());
         assert_eq!(Abilities::parse(br#"{"sampling":true}"#), Abilities::none());
+    }
+
+    #[test]
+    fn a_client_can_do_what_its_version_knows() {
+        let raw = br#"{"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"roots":{}}"#;
+        for (version, form, url, tools) in [
+            (ProtocolVersion::V2025_03_26, false, false, false),
+            (ProtocolVersion::V2025_06_18, true, false, false),
+            (ProtocolVersion::V2025_11_25, true, true, true),
+            (ProtocolVersion::V2026_07_28, true, true, true),
+        ] {
+            let can = Abilities::of(raw, version);
+            assert!(can.sampling && can.roots, "{version}");
+            assert_eq!((can.form, can.url, can.sampling_tools), (form, url, tools), "{version}");
+        }
     }
 }

@@ -50,7 +50,7 @@ impl Client {
 
     /// What servers may ask of it.
     pub fn abilities(&self) -> &Abilities {
-        self.abilities.get_or_init(|| Abilities::parse(&self.capabilities))
+        self.abilities.get_or_init(|| Abilities::of(&self.capabilities, self.version))
     }
 }
 

@@ -189,11 +189,38 @@ pub enum Failure {
         /// In a few words, what is wrong with it.
         reason: String,
     },
-    /// The server wants input that this client cannot be asked for.
-    #[error(
-        "the tool asks for further input, which this client cannot be asked for through the gateway"
-    )]
-    InputNeeded,
+    /// The server wants input that this client did not say it can give.
+    #[error("the server asks for input that this client cannot give: {needed}")]
+    InputNeeded {
+        /// The capabilities that the client would need.
+        needed: Value,
+    },
+    /// The client did not give what the server asked for.
+    #[error("the client refused the input that the server asked for: {reason}")]
+    InputRefused {
+        /// What the client said.
+        reason: String,
+    },
+    /// The client said nothing to what the server asked for.
+    #[error("the client did not give the input that the server asked for within {}", seconds(*after))]
+    InputTimeout {
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The server asked again and again.
+    #[error("the server {server} asked for input more than {limit} times in one call")]
+    InputEndless {
+        /// Which one.
+        server: ServerName,
+        /// How often it may.
+        limit: usize,
+    },
+    /// A retry with a state that cannot be used.
+    #[error("the requestState cannot be used: {reason}; make the call again without it")]
+    InvalidState {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The client withdrew the call.
     #[error("the call was cancelled")]
     Cancelled,
@@ -293,7 +320,21 @@ impl Failure {
                 row(code::SERVER_TIMEOUT, 200, Server, true, "server_timeout")
             }
             Self::BadAnswer { .. } => row(code::INTERNAL_ERROR, 200, Server, false, "bad_answer"),
-            Self::InputNeeded => row(code::MISSING_CAPABILITY, 400, Gateway, false, "input_needed"),
+            Self::InputNeeded { .. } => {
+                row(code::MISSING_CAPABILITY, 400, Client, false, "input_needed")
+            }
+            Self::InputRefused { .. } => {
+                row(code::INTERNAL_ERROR, 200, Client, false, "input_refused")
+            }
+            Self::InputTimeout { .. } => {
+                row(code::SERVER_TIMEOUT, 200, Client, true, "input_timeout")
+            }
+            Self::InputEndless { .. } => {
+                row(code::INTERNAL_ERROR, 200, Server, false, "input_endless")
+            }
+            Self::InvalidState { .. } => {
+                row(code::INVALID_PARAMS, 200, Client, false, "invalid_state")
+            }
             Self::Cancelled => row(code::INTERNAL_ERROR, 200, Client, false, "cancelled"),
             Self::Internal { .. } => row(code::INTERNAL_ERROR, 500, Gateway, false, "internal"),
         }
@@ -306,6 +347,7 @@ impl Failure {
                 "supported": [ProtocolVersion::LATEST_MODERN.as_str()],
                 "requested": requested,
             })),
+            Self::InputNeeded { needed } => Some(json!({ "requiredCapabilities": needed })),
             Self::UnknownResource { uri } => Some(json!({ "uri": uri })),
             Self::OverLimit { limit, retry_after } => Some(json!({
                 "limit": limit,
@@ -341,7 +383,12 @@ impl Failure {
     /// protocol error instead.
     pub fn to_tool_result(&self) -> Option<Vec<u8>> {
         let for_the_model = self.wire().blame == Blame::Server
-            || matches!(self, Self::InvalidArguments { .. } | Self::InputNeeded);
+            || matches!(
+                self,
+                Self::InvalidArguments { .. }
+                    | Self::InputRefused { .. }
+                    | Self::InputTimeout { .. }
+            );
         for_the_model.then(|| tool_error(&self.to_string()))
     }
 }

@@ -11,6 +11,7 @@ mod answer;
 mod context;
 mod drain;
 mod failure;
+mod input;
 mod names;
 mod params;
 mod passing;
@@ -23,10 +24,11 @@ pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType};
 pub use context::{Client, Context, Principal, Trace};
 pub use drain::{Drain, DrainSwitch, drain};
 pub use failure::{Blame, Failure, Wire, tool_error};
+pub use input::{Asked, Input, MOST_QUESTIONS, Question};
 pub use names::{NativeName, PublicName, ServerName, ServerNameError};
 pub use params::{Meta, Params, ParamsFault};
 pub use passing::Passing;
-pub use reply::{Event, Notice, Reply, Slot};
+pub use reply::{Answers, Event, Notice, Reply, Slot};
 
 use std::ops::Range;
 
@@ -39,7 +41,7 @@ use crate::mcp::Method;
 pub type Edits = [(Range<usize>, Bytes)];
 
 /// One client request inside the gateway.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Call {
     /// What is asked for.
     pub method: Method,
@@ -47,4 +49,7 @@ pub struct Call {
     pub params: Params,
     /// Who asks, and under which conditions.
     pub context: Context,
+    /// What a Legacy client answered to what the server asked. A Modern
+    /// client's answers stand in the params.
+    pub input: Option<Input>,
 }

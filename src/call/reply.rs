@@ -10,12 +10,12 @@ use bytes::Bytes;
 use futures_util::Stream;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use crate::jsonrpc::{object, span_of};
+use crate::jsonrpc::{Id, Response, object, span_of};
 use crate::mcp::LogLevel;
 
-use super::{Answer, Failure, Passing};
+use super::{Answer, Failure, Passing, Question};
 
 /// A notification that belongs to one call.
 #[derive(Debug, Clone)]
@@ -60,6 +60,11 @@ impl Notice {
 pub enum Event {
     /// Something on the way.
     Notice(Notice),
+    /// The server wants to know something before it goes on; the answer goes
+    /// back by this id ([`Reply::respond`]).
+    Asks(Id, Question),
+    /// The server no longer wants to know.
+    TookBack(Id),
     /// The server has let go of its connection, and wants to be asked again
     /// after this time: a client may do the same.
     Pause(Duration),
@@ -91,8 +96,12 @@ impl Slot {
 /// at the server, in the server's own way.
 pub struct Reply {
     source: Source,
+    answers: Option<Answers>,
     held: Option<Box<dyn Send>>,
 }
+
+/// The way of answers to what a server asks in the middle of a call.
+pub type Answers = mpsc::Sender<(Id, Response)>;
 
 enum Source {
     Ready(Option<Result<Answer, Failure>>),
@@ -104,18 +113,39 @@ enum Source {
 impl Reply {
     /// A reply that is there whole.
     pub fn ready(answer: Result<Answer, Failure>) -> Self {
-        Self { source: Source::Ready(Some(answer)), held: None }
+        Self { source: Source::Ready(Some(answer)), answers: None, held: None }
     }
 
     /// A reply whose result is passed on as it comes.
     pub fn passing(passing: Passing) -> Self {
-        Self { source: Source::Passing(Some(passing)), held: None }
+        Self { source: Source::Passing(Some(passing)), answers: None, held: None }
     }
 
     /// A reply that is still coming. The stream ends with an
     /// [`Event::Answer`].
     pub fn stream(events: impl Stream<Item = Event> + Send + 'static) -> Self {
-        Self { source: Source::Stream(Box::pin(events)), held: None }
+        Self { source: Source::Stream(Box::pin(events)), answers: None, held: None }
+    }
+
+    /// The way for answers to what the server asks.
+    #[must_use]
+    pub fn answered_by(mut self, answers: Option<Answers>) -> Self {
+        self.answers = answers;
+        self
+    }
+
+    /// The way for answers, for a reply that this one is a part of.
+    pub fn answers(&self) -> Option<Answers> {
+        self.answers.clone()
+    }
+
+    /// Answers what the server asked by this id; the reply sends it when it is
+    /// next asked for a step.
+    pub fn respond(&self, id: Id, response: Response) {
+        if let Some(answers) = &self.answers {
+            // There is room for as many as a call may have open.
+            let _ = answers.try_send((id, response));
+        }
     }
 
     /// Holds `what`, such as the call's [`Slot`], for as long as the reply is

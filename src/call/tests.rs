@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::{Blame, Failure, ServerName};
 
 #[test]
@@ -77,8 +79,12 @@ fn after(failure: &Failure) -> Option<Failure> {
             Failure::ServerTimeout { server: server(), after: Duration::from_secs(30) }
         }
         Failure::ServerTimeout { .. } => Failure::BadAnswer { server: server(), reason: detail() },
-        Failure::BadAnswer { .. } => Failure::InputNeeded,
-        Failure::InputNeeded => Failure::Cancelled,
+        Failure::BadAnswer { .. } => Failure::InputNeeded { needed: json!({ "roots": {} }) },
+        Failure::InputNeeded { .. } => Failure::InputRefused { reason: detail() },
+        Failure::InputRefused { .. } => Failure::InputTimeout { after: Duration::from_mins(10) },
+        Failure::InputTimeout { .. } => Failure::InputEndless { server: server(), limit: 32 },
+        Failure::InputEndless { .. } => Failure::InvalidState { reason: detail() },
+        Failure::InvalidState { .. } => Failure::Cancelled,
         Failure::Cancelled => Failure::Internal { detail: detail() },
         Failure::Internal { .. } => return None,
     })

@@ -55,6 +55,11 @@ section! {
             keep_alive: Duration as Lasting = "15s",
             /// How long clients may keep a list before they ask again (`ttlMs`).
             list_ttl: Duration = "1m",
+            /// What seals the states that clients hold while a server waits for their input: long
+            /// random texts, the newest first. States that an older one sealed stay good, so that
+            /// keys can be changed. Without any, a key is made at each start; gateways that share
+            /// their clients need the same ones.
+            state_keys: Vec<Secret> = [],
             /// What clients show as the gateway's name.
             title: Option<String>,
             /// What clients tell their model about the gateway.
@@ -105,6 +110,13 @@ section! {
             session_idle: Duration as Lasting = "30m",
             /// How many streams that wait for notifications may be open.
             streams: usize as Count<1, 1_000_000> = 1024,
+            /// How many calls may wait for their clients' input.
+            parked: usize as Count<1, 1_000_000> = 1024,
+            /// How many of them may be one principal's.
+            parked_each: usize as Count<1, 1_000_000> = 64,
+            /// How long a call waits for its client's input, and how long a state is good that a
+            /// client holds meanwhile.
+            parked_time: Duration as Lasting = "10m",
             /// How many resources one Legacy session, or one `subscriptions/listen`, may be
             /// subscribed to.
             subscriptions: usize as Count<1, 100_000> = 1000,

@@ -6,11 +6,11 @@ use bytes::{Bytes, BytesMut};
 
 use serde_json::{Value, json};
 
-use crate::call::{Call, Edits, ErrorBody, ResultBody};
-use crate::jsonrpc::{Splice, string};
+use crate::call::{Call, Edits, ErrorBody, Question, ResultBody};
+use crate::jsonrpc::{Members, Splice, string};
 use crate::mcp::{Era, ProtocolVersion, code, meta};
 
-use super::{meta::rewrite, rewritten};
+use super::{lower::ELICITATION_ID, meta::rewrite, rewritten, without_progress};
 
 /// A call's params as a Modern server wants them: the native name or URI, the
 /// version agreed with that server, and who is asking.
@@ -34,11 +34,9 @@ pub fn request(
     if let Some(info) = &context.client.info {
         add.push((meta::CLIENT_INFO, info));
     }
-    // What a Legacy client can do for a server's requests is not bridged yet,
-    // so that a Modern server must not count on it.
     let capabilities: &[u8] = match context.client.version.era() {
         Era::Modern => &context.client.capabilities,
-        Era::Legacy => b"{}",
+        Era::Legacy => context.client.abilities().raw(),
     };
     add.push((meta::CLIENT_CAPABILITIES, capabilities));
     add.extend(token.map(|token| (meta::PROGRESS_TOKEN, token)));
@@ -54,6 +52,18 @@ pub fn request(
         edits,
         Some(rewrite(raw, &[meta::PROGRESS_TOKEN, meta::LOG_LEVEL], &add)),
     )
+}
+
+/// What a Legacy server asks as a Modern client knows it: without the id that
+/// a URL's elicitation had once, and without a task, or progress.
+pub fn question(question: &Question) -> Question {
+    let mut question = without_progress(question);
+    if let Some(params) = &question.params
+        && Members::parse(params).is_ok_and(|members| members.find(ELICITATION_ID).is_some())
+    {
+        question.params = Some(rewrite(Some(params), &[ELICITATION_ID], &[]));
+    }
+    question
 }
 
 /// A result as a Modern client wants it: with its type, and with who sent it

@@ -5,15 +5,35 @@ use std::ops::Range;
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::call::{Call, Edits, ResultBody};
-use crate::jsonrpc::Splice;
-use crate::mcp::{code, meta};
+use crate::call::{Call, Edits, Question, ResultBody};
+use crate::jsonrpc::{Members, Splice, string};
+use crate::mcp::question::ELICITATION;
+use crate::mcp::{ProtocolVersion, code, meta};
 
-use super::{lift::new_trace, meta::rewrite, rewritten};
+use super::{lift::new_trace, meta::rewrite, rewritten, without_progress};
 
 /// A call's params as a Legacy server wants them: edited, and none of
 /// the `_meta` members that only Modern servers know.
 pub fn request(call: &Call, edits: &Edits, token: Option<&[u8]>) -> Bytes {
+    let params = request_with_input(call, edits, token);
+    let no_input = call.params.responses_span().is_none() && call.params.state_span().is_none();
+    if no_input { params } else { without_input(&params) }
+}
+
+/// Params without what a retry adds: to a Legacy server it is the first time.
+pub fn without_input(params: &[u8]) -> Bytes {
+    rewrite(Some(params), &INPUT, &[])
+}
+
+/// Params with what a retry adds: raw answers, and a raw state.
+pub fn with_input(params: &[u8], responses: &[u8], state: Option<&str>) -> Bytes {
+    let [responses_key, state_key] = INPUT;
+    let mut add = vec![(responses_key, responses)];
+    add.extend(state.map(|state| (state_key, state.as_bytes())));
+    rewrite(Some(params), &INPUT, &add)
+}
+
+fn request_with_input(call: &Call, edits: &Edits, token: Option<&[u8]>) -> Bytes {
     let raw = call.params.meta_span().and_then(|span| call.params.raw().get(span));
     if raw.is_none() && token.is_none() && call.context.trace.sent.is_none() {
         return rewritten(&call.params, edits, None);
@@ -26,6 +46,31 @@ pub fn request(call: &Call, edits: &Edits, token: Option<&[u8]>) -> Bytes {
         add.extend(state.as_ref().map(|state| (meta::TRACESTATE, state.as_bytes())));
     }
     rewritten(&call.params, edits, Some(rewrite(raw, &MODERN_ONLY, &add)))
+}
+
+/// What a server asks as a Legacy client of this version knows it: a URL's
+/// elicitation has an id, a form's no mode before there were several. `id` is
+/// for one that has none. A task, and progress, are not to be had from it.
+pub fn question(question: &Question, version: ProtocolVersion, id: &str) -> Question {
+    let mut question = without_progress(question);
+    if question.method != ELICITATION {
+        return question;
+    }
+    let Some(params) = &question.params else { return question };
+    let (is_url, has_id) = match Members::parse(params) {
+        Ok(members) => (
+            members.find("mode").is_some_and(|mode| mode.get() == "\"url\""),
+            members.find(ELICITATION_ID).is_some(),
+        ),
+        Err(_) => return question,
+    };
+    let id = string(id);
+    if is_url && !has_id {
+        question.params = Some(rewrite(Some(params), &[], &[(ELICITATION_ID, id.as_bytes())]));
+    } else if !is_url && version < ProtocolVersion::V2025_11_25 {
+        question.params = Some(rewrite(Some(params), &["mode"], &[]));
+    }
+    question
 }
 
 /// A result as a Legacy client wants it: without its type.
@@ -66,6 +111,10 @@ fn member_around(object: &[u8], value: Range<usize>) -> Option<Range<usize>> {
     Some(start..value.end)
 }
 
+/// Members of params that only a retry has.
+const INPUT: [&str; 2] = ["inputResponses", "requestState"];
+/// Legacy: names a URL's elicitation.
+pub(super) const ELICITATION_ID: &str = "elicitationId";
 const MODERN_ONLY: [&str; 5] = [
     meta::PROTOCOL_VERSION,
     meta::CLIENT_INFO,

@@ -3,17 +3,20 @@
 //! [`lift`] makes Legacy things Modern, [`lower`] makes Modern things Legacy.
 //! Both take bytes and give bytes: no connection, no clock, no state. What
 //! need not change is not touched, and where nothing has to change at all the
-//! bytes that came are the bytes that go.
+//! bytes that came are the bytes that go. [`state`] seals what a client holds
+//! while a server waits for its input; the time is given to it.
 
 pub mod lift;
 pub mod lower;
 mod meta;
+pub mod state;
 pub mod news;
 
 use bytes::Bytes;
 
-use crate::call::{Edits, Params};
-use crate::jsonrpc::Splice;
+use crate::call::{Edits, Params, Question};
+use crate::jsonrpc::{Members, Splice};
+use crate::mcp::meta::{META, PROGRESS_TOKEN};
 
 /// Params with the edits that the catalog asks for and another `_meta`.
 ///
@@ -37,3 +40,26 @@ fn rewritten(params: &Params, edits: &Edits, meta: Option<Bytes>) -> Bytes {
     }
     splice.finish()
 }
+
+/// A question without what the gateway does not carry between a server that
+/// asks and a client that answers: progress, and tasks at the client's. Who is
+/// asked without them answers all the same.
+fn without_progress(question: &Question) -> Question {
+    let mut question = question.clone();
+    let Some(params) = &question.params else { return question };
+    let Ok(members) = Members::parse(params) else { return question };
+    let meta = members.find(META).map(|meta| meta.get().as_bytes());
+    let token = meta.and_then(|meta| Members::parse(meta).ok()?.find(PROGRESS_TOKEN));
+    if token.is_some() {
+        let meta = meta::rewrite(meta, &[PROGRESS_TOKEN], &[]);
+        let drop = if meta == "{}" { [META, TASK] } else { [TASK, TASK] };
+        let add: &[(&str, &[u8])] = if meta == "{}" { &[] } else { &[(META, &meta)] };
+        question.params = Some(meta::rewrite(Some(params), &drop, add));
+    } else if members.find(TASK).is_some() {
+        question.params = Some(meta::rewrite(Some(params), &[TASK], &[]));
+    }
+    question
+}
+
+/// Asks for a task instead of an answer.
+const TASK: &str = "task";

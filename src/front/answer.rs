@@ -8,7 +8,7 @@ use futures_util::stream;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use crate::call::{Answer, Event, Failure, Notice, Passing, ResultBody, ResultType};
+use crate::call::{Answer, Event, Failure, Notice, Passing, ResultBody, tool_error};
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice, sse};
 use crate::mcp::{Era, Method, code, header};
@@ -93,12 +93,6 @@ impl Writer {
     /// A whole message, with the HTTP status it has where it comes as JSON.
     pub(super) fn message(&self, answer: Result<Answer, Failure>) -> (StatusCode, Bytes) {
         match answer {
-            // Questions to a Legacy client are not bridged yet.
-            Ok(Answer::Result(result))
-                if self.era == Era::Legacy && *result.kind() == ResultType::InputRequired =>
-            {
-                self.failure(&Failure::InputNeeded)
-            }
             Ok(Answer::Result(result)) => (StatusCode::OK, self.result(&result)),
             Ok(Answer::Error(error)) => {
                 let status = match self.era {
@@ -122,7 +116,14 @@ impl Writer {
 
     fn failure(&self, failure: &Failure) -> (StatusCode, Bytes) {
         if self.method == Method::ToolsCall {
-            let told = failure.to_tool_result().and_then(|raw| ResultBody::parse(raw.into()).ok());
+            let told = match (self.era, failure) {
+                // The code for it is not part of the Legacy revisions.
+                (Era::Legacy, Failure::InputNeeded { .. }) => {
+                    Some(tool_error(&failure.to_string()))
+                }
+                _ => failure.to_tool_result(),
+            };
+            let told = told.and_then(|raw| ResultBody::parse(raw.into()).ok());
             if let Some(result) = told {
                 return (StatusCode::OK, self.result(&result));
             }
@@ -182,7 +183,8 @@ pub(super) async fn call(mut steps: impl Steps, writer: Writer) -> Response<Body
             Event::Pause(wait) if writer.can_be_resumed() => {
                 return streamed::open(First::Pause(wait), steps, writer);
             }
-            Event::Notice(_) | Event::Pause(_) => {}
+            // What a server asks comes to a front as an answer.
+            Event::Notice(_) | Event::Pause(_) | Event::Asks(..) | Event::TookBack(_) => {}
             Event::Answer(answer) => {
                 let retry = answer.as_ref().err().and_then(Failure::retry_after);
                 let (status, message) = writer.message(answer);

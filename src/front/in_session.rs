@@ -3,9 +3,11 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::call::{Call, Event};
+use crate::call::{Answer, Call, Event, Failure, Question, ResultType};
+use crate::jsonrpc;
 use crate::pipeline::{Exchange, Gateway};
 
+use super::input::Inquiry;
 use super::session::Withdrawal;
 use super::streamed::{Step, Steps};
 
@@ -14,8 +16,24 @@ use super::streamed::{Step, Steps};
 /// then, and only then, in a task of its own. Until it has ended it can be
 /// taken back, whoever waits for it.
 pub(super) struct InSession {
-    stage: Stage,
+    course: Course,
     withdrawal: Arc<Withdrawal>,
+}
+
+/// A call, and what its client is asked in it.
+struct Course {
+    stage: Stage,
+    /// For a client that can be asked something.
+    again: Option<Box<Again>>,
+    /// What the client is told last, once it knows all else.
+    last: Option<Event>,
+}
+
+/// What it takes to make a call again with what its client answered.
+struct Again {
+    gateway: Arc<Gateway>,
+    call: Call,
+    inquiry: Inquiry,
 }
 
 /// How far a call has come.
@@ -25,38 +43,125 @@ enum Stage {
     Starting(Pin<Box<dyn Future<Output = Exchange> + Send>>),
     /// Sent.
     Under(Exchange),
+    /// The server waits for the client.
+    Asking(Asking),
     /// Answered or taken back.
     Ended,
 }
 
-impl InSession {
-    /// Begins a call. It moves as its events are asked for.
-    pub(super) fn start(gateway: Arc<Gateway>, call: Call, withdrawal: Withdrawal) -> Self {
-        let starting = Box::pin(async move { gateway.call(call).await });
-        Self { stage: Stage::Starting(starting), withdrawal: Arc::new(withdrawal) }
+/// A call that waits for its client. Dropped meanwhile, it is taken back.
+struct Asking(Option<Exchange>);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if let Some(exchange) = &mut self.0 {
+            exchange.take_back();
+        }
     }
 }
 
-impl Stage {
+impl InSession {
+    /// Begins a call. It moves as its events are asked for.
+    pub(super) fn start(
+        gateway: Arc<Gateway>,
+        call: Call,
+        withdrawal: Withdrawal,
+        inquiry: Inquiry,
+    ) -> Self {
+        let can_be_asked = call.context.client.abilities().any();
+        let again = can_be_asked.then(|| {
+            let (gateway, call) = (Arc::clone(&gateway), call.clone());
+            Box::new(Again { gateway, call, inquiry })
+        });
+        let starting = Box::pin(async move { gateway.call(call).await });
+        let course = Course { stage: Stage::Starting(starting), again, last: None };
+        Self { course, withdrawal: Arc::new(withdrawal) }
+    }
+}
+
+impl Course {
     async fn step(&mut self) -> Option<Event> {
-        if let Self::Starting(starting) = self {
-            *self = Self::Under(starting.await);
+        loop {
+            if let Some(untold) = self.again.as_mut().and_then(|again| again.inquiry.untold()) {
+                return Some(untold);
+            }
+            if let Some(last) = self.last.take() {
+                return Some(last);
+            }
+            match &mut self.stage {
+                Stage::Starting(starting) => self.stage = Stage::Under(starting.await),
+                Stage::Under(exchange) => {
+                    let event = exchange.next().await;
+                    if let Some(event) = self.take(event) {
+                        return Some(event);
+                    }
+                }
+                Stage::Asking(Asking(asking)) => {
+                    let (Some(exchange), Some(again)) = (&mut *asking, &mut self.again) else {
+                        return None;
+                    };
+                    let answers = again.inquiry.answers(exchange).await;
+                    let exchange = asking.take()?;
+                    match answers {
+                        Ok(input) => {
+                            let gateway = Arc::clone(&again.gateway);
+                            let call = Call { input: Some(input), ..again.call.clone() };
+                            let starting =
+                                Box::pin(async move { gateway.call_again(exchange, call).await });
+                            self.stage = Stage::Starting(starting);
+                        }
+                        Err(failure) => self.end(exchange.give_up(failure)),
+                    }
+                }
+                Stage::Ended => return None,
+            }
         }
-        let Self::Under(exchange) = self else { return None };
-        let event = exchange.next().await;
-        if event.as_ref().is_none_or(Event::is_last) {
-            *self = Self::Ended;
+    }
+
+    /// Takes a step of the exchange's; gives it where the client is told of it
+    /// as it is.
+    fn take(&mut self, event: Option<Event>) -> Option<Event> {
+        let event = match event {
+            Some(event) if event.is_last() => event,
+            Some(event) => return Some(event),
+            None => Event::Answer(Err(Failure::Cancelled)),
+        };
+        let Stage::Under(exchange) = std::mem::replace(&mut self.stage, Stage::Ended) else {
+            return Some(event);
+        };
+        if let (Event::Answer(Ok(Answer::Result(result))), Some(again)) = (&event, &mut self.again)
+            && *result.kind() == ResultType::InputRequired
+        {
+            match again.inquiry.ask(result, &exchange) {
+                Ok(()) => self.stage = Stage::Asking(Asking(Some(exchange))),
+                Err(failure) => self.end(exchange.give_up(failure)),
+            }
+            return None;
         }
-        event
+        self.end(event);
+        None
+    }
+
+    /// Nothing follows but what the client has to be told before.
+    fn end(&mut self, last: Event) {
+        self.stage = Stage::Ended;
+        if let Some(again) = &mut self.again {
+            again.inquiry.end();
+        }
+        self.last = Some(last);
     }
 
     /// Runs the call to its end without looking at it.
-    async fn run_out(self) {
-        match self {
-            Self::Starting(starting) => starting.await.run_out().await,
-            Self::Under(exchange) => exchange.run_out().await,
-            Self::Ended => {}
+    async fn run_out(mut self) {
+        while let Some(event) = self.step().await {
+            if let Event::Passing(mut passing) = event {
+                while let Ok(Some(_)) = passing.next().await {}
+            }
         }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Ended)
     }
 }
 
@@ -67,21 +172,28 @@ impl Steps for InSession {
             biased;
             () = cancelled.cancelled() => {
                 // Dropped here, the exchange tells the server.
-                self.stage = Stage::Ended;
+                self.course = Course { stage: Stage::Ended, again: None, last: None };
                 None
             }
-            event = self.stage.step() => event.map(Step::Event),
+            event = self.course.step() => event.map(|event| match event {
+                Event::Asks(id, Question { method, params }) => {
+                    let params = params.as_deref().unwrap_or(b"{}");
+                    Step::Frame(jsonrpc::request(&id, &method, params))
+                }
+                event => Step::Event(event),
+            }),
         }
     }
 }
 
 impl Drop for InSession {
     fn drop(&mut self) {
-        let stage = std::mem::replace(&mut self.stage, Stage::Ended);
-        if matches!(stage, Stage::Ended) {
+        let over = Course { stage: Stage::Ended, again: None, last: None };
+        let course = std::mem::replace(&mut self.course, over);
+        if course.is_over() {
             return;
         }
         let held = Arc::clone(&self.withdrawal);
-        tokio::spawn(async move { held.or(stage.run_out()).await });
+        tokio::spawn(async move { held.or(course.run_out()).await });
     }
 }

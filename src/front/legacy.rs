@@ -20,6 +20,7 @@ use super::answer::{self, Wants};
 use super::body::BrokenOff;
 use super::caller::Caller;
 use super::in_session::InSession;
+use super::input::Inquiry;
 use super::modern::log_level;
 use super::request::{self, Posted};
 use super::session::Session;
@@ -51,8 +52,10 @@ impl Front {
                 notice(&session, &method, params.as_ref());
                 answer::empty(StatusCode::ACCEPTED)
             }
-            // The gateway asks its clients nothing yet.
-            Frame::Response { .. } => answer::empty(StatusCode::ACCEPTED),
+            Frame::Response { id, response } => {
+                session.responded(id.as_ref(), response);
+                answer::empty(StatusCode::ACCEPTED)
+            }
         }
     }
 
@@ -127,8 +130,10 @@ impl Front {
                 };
                 let mut writer = self.writer(id, Era::Legacy, token, wants).about(&method);
                 writer.session = Some(Arc::clone(session));
-                let call = Call { method, params, context };
-                let call = InSession::start(Arc::clone(&self.gateway), call, withdrawal);
+                let call = Call { method, params, context, input: None };
+                // What comes in the middle of a call needs a stream to come on.
+                let inquiry = Inquiry::new(session, wants.stream());
+                let call = InSession::start(Arc::clone(&self.gateway), call, withdrawal, inquiry);
                 answer::call(call, writer).await
             }
             Method::SetLevel => match set_level(session, &params) {
@@ -194,7 +199,10 @@ impl Front {
                 notice(session, &method, params.as_ref());
                 return None;
             }
-            Ok(Frame::Response { .. }) => return None,
+            Ok(Frame::Response { id, response }) => {
+                session.responded(id.as_ref(), response);
+                return None;
+            }
             Err(fault) => answer::refusal(None, &request::failure(&fault), Era::Legacy),
         };
         bytes(response).await

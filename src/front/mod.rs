@@ -10,6 +10,7 @@ mod body;
 mod caller;
 mod era;
 mod in_session;
+mod input;
 mod legacy;
 mod modern;
 mod outbox;

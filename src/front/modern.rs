@@ -73,7 +73,7 @@ impl Front {
             method if method.is_served_by_servers() => {
                 let writer = self.writer(id, Era::Modern, token, wants).about(&method);
                 let standing = self.standing(&posted.caller);
-                let call = Call { method, params, context };
+                let call = Call { method, params, context, input: None };
                 let gateway = Arc::clone(&self.gateway);
                 // Boxed, because the stream that keeps a quiet client waiting
                 // may have to be opened before the server says anything.

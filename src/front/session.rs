@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Client, Failure};
-use crate::jsonrpc::Id;
+use crate::jsonrpc::{Id, Response};
 use crate::mcp::LogLevel;
 use crate::pipeline::Gateway;
 use crate::telemetry::metrics::Entered;
@@ -31,6 +31,9 @@ pub(super) struct Session {
     busy: AtomicUsize,
     /// Calls that the client may take back, by their raw ids.
     calls: Mutex<HashMap<Id, CancellationToken>>,
+    /// What the client is asked, by the ids of the requests to it.
+    awaited: Mutex<HashMap<u64, mpsc::Sender<(u64, Response)>>>,
+    asked: AtomicU64,
     /// The list that the client has asked for last, or that there was when it
     /// opened the session.
     listed: AtomicU64,
@@ -73,6 +76,8 @@ impl Session {
             used: AtomicU64::new(0),
             busy: AtomicUsize::new(0),
             calls: Mutex::default(),
+            awaited: Mutex::default(),
+            asked: AtomicU64::new(0),
             listed: AtomicU64::new(*gateway.changes().borrow()),
             log: AtomicU8::new(UNASKED),
             outbox: Outbox::new(OUTSIDE, limits.replay),
@@ -104,6 +109,33 @@ impl Session {
     pub(super) fn end(&self) -> Duration {
         self.closed.cancel();
         self.opened.elapsed()
+    }
+
+    /// Notes that the client is asked something; gives the id of the request.
+    /// Whoever calls this calls `unexpect`, too, unless it is answered.
+    pub(super) fn expect(&self, answers: mpsc::Sender<(u64, Response)>) -> u64 {
+        let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        self.awaited().insert(number, answers);
+        number
+    }
+
+    /// The client's answer no longer matters.
+    pub(super) fn unexpect(&self, number: u64) {
+        self.awaited().remove(&number);
+    }
+
+    /// The client answers what it was asked. What nobody asked is ignored.
+    pub(super) fn responded(&self, id: Option<&Id>, response: Response) {
+        let Some(number) = id.and_then(Id::as_number) else { return };
+        let awaited = self.awaited().remove(&number);
+        if let Some(answers) = awaited {
+            // There is room for as many as a call may have open.
+            let _ = answers.try_send((number, response));
+        }
+    }
+
+    fn awaited(&self) -> MutexGuard<'_, HashMap<u64, mpsc::Sender<(u64, Response)>>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Cancelled with the session's end.

@@ -31,7 +31,6 @@ pub(super) enum Step {
     /// What came of the call.
     Event(Event),
     /// A message of the gateway's own, whole, such as a request to the client.
-    #[allow(dead_code, reason = "for requests to the client in mid-call")]
     Frame(Bytes),
 }
 
@@ -158,7 +157,14 @@ fn passing_by(
 /// The next piece of a call's stream, and what is left of the call.
 async fn piece<S: Steps>(left: Option<(S, Writer)>) -> Option<(Piece, Option<(S, Writer)>)> {
     let (mut steps, writer) = left?;
-    let message = match steps.next().await? {
+    let step = loop {
+        match steps.next().await? {
+            // What a server asks comes to a front as an answer.
+            Step::Event(Event::Asks(..) | Event::TookBack(_)) => {}
+            step => break step,
+        }
+    };
+    let message = match step {
         Step::Frame(frame) => return Some((Piece::Message(frame), Some((steps, writer)))),
         Step::Event(Event::Notice(notice)) => {
             let message = writer.notice(&notice);
@@ -169,6 +175,7 @@ async fn piece<S: Steps>(left: Option<(S, Writer)>) -> Option<(Piece, Option<(S,
         }
         Step::Event(Event::Answer(answer)) => writer.message(answer).1,
         Step::Event(Event::Passing(passing)) => writer.message(answer::collected(passing).await).1,
+        Step::Event(Event::Asks(..) | Event::TookBack(_)) => return None,
     };
     Some((Piece::Message(message), None))
 }

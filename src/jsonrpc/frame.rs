@@ -58,6 +58,11 @@ impl Id {
         }
     }
 
+    /// An id that stands in a message's params.
+    pub fn read(source: &Bytes, raw: &RawValue) -> Option<Self> {
+        Self::new(source, raw).ok()
+    }
+
     /// The id of a request that this side numbers itself.
     pub fn number(number: u64) -> Self {
         Self(number.to_string().into())

@@ -9,6 +9,7 @@ pub mod body;
 mod depth;
 mod frame;
 pub mod lines;
+mod members;
 mod passing;
 mod splice;
 pub mod sse;
@@ -16,6 +17,7 @@ mod write;
 
 pub use depth::{TooDeep, within_depth};
 pub use frame::{Fault, Frame, Id, Response, parse};
+pub use members::Members;
 pub use passing::Scanner;
 pub use splice::{Splice, span_of};
 pub use write::{error, notification, request, response, string};

@@ -13,6 +13,8 @@ pub(super) struct Deadline {
     started: Instant,
     quiet: Duration,
     cap: Duration,
+    /// Since when it stands still.
+    paused: Option<Instant>,
 }
 
 impl Deadline {
@@ -20,7 +22,7 @@ impl Deadline {
     pub(super) fn new(quiet: Duration, cap: Duration) -> Self {
         let started = Instant::now();
         let quiet = quiet.min(cap);
-        Self { sleep: Box::pin(sleep_until(started + quiet)), started, quiet, cap }
+        Self { sleep: Box::pin(sleep_until(started + quiet)), started, quiet, cap, paused: None }
     }
 
     /// A sign of life came.
@@ -29,11 +31,27 @@ impl Deadline {
         self.sleep.as_mut().reset(until);
     }
 
+    /// Stands still: it is the client that takes its time.
+    pub(super) fn pause(&mut self) {
+        self.paused.get_or_insert_with(Instant::now);
+    }
+
+    /// Goes on, as if the pause had not been; the server has all its time again.
+    pub(super) fn go_on(&mut self) {
+        if let Some(since) = self.paused.take() {
+            self.started += since.elapsed();
+            self.extend();
+        }
+    }
+
     /// Waits for the limit; gives how long the call has taken by then.
     ///
     /// # Cancel safety
     /// Safe.
     pub(super) async fn passed(&mut self) -> Duration {
+        if self.paused.is_some() {
+            std::future::pending::<()>().await;
+        }
         self.sleep.as_mut().await;
         self.started.elapsed()
     }
@@ -54,5 +72,19 @@ mod tests {
         tokio::time::sleep(second * 2).await;
         deadline.extend();
         assert_eq!(deadline.passed().await, second * 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_does_not_count() {
+        let second = Duration::from_secs(1);
+        let mut deadline = Deadline::new(second * 2, second * 3);
+        tokio::time::sleep(second).await;
+        deadline.pause();
+        let quiet = tokio::time::timeout(second * 60, deadline.passed()).await;
+        assert!(quiet.is_err());
+        deadline.go_on();
+        let begun = Instant::now();
+        deadline.passed().await;
+        assert_eq!(begun.elapsed(), second * 2);
     }
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::call::{Answer, ErrorBody, ResultBody};
 use crate::catalog::Offers;
 use crate::jsonrpc::{self, Id, object};
+use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
 use crate::mcp::{Era, ProtocolVersion, code, meta};
 
 use super::LinkFault;
@@ -204,11 +205,17 @@ pub(super) fn refused(error: &ErrorBody) -> LinkFault {
 pub(super) fn initialize_params() -> Bytes {
     json!({
         "protocolVersion": ProtocolVersion::LATEST_LEGACY.as_str(),
-        "capabilities": {},
+        "capabilities": offered(),
         "clientInfo": own_info(),
     })
     .to_string()
     .into()
+}
+
+/// What a Legacy server may ask of the gateway's clients. What the client of
+/// a call cannot be asked is refused when it is asked.
+fn offered() -> Value {
+    json!({ "sampling": { "tools": {} }, "elicitation": { "form": {}, "url": {} }, "roots": {} })
 }
 
 /// Params of the gateway's own requests to a Modern server: `members` and the
@@ -236,12 +243,25 @@ pub(super) fn modern_params_of(
     members.to_string().into()
 }
 
-/// The answer to a request that a server sends to its client.
+/// The answer to a request of a server's that goes to no client.
 pub(super) fn answer_to_server(id: &Id, method: &str) -> Bytes {
     if method == "ping" {
         return jsonrpc::response(id, b"{}");
     }
-    let text = format!("the gateway offers its servers no {method}");
+    let text = match method {
+        SAMPLING | ELICITATION | ROOTS => format!(
+            "{method} belongs to no call that is under way, or to more than one client's: \
+             ask in the middle of a call"
+        ),
+        _ => format!("the gateway offers its servers no {method}"),
+    };
+    let error = json!({ "code": code::METHOD_NOT_FOUND, "message": text });
+    jsonrpc::error(Some(id), error.to_string().as_bytes())
+}
+
+/// The answer to a request whose client cannot be asked.
+pub(super) fn not_offered(id: &Id, method: &str) -> Bytes {
+    let text = format!("the client that made this call does not offer {method}");
     let error = json!({ "code": code::METHOD_NOT_FOUND, "message": text });
     jsonrpc::error(Some(id), error.to_string().as_bytes())
 }

@@ -74,6 +74,7 @@ pub(crate) fn call(tool: &str) -> Call {
             trace: Trace::default(),
             headers: Arc::default(),
         },
+        input: None,
     }
 }
 

@@ -20,6 +20,9 @@ pub const MISSING_CAPABILITY: i64 = -32021;
 /// MCP `UnsupportedProtocolVersion`.
 pub const UNSUPPORTED_VERSION: i64 = -32022;
 
+/// MCP, Legacy: the user has to open a URL first.
+pub const URL_ELICITATION_REQUIRED: i64 = -32042;
+
 /// Trunkline: no key was shown, or none that is known. Allocated outside the range
 /// JSON-RPC reserves, as MCP asks of codes it does not define.
 pub const UNAUTHENTICATED: i64 = 40_100;

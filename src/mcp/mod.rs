@@ -8,6 +8,7 @@ mod header_value;
 mod log_level;
 pub mod meta;
 mod method;
+pub mod question;
 mod version;
 
 pub use header_value::{HeaderValueError, decode_value, encode_value};

@@ -1,50 +1,202 @@
 //! A call under way, as a front holds it.
 
-use crate::call::{Event, Failure, Reply};
+use std::collections::VecDeque;
+use std::time::Duration;
 
+use tokio::time::{Instant, timeout_at};
+
+use crate::call::{
+    Answer, Call, Event, Failure, Input, MOST_QUESTIONS, Question, Reply, ResultType,
+};
+use crate::era::lift;
+use crate::era::state::State;
+use crate::jsonrpc::{Id, Response};
+use crate::link::parking::{Place, Ticket, Waiting};
+use crate::mcp::code;
+use crate::policy::Permitted;
+
+use super::input::{Asker, invalid_state};
 use super::record::Record;
+use super::route::Route;
 
 /// A reply that is watched to its end: the log, the metrics and the trace
 /// learn how the call ended, also when nobody waits for that.
+///
+/// What the server asks on the way is not passed on as it comes: it is
+/// gathered into a result that asks for input, and the rest of the reply waits
+/// until the client comes back with a call that answers it.
 pub struct Exchange {
     reply: Reply,
     record: Option<Record>,
+    asker: Asker,
+    open: Open,
+    /// What came while the call waited.
+    backlog: VecDeque<Event>,
+    ticket: Option<Ticket>,
+}
+
+/// What the server wants to know, and the client has not been asked.
+#[derive(Default)]
+struct Open {
+    questions: Vec<(String, Id, Question)>,
+    /// How many there were in this call; they are numbered by it.
+    asked: usize,
+    /// When the client is asked: what comes until then goes with it.
+    due: Option<Instant>,
 }
 
 impl Exchange {
     /// A call that has not been sent yet.
-    pub(super) fn begin(record: Record) -> Self {
-        Self { reply: Reply::ready(Err(Failure::Cancelled)), record: Some(record) }
+    pub(super) fn begin(record: Record, asker: Asker) -> Self {
+        Self {
+            reply: Reply::ready(Err(Failure::Cancelled)),
+            record: Some(record),
+            asker,
+            open: Open::default(),
+            backlog: VecDeque::new(),
+            ticket: None,
+        }
     }
 
-    pub(super) fn record(&mut self) -> Option<&mut Record> {
-        self.record.as_mut()
+    /// Notes where the call goes.
+    pub(super) fn routed(&mut self, route: &Route<'_>, call: &mut Call) {
+        self.asker.server = Some(route.target.server.clone());
+        if let Some(record) = &mut self.record {
+            record.routed(route);
+            call.context.trace.sent = record.trace_to_send(&call.context.trace);
+        }
+    }
+
+    pub(super) fn sent(&mut self) {
+        if let Some(record) = &mut self.record {
+            record.sent();
+        }
+    }
+
+    /// The notes of a call that goes on as another exchange.
+    pub(super) fn take_record(&mut self) -> Option<Record> {
+        self.ticket = None;
+        self.record.take()
+    }
+
+    pub(super) fn asker(&self) -> &Asker {
+        &self.asker
     }
 
     pub(super) fn reply(&mut self, reply: Reply) {
         self.reply = reply;
     }
 
-    /// The next step; `None` after the answer.
+    /// Goes on with a call that waited, and gives the server its answers.
+    pub(super) async fn take_up(
+        &mut self,
+        permitted: &Permitted<Call>,
+        id: u64,
+        input: &Input,
+    ) -> Result<Reply, Failure> {
+        let waiting = self.asker.inputs.parking.resume(permitted, id).await;
+        let gone = || invalid_state("the call that it belongs to no longer waits");
+        let Waiting { reply, mut open, asked, events } = waiting.ok_or_else(gone)?;
+        for (key, response) in &input.responses {
+            if let Some(at) = open.iter().position(|(open, ..)| open == key) {
+                let (_, id, _) = open.swap_remove(at);
+                reply.respond(id, response.clone());
+            }
+        }
+        let due = (!open.is_empty()).then(|| Instant::now() + TOGETHER);
+        self.open = Open { questions: open, asked, due };
+        self.backlog = events;
+        Ok(reply)
+    }
+
+    /// The next step; `None` after the answer. The server's own questions are
+    /// never one: an answer asks them.
     ///
     /// # Cancel safety
     /// Safe: no step is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
-        let mut event = self.reply.next().await;
-        match &mut event {
-            Some(Event::Answer(answer)) => {
-                if let Some(mut record) = self.record.take() {
-                    record.finish(answer);
+        loop {
+            let event = match (self.backlog.pop_front(), self.open.due) {
+                (Some(event), _) => Some(event),
+                (None, None) => self.reply.next().await,
+                (None, Some(due)) => match timeout_at(due, self.reply.next()).await {
+                    Ok(event) => event,
+                    Err(_) => Some(Event::Answer(self.park())),
+                },
+            };
+            match event {
+                Some(Event::Asks(id, question)) => self.asks(id, question),
+                Some(Event::TookBack(id)) => self.open.forget(&id),
+                Some(Event::Answer(answer)) => {
+                    let answer = self.settle(answer);
+                    return Some(Event::Answer(answer));
                 }
-            }
-            Some(Event::Passing(passing)) => {
-                if let Some(mut record) = self.record.take() {
-                    passing.at_end(move |ended| record.passed(ended));
+                Some(Event::Passing(mut passing)) => {
+                    if let Some(mut record) = self.record.take() {
+                        passing.at_end(move |ended| record.passed(ended));
+                    }
+                    return Some(Event::Passing(passing));
                 }
+                Some(Event::Notice(_) | Event::Pause(_)) | None => return event,
             }
-            Some(Event::Notice(_) | Event::Pause(_)) | None => {}
         }
-        event
+    }
+
+    /// Waits until the server says something to a call that waits for input;
+    /// false once the call no longer waits. For ever, where none waits.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn disturbed(&mut self) -> bool {
+        match &mut self.ticket {
+            Some(ticket) => ticket.news.changed().await.is_ok(),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes back a call that waits for input: the server is told.
+    pub fn take_back(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.asker.inputs.parking.cancel(ticket.id);
+        }
+        // Taken back, and not left to a retry.
+        self.record = self.record.take().map(Record::resumed);
+    }
+
+    /// Ends a call that waits for input with a failure of the front's.
+    pub fn give_up(mut self, failure: Failure) -> Event {
+        self.take_back();
+        let answer = Err(failure);
+        if let Some(mut record) = self.record.take() {
+            record.finish(&answer);
+        }
+        Event::Answer(answer)
+    }
+
+    /// A place among the calls that wait for input, for one whose server keeps
+    /// nothing; `None` where the call waits here and has one.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`].
+    pub fn place(&self) -> Result<Option<Place>, Failure> {
+        if self.ticket.is_some() {
+            return Ok(None);
+        }
+        let inputs = &self.asker.inputs;
+        inputs.parking.enter(&self.asker.principal, inputs.bounds()).map(Some)
+    }
+
+    /// How long a client may take to give its input.
+    pub fn patience(&self) -> Duration {
+        self.asker.inputs.bounds().lasting
+    }
+
+    /// The failure of a server that has asked so often.
+    pub fn endless(&self, limit: usize) -> Failure {
+        match self.asker.server() {
+            Ok(server) => Failure::InputEndless { server: server.clone(), limit },
+            Err(failure) => failure,
+        }
     }
 
     /// Waits for the end without looking at it: for a client that is gone but
@@ -56,4 +208,90 @@ impl Exchange {
             }
         }
     }
+
+    /// The server asks. What this client cannot be asked is refused at once.
+    fn asks(&mut self, id: Id, question: Question) {
+        let refusal = if !question.is_known() {
+            Some(format!("clients of this gateway cannot be asked for {}", question.method))
+        } else if question.beyond(self.asker.abilities()).is_some() {
+            let method = &question.method;
+            Some(format!("the client that made this call does not offer {method} in this form"))
+        } else if self.open.questions.len() >= MOST_QUESTIONS {
+            Some(format!("more than {MOST_QUESTIONS} requests of this call are open"))
+        } else {
+            None
+        };
+        if let Some(text) = refusal {
+            tracing::debug!(server = ?self.asker.server, method = question.method, "the server asks in vain");
+            return self.reply.respond(id, refusal_of(&text));
+        }
+        let question = if self.asker.is_modern() { lift::question(&question) } else { question };
+        self.open.asked += 1;
+        self.open.questions.push((format!("input-{}", self.open.asked), id, question));
+        self.open.due.get_or_insert_with(|| Instant::now() + TOGETHER);
+    }
+
+    /// Has the call wait for its client.
+    fn park(&mut self) -> Result<Answer, Failure> {
+        let bounds = self.asker.inputs.bounds();
+        let server = self.asker.server()?.clone();
+        let Open { questions: open, asked, .. } = std::mem::take(&mut self.open);
+        let reply = std::mem::replace(&mut self.reply, Reply::ready(Err(Failure::Cancelled)));
+        let questions = open.clone();
+        let waiting = Waiting { reply, open, asked, events: VecDeque::new() };
+        let parking = &self.asker.inputs.parking;
+        let ticket = parking.park(waiting, &self.asker.principal, &server, bounds)?;
+        let questions = questions.iter().map(|(key, _, question)| (key.as_str(), question));
+        let asked = self.asker.ask(questions, State::Parked(ticket.id));
+        self.ticket = Some(ticket);
+        asked.map(Answer::Result).inspect_err(|_| self.take_back())
+    }
+
+    /// An answer as the client may have it; the notes are told.
+    fn settle(&mut self, answer: Result<Answer, Failure>) -> Result<Answer, Failure> {
+        let answer = match answer {
+            Ok(Answer::Result(result))
+                if *result.kind() == ResultType::InputRequired && self.ticket.is_none() =>
+            {
+                self.asker.relay(&result).map(Answer::Result)
+            }
+            Ok(Answer::Error(error))
+                if error.code() == code::URL_ELICITATION_REQUIRED && self.asker.is_modern() =>
+            {
+                self.asker.relay_urls(error)
+            }
+            answer => answer,
+        };
+        match &answer {
+            Ok(Answer::Result(result)) if *result.kind() == ResultType::InputRequired => {
+                if let Some(record) = &mut self.record {
+                    record.suspend();
+                }
+            }
+            answer => {
+                if let Some(mut record) = self.record.take() {
+                    record.finish(answer);
+                }
+            }
+        }
+        answer
+    }
 }
+
+impl Open {
+    fn forget(&mut self, id: &Id) {
+        self.questions.retain(|(_, open, _)| open != id);
+        if self.questions.is_empty() {
+            self.due = None;
+        }
+    }
+}
+
+/// What a server is told whose question cannot be asked.
+fn refusal_of(text: &str) -> Response {
+    let error = serde_json::json!({ "code": code::METHOD_NOT_FOUND, "message": text });
+    Response::Error(error.to_string().into())
+}
+
+/// Questions that come within this time of the first go to the client with it.
+const TOGETHER: Duration = Duration::from_millis(15);

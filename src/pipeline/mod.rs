@@ -7,9 +7,13 @@
 //! → release the reply, which the front then watches to its end
 //!
 //! Whatever becomes of the call, its [`Exchange`] sees the end and says so in
-//! the log, the metrics and the trace.
+//! the log, the metrics and the trace. A server that asks for input in the
+//! middle of a call ends it with a result that asks; the client's retry goes
+//! the same way and finds the rest of the call, or its server, by the sealed
+//! state that it brings back.
 
 mod exchange;
+mod input;
 mod introduce;
 mod listing;
 mod record;
@@ -30,11 +34,13 @@ use tokio::sync::watch;
 
 use crate::call::{Call, Context, Failure, Principal, Reply};
 use crate::catalog::SealedCursors;
+use crate::era::state::State;
 use crate::identity::Credential;
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Tracing;
 
+use input::{Asker, Inputs};
 use record::Record;
 use release::Release;
 
@@ -49,6 +55,7 @@ pub struct Gateway {
     /// The gateway's raw `serverInfo`.
     pub info: Bytes,
     cursors: SealedCursors,
+    inputs: Arc<Inputs>,
     /// The metric handles of what clients ask for.
     operations: Operations,
 }
@@ -58,6 +65,7 @@ impl Gateway {
     pub fn new(snapshots: Arc<Snapshots>, metrics: Arc<Metrics>, cursors: SealedCursors) -> Self {
         Self {
             operations: Operations::new(|method| metrics.operation(method)),
+            inputs: Inputs::new(Arc::clone(&snapshots), &metrics),
             snapshots,
             metrics,
             tracing: ArcSwap::from_pointee(Tracing::off()),
@@ -111,15 +119,29 @@ impl Gateway {
     /// # Cancel safety
     /// Dropping the future, or the exchange, cancels the call.
     pub async fn call(&self, call: Call) -> Exchange {
+        let record = Record::begin(self, &call);
+        self.begin(call, record).await
+    }
+
+    /// A call that goes on with what its client answered to what its server
+    /// asked: for a front that calls again for its client, who has sent one
+    /// request and is told of as one.
+    ///
+    /// # Cancel safety
+    /// As [`Gateway::call`].
+    pub async fn call_again(&self, mut earlier: Exchange, call: Call) -> Exchange {
+        let record = earlier.take_record().unwrap_or_else(|| Record::begin(self, &call));
+        self.begin(call, record.resumed()).await
+    }
+
+    async fn begin(&self, call: Call, record: Record) -> Exchange {
         let snapshot = self.snapshots.load_full();
         // Born before the first await: a call that is given up on its way is
         // told of, too.
-        let mut exchange = Exchange::begin(Record::begin(self, &call));
-        if let Some(record) = exchange.record() {
-            let view = snapshot.view(&self.view_key(&call.context));
-            let reply = send(&snapshot, &view, call, record).await;
-            exchange.reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
-        }
+        let mut exchange = Exchange::begin(record, Asker::of(&self.inputs, &call));
+        let view = snapshot.view(&self.view_key(&call.context));
+        let reply = send(&snapshot, &view, call, &mut exchange).await;
+        exchange.reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
         exchange
     }
 }
@@ -128,15 +150,28 @@ async fn send(
     snapshot: &Snapshot,
     view: &Arc<View>,
     mut call: Call,
-    record: &mut Record,
+    exchange: &mut Exchange,
 ) -> Result<Reply, Failure> {
+    // A retry: what its client answers, and what its state leads back to.
+    let input = input::answers(&call)?;
+    let state = exchange.asker().state_in(input.as_ref())?;
+    if let Some(input) = &input {
+        call.params = input::for_server(&call.params, input, state.as_ref())?;
+    }
     let route = route::find(snapshot, view, &call)?;
-    record.routed(&route);
+    exchange.routed(&route, &mut call);
     route::check_headers(&route, &call)?;
-    call.context.trace.sent = record.trace_to_send(&call.context.trace);
+    if let Some(state) = &state {
+        input::check_server(state, &route.target.server)?;
+    }
+    if let (Some(State::Parked(id)), Some(input)) = (&state, &input) {
+        let permitted = snapshot.policy.readmit(call, route.target);
+        exchange.sent();
+        return exchange.take_up(&permitted, *id, input).await;
+    }
     let release = Release::of(&call, &route.target.server, view);
     let permitted = snapshot.policy.admit(call, route.target).await?;
-    record.sent();
+    exchange.sent();
     let reply = route.member.server.call(permitted, &route.member.config).await?;
     Ok(release.apply(reply))
 }

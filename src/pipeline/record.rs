@@ -20,6 +20,8 @@ use super::route::Route;
 /// was cancelled.
 pub(super) struct Record {
     told: bool,
+    /// How the call ended if nothing more is heard of it.
+    left: Outcome,
     metrics: Arc<Metrics>,
     operation: Arc<Operation>,
     started: Instant,
@@ -62,6 +64,7 @@ impl Record {
         });
         Self {
             told: false,
+            left: Outcome::Cancelled,
             metrics: Arc::clone(&gateway.metrics),
             operation: Arc::clone(gateway.operations.of(&call.method)),
             started: Instant::now(),
@@ -79,6 +82,9 @@ impl Record {
     }
 
     pub(super) fn routed(&mut self, route: &Route<'_>) {
+        if self.routed.is_some() {
+            return;
+        }
         let Member { server, metrics, operations, .. } = route.member;
         let version = server.version();
         let native = route.native();
@@ -113,7 +119,18 @@ impl Record {
     }
 
     pub(super) fn sent(&mut self) {
-        self.sent = Some(Instant::now());
+        self.sent.get_or_insert_with(Instant::now);
+    }
+
+    /// The server wants input: the call is left to a retry.
+    pub(super) fn suspend(&mut self) {
+        self.left = Outcome::InputRequired;
+    }
+
+    /// The call goes on, or is given up.
+    pub(super) fn resumed(mut self) -> Self {
+        self.left = Outcome::Cancelled;
+        self
     }
 
     pub(super) fn finish(&mut self, answer: &Result<Answer, Failure>) {
@@ -186,7 +203,7 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.tell(Outcome::Cancelled);
+        self.tell(self.left);
     }
 }
 

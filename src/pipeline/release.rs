@@ -55,13 +55,16 @@ impl Release {
         if self.uris.is_none() && !self.caching && self.method != Method::ResourcesRead {
             return reply;
         }
-        Reply::stream(stream::unfold(Some((reply, self)), Self::step))
+        let answers = reply.answers();
+        Reply::stream(stream::unfold(Some((reply, self)), Self::step)).answered_by(answers)
     }
 
     async fn step(state: Option<(Reply, Self)>) -> Option<(Event, Option<(Reply, Self)>)> {
         let (mut reply, release) = state?;
         match reply.next().await? {
-            event @ (Event::Notice(_) | Event::Pause(_)) => Some((event, Some((reply, release)))),
+            event @ (Event::Notice(_) | Event::Pause(_) | Event::Asks(..) | Event::TookBack(_)) => {
+                Some((event, Some((reply, release))))
+            }
             Event::Answer(answer) => Some((Event::Answer(release.answer(answer)), None)),
             Event::Passing(passing) => {
                 let whole = passing.whole().await.map(Answer::Result);

@@ -73,6 +73,13 @@ impl Policy {
         Ok(Permitted::new(call, target, slot))
     }
 
+    /// What a retry passes whose call waits for its input and has its place
+    /// among the calls in flight: its arguments are those that were checked, by
+    /// the digest in its state.
+    pub fn readmit(&self, call: Call, target: Target) -> Permitted<Call> {
+        Permitted::new(call, target, None)
+    }
+
     /// What a subscription passes: the server's rate.
     ///
     /// # Errors

@@ -27,15 +27,17 @@ pub enum Outcome {
     },
     /// The client took the call back.
     Cancelled,
+    /// The server wants input: a first half, which the client's retry completes.
+    InputRequired,
 }
 
 impl Outcome {
     /// How many different labels there are.
-    pub(super) const COUNT: usize = 5;
+    pub(super) const COUNT: usize = 6;
 
     /// Every label, at its [`Self::index`].
     pub(super) const LABELS: [&'static str; Self::COUNT] =
-        ["ok", "tool_error", "refused", "failed", "cancelled"];
+        ["ok", "tool_error", "refused", "failed", "cancelled", "input_required"];
 
     /// The value of the label `outcome`.
     pub fn label(&self) -> &'static str {
@@ -45,6 +47,7 @@ impl Outcome {
             Self::Refused { .. } => "refused",
             Self::Failed { .. } => "failed",
             Self::Cancelled => "cancelled",
+            Self::InputRequired => "input_required",
         }
     }
 
@@ -53,7 +56,7 @@ impl Outcome {
         match self {
             Self::Refused { reason } => Some(reason),
             Self::Failed { label, .. } => Some(label),
-            Self::Ok | Self::ToolError | Self::Cancelled => None,
+            Self::Ok | Self::ToolError | Self::Cancelled | Self::InputRequired => None,
         }
     }
 
@@ -72,6 +75,7 @@ impl Outcome {
             Self::Refused { .. } => 2,
             Self::Failed { .. } => 3,
             Self::Cancelled => 4,
+            Self::InputRequired => 5,
         }
     }
 }
@@ -161,6 +165,7 @@ mod tests {
             Outcome::Refused { reason: "rate" },
             Outcome::Failed { code: -32603, label: "timeout" },
             Outcome::Cancelled,
+            Outcome::InputRequired,
         ] {
             assert_eq!(Outcome::LABELS[outcome.index()], outcome.label());
         }

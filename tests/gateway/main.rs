@@ -17,6 +17,7 @@ mod arguments;
 mod calls;
 mod connections;
 mod http_servers;
+mod input;
 mod large;
 mod legacy;
 mod limits;

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::call::{Event, Notice};
+use crate::call::{Event, Notice, Question};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::link::LinkFault;
 use crate::link::deadline::Deadline;
+use crate::link::peer::{answer_to_server, not_offered};
+use crate::link::questions::{Questions, cancelled};
 use crate::mcp::{Era, LogLevel, notification};
 
 use super::Shared;
@@ -52,6 +54,7 @@ pub(super) struct Coming {
     pub(super) id: Id,
     pub(super) events: Resumable,
     pub(super) deadline: Deadline,
+    pub(super) questions: Questions,
     pub(super) under_way: UnderWay,
     /// The least severe log lines that the client gets.
     pub(super) hears: Option<LogLevel>,
@@ -64,6 +67,14 @@ impl Coming {
         let answer = loop {
             let said = tokio::select! {
                 said = this.events.next() => said,
+                (id, response) = this.questions.answer() => {
+                    if this.questions.close(&id, &mut this.deadline)
+                        && let Err(fault) = this.shared.respond(&id, &response).await
+                    {
+                        break Err(fault);
+                    }
+                    continue;
+                }
                 after = this.deadline.passed() => break Err(LinkFault::Timeout { after }),
             };
             let frame = match said {
@@ -77,8 +88,19 @@ impl Coming {
                     this.under_way.end();
                     break answer_in(frame, &this.id);
                 }
-                Ok(Some(Frame::Request { id, method, .. })) => {
-                    this.shared.answer_server(&id, &method);
+                Ok(Some(Frame::Request { id, method, params })) => {
+                    if let Some(event) = this.asks(id, method, params) {
+                        return Some((event, Some(this)));
+                    }
+                }
+                Ok(Some(Frame::Notification { method, params }))
+                    if method == notification::CANCELLED =>
+                {
+                    let id = params.as_ref().and_then(cancelled);
+                    let Some(id) = id else { continue };
+                    if this.questions.close(&id, &mut this.deadline) {
+                        return Some((Event::TookBack(id), Some(this)));
+                    }
                 }
                 Ok(Some(Frame::Notification { method, params })) => {
                     if let Some(notice) = this.notice(method, params) {
@@ -96,6 +118,17 @@ impl Coming {
         let answer = answer.and_then(|answer| shared.checked(answer));
         let answer = answer.map_err(|fault| fault.into_failure(&shared.server));
         Some((Event::Answer(answer), None))
+    }
+
+    /// A Legacy server's request on the call's stream. A Modern one sends none.
+    fn asks(&mut self, id: Id, method: String, params: Option<Bytes>) -> Option<Event> {
+        let question = Question { method, params };
+        if question.is_known() && self.questions.open(&id, &mut self.deadline) {
+            return Some(Event::Asks(id, question));
+        }
+        let refusal = if question.is_known() { not_offered } else { answer_to_server };
+        self.shared.send_aside(refusal(&id, &question.method));
+        None
     }
 
     fn notice(&mut self, method: String, params: Option<Bytes>) -> Option<Notice> {

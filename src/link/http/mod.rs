@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use crate::call::{Answer, Call, NativeName, Reply, ServerName};
 use crate::config::{EraChoice, Http as HttpConfig};
 use crate::era::{lift, lower};
-use crate::jsonrpc::{self, Frame, Id};
+use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, code, encode_value, header};
 use crate::policy::Target;
 
@@ -36,6 +36,7 @@ use super::deadline::Deadline;
 use super::levels::{self, Levels};
 use super::news::Inbox;
 use super::peer::{Peer, answer_to_server};
+use super::questions::{Questions, message};
 pub use client::Client;
 use coming::{Coming, UnderWay};
 use probe::{discover, probe};
@@ -168,9 +169,11 @@ impl Http {
         let answer = match reception {
             Reception::Events(events) => {
                 let events = shared.resumable(&id, events, Some(call));
+                let (questions, answers) = Questions::of(call, shared.peer.era());
                 let hears = call.context.hears();
-                let coming = Coming { shared, id, events, deadline, under_way, hears };
-                return Ok(Reply::stream(stream::unfold(Some(coming), Coming::step)));
+                let coming = Coming { shared, id, events, deadline, questions, under_way, hears };
+                let reply = Reply::stream(stream::unfold(Some(coming), Coming::step));
+                return Ok(reply.answered_by(answers));
             }
             Reception::Message(frame) => answer_in(frame, &id),
             Reception::Begun(begun) => match begun.pass(&id, &shared, deadline).await? {
@@ -348,6 +351,19 @@ impl Shared {
     /// Answers a Legacy server's request on a call's stream.
     fn answer_server(self: &Arc<Self>, id: &Id, method: &str) {
         self.send_aside(answer_to_server(id, method));
+    }
+
+    /// Gives a Legacy server the answer to what it asked, within [`ASIDE`].
+    async fn respond(&self, id: &Id, response: &Response) -> Result<(), LinkFault> {
+        let mut headers = HeaderMap::new();
+        self.session.add_to(&mut headers);
+        let post = self.client.post(&headers, message(id, response));
+        match tokio::time::timeout(ASIDE, post).await {
+            Ok(Ok(taken)) if taken.status().is_success() => Ok(()),
+            Ok(Ok(refused)) => Err(LinkFault::Status { status: refused.status() }),
+            Ok(Err(fault)) => Err(fault),
+            Err(_) => Err(LinkFault::Timeout { after: ASIDE }),
+        }
     }
 
     /// Sends a message beside the calls. A server that makes the gateway send

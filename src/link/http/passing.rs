@@ -17,6 +17,7 @@ use crate::jsonrpc::{self, Frame, Id, Scanner};
 use crate::link::LinkFault;
 use crate::link::deadline::Deadline;
 use crate::link::peer::MAX_DEPTH;
+use crate::mcp::Era;
 
 use super::Shared;
 
@@ -71,6 +72,11 @@ impl Begun {
     ) -> Result<Result<Passing, Frame>, LinkFault> {
         let mut scanner = Scanner::new(MAX_DEPTH);
         let begun = scanner.feed(&self.head).ok().filter(|_| scanner.has_result());
+        // What asks for input is read, however large: its state is sealed. One
+        // that does not show it in all of its head keeps a state that is no good.
+        let asks = shared.peer.era() == Era::Modern
+            && ASKS.iter().any(|sign| memchr::memmem::find(&self.head, sign).is_some());
+        let begun = begun.filter(|_| !asks);
         let Some(first) = begun else {
             let whole = tokio::select! {
                 whole = self.rest() => whole?,
@@ -180,5 +186,7 @@ fn check(scanner: &Scanner, id: &Id) -> Result<(), LinkFault> {
     }
 }
 
+/// Signs of a result that asks for input.
+const ASKS: [&[u8]; 2] = [b"\"inputRequests\"", b"\"input_required\""];
 /// Answers up to this size are read whole.
 const PASS_FROM: usize = 256 * 1024;

@@ -18,9 +18,10 @@ use tokio::time::timeout;
 use bytes::Bytes;
 use futures_util::stream;
 
-use crate::call::{Answer, Call, Event, Notice, Reply, ServerName};
+use crate::call::{Answer, Call, Event, Reply, ServerName};
 use crate::config::EraChoice;
 use crate::era::{lift, lower};
+use crate::jsonrpc::Id;
 use crate::mcp::{Era, Method, ProtocolVersion, notification};
 use crate::policy::Target;
 
@@ -30,6 +31,7 @@ use super::news::Inbox;
 use super::peer::{
     Peer, Verdict, initialize_params, judge_discover, judge_initialize, modern_params,
 };
+use super::questions::{self, Aside, Questions};
 use wire::{Waiting, Wants, Wire};
 
 /// A child that has answered and can be called.
@@ -98,19 +100,25 @@ impl Stdio {
             Era::Modern => lift::request(call, &target.edits, self.peer.version, token),
             Era::Legacy => lower::request(call, &target.edits, token),
         };
-        let wants = if wanted.is_some() { Wants::Notices } else { Wants::Answer };
+        let asks = self.peer.era() == Era::Legacy;
+        let caller = asks.then(|| questions::caller(call));
+        let (questions, answers) = Questions::of(call, self.peer.era());
+        let hears = questions.can_be() || wanted.is_some();
+        let wants = if hears { Wants::Asides } else { Wants::Answer };
         // On its way before it is sent, so that whatever ends it is noted.
         let mut on_its_way = OnItsWay {
-            waiting: self.wire.expect(id, wants),
+            waiting: self.wire.expect(id, caller, wants),
             wire: Arc::clone(&self.wire),
             deadline,
+            questions,
             info: self.peer.info.clone(),
         };
         tokio::select! {
             sent = self.wire.send(id, call.method.as_str(), &params) => sent?,
             after = on_its_way.deadline.passed() => return Err(LinkFault::Timeout { after }),
         }
-        Ok(Reply::stream(stream::unfold(Some(on_its_way), OnItsWay::step)))
+        let reply = Reply::stream(stream::unfold(Some(on_its_way), OnItsWay::step));
+        Ok(reply.answered_by(answers))
     }
 
     /// Waits until the child is lost; says why.
@@ -129,29 +137,61 @@ struct OnItsWay {
     wire: Arc<Wire>,
     waiting: Waiting,
     deadline: Deadline,
+    questions: Questions,
     info: Bytes,
 }
 
 impl OnItsWay {
     async fn step(on_its_way: Option<Self>) -> Option<(Event, Option<Self>)> {
         let mut this = on_its_way?;
-        let answer = tokio::select! {
-            // The limit first: a flood of progress must not put it off for ever.
-            biased;
-            after = this.deadline.passed() => Err(LinkFault::Timeout { after }),
-            Some(notice) = next_notice(&mut this.waiting.notices) => {
-                this.deadline.extend();
-                return Some((Event::Notice(notice), Some(this)));
+        let answer = loop {
+            tokio::select! {
+                // The limit first: a flood of progress must not put it off for ever.
+                biased;
+                after = this.deadline.passed() => break Err(LinkFault::Timeout { after }),
+                (id, response) = this.questions.answer() => {
+                    if this.closes(&id)
+                        && let Err(fault) = this.wire.respond(&id, &response).await
+                    {
+                        break Err(fault);
+                    }
+                }
+                Some(aside) = next_aside(&mut this.waiting.asides) => {
+                    if let Some(event) = this.aside(aside) {
+                        return Some((event, Some(this)));
+                    }
+                }
+                answer = &mut this.waiting.answer => match answer {
+                    Ok(answer) => break answer,
+                    Err(_) => break Err(LinkFault::NoAnswer),
+                },
             }
-            answer = &mut this.waiting.answer => match answer {
-                Ok(answer) => answer,
-                Err(_) => Err(LinkFault::NoAnswer),
-            },
         };
         let answer = answer
             .map(|answer| answer.sent_by(&this.info))
             .map_err(|fault| fault.into_failure(this.wire.server()));
         Some((Event::Answer(answer), None))
+    }
+
+    fn aside(&mut self, aside: Aside) -> Option<Event> {
+        match aside {
+            Aside::Notice(notice) => {
+                self.deadline.extend();
+                Some(Event::Notice(notice))
+            }
+            Aside::Asks(id, question) if self.questions.open(&id, &mut self.deadline) => {
+                Some(Event::Asks(id, question))
+            }
+            Aside::Asks(id, question) => {
+                self.wire.refuse(&id, &question.method);
+                None
+            }
+            Aside::TookBack(id) => self.closes(&id).then_some(Event::TookBack(id)),
+        }
+    }
+
+    fn closes(&mut self, id: &Id) -> bool {
+        self.questions.close(id, &mut self.deadline)
     }
 }
 
@@ -162,16 +202,16 @@ impl Drop for OnItsWay {
     }
 }
 
-async fn next_notice(notices: &mut Option<mpsc::Receiver<Notice>>) -> Option<Notice> {
-    match notices {
-        Some(notices) => notices.recv().await,
+async fn next_aside(asides: &mut Option<mpsc::Receiver<Aside>>) -> Option<Aside> {
+    match asides {
+        Some(asides) => asides.recv().await,
         None => None,
     }
 }
 
 async fn ask(wire: &Arc<Wire>, method: &str, params: &[u8]) -> Result<Answer, LinkFault> {
     let id = wire.number();
-    let waiting = wire.expect(id, Wants::Answer);
+    let waiting = wire.expect(id, None, Wants::Answer);
     let _guard = Forget { wire, id };
     wire.send(id, method, params).await?;
     waiting.answer.await.unwrap_or(Err(LinkFault::NoAnswer))

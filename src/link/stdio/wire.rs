@@ -4,19 +4,22 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
 
-use crate::call::{Answer, Notice, ServerName};
+use crate::call::{Answer, Notice, Question, ServerName};
 use crate::jsonrpc::lines::{LineEnds, LineError, LineReader};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::link::LinkFault;
 use crate::link::news::Inbox;
 use crate::link::news::listen::Signal;
-use crate::link::peer::{MAX_DEPTH, answer_to_server};
+use crate::link::peer::{MAX_DEPTH, answer_to_server, not_offered};
+use crate::link::questions::{self, Aside, Caller, Tie, tie};
 use crate::mcp::notification;
 
 /// What the calls to one child share.
@@ -43,14 +46,16 @@ enum Outgoing {
 
 /// Somebody who waits for an answer.
 struct Pending {
-    notices: Option<mpsc::Sender<Notice>>,
+    asides: Option<mpsc::Sender<Aside>>,
+    /// Whose call it is, where the child is one that asks.
+    caller: Option<Caller>,
     answer: oneshot::Sender<Result<Answer, LinkFault>>,
 }
 
 /// A request on its way.
 pub(super) struct Waiting {
     pub(super) id: u64,
-    pub(super) notices: Option<mpsc::Receiver<Notice>>,
+    pub(super) asides: Option<mpsc::Receiver<Aside>>,
     pub(super) answer: oneshot::Receiver<Result<Answer, LinkFault>>,
 }
 
@@ -90,19 +95,19 @@ impl Wire {
     }
 
     /// Notes that somebody waits for the answer to `id`, before the request is
-    /// sent. Notices are kept for the caller only where it says that it wants
-    /// them. Whoever calls this calls `forget` or `cancel`, too.
-    pub(super) fn expect(&self, id: u64, wants: Wants) -> Waiting {
+    /// sent. What comes before is kept for the caller only where it says that
+    /// it wants that. Whoever calls this calls `forget` or `cancel`, too.
+    pub(super) fn expect(&self, id: u64, caller: Option<Caller>, wants: Wants) -> Waiting {
         let (answer, answer_rx) = oneshot::channel();
-        let (notices, notices_rx) = match wants {
-            Wants::Notices => {
-                let (sender, receiver) = mpsc::channel(NOTICES);
+        let (asides, asides_rx) = match wants {
+            Wants::Asides => {
+                let (sender, receiver) = mpsc::channel(ASIDES);
                 (Some(sender), Some(receiver))
             }
             Wants::Answer => (None, None),
         };
-        self.pending().insert(id, Pending { notices, answer });
-        Waiting { id, notices: notices_rx, answer: answer_rx }
+        self.pending().insert(id, Pending { asides, caller, answer });
+        Waiting { id, asides: asides_rx, answer: answer_rx }
     }
 
     /// Sends a request under `id`. Takes as long as the child takes to read
@@ -117,6 +122,16 @@ impl Wire {
         }
         let sent = self.outgoing.send(Outgoing::Line(line)).await;
         sent.map_err(|_| LinkFault::Exited("its input is closed".into()))
+    }
+
+    /// Gives the child the answer to what it asked.
+    pub(super) async fn respond(&self, id: &Id, response: &Response) -> Result<(), LinkFault> {
+        let sent = self.outgoing.send(Outgoing::Line(questions::message(id, response)));
+        match timeout(RESPOND, sent).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(LinkFault::Exited("its input is closed".into())),
+            Err(_) => Err(LinkFault::Timeout { after: RESPOND }),
+        }
     }
 
     /// Sends a notification.
@@ -193,7 +208,9 @@ impl Wire {
                 }
             }
             Ok(Frame::Notification { method, params }) => self.notice(method, params),
-            Ok(Frame::Request { id, method, .. }) => self.refuse(&id, &method),
+            Ok(Frame::Request { id, method, params }) => {
+                self.asked(id, Question { method, params });
+            }
             Err(fault) => {
                 if self.is_worth_a_warning() {
                     tracing::warn!(server = %self.server, %fault, line = %excerpt(line), "not a message");
@@ -230,9 +247,16 @@ impl Wire {
                 let id = std::str::from_utf8(&token).ok().and_then(|token| token.parse().ok());
                 let pending = self.pending();
                 let waiting = id.and_then(|id: u64| pending.get(&id));
-                if let Some(notices) = waiting.and_then(|waiting| waiting.notices.as_ref()) {
+                if let Some(asides) = waiting.and_then(|waiting| waiting.asides.as_ref()) {
                     // A client that reads slowly loses progress, never its answer.
-                    let _ = notices.try_send(notice);
+                    let _ = asides.try_send(Aside::Notice(notice));
+                }
+            }
+            notification::CANCELLED => {
+                let Some(id) = params.as_ref().and_then(questions::cancelled) else { return };
+                // Whose it is the calls know.
+                for asides in self.pending().values().filter_map(|call| call.asides.as_ref()) {
+                    let _ = asides.try_send(Aside::TookBack(id.clone()));
                 }
             }
             _ if self.inbox.hear(&method, params.as_ref()) => {}
@@ -262,13 +286,41 @@ impl Wire {
         }
     }
 
-    /// Answers a request of a Legacy server's. `ping` is answered; what needs a
-    /// client cannot be tied to one on a shared child, and is refused. Never
-    /// waits: a child that asks and asks and does not read must not keep the
-    /// answers behind its questions from being read.
-    fn refuse(&self, id: &Id, method: &str) {
-        let line = answer_to_server(id, method);
-        tracing::debug!(server = %self.server, method, "the server asks");
+    /// The child asks, and does not say in which call.
+    fn asked(&self, id: Id, question: Question) {
+        tracing::debug!(server = %self.server, method = question.method, "the server asks");
+        if !question.is_known() {
+            return self.refuse(&id, &question.method);
+        }
+        match self.tied() {
+            Tie::Nobody => self.refuse(&id, &question.method),
+            Tie::Mute => self.write_aside(not_offered(&id, &question.method)),
+            Tie::To(asides) => {
+                let method = question.method.clone();
+                if asides.try_send(Aside::Asks(id.clone(), question)).is_err() {
+                    self.refuse(&id, &method);
+                }
+            }
+        }
+    }
+
+    /// Which call that belongs to which the child sends without saying so.
+    fn tied(&self) -> Tie {
+        let pending = self.pending();
+        tie(pending.iter().filter_map(|(number, call)| {
+            call.caller.as_ref().map(|caller| (*number, caller, call.asides.as_ref()))
+        }))
+    }
+
+    /// Answers a request that goes to no client: `ping`, or one that cannot be
+    /// tied to a call.
+    pub(super) fn refuse(&self, id: &Id, method: &str) {
+        self.write_aside(answer_to_server(id, method));
+    }
+
+    /// Never waits: a child that asks and asks and does not read must not keep
+    /// the answers behind its questions from being read.
+    fn write_aside(&self, line: Bytes) {
         let _ = self.outgoing.try_send(Outgoing::Line(line));
     }
 
@@ -312,8 +364,8 @@ impl Wire {
 pub(super) enum Wants {
     /// The answer alone.
     Answer,
-    /// Progress, too.
-    Notices,
+    /// Progress, too, and what the child asks.
+    Asides,
 }
 
 /// The stream that a notification belongs to: the number of its request.
@@ -379,8 +431,10 @@ fn excerpt(line: &[u8]) -> String {
 
 /// Lines that wait to be written to one child.
 const OUTGOING: usize = 256;
-/// Notices that wait to be read by one client.
-const NOTICES: usize = 64;
+/// Notices and questions that wait to be read by one call.
+const ASIDES: usize = 64;
+/// How long an answer may wait for a child that does not read.
+const RESPOND: Duration = Duration::from_secs(5);
 /// How many bytes are written at once.
 const WRITE_BATCH: usize = 64 * 1024;
 /// How many useless lines are told one by one.

@@ -59,6 +59,7 @@ pub struct Metrics {
     config_loaded: Gauge<f64, AtomicU64>,
     sessions: Level,
     streams: Level,
+    parked: Level,
     connections: Level,
 }
 
@@ -100,6 +101,7 @@ impl Metrics {
             config_loaded: Gauge::default(),
             sessions: Level::default(),
             streams: Level::default(),
+            parked: Level::default(),
             connections: Level::default(),
         };
         metrics.register_calls();
@@ -153,6 +155,11 @@ impl Metrics {
     /// Legacy sessions of clients, now.
     pub fn sessions(&self) -> &Level {
         &self.sessions
+    }
+
+    /// Calls that wait for their clients' input, now.
+    pub fn parked(&self) -> &Level {
+        &self.parked
     }
 
     /// Open event streams towards clients, now.
@@ -267,6 +274,7 @@ impl Metrics {
         for (name, help, level) in [
             ("trunkline_sessions", "Legacy sessions of clients", &self.sessions),
             ("trunkline_streams", "Open event streams towards clients", &self.streams),
+            ("trunkline_parked_calls", "Calls that wait for their clients' input", &self.parked),
             ("trunkline_connections", "Open connections from clients", &self.connections),
         ] {
             registry.register(name, help, level.gauge());

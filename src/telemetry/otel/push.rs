@@ -173,7 +173,9 @@ fn attribute(label: &str, value: &str) -> Option<KeyValue> {
     let key = match label {
         "method" => "mcp.method.name",
         "server" => "trunkline.server",
-        "outcome" if value == Outcome::Ok.label() => return None,
+        "outcome" if value == Outcome::Ok.label() || value == Outcome::InputRequired.label() => {
+            return None;
+        }
         "outcome" => "error.type",
         other => other,
     };

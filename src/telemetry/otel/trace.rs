@@ -291,7 +291,7 @@ fn client_attributes(request: &ClientStart<'_>) -> Vec<KeyValue> {
 
 fn end(span: &mut Span, outcome: &Outcome) {
     match outcome {
-        Outcome::Ok => {}
+        Outcome::Ok | Outcome::InputRequired => {}
         Outcome::ToolError => {
             span.set_attribute(KeyValue::new("error.type", outcome.label()));
             span.set_status(Status::error(""));

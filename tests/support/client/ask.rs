@@ -57,7 +57,7 @@ impl<'a> Ask<'a> {
                         "io.modelcontextprotocol/clientInfo",
                         json!({ "name": "a-test", "version": "1" }),
                     )
-                    .meta("io.modelcontextprotocol/clientCapabilities", json!({}))
+                    .meta("io.modelcontextprotocol/clientCapabilities", client.capabilities.clone())
             }
             Kind::Legacy { .. } => ask.of_session(),
         }

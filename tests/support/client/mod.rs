@@ -22,6 +22,8 @@ pub struct Client {
     protocol: Protocol,
     trust: Option<Trust>,
     kind: Kind,
+    /// What it lets servers ask of it.
+    pub(super) capabilities: Value,
     next_id: AtomicU64,
     /// Where it sends its messages.
     endpoint: String,
@@ -46,6 +48,7 @@ impl Client {
             protocol: Protocol::Http1,
             trust: None,
             kind,
+            capabilities: json!({}),
             next_id: AtomicU64::new(1),
             endpoint: "/mcp".into(),
             credential: None,
@@ -59,6 +62,13 @@ impl Client {
 
     pub fn plain(address: SocketAddr) -> Self {
         Self::new(address, Kind::Plain)
+    }
+
+    /// The same client, of whom servers may ask this. A Legacy one opens a
+    /// session of its own for it.
+    pub async fn offering(mut self, capabilities: Value) -> Self {
+        self.capabilities = capabilities;
+        self.initialized().await
     }
 
     /// Opens a session.
@@ -100,7 +110,7 @@ impl Client {
     pub async fn initialize(&self, version: &str) -> Reply {
         let params = json!({
             "protocolVersion": version,
-            "capabilities": {},
+            "capabilities": self.capabilities,
             "clientInfo": { "name": "a-test", "version": "1" },
         });
         self.ask("initialize", params)
@@ -166,6 +176,23 @@ impl Client {
     /// A `tools/call`, to be changed before it is sent.
     pub fn ask_call(&self, tool: &str, arguments: Value) -> Ask<'_> {
         self.ask("tools/call", json!({ "name": tool, "arguments": arguments }))
+    }
+
+    /// Answers what it was asked by this id.
+    pub async fn respond(&self, id: &Value, result: Value) {
+        let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });
+        self.answer(answer).await;
+    }
+
+    /// Refuses what it was asked by this id.
+    pub async fn refuse(&self, id: &Value, error: Value) {
+        self.answer(json!({ "jsonrpc": "2.0", "id": id, "error": error })).await;
+    }
+
+    async fn answer(&self, answer: Value) {
+        let ask = self.http("POST", "/mcp").of_session().body(answer.to_string());
+        let taken = ask.header("content-type", "application/json").send().await;
+        assert_eq!(taken.status(), 202);
     }
 
     /// A plain HTTP request.

@@ -112,7 +112,7 @@ fn whole(inner: &Inner, asked: &Received) -> Response<Body> {
         Err(error) if inner.era == Era::Modern => (404, Step::Error(error)),
         Err(error) => (200, Step::Error(error)),
     };
-    let mut response = plain(status, step.message(asked, inner.era).unwrap());
+    let mut response = plain(status, step.message(asked, inner).unwrap());
     if inner.era == Era::Legacy && asked.method == "initialize" {
         let number = inner.session_numbers.fetch_add(1, Ordering::SeqCst) + 1;
         let session = format!("session-{number}");
@@ -146,7 +146,7 @@ async fn call(inner: Arc<Inner>, call: Received) -> Response<Body> {
     let mut unanswered = Unanswered { inner: Arc::clone(&inner), call: Some(call.clone()) };
     let mut steps = inner.steps(&call).into_iter().peekable();
     while let Some(step) = steps.next_if(Step::is_wait) {
-        inner.wait(&step).await;
+        inner.wait(&step, &call).await;
     }
     match steps.peek() {
         Some(Step::Status(status, headers, body)) => {
@@ -157,7 +157,7 @@ async fn call(inner: Arc<Inner>, call: Received) -> Response<Body> {
         }
         Some(step) if step.is_answer() => {
             unanswered.settle();
-            return plain(200, step.message(&call, inner.era).unwrap());
+            return plain(200, step.message(&call, &inner).unwrap());
         }
         _ => {}
     }
@@ -179,7 +179,7 @@ fn on(inner: Arc<Inner>, rest: Rest) -> Response<Body> {
             let mut rest = rest?;
             loop {
                 let step = rest.steps.next()?;
-                inner.wait(&step).await;
+                inner.wait(&step, &rest.call).await;
                 if matches!(step, Step::Break) {
                     rest.unanswered.settle();
                     return None;
@@ -197,7 +197,7 @@ fn on(inner: Arc<Inner>, rest: Rest) -> Response<Body> {
                         return Some((Ok(Frame::data(Bytes::from(event))), None));
                     }
                     _ => step
-                        .message(&rest.call, inner.era)
+                        .message(&rest.call, &inner)
                         .map(|it| format!("event: message\ndata: {it}\n\n")),
                 };
                 if let Some(message) = message {

@@ -335,16 +335,6 @@ impl Inner {
             )],
         }
     }
-
-    /// Does a step that is not written.
-    pub async fn wait(&self, step: &Step) {
-        match step {
-            Step::Hold => self.gate.acquire().await.unwrap().forget(),
-            Step::Pause(time) => tokio::time::sleep(*time).await,
-            Step::Never => std::future::pending().await,
-            _ => {}
-        }
-    }
 }
 
 /// Counts somebody who listens for changes.

@@ -19,6 +19,15 @@ pub enum Step {
     Progress(u32),
     /// Sends any message on the call's stream.
     Send(Value),
+    /// Asks its client something: a request, under an id made of the call's
+    /// and this key (Legacy).
+    Ask(&'static str, &'static str, Value),
+    /// Waits for the answer to what was asked under this key.
+    Await(&'static str),
+    /// No longer wants to know.
+    TakeBack(&'static str),
+    /// Answers with a text: what the client answered, by the keys.
+    Answers,
     /// Opens the call's stream without a message (HTTP).
     Open,
     /// Waits for [`Upstream::release`](super::Upstream::release).
@@ -65,6 +74,11 @@ impl Received {
         }
     }
 
+    /// The id of what a call asks under a key.
+    pub fn question(&self, key: &str) -> Value {
+        json!(format!("{}/{key}", self.id.clone().unwrap_or_default()))
+    }
+
     pub fn event(method: &str, params: Value, headers: HeaderMap) -> Self {
         Self { method: method.into(), params, id: None, text: String::new(), headers }
     }
@@ -98,9 +112,26 @@ impl Step {
     }
 
     /// The message that this step writes to a call, if it writes one.
-    pub fn message(&self, call: &Received, era: Era) -> Option<String> {
+    pub fn message(&self, call: &Received, inner: &Inner) -> Option<String> {
+        let era = inner.era;
         let id = call.id.clone().unwrap_or_default();
         match self {
+            Self::Ask(key, method, params) => {
+                let id = call.question(key);
+                let mut message = json!({ "jsonrpc": "2.0", "id": id, "method": method });
+                if !params.is_null() {
+                    message["params"] = params.clone();
+                }
+                Some(message.to_string())
+            }
+            Self::TakeBack(key) => {
+                let params = json!({ "requestId": call.question(key) });
+                Some(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }).to_string())
+            }
+            Self::Answers => {
+                let all = Self::text(inner.answers_to(call).to_string());
+                all.message(call, inner)
+            }
             Self::Progress(progress) => {
                 let token = call.token()?;
                 let params = json!({ "progressToken": token, "progress": progress, "total": 10 });
@@ -123,11 +154,11 @@ impl Step {
     }
 
     pub fn is_wait(&self) -> bool {
-        matches!(self, Self::Hold | Self::Pause(_) | Self::Never)
+        matches!(self, Self::Hold | Self::Pause(_) | Self::Never | Self::Await(_))
     }
 
     pub fn is_answer(&self) -> bool {
-        matches!(self, Self::Result(_) | Self::Raw(_) | Self::Error(_))
+        matches!(self, Self::Result(_) | Self::Raw(_) | Self::Error(_) | Self::Answers)
     }
 }
 
@@ -158,6 +189,40 @@ pub fn first_tools() -> [(&'static str, Behaviour); 4] {
 }
 
 impl Inner {
+    /// What it was answered to what a call asked, by the keys.
+    pub fn answers_to(&self, call: &Received) -> Value {
+        let mut answers = json!({});
+        let own = call.question("");
+        let own = own.as_str().unwrap();
+        for received in self.received.lock().unwrap().iter().filter(|r| r.method.is_empty()) {
+            let id = received.id.as_ref().and_then(Value::as_str).unwrap_or_default();
+            let Some(key) = id.strip_prefix(own) else { continue };
+            let message: Value = serde_json::from_str(&received.text).unwrap();
+            let said = message.get("result").or(message.get("error")).unwrap();
+            answers[key] = said.clone();
+        }
+        answers
+    }
+
+    /// Waits for the answer to what a call asked.
+    async fn answered(&self, call: &Received, key: &str) {
+        let mut news = self.news.subscribe();
+        while self.answers_to(call).get(key).is_none() {
+            news.changed().await.unwrap();
+        }
+    }
+
+    /// Does a step that is not written.
+    pub async fn wait(&self, step: &Step, call: &Received) {
+        match step {
+            Step::Hold => self.gate.acquire().await.unwrap().forget(),
+            Step::Pause(time) => tokio::time::sleep(*time).await,
+            Step::Never => std::future::pending().await,
+            Step::Await(key) => self.answered(call, key).await,
+            _ => {}
+        }
+    }
+
     /// The answer to whatever is no call; `None` for what this era does not know.
     pub fn answer(&self, asked: &Received) -> Result<String, Value> {
         let info = json!({ "name": "scripted", "version": "1.2.3" });

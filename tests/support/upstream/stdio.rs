@@ -84,12 +84,12 @@ async fn answer(inner: Arc<Inner>, asked: Received, output: Output) {
             Ok(result) => Step::Raw(result),
             Err(error) => Step::Error(error),
         };
-        write(&output, &step.message(&asked, inner.era).unwrap()).await;
+        write(&output, &step.message(&asked, &inner).unwrap()).await;
         return;
     }
     for step in inner.steps(&asked) {
-        inner.wait(&step).await;
-        if let Some(message) = step.message(&asked, inner.era) {
+        inner.wait(&step, &asked).await;
+        if let Some(message) = step.message(&asked, &inner) {
             write(&output, &message).await;
         }
         if matches!(step, Step::Break) {

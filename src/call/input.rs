@@ -1,0 +1,123 @@
+//! What a server asks of the client in the middle of a call, and what comes
+//! back: sampling, elicitation, roots.
+
+use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::jsonrpc::{self, Members, Response, text};
+use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
+
+use super::{Abilities, AnswerFault, ResultBody, ResultType};
+
+/// One thing that a server wants to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The method, such as `elicitation/create`.
+    pub method: String,
+    /// Its raw params, where there are any.
+    pub params: Option<Bytes>,
+}
+
+impl Question {
+    /// Whether it is of a kind that Legacy clients can be asked at all.
+    pub fn is_known(&self) -> bool {
+        matches!(self.method.as_str(), SAMPLING | ELICITATION | ROOTS)
+    }
+
+    /// The capabilities that a client with these abilities would still need
+    /// to be asked this; `None` where it can be asked, or nobody here knows.
+    pub fn beyond(&self, abilities: &Abilities) -> Option<Value> {
+        let member =
+            |key| self.params.as_deref().and_then(|raw| Members::parse(raw).ok()?.find(key));
+        match self.method.as_str() {
+            SAMPLING if member("tools").is_some() => {
+                (!abilities.sampling_tools).then(|| json!({ "sampling": { "tools": {} } }))
+            }
+            SAMPLING => (!abilities.sampling).then(|| json!({ "sampling": {} })),
+            ROOTS => (!abilities.roots).then(|| json!({ "roots": {} })),
+            ELICITATION if member("mode").and_then(text).as_deref() == Some("url") => {
+                (!abilities.url).then(|| json!({ "elicitation": { "url": {} } }))
+            }
+            ELICITATION => (!abilities.form).then(|| json!({ "elicitation": { "form": {} } })),
+            _ => None,
+        }
+    }
+}
+
+/// What an `InputRequiredResult` says.
+#[derive(Debug)]
+pub struct Asked {
+    /// The questions by their keys, in their order.
+    pub questions: Vec<(String, Question)>,
+    /// The state that comes back with the answers, and where it stands.
+    pub state: Option<(String, Range<usize>)>,
+}
+
+impl ResultBody {
+    /// What it asks, if it asks for input.
+    ///
+    /// # Errors
+    /// [`AnswerFault::Result`] where it is no valid `InputRequiredResult`.
+    pub fn asked(&self) -> Result<Option<Asked>, AnswerFault> {
+        if *self.kind() != ResultType::InputRequired {
+            return Ok(None);
+        }
+        Asked::parse(self.raw()).map(Some).map_err(AnswerFault::Result)
+    }
+}
+
+impl Asked {
+    fn parse(raw: &Bytes) -> Result<Self, serde_json::Error> {
+        use serde::de::Error as _;
+        let wrong = |what: &str| serde_json::Error::custom(what);
+        let result = Members::parse(raw)?;
+        let mut questions = Vec::new();
+        if let Some(requests) = result.find("inputRequests") {
+            for (key, request) in Members::parse(requests.get().as_bytes())?.0 {
+                let request = Members::parse(request.get().as_bytes())?;
+                let method = request.find("method").and_then(text);
+                let method = method.ok_or_else(|| wrong("an input request without a method"))?;
+                let params = request.find("params").filter(|params| params.get() != "null");
+                let params = params.map(|params| raw.slice_ref(params.get().as_bytes()));
+                let question = Question { method: method.into_owned(), params };
+                questions.push((key.into_owned(), question));
+            }
+        }
+        let state = match result.find("requestState") {
+            Some(state) => {
+                let span = jsonrpc::span_of(raw, state.get().as_bytes());
+                let text = text(state).ok_or_else(|| wrong("a requestState that is no string"))?;
+                span.map(|span| (text.into_owned(), span))
+            }
+            None => None,
+        };
+        if questions.is_empty() && state.is_none() {
+            return Err(wrong("neither inputRequests nor a requestState"));
+        }
+        if questions.len() > MOST_QUESTIONS {
+            return Err(wrong("too many input requests"));
+        }
+        Ok(Self { questions, state })
+    }
+}
+
+/// What a client answers: by the keys of the questions.
+#[derive(Debug, Clone, Default)]
+pub struct Input {
+    /// The state that came with the questions, as the client was given it.
+    pub state: Option<String>,
+    /// A result, or what the client says instead.
+    pub responses: Vec<(String, Response)>,
+}
+
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.method)
+    }
+}
+
+/// The most questions that one call may have open.
+pub const MOST_QUESTIONS: usize = 32;

@@ -1,0 +1,280 @@
+//! The state of a call that waits for input, sealed so that a client can keep
+//! it but neither read, make nor change it, nor use it for anything else.
+//!
+//! MCP 2026-07-28, Multi Round-Trip Requests, "Server Requirements": a state
+//! is an attacker's input, and is bound to who was given it, for how long, and
+//! for which request.
+
+use std::time::Duration;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::digest::{Context, SHA256};
+use aws_lc_rs::error::Unspecified;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::jsonrpc::Members;
+
+/// Why a state is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// Not one of ours, or changed, or another principal's.
+    #[error("it is not one that this gateway gave you, or it was changed on its way")]
+    Invalid,
+    /// One of ours, too late.
+    #[error("it has expired")]
+    Expired,
+    /// One of ours, for a request that is not the same.
+    #[error("it belongs to a request with another method or other params")]
+    OtherRequest,
+}
+
+/// What a state leads back to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum State {
+    /// A call that waits in this gateway, by its number.
+    Parked(u64),
+    /// A server that keeps nothing, and its own state.
+    Server {
+        /// Its name.
+        server: String,
+        /// What it said.
+        state: String,
+    },
+    /// A call that is to be made anew once the user has opened what it names.
+    Anew,
+}
+
+/// What a state is bound to.
+#[derive(Debug, Clone, Copy)]
+pub struct Bound<'a> {
+    /// Who asks, in a form that no other principal has.
+    pub principal: &'a str,
+    /// The request's digest.
+    pub request: &'a Digest,
+}
+
+/// The digest of a request.
+pub type Digest = [u8; 32];
+
+/// Seals and opens states.
+pub struct Seals {
+    /// The newest first: it seals, all open.
+    keys: Vec<RandomizedNonceKey>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Sealed {
+    /// Until when, in seconds since 1970.
+    until: u64,
+    request: String,
+    state: State,
+}
+
+impl Seals {
+    /// Seals with the first secret, opens with any of them.
+    ///
+    /// # Errors
+    /// When the cryptographic library refuses a key, which it has no reason to.
+    pub fn new<'a>(secrets: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, Unspecified> {
+        let key = |secret: &[u8]| {
+            let mut hash = Context::new(&SHA256);
+            hash.update(KEY_PURPOSE);
+            hash.update(secret);
+            RandomizedNonceKey::new(&AES_256_GCM, hash.finish().as_ref())
+        };
+        Ok(Self { keys: secrets.into_iter().map(key).collect::<Result<_, _>>()? })
+    }
+
+    /// Seals a state for so long from `now` on, which is the time since 1970.
+    ///
+    /// # Errors
+    /// When there is no key, or the cryptographic library has no random numbers.
+    pub fn seal(
+        &self,
+        state: State,
+        bound: Bound<'_>,
+        now: Duration,
+        lasting: Duration,
+    ) -> Result<String, Unspecified> {
+        let key = self.keys.first().ok_or(Unspecified)?;
+        let request = URL_SAFE_NO_PAD.encode(bound.request);
+        let until = now.saturating_add(lasting).as_secs();
+        let mut sealed =
+            serde_json::to_vec(&Sealed { until, request, state }).map_err(|_| Unspecified)?;
+        let nonce = key.seal_in_place_append_tag(Aad::from(purpose(bound)), &mut sealed)?;
+        Ok(URL_SAFE_NO_PAD.encode([nonce.as_ref().as_slice(), &sealed].concat()))
+    }
+
+    /// What a client brought back.
+    ///
+    /// # Errors
+    /// [`StateError`] says what is wrong with it.
+    pub fn open(&self, text: &str, bound: Bound<'_>, now: Duration) -> Result<State, StateError> {
+        let sealed = URL_SAFE_NO_PAD.decode(text).map_err(|_| StateError::Invalid)?;
+        let (nonce, sealed) = sealed.split_first_chunk::<NONCE_LEN>().ok_or(StateError::Invalid)?;
+        let opened = self.keys.iter().find_map(|key| {
+            let mut sealed = sealed.to_vec();
+            let opened =
+                key.open_in_place(Nonce::from(nonce), Aad::from(purpose(bound)), &mut sealed);
+            opened.ok().map(|opened| opened.to_vec())
+        });
+        let opened = opened.ok_or(StateError::Invalid)?;
+        let sealed: Sealed = serde_json::from_slice(&opened).map_err(|_| StateError::Invalid)?;
+        if now.as_secs() >= sealed.until {
+            return Err(StateError::Expired);
+        }
+        if sealed.request != URL_SAFE_NO_PAD.encode(bound.request) {
+            return Err(StateError::OtherRequest);
+        }
+        Ok(sealed.state)
+    }
+}
+
+impl std::fmt::Debug for Seals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Seals({})", self.keys.len())
+    }
+}
+
+/// Keeps a state from being taken for anything else sealed with the key, or
+/// for another principal's.
+fn purpose(bound: Bound<'_>) -> Vec<u8> {
+    [STATE_PURPOSE, bound.principal.as_bytes()].concat()
+}
+
+/// The digest of a request that is the same for its retries: of the method,
+/// and of the params but for what a retry adds or says anew. The order of
+/// members does not count.
+pub fn digest(method: &str, params: &[u8]) -> Digest {
+    let mut hash = Context::new(&SHA256);
+    hash.update(method.as_bytes());
+    hash.update(b"\n");
+    let members = Members::parse(params).map(|members| members.0).unwrap_or_default();
+    let mut members: Vec<_> =
+        members.into_iter().filter(|(key, _)| !OF_THE_RETRY.contains(&&**key)).collect();
+    members.sort_by(|(one, _), (other, _)| one.cmp(other));
+    for (key, raw) in members {
+        feed(&mut hash, &Value::String(key.into_owned()));
+        hash.update(b":");
+        feed(&mut hash, &serde_json::from_str(raw.get()).unwrap_or_default());
+        hash.update(b",");
+    }
+    let mut digest = [0; 32];
+    digest.copy_from_slice(hash.finish().as_ref());
+    digest
+}
+
+/// Canonical JSON, straight into the digest. The depth is bounded by the
+/// envelope's.
+fn feed(hash: &mut Context, value: &Value) {
+    match value {
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by_key(|(key, _)| *key);
+            hash.update(b"{");
+            for (key, value) in members {
+                feed(hash, &Value::String(key.clone()));
+                hash.update(b":");
+                feed(hash, value);
+                hash.update(b",");
+            }
+            hash.update(b"}");
+        }
+        Value::Array(items) => {
+            hash.update(b"[");
+            for item in items {
+                feed(hash, item);
+                hash.update(b",");
+            }
+            hash.update(b"]");
+        }
+        plain => hash.update(plain.to_string().as_bytes()),
+    }
+}
+
+/// Members of params that a retry adds, or may say anew.
+pub const OF_THE_RETRY: [&str; 3] = ["_meta", "inputResponses", "requestState"];
+const KEY_PURPOSE: &[u8] = b"trunkline requestState key\n";
+const STATE_PURPOSE: &[u8] = b"trunkline requestState\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1_800_000_000);
+    const LASTING: Duration = Duration::from_mins(10);
+    const REQUEST: Digest = [1; 32];
+
+    fn seals(secrets: &[&str]) -> Seals {
+        Seals::new(secrets.iter().map(|secret| secret.as_bytes())).unwrap()
+    }
+
+    fn bound(principal: &str) -> Bound<'_> {
+        Bound { principal, request: &REQUEST }
+    }
+
+    #[test]
+    fn a_state_leads_back_for_whom_it_was_made() {
+        let seals = seals(&["one"]);
+        for state in [
+            State::Parked(u64::MAX),
+            State::Server { server: "s".into(), state: "é\"".into() },
+            State::Anew,
+        ] {
+            let text = seals.seal(state.clone(), bound("ann"), NOW, LASTING).unwrap();
+            assert_eq!(seals.open(&text, bound("ann"), NOW), Ok(state));
+            assert_eq!(seals.open(&text, bound("bob"), NOW), Err(StateError::Invalid));
+            let late = NOW + LASTING;
+            assert_eq!(seals.open(&text, bound("ann"), late), Err(StateError::Expired));
+            let other = Bound { principal: "ann", request: &[2; 32] };
+            assert_eq!(seals.open(&text, other, NOW), Err(StateError::OtherRequest));
+        }
+    }
+
+    #[test]
+    fn a_state_that_was_changed_or_made_elsewhere_is_refused() {
+        let seals = seals(&["one"]);
+        let text = seals.seal(State::Parked(7), bound("ann"), NOW, LASTING).unwrap();
+        for place in 0..text.len() {
+            let mut changed = text.clone().into_bytes();
+            changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(changed).unwrap();
+            assert_eq!(seals.open(&changed, bound("ann"), NOW), Err(StateError::Invalid));
+        }
+        for text in ["", "x", "!!", &text[..20], &format!("{text}-TAMPERED")] {
+            assert_eq!(seals.open(text, bound("ann"), NOW), Err(StateError::Invalid));
+        }
+    }
+
+    #[test]
+    fn keys_rotate() {
+        let (old, both, new) = (seals(&["one"]), seals(&["two", "one"]), seals(&["two"]));
+        let by_old = old.seal(State::Anew, bound("ann"), NOW, LASTING).unwrap();
+        let by_both = both.seal(State::Anew, bound("ann"), NOW, LASTING).unwrap();
+        assert_eq!(both.open(&by_old, bound("ann"), NOW), Ok(State::Anew));
+        assert_eq!(new.open(&by_both, bound("ann"), NOW), Ok(State::Anew));
+        assert_eq!(new.open(&by_old, bound("ann"), NOW), Err(StateError::Invalid));
+        assert_eq!(old.open(&by_both, bound("ann"), NOW), Err(StateError::Invalid));
+    }
+
+    #[test]
+    fn a_retry_has_the_digest_of_its_request() {
+        let first = digest("tools/call", br#"{"name":"a","arguments":{"x":1,"y":[2]},"_meta":{}}"#);
+        let retry =
+            br#"{"requestState":"s","arguments":{ "y":[2],"x":1 },"inputResponses":{},"name":"a"}"#;
+        assert_eq!(digest("tools/call", retry), first);
+        for (method, params) in [
+            ("prompts/get", r#"{"name":"a","arguments":{"x":1,"y":[2]}}"#),
+            ("tools/call", r#"{"name":"b","arguments":{"x":1,"y":[2]}}"#),
+            ("tools/call", r#"{"name":"a","arguments":{"x":1,"y":[2,2]}}"#),
+            ("tools/call", r#"{"name":"a","arguments":{"x":"1","y":[2]}}"#),
+            ("tools/call", r#"{"name":"a","arguments":{"x":1,"y":[2]},"z":1}"#),
+            ("tools/call", r#"{"name":"a"}"#),
+        ] {
+            assert_ne!(digest(method, params.as_bytes()), first, "{method} {params}");
+        }
+    }
+}

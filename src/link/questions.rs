@@ -1,0 +1,172 @@
+//! What a Legacy server asks in the middle of one call, on its link.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use crate::call::{Answers, Call, MOST_QUESTIONS, Notice, Principal, Question};
+use crate::jsonrpc::{self, Id, Response, object};
+use crate::mcp::Era;
+
+use super::deadline::Deadline;
+
+/// The questions of one call that are open, and the way of their answers.
+pub(super) struct Questions {
+    open: Vec<Id>,
+    /// None where the call's client, or its server, is one of whom there are none.
+    responses: Option<mpsc::Receiver<(Id, Response)>>,
+}
+
+impl Questions {
+    /// Those of a call to a server of this era, none so far. Only a Legacy one
+    /// asks, and only a client is asked that can be asked something.
+    pub(super) fn of(call: &Call, era: Era) -> (Self, Option<Answers>) {
+        let can_be = era == Era::Legacy && call.context.client.abilities().any();
+        // Those that are open, and as many refusals.
+        let way = can_be.then(|| mpsc::channel(2 * MOST_QUESTIONS));
+        let (answers, responses) = way.unzip();
+        (Self { open: Vec::new(), responses }, answers)
+    }
+
+    /// Whether there can be any.
+    pub(super) fn can_be(&self) -> bool {
+        self.responses.is_some()
+    }
+
+    /// The server asks; the deadline stands still until it is answered. False
+    /// where it may not.
+    pub(super) fn open(&mut self, id: &Id, deadline: &mut Deadline) -> bool {
+        let may = self.can_be() && self.open.len() < 2 * MOST_QUESTIONS && !self.open.contains(id);
+        if may {
+            deadline.pause();
+            self.open.push(id.clone());
+        }
+        may
+    }
+
+    /// The next answer; for ever, while there is none.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn answer(&mut self) -> (Id, Response) {
+        if let Some(responses) = &mut self.responses
+            && let Some(answer) = responses.recv().await
+        {
+            return answer;
+        }
+        std::future::pending().await
+    }
+
+    /// A question is answered, or taken back; the deadline goes on with the
+    /// last. False where it was not open.
+    pub(super) fn close(&mut self, id: &Id, deadline: &mut Deadline) -> bool {
+        let before = self.open.len();
+        self.open.retain(|open| open != id);
+        if self.open.is_empty() {
+            deadline.go_on();
+        }
+        self.open.len() < before
+    }
+}
+
+/// Whose a call is: two calls of equal callers are one client's.
+pub(super) type Caller = (Principal, Option<Arc<str>>);
+
+/// The caller of a call.
+pub(super) fn caller(call: &Call) -> Caller {
+    (call.context.principal.clone(), call.context.session.clone())
+}
+
+/// What comes for a call before its answer, and not on a stream of its own.
+pub(super) enum Aside {
+    Notice(Notice),
+    /// The server asks, under an id of its own.
+    Asks(Id, Question),
+    /// The server no longer asks, if it was this call's to answer.
+    TookBack(Id),
+}
+
+/// Which call something belongs to that a server sends without saying so.
+pub(super) enum Tie {
+    /// None is in flight, or calls of several clients.
+    Nobody,
+    /// A client's that cannot be asked anything.
+    Mute,
+    /// This one.
+    To(mpsc::Sender<Aside>),
+}
+
+/// Ties what a server sends to a call in flight: the only one, or one of
+/// several if they are all one client's. That is the newest, because the older
+/// ones have gone on without an answer. Calls come with their numbers.
+pub(super) fn tie<'a>(
+    calls: impl Iterator<Item = (u64, &'a Caller, Option<&'a mpsc::Sender<Aside>>)>,
+) -> Tie {
+    let mut first = None;
+    let mut newest: Option<(u64, &mpsc::Sender<Aside>)> = None;
+    for (number, caller, asides) in calls {
+        if *first.get_or_insert(caller) != caller {
+            return Tie::Nobody;
+        }
+        if let Some(asides) = asides
+            && newest.is_none_or(|(newest, _)| number > newest)
+        {
+            newest = Some((number, asides));
+        }
+    }
+    match (first, newest) {
+        (None, _) => Tie::Nobody,
+        (Some(_), None) => Tie::Mute,
+        (Some(_), Some((_, asides))) => Tie::To(asides.clone()),
+    }
+}
+
+/// Which request a `notifications/cancelled` takes back.
+pub(super) fn cancelled(params: &Bytes) -> Option<Id> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Cancelled<'a> {
+        #[serde(borrow)]
+        request_id: &'a RawValue,
+    }
+    let cancelled: Cancelled<'_> = object(params).ok()?;
+    Id::read(params, cancelled.request_id)
+}
+
+/// The message that answers a server's request.
+pub(super) fn message(id: &Id, response: &Response) -> Bytes {
+    match response {
+        Response::Result(raw) => jsonrpc::response(id, raw),
+        Response::Error(raw) => jsonrpc::error(Some(id), raw),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_sends_is_tied_to_one_clients_newest_call() {
+        let (ann, bob) = ((Principal::Client("ann".into()), None), (Principal::Anonymous, None));
+        let (one, _one) = mpsc::channel(1);
+        let (two, _two) = mpsc::channel(1);
+        let tied = |calls: &[(u64, &Caller, Option<&mpsc::Sender<Aside>>)]| match tie(calls
+            .iter()
+            .copied())
+        {
+            Tie::Nobody => "nobody",
+            Tie::Mute => "mute",
+            Tie::To(asides) if asides.same_channel(&one) => "one",
+            Tie::To(_) => "two",
+        };
+        assert_eq!(tied(&[]), "nobody");
+        assert_eq!(tied(&[(1, &ann, None)]), "mute");
+        assert_eq!(tied(&[(1, &ann, Some(&one))]), "one");
+        assert_eq!(tied(&[(2, &ann, Some(&two)), (1, &ann, Some(&one))]), "two");
+        assert_eq!(tied(&[(2, &ann, None), (1, &ann, Some(&one))]), "one");
+        assert_eq!(tied(&[(1, &ann, Some(&one)), (2, &bob, Some(&two))]), "nobody");
+    }
+}

@@ -1,0 +1,344 @@
+//! Between a server that asks and a client that answers by calling again: the
+//! seals of what the client holds meanwhile, and the calls that wait.
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::call::{
+    Abilities, Answer, Call, Client, ErrorBody, Failure, Input, MOST_QUESTIONS, Params, Principal,
+    Question, ResultBody, ServerName,
+};
+use crate::config::Gateway as Config;
+use crate::era::state::{Bound, Digest, Seals, State, StateError, digest};
+use crate::era::{lift, lower};
+use crate::jsonrpc::{Members, Response, Splice, object, string};
+use crate::link::parking::{Bounds, Parking};
+use crate::mcp::question::ELICITATION;
+use crate::mcp::{Era, Method};
+use crate::snapshot::Snapshots;
+use crate::telemetry::metrics::Metrics;
+
+/// What all calls that ask for input share.
+pub(super) struct Inputs {
+    pub(super) parking: Arc<Parking>,
+    snapshots: Arc<Snapshots>,
+    /// The key that is made where none is configured.
+    made: OnceLock<[u8; 32]>,
+}
+
+impl Inputs {
+    pub(super) fn new(snapshots: Arc<Snapshots>, metrics: &Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self { parking: Parking::new(metrics), snapshots, made: OnceLock::new() })
+    }
+
+    /// How many calls may wait, and how long.
+    pub(super) fn bounds(&self) -> Bounds {
+        let config = Arc::clone(&self.snapshots.load().config);
+        let limits = &config.gateway.limits;
+        Bounds { all: limits.parked, each: limits.parked_each, lasting: limits.parked_time }
+    }
+
+    /// Made for each use: keys change with the configuration, and are used
+    /// only where a person answers.
+    fn seals(&self) -> Result<Seals, Failure> {
+        let broken = |_| Failure::Internal { detail: "sealing a state".into() };
+        let config: &Config = &Arc::clone(&self.snapshots.load().config).gateway;
+        if !config.state_keys.is_empty() {
+            let keys = config.state_keys.iter().map(|key| key.expose().as_bytes());
+            return Seals::new(keys).map_err(broken);
+        }
+        let made = if let Some(made) = self.made.get() {
+            made
+        } else {
+            let mut key = [0; 32];
+            aws_lc_rs::rand::fill(&mut key).map_err(broken)?;
+            self.made.get_or_init(|| key)
+        };
+        Seals::new([made.as_slice()]).map_err(broken)
+    }
+}
+
+/// Who asked for what: what a state is bound to.
+pub(super) struct Asker {
+    pub(super) inputs: Arc<Inputs>,
+    pub(super) client: Arc<Client>,
+    pub(super) principal: Principal,
+    /// Where the call goes, once that is known.
+    pub(super) server: Option<ServerName>,
+    method: Method,
+    params: Bytes,
+}
+
+impl Asker {
+    pub(super) fn of(inputs: &Arc<Inputs>, call: &Call) -> Self {
+        Self {
+            inputs: Arc::clone(inputs),
+            client: Arc::clone(&call.context.client),
+            principal: call.context.principal.clone(),
+            server: None,
+            method: call.method.clone(),
+            params: call.params.raw().clone(),
+        }
+    }
+
+    pub(super) fn abilities(&self) -> &Abilities {
+        self.client.abilities()
+    }
+
+    pub(super) fn is_modern(&self) -> bool {
+        self.client.version.era() == Era::Modern
+    }
+
+    pub(super) fn server(&self) -> Result<&ServerName, Failure> {
+        let nowhere = || Failure::Internal { detail: "an answer from nowhere".into() };
+        self.server.as_ref().ok_or_else(nowhere)
+    }
+
+    /// Seals a state for this request.
+    pub(super) fn seal(&self, state: State) -> Result<String, Failure> {
+        let (principal, request) = self.bound();
+        let bound = Bound { principal: &principal, request: &request };
+        let lasting = self.inputs.bounds().lasting;
+        let sealed = self.inputs.seals()?.seal(state, bound, now(), lasting);
+        sealed.map_err(|_| Failure::Internal { detail: "sealing a state".into() })
+    }
+
+    /// Opens a state that came with this request.
+    pub(super) fn open(&self, state: &str) -> Result<State, Failure> {
+        let (principal, request) = self.bound();
+        let bound = Bound { principal: &principal, request: &request };
+        let opened = self.inputs.seals()?.open(state, bound, now());
+        opened.map_err(|error| invalid_state(error.to_string()))
+    }
+
+    /// What the state leads back to that came with a retry.
+    pub(super) fn state_in(&self, input: Option<&Input>) -> Result<Option<State>, Failure> {
+        let state = input.and_then(|input| input.state.as_deref());
+        state.map(|state| self.open(state)).transpose()
+    }
+
+    fn bound(&self) -> (String, Digest) {
+        let principal = match &self.principal {
+            Principal::Anonymous => "anonymous".to_owned(),
+            Principal::Client(name) => format!("client {name}"),
+        };
+        (principal, digest(self.method.as_str(), &self.params))
+    }
+
+    /// A result in which a server asks, as the client may have it: nothing
+    /// that it cannot answer, and a state that is sealed.
+    pub(super) fn relay(&self, result: &ResultBody) -> Result<ResultBody, Failure> {
+        let server = self.server()?;
+        let bad = |reason: String| Failure::BadAnswer { server: server.clone(), reason };
+        let asked = result.asked().map_err(|fault| {
+            let reason = std::error::Error::source(&fault).map(ToString::to_string);
+            bad(reason.unwrap_or_else(|| fault.to_string()))
+        })?;
+        let Some(asked) = asked else { return Ok(result.clone()) };
+        let abilities = self.abilities();
+        if let Some(needed) = asked.questions.iter().find_map(|(_, one)| one.beyond(abilities)) {
+            return Err(Failure::InputNeeded { needed });
+        }
+        let Some((state, span)) = asked.state else { return Ok(result.clone()) };
+        let sealed = self.seal(State::Server { server: server.to_string(), state })?;
+        let raw = Splice::new(result.raw()).replace(span, string(&sealed)).finish();
+        result.clone().with_raw(raw).map_err(|fault| bad(fault.to_string()))
+    }
+
+    /// What a Legacy server's refusal asks that wants the user to open pages
+    /// first (2025-11-25, Elicitation, "URL Elicitation Required Error"): the
+    /// retry calls anew.
+    pub(super) fn relay_urls(&self, error: ErrorBody) -> Result<Answer, Failure> {
+        let Some(questions) = urls(&error) else { return Ok(Answer::Error(error)) };
+        if let Some(needed) = questions.iter().find_map(|one| one.beyond(self.abilities())) {
+            return Err(Failure::InputNeeded { needed });
+        }
+        let keys: Vec<_> = (1..=questions.len()).map(|number| format!("input-{number}")).collect();
+        let asked = keys.iter().map(String::as_str).zip(&questions);
+        self.ask(asked, State::Anew).map(Answer::Result)
+    }
+
+    /// A result that asks these questions and has this state.
+    pub(super) fn ask<'a>(
+        &self,
+        questions: impl IntoIterator<Item = (&'a str, &'a Question)>,
+        state: State,
+    ) -> Result<ResultBody, Failure> {
+        let state = self.seal(state)?;
+        let mut raw = BytesMut::new();
+        raw.put_slice(b"{\"resultType\":\"input_required\",\"inputRequests\":{");
+        for (number, (key, question)) in questions.into_iter().enumerate() {
+            if number > 0 {
+                raw.put_u8(b',');
+            }
+            raw.put_slice(string(key).as_bytes());
+            raw.put_slice(b":{\"method\":");
+            raw.put_slice(string(&question.method).as_bytes());
+            if let Some(params) = &question.params {
+                raw.put_slice(b",\"params\":");
+                raw.put_slice(params);
+            }
+            raw.put_u8(b'}');
+        }
+        raw.put_slice(b"},\"requestState\":");
+        raw.put_slice(string(&state).as_bytes());
+        raw.put_u8(b'}');
+        ResultBody::parse(raw.freeze())
+            .map_err(|fault| Failure::Internal { detail: fault.to_string() })
+    }
+}
+
+/// The elicitations that such a refusal names.
+fn urls(error: &ErrorBody) -> Option<Vec<Question>> {
+    #[derive(Deserialize)]
+    struct Refusal<'a> {
+        #[serde(borrow)]
+        data: Data<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Data<'a> {
+        #[serde(borrow)]
+        elicitations: Vec<&'a RawValue>,
+    }
+    let refusal: Refusal<'_> = object(error.raw()).ok()?;
+    let question = |params: &RawValue| {
+        let params = Some(Bytes::copy_from_slice(params.get().as_bytes()));
+        lift::question(&Question { method: ELICITATION.into(), params })
+    };
+    let questions: Vec<_> = refusal.data.elicitations.into_iter().map(question).collect();
+    (1..=MOST_QUESTIONS).contains(&questions.len()).then_some(questions)
+}
+
+/// That the user opened what a server named, before the call is made anew.
+pub(super) fn check_accepted(input: &Input) -> Result<(), Failure> {
+    #[derive(Deserialize)]
+    struct Said<'a> {
+        #[serde(borrow)]
+        action: Cow<'a, str>,
+    }
+    for (_, response) in &input.responses {
+        let Response::Result(raw) = response else { return Err(refused(response)) };
+        let said: Result<Said<'_>, _> = object(raw);
+        match said.as_ref().map(|said| &*said.action) {
+            Ok("accept") => {}
+            Ok("decline") => return Err(refusal("the user declined")),
+            _ => return Err(refusal("the user did not answer")),
+        }
+    }
+    Ok(())
+}
+
+fn refusal(reason: &str) -> Failure {
+    Failure::InputRefused { reason: reason.to_owned() }
+}
+
+/// What a client answers, and with which state: from its params, or, for a
+/// Legacy client, from what its front has gathered.
+pub(super) fn answers(call: &Call) -> Result<Option<Input>, Failure> {
+    if call.context.client.version.era() == Era::Legacy {
+        return Ok(call.input.clone());
+    }
+    let state = call.params.state().map(str::to_owned);
+    let raw = call.params.responses_span().and_then(|span| call.params.raw().get(span));
+    if state.is_none() && raw.is_none() {
+        return Ok(None);
+    }
+    let invalid =
+        |what: String| Failure::InvalidParams { detail: format!("invalid params: {what}") };
+    let members = match raw {
+        Some(raw) => Members::parse(raw).map_err(|error| invalid(error.to_string()))?.0,
+        None => Vec::new(),
+    };
+    let mut responses = Vec::with_capacity(members.len());
+    for (key, response) in members {
+        let raw = Bytes::copy_from_slice(response.get().as_bytes());
+        responses.push((key.into_owned(), Response::Result(raw)));
+    }
+    Ok(Some(Input { state, responses }))
+}
+
+/// That a state with a server of its own comes back to that one.
+pub(super) fn check_server(state: &State, server: &ServerName) -> Result<(), Failure> {
+    match state {
+        State::Server { server: other, .. } if other != server.as_str() => {
+            Err(invalid_state(StateError::OtherRequest.to_string()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// That each of these answers is an object, as results are.
+fn check_objects(input: &Input) -> Result<(), Failure> {
+    let other = |(_, response): &&(String, Response)| match response {
+        Response::Result(raw) => raw.first() != Some(&b'{'),
+        Response::Error(_) => false,
+    };
+    match input.responses.iter().find(other) {
+        Some((key, _)) => {
+            let key: String = key.chars().take(64).collect();
+            let detail = format!("invalid params: inputResponses[{key:?}] must be an object");
+            Err(Failure::InvalidParams { detail })
+        }
+        None => Ok(()),
+    }
+}
+
+/// The params of a retry that its server is to see: with these answers, and
+/// with the server's own state.
+pub(super) fn for_server(
+    params: &Params,
+    input: &Input,
+    state: Option<&State>,
+) -> Result<Params, Failure> {
+    let own = match state {
+        Some(State::Server { state, .. }) => Some(string(state)),
+        Some(State::Anew) => {
+            check_accepted(input)?;
+            let raw = lower::without_input(params.raw());
+            return reread(raw);
+        }
+        Some(State::Parked(_)) => {
+            check_objects(input)?;
+            return Ok(params.clone());
+        }
+        None => None,
+    };
+    let mut responses = BytesMut::from(&b"{"[..]);
+    for (number, (key, response)) in input.responses.iter().enumerate() {
+        let Response::Result(raw) = response else { return Err(refused(response)) };
+        if number > 0 {
+            responses.put_u8(b',');
+        }
+        responses.put_slice(string(key).as_bytes());
+        responses.put_u8(b':');
+        responses.put_slice(raw);
+    }
+    responses.put_u8(b'}');
+    reread(lower::with_input(params.raw(), &responses, own.as_deref()))
+}
+
+fn reread(raw: Bytes) -> Result<Params, Failure> {
+    Params::parse(Some(raw)).map_err(|fault| Failure::Internal { detail: fault.to_string() })
+}
+
+/// What a client's refusal says.
+fn refused(response: &Response) -> Failure {
+    let (Response::Result(raw) | Response::Error(raw)) = response;
+    let error: Value = serde_json::from_slice(raw).unwrap_or_default();
+    let said = error.get("message").and_then(Value::as_str).unwrap_or("without a reason");
+    Failure::InputRefused { reason: said.chars().take(200).collect() }
+}
+
+pub(super) fn invalid_state(reason: impl Into<String>) -> Failure {
+    Failure::InvalidState { reason: reason.into() }
+}
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
