@@ -82,6 +82,7 @@ fn call(size: usize) -> Call {
     let context = Context {
         principal: Principal::Anonymous,
         session: None,
+        outside: None,
         address: [127, 0, 0, 1].into(),
         peer: None,
         transport: "http1",

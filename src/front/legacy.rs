@@ -222,10 +222,11 @@ async fn bytes(response: Response<Body>) -> Option<Bytes> {
 }
 
 /// The conditions of a request within a session.
-fn in_session(session: &Session, posted: &Posted, meta: Meta) -> Context {
+fn in_session(session: &Arc<Session>, posted: &Posted, meta: Meta) -> Context {
     let mut context = posted.context(Arc::clone(session.client()), meta);
     context.session = Some(Arc::clone(session.id()));
     context.log = session.log_level();
+    context.outside = Some(session.outside());
     context
 }
 

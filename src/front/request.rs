@@ -76,6 +76,7 @@ impl Posted {
         Context {
             principal: self.caller.principal().clone(),
             session: None,
+            outside: None,
             address: self.peer.addr.ip(),
             peer: self.peer.socket(),
             transport: self.transport,

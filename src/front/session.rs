@@ -5,17 +5,18 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Client, Failure};
-use crate::jsonrpc::{Id, Response};
-use crate::mcp::LogLevel;
+use crate::call::{Client, Failure, Hears, Notice, Outside};
+use crate::jsonrpc::{self, Id, Response};
+use crate::mcp::{LogLevel, notification};
 use crate::pipeline::Gateway;
 use crate::telemetry::metrics::Entered;
 
 use super::caller::Caller;
-use super::outbox::{EventId, Outbox, Source};
+use super::outbox::{EventId, Merge, Outbox, Source};
 use super::sessions::Holder;
 
 /// One Legacy client's session.
@@ -169,6 +170,12 @@ impl Session {
         self.log.store(level as u8, Ordering::Relaxed);
     }
 
+    /// The way to its client outside of calls.
+    pub(super) fn outside(self: &Arc<Self>) -> Outside {
+        let session: Arc<dyn Hears> = Arc::<Self>::clone(self);
+        Outside::new(Arc::downgrade(&session))
+    }
+
     /// Where messages for the client go that belong to none of its calls.
     pub(super) fn outbox(&self) -> &Arc<Outbox> {
         &self.outbox
@@ -249,6 +256,19 @@ impl Session {
         }
         let used = Duration::from_millis(self.used.load(Ordering::Relaxed));
         self.opened.elapsed().saturating_sub(used)
+    }
+}
+
+impl Hears for Session {
+    fn notify(&self, method: &str, params: &Bytes) {
+        if method == notification::MESSAGE {
+            let least = self.log_level().unwrap_or(LogLevel::Info);
+            if Notice::line(method.to_owned(), params.clone(), least).is_none() {
+                return;
+            }
+        }
+        let message = jsonrpc::notification(method, Some(params));
+        self.outbox.push(&message, Merge::Never);
     }
 }
 

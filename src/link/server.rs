@@ -130,7 +130,10 @@ impl Server {
     /// Starts the server's life.
     pub fn start(config: Arc<ServerConfig>, surroundings: &Surroundings) -> Arc<Self> {
         let changed = Arc::new(Notify::new());
-        let inbox = Inbox::new(Arc::clone(&changed), surroundings.hub.at(&config.name));
+        let metrics = surroundings.metrics.server(config.name.as_str());
+        let subscriptions = surroundings.hub.at(&config.name);
+        let inbox = Inbox::new(Arc::clone(&changed), subscriptions);
+        inbox.count_in(&metrics);
         let server = Arc::new(Self {
             metrics: surroundings.metrics.server(config.name.as_str()),
             unlisted: AtomicBool::new(false),

@@ -65,6 +65,7 @@ pub(crate) fn call(tool: &str) -> Call {
         context: Context {
             principal: Principal::Anonymous,
             session: None,
+            outside: None,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             peer: None,
             transport: "http1",

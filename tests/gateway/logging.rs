@@ -50,7 +50,7 @@ async fn call_at(client: &Client, level: &str) -> Said {
 async fn a_client_gets_the_lines_that_are_severe_enough() {
     for upstream in Upstream::both().await {
         chatty(&upstream);
-        for (way, lines) in [("http", upstream.http())] {
+        for (way, lines) in upstream.ways() {
             let gateway = Gateway::with("s", lines).start().await;
             let (modern, legacy) = (gateway.modern(), gateway.legacy().await);
             let era = upstream.inner.era;
@@ -75,7 +75,7 @@ async fn a_client_gets_the_lines_that_are_severe_enough() {
 async fn a_legacy_client_that_asks_for_nothing_leaves_it_to_a_legacy_server() {
     let upstream = Upstream::legacy().await;
     chatty(&upstream);
-    for (way, lines) in [("http", upstream.http())] {
+    for (way, lines) in upstream.ways() {
         let gateway = Gateway::with("s", lines).start().await;
         let said = gateway.legacy().await.call("s__chatty", json!({})).await;
         assert_eq!(levels(&said), ["info", "warning", "emergency"], "{way}");
@@ -106,7 +106,7 @@ async fn a_modern_server_is_told_the_level_of_each_call() {
 async fn a_legacy_server_is_told_the_level_of_the_most_curious_client() {
     let upstream = Upstream::legacy().await;
     chatty(&upstream);
-    for (way, lines) in [("http", upstream.http())] {
+    for (way, lines) in upstream.ways() {
         let before = upstream.all("logging/setLevel").len();
         let gateway = Gateway::with("s", lines).start().await;
         for (level, sent) in [
@@ -138,4 +138,77 @@ async fn a_level_that_is_none_is_refused() {
         assert_eq!(said.said().await.code(), -32602);
     }
     assert!(upstream.calls().is_empty());
+}
+
+/// A tool that waits, writes a line, and waits again.
+fn held(upstream: &Upstream) {
+    upstream.logs();
+    upstream
+        .does("held", |_| vec![Step::Hold, line("error", "hello"), Step::Hold, Step::text("done")]);
+}
+
+#[tokio::test]
+async fn a_line_on_shared_pipes_goes_to_the_only_client_that_can_be_meant() {
+    for upstream in Upstream::both().await {
+        held(&upstream);
+        let gateway = Gateway::with("s", upstream.stdio()).start().await;
+        let client = gateway.legacy().await;
+        set_level(&client, "debug").await;
+        let calls = async {
+            let call = || client.call("s__held", json!({}));
+            tokio::join!(call(), call())
+        };
+        let release = async {
+            upstream.heard("tools/call", 2).await;
+            upstream.release(4);
+        };
+        let ((one, two), ()) = tokio::join!(calls, release);
+        let lines = [levels(&one), levels(&two)].concat();
+        assert_eq!(lines, ["error"; 2], "each line once");
+    }
+}
+
+#[tokio::test]
+async fn a_line_on_shared_pipes_that_may_be_anothers_goes_to_nobody_and_is_counted() {
+    let upstream = Upstream::legacy().await;
+    held(&upstream);
+    let gateway = Gateway::with("s", upstream.stdio()).start().await;
+    let (one, two) = (gateway.legacy().await, gateway.legacy().await);
+    for client in [&one, &two] {
+        set_level(client, "debug").await;
+    }
+    let quiet = async {
+        upstream.heard("tools/call", 2).await;
+        upstream.release(4);
+    };
+    let (one, two, ()) =
+        tokio::join!(one.call("s__held", json!({})), two.call("s__held", json!({})), quiet);
+    // The one that is answered first leaves the other alone, maybe before the
+    // other's line.
+    let heard = levels(&one).len() + levels(&two).len();
+    assert!(heard <= 1, "{one:?} {two:?}");
+    let metrics = gateway.metrics().await;
+    let lost = format!("trunkline_server_lost_log_lines_total{{server=\"s\"}} {}", 2 - heard);
+    assert!(metrics.contains(&lost), "{metrics}");
+}
+
+#[tokio::test]
+async fn who_wants_no_lines_is_not_told_those_of_its_neighbour() {
+    let upstream = Upstream::modern().await;
+    held(&upstream);
+    let gateway = Gateway::with("s", upstream.stdio()).start().await;
+    let (curious, quiet) = (gateway.legacy().await, gateway.modern());
+    set_level(&curious, "debug").await;
+    let first = async {
+        upstream.heard("tools/call", 1).await;
+        let second = quiet.call("s__held", json!({}));
+        let release = async {
+            upstream.heard("tools/call", 2).await;
+            upstream.release(4);
+        };
+        tokio::join!(second, release).0
+    };
+    let (curious, quiet) = tokio::join!(curious.call("s__held", json!({})), first);
+    assert_eq!(levels(&quiet), [""; 0]);
+    assert!(levels(&curious).len() <= 1, "not the line of the other's call");
 }

@@ -166,6 +166,9 @@ async fn follow(
                 (Some(signals), Some(params)) if method == notification::ACKNOWLEDGED => {
                     let _ = signals.try_send(Signal::Acknowledged(params));
                 }
+                (_, Some(params)) if method == notification::MESSAGE => {
+                    shared.inbox.line(&method, &params);
+                }
                 (_, params) => {
                     shared.inbox.hear(&method, params.as_ref());
                 }

@@ -19,16 +19,17 @@ pub use mailbox::{Letter, Mailbox};
 pub use subscriptions::{Held, Refusal, Subscriptions};
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::call::ServerName;
+use crate::call::{Outside, ServerName};
 use crate::jsonrpc::object;
 use crate::mcp::notification;
+use crate::telemetry::metrics::ServerMetrics;
 
 /// One thing at one server that clients may ask to hear of, by the server's
 /// own name for it.
@@ -117,12 +118,21 @@ pub struct Inbox {
     changed: Arc<Notify>,
     /// What clients want to hear of.
     pub(super) subscriptions: Arc<Subscriptions>,
+    /// The client, where the connection is one's own.
+    own: OnceLock<Outside>,
+    /// Where what nobody hears is counted.
+    metrics: OnceLock<Arc<ServerMetrics>>,
 }
 
 impl Inbox {
     /// An inbox that has the lists fetched through `changed`.
     pub(super) fn new(changed: Arc<Notify>, subscriptions: Arc<Subscriptions>) -> Arc<Self> {
-        Arc::new(Self { changed, subscriptions })
+        Arc::new(Self { changed, subscriptions, own: OnceLock::new(), metrics: OnceLock::new() })
+    }
+
+    /// Has what nobody hears counted.
+    pub(super) fn count_in(&self, metrics: &Arc<ServerMetrics>) {
+        let _ = self.metrics.set(Arc::clone(metrics));
     }
 
     /// Takes a notification; false where it is of no kind that is known here.
@@ -133,6 +143,24 @@ impl Inbox {
             None => return false,
         }
         true
+    }
+
+    /// Takes a line of the server's log that is tied to no call. Where the
+    /// connection is one client's own it is that client's, and else nobody's.
+    pub(super) fn line(&self, method: &str, params: &Bytes) {
+        let own = self.own.get().and_then(Outside::upgrade);
+        match (own, self.metrics.get()) {
+            (Some(client), _) => client.notify(method, params),
+            (None, Some(metrics)) => metrics.count_lost_line(),
+            (None, None) => {}
+        }
+    }
+
+    /// Notes that the connection serves this client and no other.
+    #[allow(dead_code, reason = "for connections of one client's own")]
+    pub(super) fn belongs_to(&self, client: &Outside) {
+        // The first says as much as all that follow.
+        let _ = self.own.set(client.clone());
     }
 
     /// Whose inbox it is.

@@ -19,6 +19,7 @@ pub struct ServerMetrics {
     in_flight: Level,
     up: Gauge,
     restarts: Count,
+    lost_lines: Count,
 }
 
 impl ServerMetrics {
@@ -30,6 +31,7 @@ impl ServerMetrics {
             in_flight: Level::default(),
             up: Gauge::default(),
             restarts: Count::default(),
+            lost_lines: Count::default(),
         }
     }
 
@@ -52,6 +54,11 @@ impl ServerMetrics {
     /// Counts a start or a connection after the first.
     pub fn count_restart(&self) {
         self.restarts.increment();
+    }
+
+    /// Counts a line of the server's log that is tied to no client's call.
+    pub fn count_lost_line(&self) {
+        self.lost_lines.increment();
     }
 
     /// Notes how long a Legacy session with this server lasted.
@@ -79,6 +86,12 @@ impl ServerMetrics {
 
     pub(super) fn show_up(&self, visit: Visit<'_, Gauge>) {
         visit(&[], &self.up);
+    }
+
+    pub(super) fn show_lost_lines(&self, visit: Visit<'_, Count>) {
+        if self.lost_lines.value() > 0 {
+            visit(&[], &self.lost_lines);
+        }
     }
 
     pub(super) fn show_restarts(&self, visit: Visit<'_, Count>) {
