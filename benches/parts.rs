@@ -18,11 +18,11 @@ use bytes::Bytes;
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::json;
 use trunkline::call::{
-    Answer, Call, Client, Context, Params, Principal, ResultBody, ServerName, Trace,
+    Answer, Call, Client, Context, Endpoint, Params, Principal, ResultBody, ServerName, Trace,
 };
 use trunkline::catalog::{
-    ArgumentSchema, ByKind, Catalog, HeaderRules, Kind, Naming, Rules, ServerList, ServerRules,
-    Source as Listed, UriMode,
+    ArgumentSchema, ByKind, Catalog, HeaderRules, Kind, Naming, Rules, Scope, ServerList,
+    ServerRules, Source as Listed, UriMode,
 };
 use trunkline::config::{Config, Source, System};
 use trunkline::era::{lift, lower};
@@ -81,6 +81,7 @@ fn call(size: usize) -> Call {
     );
     let context = Context {
         principal: Principal::Anonymous,
+        endpoint: Endpoint::default(),
         session: None,
         outside: None,
         address: [127, 0, 0, 1].into(),
@@ -185,7 +186,7 @@ fn catalog(tools: &ServerList) -> Catalog {
     let rules = ServerRules::default();
     let source = Listed { server: &tools.server, rules: &rules, list: Some(tools) };
     let naming = Rules { naming: Naming::Prefix, uris: UriMode::Prefix };
-    Catalog::merge(naming, &[source]).0
+    Catalog::merge(naming, &[source], &Scope::default()).0
 }
 
 fn listing(c: &mut Criterion) {

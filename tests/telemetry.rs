@@ -41,6 +41,8 @@ fn call() -> CallStart<'static> {
     CallStart {
         method: "tools/call",
         subject: Subject::Tool("files__read"),
+        principal: "ci",
+        profile: "support",
         request_id: Some("7"),
         protocol_version: "2026-07-28",
         transport: Transport::Tcp,
@@ -98,6 +100,8 @@ async fn a_sampled_call_arrives_as_two_spans_under_the_parent_in_meta() {
         (server, "mcp.method.name", "tools/call"),
         (server, "gen_ai.tool.name", "files__read"),
         (server, "gen_ai.operation.name", "execute_tool"),
+        (server, "enduser.id", "ci"),
+        (server, "trunkline.profile", "support"),
         (server, "jsonrpc.request.id", "7"),
         (server, "mcp.protocol.version", "2026-07-28"),
         (server, "network.transport", "tcp"),

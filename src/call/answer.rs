@@ -102,12 +102,12 @@ impl ResultBody {
         Ok(Self { kind, kind_span, meta, is_error, sender: None, raw })
     }
 
-    /// The same answer with other bytes, from the same sender.
+    /// The same sender's result in other words.
     ///
     /// # Errors
-    /// [`AnswerFault::Result`] where they are no object.
-    pub fn with_raw(self, raw: Bytes) -> Result<Self, AnswerFault> {
-        Ok(Self { sender: self.sender, ..Self::parse(raw)? })
+    /// [`AnswerFault::Result`] where it is no object.
+    pub fn with(&self, raw: Bytes) -> Result<Self, AnswerFault> {
+        Ok(Self { sender: self.sender.clone(), ..Self::parse(raw)? })
     }
 
     /// The whole object.

@@ -9,7 +9,7 @@ use http::HeaderMap;
 
 use crate::mcp::{Era, LogLevel, ProtocolVersion};
 
-use super::Abilities;
+use super::{Abilities, ProfileName};
 
 /// Who is calling. Nothing is shared between two principals.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -97,11 +97,30 @@ impl fmt::Debug for Outside {
     }
 }
 
+/// Where a client came in: which part of what there is it is shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// The profile whose URL it is; none is `/mcp` itself.
+    pub profile: Option<ProfileName>,
+    /// How the URL's query narrows that, if it does: one text for all queries
+    /// that mean the same.
+    pub narrowing: Option<Arc<str>>,
+}
+
+impl Endpoint {
+    /// The profile's name in logs and metrics.
+    pub fn profile(&self) -> &str {
+        self.profile.as_ref().map_or(ProfileName::DEFAULT, ProfileName::as_str)
+    }
+}
+
 /// The conditions of one call.
 #[derive(Debug, Clone)]
 pub struct Context {
     /// Who is calling.
     pub principal: Principal,
+    /// Where it came in.
+    pub endpoint: Endpoint,
     /// The Legacy session that it calls in, by an id of the gateway's making;
     /// none for Modern clients.
     pub session: Option<Arc<str>>,

@@ -131,6 +131,10 @@ pub enum Failure {
     /// A key that is no client's.
     #[error("the key is not known here")]
     KeyUnknown,
+    /// No profile of that name, or none that this principal may use: the same
+    /// for both.
+    #[error("there is nothing here: the MCP endpoint is /mcp, and /mcp/NAME for a profile")]
+    UnknownEndpoint,
     /// The body is larger than allowed.
     #[error("the request body is larger than {limit} bytes")]
     BodyTooLarge {
@@ -301,6 +305,9 @@ impl Failure {
             Self::NoUpdates { .. } => row(code::INVALID_PARAMS, 200, Client, false, "no_updates"),
             Self::KeyMissing => row(code::UNAUTHENTICATED, 401, Client, false, "key_missing"),
             Self::KeyUnknown => row(code::UNAUTHENTICATED, 401, Client, false, "key_unknown"),
+            Self::UnknownEndpoint => {
+                row(code::INVALID_REQUEST, 404, Client, false, "unknown_endpoint")
+            }
             Self::BodyTooLarge { .. } => {
                 row(code::INVALID_REQUEST, 413, Client, false, "body_too_large")
             }
@@ -347,8 +354,8 @@ impl Failure {
                 "supported": [ProtocolVersion::LATEST_MODERN.as_str()],
                 "requested": requested,
             })),
-            Self::InputNeeded { needed } => Some(json!({ "requiredCapabilities": needed })),
             Self::UnknownResource { uri } => Some(json!({ "uri": uri })),
+            Self::InputNeeded { needed } => Some(json!({ "requiredCapabilities": needed })),
             Self::OverLimit { limit, retry_after } => Some(json!({
                 "limit": limit,
                 "retryAfterMs": u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),

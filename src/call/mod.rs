@@ -21,11 +21,13 @@ mod tests;
 
 pub use abilities::Abilities;
 pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType};
-pub use context::{Client, Context, Hears, Outside, Principal, Trace};
+pub use context::{Client, Context, Endpoint, Hears, Outside, Principal, Trace};
 pub use drain::{Drain, DrainSwitch, drain};
 pub use failure::{Blame, Failure, Wire, tool_error};
 pub use input::{Asked, Input, MOST_QUESTIONS, Question};
-pub use names::{NativeName, PublicName, ServerName, ServerNameError};
+pub use names::{
+    NativeName, ProfileName, ProfileNameError, PublicName, ServerName, ServerNameError,
+};
 pub use params::{Meta, Params, ParamsFault};
 pub use passing::Passing;
 pub use reply::{Answers, Event, Notice, Reply, Slot};

@@ -90,6 +90,45 @@ macro_rules! text_name {
     };
 }
 
+/// A text that is no profile's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a profile's name is 1 to 64 characters of a-z, A-Z, 0-9, `-` and `_`")]
+pub struct ProfileNameError;
+
+/// The name of a profile: the `NAME` of `[profiles.NAME]`.
+///
+/// Shape: 1 to 64 characters of `[a-zA-Z0-9_-]`, so that it can be a segment of
+/// a path as it is.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct ProfileName(Arc<str>);
+
+impl ProfileName {
+    /// The name of what is served where no profile is named.
+    pub const DEFAULT: &str = "default";
+
+    /// Checks and takes a name.
+    ///
+    /// # Errors
+    /// [`ProfileNameError`].
+    pub fn new(text: &str) -> Result<Self, ProfileNameError> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let valid = (1..=64).contains(&text.len()) && text.chars().all(plain);
+        if valid { Ok(Self(text.into())) } else { Err(ProfileNameError) }
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for ProfileName {
+    fn default() -> Self {
+        Self(Self::DEFAULT.into())
+    }
+}
+
 text_name! {
     /// The name a client sees and calls: unique in the catalog.
     PublicName
@@ -124,7 +163,7 @@ macro_rules! name_traits {
     )*};
 }
 
-name_traits!(ServerName, PublicName, NativeName);
+name_traits!(ServerName, ProfileName, PublicName, NativeName);
 
 #[cfg(test)]
 mod tests {

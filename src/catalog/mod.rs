@@ -26,6 +26,7 @@ mod offers;
 mod param_headers;
 mod rules;
 mod schema;
+mod selection;
 mod server_list;
 mod strict_json;
 mod tool;
@@ -51,6 +52,7 @@ pub use param_headers::{
 };
 pub use rules::{Override, ServerRules};
 pub use schema::{ArgumentSchema, SchemaError, Violations};
+pub use selection::{Scope, Selection, SelectionFault};
 pub use server_list::{CacheScope, Freshness, Refused, ServerList};
 pub use strict_json::JsonError;
 pub use tool::{HeaderRules, Tool};
@@ -94,13 +96,16 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Merges the servers' lists; `sources` are all configured servers in file
-    /// order.
-    pub fn merge(rules: Rules, sources: &[Source<'_>]) -> (Self, Vec<Warning>) {
+    /// Merges the servers' lists and keeps what is in scope; `sources` are the
+    /// configured servers in file order. Names are settled among all of them,
+    /// so that a smaller scope shows less and nothing under another name.
+    pub fn merge(rules: Rules, sources: &[Source<'_>], scope: &Scope) -> (Self, Vec<Warning>) {
         let mut warnings = Vec::new();
-        let tools = merge::settle_tools(rules.naming, sources, &mut warnings);
-        let prompts = merge::settle_prompts(rules.naming, sources, &mut warnings);
-        let (uris, resources, templates) = Uris::settle(rules.uris, sources, &mut warnings);
+        let mut tools = merge::settle_tools(rules.naming, sources, &mut warnings);
+        tools.retain(|one| scope.admits(one.server, Kind::Tools, &one.name));
+        let mut prompts = merge::settle_prompts(rules.naming, sources, &mut warnings);
+        prompts.retain(|one| scope.admits(one.server, Kind::Prompts, &one.name));
+        let (uris, resources, templates) = Uris::settle(rules.uris, sources, scope, &mut warnings);
         let fresh = ByKind::from_fn(|kind| strictest(sources, kind));
 
         let capacity = tools.iter().map(|one| one.item.raw().len() + MAX_PUBLIC_NAME + 1).sum();

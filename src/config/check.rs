@@ -7,16 +7,18 @@ use std::net::{IpAddr, SocketAddr};
 
 use toml::de::DeTable;
 
-use crate::call::PublicName;
+use crate::call::{ProfileName, PublicName};
 
 use super::clients::KeyHash;
 use super::gateway::{Admin, Anonymous, Gateway};
 use super::network::{Header, Host};
+use super::pattern::Pattern;
 use super::problem::Problem;
 use super::reader::{Node, Reader, Table};
 use super::server::Server;
 use super::setting::{Section, Setting};
 use super::units::Lasting;
+use super::wording::{nearest, shortened};
 
 /// Checks every rule between settings.
 pub(super) fn all(root: &Table<'_>, reader: &mut Reader<'_>) {
@@ -28,6 +30,11 @@ pub(super) fn all(root: &Table<'_>, reader: &mut Reader<'_>) {
     let servers = root.node("servers").and_then(|node| node.as_table());
     let servers: Vec<_> = servers.iter().flat_map(Table::nodes).collect();
     let servers: Vec<_> = servers.iter().filter_map(Node::as_table).collect();
+    let profiles = root.node("profiles").and_then(|node| node.as_table());
+    let profiles: Vec<_> = profiles.iter().flat_map(Table::nodes).collect();
+    let profiles: Vec<_> = profiles.iter().filter_map(Node::as_table).collect();
+    profiles_of_clients(&clients, &profiles, reader);
+    servers_of_profiles(&profiles, &servers, reader);
     for server in &servers {
         timeouts(server, reader);
         owners(server, reader);
@@ -116,6 +123,42 @@ fn keys(clients: &[Table<'_>], reader: &mut Reader<'_>) {
                 node.fault(reader, Problem::KeyTaken { other: other.clone() });
             } else {
                 taken.insert(hash, node.key);
+            }
+        }
+    }
+}
+
+/// A client's profiles are there, and at least one.
+fn profiles_of_clients(clients: &[Table<'_>], profiles: &[Table<'_>], reader: &mut Reader<'_>) {
+    let mut names: Vec<_> = profiles.iter().map(|profile| profile.name).collect();
+    names.push(ProfileName::DEFAULT);
+    for node in clients.iter().filter_map(|client| client.node("profiles")) {
+        let quiet = &mut Reader::new(reader.folder, reader.surroundings);
+        let Some(items) = node.items::<Vec<ProfileName>>(quiet) else { continue };
+        if items.is_empty() {
+            node.fault(reader, Problem::NoProfiles);
+        }
+        for item in items {
+            let Some(name) = <ProfileName as Setting>::read(&item, quiet) else { continue };
+            if !names.contains(&name.as_str()) {
+                let meant = nearest(name.as_str(), &names);
+                item.fault(reader, Problem::NoProfile { name: name.to_string(), meant });
+            }
+        }
+    }
+}
+
+/// What names one server names one that is there; a pattern may wait for it.
+fn servers_of_profiles(profiles: &[Table<'_>], servers: &[Table<'_>], reader: &mut Reader<'_>) {
+    let names: Vec<_> = servers.iter().map(|server| server.name).collect();
+    for node in profiles.iter().filter_map(|profile| profile.node("servers")) {
+        let quiet = &mut Reader::new(reader.folder, reader.surroundings);
+        for item in node.items::<Vec<Pattern>>(quiet).into_iter().flatten() {
+            let Some(pattern) = <Pattern as Setting>::read(&item, quiet) else { continue };
+            let name = pattern.as_str();
+            if !name.contains(['*', '?']) && !names.contains(&name) {
+                let (name, meant) = (shortened(name), nearest(name, &names));
+                item.fault(reader, Problem::NoServer { name, meant });
             }
         }
     }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
+use crate::call::ProfileName;
+
 use super::macros::section;
 use super::problem::Problem;
 use super::rate::Rate;
@@ -24,6 +26,9 @@ section! {
             keys: Vec<KeyHash>,
         }
         settings {
+            /// The profiles that it may use, by name: `default` is `/mcp` itself. All of them
+            /// without it.
+            profiles: Option<Vec<ProfileName>>,
             /// How many requests it may send, instead of `gateway.client_rate`.
             rate: Option<Rate>,
         }

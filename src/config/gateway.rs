@@ -10,7 +10,7 @@ use http::HeaderName;
 use url::Url;
 
 use super::macros::{choice, section};
-use super::network::{Host, Origin};
+use super::network::{Host, Icon, Origin};
 use super::numbers::{Count, NonZero, Share};
 use super::problem::Problem;
 use super::rate::Rate;
@@ -36,6 +36,8 @@ section! {
             /// How many entries a page of a list has; without it every list is served whole,
             /// because many clients read only the first page.
             page_size: Option<NonZeroUsize> as Option<NonZero<10_000>>,
+            /// Serves clients of the transport of 2024-11-05 as well: their URL ends in `/sse`.
+            sse: bool = false,
             /// The host names that clients may call the gateway by, with a port where only that
             /// one will do. Loopback names are always allowed.
             allowed_hosts: Vec<String> as Vec<Host> = [],
@@ -62,7 +64,12 @@ section! {
             state_keys: Vec<Secret> = [],
             /// What clients show as the gateway's name.
             title: Option<String>,
-            /// What clients tell their model about the gateway.
+            /// Pictures that clients may show beside that name: URLs, or `data:image/…`.
+            icons: Vec<String> as Vec<Icon> = [],
+            /// Where people read more about the gateway.
+            website_url: Option<Url>,
+            /// What clients tell their model about the gateway. What its servers say of themselves
+            /// follows, each under its name.
             instructions: Option<String>,
             /// Serves HTTPS, and plain HTTP no longer. `trunkline cert` writes files to begin with.
             tls: Option<Tls>,

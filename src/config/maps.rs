@@ -11,6 +11,7 @@ use crate::call::{NativeName, ServerName};
 use super::clients::Client;
 use super::network::Header;
 use super::problem::Problem;
+use super::profiles::Profile;
 use super::reader::{Node, Reader, Table};
 use super::secret::Secret;
 use super::server::{Server, ToolOverride};
@@ -159,6 +160,10 @@ pub(super) trait Plural {
 
 impl Plural for Client {
     const PLURAL: &'static str = "clients";
+}
+
+impl Plural for Profile {
+    const PLURAL: &'static str = "profiles";
 }
 
 impl<S: Section + Setting<Value = S> + Plural> Setting for Named<S> {

@@ -32,6 +32,7 @@ mod numbers;
 mod pattern;
 mod problem;
 mod process;
+mod profiles;
 mod rate;
 mod reader;
 mod secret;
@@ -53,6 +54,7 @@ pub use gateway::{
 };
 pub use pattern::Pattern;
 pub use problem::{Problem, UrlProblem};
+pub use profiles::Profile;
 pub use rate::Rate;
 pub use secret::Secret;
 pub use server::{
@@ -90,6 +92,8 @@ section! {
             telemetry: Telemetry = {},
             /// The MCP servers, in the order of the file.
             servers: Vec<Arc<Server>> as Servers = {},
+            /// Parts of what the servers offer, each at a URL of its own.
+            profiles: Vec<Profile> as Named<Profile> = {},
             /// Who may call. Without any, whoever reaches the gateway.
             clients: Vec<Client> as Named<Client> = {},
         }

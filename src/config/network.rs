@@ -71,6 +71,21 @@ fn is_scheme(text: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
 }
 
+/// Where a picture is, or the picture itself.
+pub(super) struct Icon;
+
+impl Text for Icon {
+    type Value = String;
+    const WORD: &'static str = "picture";
+    const RULE: &'static str = "an http(s) URL or `data:image/…`";
+    const EXAMPLE: &'static str = "\"https://example.com/icon.png\"";
+
+    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
+        let valid = text.starts_with("data:image/") || http_url(text).is_ok();
+        Ok(valid.then(|| text.to_owned()))
+    }
+}
+
 impl Setting for Url {
     type Value = Self;
 

@@ -175,6 +175,28 @@ pub enum Problem {
     /// The `NAME` of `[clients.NAME]` breaks a rule.
     #[error("not a client's name")]
     ClientName,
+    /// The `NAME` of `[profiles.NAME]` breaks a rule.
+    #[error("not a profile's name")]
+    ProfileName,
+    /// A profile that is not there.
+    #[error("there is no profile `{name}`")]
+    NoProfile {
+        /// The name.
+        name: String,
+        /// The name that looks most like it.
+        meant: Option<String>,
+    },
+    /// A list that leaves a client nothing.
+    #[error("the client could use no profile at all")]
+    NoProfiles,
+    /// A server that is not there.
+    #[error("there is no server `{name}`")]
+    NoServer {
+        /// The name.
+        name: String,
+        /// The name that looks most like it.
+        meant: Option<String>,
+    },
     /// A client that could never call.
     #[error("the client has neither `key` nor `keys`")]
     NoKey,
@@ -233,6 +255,14 @@ impl Problem {
             }
             Self::UnknownKey { meant, known } => did_you_mean(meant.as_deref(), known),
             Self::Choice { meant, choices, .. } => did_you_mean(meant.as_deref(), choices),
+            Self::NoProfile { meant, .. } => match meant {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => "add a [profiles.NAME], or write \"default\" for /mcp itself".into(),
+            },
+            Self::NoServer { meant, .. } => match meant {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => "add a [servers.NAME], or remove it here".into(),
+            },
             Self::Kind { right, .. } | Self::Text { right, .. } => right.clone(),
             Self::Range { min, max } => format!("the smallest is {min}, the largest {max}"),
             Self::Missing { key, example } => format!("add {key} = {example}"),
@@ -294,6 +324,8 @@ impl Problem {
             Self::ClientName => {
                 "use 1 to 64 characters of a-z, A-Z, 0-9, `_`, `-`, `.` and `@`; not `anonymous`"
             }
+            Self::ProfileName => "use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`",
+            Self::NoProfiles => "name one, or leave it out for all of them",
             Self::NoKey | Self::KeyHash => super::clients::HOW_TO_HASH,
             Self::KeyTaken { .. } => "make a key for each client: `trunkline key`",
             Self::KeyForwarded => "remove it",

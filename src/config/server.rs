@@ -65,6 +65,9 @@ section! {
             queue_timeout: Duration as Lasting = "5s",
             /// The largest answer to one call.
             max_response: usize as Size = "64MiB",
+            /// How much of what clients read of its resources is kept for as long as the server says
+            /// that it may be. Nothing is, where the client's own headers go on to it.
+            read_cache: Option<usize> as Option<Size> = "4MiB",
             /// How many tools, prompts, resources and resource templates it may list of each.
             max_tools: usize as Count<1, 1_000_000> = 10000,
             /// How many pages each of its lists may have.

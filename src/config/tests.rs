@@ -381,4 +381,8 @@ const KEYS: &[&str] = &[
     "clients.x.key",
     "clients.x.keys",
     "clients.x.rate",
+    "clients.x.profiles",
+    "profiles",
+    "profiles.x.servers",
+    "profiles.x.tools",
 ];

@@ -55,6 +55,7 @@ pub(super) struct Size;
 
 impl Text for Size {
     type Value = usize;
+    const OFF: bool = true;
     const WORD: &'static str = "size";
     const EXAMPLE: &'static str = "\"4MiB\"";
     const RULE: &'static str = "a whole number with B, KiB, MiB or GiB";

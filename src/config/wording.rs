@@ -42,11 +42,11 @@ pub(super) fn expected<S: Setting>() -> String {
 }
 
 /// The choice that looks most like a text, if any does.
-pub(super) fn nearest(text: &str, choices: &[&'static str]) -> Option<String> {
+pub(super) fn nearest(text: &str, choices: &[&str]) -> Option<String> {
     // Bounded, because the comparison takes time in the product of both lengths.
     let text: String = text.chars().take(64).collect();
     let lower = text.to_ascii_lowercase().replace('-', "_");
-    let score = |choice: &&'static str| strsim::jaro_winkler(&lower, choice);
+    let score = |choice: &&str| strsim::jaro_winkler(&lower, choice);
     choices
         .iter()
         .map(|choice| (score(choice), *choice))

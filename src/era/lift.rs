@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
-
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::call::{Call, Edits, ErrorBody, Question, ResultBody};
-use crate::jsonrpc::{Members, Splice, string};
+use crate::jsonrpc::{Members, Splice, object, present, string};
 use crate::mcp::{Era, ProtocolVersion, code, meta};
 
 use super::{lower::ELICITATION_ID, meta::rewrite, rewritten, without_progress};
@@ -108,10 +109,25 @@ pub fn result(body: &ResultBody, gateway_info: &[u8]) -> Bytes {
     splice.finish()
 }
 
-/// The result of a read whose server does not say how long it may be kept: not
-/// at all, then (2026-07-28, Caching: servers must say it).
-pub fn uncacheable(result: &[u8]) -> Bytes {
-    Splice::new(result).prepend(b"\"ttlMs\":0,\"cacheScope\":\"private\"").finish()
+/// The result of a read whose server does not say how long it may be kept, or
+/// for whom: not at all, and for nobody else (2026-07-28, Caching: servers must
+/// say it). `None` where it says both.
+pub fn uncacheable(result: &[u8]) -> Option<Bytes> {
+    #[derive(Deserialize)]
+    struct Wire<'a> {
+        #[serde(borrow, default, deserialize_with = "present", rename = "ttlMs")]
+        ttl: Option<&'a RawValue>,
+        #[serde(borrow, default, deserialize_with = "present", rename = "cacheScope")]
+        scope: Option<&'a RawValue>,
+    }
+    let wire: Wire<'_> = object(result).ok()?;
+    let missing = match (wire.ttl, wire.scope) {
+        (Some(_), Some(_)) => return None,
+        (None, Some(_)) => "\"ttlMs\":0",
+        (Some(_), None) => "\"cacheScope\":\"private\"",
+        (None, None) => "\"ttlMs\":0,\"cacheScope\":\"private\"",
+    };
+    Some(Splice::new(result).prepend(missing.as_bytes()).finish())
 }
 
 /// The error of a read as Modern servers put it (2026-07-28, Resources, "Error
@@ -176,6 +192,18 @@ mod tests {
             ),
         ] {
             assert_eq!(result(&body(from), br#"{"name":"s"}"#), to);
+        }
+    }
+
+    #[test]
+    fn a_read_says_how_long_and_for_whom() {
+        for (from, to) in [
+            ("{}", Some(r#"{"ttlMs":0,"cacheScope":"private"}"#)),
+            (r#"{"ttlMs":9}"#, Some(r#"{"cacheScope":"private","ttlMs":9}"#)),
+            (r#"{"cacheScope":"public"}"#, Some(r#"{"ttlMs":0,"cacheScope":"public"}"#)),
+            (r#"{"ttlMs":9,"cacheScope":"public"}"#, None),
+        ] {
+            assert_eq!(uncacheable(from.as_bytes()).as_deref(), to.map(str::as_bytes), "{from}");
         }
     }
 

@@ -115,18 +115,14 @@ impl Writer {
     }
 
     fn failure(&self, failure: &Failure) -> (StatusCode, Bytes) {
-        if self.method == Method::ToolsCall {
-            let told = match (self.era, failure) {
-                // The code for it is not part of the Legacy revisions.
-                (Era::Legacy, Failure::InputNeeded { .. }) => {
-                    Some(tool_error(&failure.to_string()))
-                }
-                _ => failure.to_tool_result(),
-            };
-            let told = told.and_then(|raw| ResultBody::parse(raw.into()).ok());
-            if let Some(result) = told {
-                return (StatusCode::OK, self.result(&result));
-            }
+        let told = match (self.era, failure) {
+            // The code for it is not part of the Legacy revisions.
+            (Era::Legacy, Failure::InputNeeded { .. }) => Some(tool_error(&failure.to_string())),
+            _ => failure.to_tool_result(),
+        };
+        let told = told.filter(|_| self.method == Method::ToolsCall);
+        if let Some(result) = told.and_then(|raw| ResultBody::parse(raw.into()).ok()) {
+            return (StatusCode::OK, self.result(&result));
         }
         (status(failure, self.era), self.error(&failure.to_error()))
     }
@@ -322,11 +318,6 @@ pub(super) fn empty(status: StatusCode) -> Response<Body> {
 
 pub(super) fn plain(status: StatusCode, text: &str) -> Response<Body> {
     refusal_with(status, &Failure::InvalidRequest { detail: text.to_owned() })
-}
-
-pub(super) fn not_found() -> Response<Body> {
-    let detail = "there is nothing here: the MCP endpoint is /mcp".to_owned();
-    refusal_with(StatusCode::NOT_FOUND, &Failure::InvalidRequest { detail })
 }
 
 pub(super) fn method_not_allowed() -> Response<Body> {

@@ -1,4 +1,4 @@
-//! Who sent a request, and for how long that holds.
+//! Who sent a request, to which endpoint, and for how long that holds.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -6,10 +6,11 @@ use std::time::SystemTime;
 use http::{HeaderValue, Request, Response, header};
 use tokio::sync::watch;
 
-use crate::call::{Failure, Principal};
-use crate::identity::{Credential, Identity, Peer};
+use crate::call::{Endpoint, Failure, Principal, ProfileName};
+use crate::identity::{Credential, Peer};
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
+use crate::snapshot::Snapshot;
 
 use super::{Body, Front, answer};
 
@@ -17,6 +18,7 @@ use super::{Body, Front, answer};
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
     credential: Credential,
+    endpoint: Endpoint,
 }
 
 impl Caller {
@@ -24,32 +26,43 @@ impl Caller {
         self.credential.principal()
     }
 
+    /// Where the request came in.
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
     /// Whether what is one's is the other's.
     pub(super) fn is(&self, other: &Self) -> bool {
-        self.principal() == other.principal()
+        self.principal() == other.principal() && self.endpoint == other.endpoint
     }
 
     /// Whether what is the caller's may go on being there, even if the key of
     /// the time is good no longer.
-    pub(super) fn is_known(&self, identity: &Identity) -> bool {
-        identity.has(&self.credential)
+    pub(super) fn keeps(&self, snapshot: &Snapshot) -> bool {
+        snapshot.keeps(&self.credential, &self.endpoint)
     }
 }
 
 impl Front {
-    /// Who sent a request, before anything else of it is looked at. What comes
-    /// back instead is the answer to a stranger.
+    /// Who sent a request and to which endpoint, before anything else of it is
+    /// looked at. A stranger does not learn which profiles there are.
     pub(super) fn caller<B>(
         &self,
         request: &mut Request<B>,
         peer: Peer,
-    ) -> Result<Caller, Box<Response<Body>>> {
-        if peer.stdio {
-            return Ok(Caller { credential: Credential::parent() });
+    ) -> Result<Caller, Failure> {
+        if profile_of(request.uri().path()).is_none() {
+            return Err(Failure::UnknownEndpoint);
         }
-        let identified = self.gateway.identify(request.headers_mut(), peer.addr.ip());
-        let credential = identified.map_err(|failure| Box::new(refusal(&failure)))?;
-        Ok(Caller { credential })
+        let credential = if peer.stdio {
+            Credential::parent()
+        } else {
+            self.gateway.identify(request.headers_mut(), peer.addr.ip())?
+        };
+        let profile = profile_of(request.uri().path()).unwrap_or_default();
+        let query = request.uri().query();
+        let endpoint = self.gateway.endpoint(credential.principal(), profile, query)?;
+        Ok(Caller { credential, endpoint })
     }
 
     /// Watches whether a caller keeps what it has now.
@@ -77,7 +90,7 @@ impl Standing {
     pub(super) async fn lost(&mut self) {
         while self.loads.changed().await.is_ok() {
             let snapshot = self.gateway.snapshots.load();
-            if !snapshot.identity.knows(&self.caller.credential) {
+            if !snapshot.admits(&self.caller.credential, &self.caller.endpoint) {
                 return;
             }
         }
@@ -85,8 +98,17 @@ impl Standing {
     }
 }
 
-/// A refusal of whoever is not known, with the way to become so.
-fn refusal(failure: &Failure) -> Response<Body> {
+/// The profile that a path names; the default one's is `/mcp` itself, too.
+fn profile_of(path: &str) -> Option<&str> {
+    match path.strip_prefix(ENDPOINT)? {
+        "" => Some(ProfileName::DEFAULT),
+        rest => rest.strip_prefix('/').filter(|name| !name.is_empty()),
+    }
+}
+
+/// A refusal of whoever may not come in, with the way to do so where a key
+/// may help.
+pub(super) fn refusal(failure: &Failure) -> Response<Body> {
     let mut response = answer::refusal(None, failure, Era::Modern);
     let challenge = match failure {
         Failure::KeyMissing => Some(CHALLENGE),
@@ -100,6 +122,8 @@ fn refusal(failure: &Failure) -> Response<Body> {
     response
 }
 
+/// The path that clients connect to.
+const ENDPOINT: &str = "/mcp";
 /// RFC 6750, 3: without an error where no credentials came.
 const CHALLENGE: &str = "Bearer realm=\"mcp\"";
 const CHALLENGE_AGAIN: &str = "Bearer realm=\"mcp\", error=\"invalid_token\"";

@@ -77,6 +77,7 @@ impl Front {
         match opened {
             Ok(session) => {
                 let context = in_session(&session, posted, Meta::default());
+                session.introduced(&context, self.gateway.shown(&context));
                 let version = session.client().version;
                 let introduction = Introduction::Initialize(version);
                 let raw = self.gateway.introduce(introduction, &context);
@@ -110,12 +111,10 @@ impl Front {
         let context = in_session(session, posted, meta);
         if let Some(kind) = Kind::listed_by(&method) {
             // Read before the list is: it is at least as new.
-            let change = *self.gateway.changes().borrow();
+            let shown = self.gateway.shown(&context);
             return match self.gateway.list(kind, &context, params.cursor()).await {
                 Ok(listed) => {
-                    if kind == Kind::Tools {
-                        session.listed(change);
-                    }
+                    session.listed(kind, &shown);
                     answer::result(&id, listed)
                 }
                 Err(failure) => refuse(&failure),
@@ -123,6 +122,23 @@ impl Front {
         }
         match method {
             Method::Ping => answer::result(&id, NOTHING),
+            Method::ResourcesSubscribe => {
+                let Some(uri) = params.uri() else { return refuse(&uri_missing()) };
+                match self.gateway.subscribe(session.subscriber(), &context, uri).await {
+                    Ok(Ok(())) => answer::result(&id, NOTHING),
+                    Ok(Err(error)) => {
+                        answer::json(StatusCode::OK, jsonrpc::error(Some(&id), error.raw()))
+                    }
+                    Err(failure) => refuse(&failure),
+                }
+            }
+            Method::ResourcesUnsubscribe => match params.uri() {
+                Some(uri) => {
+                    session.subscriber().unsubscribe(uri);
+                    answer::result(&id, NOTHING)
+                }
+                None => refuse(&uri_missing()),
+            },
             method if method.is_served_by_servers() => {
                 let withdrawal = match session.begin(id.clone()) {
                     Ok(withdrawal) => withdrawal,
@@ -300,6 +316,10 @@ fn set_level(session: &Session, params: &Params) -> Result<(), Failure> {
     let level = params.level().ok_or_else(|| invalid("invalid params: `level` is missing".into()));
     session.set_log_level(log_level(level?).map_err(invalid)?);
     Ok(())
+}
+
+fn uri_missing() -> Failure {
+    Failure::InvalidParams { detail: "invalid params: `uri` is missing".into() }
 }
 
 fn unreadable(fault: &ParamsFault) -> Failure {

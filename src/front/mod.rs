@@ -8,16 +8,19 @@
 mod answer;
 mod body;
 mod caller;
+mod changes;
 mod era;
 mod in_session;
 mod input;
 mod legacy;
+mod listening;
 mod modern;
 mod outbox;
 mod outside;
 mod request;
 mod session;
 mod sessions;
+mod sse;
 pub mod stdio;
 mod stream;
 mod streamed;
@@ -40,12 +43,14 @@ use caller::Caller;
 use outbox::Start;
 use request::Posted;
 use sessions::Sessions;
+use sse::Pipes;
 use stream::Streams;
 
 /// What clients talk to.
 pub struct Front {
     gateway: Arc<Gateway>,
     sessions: Arc<Sessions>,
+    pipes: Pipes,
     streams: Streams,
     drain: Drain,
 }
@@ -54,7 +59,8 @@ impl Front {
     /// A front for a gateway, open until `drain` starts. Needs a runtime.
     pub fn new(gateway: Arc<Gateway>, drain: Drain) -> Arc<Self> {
         let sessions = Sessions::start(&gateway);
-        Arc::new(Self { streams: Streams::new(), sessions, gateway, drain })
+        let (streams, pipes) = (Streams::new(), Pipes::default());
+        Arc::new(Self { streams, sessions, pipes, gateway, drain })
     }
 
     /// How many Legacy sessions are open.
@@ -71,17 +77,26 @@ impl Front {
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
     {
-        if request.uri().path() != ENDPOINT {
-            return answer::not_found();
-        }
+        request = match self.old_transport(request, peer).await {
+            Ok(response) => return response,
+            Err(request) => request,
+        };
         let caller = match self.caller(&mut request, peer) {
             Ok(caller) => caller,
-            Err(stranger) => return *stranger,
+            Err(failure) => return caller::refusal(&failure),
         };
+        self.answer(request, (caller, peer)).await
+    }
+
+    /// Answers somebody who has been identified.
+    async fn answer<B>(self: Arc<Self>, request: Request<B>, from: (Caller, Peer)) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
+    {
         match *request.method() {
-            HttpMethod::POST => self.post(request, (caller, peer)).await,
-            HttpMethod::GET => self.get(&request, &caller),
-            HttpMethod::DELETE => self.delete(&request, &caller),
+            HttpMethod::POST => self.post(request, from).await,
+            HttpMethod::GET => self.get(&request, &from.0),
+            HttpMethod::DELETE => self.delete(&request, &from.0),
             _ => answer::method_not_allowed(),
         }
     }
@@ -158,9 +173,6 @@ impl Front {
         }
     }
 }
-
-/// The path that clients connect to.
-const ENDPOINT: &str = "/mcp";
 
 /// A JSON body's media type.
 const JSON: header::HeaderValue = header::HeaderValue::from_static("application/json");

@@ -66,7 +66,7 @@ impl Front {
             Method::Discover => {
                 answer::result(&id, self.gateway.introduce(Introduction::Discover, &context))
             }
-            Method::Listen => match self.listen(&id, &params, &posted.caller) {
+            Method::Listen => match self.listen(id.clone(), &params, context, &posted.caller) {
                 Ok(response) => response,
                 Err(failure) => refuse(&failure),
             },

@@ -8,13 +8,15 @@ use futures_util::stream;
 use http::Response;
 use tokio::sync::watch;
 
-use crate::call::Drain;
+use crate::call::{Drain, Failure};
 use crate::jsonrpc::{self, sse};
-use crate::mcp::{Era, notification};
+use crate::mcp::Era;
+use crate::pipeline::Gateway;
 use crate::telemetry::metrics::Entered;
 
 use super::answer;
 use super::caller::{Caller, Standing};
+use super::changes::{Changes, Wanted};
 use super::outbox::{Merge, Reader, Sent, Start};
 use super::session::{Busy, Session};
 use super::stream::Place;
@@ -24,10 +26,12 @@ use super::{Body, Front};
 /// An open GET stream.
 struct Outside {
     session: Arc<Session>,
+    gateway: Arc<Gateway>,
     /// Said at once, so that proxies pass the head of the answer on.
     first: Option<Bytes>,
     reader: Reader,
-    changes: watch::Receiver<u64>,
+    changes: Changes,
+    ticks: watch::Receiver<u64>,
     keep_alive: std::time::Duration,
     drain: Drain,
     standing: Standing,
@@ -40,16 +44,25 @@ impl Outside {
         if let Some(first) = this.first.take() {
             return Some((first, Some(this)));
         }
+        let (session, gateway) = (Arc::clone(&this.session), Arc::clone(&this.gateway));
+        let (context, _) = session.knows()?;
         loop {
             tokio::select! {
                 biased;
                 () = this.session.closed().cancelled() => return None,
                 () = this.standing.lost() => return None,
                 () = this.drain.started() => return None,
-                Ok(()) = this.changes.changed() => {
-                    this.changes.mark_unchanged();
-                    let message = jsonrpc::notification(notification::TOOLS_CHANGED, None);
-                    this.session.outbox().push(&message, Merge::With(notification::TOOLS_CHANGED));
+                Ok(()) = this.ticks.changed() => {
+                    for method in this.changes.to(gateway.shown(context)) {
+                        let message = jsonrpc::notification(method, None);
+                        session.outbox().push(&message, Merge::With(method));
+                    }
+                }
+                told = gateway.news(session.subscriber(), context) => {
+                    for told in told {
+                        let message = jsonrpc::notification(told.method, Some(&told.params(None)));
+                        session.outbox().push(&message, Merge::Never);
+                    }
                 }
                 sent = this.reader.next() => match sent? {
                     Sent::Event(event) => return Some((event, Some(this))),
@@ -76,11 +89,20 @@ impl Front {
             Ok(place) => place,
             Err(failure) => return answer::refusal(None, &failure, Era::Legacy),
         };
+        let Some((_, known)) = session.knows() else {
+            return answer::refusal(None, &Failure::SessionLost, Era::Legacy);
+        };
+        let mut ticks = self.gateway.changes();
+        // What changed since the client last asked for a list is told at once:
+        // what happens before it opens a stream, or is lost with one.
+        ticks.mark_changed();
         let reader = session.outbox().read(start);
         let outside = Outside {
             first: Some(streamed::opening(session, &reader)),
             reader,
-            changes: session.untold(self.gateway.changes()),
+            changes: Changes::since(known, Wanted::ALL),
+            ticks,
+            gateway: Arc::clone(&self.gateway),
             keep_alive,
             drain: self.drain.clone(),
             standing: self.standing(caller),

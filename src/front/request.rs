@@ -75,6 +75,7 @@ impl Posted {
         };
         Context {
             principal: self.caller.principal().clone(),
+            endpoint: self.caller.endpoint().clone(),
             session: None,
             outside: None,
             address: self.peer.addr.ip(),

@@ -2,17 +2,19 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Client, Failure, Hears, Notice, Outside};
+use crate::call::{Client, Context, Failure, Hears, Notice, Outside};
+use crate::catalog::Kind;
 use crate::jsonrpc::{self, Id, Response};
 use crate::mcp::{LogLevel, notification};
-use crate::pipeline::Gateway;
+use crate::pipeline::{Gateway, Subscriber};
+use crate::snapshot::Digests;
 use crate::telemetry::metrics::Entered;
 
 use super::caller::Caller;
@@ -35,9 +37,11 @@ pub(super) struct Session {
     /// What the client is asked, by the ids of the requests to it.
     awaited: Mutex<HashMap<u64, mpsc::Sender<(u64, Response)>>>,
     asked: AtomicU64,
-    /// The list that the client has asked for last, or that there was when it
-    /// opened the session.
-    listed: AtomicU64,
+    /// How it was opened, and the lists that the client has asked for last, or
+    /// that there were then.
+    introduced: OnceLock<(Context, Mutex<Digests>)>,
+    /// The resources that the client wants to hear of.
+    subscriber: Subscriber,
     /// The least severe log lines that the client wants, once it has said so.
     log: AtomicU8,
     /// Messages outside of calls, which the GET stream carries.
@@ -79,7 +83,8 @@ impl Session {
             calls: Mutex::default(),
             awaited: Mutex::default(),
             asked: AtomicU64::new(0),
-            listed: AtomicU64::new(*gateway.changes().borrow()),
+            introduced: OnceLock::new(),
+            subscriber: Subscriber::default(),
             log: AtomicU8::new(UNASKED),
             outbox: Outbox::new(OUTSIDE, limits.replay),
             streams: Mutex::default(),
@@ -109,6 +114,7 @@ impl Session {
     /// Ends all that is under way in it; gives how long it lasted.
     pub(super) fn end(&self) -> Duration {
         self.closed.cancel();
+        self.subscriber.clear();
         self.opened.elapsed()
     }
 
@@ -144,20 +150,36 @@ impl Session {
         &self.closed
     }
 
-    /// Notes that the client has been given the list as of this change, or a
-    /// newer one.
-    pub(super) fn listed(&self, change: u64) {
-        self.listed.fetch_max(change, Ordering::Relaxed);
+    /// Notes how the session was opened, and what there was to be listed then.
+    pub(super) fn introduced(&self, context: &Context, shown: Digests) {
+        let mut context = context.clone();
+        // For as long as the session lasts nobody needs them.
+        context.headers = Arc::default();
+        let _ = self.introduced.set((context, Mutex::new(shown)));
     }
 
-    /// The changes to come, and whatever changed since the client last asked
-    /// for the list: what happens before it opens a stream, or is lost with
-    /// one, is told on the next.
-    pub(super) fn untold(&self, mut changes: watch::Receiver<u64>) -> watch::Receiver<u64> {
-        if *changes.borrow_and_update() != self.listed.load(Ordering::Relaxed) {
-            changes.mark_changed();
+    /// The conditions of what the client is told outside of its calls, and the
+    /// lists that it knows.
+    pub(super) fn knows(&self) -> Option<(&Context, Digests)> {
+        let (context, listed) = self.introduced.get()?;
+        Some((context, *listed.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Notes that the client has been given a list of this kind.
+    pub(super) fn listed(&self, kind: Kind, shown: &Digests) {
+        let Some((_, listed)) = self.introduced.get() else { return };
+        let mut listed = listed.lock().unwrap_or_else(PoisonError::into_inner);
+        match kind {
+            Kind::Tools => listed.tools = shown.tools,
+            Kind::Prompts => listed.prompts = shown.prompts,
+            Kind::Resources => listed.resources[0] = shown.resources[0],
+            Kind::Templates => listed.resources[1] = shown.resources[1],
         }
-        changes
+    }
+
+    /// The resources that the client wants to hear of.
+    pub(super) fn subscriber(&self) -> &Subscriber {
+        &self.subscriber
     }
 
     /// The least severe log lines that the client asked for.

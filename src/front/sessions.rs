@@ -112,10 +112,12 @@ impl Sessions {
         });
     }
 
-    /// Closes the sessions of those whom the configuration knows no longer.
+    /// Closes the sessions of those whom the configuration knows no longer, or
+    /// who may no longer come in where they did.
     fn close_strangers(&self) {
-        let identity = Arc::clone(&self.gateway.snapshots.load().identity);
-        self.close_unless(|session| session.owner().is_known(&identity));
+        let snapshot = self.gateway.snapshots.load_full();
+        self.close_unless(|session| session.owner().keeps(&snapshot));
+        self.gateway.forget_strangers();
     }
 
     fn close_unless(&self, keep: impl Fn(&Session) -> bool) {
@@ -166,7 +168,7 @@ async fn sweep(sessions: Weak<Sessions>, mut loads: watch::Receiver<SystemTime>)
 }
 
 /// 128 random bits in hexadecimal.
-fn unguessable() -> Result<Arc<str>, Failure> {
+pub(super) fn unguessable() -> Result<Arc<str>, Failure> {
     let mut bytes = [0_u8; 16];
     aws_lc_rs::rand::fill(&mut bytes)
         .map_err(|_| Failure::Internal { detail: "making a session id".into() })?;

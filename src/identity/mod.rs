@@ -7,8 +7,8 @@
 //! caches) asks here whether it may still be: [`Identity::knows`],
 //! [`Identity::has`].
 //!
-//! This room knows who is calling and nothing of what they may do: that is
-//! `policy`'s question and the profiles'. It takes the key out of the headers
+//! This room knows who is calling and through which profiles they may come in,
+//! but not what is behind those: that is the catalog's question and `policy`'s. It takes the key out of the headers
 //! that it reads, so that no room behind it can send it on or log it.
 //!
 //! A key is looked up by its SHA-256, so that finding it among thousands costs
@@ -17,7 +17,7 @@
 //! shelf may tell by its time are bytes of a hash, which are no way back to a
 //! key: keys are 256 random bits (`trunkline key`), not passwords.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::call::{Failure, Principal};
+use crate::call::{Failure, Principal, ProfileName};
 use crate::config::{Client, KeyHash};
 
 /// Whom a request came from, as far as the socket knows.
@@ -59,7 +59,8 @@ impl Peer {
 #[derive(Debug, Default)]
 pub struct Identity {
     shelves: HashMap<Shelf, Vec<Known>>,
-    clients: HashSet<Arc<str>>,
+    /// With the profiles that they may use, where these are not all.
+    clients: HashMap<Arc<str>, Option<Vec<ProfileName>>>,
 }
 
 /// Who somebody showed to be, and how.
@@ -98,7 +99,8 @@ impl Identity {
                 shelves.entry(shelf(key)).or_default().push(known);
             }
         }
-        let clients = clients.iter().map(|client| Arc::clone(&client.name)).collect();
+        let entry = |client: &Client| (Arc::clone(&client.name), client.profiles.clone());
+        let clients = clients.iter().map(entry).collect();
         Self { shelves, clients }
     }
 
@@ -138,8 +140,23 @@ impl Identity {
     /// client's outlives the key that it was opened with.
     pub fn has(&self, credential: &Credential) -> bool {
         match &credential.principal {
-            Principal::Client(name) => self.clients.contains(name),
+            Principal::Client(name) => self.lists(name),
             Principal::Anonymous => self.knows(credential),
+        }
+    }
+
+    /// Whether there is a client of this name.
+    pub fn lists(&self, client: &str) -> bool {
+        self.clients.contains_key(client)
+    }
+
+    /// Whether a principal may use a profile, if there is one of that name.
+    pub fn allows(&self, principal: &Principal, profile: &str) -> bool {
+        match principal {
+            Principal::Client(name) => self.clients.get(name).is_some_and(|profiles| {
+                profiles.as_ref().is_none_or(|all| all.iter().any(|one| one.as_str() == profile))
+            }),
+            Principal::Anonymous => true,
         }
     }
 
@@ -237,7 +254,7 @@ mod tests {
 
     fn client(name: &str, keys: &[&str]) -> Client {
         let keys = keys.iter().map(|key| KeyHash::new(sha256(key.as_bytes()))).collect();
-        Client { name: name.into(), keys, rate: None }
+        Client { name: name.into(), keys, profiles: None, rate: None }
     }
 
     fn known() -> Identity {
@@ -300,6 +317,24 @@ mod tests {
         assert_eq!((who.principal(), headers.len()), (&Principal::Anonymous, 2));
         assert!(Identity::default().knows(&who));
         assert!(!known().knows(&who), "once there are clients, nobody is anonymous");
+    }
+
+    #[test]
+    fn a_client_may_use_all_profiles_or_those_it_is_given() {
+        let profiles = vec![ProfileName::new("support").unwrap()];
+        let desk = Client { profiles: Some(profiles), ..client("desk", &["three"]) };
+        let identity = Identity::new(&[client("ci", &["one"]), desk]);
+        let named = |name: &str| Principal::Client(name.into());
+        for (who, profile, may) in [
+            (named("ci"), "support", true),
+            (named("ci"), "default", true),
+            (named("desk"), "support", true),
+            (named("desk"), "default", false),
+            (named("gone"), "support", false),
+            (Principal::Anonymous, "support", true),
+        ] {
+            assert_eq!(identity.allows(&who, profile), may, "{who:?} {profile}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod pace;
 pub mod parking;
 mod peer;
 mod questions;
+mod reads;
 mod server;
 mod stdio;
 mod supervisor;

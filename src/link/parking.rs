@@ -164,6 +164,11 @@ impl Parking {
         parked.task.await.ok().flatten()
     }
 
+    /// Ends the calls of those who are not to be kept; their servers are told.
+    pub fn retain(&self, keep: impl Fn(&Principal) -> bool) {
+        self.places().calls.retain(|_, parked| keep(&parked.owner));
+    }
+
     /// Ends a call that waits; the server is told.
     pub fn cancel(&self, id: u64) {
         drop(self.places().calls.remove(&id));

@@ -15,7 +15,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::call::{Call, Failure, Reply, ServerName};
 use crate::catalog::{Kind, ServerList};
 use crate::config::{Server as ServerConfig, Start, Target};
-use crate::mcp::ProtocolVersion;
+use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::Permitted;
 use crate::telemetry::metrics::{Availability, ServerMetrics};
 
@@ -230,6 +230,13 @@ impl Server {
     ) -> Result<Reply, Failure> {
         let in_use = InUse::begin(self);
         let slot = permitted.take_slot();
+        let reads = &self.inbox.reads;
+        // Credentials of the client's own may decide what it is told.
+        let most = config.read_cache.filter(|_| config.forward_headers.is_empty());
+        let reading = match reads.find(permitted.get(), permitted.target(), most) {
+            Ok(known) => return Ok(known),
+            Err(reading) => reading,
+        };
         let connection = self.connected().await.map_err(|fault| self.fail(fault))?;
         let (call, target) = (permitted.get(), permitted.target());
         let reply = match connection.call(call, target, config).await {
@@ -240,8 +247,11 @@ impl Server {
             },
             reply => reply,
         };
-        let reply = reply.map_err(|fault| self.fail(fault))?;
-        Ok(reply.holding((slot, in_use)))
+        let reply = reply.map_err(|fault| self.fail(fault))?.holding((slot, in_use));
+        Ok(match reading.filter(|_| connection.peer().era() == Era::Modern) {
+            Some(reading) => reads.keep(reading, reply),
+            None => reply,
+        })
     }
 
     /// Subscribes a client to a topic, and has the server started if it is

@@ -167,6 +167,8 @@ impl<'a> Life<'a> {
         }
         let opened = std::time::Instant::now();
         self.ready_since = Some(opened);
+        // Whoever it is now, it may know something else.
+        server.inbox.reads.clear();
         server.connection.store(Some(Arc::clone(&connection)));
         enter(&server, State::Ready);
         self.greet(&connection);

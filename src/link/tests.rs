@@ -6,7 +6,9 @@ use bytes::Bytes;
 
 use super::child::Guardian;
 use super::*;
-use crate::call::{Call, Client, Context, Event, Failure, Params, Principal, Reply, Trace};
+use crate::call::{
+    Call, Client, Context, Endpoint, Event, Failure, Params, Principal, Reply, Trace,
+};
 use crate::config::{Config, Source, System};
 use crate::mcp::{Method, ProtocolVersion};
 use crate::policy::{Policy, Registry, Target};
@@ -64,6 +66,7 @@ pub(crate) fn call(tool: &str) -> Call {
         params: Params::parse(Some(params.into())).unwrap(),
         context: Context {
             principal: Principal::Anonymous,
+            endpoint: Endpoint::default(),
             session: None,
             outside: None,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),

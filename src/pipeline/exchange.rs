@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use futures_util::stream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::call::{
@@ -17,6 +18,7 @@ use crate::policy::Permitted;
 
 use super::input::{Asker, invalid_state};
 use super::record::Record;
+use super::release::Release;
 use super::route::Route;
 
 /// A reply that is watched to its end: the log, the metrics and the trace
@@ -28,6 +30,8 @@ use super::route::Route;
 pub struct Exchange {
     reply: Reply,
     record: Option<Record>,
+    /// What the reply passes before the client has it.
+    release: Option<Release>,
     asker: Asker,
     open: Open,
     /// What came while the call waited.
@@ -51,6 +55,7 @@ impl Exchange {
         Self {
             reply: Reply::ready(Err(Failure::Cancelled)),
             record: Some(record),
+            release: None,
             asker,
             open: Open::default(),
             backlog: VecDeque::new(),
@@ -59,8 +64,9 @@ impl Exchange {
     }
 
     /// Notes where the call goes.
-    pub(super) fn routed(&mut self, route: &Route<'_>, call: &mut Call) {
+    pub(super) fn routed(&mut self, route: &Route<'_>, release: Release, call: &mut Call) {
         self.asker.server = Some(route.target.server.clone());
+        self.release = Some(release).filter(Release::is_needed);
         if let Some(record) = &mut self.record {
             record.routed(route);
             call.context.trace.sent = record.trace_to_send(&call.context.trace);
@@ -130,6 +136,11 @@ impl Exchange {
                 Some(Event::Answer(answer)) => {
                     let answer = self.settle(answer);
                     return Some(Event::Answer(answer));
+                }
+                // Read whole, in a reply of its own: this future may be dropped.
+                Some(Event::Passing(passing)) if self.release.is_some() => {
+                    let whole = async { Event::Answer(passing.whole().await.map(Answer::Result)) };
+                    self.reply = Reply::stream(stream::once(whole));
                 }
                 Some(Event::Passing(mut passing)) => {
                     if let Some(mut record) = self.record.take() {
@@ -249,7 +260,11 @@ impl Exchange {
 
     /// An answer as the client may have it; the notes are told.
     fn settle(&mut self, answer: Result<Answer, Failure>) -> Result<Answer, Failure> {
-        let answer = match answer {
+        let released = match &self.release {
+            Some(release) => answer.map(|answer| release.answer(answer)),
+            None => answer,
+        };
+        let answer = match released {
             Ok(Answer::Result(result))
                 if *result.kind() == ResultType::InputRequired && self.ticket.is_none() =>
             {

@@ -11,8 +11,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::call::{
-    Abilities, Answer, Call, Client, ErrorBody, Failure, Input, MOST_QUESTIONS, Params, Principal,
-    Question, ResultBody, ServerName,
+    Abilities, Answer, Call, Client, Endpoint, ErrorBody, Failure, Input, MOST_QUESTIONS, Params,
+    Principal, Question, ResultBody, ServerName,
 };
 use crate::config::Gateway as Config;
 use crate::era::state::{Bound, Digest, Seals, State, StateError, digest};
@@ -69,6 +69,8 @@ pub(super) struct Asker {
     pub(super) inputs: Arc<Inputs>,
     pub(super) client: Arc<Client>,
     pub(super) principal: Principal,
+    /// Names may stand for other things at another profile's URL.
+    endpoint: Endpoint,
     /// Where the call goes, once that is known.
     pub(super) server: Option<ServerName>,
     method: Method,
@@ -81,6 +83,7 @@ impl Asker {
             inputs: Arc::clone(inputs),
             client: Arc::clone(&call.context.client),
             principal: call.context.principal.clone(),
+            endpoint: call.context.endpoint.clone(),
             server: None,
             method: call.method.clone(),
             params: call.params.raw().clone(),
@@ -117,17 +120,27 @@ impl Asker {
         opened.map_err(|error| invalid_state(error.to_string()))
     }
 
-    /// What the state leads back to that came with a retry.
-    pub(super) fn state_in(&self, input: Option<&Input>) -> Result<Option<State>, Failure> {
-        let state = input.and_then(|input| input.state.as_deref());
-        state.map(|state| self.open(state)).transpose()
+    /// What the state leads back to that came with a retry to this server.
+    pub(super) fn state_of(
+        &self,
+        input: Option<&Input>,
+        server: &str,
+    ) -> Result<Option<State>, Failure> {
+        let Some(state) = input.and_then(|input| input.state.as_deref()) else { return Ok(None) };
+        match self.open(state)? {
+            State::Server { server: other, .. } if other != server => {
+                Err(invalid_state(StateError::OtherRequest.to_string()))
+            }
+            state => Ok(Some(state)),
+        }
     }
 
     fn bound(&self) -> (String, Digest) {
         let principal = match &self.principal {
-            Principal::Anonymous => "anonymous".to_owned(),
-            Principal::Client(name) => format!("client {name}"),
+            Principal::Anonymous => "anonymous",
+            Principal::Client(name) => &format!("client {name}"),
         };
+        let principal = format!("{principal} at {}", self.endpoint.profile());
         (principal, digest(self.method.as_str(), &self.params))
     }
 
@@ -148,7 +161,7 @@ impl Asker {
         let Some((state, span)) = asked.state else { return Ok(result.clone()) };
         let sealed = self.seal(State::Server { server: server.to_string(), state })?;
         let raw = Splice::new(result.raw()).replace(span, string(&sealed)).finish();
-        result.clone().with_raw(raw).map_err(|fault| bad(fault.to_string()))
+        result.with(raw).map_err(|fault| bad(fault.to_string()))
     }
 
     /// What a Legacy server's refusal asks that wants the user to open pages
@@ -263,18 +276,8 @@ pub(super) fn answers(call: &Call) -> Result<Option<Input>, Failure> {
     Ok(Some(Input { state, responses }))
 }
 
-/// That a state with a server of its own comes back to that one.
-pub(super) fn check_server(state: &State, server: &ServerName) -> Result<(), Failure> {
-    match state {
-        State::Server { server: other, .. } if other != server.as_str() => {
-            Err(invalid_state(StateError::OtherRequest.to_string()))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// That each of these answers is an object, as results are.
-fn check_objects(input: &Input) -> Result<(), Failure> {
+pub(super) fn check_objects(input: &Input) -> Result<(), Failure> {
     let other = |(_, response): &&(String, Response)| match response {
         Response::Result(raw) => raw.first() != Some(&b'{'),
         Response::Error(_) => false,
@@ -303,11 +306,7 @@ pub(super) fn for_server(
             let raw = lower::without_input(params.raw());
             return reread(raw);
         }
-        Some(State::Parked(_)) => {
-            check_objects(input)?;
-            return Ok(params.clone());
-        }
-        None => None,
+        Some(State::Parked(_)) | None => None,
     };
     let mut responses = BytesMut::from(&b"{"[..]);
     for (number, (key, response)) in input.responses.iter().enumerate() {

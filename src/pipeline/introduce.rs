@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::call::Context;
-use crate::catalog::Offers;
-use crate::config::Gateway as Settings;
+use crate::catalog::{Kind, Offers};
+use crate::config::{Gateway as Settings, Naming};
 use crate::link::State;
 use crate::mcp::{Era, ProtocolVersion, meta};
 use crate::snapshot::{Member, Snapshot, View};
@@ -27,6 +27,10 @@ impl Gateway {
         let snapshot = self.snapshots.load();
         let view = snapshot.view(&self.view_key(context));
         let settings = &snapshot.config.gateway;
+        let profile = snapshot.profile(context.endpoint.profile());
+        let title = profile.and_then(|it| it.title.as_ref()).or(settings.title.as_ref());
+        let words = profile.and_then(|it| it.instructions.as_ref());
+        let words = words.or(settings.instructions.as_ref());
         let mut result = match introduction {
             Introduction::Discover => json!({
                 "resultType": "complete",
@@ -34,15 +38,16 @@ impl Gateway {
                 "capabilities": capabilities(&snapshot, &view),
                 "ttlMs": u64::try_from(settings.list_ttl.as_millis()).unwrap_or(u64::MAX),
                 "cacheScope": "public",
-                "_meta": { meta::SERVER_INFO: info(settings) },
+                "_meta": { meta::SERVER_INFO: info(settings, title) },
             }),
             Introduction::Initialize(version) => json!({
                 "protocolVersion": version.as_str(),
                 "capabilities": capabilities(&snapshot, &view),
-                "serverInfo": info(settings),
+                "serverInfo": info(settings, title),
             }),
         };
-        if let (Some(text), Some(result)) = (&settings.instructions, result.as_object_mut()) {
+        let words = instructions(&snapshot, &view, words);
+        if let (Some(text), Some(result)) = (words, result.as_object_mut()) {
             result.insert("instructions".into(), json!(text));
         }
         result.to_string().into()
@@ -62,22 +67,78 @@ fn capabilities(snapshot: &Snapshot, view: &View) -> Map<String, Value> {
     let unheard = |member: &Member| {
         view.list(&member.config.name).is_none() && member.server.view().state != State::Failed
     };
+    let servers = || snapshot.servers().filter(|it| view.scope().admits_server(&it.config.name));
     let mut said = json!({ "tools": {} });
-    if snapshot.servers().any(unheard) {
+    if servers().any(unheard) {
         said = json!({
             "tools": {}, "prompts": {}, "resources": { "subscribe": true },
             "completions": {}, "logging": {},
         });
     }
-    let lists = snapshot.servers().filter_map(|member| view.list(&member.config.name));
+    let lists = servers().filter_map(|member| view.list(&member.config.name));
     let supposed = Offers::new(&said, None);
-    Offers::union(std::iter::once(&supposed).chain(lists.map(|list| &*list.offers)))
+    let mut all = Offers::union(std::iter::once(&supposed).chain(lists.map(|list| &*list.offers)));
+    let shown = |kind| view.scope().may_show(kind);
+    all.retain(|key, _| match key.as_str() {
+        "tools" => shown(Kind::Tools),
+        "prompts" => shown(Kind::Prompts),
+        "resources" => shown(Kind::Resources),
+        "completions" => shown(Kind::Prompts) || shown(Kind::Resources),
+        _ => true,
+    });
+    all
 }
 
-fn info(settings: &Settings) -> Value {
+/// What models are told: the gateway's own words, then each server's under its
+/// name. One that is alone speaks for itself.
+fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Option<String> {
+    let settings = &snapshot.config.gateway;
+    let told = |member: &Member| view.list(&member.config.name)?.offers.instructions.clone();
+    let servers = || snapshot.servers().filter(|it| view.scope().admits_server(&it.config.name));
+    let alone = servers().count() == 1 && own.is_none();
+    let mut all = own.cloned();
+    for (member, text) in servers().filter_map(|member| Some((member, told(member)?))) {
+        if alone {
+            return Some(cut(text, MOST));
+        }
+        let name = member.config.name.as_str();
+        let prefix = match settings.naming {
+            Naming::Prefix => {
+                format!("The names of its tools and prompts begin with `{name}__`.\n\n")
+            }
+            Naming::Conflict | Naming::None => String::new(),
+        };
+        let section = format!("## {name}\n\n{prefix}{}", cut(text, MOST_OF_ONE).trim());
+        let before = all.take().map(|before| before + "\n\n").unwrap_or_default();
+        if before.len() + section.len() > MOST {
+            // The gateway's own words are the operator's, however many.
+            return Some(before.trim_end().to_owned());
+        }
+        all = Some(before + &section);
+    }
+    all
+}
+
+/// The beginning of a text that is too long.
+fn cut(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
+        text.push('…');
+    }
+    text
+}
+
+fn info(settings: &Settings, title: Option<&String>) -> Value {
     let mut info = json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") });
-    if let (Some(title), Some(info)) = (&settings.title, info.as_object_mut()) {
-        info.insert("title".into(), json!(title));
+    if let Some(title) = title {
+        info["title"] = json!(title);
+    }
+    if let Some(url) = &settings.website_url {
+        info["websiteUrl"] = json!(url.as_str());
+    }
+    if !settings.icons.is_empty() {
+        let icons = settings.icons.iter().map(|src| json!({ "src": src }));
+        info["icons"] = icons.collect();
     }
     info
 }
@@ -86,3 +147,8 @@ fn info(settings: &Settings) -> Value {
 pub fn own_info() -> Bytes {
     json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") }).to_string().into()
 }
+
+/// The most bytes of all servers' instructions together.
+const MOST: usize = 32 * 1024;
+/// The most bytes of one among others.
+const MOST_OF_ONE: usize = 4 * 1024;

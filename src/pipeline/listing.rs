@@ -26,11 +26,11 @@ impl Gateway {
         cursor: Option<&str>,
     ) -> Result<Listed, Failure> {
         let snapshot = self.snapshots.load_full();
-        for member in snapshot.servers() {
-            member.server.wake(kind);
-        }
         let era = context.client.version.era();
         let view = snapshot.view(&self.view_key(context));
+        for member in snapshot.servers().filter(|it| view.scope().admits_server(&it.config.name)) {
+            member.server.wake(kind);
+        }
         let (list, listing) = (view.catalog.list(kind), view.listings.get(kind));
         let digest = list.digest();
         let invalid = |detail: String| Failure::InvalidParams { detail };

@@ -19,10 +19,12 @@ mod listing;
 mod record;
 mod release;
 mod route;
+mod subscriptions;
 
 pub use exchange::Exchange;
 pub use introduce::{Introduction, own_info};
 pub use listing::Listed;
+pub use subscriptions::{Subscriber, Told};
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,7 +34,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::watch;
 
-use crate::call::{Call, Context, Failure, Principal, Reply};
+use crate::call::{Call, Context, Endpoint, Failure, Principal, Reply};
 use crate::catalog::SealedCursors;
 use crate::era::state::State;
 use crate::identity::Credential;
@@ -64,8 +66,8 @@ impl Gateway {
     /// A gateway around its snapshots.
     pub fn new(snapshots: Arc<Snapshots>, metrics: Arc<Metrics>, cursors: SealedCursors) -> Self {
         Self {
-            operations: Operations::new(|method| metrics.operation(method)),
             inputs: Inputs::new(Arc::clone(&snapshots), &metrics),
+            operations: Operations::new(|method| metrics.operation(method)),
             snapshots,
             metrics,
             tracing: ArcSwap::from_pointee(Tracing::off()),
@@ -97,6 +99,29 @@ impl Gateway {
         })
     }
 
+    /// Where a request comes in, by the profile and the query of its URL.
+    ///
+    /// # Errors
+    /// [`Failure::UnknownEndpoint`] and [`Failure::InvalidRequest`].
+    pub fn endpoint(
+        &self,
+        who: &Principal,
+        profile: &str,
+        query: Option<&str>,
+    ) -> Result<Endpoint, Failure> {
+        let endpoint = self.snapshots.load().endpoint(who, profile, query);
+        endpoint.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
+    }
+
+    /// Forgets what waits for clients that a configuration has taken away.
+    pub fn forget_strangers(&self) {
+        let identity = Arc::clone(&self.snapshots.load().identity);
+        self.inputs.parking.retain(|owner| match owner {
+            Principal::Client(name) => identity.lists(name),
+            Principal::Anonymous => true,
+        });
+    }
+
     /// What every request passes, whatever it asks for.
     ///
     /// # Errors
@@ -106,11 +131,10 @@ impl Gateway {
         admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
 
-    /// What decides which view a client has. So far every client has the plain
-    /// one: its profile, its narrowing and its abilities belong here.
+    /// What decides which view a client has. So far its abilities do not.
     #[expect(clippy::unused_self, reason = "whether abilities matter is the snapshot's to say")]
-    fn view_key(&self, _context: &Context) -> ViewKey {
-        ViewKey::default()
+    fn view_key(&self, context: &Context) -> ViewKey {
+        ViewKey { endpoint: context.endpoint.clone(), abilities: None }
     }
 
     /// The story of one call of any method that a server answers. Never fails: what goes wrong is the
@@ -119,8 +143,9 @@ impl Gateway {
     /// # Cancel safety
     /// Dropping the future, or the exchange, cancels the call.
     pub async fn call(&self, call: Call) -> Exchange {
-        let record = Record::begin(self, &call);
-        self.begin(call, record).await
+        let snapshot = self.snapshots.load_full();
+        let record = Record::begin(self, &snapshot, &call);
+        self.begin(snapshot, call, record).await
     }
 
     /// A call that goes on with what its client answered to what its server
@@ -130,12 +155,13 @@ impl Gateway {
     /// # Cancel safety
     /// As [`Gateway::call`].
     pub async fn call_again(&self, mut earlier: Exchange, call: Call) -> Exchange {
-        let record = earlier.take_record().unwrap_or_else(|| Record::begin(self, &call));
-        self.begin(call, record.resumed()).await
+        let snapshot = self.snapshots.load_full();
+        let record = earlier.take_record();
+        let record = record.unwrap_or_else(|| Record::begin(self, &snapshot, &call));
+        self.begin(snapshot, call, record.resumed()).await
     }
 
-    async fn begin(&self, call: Call, record: Record) -> Exchange {
-        let snapshot = self.snapshots.load_full();
+    async fn begin(&self, snapshot: Arc<Snapshot>, call: Call, record: Record) -> Exchange {
         // Born before the first await: a call that is given up on its way is
         // told of, too.
         let mut exchange = Exchange::begin(record, Asker::of(&self.inputs, &call));
@@ -152,26 +178,23 @@ async fn send(
     mut call: Call,
     exchange: &mut Exchange,
 ) -> Result<Reply, Failure> {
-    // A retry: what its client answers, and what its state leads back to.
-    let input = input::answers(&call)?;
-    let state = exchange.asker().state_in(input.as_ref())?;
-    if let Some(input) = &input {
-        call.params = input::for_server(&call.params, input, state.as_ref())?;
-    }
-    let route = route::find(snapshot, view, &call)?;
-    exchange.routed(&route, &mut call);
+    let mut route = route::find(snapshot, view, &call)?;
+    exchange.routed(&route, Release::of(&call, &route.target.server, view), &mut call);
     route::check_headers(&route, &call)?;
-    if let Some(state) = &state {
-        input::check_server(state, &route.target.server)?;
-    }
+    let input = input::answers(&call)?;
+    let state = exchange.asker().state_of(input.as_ref(), route.target.server.as_str())?;
     if let (Some(State::Parked(id)), Some(input)) = (&state, &input) {
+        input::check_objects(input)?;
         let permitted = snapshot.policy.readmit(call, route.target);
         exchange.sent();
         return exchange.take_up(&permitted, *id, input).await;
     }
-    let release = Release::of(&call, &route.target.server, view);
+    if let Some(input) = &input {
+        call.params = input::for_server(&call.params, input, state.as_ref())?;
+        // What the server is told instead stands in other places now.
+        route = route::find(snapshot, view, &call)?;
+    }
     let permitted = snapshot.policy.admit(call, route.target).await?;
     exchange.sent();
-    let reply = route.member.server.call(permitted, &route.member.config).await?;
-    Ok(release.apply(reply))
+    route.member.server.call(permitted, &route.member.config).await
 }

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::call::{Answer, Call, Failure, NativeName, Principal, ServerName, Trace};
+use crate::call::{Answer, Call, Endpoint, Failure, NativeName, Principal, ServerName, Trace};
 use crate::mcp::{Method, ProtocolVersion};
-use crate::snapshot::Member;
-use crate::telemetry::metrics::{Entered, Metrics, Operation, ToolMetrics};
+use crate::snapshot::{Member, Snapshot};
+use crate::telemetry::metrics::{CallMetrics, Entered, Metrics, Operation, ToolMetrics};
 use crate::telemetry::otel::{CallStart, CallTrace, ClientStart, ClientTrace};
 use crate::telemetry::{
     CallRecord, Outcome, Sampled, Subject, TraceIdText, TraceParent, Transport,
@@ -27,6 +27,8 @@ pub(super) struct Record {
     started: Instant,
     sent: Option<Instant>,
     principal: Principal,
+    endpoint: Endpoint,
+    counts: [Option<Arc<CallMetrics>>; 2],
     address: IpAddr,
     method: Method,
     asked: Option<String>,
@@ -47,13 +49,15 @@ struct Routed {
 }
 
 impl Record {
-    pub(super) fn begin(gateway: &Gateway, call: &Call) -> Self {
+    pub(super) fn begin(gateway: &Gateway, snapshot: &Snapshot, call: &Call) -> Self {
         let context = &call.context;
         let parse =
             |text: &Option<String>| text.as_deref().and_then(|text| TraceParent::parse(text).ok());
         let trace = gateway.tracing.load().start(&CallStart {
             method: call.method.as_str(),
             subject: subject(&call.method, asked(call)),
+            principal: context.principal.as_str(),
+            profile: context.endpoint.profile(),
             request_id: None,
             protocol_version: context.client.version.as_str(),
             transport: if context.peer.is_some() { Transport::Tcp } else { Transport::Pipe },
@@ -70,6 +74,8 @@ impl Record {
             started: Instant::now(),
             sent: None,
             principal: context.principal.clone(),
+            endpoint: context.endpoint.clone(),
+            counts: snapshot.counts(&context.principal, &context.endpoint),
             address: context.address,
             asked: asked(call).map(str::to_owned),
             method: call.method.clone(),
@@ -161,7 +167,7 @@ impl Record {
         CallRecord {
             principal: Some(self.principal.as_str()),
             address: Some(self.address),
-            profile: "default",
+            profile: self.endpoint.profile(),
             method: self.method.as_str(),
             public: subject(&self.method, self.asked.as_deref()),
             native: subject(&self.method, native.map(NativeName::as_str)),
@@ -182,6 +188,9 @@ impl Record {
         .log();
         self.operation.record(&outcome, duration);
         self.metrics.count_error(&outcome);
+        for counts in self.counts.iter().flatten() {
+            counts.record(&outcome);
+        }
         if let Some(routed) = routed {
             if let Some(tool) = &routed.tool {
                 tool.record(&outcome);

@@ -8,17 +8,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use futures_util::stream;
-use serde::Deserialize;
-use serde_json::value::RawValue;
-
-use crate::call::{
-    Answer, Call, ErrorBody, Event, Failure, Reply, ResultBody, ResultType, ServerName,
-};
+use crate::call::{Answer, Call, ErrorBody, ResultBody, ResultType, ServerName};
 use crate::catalog::{Shape, rewrite};
 use crate::era::lift;
-use crate::jsonrpc::{object, present};
 use crate::mcp::{Era, Method};
 use crate::snapshot::View;
 
@@ -50,34 +42,17 @@ impl Release {
         }
     }
 
-    /// The reply as the client is to have it.
-    pub(super) fn apply(self, reply: Reply) -> Reply {
-        if self.uris.is_none() && !self.caching && self.method != Method::ResourcesRead {
-            return reply;
-        }
-        let answers = reply.answers();
-        Reply::stream(stream::unfold(Some((reply, self)), Self::step)).answered_by(answers)
+    /// Whether anything may have to be rewritten.
+    pub(super) fn is_needed(&self) -> bool {
+        self.uris.is_some() || self.caching || self.method == Method::ResourcesRead
     }
 
-    async fn step(state: Option<(Reply, Self)>) -> Option<(Event, Option<(Reply, Self)>)> {
-        let (mut reply, release) = state?;
-        match reply.next().await? {
-            event @ (Event::Notice(_) | Event::Pause(_) | Event::Asks(..) | Event::TookBack(_)) => {
-                Some((event, Some((reply, release))))
-            }
-            Event::Answer(answer) => Some((Event::Answer(release.answer(answer)), None)),
-            Event::Passing(passing) => {
-                let whole = passing.whole().await.map(Answer::Result);
-                Some((Event::Answer(release.answer(whole)), None))
-            }
-        }
-    }
-
-    fn answer(&self, answer: Result<Answer, Failure>) -> Result<Answer, Failure> {
-        Ok(match answer? {
+    /// An answer as the client is to have it.
+    pub(super) fn answer(&self, answer: Answer) -> Answer {
+        match answer {
             Answer::Result(result) => Answer::Result(self.result(result)),
             Answer::Error(error) => Answer::Error(self.error(error)),
-        })
+        }
     }
 
     fn result(&self, result: ResultBody) -> ResultBody {
@@ -89,14 +64,18 @@ impl Release {
         let shape = self.uris.filter(|_| *result.kind() != ResultType::InputRequired);
         let rewritten = shape.and_then(|shape| rewrite(result.raw(), shape, public));
         let result = match rewritten {
-            Some(raw) => result.clone().with_raw(raw).unwrap_or(result),
+            Some(raw) => result.with(raw).unwrap_or(result),
             None => result,
         };
-        if self.caching && *result.kind() == ResultType::Complete && !says_how_long(result.raw()) {
-            let raw = lift::uncacheable(result.raw());
-            return result.clone().with_raw(raw).unwrap_or(result);
+        let told = if self.caching && *result.kind() == ResultType::Complete {
+            lift::uncacheable(result.raw())
+        } else {
+            None
+        };
+        match told {
+            Some(raw) => result.with(raw).unwrap_or(result),
+            None => result,
         }
-        result
     }
 
     /// A read's error as a Modern server would put it, with the URI that the
@@ -107,15 +86,4 @@ impl Release {
             None => error,
         }
     }
-}
-
-fn says_how_long(result: &Bytes) -> bool {
-    #[derive(Deserialize)]
-    struct Wire<'a> {
-        #[serde(borrow, default, deserialize_with = "present", rename = "ttlMs")]
-        ttl: Option<&'a RawValue>,
-        #[serde(borrow, default, deserialize_with = "present", rename = "cacheScope")]
-        scope: Option<&'a RawValue>,
-    }
-    object::<Wire<'_>>(result).is_ok_and(|wire| wire.ttl.is_some() && wire.scope.is_some())
 }

@@ -186,13 +186,15 @@ fn context(
 
 /// A method that the gateway does not know goes to the one server whose it can
 /// be: the only one that has a capability of its name, or the only one there is.
+/// Where a profile shows but certain tools, prompts or resources, there is none.
 fn owner<'a>(snapshot: &'a Snapshot, view: &View, method: &Method) -> Result<Route<'a>, Failure> {
+    let servers = || snapshot.servers().filter(|it| view.scope().admits_unlisted(&it.config.name));
     let may_know = |member: &&Member| {
         let list = view.list(&member.config.name);
         list.is_some_and(|list| list.offers.may_know(method.as_str()))
     };
-    let mut knowing = snapshot.servers().filter(may_know);
-    let mut all = snapshot.servers();
+    let mut knowing = servers().filter(may_know);
+    let mut all = servers();
     let member = match (knowing.next(), knowing.next()) {
         (Some(member), None) => Some(member),
         (None, _) => all.next().filter(|_| all.next().is_none()),

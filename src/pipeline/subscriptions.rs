@@ -8,13 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::timeout;
 
-use crate::call::{Answer, Context, Failure, NativeName};
+use crate::call::{Context, ErrorBody, Failure, NativeName};
 use crate::era::news;
 use crate::jsonrpc::Id;
 use crate::link::{Held, Letter, Mailbox, Refusal, Topic};
 use crate::mcp::notification;
 use crate::policy::Target;
-use crate::snapshot::View;
+use crate::snapshot::{Digests, View};
 
 use super::Gateway;
 
@@ -89,8 +89,8 @@ impl Gateway {
     ///
     /// # Errors
     /// [`Failure`] where the resource is not there in the client's view, or
-    /// nobody tells of it, or there are too many subscriptions. What the server
-    /// itself says against it is the answer.
+    /// nobody tells of it, or there are too many subscriptions. Inside of that,
+    /// what the server itself says against it.
     ///
     /// # Cancel safety
     /// Dropped, the client may be subscribed or not.
@@ -99,7 +99,7 @@ impl Gateway {
         subscriber: &Subscriber,
         context: &Context,
         uri: &str,
-    ) -> Result<Option<Answer>, Failure> {
+    ) -> Result<Result<(), ErrorBody>, Failure> {
         let there = subscriber.subscribed().get(uri).cloned();
         let held = match there {
             Some(held) => held,
@@ -107,11 +107,11 @@ impl Gateway {
         };
         // A server that is slow, or away, tells of it when it can.
         let Err(refusal) = timeout(PATIENCE, held.verdict()).await.unwrap_or(Ok(())) else {
-            return Ok(None);
+            return Ok(Ok(()));
         };
         subscriber.unsubscribe(uri);
         match refusal {
-            Refusal::Said(error) => Ok(Some(Answer::Error(error))),
+            Refusal::Said(error) => Ok(Err(error)),
             Refusal::Unsupported | Refusal::LeftOut => {
                 Err(Failure::NoUpdates { uri: uri.to_owned() })
             }
@@ -138,12 +138,17 @@ impl Gateway {
         let held = member.server.subscribe(&permitted, &subscriber.mailbox, limit);
         let held = Arc::new(held.ok_or(Failure::TooManySubscriptions { limit })?);
         let limit = limits.subscriptions;
-        let mut subscribed = subscriber.subscribed();
-        if subscribed.len() >= limit {
+        let mut all = subscriber.subscribed();
+        if all.len() >= limit {
             return Err(Failure::TooManySubscriptions { limit });
         }
         // Somebody may have been faster by now: one of the two is enough.
-        Ok(Arc::clone(subscribed.entry(uri.to_owned()).or_insert(held)))
+        Ok(Arc::clone(all.entry(uri.to_owned()).or_insert(held)))
+    }
+
+    /// What tells the lists that a client is shown from others.
+    pub fn shown(&self, context: &Context) -> Digests {
+        self.snapshots.load().view(&self.view_key(context)).digests()
     }
 
     /// What a client is to be told next, of all that it subscribed to.

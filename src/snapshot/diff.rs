@@ -51,6 +51,7 @@ fn lives_on(old: &Server, new: &Server) -> bool {
         queue_timeout: old.queue_timeout,
         tools: old.tools.clone(),
         resource_vars: old.resource_vars.clone(),
+        read_cache: old.read_cache,
         ..new.clone()
     };
     *old == as_it_runs

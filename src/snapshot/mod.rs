@@ -9,11 +9,14 @@
 //! Not every client sees the same: a [`View`] is the catalog as one [`ViewKey`]
 //! has it. The plain one is compiled with the snapshot.
 
+mod counts;
 mod diff;
+mod endpoint;
 mod listing;
 mod operations;
 mod publish;
 mod view;
+mod views;
 
 pub use diff::{Plan, plan};
 pub use listing::Listing;
@@ -24,13 +27,16 @@ pub use view::{Digests, View, ViewKey};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::call::ServerName;
+use crate::call::{Endpoint, Principal, ServerName};
 use crate::catalog::Entry;
 use crate::config::{self, Config};
 use crate::identity::Identity;
 use crate::link;
 use crate::policy::Policy;
-use crate::telemetry::metrics::{ServerMetrics, ToolMetrics};
+use crate::telemetry::metrics::{CallMetrics, ServerMetrics, ToolMetrics};
+
+use counts::Counts;
+use views::Views;
 
 /// What one call lives in.
 pub struct Snapshot {
@@ -38,8 +44,10 @@ pub struct Snapshot {
     pub config: Arc<Config>,
     /// Who may call.
     pub identity: Arc<Identity>,
-    /// What a client sees about which nothing more is known.
+    /// Everything that there is, before profiles select from it.
     pub plain: Arc<View>,
+    views: Views,
+    counts: Counts,
     /// What calls have to pass.
     pub policy: Policy,
     /// All servers, by name.
@@ -77,12 +85,21 @@ pub struct Route<'a> {
 }
 
 impl Snapshot {
-    /// The view of those who have this key.
-    ///
-    /// So far there is none but the plain one. Others are to be compiled when
-    /// they are first asked for, kept in the snapshot, and bounded in number.
-    pub fn view(&self, _key: &ViewKey) -> Arc<View> {
-        Arc::clone(&self.plain)
+    /// The view of those who have this key: made when it is first asked for,
+    /// and kept, within bounds, as long as the snapshot.
+    pub fn view(&self, key: &ViewKey) -> Arc<View> {
+        let profile = self.profile(key.endpoint.profile());
+        let narrowing = key.endpoint.narrowing.as_deref();
+        if profile.is_none() && narrowing.is_none() {
+            return Arc::clone(&self.plain);
+        }
+        self.views
+            .find(key, |maker| maker.view(&self.config, (profile, narrowing), &self.plain.lists).0)
+    }
+
+    /// The metric handles of whoever calls, and of where they came in.
+    pub fn counts(&self, who: &Principal, at: &Endpoint) -> [Option<Arc<CallMetrics>>; 2] {
+        [self.counts.client(who).cloned(), self.counts.profile(at.profile()).cloned()]
     }
 
     /// Where a public tool name leads in a view; `None` for one that is not in

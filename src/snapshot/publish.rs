@@ -1,6 +1,6 @@
 //! The one place where a snapshot takes the place of another.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -10,14 +10,16 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
 use crate::call::ServerName;
-use crate::catalog::{self, ByKind, Catalog, ServerList, ServerRules, Source, Warning};
-use crate::config::{self, Config, Naming, Uris};
+use crate::catalog::Warning;
+use crate::config::Config;
 use crate::identity::Identity;
 use crate::link::{self, Surroundings};
 use crate::policy::{Policy, Registry};
 use crate::telemetry::metrics::Metrics;
 
-use super::{Listing, Member, Operations, Plan, Snapshot, View, plan};
+use super::counts::Counts;
+use super::views::{Lists, Maker, Views};
+use super::{Member, Operations, Plan, Snapshot, plan};
 
 /// What the first snapshot is made of.
 pub struct StartUp {
@@ -35,12 +37,12 @@ pub struct Snapshots {
     surroundings: Surroundings,
     registry: Registry,
     metrics: Arc<Metrics>,
-    info: Bytes,
+    maker: Maker,
     /// One snapshot is made at a time.
     making: Mutex<Warned>,
     /// One configuration is applied at a time.
     loading: Mutex<()>,
-    /// Counts the changes of the list that clients see.
+    /// Counts the changes of what clients see: each compares what it is shown.
     changes: watch::Sender<u64>,
     loaded_at: watch::Sender<SystemTime>,
     changed_at: watch::Sender<SystemTime>,
@@ -66,7 +68,8 @@ impl Snapshots {
             .collect();
         let identity = Arc::new(Identity::new(&config.clients));
         let parts = Parts { config: Arc::new(config), identity, servers, generation: 1 };
-        let (first, warnings) = parts.compile(&registry, &metrics, &info);
+        let maker = Maker { metrics: Arc::clone(&metrics), info };
+        let (first, warnings) = parts.compile(&registry, &maker);
         let now = SystemTime::now();
         metrics.config_loaded(now);
         Arc::new(Self {
@@ -74,7 +77,7 @@ impl Snapshots {
             surroundings,
             registry,
             metrics,
-            info,
+            maker,
             making: Mutex::new(warnings),
             loading: Mutex::new(()),
             changes: watch::Sender::new(0),
@@ -201,15 +204,18 @@ impl Snapshots {
     async fn publish(&self, parts: impl FnOnce(&Snapshot) -> Parts) {
         let mut warned = self.making.lock().await;
         let before = self.current.load_full();
-        let (next, warnings) = parts(&before).compile(&self.registry, &self.metrics, &self.info);
+        let (next, warnings) = parts(&before).compile(&self.registry, &self.maker);
         for warning in warnings.iter().filter(|warning| !warned.contains(warning)) {
             tracing::warn!("{warning}");
         }
         *warned = warnings;
         let changed = next.plain.digests() != before.plain.digests();
+        let reselected = next.config.profiles != before.config.profiles;
         self.current.store(Arc::new(next));
         if changed {
             self.changed_at.send_replace(SystemTime::now());
+        }
+        if changed || reselected {
             self.changes.send_modify(|count| *count += 1);
         }
     }
@@ -236,61 +242,22 @@ impl Parts {
         }
     }
 
-    fn compile(
-        self,
-        registry: &Registry,
-        metrics: &Metrics,
-        info: &[u8],
-    ) -> (Snapshot, Vec<Warning>) {
-        let (plain, warnings) = self.plain(metrics, info);
+    fn compile(self, registry: &Registry, maker: &Maker) -> (Snapshot, Vec<Warning>) {
+        let lists = self.servers.iter();
+        let lists: Lists =
+            lists.filter_map(|(name, server)| Some((name.clone(), server.list()?))).collect();
+        let (plain, warnings) = maker.view(&self.config, (None, None), &lists);
         let snapshot = Snapshot {
             plain: Arc::new(plain),
+            views: Views::new(maker.clone()),
+            counts: Counts::new(&self.config, &maker.metrics),
             policy: Policy::new(registry.limits(&self.config)),
             identity: Arc::clone(&self.identity),
-            servers: self.members(metrics),
+            servers: self.members(&maker.metrics),
             generation: self.generation,
             config: self.config,
         };
         (snapshot, warnings)
-    }
-
-    /// The view of a client about which nothing more is known.
-    fn plain(&self, metrics: &Metrics, info: &[u8]) -> (View, Vec<Warning>) {
-        let lists = self.servers.iter();
-        let lists: HashMap<_, _> =
-            lists.filter_map(|(name, server)| Some((name.clone(), server.list()?))).collect();
-        let (catalog, warnings) = self.merge(&lists);
-        let most = self.config.gateway.list_ttl;
-        let listings =
-            ByKind::from_fn(|kind| Listing::prepare(kind, catalog.list(kind), most, info));
-        let tools = catalog.entries().map(|entry| {
-            let handle = metrics.tool(entry.server.as_str(), entry.native().as_str());
-            (entry.public.clone(), handle)
-        });
-        (View { tools: tools.collect(), catalog, listings, lists }, warnings)
-    }
-
-    fn merge(&self, lists: &HashMap<ServerName, Arc<ServerList>>) -> (Catalog, Vec<Warning>) {
-        let servers = self.config.servers.iter();
-        let parts: Vec<_> = servers.map(|config| (config, rules(config))).collect();
-        let sources: Vec<_> = parts
-            .iter()
-            .map(|(config, rules)| Source {
-                server: &config.name,
-                rules,
-                list: lists.get(&config.name).map(|list| &**list),
-            })
-            .collect();
-        let naming = match self.config.gateway.naming {
-            Naming::Prefix => catalog::Naming::Prefix,
-            Naming::Conflict => catalog::Naming::Conflict,
-            Naming::None => catalog::Naming::None,
-        };
-        let uris = match self.config.gateway.uris {
-            Uris::Prefix => catalog::UriMode::Prefix,
-            Uris::Original => catalog::UriMode::Original,
-        };
-        Catalog::merge(catalog::Rules { naming, uris }, &sources)
     }
 
     fn members(&self, metrics: &Metrics) -> HashMap<ServerName, Member> {
@@ -305,24 +272,6 @@ impl Parts {
         });
         members.collect()
     }
-}
-
-fn rules(config: &Arc<config::Server>) -> ServerRules {
-    let overrides: BTreeMap<_, _> = config
-        .tools
-        .overrides
-        .iter()
-        .map(|(native, tool)| {
-            let change = catalog::Override {
-                name: tool.name.clone(),
-                description: tool.description.clone(),
-            };
-            (native.to_string(), change)
-        })
-        .collect();
-    let config = Arc::clone(config);
-    let variables = config.resource_vars.iter().cloned().collect();
-    ServerRules::new(move |native| config.tools.admits(native), overrides).binding(variables)
 }
 
 #[cfg(test)]

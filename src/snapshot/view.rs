@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::call::{Abilities, PublicName, ServerName};
-use crate::catalog::{ByKind, Catalog, Digest, Kind, ServerList};
+use crate::call::{Abilities, Endpoint, PublicName, ServerName};
+use crate::catalog::{ByKind, Catalog, Digest, Kind, Scope, ServerList};
 use crate::telemetry::metrics::ToolMetrics;
 
 use super::Listing;
@@ -12,19 +12,10 @@ use super::Listing;
 /// What decides which view a client has. Clients with equal keys see the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ViewKey {
-    /// The profile that it came in through; none is the whole gateway.
-    pub profile: Option<Arc<str>>,
-    /// How it narrows that itself.
-    pub narrowing: Option<Arc<str>>,
+    /// Where it came in.
+    pub endpoint: Endpoint,
     /// What servers may ask of it, where some list depends on that.
     pub abilities: Option<Abilities>,
-}
-
-impl ViewKey {
-    /// Whether it is the key of the plain view.
-    pub fn is_plain(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// A catalog and what was prepared of it. It never changes.
@@ -38,6 +29,8 @@ pub struct View {
     pub(super) lists: HashMap<ServerName, Arc<ServerList>>,
     /// The metric handles of the tools.
     pub(super) tools: HashMap<PublicName, Arc<ToolMetrics>>,
+    /// What of all there is it shows.
+    pub(super) scope: Scope,
 }
 
 /// The digests of what a view shows, as its change notices tell them apart: a
@@ -56,6 +49,11 @@ impl View {
     /// What a server listed, as this view has it.
     pub fn list(&self, server: &ServerName) -> Option<&Arc<ServerList>> {
         self.lists.get(server)
+    }
+
+    /// What of all there is it shows.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
     }
 
     /// What tells it from another view.

@@ -217,6 +217,7 @@ def configuration(client: int, admin: int, server: str) -> str:
     return f"""[gateway]
 listen = "127.0.0.1:{client}"
 naming = "none"
+uris = "original"
 
 [admin]
 listen = "127.0.0.1:{admin}"

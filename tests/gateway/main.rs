@@ -14,10 +14,12 @@
 mod support;
 
 mod arguments;
+mod caching;
 mod calls;
 mod connections;
 mod http_servers;
 mod input;
+mod introductions;
 mod large;
 mod legacy;
 mod limits;
@@ -25,11 +27,14 @@ mod list_changes;
 mod logging;
 mod modern;
 mod operators;
+mod profiles;
 mod prompts;
 mod resources;
 mod server_life;
+mod sse_clients;
 mod stdio;
 mod streams;
+mod subscriptions;
 mod tools;
 mod traces;
 mod who;

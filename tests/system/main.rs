@@ -15,11 +15,13 @@
     clippy::similar_names,
     missing_docs,
     clippy::pedantic,
+    deprecated,
     clippy::type_complexity,
     reason = "a test that cannot go on fails; scripts and fixtures are held to the common lints"
 )]
 
 mod hostile_servers;
+mod matrix;
 mod peers;
 mod process;
 mod real_peers;

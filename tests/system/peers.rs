@@ -115,7 +115,9 @@ impl Driver {
         let output = child.wait_with_output().await.unwrap();
         let told = String::from_utf8(output.stdout).unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{} {}: {}\n{said}", self.script, self.era, output.status);
+        // A driver that ran out of time has told what it came to.
+        let is_over = output.status.success() || output.status.code() == Some(124);
+        assert!(is_over, "{} {}: {}\n{said}", self.script, self.era, output.status);
         told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }

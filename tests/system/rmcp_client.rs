@@ -1,48 +1,179 @@
 //! A client on the Rust SDK, which goes through the same steps as the drivers
-//! of the other SDKs and gives the same lines (`tests/peers/README.md`).
+//! of the other SDKs and gives the same lines (`tests/peers/README.md`); and a
+//! step of its own, `call_task`, because it is the only one with tasks.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, JsonObject, ProgressNotificationParam,
-    ProtocolVersion, SubscriptionFilter,
+    CallToolRequest, CallToolRequestParams, CallToolResponse, ClientConfig, ClientRequest,
+    CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult,
+    GetTaskParams, Implementation, JsonObject, ListRootsResult, LoggingMessageNotificationParam,
+    ProgressNotificationParam, ProtocolVersion, ResourceUpdatedNotificationParam,
+    ServerNotification, SubscriptionFilter,
 };
-use rmcp::service::{NotificationContext, PeerRequestOptions, RequestHandle, RunningService};
+use rmcp::service::{
+    NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService,
+    Subscription,
+};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
-use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, RoleClient};
-use serde_json::{Value, json};
+use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, ErrorData, RoleClient};
+use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-/// What the client has been told.
+/// What the client has been told and asked; each change wakes who waits.
 #[derive(Clone)]
 struct Ears {
-    progress: Arc<Mutex<HashMap<String, Vec<f64>>>>,
-    heard: watch::Sender<u64>,
-    list_changes: watch::Sender<u64>,
+    heard: watch::Sender<Heard>,
+}
+
+#[derive(Default)]
+struct Heard {
+    progress: HashMap<String, Vec<f64>>,
+    /// By kind: `tools`, `prompts` or `resources` for a list that changed, or `updated URI`.
+    changes: HashMap<String, u64>,
+    logs: Vec<Value>,
+    asked: Vec<&'static str>,
+}
+
+impl Ears {
+    fn change(&self, kind: impl Into<String>) {
+        self.heard.send_modify(|heard| *heard.changes.entry(kind.into()).or_default() += 1);
+    }
+
+    /// Waits for something to be so.
+    async fn until(&self, so: impl FnMut(&Heard) -> bool) {
+        let _ = self.heard.subscribe().wait_for(so).await;
+    }
+
+    fn note(&self, notification: &ServerNotification) {
+        match notification {
+            ServerNotification::ToolListChangedNotification(_) => self.change("tools"),
+            ServerNotification::PromptListChangedNotification(_) => self.change("prompts"),
+            ServerNotification::ResourceListChangedNotification(_) => self.change("resources"),
+            ServerNotification::ResourceUpdatedNotification(updated) => {
+                self.change(format!("updated {}", updated.params.uri));
+            }
+            _ => {}
+        }
+    }
 }
 
 impl ClientHandler for Ears {
+    fn get_info(&self) -> ClientConfig {
+        let capabilities = json!({
+            "sampling": {}, "elicitation": { "form": {}, "url": {} }, "roots": { "listChanged": true },
+            "extensions": { "io.modelcontextprotocol/tasks": {} },
+        });
+        let capabilities = serde_json::from_value(capabilities).unwrap();
+        ClientConfig::new(capabilities, Implementation::new("trunkline-rmcp", "1.0.0"))
+    }
+
+    async fn create_elicitation(
+        &self,
+        params: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let params = json!(params);
+        let is_url = params["mode"] == "url";
+        let what = if is_url { "elicitation/create url" } else { "elicitation/create" };
+        self.heard.send_modify(|heard| heard.asked.push(what));
+        let answer = if is_url {
+            json!({ "action": "accept" })
+        } else {
+            json!({ "action": "accept", "content": filled(&params["requestedSchema"]) })
+        };
+        Ok(serde_json::from_value(answer).unwrap())
+    }
+
+    async fn create_message(
+        &self,
+        params: CreateMessageRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        self.heard.send_modify(|heard| heard.asked.push("sampling/createMessage"));
+        let params = json!(params);
+        let content = &params["messages"].as_array().unwrap().last().unwrap()["content"];
+        let content = content.get(0).unwrap_or(content);
+        let words = format!("sampled: {}", content["text"].as_str().unwrap_or_default());
+        let answer = json!({
+            "role": "assistant", "model": "a-model", "stopReason": "endTurn",
+            "content": { "type": "text", "text": words },
+        });
+        Ok(serde_json::from_value(answer).unwrap())
+    }
+
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ListRootsResult, ErrorData> {
+        self.heard.send_modify(|heard| heard.asked.push("roots/list"));
+        let answer = json!({ "roots": [{ "uri": "file:///a/root", "name": "a root" }] });
+        Ok(serde_json::from_value(answer).unwrap())
+    }
+
     async fn on_progress(
         &self,
         params: ProgressNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
         let token = json!(params.progress_token).to_string();
-        self.progress.lock().unwrap().entry(token).or_default().push(params.progress);
-        self.heard.send_modify(|count| *count += 1);
+        self.heard.send_modify(|heard| {
+            heard.progress.entry(token).or_default().push(params.progress);
+        });
+    }
+
+    async fn on_logging_message(
+        &self,
+        params: LoggingMessageNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.heard.send_modify(|heard| heard.logs.push(json!(params)));
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.list_changes.send_modify(|count| *count += 1);
+        self.change("tools");
     }
+
+    async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.change("prompts");
+    }
+
+    async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.change("resources");
+    }
+
+    async fn on_resource_updated(
+        &self,
+        params: ResourceUpdatedNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.change(format!("updated {}", params.uri));
+    }
+}
+
+/// What a user would put into a form.
+fn filled(schema: &Value) -> Value {
+    let fields = schema["properties"].as_object().into_iter().flatten();
+    let fill = |(name, field): (&String, &Value)| {
+        let value = match field["type"].as_str() {
+            Some("boolean") => json!(true),
+            Some("number" | "integer") => json!(1),
+            _ => json!(format!("a {name}")),
+        };
+        (name.clone(), value)
+    };
+    Value::Object(fields.map(fill).collect())
 }
 
 struct Client {
     service: RunningService<RoleClient, Ears>,
     ears: Ears,
+    is_modern: bool,
+    /// What goes into the `_meta` of calls.
+    meta: Mutex<JsonObject>,
 }
 
 type Outcome = Result<Value, String>;
@@ -60,11 +191,8 @@ pub async fn run(era: &str, url: &str, steps: &[Value]) -> Vec<Value> {
     for (index, step) in steps.iter().enumerate() {
         let op = step["op"].as_str().unwrap();
         let outcome = tokio::time::timeout(Duration::from_secs(20), client.step(op, step)).await;
-        lines.push(line(
-            index + 1,
-            op,
-            outcome.unwrap_or_else(|_| Err("it takes too long".into())),
-        ));
+        let outcome = outcome.unwrap_or_else(|_| Err("it takes too long".into()));
+        lines.push(line(index + 1, op, outcome));
     }
     let _ = client.service.cancel().await;
     lines
@@ -78,16 +206,12 @@ fn line(step: usize, op: &str, outcome: Outcome) -> Value {
 }
 
 async fn connect(era: &str, url: &str) -> Result<(Client, Value), String> {
-    let ears = Ears {
-        progress: Arc::default(),
-        heard: watch::Sender::new(0),
-        list_changes: watch::Sender::new(0),
-    };
-    let lifecycle = match era {
-        "modern" => ClientLifecycleMode::Discover {
-            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-        },
-        _ => ClientLifecycleMode::Initialize,
+    let ears = Ears { heard: watch::Sender::new(Heard::default()) };
+    let is_modern = era == "modern";
+    let lifecycle = if is_modern {
+        ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+    } else {
+        ClientLifecycleMode::Initialize
     };
     let service = if let Some(command) = url.strip_prefix("stdio:") {
         let words: Vec<String> = serde_json::from_str(command).unwrap();
@@ -100,84 +224,187 @@ async fn connect(era: &str, url: &str) -> Result<(Client, Value), String> {
         let transport = StreamableHttpClientTransport::from_config(config);
         ears.clone().serve_with_lifecycle(transport, lifecycle).await.map_err(told)?
     };
-    if era == "modern" {
-        let filter = SubscriptionFilter::builder().tools_list_changed().build();
-        let mut subscription = service.listen(filter).await.map_err(told)?;
-        let changes = ears.list_changes.clone();
-        tokio::spawn(async move {
-            while let Ok(Some(_)) = subscription.next().await {
-                changes.send_modify(|count| *count += 1);
-            }
-        });
+    let info = json!({
+        "era": era,
+        "instructions": service.peer_info().and_then(|info| info.instructions.clone()),
+    });
+    let client = Client { service, ears, is_modern, meta: Mutex::default() };
+    if is_modern {
+        let every = SubscriptionFilter::builder()
+            .tools_list_changed()
+            .prompts_list_changed()
+            .resources_list_changed();
+        client.listen(every.build()).await?;
     }
-    let info = json!({ "era": era, "peer": format!("{:?}", service.peer_info()) });
-    Ok((Client { service, ears }, info))
+    Ok((client, info))
 }
 
 impl Client {
+    async fn listen(&self, filter: SubscriptionFilter) -> Result<(), String> {
+        let mut subscription: Subscription = self.service.listen(filter).await.map_err(told)?;
+        let ears = self.ears.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(notification)) = subscription.next().await {
+                ears.note(&notification);
+            }
+        });
+        Ok(())
+    }
+
     async fn step(&self, op: &str, step: &Value) -> Outcome {
         match op {
             "list" => {
-                let tools = self.service.list_all_tools().await.map_err(told)?;
-                let names: Vec<_> = tools.iter().map(|tool| tool.name.to_string()).collect();
-                Ok(json!({ "names": names, "tools": tools }))
+                let listed = self.pages("tools/list", "tools").await?;
+                let tools = listed["items"].as_array().unwrap();
+                let names: Vec<_> = tools.iter().map(|tool| tool["name"].clone()).collect();
+                Ok(json!({ "names": names, "tools": tools, "pages": listed["pages"] }))
             }
+            "list_prompts" => self.pages("prompts/list", "prompts").await,
+            "list_resources" => self.pages("resources/list", "resources").await,
+            "list_templates" => self.pages("resources/templates/list", "resourceTemplates").await,
+            "get_prompt" => {
+                let (name, given) = (&step["name"], &step["arguments"]);
+                self.ask("prompts/get", json!({ "name": name, "arguments": given })).await
+            }
+            "read" => self.ask("resources/read", json!({ "uri": step["uri"] })).await,
+            "complete" => {
+                let (of, argument) = (&step["ref"], &step["argument"]);
+                self.ask("completion/complete", json!({ "ref": of, "argument": argument })).await
+            }
+            "subscribe" if self.is_modern => {
+                let filter = json!({ "resourceSubscriptions": [step["uri"]] });
+                self.listen(serde_json::from_value(filter).map_err(told)?).await?;
+                Ok(json!({}))
+            }
+            "subscribe" => self.ask("resources/subscribe", json!({ "uri": step["uri"] })).await,
             "call" => self.call(step).await,
+            "call_task" => self.call_task(step).await,
             "call_cancel" => self.call_cancel(step).await,
             "call_and_wait_list_changed" => {
-                let mut changes = self.ears.list_changes.subscribe();
-                changes.mark_unchanged();
+                let kind = step["for"].as_str().unwrap_or("tools");
+                self.ears.heard.send_modify(|heard| heard.changes.clear());
                 let result = self.call(step).await?;
-                changes.changed().await.map_err(told)?;
+                let changed = self.ears.until(|heard| heard.changes.contains_key(kind));
+                tokio::time::timeout(Duration::from_secs(5), changed)
+                    .await
+                    .map_err(|_| format!("no {kind} in 5 s"))?;
                 Ok(json!({ "result": result, "count": 1 }))
             }
             other => Err(format!("no such op: {other}")),
         }
     }
 
+    /// A request as it is on the wire: the SDK's own ways would answer some from a cache.
+    async fn ask(&self, method: &str, params: Value) -> Outcome {
+        let request = json!({ "method": method, "params": params });
+        let request: ClientRequest = serde_json::from_value(request).map_err(told)?;
+        self.service.send_request(request).await.map(|result| json!(result)).map_err(told)
+    }
+
+    async fn pages(&self, method: &str, key: &str) -> Outcome {
+        let (mut items, mut pages, mut params) = (Vec::new(), 0, json!({}));
+        loop {
+            let page = self.ask(method, params).await?;
+            items.extend(page[key].as_array().cloned().unwrap_or_default());
+            pages += 1;
+            params = json!({ "cursor": page["nextCursor"] });
+            if page["nextCursor"].is_null() {
+                return Ok(json!({ "items": items, "pages": pages }));
+            }
+        }
+    }
+
+    fn params(&self, step: &Value) -> Result<CallToolRequestParams, String> {
+        let arguments = step["arguments"].as_object().cloned().unwrap_or_default();
+        let mut params = json!({ "name": step["name"], "arguments": arguments });
+        let meta = self.meta.lock().unwrap().clone();
+        if !meta.is_empty() {
+            params["_meta"] = Value::Object(meta);
+        }
+        serde_json::from_value(params).map_err(told)
+    }
+
     async fn begin(&self, step: &Value) -> Result<RequestHandle<RoleClient>, String> {
-        let name = step["name"].as_str().unwrap().to_owned();
-        let arguments: JsonObject = step["arguments"].as_object().cloned().unwrap_or_default();
-        let params = CallToolRequestParams::new(name).with_arguments(arguments);
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let call = CallToolRequest::new(self.params(step)?);
+        let request = ClientRequest::CallToolRequest(call);
         let options = PeerRequestOptions::no_options();
         self.service.send_cancellable_request(request, options).await.map_err(told)
     }
 
     fn progress(&self, handle: &str) -> Vec<Value> {
-        let progress = self.ears.progress.lock().unwrap();
-        let mut seen = progress.get(handle).cloned().unwrap_or_default();
+        let heard = self.ears.heard.borrow();
+        let mut seen = heard.progress.get(handle).cloned().unwrap_or_default();
         seen.sort_by(f64::total_cmp);
         seen.into_iter().map(|progress| json!({ "progress": progress })).collect()
     }
 
     async fn call(&self, step: &Value) -> Outcome {
+        if step["progress"] == true {
+            return self.call_with_progress(step).await;
+        }
+        self.ears.heard.send_modify(|heard| {
+            heard.asked.clear();
+            heard.logs.clear();
+        });
+        if let Some(level) = step["log_level"].as_str() {
+            self.log_from(level).await?;
+        }
+        let result = self.service.call_tool(self.params(step)?).await.map_err(told)?;
+        tokio::time::sleep(Duration::from_millis(step["settle_ms"].as_u64().unwrap_or(0))).await;
+        let mut told = Map::from_iter([("result".to_owned(), json!(result))]);
+        if step["asked"] == true {
+            told.insert("asked".into(), json!(self.ears.heard.borrow().asked));
+        }
+        if step["log_level"].is_string() {
+            told.insert("logs".into(), json!(self.ears.heard.borrow().logs));
+        }
+        Ok(if told.len() == 1 { json!(result) } else { Value::Object(told) })
+    }
+
+    async fn log_from(&self, level: &str) -> Result<(), String> {
+        if self.is_modern {
+            let key = "io.modelcontextprotocol/logLevel".to_owned();
+            self.meta.lock().unwrap().insert(key, json!(level));
+            return Ok(());
+        }
+        self.ask("logging/setLevel", json!({ "level": level })).await.map(drop)
+    }
+
+    async fn call_with_progress(&self, step: &Value) -> Outcome {
         let handle = self.begin(step).await?;
         let token = json!(handle.progress_token).to_string();
         let result = handle.await_response().await.map_err(told)?;
-        let result = serde_json::to_value(result).unwrap();
-        if step["progress"] == true {
-            // The SDK handles each notification in a task of its own, so that
-            // they overtake one another, and the result them.
-            let mut heard = self.ears.heard.subscribe();
-            let expected =
-                step["expect"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap();
-            while self.progress(&token).len() < expected {
-                heard.changed().await.map_err(told)?;
+        // The SDK handles each notification in a task of its own, so that
+        // they overtake one another, and the result them.
+        let expected = usize::try_from(step["expect"].as_u64().unwrap()).unwrap();
+        let all = |heard: &Heard| heard.progress.get(&token).map_or(0, Vec::len) >= expected;
+        self.ears.until(all).await;
+        Ok(json!({ "result": result, "progress": self.progress(&token) }))
+    }
+
+    /// Has the call become a task, and waits for what comes of it.
+    async fn call_task(&self, step: &Value) -> Outcome {
+        let begun = self.service.call_tool_once(self.params(step)?).await.map_err(told)?;
+        let CallToolResponse::Task(begun) = begun else {
+            return Err("the call did not become a task".into());
+        };
+        let id = begun.task.task_id.clone();
+        loop {
+            let params = GetTaskParams::new(id.clone());
+            let task = json!(self.service.get_task(params).await.map_err(told)?);
+            if task["status"] != "working" {
+                return Ok(json!({ "begun": begun, "ended": task }));
             }
-            return Ok(json!({ "result": result, "progress": self.progress(&token) }));
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        Ok(result)
     }
 
     async fn call_cancel(&self, step: &Value) -> Outcome {
         let after = usize::try_from(step["after_progress"].as_u64().unwrap()).unwrap();
-        let mut heard = self.ears.heard.subscribe();
         let handle = self.begin(step).await?;
         let token = json!(handle.progress_token).to_string();
-        while self.progress(&token).len() < after {
-            heard.changed().await.map_err(told)?;
-        }
+        let enough = |heard: &Heard| heard.progress.get(&token).map_or(0, Vec::len) >= after;
+        self.ears.until(enough).await;
         handle.cancel(None).await.map_err(told)?;
         Ok(json!({ "cancelled": true, "progress": self.progress(&token) }))
     }

@@ -62,7 +62,7 @@ fn merge(naming: Naming, servers: &[Server]) -> (Catalog, Vec<Warning>) {
         .iter()
         .map(|one| Source { server: &one.name, rules: &one.rules, list: one.list.as_ref() })
         .collect();
-    Catalog::merge(rules(naming), &sources)
+    Catalog::merge(rules(naming), &sources, &Scope::default())
 }
 
 fn rules(naming: Naming) -> Rules {
@@ -110,7 +110,7 @@ fn a_tool_keeps_every_byte_but_its_name_and_description() {
         ),
     ] {
         let source = Source { server: &name, rules: &changes, list: Some(&list) };
-        let (catalog, warnings) = Catalog::merge(rules(naming), &[source]);
+        let (catalog, warnings) = Catalog::merge(rules(naming), &[source], &Scope::default());
         assert_eq!(std::str::from_utf8(catalog.list(Kind::Tools).bytes()).unwrap(), expected);
         assert_eq!(warnings, []);
     }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use super::item::Item;
 use super::kind::Kind;
 use super::merge::{Origin, Source, Warning};
+use super::selection::{Scope, Selection};
 use crate::call::{NativeName, ServerName};
 use template::{Bound, Template};
 
@@ -38,6 +39,8 @@ pub enum UriMode {
 #[derive(Debug)]
 pub struct Uris {
     mode: UriMode,
+    /// What of them is shown.
+    scope: Scope,
     servers: HashMap<ServerName, Holder>,
     /// The only server that has resources, if there is only one.
     only: Option<ServerName>,
@@ -60,6 +63,8 @@ struct Holder {
 struct Held {
     native: Template,
     seen: Option<Template>,
+    /// As clients see it, but for what may stand before it.
+    text: String,
 }
 
 impl Held {
@@ -109,10 +114,12 @@ impl Uris {
     pub(super) fn settle<'a>(
         mode: UriMode,
         sources: &[Source<'a>],
+        scope: &Scope,
         warnings: &mut Vec<Warning>,
     ) -> (Self, Vec<Shown<'a>>, Vec<Shown<'a>>) {
         let mut uris = Self {
             mode,
+            scope: scope.clone(),
             servers: HashMap::with_capacity(sources.len()),
             only: only(sources),
             claims: HashMap::new(),
@@ -122,8 +129,10 @@ impl Uris {
         for source in sources {
             uris.gather(source, &mut resources, &mut templates, warnings);
         }
-        let resources = resources.into_iter().map(|one| uris.show(Kind::Resources, one)).collect();
-        let templates = templates.into_iter().map(|one| uris.show(Kind::Templates, one)).collect();
+        let resources = resources.into_iter();
+        let resources = resources.filter_map(|one| uris.show(Kind::Resources, one)).collect();
+        let templates = templates.into_iter();
+        let templates = templates.filter_map(|one| uris.show(Kind::Templates, one)).collect();
         (uris, resources, templates)
     }
 
@@ -149,7 +158,13 @@ impl Uris {
         }
         let (server, native) =
             self.unprefixed(public).or_else(|| Some((self.owner(public)?, public)))?;
-        let allowed = self.servers.get(server).is_some_and(|holder| holder.allows(native));
+        let holder = self.servers.get(server)?;
+        let covering = |one: &Selection| {
+            let mut covering = holder.templates.iter().filter(|held| held.covers(native));
+            covering
+                .any(|held| one.admits(Kind::Templates, &self.public_template(server, &held.text)))
+        };
+        let allowed = holder.allows(native) && self.scope.admits_uri(server, public, covering);
         allowed.then(|| Origin { server: server.clone(), native: NativeName::new(native) })
     }
 
@@ -193,26 +208,27 @@ impl Uris {
                 let (template, bound) = (&item.native, Arc::clone(&bound));
                 Candidate { server, item, field, native, template, bound }
             };
-            let seen = match seen {
+            let (seen, text) = match seen {
                 Bound::Untouched => {
                     templates.push(candidate(Cow::Borrowed(item.native.as_str()), None));
-                    None
+                    (None, item.native.to_string())
                 }
                 Bound::Partly(text) => {
                     let smaller = Template::parse(&text);
-                    templates.push(candidate(Cow::Owned(text), None));
-                    Some(smaller)
+                    templates.push(candidate(Cow::Owned(text.clone()), None));
+                    (Some(smaller), text)
                 }
                 Bound::Whole(uri) => {
                     let listed = resources.iter().skip(first).any(|one| one.native == uri);
                     let whole = Template::parse(&uri);
                     if !listed {
-                        resources.push(candidate(Cow::Owned(uri), Some(Kind::Resources.key())));
+                        let uri = Cow::Owned(uri.clone());
+                        resources.push(candidate(uri, Some(Kind::Resources.key())));
                     }
-                    Some(whole)
+                    (Some(whole), uri)
                 }
             };
-            holder.templates.push(Held { native: parsed, seen });
+            holder.templates.push(Held { native: parsed, seen, text });
         }
         let known = |name: &str| {
             holder.templates.iter().any(|held| held.native.variables().any(|one| one == name))
@@ -233,17 +249,15 @@ impl Uris {
         }
     }
 
-    fn show<'a>(&mut self, kind: Kind, one: Candidate<'a>) -> Shown<'a> {
+    /// Gives one its public form, where the scope shows it.
+    fn show<'a>(&mut self, kind: Kind, one: Candidate<'a>) -> Option<Shown<'a>> {
         let public = match kind {
-            Kind::Templates if !self.is_plain(one.server) => {
-                if self.keeps_template(one.server, &one.native) {
-                    one.native.clone().into_owned()
-                } else {
-                    prefixed(one.server, &one.native)
-                }
-            }
+            Kind::Templates => self.public_template(one.server, &one.native),
             _ => self.public(one.server, &one.native).into_owned(),
         };
+        if !self.scope.admits(one.server, kind, &public) {
+            return None;
+        }
         // Completion asks for the template as the server knows it, a read for
         // the URI that came of it.
         let native = match kind {
@@ -252,7 +266,15 @@ impl Uris {
         };
         let origin = Origin { server: one.server.clone(), native };
         self.shown.insert(public.clone(), Reference { origin, bound: one.bound });
-        Shown { item: one.item, field: one.field, public }
+        Some(Shown { item: one.item, field: one.field, public })
+    }
+
+    fn public_template(&self, server: &ServerName, native: &str) -> String {
+        if self.is_plain(server) || self.keeps_template(server, native) {
+            native.to_owned()
+        } else {
+            prefixed(server, native)
+        }
     }
 
     /// Whether a native URI, as it is, is understood as this server's.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::catalog::{
-    ByKind, Catalog, HeaderRules, Naming, Offers, Rules, ServerList, ServerRules,
+    ByKind, Catalog, HeaderRules, Naming, Offers, Rules, Scope, ServerList, ServerRules,
 };
 
 /// One server of a test.
@@ -90,7 +90,7 @@ fn merged(mode: UriMode, servers: &[Server]) -> (Catalog, Vec<Warning>) {
         .zip(&parts)
         .map(|(one, (rules, list))| Source { server: &one.name, rules, list: list.as_ref() })
         .collect();
-    Catalog::merge(Rules { naming: Naming::Prefix, uris: mode }, &sources)
+    Catalog::merge(Rules { naming: Naming::Prefix, uris: mode }, &sources, &Scope::default())
 }
 
 fn catalog(mode: UriMode, servers: &[Server]) -> Catalog {
@@ -241,7 +241,7 @@ fn a_resource_made_of_a_template_keeps_all_its_fields_but_the_key() {
     let rules = ServerRules::default().binding(server.variables.clone());
     let source = Source { server: &server.name, rules: &rules, list: Some(&list) };
     let rules = Rules { naming: Naming::Prefix, uris: UriMode::Prefix };
-    let catalog = Catalog::merge(rules, &[source]).0;
+    let catalog = Catalog::merge(rules, &[source], &Scope::default()).0;
     assert_eq!(
         catalog.list(Kind::Resources).bytes(),
         r#"[{ "uri" : "mcp://a/d://1","name":"n","later":[1 , 2]}]"#

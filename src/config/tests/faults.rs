@@ -243,7 +243,7 @@ const RULES: &[(&str, &str)] = &[
     ("[gatway]", "1: gatway: unknown key; did you mean `gateway`?"),
     (
         "x = 1",
-        "1: x: unknown key; what may stand here: gateway, admin, log, telemetry, servers, clients",
+        "1: x: unknown key; what may stand here: gateway, admin, log, telemetry, servers, profiles, clients",
     ),
     (
         "gateway = 1",
@@ -336,6 +336,26 @@ const RULES: &[(&str, &str)] = &[
     (
         "[clients.ci]\nkeys = [\"tlk_plain\"]",
         "2: clients.ci.keys[0]: not a SHA-256 hash in hexadecimal: only a key's hash belongs here; `trunkline key` makes a key and its hash; `trunkline key --hash` hashes one that you have",
+    ),
+    (
+        "[profiles.\"a b\"]",
+        "1: profiles.\"a b\": not a profile's name; use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`",
+    ),
+    (
+        "[servers.github]\ncommand = \"x\"\n[profiles.a]\nservers = [\"github\", \"gihub\", \"later*\"]",
+        "4: profiles.a.servers[1]: there is no server `gihub`; did you mean `github`?",
+    ),
+    (
+        "[profiles.a]\ntools = [\"\"]",
+        "2: profiles.a.tools[0]: \"\" is not a pattern; write 1 to 128 characters, with `*` and `?`, such as \"search_*\"",
+    ),
+    (
+        "[profiles.support]\n[clients.ci]\nkey = \"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\"\nprofiles = [\"default\", \"support\", \"suport\"]",
+        "4: clients.ci.profiles[2]: there is no profile `suport`; did you mean `support`?",
+    ),
+    (
+        "[clients.ci]\nkey = \"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\"\nprofiles = []",
+        "3: clients.ci.profiles: the client could use no profile at all; name one, or leave it out for all of them",
     ),
     (
         "[clients.\"a b\"]\nkey = \"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\"",

@@ -24,7 +24,7 @@ use super::endpoint::Endpoint;
 use super::exchange::{Batch, Exchange};
 use super::headers::{self, Asked};
 use super::mirror::Mirror;
-use super::output::Output;
+use super::output::{Lines, Output};
 use super::reception::{Reception, answer_in, broken};
 use super::session::{Open, Session};
 use super::{Bounds, Ended, MAX_DEPTH};
@@ -40,18 +40,7 @@ pub async fn serve<E: Endpoint>(
     bounds: Bounds,
     patience: Duration,
 ) -> Ended {
-    let (messages, lines) = Output::new();
-    let bridge = Arc::new(Bridge {
-        mirror: Mirror::new(endpoint.mirroring()),
-        endpoint,
-        bounds,
-        output: messages,
-        session: Session::default(),
-        under_way: Mutex::default(),
-        tasks: TaskTracker::new(),
-        ending: CancellationToken::new(),
-        cut: CancellationToken::new(),
-    });
+    let (bridge, lines) = Bridge::new(endpoint, bounds);
     let _cut = bridge.cut.clone().drop_guard();
     let mut writing = pin!(lines.write(output));
     let serving = async {
@@ -73,7 +62,7 @@ pub async fn serve<E: Endpoint>(
 }
 
 /// What everything under way shares.
-pub(super) struct Bridge<E> {
+pub(in crate::front) struct Bridge<E> {
     pub(super) endpoint: E,
     pub(super) bounds: Bounds,
     pub(super) output: Output,
@@ -84,7 +73,7 @@ pub(super) struct Bridge<E> {
     /// The input has ended: streams that bring news end.
     pub(super) ending: CancellationToken,
     /// Everything ends.
-    cut: CancellationToken,
+    pub(in crate::front) cut: CancellationToken,
 }
 
 /// A request that is under way.
@@ -177,6 +166,23 @@ impl<E> Bridge<E> {
 }
 
 impl<E: Endpoint> Bridge<E> {
+    /// A bridge that nothing has been given yet, and what it has to say.
+    pub(in crate::front) fn new(endpoint: E, bounds: Bounds) -> (Arc<Self>, Lines) {
+        let (output, lines) = Output::new();
+        let bridge = Self {
+            mirror: Mirror::new(endpoint.mirroring()),
+            endpoint,
+            bounds,
+            output,
+            session: Session::default(),
+            under_way: Mutex::default(),
+            tasks: TaskTracker::new(),
+            ending: CancellationToken::new(),
+            cut: CancellationToken::new(),
+        };
+        (Arc::new(bridge), lines)
+    }
+
     async fn read(self: &Arc<Self>, input: impl AsyncRead + Unpin) {
         let mut lines = LineReader::new(input, self.bounds.line);
         loop {
@@ -194,9 +200,9 @@ impl<E: Endpoint> Bridge<E> {
         }
     }
 
-    /// What asks for nothing, and what asks for a session, is sent before the
-    /// next line is read: the order of lines is lost behind this point.
-    async fn take(self: &Arc<Self>, line: Bytes) {
+    /// Takes one message. What asks for nothing, and what asks for a session,
+    /// is sent before this returns: the order of lines is lost behind this point.
+    pub(in crate::front) async fn take(self: &Arc<Self>, line: Bytes) {
         if line.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
             return self.batch(line).await;
         }
@@ -351,7 +357,7 @@ impl<E: Endpoint> Bridge<E> {
     }
 
     /// The input has ended: lets what is under way be answered, within its time.
-    async fn finish(&self, patience: Duration) {
+    pub(in crate::front) async fn finish(&self, patience: Duration) {
         self.ending.cancel();
         for entry in self.under_way().values().filter(|entry| entry.method == Method::Listen) {
             entry.withdrawal.told.cancel();
@@ -361,10 +367,15 @@ impl<E: Endpoint> Bridge<E> {
             tracing::warn!(requests = self.tasks.len(), "cut at the end of the drain time");
         }
         self.cut.cancel();
+        self.close_session().await;
+        self.output.last().await;
+    }
+
+    /// Ends the session, if there is one.
+    pub(in crate::front) async fn close_session(&self) {
         if let Some(open) = self.session.current() {
             self.close(&open).await;
         }
-        self.output.last().await;
     }
 
     async fn close(&self, open: &Open) {

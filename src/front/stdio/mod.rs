@@ -26,8 +26,10 @@ mod output;
 mod reception;
 mod session;
 
+pub(super) use bridge::Bridge;
 pub use bridge::serve;
 pub use endpoint::{Endpoint, Here, Mirroring, There};
+pub(super) use output::Lines;
 
 /// How much the bridge takes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,7 +14,7 @@ enum Item {
 }
 
 /// What was given to be written.
-pub(super) struct Lines(mpsc::Receiver<Item>);
+pub(in crate::front) struct Lines(mpsc::Receiver<Item>);
 
 impl Output {
     pub(super) fn new() -> (Self, Lines) {
@@ -36,6 +36,17 @@ impl Output {
 }
 
 impl Lines {
+    /// The next message; `None` behind the last.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(in crate::front) async fn next(&mut self) -> Option<Bytes> {
+        match self.0.recv().await? {
+            Item::Line(line) => Some(line),
+            Item::Last => None,
+        }
+    }
+
     /// Writes until nothing more comes.
     ///
     /// # Errors

@@ -28,6 +28,7 @@ use tokio::sync::Notify;
 
 use crate::call::{Outside, ServerName};
 use crate::jsonrpc::object;
+use crate::link::reads::Reads;
 use crate::mcp::notification;
 use crate::telemetry::metrics::ServerMetrics;
 
@@ -118,6 +119,8 @@ pub struct Inbox {
     changed: Arc<Notify>,
     /// What clients want to hear of.
     pub(super) subscriptions: Arc<Subscriptions>,
+    /// What clients have read, as long as it has not changed.
+    pub(super) reads: Arc<Reads>,
     /// The client, where the connection is one's own.
     own: OnceLock<Outside>,
     /// Where what nobody hears is counted.
@@ -127,7 +130,13 @@ pub struct Inbox {
 impl Inbox {
     /// An inbox that has the lists fetched through `changed`.
     pub(super) fn new(changed: Arc<Notify>, subscriptions: Arc<Subscriptions>) -> Arc<Self> {
-        Arc::new(Self { changed, subscriptions, own: OnceLock::new(), metrics: OnceLock::new() })
+        Arc::new(Self {
+            changed,
+            subscriptions,
+            reads: Arc::default(),
+            own: OnceLock::new(),
+            metrics: OnceLock::new(),
+        })
     }
 
     /// Has what nobody hears counted.
@@ -138,8 +147,19 @@ impl Inbox {
     /// Takes a notification; false where it is of no kind that is known here.
     pub(super) fn hear(&self, method: &str, params: Option<&Bytes>) -> bool {
         match News::parse(method, params) {
-            Some(News::ListChanged) => self.relist(),
-            Some(News::About(topic, params)) => self.subscriptions.deliver(&topic, &params),
+            Some(News::ListChanged) => {
+                if method == notification::RESOURCES_CHANGED {
+                    self.reads.clear();
+                }
+                self.relist();
+            }
+            Some(News::About(topic, params)) => {
+                // Before anybody hears of it, and reads again.
+                if let Topic::Resource(uri) = &topic {
+                    self.reads.forget(uri);
+                }
+                self.subscriptions.deliver(&topic, &params);
+            }
             None => return false,
         }
         true
@@ -175,6 +195,7 @@ impl Inbox {
 
     /// Nobody listened for a while: anything may have changed.
     pub(super) fn missed(&self) {
+        self.reads.clear();
         self.relist();
         self.subscriptions.missed();
     }

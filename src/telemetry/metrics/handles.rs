@@ -135,17 +135,52 @@ impl ToolMetrics {
     }
 
     pub(super) fn show_calls(&self, visit: Visit<'_, Count>) {
-        for (outcome, count) in Outcome::LABELS.iter().zip(&self.calls) {
-            if count.value() > 0 {
-                visit(&[("outcome", outcome)], count);
-            }
-        }
+        show_by_outcome(&self.calls, visit);
     }
 }
 
 impl Entry for ToolMetrics {
     fn labels(&self) -> Vec<(&'static str, &str)> {
         vec![("server", &self.server), ("tool", &self.tool)]
+    }
+}
+
+/// The calls of one client, or those that came in through one profile.
+#[derive(Debug)]
+pub struct CallMetrics {
+    label: (&'static str, Box<str>),
+    calls: [Count; Outcome::COUNT],
+}
+
+impl CallMetrics {
+    pub(super) fn new(label: &'static str, name: &str) -> Self {
+        Self { label: (label, name.into()), calls: Default::default() }
+    }
+
+    /// Counts a call.
+    pub fn record(&self, outcome: &Outcome) {
+        if let Some(count) = self.calls.get(outcome.index()) {
+            count.increment();
+        }
+    }
+
+    pub(super) fn show_calls(&self, visit: Visit<'_, Count>) {
+        show_by_outcome(&self.calls, visit);
+    }
+}
+
+impl Entry for CallMetrics {
+    fn labels(&self) -> Vec<(&'static str, &str)> {
+        let (label, name) = &self.label;
+        vec![(label, name)]
+    }
+}
+
+fn show_by_outcome(calls: &[Count; Outcome::COUNT], visit: Visit<'_, Count>) {
+    for (outcome, count) in Outcome::LABELS.iter().zip(calls) {
+        if count.value() > 0 {
+            visit(&[("outcome", outcome)], count);
+        }
     }
 }
 

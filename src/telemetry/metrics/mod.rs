@@ -38,7 +38,7 @@ use entries::{Entries, Projection};
 use operation::Operations;
 
 pub(super) use entries::Labels;
-pub use handles::{Availability, Entered, Level, ServerMetrics, ToolMetrics};
+pub use handles::{Availability, CallMetrics, Entered, Level, ServerMetrics, ToolMetrics};
 pub use histogram::{BOUNDS, Histogram, Snapshot};
 pub use operation::Operation;
 
@@ -53,6 +53,8 @@ pub struct Metrics {
     session_durations: histogram::Shared,
     servers: Entries<ServerMetrics>,
     tools: Entries<ToolMetrics>,
+    clients: Entries<CallMetrics>,
+    profiles: Entries<CallMetrics>,
     errors: Family<[(&'static str, &'static str); 2], Counter>,
     limits: Family<[(&'static str, String); 1], Counter>,
     reloads: Family<[(&'static str, &'static str); 1], Counter>,
@@ -95,6 +97,8 @@ impl Metrics {
             session_durations: histogram::Shared::default(),
             servers: Entries::default(),
             tools: Entries::default(),
+            clients: Entries::default(),
+            profiles: Entries::default(),
             errors: Family::default(),
             limits: Family::default(),
             reloads: Family::default(),
@@ -125,6 +129,18 @@ impl Metrics {
     /// one for the same names, as long as anybody holds it.
     pub fn tool(&self, server: &str, tool: &str) -> Arc<ToolMetrics> {
         self.tools.hold(&[server, tool], || ToolMetrics::new(server, tool))
+    }
+
+    /// The handle for a client, by its name in the configuration, or
+    /// `anonymous`. The same one for the same name, as long as anybody holds it.
+    pub fn client(&self, name: &str) -> Arc<CallMetrics> {
+        self.clients.hold(&[name], || CallMetrics::new("client", name))
+    }
+
+    /// The handle for what comes in through a profile, by its name there, or
+    /// `default`. The same one for the same name, as long as anybody holds it.
+    pub fn profile(&self, name: &str) -> Arc<CallMetrics> {
+        self.profiles.hold(&[name], || CallMetrics::new("profile", name))
     }
 
     /// Counts why a call was refused or failed; nothing for other outcomes.
@@ -182,6 +198,8 @@ impl Metrics {
     pub fn encode(&self) -> String {
         self.servers.prune();
         self.tools.prune();
+        self.clients.prune();
+        self.profiles.prune();
         let mut text = String::new();
         if let Err(error) = prometheus_client::encoding::text::encode(&mut text, &self.registry) {
             tracing::error!(%error, "the metrics could not be written");
@@ -225,6 +243,16 @@ impl Metrics {
             "trunkline_tool_calls",
             "Calls of a tool, by its server and its own name there",
             Projection::new(&self.tools, ToolMetrics::show_calls),
+        );
+        registry.register(
+            "trunkline_client_calls",
+            "Calls of a client, by its name in the configuration",
+            Projection::new(&self.clients, CallMetrics::show_calls),
+        );
+        registry.register(
+            "trunkline_profile_calls",
+            "Calls that came in through a profile, by its name in the configuration",
+            Projection::new(&self.profiles, CallMetrics::show_calls),
         );
         registry.register(
             "trunkline_errors",

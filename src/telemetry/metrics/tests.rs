@@ -9,14 +9,18 @@ fn poked() -> (Metrics, Vec<Box<dyn std::any::Any>>) {
     let metrics = Metrics::new("0.0.0");
     let server = metrics.server("SERVER");
     let tool = metrics.tool("SERVER", "TOOL");
+    let (client, profile) = (metrics.client("CLIENT"), metrics.profile("PROFILE"));
     metrics.operation("METHOD").record(&OK, Duration::ZERO);
     server.operation("METHOD").record(&OK, Duration::ZERO);
     server.session_ended(Duration::ZERO);
+    for counts in [&client, &profile] {
+        counts.record(&OK);
+    }
     tool.record(&OK);
     metrics.count_error(&Outcome::Refused { reason: "rate" });
     metrics.count_limit_refused("LIMIT");
     metrics.count_reload(ReloadOutcome::Applied);
-    (metrics, vec![Box::new(server), Box::new(tool)])
+    (metrics, vec![Box::new(server), Box::new(tool), Box::new(client), Box::new(profile)])
 }
 
 #[test]
@@ -153,7 +157,7 @@ gateway as the servers behind it see it. That is how the semantic conventions fo
 const PAGE_TAIL: &str = "
 `outcome` of a call is one of `OUTCOMES`;
 of a reload `applied`, `unchanged` or `rejected`.
-A series with an outcome appears with its first event. `server` and `tool` are names from the
+A series with an outcome appears with its first event. `server`, `tool`, `client` and `profile` are names from the
 configuration and from the servers' own lists, never what a client sent; their series leave with the
 last call that used them, once they are gone from the configuration.
 

@@ -32,6 +32,10 @@ pub struct CallStart<'a> {
     pub method: &'a str,
     /// What is asked for, by its public name; cut when long.
     pub subject: Subject<'a>,
+    /// Who calls, by the name in the configuration.
+    pub principal: &'a str,
+    /// The profile that the call came in through, likewise.
+    pub profile: &'a str,
     /// The JSON-RPC id in text; cut when long.
     pub request_id: Option<&'a str>,
     /// The protocol version the client speaks.
@@ -268,6 +272,8 @@ fn common(
 
 fn call_attributes(call: &CallStart<'_>) -> Vec<KeyValue> {
     let mut attributes = common(call.method, call.subject, call.protocol_version, call.transport);
+    attributes.push(KeyValue::new("enduser.id", call.principal.to_owned()));
+    attributes.push(KeyValue::new("trunkline.profile", call.profile.to_owned()));
     if let Some(id) = call.request_id {
         attributes.push(KeyValue::new("jsonrpc.request.id", clip(id).to_owned()));
     }

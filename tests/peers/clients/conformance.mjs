@@ -154,6 +154,7 @@ async function startGateway(url) {
     `[gateway]
 listen = "127.0.0.1:${client}"
 naming = "none"
+uris = "original"
 
 [admin]
 listen = "127.0.0.1:${admin}"

@@ -2,7 +2,8 @@
 // print. README.md, next folder up, describes both. An SDK's own part is an
 // object that connect() returns: see ts_v1.mjs and ts_v2.mjs.
 
-const WHOLE_RUN_MS = 60_000;
+const WHOLE_RUN_MS = 180_000;
+const STEP_MS = 20_000;
 const ERAS = ['legacy', 'modern', 'auto'];
 
 // The SDKs warn on standard output too; that stream is for results alone.
@@ -78,48 +79,121 @@ export function commandIn(target) {
   return { command, args, env: process.env, stderr: 'inherit' };
 }
 
-/** Counts list-changed notifications; await until() for one that nobody has waited for yet. */
-class ListChanged {
-  #unseen = 0;
+/** The URL where the target is `sse:URL`, of a server on the transport of 2024-11-05. */
+export function sseIn(target) {
+  return target.startsWith('sse:') ? new URL(target.slice('sse:'.length)) : undefined;
+}
+
+/** What was heard from the server, by kind; `until` awaits one that nobody has waited for yet. */
+class Heard {
+  #unseen = new Map();
   #wake = () => {};
 
-  arrived() {
-    this.#unseen += 1;
+  /** `kind` is `tools`, `prompts` or `resources` for a list that changed, `updated URI`, or `log`. */
+  arrived(kind, what) {
+    this.#unseen.set(kind, [...(this.#unseen.get(kind) ?? []), what]);
     this.#wake();
   }
 
   forget() {
-    this.#unseen = 0;
+    this.#unseen.clear();
   }
 
-  async until(timeoutMs) {
-    if (this.#unseen === 0) {
-      let timer;
-      await new Promise((resolve, reject) => {
-        this.#wake = resolve;
-        timer = setTimeout(() => reject(new TimedOut(`no list_changed in ${timeoutMs} ms`)), timeoutMs);
-      }).finally(() => {
-        clearTimeout(timer);
-        this.#wake = () => {};
-      });
-    }
-    const count = this.#unseen;
-    this.#unseen = 0;
-    return { count };
+  take(kind) {
+    const seen = this.#unseen.get(kind) ?? [];
+    this.#unseen.delete(kind);
+    return seen;
   }
+
+  async until(kind, timeoutMs) {
+    const deadline = Date.now() + timeoutMs;
+    while (!this.#unseen.has(kind)) {
+      const left = deadline - Date.now();
+      if (left <= 0) throw new TimedOut(`no ${kind} in ${timeoutMs} ms`);
+      let timer;
+      await new Promise((resolve) => {
+        this.#wake = resolve;
+        timer = setTimeout(resolve, left);
+      });
+      clearTimeout(timer);
+    }
+    return { count: this.take(kind).length };
+  }
+}
+
+/** What a user would put into a form. */
+function filled({ properties = {} }) {
+  const fill = (name, { type, enum: choices, const: only }) =>
+    only ?? choices?.[0] ?? { boolean: true, number: 1, integer: 1 }[type] ?? `a ${name}`;
+  return Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, fill(name, schema)]));
+}
+
+/** How the client answers what a server asks it, and `asked`: the methods, in order. */
+class Answers {
+  asked = [];
+
+  elicitation = async ({ params }) => {
+    this.asked.push(params.mode === 'url' ? 'elicitation/create url' : 'elicitation/create');
+    return params.mode === 'url' ? { action: 'accept' } : { action: 'accept', content: filled(params.requestedSchema) };
+  };
+
+  sampling = async ({ params }) => {
+    this.asked.push('sampling/createMessage');
+    const { content } = params.messages.at(-1);
+    const text = `sampled: ${[content].flat()[0].text}`;
+    return { role: 'assistant', model: 'a-model', stopReason: 'endTurn', content: { type: 'text', text } };
+  };
+
+  roots = async () => {
+    this.asked.push('roots/list');
+    return { roots: [{ uri: 'file:///a/root', name: 'a root' }] };
+  };
+}
+
+export const CAPABILITIES = { sampling: {}, elicitation: { form: {}, url: {} }, roots: { listChanged: true } };
+
+/** Walks the pages of a list: `next` gets a cursor, and gives a page's items and the next cursor. */
+export async function pages(next) {
+  const items = [];
+  let count = 0;
+  let cursor;
+  do {
+    const [more, following] = await next(cursor === undefined ? undefined : { cursor });
+    items.push(...more);
+    count += 1;
+    cursor = following;
+  } while (cursor !== undefined);
+  return { items, pages: count };
 }
 
 const OPS = {
   async list(peer) {
-    const tools = await peer.listTools();
-    return { names: tools.map((tool) => tool.name), tools };
+    const { items, pages } = await peer.listTools();
+    return { names: items.map((tool) => tool.name), tools: items, pages };
   },
+  list_prompts: (peer) => peer.listPrompts(),
+  list_resources: (peer) => peer.listResources(),
+  list_templates: (peer) => peer.listTemplates(),
+  get_prompt: (peer, { name, arguments: given }) => peer.getPrompt({ name, arguments: given ?? {} }),
+  read: (peer, { uri }) => peer.read({ uri }),
+  complete: (peer, { ref, argument }) => peer.complete({ ref, argument }),
+  subscribe: async (peer, { uri }) => (await peer.subscribe(uri), {}),
 
+  // With `progress`, `asked` or `log_level` gives those of this call beside its result.
   async call(peer, step) {
-    if (!step.progress) return peer.call(step, {});
+    if (!step.progress && !step.asked && !step.log_level) return peer.call(step, {});
     const progress = [];
-    const result = await peer.call(step, { onprogress: (seen) => progress.push(seen) });
-    return { result, progress };
+    peer.heard.take('log');
+    peer.answers.asked = [];
+    if (step.log_level) await peer.logFrom(step.log_level);
+    const result = await peer.call(step, { onprogress: step.progress && ((seen) => progress.push(seen)) });
+    await sleep(step.settle_ms ?? 0);
+    return {
+      result,
+      ...(step.progress && { progress }),
+      ...(step.asked && { asked: peer.answers.asked }),
+      ...(step.log_level && { logs: peer.heard.take('log') }),
+    };
   },
 
   // Gives the cancellation `settle_ms` to get away before the next step.
@@ -145,12 +219,13 @@ const OPS = {
     }
   },
 
-  wait_list_changed: (peer, step) => peer.listChanged.until(step.timeout_ms ?? 5000),
+  wait_list_changed: (peer, step) => peer.heard.until('tools', step.timeout_ms ?? 5000),
 
+  // `for` is what to wait for, a kind that Heard knows; the list of tools unless given.
   async call_and_wait_list_changed(peer, step) {
-    peer.listChanged.forget();
+    peer.heard.forget();
     const result = await peer.call(step, {});
-    return { result, ...(await peer.listChanged.until(step.timeout_ms ?? 5000)) };
+    return { result, ...(await peer.heard.until(step.for ?? 'tools', step.timeout_ms ?? 5000)) };
   },
 
   ping: async (peer) => (await peer.ping()) ?? {},
@@ -166,10 +241,18 @@ const OPS = {
   },
 };
 
+async function bounded(work) {
+  let timer;
+  const limit = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new TimedOut(`not done in ${STEP_MS} ms`)), STEP_MS);
+  });
+  return Promise.race([work, limit]).finally(() => clearTimeout(timer));
+}
+
 /**
- * Runs a driver. `connect(options)` gets {url, era, headers, listChanged, listens}
- * and resolves to {info, listTools(), call(step, options), ping(), close()};
- * `listens` says whether a step will wait for list_changed.
+ * Runs a driver. `connect(options)` gets {url, era, headers, heard, answers, listens} and
+ * resolves to a peer: {info, call(step, options), …}, see OPS for what it has; `listens`
+ * says whether a step will wait for a list to change.
  */
 export async function drive(supportedEras, connect) {
   setTimeout(() => {
@@ -180,12 +263,13 @@ export async function drive(supportedEras, connect) {
   const steps = await readSteps();
   for (const step of steps) if (!Object.hasOwn(OPS, step.op)) fault(`no such op: ${step.op}`);
 
-  const listChanged = new ListChanged();
+  const heard = new Heard();
+  const answers = new Answers();
   const listens = steps.some((step) => step.op.includes('wait_list_changed'));
   let peer;
   try {
-    peer = await connect({ ...options, listChanged, listens });
-    peer.listChanged = listChanged;
+    peer = await bounded(connect({ ...options, heard, answers, listens }));
+    Object.assign(peer, { heard, answers });
     print({ step: 0, op: 'connect', ok: true, result: peer.info });
   } catch (thrown) {
     print({ step: 0, op: 'connect', ok: false, error: asError(thrown) });
@@ -195,12 +279,12 @@ export async function drive(supportedEras, connect) {
     const head = { step: index + 1, op: step.op };
     try {
       if (peer === undefined) throw new Error('not connected');
-      print({ ...head, ok: true, result: await OPS[step.op](peer, step) });
+      print({ ...head, ok: true, result: await bounded(OPS[step.op](peer, step)) });
     } catch (thrown) {
       print({ ...head, ok: false, error: asError(thrown) });
     }
     if (step.op === 'close') peer = undefined;
   }
-  await peer?.close().catch(() => {});
+  await Promise.race([peer?.close().catch(() => {}), sleep(2000)]);
   process.stdout.write('', () => process.exit(0));
 }

@@ -19,7 +19,8 @@ from typing import Any, Protocol
 
 import anyio
 
-WHOLE_RUN_SECONDS = 60
+WHOLE_RUN_SECONDS = 180
+STEP_SECONDS = 20
 
 Json = dict[str, Any]
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -33,29 +34,84 @@ class NotConnected(Exception):
     code = None
 
 
-class ListChanged:
-    """Counts list-changed notifications; await `until` for one that nobody has waited for yet."""
+class Heard:
+    """What was heard from the server, by kind; `until` awaits one that nobody has waited for yet.
+
+    A kind is `tools`, `prompts` or `resources` for a list that changed, `updated URI`, or `log`.
+    """
 
     def __init__(self) -> None:
-        self._unseen = 0
+        self._unseen: dict[str, list[Any]] = {}
         self._wake = anyio.Event()
 
-    def arrived(self) -> None:
-        self._unseen += 1
+    def arrived(self, kind: str, what: Any = None) -> None:
+        self._unseen.setdefault(kind, []).append(what)
         self._wake.set()
 
     def forget(self) -> None:
-        self._unseen = 0
-        self._wake = anyio.Event()
+        self._unseen.clear()
 
-    async def until(self, timeout_ms: float) -> Json:
+    def take(self, kind: str) -> list[Any]:
+        return self._unseen.pop(kind, [])
+
+    async def until(self, kind: str, timeout_ms: float) -> Json:
         with anyio.move_on_after(timeout_ms / 1000):
-            await self._wake.wait()
-        count = self._unseen
-        self.forget()
+            while kind not in self._unseen:
+                self._wake = anyio.Event()
+                await self._wake.wait()
+        count = len(self.take(kind))
         if count == 0:
-            raise TimedOut(f"no list_changed in {timeout_ms} ms")
+            raise TimedOut(f"no {kind} in {timeout_ms} ms")
         return {"count": count}
+
+
+def filled(schema: Json) -> Json:
+    """What a user would put into a form."""
+
+    def fill(name: str, field: Json) -> Any:
+        if "enum" in field:
+            return field["enum"][0]
+        return {"boolean": True, "number": 1, "integer": 1}.get(field.get("type", ""), f"a {name}")
+
+    return {name: fill(name, field) for name, field in schema.get("properties", {}).items()}
+
+
+class Answers:
+    """What the client answers when a server asks it, as on the wire; and `asked`, the methods in order."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def elicitation(self, params: Json) -> Json:
+        if params.get("mode") == "url":
+            self.asked.append("elicitation/create url")
+            return {"action": "accept"}
+        self.asked.append("elicitation/create")
+        return {"action": "accept", "content": filled(params["requestedSchema"])}
+
+    def sampling(self, params: Json) -> Json:
+        self.asked.append("sampling/createMessage")
+        content = params["messages"][-1]["content"]
+        first = content[0] if isinstance(content, list) else content
+        said = {"type": "text", "text": f"sampled: {first['text']}"}
+        return {"role": "assistant", "model": "a-model", "stopReason": "endTurn", "content": said}
+
+    def roots(self) -> Json:
+        self.asked.append("roots/list")
+        return {"roots": [{"uri": "file:///a/root", "name": "a root"}]}
+
+
+async def pages(next_page: Callable[[str | None], Awaitable[tuple[list[Any], str | None]]]) -> Json:
+    """Walks the pages of a list."""
+    items: list[Json] = []
+    cursor: str | None = None
+    count = 0
+    while True:
+        more, cursor = await next_page(cursor)
+        items += [wire(item) for item in more]
+        count += 1
+        if cursor is None:
+            return {"items": items, "pages": count}
 
 
 class GetStream:
@@ -79,19 +135,43 @@ def command_in(target: str) -> list[str] | None:
     return json.loads(target.removeprefix("stdio:")) if target.startswith("stdio:") else None
 
 
+def sse_in(target: str) -> str | None:
+    """The URL where the target is `sse:URL`, of a server on the transport of 2024-11-05."""
+    return target.removeprefix("sse:") if target.startswith("sse:") else None
+
+
 @dataclass
 class Options:
     url: str
     era: str
     headers: dict[str, str]
     listens: bool
-    list_changed: ListChanged = field(default_factory=ListChanged)
+    heard: Heard = field(default_factory=Heard)
+    answers: Answers = field(default_factory=Answers)
 
 
 class Peer(Protocol):
     info: Json
 
-    async def list_tools(self) -> list[Json]: ...
+    async def list_tools(self) -> Json: ...
+
+    async def list_prompts(self) -> Json: ...
+
+    async def list_resources(self) -> Json: ...
+
+    async def list_templates(self) -> Json: ...
+
+    async def get_prompt(self, name: str, arguments: Json) -> Json: ...
+
+    async def read(self, uri: str) -> Json: ...
+
+    async def complete(self, ref: Json, argument: Json) -> Json: ...
+
+    async def subscribe(self, uri: str) -> None: ...
+
+    async def log_from(self, level: str) -> None:
+        """Have log lines from this level on: of the calls after this one."""
+        ...
 
     async def call(self, name: str, arguments: Json, on_progress: OnProgress | None) -> Json: ...
 
@@ -134,19 +214,61 @@ def seen(progress: float, total: float | None, message: str | None) -> Json:
 
 
 async def op_list(peer: Peer, options: Options, step: Json) -> Json:
-    tools = await peer.list_tools()
-    return {"names": [tool["name"] for tool in tools], "tools": tools}
+    listed = await peer.list_tools()
+    return {"names": [tool["name"] for tool in listed["items"]], "tools": listed["items"], "pages": listed["pages"]}
+
+
+async def op_list_prompts(peer: Peer, options: Options, step: Json) -> Json:
+    return await peer.list_prompts()
+
+
+async def op_list_resources(peer: Peer, options: Options, step: Json) -> Json:
+    return await peer.list_resources()
+
+
+async def op_list_templates(peer: Peer, options: Options, step: Json) -> Json:
+    return await peer.list_templates()
+
+
+async def op_get_prompt(peer: Peer, options: Options, step: Json) -> Json:
+    return await peer.get_prompt(step["name"], step.get("arguments") or {})
+
+
+async def op_read(peer: Peer, options: Options, step: Json) -> Json:
+    return await peer.read(step["uri"])
+
+
+async def op_complete(peer: Peer, options: Options, step: Json) -> Json:
+    return await peer.complete(step["ref"], step["argument"])
+
+
+async def op_subscribe(peer: Peer, options: Options, step: Json) -> Json:
+    await peer.subscribe(step["uri"])
+    return {}
 
 
 async def op_call(peer: Peer, options: Options, step: Json) -> Json:
-    if not step.get("progress"):
+    """With `progress`, `asked` or `log_level` gives those of this call beside its result."""
+    if not any(step.get(extra) for extra in ("progress", "asked", "log_level")):
         return await call(peer, step)
     progress: list[Json] = []
 
     async def on_progress(*what: Any) -> None:
         progress.append(seen(*what))
 
-    return {"result": await call(peer, step, on_progress), "progress": progress}
+    options.heard.take("log")
+    options.answers.asked = []
+    if step.get("log_level"):
+        await peer.log_from(step["log_level"])
+    told: Json = {"result": await call(peer, step, on_progress if step.get("progress") else None)}
+    await anyio.sleep(step.get("settle_ms", 0) / 1000)
+    if step.get("progress"):
+        told["progress"] = progress
+    if step.get("asked"):
+        told["asked"] = options.answers.asked
+    if step.get("log_level"):
+        told["logs"] = options.heard.take("log")
+    return told
 
 
 async def op_call_cancel(peer: Peer, options: Options, step: Json) -> Json:
@@ -194,13 +316,14 @@ async def due_when_done(due: anyio.Event, done: anyio.Event) -> None:
 
 
 async def op_wait_list_changed(peer: Peer, options: Options, step: Json) -> Json:
-    return await options.list_changed.until(step.get("timeout_ms", 5000))
+    return await options.heard.until("tools", step.get("timeout_ms", 5000))
 
 
 async def op_call_and_wait_list_changed(peer: Peer, options: Options, step: Json) -> Json:
-    options.list_changed.forget()
+    """`for` is what to wait for, a kind that Heard knows; the list of tools unless given."""
+    options.heard.forget()
     result = await call(peer, step)
-    return {"result": result, **await options.list_changed.until(step.get("timeout_ms", 5000))}
+    return {"result": result, **await options.heard.until(step.get("for", "tools"), step.get("timeout_ms", 5000))}
 
 
 async def op_ping(peer: Peer, options: Options, step: Json) -> Json:
@@ -214,6 +337,13 @@ async def op_sleep(peer: Peer, options: Options, step: Json) -> Json:
 
 OPS: dict[str, Callable[[Peer, Options, Json], Awaitable[Json]]] = {
     "list": op_list,
+    "list_prompts": op_list_prompts,
+    "list_resources": op_list_resources,
+    "list_templates": op_list_templates,
+    "get_prompt": op_get_prompt,
+    "read": op_read,
+    "complete": op_complete,
+    "subscribe": op_subscribe,
     "call": op_call,
     "call_cancel": op_call_cancel,
     "wait_list_changed": op_wait_list_changed,
@@ -250,7 +380,9 @@ async def run(connect: Connect, options: Options, steps: list[Json]) -> None:
                 if step["op"] == "close":
                     break
                 try:
-                    report(index, step["op"], await OPS[step["op"]](peer, options, step))
+                    with anyio.fail_after(STEP_SECONDS):
+                        result = await OPS[step["op"]](peer, options, step)
+                    report(index, step["op"], result)
                 except Exception as thrown:
                     report(index, step["op"], error=as_error(thrown))
                 under_way = None

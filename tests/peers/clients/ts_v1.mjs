@@ -1,21 +1,41 @@
 // A client on the TypeScript SDK 1.x, which speaks Legacy only.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import { ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
+import {
+  CreateMessageRequestSchema,
+  ElicitRequestSchema,
+  ListRootsRequestSchema,
+  LoggingMessageNotificationSchema,
+  PromptListChangedNotificationSchema,
+  ResourceListChangedNotificationSchema,
+  ResourceUpdatedNotificationSchema,
+  ToolListChangedNotificationSchema,
+} from '@modelcontextprotocol/sdk/types.js';
 
-import { commandIn, drive, watchGetStream } from './driver.mjs';
+import { CAPABILITIES, commandIn, drive, pages, sseIn, watchGetStream } from './driver.mjs';
 
-await drive(['legacy', 'auto'], async ({ url, headers, listChanged, listens }) => {
-  const client = new Client({ name: 'trunkline-ts-v1', version: '1.0.0' });
-  client.setNotificationHandler(ToolListChangedNotificationSchema, () => listChanged.arrived());
+await drive(['legacy', 'auto'], async ({ url, headers, heard, answers, listens }) => {
+  const client = new Client({ name: 'trunkline-ts-v1', version: '1.0.0' }, { capabilities: CAPABILITIES });
+  client.setRequestHandler(ElicitRequestSchema, answers.elicitation);
+  client.setRequestHandler(CreateMessageRequestSchema, answers.sampling);
+  client.setRequestHandler(ListRootsRequestSchema, answers.roots);
+  client.setNotificationHandler(ToolListChangedNotificationSchema, () => heard.arrived('tools'));
+  client.setNotificationHandler(PromptListChangedNotificationSchema, () => heard.arrived('prompts'));
+  client.setNotificationHandler(ResourceListChangedNotificationSchema, () => heard.arrived('resources'));
+  client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => heard.arrived(`updated ${params.uri}`));
+  client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => heard.arrived('log', params));
   const { fetch, opened } = watchGetStream();
   const command = commandIn(url);
+  const sse = sseIn(url);
   const transport = command
     ? new StdioClientTransport(command)
-    : new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers }, fetch });
+    : sse
+      ? new SSEClientTransport(sse, { requestInit: { headers } })
+      : new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers }, fetch });
   await client.connect(transport);
-  if (listens && !command) await opened();
+  if (listens && !command && !sse) await opened();
   return {
     info: {
       era: 'legacy',
@@ -25,17 +45,17 @@ await drive(['legacy', 'auto'], async ({ url, headers, listChanged, listens }) =
       capabilities: client.getServerCapabilities(),
       instructions: client.getInstructions() ?? null,
     },
-    async listTools() {
-      const tools = [];
-      let cursor;
-      do {
-        const page = await client.listTools(cursor === undefined ? undefined : { cursor });
-        tools.push(...page.tools);
-        cursor = page.nextCursor;
-      } while (cursor !== undefined);
-      return tools;
-    },
+    listTools: () => pages((at) => client.listTools(at).then((page) => [page.tools, page.nextCursor])),
+    listPrompts: () => pages((at) => client.listPrompts(at).then((page) => [page.prompts, page.nextCursor])),
+    listResources: () => pages((at) => client.listResources(at).then((page) => [page.resources, page.nextCursor])),
+    listTemplates: () =>
+      pages((at) => client.listResourceTemplates(at).then((page) => [page.resourceTemplates, page.nextCursor])),
     call: ({ name, arguments: args }, options) => client.callTool({ name, arguments: args ?? {} }, undefined, options),
+    getPrompt: (params) => client.getPrompt(params),
+    read: (params) => client.readResource(params),
+    complete: (params) => client.complete(params),
+    subscribe: (uri) => client.subscribeResource({ uri }),
+    logFrom: (level) => client.setLoggingLevel(level),
     ping: () => client.ping(),
     async close() {
       await transport.terminateSession?.();

@@ -28,6 +28,8 @@ pub struct Reply {
 pub enum Piece {
     Comment,
     Message(Value),
+    /// Where to post messages, on the transport of 2024-11-05.
+    Endpoint(String),
 }
 
 impl Reply {
@@ -86,7 +88,7 @@ impl Reply {
     pub async fn message(&mut self) -> Option<Value> {
         loop {
             match self.piece().await? {
-                Piece::Comment => {}
+                Piece::Comment | Piece::Endpoint(_) => {}
                 Piece::Message(message) => return Some(message),
             }
         }
@@ -133,6 +135,7 @@ fn read_event(event: &str) -> Piece {
         event.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim_start).collect();
     match data.join("\n") {
         data if data.is_empty() => Piece::Comment,
+        data if event.starts_with("event: endpoint") => Piece::Endpoint(data),
         data => Piece::Message(serde_json::from_str(&data).unwrap()),
     }
 }

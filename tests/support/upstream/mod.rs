@@ -80,6 +80,7 @@ pub struct Inner {
     /// Answered to every request, whatever it is.
     pub refuse: Mutex<Option<Canned>>,
     pub version: Mutex<String>,
+    pub instructions: Mutex<Option<String>>,
     pub list_ttl: Mutex<Option<u64>>,
     /// Ends every connection there is.
     cut: watch::Sender<u64>,
@@ -296,6 +297,7 @@ impl Inner {
             lost: Mutex::new((404, no_session)),
             refuse: Mutex::default(),
             version: Mutex::new("2025-11-25".into()),
+            instructions: Mutex::default(),
             list_ttl: Mutex::default(),
             cut: watch::Sender::new(0),
             starts: AtomicUsize::new(0),

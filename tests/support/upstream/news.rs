@@ -21,6 +21,8 @@ pub const TASK: &str = "notifications/tasks";
 pub struct Tell {
     pub method: String,
     pub params: Value,
+    /// Whether everybody is told, asked or not.
+    pub all: bool,
 }
 
 /// One stream of a server's.
@@ -86,7 +88,7 @@ impl Listener {
         loop {
             let tell = self.tells.recv().await.ok()?;
             let filter = self.subscription.as_ref().map(|(_, filter)| filter);
-            if self.inner.wants(&self.session, filter, &tell) {
+            if tell.all || self.inner.wants(&self.session, filter, &tell) {
                 return Some(self.message(&tell.method, tell.params));
             }
         }
@@ -172,7 +174,7 @@ impl Upstream {
 
     /// Tells something to whoever asked for it. Waits until somebody has.
     pub async fn tell(&self, method: &str, params: Value) {
-        let tell = Tell { method: method.into(), params };
+        let tell = Tell { method: method.into(), params, all: false };
         within(async {
             while !self.is_heard(&tell) {
                 tokio::time::sleep(std::time::Duration::from_millis(2)).await;
@@ -184,7 +186,12 @@ impl Upstream {
 
     /// Tells something to whoever asked for it, if anybody did.
     pub fn tell_anyway(&self, method: &str, params: Value) {
-        let _ = self.inner.tells.send(Tell { method: method.into(), params });
+        let _ = self.inner.tells.send(Tell { method: method.into(), params, all: false });
+    }
+
+    /// Tells something to everybody, asked or not.
+    pub fn tell_all(&self, method: &str, params: Value) {
+        let _ = self.inner.tells.send(Tell { method: method.into(), params, all: true });
     }
 
     fn is_heard(&self, tell: &Tell) -> bool {

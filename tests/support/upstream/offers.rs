@@ -38,6 +38,12 @@ impl Upstream {
         })
     }
 
+    /// What it tells models of itself.
+    pub fn instructs(&self, text: &str) -> &Self {
+        *self.inner.instructions.lock().unwrap() = Some(text.into());
+        self
+    }
+
     /// What it does when it is asked by a method other than `tools/call`.
     pub fn when_asked(
         &self,

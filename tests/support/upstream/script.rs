@@ -232,12 +232,14 @@ impl Inner {
             (Era::Legacy, "initialize") => Ok(json!({
                 "protocolVersion": *self.version.lock().unwrap(),
                 "capabilities": capabilities, "serverInfo": info,
+                "instructions": *self.instructions.lock().unwrap(),
             })
             .to_string()),
             (Era::Legacy, "ping" | "logging/setLevel") => Ok("{}".into()),
             (Era::Modern, "server/discover") => Ok(json!({
                 "resultType": "complete", "supportedVersions": ["2026-07-28"],
                 "capabilities": capabilities, "ttlMs": 60_000, "cacheScope": "public",
+                "instructions": *self.instructions.lock().unwrap(),
                 "_meta": { "io.modelcontextprotocol/serverInfo": info },
             })
             .to_string()),

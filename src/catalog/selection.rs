@@ -1,0 +1,398 @@
+//! Which part of the catalog is shown: what a profile selects, and how a
+//! client narrows it in its URL.
+//!
+//! A selection lists what it shows, by patterns for public names. One that
+//! names tools, prompts or resources shows of these three only what it names,
+//! so that nobody is shown resources for having listed tools; one that names
+//! none of them shows all that its servers have.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use url::form_urlencoded;
+
+use super::kind::Kind;
+use crate::call::ServerName;
+use crate::config::{Pattern, Profile};
+
+/// What of the catalog is shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// The servers; all of them without it.
+    servers: Patterns,
+    tools: Patterns,
+    prompts: Patterns,
+    resources: Patterns,
+}
+
+/// What may stand there; anything where there are none.
+type Patterns = Option<Vec<Pattern>>;
+
+/// Selections, one within the other: what all of them show. Everything, where
+/// there are none.
+#[derive(Debug, Clone, Default)]
+pub struct Scope(Vec<Selection>);
+
+/// Why a query is no selection.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SelectionFault {
+    /// The query is too long.
+    #[error("the URL's query has {len} bytes, at most {max} are read", max = Selection::LONGEST)]
+    TooLong {
+        /// How long it is.
+        len: usize,
+    },
+    /// A parameter that means nothing here.
+    #[error("the URL's query has an unknown parameter {name:?}: {KNOWN}")]
+    Unknown {
+        /// Its name, cut to a readable length.
+        name: String,
+    },
+    /// A parameter that stands there twice.
+    #[error("the URL's query has `{name}` twice: separate its patterns by commas")]
+    Twice {
+        /// Its name.
+        name: &'static str,
+    },
+    /// A pattern that is empty or too long, or not UTF-8.
+    #[error(
+        "the URL's query has {pattern:?} in `{name}`: a pattern has 1 to 128 characters, `*` is \
+         any run of them and `?` any one"
+    )]
+    Pattern {
+        /// The parameter.
+        name: &'static str,
+        /// The pattern, cut to a readable length.
+        pattern: String,
+    },
+    /// More patterns than are looked at.
+    #[error("the URL's query has more than {max} patterns", max = Selection::MOST)]
+    TooMany,
+}
+
+impl Selection {
+    /// The longest query that is read, in bytes.
+    pub const LONGEST: usize = 2048;
+    /// The most patterns of a query.
+    pub const MOST: usize = 64;
+
+    /// What a profile selects.
+    pub fn of(profile: &Profile) -> Self {
+        Self {
+            servers: profile.servers.clone(),
+            tools: profile.tools.clone(),
+            prompts: profile.prompts.clone(),
+            resources: profile.resources.clone(),
+        }
+    }
+
+    /// Reads the query of a URL: `servers=a,b&tools=x*&prompts=…&resources=…`.
+    /// A parameter without a value shows nothing of its kind.
+    ///
+    /// # Errors
+    /// What is wrong with it, for whoever wrote the URL.
+    pub fn parse(query: &str) -> Result<Self, SelectionFault> {
+        if query.len() > Self::LONGEST {
+            return Err(SelectionFault::TooLong { len: query.len() });
+        }
+        let mut selection = Self::default();
+        let mut count = 0;
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let Some((name, place)) = selection.place(name) else {
+                return Err(SelectionFault::Unknown { name: cut(name) });
+            };
+            if place.is_some() {
+                return Err(SelectionFault::Twice { name });
+            }
+            let patterns = patterns(name, value)?;
+            count += patterns.len();
+            *place = Some(patterns);
+        }
+        if count > Self::MOST { Err(SelectionFault::TooMany) } else { Ok(selection) }
+    }
+
+    /// Whether it leaves everything as it is.
+    pub fn is_everything(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether a server's offers can be among it.
+    pub fn admits_server(&self, server: &ServerName) -> bool {
+        admits(self.servers.as_deref(), true, server.as_str())
+    }
+
+    /// Whether it shows one of that kind by that public name or URI.
+    pub fn admits(&self, kind: Kind, public: &str) -> bool {
+        admits(self.of_kind(kind), self.names_no_kind(), public)
+    }
+
+    /// The names of servers that are meant, not patterns that may match some.
+    pub fn named_servers(&self) -> impl Iterator<Item = &str> {
+        let patterns = self.servers.iter().flatten().map(Pattern::as_str);
+        patterns.filter(|pattern| !pattern.contains(['*', '?']))
+    }
+
+    fn names_no_kind(&self) -> bool {
+        self.tools.is_none() && self.prompts.is_none() && self.resources.is_none()
+    }
+
+    fn of_kind(&self, kind: Kind) -> Option<&[Pattern]> {
+        match kind {
+            Kind::Tools => self.tools.as_deref(),
+            Kind::Prompts => self.prompts.as_deref(),
+            Kind::Resources | Kind::Templates => self.resources.as_deref(),
+        }
+    }
+
+    fn place(&mut self, name: &str) -> Option<(&'static str, &mut Patterns)> {
+        Some(match name {
+            "servers" => ("servers", &mut self.servers),
+            "tools" => ("tools", &mut self.tools),
+            "prompts" => ("prompts", &mut self.prompts),
+            "resources" => ("resources", &mut self.resources),
+            _ => return None,
+        })
+    }
+}
+
+impl Scope {
+    /// What all of these show.
+    pub fn new(selections: impl IntoIterator<Item = Selection>) -> Self {
+        Self(selections.into_iter().filter(|one| !one.is_everything()).collect())
+    }
+
+    /// Whether it leaves everything as it is.
+    pub fn is_everything(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a server's offers can be among it.
+    pub fn admits_server(&self, server: &ServerName) -> bool {
+        self.0.iter().all(|one| one.admits_server(server))
+    }
+
+    /// Whether it shows a server's tool, prompt, resource or template by that
+    /// public name or URI.
+    pub fn admits(&self, server: &ServerName, kind: Kind, public: &str) -> bool {
+        self.0.iter().all(|one| one.admits_server(server) && one.admits(kind, public))
+    }
+
+    /// Whether it may show any of a kind.
+    pub fn may_show(&self, kind: Kind) -> bool {
+        let some =
+            |one: &Selection| one.of_kind(kind).map_or(one.names_no_kind(), |all| !all.is_empty());
+        self.0.iter().all(some)
+    }
+
+    /// Whether a server may be asked for what is in no list, such as by a
+    /// method that the gateway does not know: where only what is listed can be
+    /// used, that cannot.
+    pub fn admits_unlisted(&self, server: &ServerName) -> bool {
+        self.admits_server(server) && self.0.iter().all(Selection::names_no_kind)
+    }
+
+    /// Whether a URI that is in no list may be read: each selection shows it,
+    /// or a template that it comes of, by `of_template`, which is asked whether
+    /// one of the server's templates covers it and is shown.
+    pub fn admits_uri(
+        &self,
+        server: &ServerName,
+        public: &str,
+        mut of_template: impl FnMut(&Selection) -> bool,
+    ) -> bool {
+        self.0.iter().all(|one| {
+            one.admits_server(server)
+                && (one.names_no_kind()
+                    || (one.admits(Kind::Resources, public) && !climbs(public))
+                    || of_template(one))
+        })
+    }
+}
+
+/// Whether a URI leads up again, so that it may mean something else than what a
+/// pattern sees in it.
+fn climbs(uri: &str) -> bool {
+    let plain = uri.to_ascii_lowercase();
+    let plain = plain.replace("%2e", ".").replace("%2f", "/").replace("%5c", "/");
+    plain.split(['/', '\\', '?', '#']).any(|segment| matches!(segment, "." | ".."))
+}
+
+/// One text for each selection, which [`Selection::parse`] reads again: the
+/// same for two queries that mean the same.
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            ("servers", &self.servers),
+            ("tools", &self.tools),
+            ("prompts", &self.prompts),
+            ("resources", &self.resources),
+        ];
+        let mut first = true;
+        for (name, patterns) in parts {
+            let Some(patterns) = patterns else { continue };
+            if !std::mem::take(&mut first) {
+                f.write_str("&")?;
+            }
+            write!(f, "{name}=")?;
+            let mut texts: Vec<_> = patterns.iter().map(Pattern::as_str).collect();
+            texts.sort_unstable();
+            texts.dedup();
+            for (at, text) in texts.into_iter().enumerate() {
+                f.write_str(if at > 0 { "," } else { "" })?;
+                // What is read back takes `+` for itself.
+                let mut pieces = form_urlencoded::byte_serialize(text.as_bytes());
+                pieces.try_for_each(|it| f.write_str(if it == "+" { "%20" } else { it }))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn admits(patterns: Option<&[Pattern]>, otherwise: bool, name: &str) -> bool {
+    patterns.map_or(otherwise, |patterns| patterns.iter().any(|pattern| pattern.matches(name)))
+}
+
+/// The patterns of a value, between commas. One in a pattern is `%2C`.
+fn patterns(name: &'static str, value: &str) -> Result<Vec<Pattern>, SelectionFault> {
+    let texts = value.split(',').filter(|_| !value.is_empty());
+    texts
+        .map(|raw| {
+            let text = decoded(raw);
+            Pattern::new(&text)
+                .filter(|_| !text.contains('\u{fffd}'))
+                .ok_or_else(|| SelectionFault::Pattern { name, pattern: cut(&text) })
+        })
+        .collect()
+}
+
+/// A text without its percent signs. A `+` is one, not a space: templates of
+/// URIs have some.
+fn decoded(raw: &str) -> Cow<'_, str> {
+    if !raw.contains(['%', '+']) {
+        return Cow::Borrowed(raw);
+    }
+    // As a name without a value: an equals sign would end it.
+    let plain = raw.replace('+', "%2B").replace('=', "%3D");
+    let pair = form_urlencoded::parse(plain.as_bytes()).next();
+    Cow::Owned(pair.map(|(text, _)| text.into_owned()).unwrap_or_default())
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+const KNOWN: &str = "it can have servers, tools, prompts and resources";
+
+#[cfg(test)]
+mod tests {
+    use super::Kind::{Prompts, Resources, Templates, Tools};
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_query_lists_what_is_shown() {
+        let of = |query: &str| Selection::parse(query).unwrap();
+        let server = |name| ServerName::new(name).unwrap();
+        let all = of("");
+        assert!(all.is_everything() && all.admits(Tools, "x") && all.admits(Resources, "x:y"));
+        let two = of("servers=a,b*");
+        assert!(two.admits_server(&server("a")) && two.admits_server(&server("bc")));
+        assert!(!two.admits_server(&server("c")) && two.admits(Prompts, "p"));
+        assert_eq!(two.named_servers().collect::<Vec<_>>(), ["a"]);
+        let tools = of("tools=git__*,clock__now");
+        assert!(tools.admits(Tools, "git__log") && !tools.admits(Tools, "clock__countdown"));
+        assert!(!tools.admits(Prompts, "git__p") && !tools.admits(Templates, "mcp://git/{x}"));
+        let both = of("tools=x&prompts=*");
+        assert!(both.admits(Prompts, "p") && !both.admits(Resources, "r"));
+        let none = of("tools=");
+        assert!(!none.admits(Tools, "") && !none.admits(Tools, "x"));
+        let uris = of("resources=mcp://a/f:///%7B+path%7D,mcp://a/x%2Cy,mcp://a/?q=1");
+        for uri in ["mcp://a/f:///{+path}", "mcp://a/x,y", "mcp://a/?q=1"] {
+            assert!(uris.admits(Resources, uri), "{uri} {uris}");
+        }
+    }
+
+    #[test]
+    fn a_scope_shows_what_all_of_its_selections_show() {
+        let scope = |queries: &[&str]| {
+            Scope::new(queries.iter().map(|query| Selection::parse(query).unwrap()))
+        };
+        let (a, b) = (ServerName::new("a").unwrap(), ServerName::new("b").unwrap());
+        let two = scope(&["servers=a,b&tools=*x*", "", "servers=b&tools=*y*"]);
+        assert!(two.admits(&b, Tools, "xy") && !two.admits(&a, Tools, "xy"));
+        assert!(!two.admits(&b, Tools, "x") && !two.admits(&b, Tools, "y"));
+        assert!(
+            two.may_show(Tools) && !two.may_show(Prompts) && !scope(&["tools="]).may_show(Tools)
+        );
+        assert!(!two.admits_unlisted(&b) && scope(&["servers=b"]).admits_unlisted(&b));
+        assert!(scope(&[""]).is_everything() && !two.is_everything());
+    }
+
+    #[test]
+    fn no_uri_climbs_out_of_what_a_pattern_shows() {
+        let scope = Scope::new([Selection::parse("resources=mcp://a/docs/*").unwrap()]);
+        let server = ServerName::new("a").unwrap();
+        for (uri, may) in [
+            ("mcp://a/docs/x", true),
+            ("mcp://a/docs/x..y", true),
+            ("mcp://a/docs/../secret", false),
+            ("mcp://a/docs/%2E%2e/secret", false),
+            ("mcp://a/docs/..%2fsecret", false),
+            ("mcp://a/docs/..\\secret", false),
+            ("mcp://a/secret", false),
+        ] {
+            assert_eq!(scope.admits_uri(&server, uri, |_| false), may, "{uri}");
+        }
+        assert!(scope.admits_uri(&server, "mcp://a/secret", |_| true), "its template is shown");
+    }
+
+    #[test]
+    fn what_is_no_selection_is_told_apart() {
+        use SelectionFault::{Pattern as Wrong, TooLong, TooMany, Twice, Unknown};
+        let long = "x".repeat(129);
+        let name = "tools";
+        for (query, fault) in [
+            ("tool=x".to_owned(), Unknown { name: "tool".into() }),
+            ("x".into(), Unknown { name: "x".into() }),
+            ("=x".into(), Unknown { name: String::new() }),
+            ("tools=a&tools=b".into(), Twice { name }),
+            ("tools=a,,b".into(), Wrong { name, pattern: String::new() }),
+            ("tools=%ff".into(), Wrong { name, pattern: "\u{fffd}".into() }),
+            (format!("tools={long}"), Wrong { name, pattern: long[..64].into() }),
+            (format!("tools=x{}", ",x".repeat(64)), TooMany),
+            ("x".repeat(2049), TooLong { len: 2049 }),
+        ] {
+            assert_eq!(Selection::parse(&query), Err(fault), "{query}");
+        }
+    }
+
+    #[test]
+    fn queries_that_mean_the_same_have_one_text() {
+        for (query, text) in [
+            ("tools=b,a,b&servers=s&", "servers=s&tools=a,b"),
+            ("resources=%6Dcp://x/a%2Cb+", "resources=mcp%3A%2F%2Fx%2Fa%2Cb%2B"),
+            ("prompts", "prompts="),
+            ("tools=a%20b", "tools=a%20b"),
+            ("", ""),
+        ] {
+            assert_eq!(Selection::parse(query).unwrap().to_string(), text, "{query}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_text_of_a_selection_reads_as_the_same_one(query in "(servers|tools|prompts|resources)=[a-z*?,%0-9+:/{}é= ]{0,40}") {
+            if let Ok(selection) = Selection::parse(&query) {
+                let text = selection.to_string();
+                let again = Selection::parse(&text).unwrap();
+                prop_assert_eq!(again.to_string(), text);
+            }
+        }
+
+        #[test]
+        fn any_query_is_read_without_panic(query: String) {
+            let _ = Selection::parse(&query);
+        }
+    }
+}

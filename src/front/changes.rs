@@ -1,0 +1,66 @@
+//! Which of a client's lists are others than it knows.
+
+use crate::mcp::notification;
+use crate::snapshot::Digests;
+
+/// The lists whose changes a client wants to hear of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) tools: bool,
+    pub(super) prompts: bool,
+    pub(super) resources: bool,
+}
+
+impl Wanted {
+    /// All of them, as Legacy clients do.
+    pub(super) const ALL: Self = Self { tools: true, prompts: true, resources: true };
+}
+
+/// What one stream has told of the lists.
+#[derive(Debug)]
+pub(super) struct Changes {
+    wanted: Wanted,
+    told: Digests,
+}
+
+impl Changes {
+    /// A stream whose client knows the lists with these digests.
+    pub(super) fn since(told: Digests, wanted: Wanted) -> Self {
+        Self { wanted, told }
+    }
+
+    /// What is to be told now: the names of the notifications.
+    pub(super) fn to(&mut self, now: Digests) -> impl Iterator<Item = &'static str> + use<> {
+        let before = std::mem::replace(&mut self.told, now);
+        let wanted = self.wanted;
+        [
+            (wanted.tools && before.tools != now.tools, notification::TOOLS_CHANGED),
+            (wanted.prompts && before.prompts != now.prompts, notification::PROMPTS_CHANGED),
+            (
+                wanted.resources && before.resources != now.resources,
+                notification::RESOURCES_CHANGED,
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(changed, method)| changed.then_some(method))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changed_and_is_wanted_is_told_and_only_once() {
+        let old = Digests { tools: [0; 32], prompts: [0; 32], resources: [[0; 32]; 2] };
+        let new = Digests { tools: [1; 32], prompts: [1; 32], resources: [[0; 32], [1; 32]] };
+        let told = |changes: &mut Changes, now| changes.to(now).collect::<Vec<_>>();
+        let mut all = Changes::since(old, Wanted::ALL);
+        assert_eq!(told(&mut all, new).len(), 3);
+        assert!(told(&mut all, new).is_empty());
+        let mut some = Changes::since(old, Wanted { tools: false, ..Wanted::ALL });
+        let both = [notification::PROMPTS_CHANGED, notification::RESOURCES_CHANGED];
+        assert_eq!(told(&mut some, new), both);
+        assert_eq!(told(&mut some, old), both, "back again is another change");
+    }
+}

@@ -1,0 +1,43 @@
+//! The metric handles of those who call.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::call::{Principal, ProfileName};
+use crate::config::Config;
+use crate::telemetry::metrics::{CallMetrics, Metrics};
+
+/// A handle for each client and for each profile that a configuration names:
+/// nobody outside can make one more.
+#[derive(Debug)]
+pub(super) struct Counts {
+    clients: HashMap<Arc<str>, Arc<CallMetrics>>,
+    anonymous: Arc<CallMetrics>,
+    profiles: HashMap<ProfileName, Arc<CallMetrics>>,
+}
+
+impl Counts {
+    pub(super) fn new(config: &Config, metrics: &Metrics) -> Self {
+        let clients = config.clients.iter().map(|client| &client.name);
+        let profiles = config.profiles.iter().map(|profile| profile.name.clone());
+        Self {
+            clients: clients.map(|name| (Arc::clone(name), metrics.client(name))).collect(),
+            anonymous: metrics.client(Principal::Anonymous.as_str()),
+            profiles: profiles
+                .chain([ProfileName::default()])
+                .map(|name| (name.clone(), metrics.profile(name.as_str())))
+                .collect(),
+        }
+    }
+
+    pub(super) fn client(&self, who: &Principal) -> Option<&Arc<CallMetrics>> {
+        match who {
+            Principal::Client(name) => self.clients.get(name),
+            Principal::Anonymous => Some(&self.anonymous),
+        }
+    }
+
+    pub(super) fn profile(&self, name: &str) -> Option<&Arc<CallMetrics>> {
+        self.profiles.get(name)
+    }
+}

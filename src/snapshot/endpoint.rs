@@ -1,0 +1,70 @@
+//! Which endpoints there are, and who may use them.
+
+use crate::call::{Endpoint, Failure, Principal, ProfileName, ServerName};
+use crate::catalog::Selection;
+use crate::config::Profile;
+use crate::identity::Credential;
+
+use super::{Snapshot, views};
+
+impl Snapshot {
+    /// The endpoint at a profile's URL, with the query of that URL.
+    ///
+    /// # Errors
+    /// [`Failure::UnknownEndpoint`] where there is none for this principal, and
+    /// [`Failure::InvalidRequest`] for a query that narrows nothing.
+    pub fn endpoint(
+        &self,
+        who: &Principal,
+        profile: &str,
+        query: Option<&str>,
+    ) -> Result<Endpoint, Failure> {
+        let found = self.profile(profile);
+        let profile = match found {
+            _ if !self.identity.allows(who, profile) => return Err(Failure::UnknownEndpoint),
+            _ if profile == ProfileName::DEFAULT => None,
+            Some(profile) => Some(profile.name.clone()),
+            None => return Err(Failure::UnknownEndpoint),
+        };
+        let narrowing = query.map(|query| self.narrowing(found, query)).transpose()?;
+        let narrowing = narrowing.filter(|selection| !selection.is_everything());
+        Ok(Endpoint { profile, narrowing: narrowing.map(|selection| selection.to_string().into()) })
+    }
+
+    /// Whether somebody who has come in there before still could.
+    pub fn admits(&self, who: &Credential, endpoint: &Endpoint) -> bool {
+        self.identity.knows(who) && self.offers(who, endpoint)
+    }
+
+    /// Whether what somebody has there may stay, even if the key that opened
+    /// it is good no longer.
+    pub fn keeps(&self, who: &Credential, endpoint: &Endpoint) -> bool {
+        self.identity.has(who) && self.offers(who, endpoint)
+    }
+
+    fn offers(&self, who: &Credential, endpoint: &Endpoint) -> bool {
+        let there = endpoint.profile.as_ref().is_none_or(|it| self.profile(it.as_str()).is_some());
+        there && self.identity.allows(who.principal(), endpoint.profile())
+    }
+
+    /// The configuration of a profile, if it has one.
+    pub fn profile(&self, name: &str) -> Option<&Profile> {
+        views::profile(&self.config, name)
+    }
+
+    /// What a query shows of a profile. A server that is named has to be one
+    /// of the profile's, so that a mistake does not look like an empty list.
+    fn narrowing(&self, profile: Option<&Profile>, query: &str) -> Result<Selection, Failure> {
+        let invalid = |detail: String| Failure::InvalidRequest { detail };
+        let narrowing = Selection::parse(query).map_err(|fault| invalid(fault.to_string()))?;
+        let whole = profile.map(Selection::of).unwrap_or_default();
+        let is_there = |name: &str| {
+            let server = ServerName::new(name).ok().filter(|name| self.server(name).is_some());
+            server.is_some_and(|server| whole.admits_server(&server))
+        };
+        if let Some(name) = narrowing.named_servers().find(|name| !is_there(name)) {
+            return Err(invalid(format!("the URL's query names an unknown server {name:?}")));
+        }
+        Ok(narrowing)
+    }
+}

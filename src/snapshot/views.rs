@@ -1,0 +1,174 @@
+//! Views, each made when it is first asked for.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use crate::call::ServerName;
+use crate::catalog::{
+    self, ByKind, Catalog, Kind, Scope, Selection, ServerList, ServerRules, Source, Warning,
+};
+use crate::config::{self, Config, Naming, Profile, Uris};
+use crate::telemetry::metrics::Metrics;
+
+use super::{Listing, View, ViewKey};
+
+/// The last known list of each server that has listed.
+pub(super) type Lists = HashMap<ServerName, Arc<ServerList>>;
+
+/// What views are made with.
+#[derive(Clone)]
+pub(super) struct Maker {
+    pub(super) metrics: Arc<Metrics>,
+    /// The gateway's raw `serverInfo`.
+    pub(super) info: Bytes,
+}
+
+impl Maker {
+    /// What a profile shows of these lists, narrowed by a query; without
+    /// either, everything.
+    pub(super) fn view(
+        &self,
+        config: &Config,
+        (profile, narrowing): (Option<&Profile>, Option<&str>),
+        lists: &Lists,
+    ) -> (View, Vec<Warning>) {
+        let inner = profile.map(Selection::of).unwrap_or_default();
+        // A profile's own servers alone settle its names and URIs. A client
+        // that narrows it sees less of the same.
+        let lists: Lists = lists
+            .iter()
+            .filter(|(name, _)| inner.admits_server(name))
+            .map(|(name, list)| (name.clone(), Arc::clone(list)))
+            .collect();
+        // It was read when the client came in.
+        let outer = narrowing.map(|query| Selection::parse(query).unwrap_or_default());
+        let servers = config.servers.iter().filter(|server| inner.admits_server(&server.name));
+        let servers: Vec<_> = servers.map(|config| (config, rules(config))).collect();
+        let sources: Vec<_> = servers
+            .iter()
+            .map(|(config, rules)| Source {
+                server: &config.name,
+                rules,
+                list: lists.get(&config.name).map(|list| &**list),
+            })
+            .collect();
+        let scope = Scope::new([inner].into_iter().chain(outer));
+        let (catalog, warnings) = Catalog::merge(made_by(config, profile), &sources, &scope);
+        let most = config.gateway.list_ttl;
+        let listings =
+            ByKind::from_fn(|kind| Listing::prepare(kind, catalog.list(kind), most, &self.info));
+        let tools = catalog.entries().map(|entry| {
+            let handle = self.metrics.tool(entry.server.as_str(), entry.native().as_str());
+            (entry.public.clone(), handle)
+        });
+        (View { tools: tools.collect(), catalog, listings, lists, scope }, warnings)
+    }
+}
+
+/// The views of one snapshot that were asked for, within bounds.
+pub(super) struct Views {
+    maker: Maker,
+    made: Mutex<Made>,
+}
+
+#[derive(Default)]
+struct Made {
+    views: HashMap<ViewKey, Arc<View>>,
+    /// Their keys and how much they hold, the oldest first.
+    order: VecDeque<(ViewKey, usize)>,
+    held: usize,
+}
+
+impl Views {
+    pub(super) fn new(maker: Maker) -> Self {
+        Self { maker, made: Mutex::default() }
+    }
+
+    /// The view under a key. Two that ask at once may both make it.
+    pub(super) fn find(&self, key: &ViewKey, make: impl FnOnce(&Maker) -> View) -> Arc<View> {
+        if let Some(view) = self.made().views.get(key) {
+            return Arc::clone(view);
+        }
+        let view = Arc::new(make(&self.maker));
+        self.made().add(key.clone(), &view);
+        view
+    }
+
+    fn made(&self) -> std::sync::MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Made {
+    fn add(&mut self, key: ViewKey, view: &Arc<View>) {
+        if self.views.insert(key.clone(), Arc::clone(view)).is_some() {
+            return;
+        }
+        let size = size(view);
+        self.held += size;
+        self.order.push_back((key, size));
+        while self.order.len() > 1 && (self.order.len() > MOST || self.held > MOST_BYTES) {
+            if let Some((oldest, size)) = self.order.pop_front() {
+                self.views.remove(&oldest);
+                self.held -= size;
+            }
+        }
+    }
+}
+
+/// About how much a view holds: its lists stand in it three times over.
+fn size(view: &View) -> usize {
+    let lists = Kind::ALL.map(|kind| 3 * view.catalog.list(kind).bytes().len());
+    lists.iter().sum::<usize>() + 4096
+}
+
+impl fmt::Debug for Views {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Views").field("made", &self.made().views.len()).finish_non_exhaustive()
+    }
+}
+
+/// A profile of a configuration.
+pub(super) fn profile<'a>(config: &'a Config, name: &str) -> Option<&'a Profile> {
+    config.profiles.iter().find(|profile| profile.name.as_str() == name)
+}
+
+fn made_by(config: &Config, profile: Option<&Profile>) -> catalog::Rules {
+    let naming = match config.gateway.naming {
+        Naming::Prefix => catalog::Naming::Prefix,
+        Naming::Conflict => catalog::Naming::Conflict,
+        Naming::None => catalog::Naming::None,
+    };
+    let uris = profile.and_then(|profile| profile.uris).unwrap_or(config.gateway.uris);
+    let uris = match uris {
+        Uris::Prefix => catalog::UriMode::Prefix,
+        Uris::Original => catalog::UriMode::Original,
+    };
+    catalog::Rules { naming, uris }
+}
+
+fn rules(config: &Arc<config::Server>) -> ServerRules {
+    let overrides: BTreeMap<_, _> = config
+        .tools
+        .overrides
+        .iter()
+        .map(|(native, tool)| {
+            let change = catalog::Override {
+                name: tool.name.clone(),
+                description: tool.description.clone(),
+            };
+            (native.to_string(), change)
+        })
+        .collect();
+    let config = Arc::clone(config);
+    let variables = config.resource_vars.iter().cloned().collect();
+    ServerRules::new(move |native| config.tools.admits(native), overrides).binding(variables)
+}
+
+/// The most views that one snapshot keeps.
+const MOST: usize = 256;
+/// The most bytes that they may hold, as far as there is more than one.
+const MOST_BYTES: usize = 128 << 20;

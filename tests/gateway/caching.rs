@@ -1,0 +1,160 @@
+//! How long clients may keep what they are told, and what the gateway keeps
+//! for them.
+
+use serde_json::json;
+use trunkline::identity::sha256;
+
+use crate::support::client::Client;
+use crate::support::{Gateway, Said, Step, Upstream, until};
+
+const RESOURCES: &str = "notifications/resources/list_changed";
+
+/// A read that says how long it is good, and counts.
+fn counts_reads(upstream: &Upstream, ttl: u64, scope: &'static str) {
+    upstream.offers_everything().when_asked("resources/read", move |asked| {
+        let contents = json!([{ "uri": asked.params["uri"], "text": "x" }]);
+        vec![Step::Result(json!({ "contents": contents, "ttlMs": ttl, "cacheScope": scope }))]
+    });
+}
+
+async fn read(client: &Client, uri: &str) -> Said {
+    client.request("resources/read", json!({ "uri": uri })).await
+}
+
+fn reads(upstream: &Upstream) -> usize {
+    upstream.all("resources/read").len()
+}
+
+#[tokio::test]
+async fn every_list_tells_the_strictest_freshness_of_what_was_merged() {
+    let [short, long] = [Upstream::modern().await, Upstream::modern().await];
+    let silent = Upstream::legacy().await;
+    for upstream in [&short, &long, &silent] {
+        upstream.offers_everything();
+    }
+    silent.can(json!({ "tools": {}, "prompts": {}, "resources": {} }));
+    *short.inner.list_ttl.lock().unwrap() = Some(7_000);
+    *long.inner.list_ttl.lock().unwrap() = Some(3_600_000);
+    for (servers, ttl) in [
+        (vec![("a", &short), ("b", &long)], 7_000),
+        (vec![("a", &long), ("b", &silent)], 60_000),
+        (vec![("a", &long)], 600_000),
+    ] {
+        let mut builder = Gateway::alone().gateway("list_ttl = \"10m\"");
+        for (name, upstream) in servers {
+            builder = builder.server(name, upstream.http());
+        }
+        let gateway = builder.start().await;
+        for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
+            let said = gateway.modern().request(method, json!({})).await;
+            assert_eq!(said.result()["ttlMs"], ttl, "{method}");
+            assert_eq!(said.result()["cacheScope"], "public", "{method}");
+            let legacy = gateway.legacy().await.request(method, json!({})).await;
+            assert!(legacy.result().get("ttlMs").is_none(), "{method}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_lets_be_kept_is_asked_for_once() {
+    let upstream = Upstream::modern().await;
+    counts_reads(&upstream, 60_000, "public");
+    for (way, lines) in upstream.ways() {
+        let gateway = Gateway::with("s", lines).start().await;
+        let before = reads(&upstream);
+        for (era, client) in gateway.both().await {
+            for _ in 0..3 {
+                let said = read(&client, "mcp://s/b://2").await;
+                assert_eq!(said.result()["contents"][0]["uri"], "mcp://s/b://2", "{way} {era}");
+                let ttl = said.result()["ttlMs"].as_u64().unwrap();
+                assert!((1..=60_000).contains(&ttl), "{way} {era} {ttl}");
+                assert_eq!(said.result()["cacheScope"], "public");
+            }
+        }
+        assert_eq!(reads(&upstream), before + 1, "{way}");
+        read(&gateway.modern(), "mcp://s/b://3").await;
+        let client = gateway.modern();
+        let uri = json!({ "uri": "mcp://s/b://2" });
+        client.ask("resources/read", uri).meta("com.example/x", json!(1)).send().await;
+        until(|| reads(&upstream) == before + 3).await;
+    }
+}
+
+#[tokio::test]
+async fn what_may_not_be_kept_is_asked_for_each_time() {
+    let [modern, legacy] = Upstream::both().await;
+    for (upstream, ttl, more) in [
+        (&modern, 0, ""),
+        (&legacy, 60_000, ""),
+        (&modern, 60_000, "read_cache = \"off\""),
+        (&modern, 60_000, "forward_headers = [\"x-tenant\"]"),
+    ] {
+        counts_reads(upstream, ttl, "public");
+        let gateway = Gateway::with("s", upstream.http() + more).start().await;
+        let before = reads(upstream);
+        for _ in 0..2 {
+            read(&gateway.modern(), "mcp://s/b://2").await;
+        }
+        assert_eq!(reads(upstream), before + 2, "{ttl} {more}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_private_is_kept_for_its_principal_alone() {
+    for (scope, asked) in [("private", 2), ("public", 1)] {
+        let upstream = Upstream::modern().await;
+        counts_reads(&upstream, 60_000, scope);
+        let mut builder = Gateway::with("s", upstream.http());
+        for name in ["one", "two"] {
+            let key: String = sha256(name.as_bytes()).iter().map(|b| format!("{b:02x}")).collect();
+            builder = builder.toml(&format!("[clients.{name}]\nkey = \"{key}\"\n"));
+        }
+        let gateway = builder.start().await;
+        for name in ["one", "two", "one", "two"] {
+            read(&gateway.modern().key(name), "mcp://s/b://2").await.result();
+        }
+        assert_eq!(reads(&upstream), asked, "{scope}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_is_told_ends_what_was_kept() {
+    let upstream = Upstream::modern().await;
+    counts_reads(&upstream, 3_600_000, "public");
+    for (way, lines) in upstream.ways() {
+        let gateway = Gateway::with("s", lines).start().await;
+        let client = gateway.modern();
+        read(&client, "mcp://s/b://2").await;
+        let before = reads(&upstream);
+        upstream.tell(RESOURCES, json!({})).await;
+        let asks_again = async {
+            while reads(&upstream) == before {
+                read(&client, "mcp://s/b://2").await;
+            }
+        };
+        crate::support::within(asks_again).await;
+        let again = reads(&upstream);
+        read(&client, "mcp://s/b://2").await;
+        assert_eq!(reads(&upstream), again, "{way}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_each_kind_is_fetched_again_when_it_is_no_longer_fresh() {
+    let upstream = Upstream::modern().await;
+    upstream.offers_everything();
+    *upstream.inner.list_ttl.lock().unwrap() = Some(0);
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    upstream.lists("prompts", [json!({ "name": "new" })]);
+    let client = gateway.modern();
+    let seen = async {
+        loop {
+            let said = client.request("prompts/list", json!({})).await;
+            if said.result()["prompts"][0]["name"] == "s__new" {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    crate::support::within(seen).await;
+}
