@@ -8,6 +8,7 @@ use crate::call::{Event, Notice, Question};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::link::LinkFault;
 use crate::link::deadline::Deadline;
+use crate::link::news::Listener;
 use crate::link::peer::{answer_to_server, not_offered};
 use crate::link::questions::{Questions, cancelled};
 use crate::mcp::{Era, LogLevel, notification};
@@ -58,6 +59,8 @@ pub(super) struct Coming {
     pub(super) under_way: UnderWay,
     /// The least severe log lines that the client gets.
     pub(super) hears: Option<LogLevel>,
+    /// Those that come outside of the call's stream.
+    pub(super) lines: Option<Arc<Listener>>,
 }
 
 impl Coming {
@@ -74,6 +77,9 @@ impl Coming {
                         break Err(fault);
                     }
                     continue;
+                }
+                line = next(this.lines.as_deref()) => {
+                    return Some((Event::Notice(line), Some(this)));
                 }
                 after = this.deadline.passed() => break Err(LinkFault::Timeout { after }),
             };
@@ -141,5 +147,13 @@ impl Coming {
         }
         self.shared.inbox.hear(&method, params.as_ref());
         None
+    }
+}
+
+/// The next line for a call; for ever, while there is none.
+async fn next(lines: Option<&Listener>) -> Notice {
+    match lines {
+        Some(lines) => lines.next().await,
+        None => std::future::pending().await,
     }
 }

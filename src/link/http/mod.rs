@@ -14,6 +14,7 @@ mod resume;
 mod session;
 mod watch;
 
+use std::iter::from_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,7 +25,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio::sync::{Semaphore, watch as cell};
 use tokio::task::JoinSet;
 
-use crate::call::{Answer, Call, NativeName, Reply, ServerName};
+use crate::call::{Answer, Call, Event, NativeName, Reply, ServerName};
 use crate::config::{EraChoice, Http as HttpConfig};
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id, Response};
@@ -151,6 +152,8 @@ impl Http {
         // On its way from here on: a server that answers with plain JSON sends
         // no head until it is done, and has to hear of a cancellation as well.
         let mut under_way = UnderWay::begin(&shared, &id);
+        let hears = call.context.hears();
+        let lines = shared.inbox.listen(hears);
         let sent = async {
             shared.set_level(call.context.log).await;
             shared.exchange(&id, &call.method, &params, headers).await
@@ -170,8 +173,8 @@ impl Http {
             Reception::Events(events) => {
                 let events = shared.resumable(&id, events, Some(call));
                 let (questions, answers) = Questions::of(call, shared.peer.era());
-                let hears = call.context.hears();
-                let coming = Coming { shared, id, events, deadline, questions, under_way, hears };
+                let coming =
+                    Coming { shared, id, events, deadline, questions, under_way, hears, lines };
                 let reply = Reply::stream(stream::unfold(Some(coming), Coming::step));
                 return Ok(reply.answered_by(answers));
             }
@@ -186,7 +189,13 @@ impl Http {
         if let Err(fault) = &answer {
             shared.doubt(fault);
         }
-        Ok(Reply::ready(Ok(shared.checked(answer?)?)))
+        let answer = Ok(shared.checked(answer?)?);
+        let before: Vec<_> = lines.iter().flat_map(|lines| from_fn(|| lines.take())).collect();
+        if before.is_empty() {
+            return Ok(Reply::ready(answer));
+        }
+        let steps = before.into_iter().map(Event::Notice).chain([Event::Answer(answer)]);
+        Ok(Reply::stream(stream::iter(steps)))
     }
 
     /// Waits until what is known of the server no longer holds; says why.

@@ -11,11 +11,13 @@
 mod hub;
 pub(super) mod listen;
 mod mailbox;
+mod own;
 pub(super) mod subscribe;
 mod subscriptions;
 
 pub use hub::Hub;
 pub use mailbox::{Letter, Mailbox};
+pub use own::Listener;
 pub use subscriptions::{Held, Refusal, Subscriptions};
 
 use std::fmt;
@@ -29,8 +31,10 @@ use tokio::sync::Notify;
 use crate::call::{Outside, ServerName};
 use crate::jsonrpc::object;
 use crate::link::reads::Reads;
-use crate::mcp::notification;
+use crate::mcp::{LogLevel, notification};
 use crate::telemetry::metrics::ServerMetrics;
+
+use own::Own;
 
 /// One thing at one server that clients may ask to hear of, by the server's
 /// own name for it.
@@ -122,7 +126,7 @@ pub struct Inbox {
     /// What clients have read, as long as it has not changed.
     pub(super) reads: Arc<Reads>,
     /// The client, where the connection is one's own.
-    own: OnceLock<Outside>,
+    own: OnceLock<Own>,
     /// Where what nobody hears is counted.
     metrics: OnceLock<Arc<ServerMetrics>>,
 }
@@ -168,19 +172,26 @@ impl Inbox {
     /// Takes a line of the server's log that is tied to no call. Where the
     /// connection is one client's own it is that client's, and else nobody's.
     pub(super) fn line(&self, method: &str, params: &Bytes) {
-        let own = self.own.get().and_then(Outside::upgrade);
-        match (own, self.metrics.get()) {
-            (Some(client), _) => client.notify(method, params),
-            (None, Some(metrics)) => metrics.count_lost_line(),
-            (None, None) => {}
+        let heard = self.own.get().is_some_and(|own| own.line(method, params));
+        if let Some(metrics) = self.metrics.get().filter(|_| !heard) {
+            metrics.count_lost_line();
         }
     }
 
-    /// Notes that the connection serves this client and no other.
+    /// Notes that the connection serves one client and no other, and how that
+    /// is reached outside of its calls, if it is.
     #[allow(dead_code, reason = "for connections of one client's own")]
-    pub(super) fn belongs_to(&self, client: &Outside) {
-        // The first says as much as all that follow.
-        let _ = self.own.set(client.clone());
+    pub(super) fn serves_one(&self, client: Option<&Outside>) {
+        let own = self.own.get_or_init(Own::default);
+        if let Some(client) = client {
+            own.reach(client);
+        }
+    }
+
+    /// The lines of such a connection, for a call that hears those of that
+    /// level, whichever way they come.
+    pub(super) fn listen(&self, least: Option<LogLevel>) -> Option<Arc<Listener>> {
+        Some(self.own.get()?.listen(least?))
     }
 
     /// Whose inbox it is.
