@@ -132,6 +132,8 @@ section! {
             /// How many bytes of each stream of a Legacy session are kept for a client whose
             /// connection breaks, so that it can resume.
             replay: usize as Size = "256KiB",
+            /// How many bytes of all streams together are kept once they were sent.
+            replay_all: usize as Size = "64MiB",
             /// How long they are kept once they were sent.
             replay_time: Duration as Lasting = "1m",
             /// How many messages a Legacy batch may have.

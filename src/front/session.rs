@@ -18,7 +18,7 @@ use crate::snapshot::Digests;
 use crate::telemetry::metrics::Entered;
 
 use super::caller::Caller;
-use super::outbox::{EventId, Merge, Outbox, Source};
+use super::outbox::{Bounds, EventId, Merge, Outbox, Source};
 use super::sessions::Holder;
 
 /// One Legacy client's session.
@@ -48,8 +48,8 @@ pub(super) struct Session {
     outbox: Arc<Outbox>,
     /// The streams of its calls.
     streams: Mutex<Streams>,
-    /// How many bytes of a stream are kept.
-    replay: usize,
+    /// How many bytes of its streams are kept.
+    replay: Bounds,
     closed: CancellationToken,
     _counted: Entered,
 }
@@ -65,13 +65,11 @@ struct Streams {
 
 impl Session {
     pub(super) fn new(
-        id: Arc<str>,
-        client: Client,
-        owner: Caller,
-        holder: Holder,
+        (id, client): (Arc<str>, Client),
+        (owner, holder): (Caller, Holder),
+        replay: Bounds,
         gateway: &Gateway,
     ) -> Self {
-        let limits = &gateway.snapshots.load().config.gateway.limits;
         Self {
             id,
             owner,
@@ -86,9 +84,9 @@ impl Session {
             introduced: OnceLock::new(),
             subscriber: Subscriber::default(),
             log: AtomicU8::new(UNASKED),
-            outbox: Outbox::new(OUTSIDE, limits.replay),
+            outbox: Outbox::new(OUTSIDE, &replay),
             streams: Mutex::default(),
-            replay: limits.replay,
+            replay,
             closed: CancellationToken::new(),
             _counted: gateway.metrics.sessions().enter(),
         }
@@ -208,12 +206,12 @@ impl Session {
     pub(super) fn open_stream(&self, source: Source) -> Arc<Outbox> {
         let mut streams = self.streams();
         streams.opened += 1;
-        let outbox = Outbox::fed(OUTSIDE + streams.opened, self.replay, source);
+        let outbox = Outbox::fed(OUTSIDE + streams.opened, &self.replay, source);
         let mut left = 0;
         let mut kept: Vec<_> = streams.kept.drain(..).rev().collect();
         kept.retain(|outbox| {
             left += outbox.left_over().unwrap_or(0);
-            left <= self.replay || outbox.left_over().is_none()
+            left <= self.replay.each || outbox.left_over().is_none()
         });
         kept.reverse();
         kept.push(Arc::clone(&outbox));

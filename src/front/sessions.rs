@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,11 +15,14 @@ use crate::pipeline::Gateway;
 use crate::policy::network;
 
 use super::caller::Caller;
+use super::outbox::Bounds;
 use super::session::Session;
 
 /// All open sessions.
 pub(super) struct Sessions {
     open: Mutex<Open>,
+    /// How many bytes their streams keep.
+    held: Arc<AtomicUsize>,
     gateway: Arc<Gateway>,
 }
 
@@ -50,7 +54,11 @@ impl Sessions {
     /// No sessions yet, and a task that closes those that have been idle for
     /// too long, and those of clients that are gone.
     pub(super) fn start(gateway: &Arc<Gateway>) -> Arc<Self> {
-        let sessions = Arc::new(Self { open: Mutex::default(), gateway: Arc::clone(gateway) });
+        let sessions = Arc::new(Self {
+            open: Mutex::default(),
+            held: Arc::default(),
+            gateway: Arc::clone(gateway),
+        });
         tokio::spawn(sweep(Arc::downgrade(&sessions), gateway.snapshots.loads()));
         sessions
     }
@@ -79,7 +87,10 @@ impl Sessions {
             return Err(Failure::TooManySessions { limit: limits.sessions_each });
         }
         *held += 1;
-        let session = Arc::new(Session::new(id, client, owner, holder, &self.gateway));
+        let held = Arc::clone(&self.held);
+        let replay = Bounds { each: limits.replay, all: limits.replay_all, held };
+        let session = Session::new((id, client), (owner, holder), replay, &self.gateway);
+        let session = Arc::new(session);
         open.sessions.insert(Arc::clone(session.id()), Arc::clone(&session));
         Ok(session)
     }
