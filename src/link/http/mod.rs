@@ -263,7 +263,7 @@ impl Shared {
     }
 
     /// A stream of events that goes on when its connection ends.
-    fn resumable(self: &Arc<Self>, id: &Id, events: Events, call: Option<&Call>) -> Resumable {
+    fn resumable(self: &Arc<Self>, id: &Id, events: Box<Events>, call: Option<&Call>) -> Resumable {
         let mut headers = HeaderMap::new();
         if self.peer.era() == Era::Legacy {
             if let Some(call) = call {

@@ -62,7 +62,7 @@ impl Line for Open {
         let mut following = JoinSet::new();
         let shared = Arc::clone(shared);
         following.spawn(async move {
-            let answer = follow(&shared, events, Some(&sender)).await;
+            let answer = follow(&shared, *events, Some(&sender)).await;
             let _ = sender.send(Signal::Ended(answer)).await;
         });
         Ok(Stream::new(signals, following))
@@ -146,7 +146,7 @@ async fn get(shared: &Arc<Shared>, first: bool) -> Result<Option<Events>, LinkFa
         shared.reopen(used).await?;
     }
     match reception {
-        Reception::Events(events) => Ok(Some(events)),
+        Reception::Events(events) => Ok(Some(*events)),
         Reception::Refused { status, .. } if status != StatusCode::METHOD_NOT_ALLOWED => {
             Err(LinkFault::Status { status })
         }
