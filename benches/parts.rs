@@ -83,7 +83,6 @@ fn call(size: usize) -> Call {
         principal: Principal::Anonymous,
         endpoint: Endpoint::default(),
         session: None,
-        outside: None,
         address: [127, 0, 0, 1].into(),
         peer: None,
         transport: "http1",

@@ -95,6 +95,7 @@ fn commands_that_only_print_print_and_succeed() {
         "--connect",
         "--header",
         "--listen",
+        "--profile",
         "TRUNKLINE_KEY",
     ]);
     trunkline(&["example"]).exits_with(DONE).prints(&["clock", "notes"]);
@@ -116,6 +117,7 @@ fn a_wrong_command_line_is_told_from_a_failure() {
         (["--connect", "http://a.test/", "--ca", "/nowhere.pem"], "/nowhere.pem"),
         (["--connect", "http://a.test/", "--log", "shout"], "shout"),
         (["--config", "x", "--header", "a: b"], "--connect"),
+        (["--connect", "http://a.test/", "--profile", "x"], "--profile"),
     ] {
         let args: Vec<_> = ["stdio"].into_iter().chain(options).collect();
         trunkline(&args).exits_with(WRONG_USE).complains_of(&[word]);
@@ -511,6 +513,22 @@ fn a_stdio_gateway_ends_at_once_on_a_signal_and_when_nobody_reads() {
         assert!(began.elapsed() < std::time::Duration::from_secs(10));
         tag.gone();
     }
+}
+
+#[test]
+fn a_stdio_gateway_shows_the_profile_that_it_is_told_to_show_and_asks_its_host_for_no_key() {
+    let tag = Tag::new();
+    let key = "[clients.ci]\nkey = \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"\n";
+    let config = clock(&tag) + "[profiles.time]\ntools = [\"clock__now\"]\n" + key;
+    let mut host = Host::start(&config, &["--profile", "time"]);
+    host.open();
+    host.say(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} }));
+    let tools = host.next().unwrap()["result"]["tools"].clone();
+    assert_eq!((tools.as_array().unwrap().len(), &tools[0]["name"]), (1, &json!("clock__now")));
+    drop(host.child.stdin.take());
+    assert_eq!(host.ended(), Some(DONE));
+    assert_eq!(Host::start(&config, &["--profile", "tim"]).ended(), Some(WRONG_USE));
+    tag.gone();
 }
 
 #[test]

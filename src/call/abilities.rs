@@ -96,6 +96,11 @@ impl Abilities {
         }
     }
 
+    /// Whether they are none.
+    pub fn are_none(&self) -> bool {
+        self.raw == "{}"
+    }
+
     /// Whether it can be asked anything at all.
     pub fn any(&self) -> bool {
         self.sampling || self.form || self.url || self.roots

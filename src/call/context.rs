@@ -1,8 +1,7 @@
 //! Who asks, and under which conditions.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -69,34 +68,6 @@ pub struct Trace {
     pub sent: Option<(String, Option<String>)>,
 }
 
-/// Somebody who is told what belongs to none of its calls.
-pub trait Hears: Send + Sync {
-    /// Tells of a notification, if it wants that.
-    fn notify(&self, method: &str, params: &Bytes);
-}
-
-/// The way to a client outside of its calls, for as long as it is there.
-#[derive(Clone)]
-pub struct Outside(Weak<dyn Hears>);
-
-impl Outside {
-    /// The way to `client`.
-    pub fn new(client: Weak<dyn Hears>) -> Self {
-        Self(client)
-    }
-
-    /// The client, if it is still there.
-    pub fn upgrade(&self) -> Option<Arc<dyn Hears>> {
-        self.0.upgrade()
-    }
-}
-
-impl fmt::Debug for Outside {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Outside")
-    }
-}
-
 /// Where a client came in: which part of what there is it is shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Endpoint {
@@ -124,8 +95,6 @@ pub struct Context {
     /// The Legacy session that it calls in, by an id of the gateway's making;
     /// none for Modern clients.
     pub session: Option<Arc<str>>,
-    /// The way to the client outside of its calls, where it has one.
-    pub outside: Option<Outside>,
     /// From which address.
     pub address: IpAddr,
     /// That address with its port, where there is a socket.

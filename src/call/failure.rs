@@ -354,13 +354,12 @@ impl Failure {
                 "supported": [ProtocolVersion::LATEST_MODERN.as_str()],
                 "requested": requested,
             })),
-            Self::UnknownResource { uri } => Some(json!({ "uri": uri })),
             Self::InputNeeded { needed } => Some(json!({ "requiredCapabilities": needed })),
             Self::OverLimit { limit, retry_after } => Some(json!({
                 "limit": limit,
                 "retryAfterMs": u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
             })),
-            Self::NoUpdates { uri } => Some(json!({ "uri": uri })),
+            Self::UnknownResource { uri } | Self::NoUpdates { uri } => Some(json!({ "uri": uri })),
             _ => None,
         }
     }

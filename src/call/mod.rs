@@ -21,7 +21,7 @@ mod tests;
 
 pub use abilities::Abilities;
 pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType};
-pub use context::{Client, Context, Endpoint, Hears, Outside, Principal, Trace};
+pub use context::{Client, Context, Endpoint, Principal, Trace};
 pub use drain::{Drain, DrainSwitch, drain};
 pub use failure::{Blame, Failure, Wire, tool_error};
 pub use input::{Asked, Input, MOST_QUESTIONS, Question};

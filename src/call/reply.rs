@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use crate::jsonrpc::{Id, Response, object, span_of};
+use crate::jsonrpc::{Id, Response, Splice, object, span_of};
 use crate::mcp::LogLevel;
 
 use super::{Answer, Failure, Passing, Question};
@@ -52,6 +52,16 @@ impl Notice {
         let wire: Wire = object(&params).ok()?;
         let level = LogLevel::parse(&wire.level)?;
         (level >= least).then_some(Self { method, params, token: None })
+    }
+
+    /// Its params under another raw token, where it is a progress notice.
+    pub fn under(&self, token: Option<&Bytes>) -> Bytes {
+        match (&self.token, token) {
+            (Some(span), Some(token)) => {
+                Splice::new(&self.params).replace(span.clone(), token.clone()).finish()
+            }
+            _ => self.params.clone(),
+        }
     }
 }
 

@@ -121,6 +121,7 @@ const FLAGS: [&str; 2] = ["listChanged", "subscribe"];
 mod tests {
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "it reads as what a server says")]
     fn offers(capabilities: Value) -> Offers {
         Offers::new(&capabilities, None)
     }

@@ -14,7 +14,8 @@ use http::{HeaderName, HeaderValue, Uri};
 use tokio::time::timeout;
 use url::Url;
 
-use crate::config::{Http, Secret};
+use crate::call::ProfileName;
+use crate::config::{Config, Http, HttpTransport, Secret};
 use crate::front::stdio::{self, Bounds, Ended, Here, There};
 use crate::link::{HttpClient, LinkFault};
 use crate::telemetry::log::{self, AccessLine, LogFormat, LogLevels};
@@ -34,6 +35,9 @@ pub(super) struct Args {
         default_value = "gateway.toml"
     )]
     config: PathBuf,
+    /// Show what this profile of the configuration shows
+    #[arg(short, long, value_name = "NAME", conflicts_with = "connect")]
+    profile: Option<String>,
     /// Log to standard error at this level: a level, or TARGET=LEVEL,…
     #[arg(long, value_name = "LEVELS", env = "TRUNKLINE_LOG")]
     log: Option<String>,
@@ -64,11 +68,18 @@ pub(super) fn run(args: Args) -> ExitCode {
 
 /// The gateway in this process.
 fn gateway(args: Args) -> ExitCode {
-    let Args { config, log, listen, admin, .. } = args;
+    let Args { config, profile, log, listen, admin, .. } = args;
     let common = Common { config, listen, log };
     let config = match common.read() {
         Ok(config) => config,
         Err(code) => return code,
+    };
+    let uri = match endpoint(&config, profile.as_deref()) {
+        Ok(uri) => uri,
+        Err(fault) => {
+            complain(&fault);
+            return WRONG_USE.into_code();
+        }
     };
     let log = match start_log(&config) {
         Ok(log) => log,
@@ -85,7 +96,7 @@ fn gateway(args: Args) -> ExitCode {
             Err(error) => return not_started(&error),
         };
         let reloader = Arc::new(running.reloader(common, Some(log)));
-        let here = Here::new(Arc::clone(&running.front), Uri::from_static("/mcp"));
+        let here = Here::new(Arc::clone(&running.front), uri);
         let serving = async {
             // A host asks for the list at once, and many never again.
             let _ = timeout(SETTLING, running.gateway.snapshots.settled()).await;
@@ -103,6 +114,20 @@ fn gateway(args: Args) -> ExitCode {
         }
         code
     })
+}
+
+/// Where a profile is served.
+fn endpoint(config: &Config, profile: Option<&str>) -> Result<Uri, String> {
+    let Some(profile) = profile else { return Ok(Uri::from_static("/mcp")) };
+    let known = config.profiles.iter().map(|profile| profile.name.as_str());
+    if profile != ProfileName::DEFAULT && !known.clone().any(|name| name == profile) {
+        let known: Vec<_> = known.collect();
+        return Err(match known.is_empty() {
+            true => "--profile: the configuration has no profiles".to_owned(),
+            false => format!("--profile: no profile {profile:?}, but {}", known.join(", ")),
+        });
+    }
+    format!("/mcp/{profile}").parse().map_err(|_| "--profile: no name of a profile".to_owned())
 }
 
 /// A gateway elsewhere.
@@ -147,7 +172,7 @@ fn client(args: Args, mut url: Url) -> Result<HttpClient, String> {
     for text in &args.header {
         headers.push(header(text).map_err(|fault| format!("--header: {fault}"))?);
     }
-    let http = Http { url, headers, ca: args.ca };
+    let http = Http { url, headers, ca: args.ca, transport: HttpTransport::Streamable };
     HttpClient::new(&http, CONNECT_TIMEOUT).map_err(|fault: LinkFault| fault.chain())
 }
 

@@ -12,10 +12,11 @@ use crate::call::{ProfileName, PublicName};
 use super::clients::KeyHash;
 use super::gateway::{Admin, Anonymous, Gateway};
 use super::network::{Header, Host};
+use super::numbers::Count;
 use super::pattern::Pattern;
 use super::problem::Problem;
 use super::reader::{Node, Reader, Table};
-use super::server::Server;
+use super::server::{Isolation, Server};
 use super::setting::{Section, Setting};
 use super::units::Lasting;
 use super::wording::{nearest, shortened};
@@ -37,6 +38,7 @@ pub(super) fn all(root: &Table<'_>, reader: &mut Reader<'_>) {
     servers_of_profiles(&profiles, &servers, reader);
     for server in &servers {
         timeouts(server, reader);
+        instances(server, reader);
         owners(server, reader);
         forwarded(server, reader);
         if !clients.is_empty() {
@@ -184,6 +186,18 @@ fn timeouts(server: &Table<'_>, reader: &mut Reader<'_>) {
         && let Some(node) = server.node("max_timeout").or_else(|| server.node("timeout"))
     {
         node.fault(reader, Problem::TimeoutOrder);
+    }
+}
+
+/// Instances of their own for clients are instances.
+fn instances(server: &Table<'_>, reader: &mut Reader<'_>) {
+    let isolation = value::<Server, Option<Isolation>>(server, "isolation", reader).flatten();
+    let most = value::<Server, Option<Count<0, 1_000_000>>>(server, "max_instances", reader);
+    if isolation == Some(Isolation::Client)
+        && most.flatten() == Some(0)
+        && let Some(node) = server.node("max_instances")
+    {
+        node.fault(reader, Problem::NoInstances);
     }
 }
 

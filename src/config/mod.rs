@@ -58,7 +58,8 @@ pub use profiles::Profile;
 pub use rate::Rate;
 pub use secret::Secret;
 pub use server::{
-    Command, EraChoice, Http, PASSED_ENV, Server, Start, Target, ToolOverride, Tools,
+    Command, EraChoice, Http, HttpTransport, Isolation, PASSED_ENV, Server, Start, Target,
+    ToolOverride, Tools,
 };
 pub use source::{Source, Surroundings, System};
 

@@ -218,6 +218,9 @@ pub enum Problem {
     /// `max_timeout` below `timeout`.
     #[error("`max_timeout` is shorter than `timeout`")]
     TimeoutOrder,
+    /// `isolation = "client"` with `max_instances = 0`.
+    #[error("each client has an instance of its own, and there may be none")]
+    NoInstances,
     /// A filter for the log that does not parse.
     #[error("not a log filter")]
     Filter,
@@ -302,7 +305,7 @@ impl Problem {
             }
             Self::Url(_) => "write the whole of it, beginning with https:// or http://",
             Self::HeaderName => "write a name such as Authorization or X-Api-Key",
-            Self::HeaderReserved { .. } => "remove it",
+            Self::HeaderReserved { .. } | Self::KeyForwarded => "remove it",
             Self::HeaderValue => "headers are one line of visible characters",
             Self::Twice | Self::FixedAndForwarded => "keep one of them",
             Self::EnvName => "write a name such as LOG_LEVEL",
@@ -313,7 +316,9 @@ impl Problem {
             Self::File { .. } => "a relative path starts at the configuration file's folder",
             Self::Substitution => "write ${env:NAME} or ${file:PATH}; a plain ${ is written $${",
             Self::NoSubstitution => "${…} works in headers, env, url, endpoint and args",
-            Self::PublicName => "use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`",
+            Self::PublicName | Self::ProfileName => {
+                "use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`"
+            }
             Self::HostsMissing { .. } => {
                 "add the host names that clients use, such as allowed_hosts = [\"mcp.example.com\"]"
             }
@@ -324,13 +329,12 @@ impl Problem {
             Self::ClientName => {
                 "use 1 to 64 characters of a-z, A-Z, 0-9, `_`, `-`, `.` and `@`; not `anonymous`"
             }
-            Self::ProfileName => "use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`",
             Self::NoProfiles => "name one, or leave it out for all of them",
             Self::NoKey | Self::KeyHash => super::clients::HOW_TO_HASH,
             Self::KeyTaken { .. } => "make a key for each client: `trunkline key`",
-            Self::KeyForwarded => "remove it",
             Self::SameAddress => "give the admin listener a port of its own, or write \"off\"",
             Self::TimeoutOrder => "progress extends `timeout` up to `max_timeout`: make it longer",
+            Self::NoInstances => "allow some, or write isolation = \"shared\"",
             Self::Filter => "write a level, such as \"info\", or \"info,trunkline::link=debug\"",
             _ => "see docs/configuration.md",
         }

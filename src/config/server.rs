@@ -40,6 +40,18 @@ section! {
             start: Start = "eager",
             /// How long a child may be without a call before it is stopped until the next one.
             idle_stop: Option<Duration> as Option<Lasting>,
+            /// Whether clients share the server's child or session. Without it: each client has its
+            /// own session with an HTTP server of the Legacy era, and all share one child. A server
+            /// of the Modern era keeps nothing between requests, and is shared by all.
+            isolation: Option<Isolation>,
+            /// How many instances of the server there may be besides the first, which lists for all:
+            /// one for each client, or for each set of client capabilities, that needs its own.
+            /// Without it: 32 children, or 10000 sessions. With 0 all clients share the first
+            /// one, which is told that none of them can do anything.
+            max_instances: Option<usize> as Option<Count<0, 1_000_000>>,
+            /// How long such an instance may be without a call before it is closed. A session with
+            /// an HTTP server stays for as long as the Legacy client whose it is.
+            instance_idle: Duration as Lasting = "5m",
             /// How many times a child may be started again within `restart_window` before it is
             /// marked failed.
             max_restarts: u32 as Count32<0, 1000> = 5,
@@ -121,6 +133,8 @@ section! {
             headers: Vec<(HeaderName, Secret)> = {},
             /// Certificates that are trusted besides the system's, as PEM.
             ca: Option<PathBuf>,
+            /// How it speaks HTTP.
+            transport: HttpTransport = "auto",
         }
     }
 }
@@ -173,12 +187,34 @@ choice! {
 }
 
 choice! {
+    /// How a server speaks HTTP.
+    pub enum HttpTransport {
+        /// Streamable HTTP, or the transport of 2024-11-05 where the server refuses that
+        "auto" => Auto,
+        /// Streamable HTTP
+        "streamable" => Streamable,
+        /// HTTP with SSE, the transport of 2024-11-05
+        "sse" => Sse,
+    }
+}
+
+choice! {
     /// When a server is started or connected to.
     pub enum Start {
         /// with the gateway
         "eager" => Eager,
         /// when a client first needs it
         "lazy" => Lazy,
+    }
+}
+
+choice! {
+    /// Which clients share a child of, or a session with, a server of the Legacy era.
+    pub enum Isolation {
+        /// all that can do the same for it
+        "shared" => Shared,
+        /// none: each has its own
+        "client" => Client,
     }
 }
 
@@ -226,6 +262,29 @@ impl Part for Target {
         }
     }
 }
+
+impl Server {
+    /// Whether clients share its child or session.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation.unwrap_or(match self.target {
+            Target::Command(_) => Isolation::Shared,
+            Target::Http(_) => Isolation::Client,
+        })
+    }
+
+    /// How many instances it may have besides the first.
+    pub fn max_instances(&self) -> usize {
+        self.max_instances.unwrap_or(match self.target {
+            Target::Command(_) => CHILDREN,
+            Target::Http(_) => SESSIONS,
+        })
+    }
+}
+
+/// Instances of a server that is a child process.
+const CHILDREN: usize = 32;
+/// Instances of one that is not.
+const SESSIONS: usize = 10_000;
 
 impl Command {
     /// Whether the child gets a variable of the gateway's own environment.

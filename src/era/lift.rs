@@ -5,13 +5,13 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use crate::call::{Call, Edits, ErrorBody, Question, ResultBody};
 use crate::jsonrpc::{Members, Splice, object, present, string};
 use crate::mcp::{Era, ProtocolVersion, code, meta};
 
-use super::{lower::ELICITATION_ID, meta::rewrite, rewritten, without_progress};
+use super::meta::{rewrite, set};
+use super::{lower::ELICITATION_ID, rewritten, without_progress};
 
 /// A call's params as a Modern server wants them: the native name or URI, the
 /// version agreed with that server, and who is asking.
@@ -135,21 +135,26 @@ pub fn uncacheable(result: &[u8]) -> Option<Bytes> {
 /// URI, here as the client knows it, stands in `data`. `None` where nothing is
 /// to be changed.
 pub fn read_error(error: &ErrorBody, asked: &str) -> Option<ErrorBody> {
-    let mut body: Value = serde_json::from_slice(error.raw()).ok()?;
-    let names_uri = body["data"]["uri"].is_string();
-    if error.code() != code::RESOURCE_NOT_FOUND && !names_uri {
+    let members = Members::parse(error.raw()).ok()?;
+    let data = members.find("data").map_or(&b"null"[..], |data| data.get().as_bytes());
+    let is_unknown = error.code() == code::RESOURCE_NOT_FOUND;
+    if !is_unknown && uri_in(data).is_none() {
         return None;
     }
-    if body["data"].is_null() {
-        body["data"] = json!({});
+    let mut raw = error.raw().clone();
+    if matches!(data.first(), Some(b'{' | b'n')) {
+        let data = set(data, "uri", string(asked).as_bytes());
+        raw = set(&raw, "data", &data);
     }
-    if let Some(data) = body["data"].as_object_mut() {
-        data.insert("uri".into(), json!(asked));
+    if is_unknown {
+        raw = set(&raw, "code", code::INVALID_PARAMS.to_string().as_bytes());
     }
-    if error.code() == code::RESOURCE_NOT_FOUND {
-        body["code"] = json!(code::INVALID_PARAMS);
-    }
-    ErrorBody::parse(body.to_string().into()).ok()
+    ErrorBody::parse(raw).ok()
+}
+
+/// The raw URI that an error's raw `data` names.
+pub(super) fn uri_in(data: &[u8]) -> Option<&RawValue> {
+    Members::parse(data).ok()?.find("uri").filter(|uri| uri.get().starts_with('"'))
 }
 
 /// The raw values of `traceparent` and `tracestate` where they are not those

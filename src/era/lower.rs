@@ -3,14 +3,16 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
-use crate::call::{Call, Edits, Question, ResultBody};
+use crate::call::{Abilities, Call, Edits, Question, ResultBody};
 use crate::jsonrpc::{Members, Splice, string};
 use crate::mcp::question::ELICITATION;
 use crate::mcp::{ProtocolVersion, code, meta};
 
-use super::{lift::new_trace, meta::rewrite, rewritten, without_progress};
+use super::lift::{new_trace, uri_in};
+use super::meta::{rewrite, set};
+use super::{rewritten, without_progress};
 
 /// A call's params as a Legacy server wants them: edited, and none of
 /// the `_meta` members that only Modern servers know.
@@ -46,6 +48,23 @@ fn request_with_input(call: &Call, edits: &Edits, token: Option<&[u8]>) -> Bytes
         add.extend(state.as_ref().map(|state| (meta::TRACESTATE, state.as_bytes())));
     }
     rewritten(&call.params, edits, Some(rewrite(raw, &MODERN_ONLY, &add)))
+}
+
+/// What a Legacy server of this version is told that a client can do.
+///
+/// Tasks that a client runs for a server are left out: what asks after them
+/// has no way through the gateway.
+pub fn capabilities(abilities: &Abilities, version: ProtocolVersion) -> Bytes {
+    let mut told: Map<String, Value> = serde_json::from_slice(abilities.raw()).unwrap_or_default();
+    told.shift_remove("tasks");
+    if version < ProtocolVersion::V2025_11_25 && told.contains_key("elicitation") {
+        // Which has no modes, only forms.
+        told.insert("elicitation".into(), json!({}));
+        if !abilities.form {
+            told.shift_remove("elicitation");
+        }
+    }
+    Value::Object(told).to_string().into()
 }
 
 /// What a server asks as a Legacy client of this version knows it: a URL's
@@ -85,13 +104,11 @@ pub fn result(body: &ResultBody) -> Bytes {
 /// The error of a read as the Legacy revisions have it: an unknown resource,
 /// which Modern servers tell by its URI in `data`, has a code of its own. `None`
 /// where nothing is to be changed.
-pub fn read_error(error: &[u8]) -> Option<Vec<u8>> {
-    let mut body: Value = serde_json::from_slice(error).ok()?;
-    let unknown = body["code"] == code::INVALID_PARAMS && body["data"]["uri"].is_string();
-    unknown.then(|| {
-        body["code"] = code::RESOURCE_NOT_FOUND.into();
-        body.to_string().into_bytes()
-    })
+pub fn read_error(error: &[u8]) -> Option<Bytes> {
+    let members = Members::parse(error).ok()?;
+    let invalid = members.find("code")?.get() == code::INVALID_PARAMS.to_string();
+    let unknown = invalid && uri_in(members.find("data")?.get().as_bytes()).is_some();
+    unknown.then(|| set(error, "code", code::RESOURCE_NOT_FOUND.to_string().as_bytes()))
 }
 
 /// The whole member, with its key and one comma, of an object whose value
@@ -126,6 +143,28 @@ const MODERN_ONLY: [&str; 5] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_legacy_server_is_told_what_its_version_knows() {
+        let told = |raw: &str, version| {
+            let told = capabilities(&Abilities::parse(raw.as_bytes()), version);
+            String::from_utf8(told.to_vec()).unwrap()
+        };
+        let (old, new) = (ProtocolVersion::V2025_06_18, ProtocolVersion::V2025_11_25);
+        for (raw, to_old, to_new) in [
+            ("{}", "{}", "{}"),
+            (r#"{"tasks":{"list":{}}}"#, "{}", "{}"),
+            (r#"{"elicitation":{"url":{}}}"#, "{}", r#"{"elicitation":{"url":{}}}"#),
+            (r#"{"elicitation":{}}"#, r#"{"elicitation":{}}"#, r#"{"elicitation":{"form":{}}}"#),
+            (
+                r#"{"sampling":{"tools":{}},"extensions":{"a/b":{}}}"#,
+                r#"{"sampling":{"tools":{}},"extensions":{"a/b":{}}}"#,
+                r#"{"sampling":{"tools":{}},"extensions":{"a/b":{}}}"#,
+            ),
+        ] {
+            assert_eq!((told(raw, old), told(raw, new)), (to_old.into(), to_new.into()), "{raw}");
+        }
+    }
 
     #[test]
     fn an_unknown_resource_has_the_legacy_code() {

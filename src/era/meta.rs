@@ -3,7 +3,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::jsonrpc::{Members, string};
+use crate::jsonrpc::{Members, Splice, span_of, string};
 
 /// The object `raw` without the members that `drop` names, and with `add` at
 /// its end. What is no object counts as an empty one.
@@ -25,6 +25,17 @@ pub(super) fn rewrite(raw: Option<&[u8]>, drop: &[&str], add: &[(&str, &[u8])]) 
     out.freeze()
 }
 
+/// The object `raw` with a member's value in the place of the one it has, or
+/// at its end where it has none. What is no object counts as an empty one.
+pub(super) fn set(raw: &[u8], key: &str, value: &[u8]) -> Bytes {
+    let members = Members::parse(raw);
+    let found = members.as_ref().ok().and_then(|members| members.find(key));
+    match found.and_then(|found| span_of(raw, found.get().as_bytes())) {
+        Some(span) => Splice::new(raw).replace(span, Bytes::copy_from_slice(value)).finish(),
+        None => rewrite(Some(raw), &[], &[(key, value)]),
+    }
+}
+
 fn member(out: &mut BytesMut, key: &str, value: &[u8]) {
     if out.len() > 1 {
         out.put_u8(b',');
@@ -44,5 +55,12 @@ mod tests {
         let out = rewrite(Some(raw), &["a"], &[("c", b"9"), ("d", b"\"z\"")]);
         assert_eq!(out, r#"{"b":{"x": 2},"c":9,"d":"z"}"#);
         assert_eq!(rewrite(None, &["a"], &[]), "{}");
+    }
+
+    #[test]
+    fn a_member_is_set_where_it_stands_or_at_the_end() {
+        assert_eq!(set(br#"{ "a" :1,"b":1.50}"#, "a", b"7"), r#"{ "a" :7,"b":1.50}"#);
+        assert_eq!(set(br#"{ "a" :1}"#, "b", b"7"), r#"{"a":1,"b":7}"#);
+        assert_eq!(set(b"null", "b", b"7"), r#"{"b":7}"#);
     }
 }

@@ -63,3 +63,6 @@ fn without_progress(question: &Question) -> Question {
 
 /// Asks for a task instead of an answer.
 const TASK: &str = "task";
+
+#[cfg(test)]
+mod tests;

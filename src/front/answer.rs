@@ -14,6 +14,7 @@ use crate::jsonrpc::{self, Id, Splice, sse};
 use crate::mcp::{Era, Method, code, header};
 
 use super::body::{Body, BrokenOff};
+use super::caller::Standing;
 use super::session::Session;
 use super::streamed::{self, First, Step, Steps};
 use super::{EVENTS, JSON};
@@ -65,8 +66,8 @@ pub(super) struct Writer {
     pub(super) info: Bytes,
     pub(super) wants: Wants,
     pub(super) keep_alive: Duration,
-    /// The Legacy session that the request came in.
-    pub(super) session: Option<Arc<Session>>,
+    /// The Legacy session that the request came in, and by whose right.
+    pub(super) session: Option<(Arc<Session>, Standing)>,
 }
 
 impl Writer {
@@ -86,7 +87,7 @@ impl Writer {
     /// Whether the client takes a stream and knows how to resume it from the
     /// event that opens it.
     fn can_be_resumed(&self) -> bool {
-        let session = self.session.as_ref();
+        let session = self.session.as_ref().map(|(session, _)| session);
         self.wants.stream() && session.is_some_and(|it| it.client().version.primes_streams())
     }
 
@@ -135,13 +136,7 @@ impl Writer {
 
     /// A notification on the way, under the client's own token.
     pub(super) fn notice(&self, notice: &Notice) -> Bytes {
-        let params = match (&notice.token, &self.token) {
-            (Some(span), Some(token)) => {
-                Splice::new(&notice.params).replace(span.clone(), token.clone()).finish()
-            }
-            _ => notice.params.clone(),
-        };
-        jsonrpc::notification(&notice.method, Some(&params))
+        jsonrpc::notification(&notice.method, Some(&notice.under(self.token.as_ref())))
     }
 }
 

@@ -94,7 +94,7 @@ impl Standing {
                 return;
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -145,7 +145,7 @@ impl Front {
                     Err(failure) => return refuse(&failure),
                 };
                 let mut writer = self.writer(id, Era::Legacy, token, wants).about(&method);
-                writer.session = Some(Arc::clone(session));
+                writer.session = Some((Arc::clone(session), self.standing(&posted.caller)));
                 let call = Call { method, params, context, input: None };
                 // What comes in the middle of a call needs a stream to come on.
                 let inquiry = Inquiry::new(session, wants.stream());
@@ -238,11 +238,10 @@ async fn bytes(response: Response<Body>) -> Option<Bytes> {
 }
 
 /// The conditions of a request within a session.
-fn in_session(session: &Arc<Session>, posted: &Posted, meta: Meta) -> Context {
+fn in_session(session: &Session, posted: &Posted, meta: Meta) -> Context {
     let mut context = posted.context(Arc::clone(session.client()), meta);
     context.session = Some(Arc::clone(session.id()));
     context.log = session.log_level();
-    context.outside = Some(session.outside());
     context
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use crate::call::{Context, Drain, Failure, Params};
 use crate::jsonrpc::{self, Id, sse};
 use crate::mcp::{meta, notification};
-use crate::pipeline::{Gateway, Subscriber};
+use crate::pipeline::{Gateway, Subscriber, Told};
 use crate::telemetry::metrics::Entered;
 
 use super::answer;
@@ -123,6 +123,11 @@ impl Subscription {
         event(method, json!({ "_meta": self.tag() }).to_string().as_bytes())
     }
 
+    fn news(&self, told: &Told) -> Option<Bytes> {
+        let params = told.params(Some(&self.id))?;
+        Some(event(&told.method, &params))
+    }
+
     fn tag(&self) -> Value {
         let id: Value = serde_json::from_slice(self.id.raw()).unwrap_or_default();
         json!({ meta::SUBSCRIPTION_ID: id })
@@ -158,8 +163,7 @@ impl Listening {
                 told = subscription.gateway.news(&subscription.subscriber, &subscription.context),
                     if opened =>
                 {
-                    let id = Some(&subscription.id);
-                    this.ready.extend(told.iter().map(|it| event(it.method, &it.params(id))));
+                    this.ready.extend(told.iter().filter_map(|told| subscription.news(told)));
                 }
                 () = tokio::time::sleep(this.keep_alive) => {
                     return Some((sse::comment(), Some(this)));

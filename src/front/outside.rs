@@ -60,8 +60,11 @@ impl Outside {
                 }
                 told = gateway.news(session.subscriber(), context) => {
                     for told in told {
-                        let message = jsonrpc::notification(told.method, Some(&told.params(None)));
-                        session.outbox().push(&message, Merge::Never);
+                        let params = told.params(None);
+                        if session.hears(&told.method, params.as_ref()) {
+                            let message = jsonrpc::notification(&told.method, params.as_deref());
+                            session.outbox().push(&message, Merge::Never);
+                        }
                     }
                 }
                 sent = this.reader.next() => match sent? {

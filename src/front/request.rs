@@ -77,7 +77,6 @@ impl Posted {
             principal: self.caller.principal().clone(),
             endpoint: self.caller.endpoint().clone(),
             session: None,
-            outside: None,
             address: self.peer.addr.ip(),
             peer: self.peer.socket(),
             transport: self.transport,

@@ -9,16 +9,16 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Client, Context, Failure, Hears, Notice, Outside};
+use crate::call::{Client, Context, Failure, Notice};
 use crate::catalog::Kind;
-use crate::jsonrpc::{self, Id, Response};
+use crate::jsonrpc::{Id, Response};
 use crate::mcp::{LogLevel, notification};
 use crate::pipeline::{Gateway, Subscriber};
 use crate::snapshot::Digests;
 use crate::telemetry::metrics::Entered;
 
 use super::caller::Caller;
-use super::outbox::{Bounds, EventId, Merge, Outbox, Source};
+use super::outbox::{Bounds, EventId, Outbox, Source};
 use super::sessions::Holder;
 
 /// One Legacy client's session.
@@ -185,15 +185,20 @@ impl Session {
         LogLevel::ALL.get(usize::from(self.log.load(Ordering::Relaxed))).copied()
     }
 
+    /// Whether the client gets this notification: any but a log line that is
+    /// not severe enough.
+    pub(super) fn hears(&self, method: &str, params: Option<&Bytes>) -> bool {
+        if method != notification::MESSAGE {
+            return true;
+        }
+        let least = self.log_level().unwrap_or(LogLevel::Info);
+        let line = |params: &Bytes| Notice::line(method.to_owned(), params.clone(), least);
+        params.and_then(line).is_some()
+    }
+
     /// Notes the least severe log lines that the client wants.
     pub(super) fn set_log_level(&self, level: LogLevel) {
         self.log.store(level as u8, Ordering::Relaxed);
-    }
-
-    /// The way to its client outside of calls.
-    pub(super) fn outside(self: &Arc<Self>) -> Outside {
-        let session: Arc<dyn Hears> = Arc::<Self>::clone(self);
-        Outside::new(Arc::downgrade(&session))
     }
 
     /// Where messages for the client go that belong to none of its calls.
@@ -276,19 +281,6 @@ impl Session {
         }
         let used = Duration::from_millis(self.used.load(Ordering::Relaxed));
         self.opened.elapsed().saturating_sub(used)
-    }
-}
-
-impl Hears for Session {
-    fn notify(&self, method: &str, params: &Bytes) {
-        if method == notification::MESSAGE {
-            let least = self.log_level().unwrap_or(LogLevel::Info);
-            if Notice::line(method.to_owned(), params.clone(), least).is_none() {
-                return;
-            }
-        }
-        let message = jsonrpc::notification(method, Some(params));
-        self.outbox.push(&message, Merge::Never);
     }
 }
 

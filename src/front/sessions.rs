@@ -92,6 +92,7 @@ impl Sessions {
         let session = Session::new((id, client), (owner, holder), replay, &self.gateway);
         let session = Arc::new(session);
         open.sessions.insert(Arc::clone(session.id()), Arc::clone(&session));
+        self.gateway.client_came(session.id(), session.subscriber());
         Ok(session)
     }
 
@@ -143,6 +144,7 @@ impl Sessions {
     }
 
     fn end(&self, session: &Session) {
+        self.gateway.client_left(session.id());
         self.gateway.metrics.session_ended(session.end());
     }
 

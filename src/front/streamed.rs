@@ -16,7 +16,7 @@ use crate::call::Event;
 use crate::jsonrpc::sse;
 
 use super::answer::{self, Writer};
-use super::caller::Caller;
+use super::caller::{Caller, Standing};
 use super::outbox::{EventId, Outbox, Piece, Reader, Sent, Start};
 use super::session::Session;
 use super::{Body, Front};
@@ -45,19 +45,19 @@ pub(super) enum First {
 }
 
 /// Answers with a stream of what came first and all that follows.
-pub(super) fn open(first: First, steps: impl Steps, writer: Writer) -> Response<Body> {
+pub(super) fn open(first: First, steps: impl Steps, mut writer: Writer) -> Response<Body> {
     let keep_alive = writer.keep_alive;
-    let session = writer.session.clone();
+    let session = writer.session.take();
     let rest = stream::unfold(Some((steps, writer)), piece);
     match (session, first) {
-        (Some(session), first) => {
+        (Some((session, standing)), first) => {
             let first = match first {
                 First::Nothing => None,
                 First::Message(message) => Some(Piece::Message(message)),
                 First::Pause(wait) => Some(Piece::Pause(wait)),
             };
             let outbox = session.open_stream(Box::pin(stream::iter(first).chain(rest)));
-            connect(&session, &outbox, Start::Unsent, keep_alive)
+            connect((&session, standing), &outbox, Start::Unsent, keep_alive)
         }
         (None, First::Message(message)) => passing_by(sse::message(&message), rest, keep_alive),
         (None, _) => passing_by(sse::comment(), rest, keep_alive),
@@ -84,13 +84,14 @@ impl Front {
         if Arc::ptr_eq(&outbox, session.outbox()) {
             return self.outside(session, start, caller);
         }
-        connect(session, &outbox, start, self.limits().1)
+        connect((session, self.standing(caller)), &outbox, start, self.limits().1)
     }
 }
 
-/// A connection that carries a stream of a session from `start` on.
+/// A connection that carries a stream of a session from `start` on, as long as
+/// whoever opened it may come in.
 fn connect(
-    session: &Session,
+    (session, standing): (&Session, Standing),
     outbox: &Arc<Outbox>,
     start: Start,
     keep_alive: Duration,
@@ -98,20 +99,24 @@ fn connect(
     let reader = outbox.read(start);
     let first = Some(opening(session, &reader));
     let polls = session.client().version.primes_streams();
-    let events = stream::unfold((first, Some(reader)), move |(first, reader)| async move {
+    let left = Some((reader, standing));
+    let events = stream::unfold((first, left), move |(first, left)| async move {
         if let Some(first) = first {
-            return Some((first, (None, reader)));
+            return Some((first, (None, left)));
         }
-        let mut reader = reader?;
+        let (mut reader, mut standing) = left?;
         loop {
             let sent = tokio::select! {
                 sent = reader.next() => sent?,
+                () = standing.lost() => return None,
                 () = tokio::time::sleep(keep_alive) => {
-                    return Some((sse::comment(), (None, Some(reader))));
+                    return Some((sse::comment(), (None, Some((reader, standing)))));
                 }
             };
             match sent {
-                Sent::Event(event) => return Some((event, (None, Some(reader)))),
+                Sent::Event(event) => {
+                    return Some((event, (None, Some((reader, standing)))));
+                }
                 Sent::Pause(wait) if polls => {
                     return Some((sse::retry(wait), (None, None)));
                 }

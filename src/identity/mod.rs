@@ -198,19 +198,17 @@ pub fn sha256(key: &[u8]) -> [u8; 32] {
 }
 
 fn shelf(key: &KeyHash) -> Shelf {
-    let [a, b, c, d, e, f, g, h, ..] = *key.as_bytes();
-    [a, b, c, d, e, f, g, h]
+    key.as_bytes().first_chunk().copied().unwrap_or_default()
 }
 
 /// The key that a request shows. Two of a kind are none: something on the way
 /// may have believed the other one.
 fn take_key(headers: &mut HeaderMap) -> Result<Vec<u8>, Failure> {
-    let (name, value) = match single(headers, &API_KEY)? {
-        Some(value) => (API_KEY, Some(value.as_bytes())),
-        None => {
-            let value = single(headers, &header::AUTHORIZATION)?;
-            (header::AUTHORIZATION, value.and_then(|value| bearer(value.as_bytes())))
-        }
+    let (name, value) = if let Some(value) = single(headers, &API_KEY)? {
+        (API_KEY, Some(value.as_bytes()))
+    } else {
+        let value = single(headers, &header::AUTHORIZATION)?;
+        (header::AUTHORIZATION, value.and_then(|value| bearer(value.as_bytes())))
     };
     let key = match value {
         Some(key) if key.len() > LONGEST => return Err(Failure::KeyUnknown),
@@ -249,103 +247,4 @@ const SCHEME: &[u8] = b"Bearer ";
 const LONGEST: usize = 512;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn client(name: &str, keys: &[&str]) -> Client {
-        let keys = keys.iter().map(|key| KeyHash::new(sha256(key.as_bytes()))).collect();
-        Client { name: name.into(), keys, profiles: None, rate: None }
-    }
-
-    fn known() -> Identity {
-        Identity::new(&[client("ci", &["one", "two"]), client("desk", &["three"])])
-    }
-
-    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in pairs {
-            headers.append(*name, value.parse().unwrap());
-        }
-        headers
-    }
-
-    #[test]
-    fn a_key_tells_its_client_however_it_is_shown() {
-        for (pairs, name, left) in [
-            (&[("authorization", "Bearer one")][..], "ci", 0),
-            (&[("authorization", "bearer  two ")], "ci", 0),
-            (&[("x-api-key", "three")], "desk", 0),
-            (&[("x-api-key", "three"), ("authorization", "Bearer for-a-server")], "desk", 1),
-        ] {
-            let mut headers = headers(pairs);
-            let who = known().identify(&mut headers).unwrap();
-            assert_eq!(who.principal().as_str(), name, "{pairs:?}");
-            assert_eq!(headers.len(), left, "{pairs:?}");
-            assert!(known().knows(&who));
-        }
-    }
-
-    #[test]
-    fn whoever_shows_no_key_or_a_wrong_one_is_told_which() {
-        let long = "x".repeat(LONGEST + 1);
-        for (pairs, failure) in [
-            (&[][..], Failure::KeyMissing),
-            (&[("authorization", "Bearer ")], Failure::KeyMissing),
-            (&[("authorization", "Bearer")], Failure::KeyMissing),
-            (&[("authorization", "Basic one")], Failure::KeyMissing),
-            (&[("authorization", "one")], Failure::KeyMissing),
-            (&[("x-api-key", "")], Failure::KeyMissing),
-            (&[("authorization", "Bearer four")], Failure::KeyUnknown),
-            (&[("authorization", "Bearer one two")], Failure::KeyUnknown),
-            (&[("x-api-key", "Bearer one")], Failure::KeyUnknown),
-            (&[("x-api-key", "four"), ("authorization", "Bearer one")], Failure::KeyUnknown),
-            (&[("x-api-key", "one"), ("x-api-key", "one")], Failure::KeyUnknown),
-            (
-                &[("authorization", "Bearer one"), ("authorization", "Bearer two")],
-                Failure::KeyUnknown,
-            ),
-            (&[("x-api-key", &long)], Failure::KeyUnknown),
-        ] {
-            assert_eq!(known().identify(&mut headers(pairs)), Err(failure), "{pairs:?}");
-        }
-    }
-
-    #[test]
-    fn without_clients_everybody_is_anonymous_and_keeps_their_headers() {
-        let mut headers = headers(&[("authorization", "Bearer x"), ("x-api-key", "y")]);
-        let who = Identity::default().identify(&mut headers).unwrap();
-        assert_eq!((who.principal(), headers.len()), (&Principal::Anonymous, 2));
-        assert!(Identity::default().knows(&who));
-        assert!(!known().knows(&who), "once there are clients, nobody is anonymous");
-    }
-
-    #[test]
-    fn a_client_may_use_all_profiles_or_those_it_is_given() {
-        let profiles = vec![ProfileName::new("support").unwrap()];
-        let desk = Client { profiles: Some(profiles), ..client("desk", &["three"]) };
-        let identity = Identity::new(&[client("ci", &["one"]), desk]);
-        let named = |name: &str| Principal::Client(name.into());
-        for (who, profile, may) in [
-            (named("ci"), "support", true),
-            (named("ci"), "default", true),
-            (named("desk"), "support", true),
-            (named("desk"), "default", false),
-            (named("gone"), "support", false),
-            (Principal::Anonymous, "support", true),
-        ] {
-            assert_eq!(identity.allows(&who, profile), may, "{who:?} {profile}");
-        }
-    }
-
-    #[test]
-    fn a_key_that_is_gone_or_anothers_is_known_no_longer() {
-        let who = known().identify(&mut headers(&[("x-api-key", "one")])).unwrap();
-        assert!(Identity::new(&[client("ci", &["one"])]).knows(&who));
-        assert!(!Identity::new(&[client("ci", &["two"])]).knows(&who));
-        assert!(!Identity::new(&[client("desk", &["one"])]).knows(&who));
-        assert!(!Identity::default().knows(&who));
-        assert!(Identity::new(&[client("ci", &["two"])]).has(&who), "with its other key");
-        assert!(!Identity::new(&[client("desk", &["one"])]).has(&who));
-        assert!(known().has(&Credential::parent()) && known().knows(&Credential::parent()));
-    }
-}
+mod tests;

@@ -86,6 +86,12 @@ pub enum LinkFault {
     /// A setting that shows to be wrong only now, such as a certificate file.
     #[error("{0}")]
     Setup(String),
+    /// It has as many instances as it may have.
+    #[error("as many instances of it run as `max_instances` allows ({limit}): try again later")]
+    TooManyInstances {
+        /// How many it may have besides the first.
+        limit: usize,
+    },
     /// It is not running, and not being started: the reason, as a client may
     /// know it.
     #[error("{0}")]
@@ -129,6 +135,7 @@ impl LinkFault {
             Self::Spawn(_)
             | Self::Connect(_)
             | Self::Down(_)
+            | Self::TooManyInstances { .. }
             | Self::Setup(_)
             | Self::Redirect { .. }
             | Self::Versions(_) => Failure::ServerDown { server, reason },

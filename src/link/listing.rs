@@ -19,7 +19,7 @@ use crate::mcp::{Era, code};
 
 use super::LinkFault;
 use super::connection::Connection;
-use super::peer::{Peer, modern_params, refused};
+use super::peer::{Peer, modern_params_for, refused};
 
 /// What a server listed.
 pub(super) struct Listing {
@@ -85,16 +85,22 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Fetches all pages of all lists.
+/// Fetches all pages of all lists, as the server has them for a client with
+/// these raw capabilities.
 ///
 /// # Errors
 /// The first list's [`LinkFault`] where none could be had.
-pub(super) async fn fetch(connection: &Connection, bounds: Bounds) -> Result<Listing, LinkFault> {
+pub(super) async fn fetch(
+    connection: &Connection,
+    capabilities: &Bytes,
+    bounds: Bounds,
+) -> Result<Listing, LinkFault> {
+    let asking = Asking { connection, capabilities, bounds };
     let (tools, prompts, resources, templates) = tokio::join!(
-        fetch_one(connection, Kind::Tools, bounds),
-        fetch_one(connection, Kind::Prompts, bounds),
-        fetch_one(connection, Kind::Resources, bounds),
-        fetch_one(connection, Kind::Templates, bounds),
+        asking.list(Kind::Tools),
+        asking.list(Kind::Prompts),
+        asking.list(Kind::Resources),
+        asking.list(Kind::Templates),
     );
     let mut fetched = ByKind { tools, prompts, resources, templates };
     let mut listing =
@@ -117,62 +123,73 @@ pub(super) async fn fetch(connection: &Connection, bounds: Bounds) -> Result<Lis
     Ok(listing)
 }
 
-async fn fetch_one(
-    connection: &Connection,
-    kind: Kind,
+/// Whom a listing asks, and on whose behalf.
+#[derive(Clone, Copy)]
+struct Asking<'a> {
+    connection: &'a Connection,
+    capabilities: &'a Bytes,
     bounds: Bounds,
-) -> Result<Fetched, LinkFault> {
-    if !connection.peer().offers.lists(kind) {
-        return Ok(Fetched { items: Vec::new(), freshness: Freshness::FOR_EVER });
-    }
-    // A server that never answers for one list is not to be kept waiting for
-    // until nobody waits for the others any more.
-    let after = match kind {
-        Kind::Tools => bounds.time,
-        _ => bounds.time / 3,
-    };
-    let pages = timeout(after, pages(connection, kind, bounds));
-    match pages.await.unwrap_or(Err(LinkFault::Timeout { after })) {
-        // Whoever has resources need not know templates.
-        Err(LinkFault::Refused { code: code::METHOD_NOT_FOUND, .. }) if kind == Kind::Templates => {
-            Ok(Fetched { items: Vec::new(), freshness: start(connection.peer(), kind) })
-        }
-        fetched => fetched,
-    }
 }
 
-async fn pages(connection: &Connection, kind: Kind, bounds: Bounds) -> Result<Fetched, LinkFault> {
-    let peer = connection.peer();
-    let mut fetched = Fetched { items: Vec::new(), freshness: start(peer, kind) };
-    let mut cursor = None;
-    for _ in 0..bounds.pages {
-        let answer = connection.request(&kind.method(), params(peer, cursor)).await?;
-        let result = match &answer {
-            Answer::Result(result) => result,
-            Answer::Error(error) => return Err(refused(error)),
+impl Asking<'_> {
+    async fn list(self, kind: Kind) -> Result<Fetched, LinkFault> {
+        let Self { connection, bounds, .. } = self;
+        if !connection.peer().offers.lists(kind) {
+            return Ok(Fetched { items: Vec::new(), freshness: Freshness::FOR_EVER });
+        }
+        // A server that never answers for one list is not to be kept waiting for
+        // until nobody waits for the others any more.
+        let after = match kind {
+            Kind::Tools => bounds.time,
+            _ => bounds.time / 3,
         };
-        let raw = result.raw();
-        let mut page: Page<'_> =
-            object(raw).map_err(|error| LinkFault::Answer(AnswerFault::Result(error)))?;
-        fetched.freshness = stricter(fetched.freshness, &page, peer.era());
-        cursor = page.next_cursor.take();
-        let items = page.items(kind);
-        if fetched.items.len() + items.len() > bounds.items {
-            return Err(LinkFault::EndlessList { limit: bounds.items, unit: kind.member() });
-        }
-        fetched.items.extend(items.iter().map(|item| raw.slice_ref(item.get().as_bytes())));
-        if cursor.is_none() {
-            return Ok(fetched);
+        let pages = timeout(after, self.pages(kind));
+        match pages.await.unwrap_or(Err(LinkFault::Timeout { after })) {
+            // Whoever has resources need not know templates.
+            Err(LinkFault::Refused { code: code::METHOD_NOT_FOUND, .. })
+                if kind == Kind::Templates =>
+            {
+                Ok(Fetched { items: Vec::new(), freshness: start(connection.peer(), kind) })
+            }
+            fetched => fetched,
         }
     }
-    Err(LinkFault::EndlessList { limit: bounds.pages, unit: "pages" })
-}
 
-fn params(peer: &Peer, cursor: Option<String>) -> Bytes {
-    let members = cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
-    match peer.era() {
-        Era::Modern => modern_params(peer.version, members),
-        Era::Legacy => members.to_string().into(),
+    async fn pages(self, kind: Kind) -> Result<Fetched, LinkFault> {
+        let Self { connection, bounds, .. } = self;
+        let peer = connection.peer();
+        let mut fetched = Fetched { items: Vec::new(), freshness: start(peer, kind) };
+        let mut cursor = None;
+        for _ in 0..bounds.pages {
+            let answer = connection.request(&kind.method(), self.params(cursor)).await?;
+            let result = match &answer {
+                Answer::Result(result) => result,
+                Answer::Error(error) => return Err(refused(error)),
+            };
+            let raw = result.raw();
+            let mut page: Page<'_> =
+                object(raw).map_err(|error| LinkFault::Answer(AnswerFault::Result(error)))?;
+            fetched.freshness = stricter(fetched.freshness, &page, peer.era());
+            cursor = page.next_cursor.take();
+            let items = page.items(kind);
+            if fetched.items.len() + items.len() > bounds.items {
+                return Err(LinkFault::EndlessList { limit: bounds.items, unit: kind.member() });
+            }
+            fetched.items.extend(items.iter().map(|item| raw.slice_ref(item.get().as_bytes())));
+            if cursor.is_none() {
+                return Ok(fetched);
+            }
+        }
+        Err(LinkFault::EndlessList { limit: bounds.pages, unit: "pages" })
+    }
+
+    fn params(self, cursor: Option<String>) -> Bytes {
+        let peer = self.connection.peer();
+        let members = cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
+        match peer.era() {
+            Era::Modern => modern_params_for(peer.version, self.capabilities, members),
+            Era::Legacy => members.to_string().into(),
+        }
     }
 }
 

@@ -201,27 +201,30 @@ pub(super) fn refused(error: &ErrorBody) -> LinkFault {
     LinkFault::Refused { code: error.code(), message }
 }
 
-/// The params of `initialize`.
-pub(super) fn initialize_params() -> Bytes {
+/// The params of `initialize`, with the raw capabilities to be told.
+pub(super) fn initialize_params(told: &[u8]) -> Bytes {
     json!({
         "protocolVersion": ProtocolVersion::LATEST_LEGACY.as_str(),
-        "capabilities": offered(),
+        "capabilities": value(told),
         "clientInfo": own_info(),
     })
     .to_string()
     .into()
 }
 
-/// What a Legacy server may ask of the gateway's clients. What the client of
-/// a call cannot be asked is refused when it is asked.
-fn offered() -> Value {
-    json!({ "sampling": { "tools": {} }, "elicitation": { "form": {}, "url": {} }, "roots": {} })
-}
-
 /// Params of the gateway's own requests to a Modern server: `members` and the
 /// `_meta` that every request carries.
 pub(super) fn modern_params(version: ProtocolVersion, members: Value) -> Bytes {
-    modern_params_of(version, members, &json!({}))
+    modern_params_for(version, b"{}", members)
+}
+
+/// The same on behalf of clients with these raw capabilities.
+pub(super) fn modern_params_for(
+    version: ProtocolVersion,
+    capabilities: &[u8],
+    members: Value,
+) -> Bytes {
+    modern_params_of(version, members, &value(capabilities))
 }
 
 /// The same from one that can do `capabilities`.
@@ -268,6 +271,11 @@ pub(super) fn not_offered(id: &Id, method: &str) -> Bytes {
 
 fn own_info() -> Value {
     json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") })
+}
+
+/// An object that was an object before.
+fn value(raw: &[u8]) -> Value {
+    serde_json::from_slice(raw).unwrap_or_else(|_| json!({}))
 }
 
 /// How deep a server's message may nest.

@@ -15,7 +15,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -217,7 +216,7 @@ impl Caching {
 fn asks_for_nothing_else(call: &Call) -> bool {
     let raw = call.params.raw();
     let only = |raw: &[u8], known: &[&str]| {
-        let members = serde_json::from_slice::<HashMap<String, IgnoredAny>>(raw);
+        let members = serde_json::from_slice::<HashMap<String, &RawValue>>(raw);
         members.is_ok_and(|members| members.keys().all(|key| known.contains(&key.as_str())))
     };
     let of_meta = call.params.meta_span().and_then(|span| raw.get(span));
@@ -345,7 +344,7 @@ mod tests {
             &PUBLIC.replace("[]", &format!("[{:?}]", "x".repeat(60_000))),
         ] {
             assert!(ask(&reads, &call, "a:b", answer).await.is_none());
-            assert!(reads.kept().entries.is_empty(), "{:.80}", answer);
+            assert!(reads.kept().entries.is_empty(), "{answer:.80}");
         }
     }
 

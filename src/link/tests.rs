@@ -68,7 +68,6 @@ pub(crate) fn call(tool: &str) -> Call {
             principal: Principal::Anonymous,
             endpoint: Endpoint::default(),
             session: None,
-            outside: None,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             peer: None,
             transport: "http1",
@@ -103,7 +102,7 @@ pub(crate) async fn succeeds(reply: Result<Reply, Failure>) {
 }
 
 async fn reaches(server: &Server, wanted: State) {
-    let mut state = server.state.subscribe();
+    let mut state = server.main().state.subscribe();
     let reached =
         tokio::time::timeout(Duration::from_secs(30), state.wait_for(|state| *state == wanted));
     reached.await.expect("it gets there").unwrap();
@@ -127,7 +126,7 @@ async fn a_server_at_rest_stays_at_rest_until_it_is_called() {
         succeeds(reply).await;
     }
     reaches(&server, State::Idle).await;
-    let mut state = server.state.subscribe();
+    let mut state = server.main().state.subscribe();
     let stirred = state.wait_for(|state| !matches!(state, State::Idle));
     assert!(tokio::time::timeout(Duration::from_millis(1500), stirred).await.is_err());
     succeeds(send(&server, &config, "echo").await).await;

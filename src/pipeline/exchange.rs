@@ -7,7 +7,7 @@ use futures_util::stream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::call::{
-    Answer, Call, Event, Failure, Input, MOST_QUESTIONS, Question, Reply, ResultType,
+    Answer, Call, Event, Failure, Input, MOST_QUESTIONS, Passing, Question, Reply, ResultType,
 };
 use crate::era::lift;
 use crate::era::state::State;
@@ -137,8 +137,9 @@ impl Exchange {
                     let answer = self.settle(answer);
                     return Some(Event::Answer(answer));
                 }
-                // Read whole, in a reply of its own: this future may be dropped.
-                Some(Event::Passing(passing)) if self.release.is_some() => {
+                Some(Event::Passing(passing)) if self.needs_whole(&passing) => {
+                    // As a reply of its own: nothing of it is lost when whoever
+                    // waits for it looks at something else meanwhile.
                     let whole = async { Event::Answer(passing.whole().await.map(Answer::Result)) };
                     self.reply = Reply::stream(stream::once(whole));
                 }
@@ -151,6 +152,11 @@ impl Exchange {
                 Some(Event::Notice(_) | Event::Pause(_)) | None => return event,
             }
         }
+    }
+
+    /// Whether a large result has to be read to its end before it goes on.
+    fn needs_whole(&self, passing: &Passing) -> bool {
+        self.release.as_ref().is_some_and(|release| release.needs_whole(passing.era()))
     }
 
     /// Waits until the server says something to a call that waits for input;

@@ -10,7 +10,7 @@ use crate::link::State;
 use crate::mcp::{Era, ProtocolVersion, meta};
 use crate::snapshot::{Member, Snapshot, View};
 
-use super::Gateway;
+use super::{Gateway, listing};
 
 /// Which introduction is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,10 @@ impl Gateway {
     /// The result of `server/discover` or `initialize`.
     pub fn introduce(&self, introduction: Introduction, context: &Context) -> Bytes {
         let snapshot = self.snapshots.load();
-        let view = snapshot.view(&self.view_key(context));
+        let key = self.view_key(context);
+        let view = snapshot.view(&key);
+        // It will ask for lists next: what it need not wait for then it has.
+        drop(listing::ask_on_behalf(&snapshot, &view, &key, Kind::Tools));
         let settings = &snapshot.config.gateway;
         let profile = snapshot.profile(context.endpoint.profile());
         let title = profile.and_then(|it| it.title.as_ref()).or(settings.title.as_ref());
@@ -128,17 +131,19 @@ fn cut(mut text: String, most: usize) -> String {
     text
 }
 
-fn info(settings: &Settings, title: Option<&String>) -> Value {
-    let mut info = json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") });
+fn info(settings: &Settings, title: Option<&String>) -> Map<String, Value> {
+    let mut info = Map::new();
+    info.insert("name".into(), json!("trunkline"));
+    info.insert("version".into(), json!(env!("CARGO_PKG_VERSION")));
     if let Some(title) = title {
-        info["title"] = json!(title);
+        info.insert("title".into(), json!(title));
     }
     if let Some(url) = &settings.website_url {
-        info["websiteUrl"] = json!(url.as_str());
+        info.insert("websiteUrl".into(), json!(url.as_str()));
     }
     if !settings.icons.is_empty() {
         let icons = settings.icons.iter().map(|src| json!({ "src": src }));
-        info["icons"] = icons.collect();
+        info.insert("icons".into(), icons.collect());
     }
     info
 }

@@ -1,9 +1,15 @@
 //! The story of one list request.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use futures_util::future::join_all;
+use tokio::time::timeout;
 
 use crate::call::{Context, Failure};
 use crate::catalog::Kind;
+
+use crate::snapshot::{Snapshot, View, ViewKey};
 
 use super::Gateway;
 
@@ -18,7 +24,6 @@ impl Gateway {
     /// # Errors
     /// [`Failure::InvalidParams`] for a cursor that is not one of this
     /// gateway's, or that belongs to a list that is no longer the current one.
-    #[expect(clippy::unused_async, reason = "a view may have to wait for its servers' lists")]
     pub async fn list(
         &self,
         kind: Kind,
@@ -27,7 +32,9 @@ impl Gateway {
     ) -> Result<Listed, Failure> {
         let snapshot = self.snapshots.load_full();
         let era = context.client.version.era();
-        let view = snapshot.view(&self.view_key(context));
+        let key = self.view_key(context);
+        on_behalf(&snapshot, &snapshot.view(&key), &key, kind).await;
+        let view = snapshot.view(&key);
         for member in snapshot.servers().filter(|it| view.scope().admits_server(&it.config.name)) {
             member.server.wake(kind);
         }
@@ -47,3 +54,29 @@ impl Gateway {
         Ok(listing.page(era, &page.items, next.as_deref()))
     }
 }
+
+/// Has the servers of a view asked what they list for clients with the key's
+/// abilities, and waits a while for those that have never been asked. What
+/// comes later is told as a change.
+pub(super) async fn on_behalf(snapshot: &Snapshot, view: &View, key: &ViewKey, kind: Kind) {
+    let asked = ask_on_behalf(snapshot, view, key, kind);
+    if !asked.is_empty() {
+        let _ = timeout(PATIENCE, join_all(asked)).await;
+    }
+}
+
+/// The same without the wait: that is what is given back.
+pub(super) fn ask_on_behalf(
+    snapshot: &Snapshot,
+    view: &View,
+    key: &ViewKey,
+    kind: Kind,
+) -> Vec<impl Future<Output = ()> + Send + use<>> {
+    let Some(abilities) = &key.abilities else { return Vec::new() };
+    let servers =
+        snapshot.servers().filter(|member| view.scope().admits_server(&member.config.name));
+    servers.map(|member| member.server.list_on_behalf(abilities, kind)).collect()
+}
+
+/// How long a client waits for a list that is made for its abilities.
+const PATIENCE: Duration = Duration::from_secs(5);

@@ -35,7 +35,7 @@ use http::HeaderMap;
 use tokio::sync::watch;
 
 use crate::call::{Call, Context, Endpoint, Failure, Principal, Reply};
-use crate::catalog::SealedCursors;
+use crate::catalog::{Kind, SealedCursors};
 use crate::era::state::State;
 use crate::identity::Credential;
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
@@ -74,6 +74,14 @@ impl Gateway {
             info: own_info(),
             cursors,
         }
+    }
+
+    /// A Legacy client's session is over: what servers hold for it goes.
+    pub fn client_left(&self, session: &str) {
+        for member in self.snapshots.load().servers() {
+            member.server.client_left(session);
+        }
+        self.snapshots.hub().leave(session);
     }
 
     /// Tells of every change of the list that clients see.
@@ -131,10 +139,12 @@ impl Gateway {
         admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
 
-    /// What decides which view a client has. So far its abilities do not.
+    /// What decides which view a client has.
     #[expect(clippy::unused_self, reason = "whether abilities matter is the snapshot's to say")]
     fn view_key(&self, context: &Context) -> ViewKey {
-        ViewKey { endpoint: context.endpoint.clone(), abilities: None }
+        let abilities = context.client.abilities();
+        let abilities = (!abilities.are_none()).then(|| abilities.clone());
+        ViewKey { endpoint: context.endpoint.clone(), abilities }
     }
 
     /// The story of one call of any method that a server answers. Never fails: what goes wrong is the
@@ -165,7 +175,13 @@ impl Gateway {
         // Born before the first await: a call that is given up on its way is
         // told of, too.
         let mut exchange = Exchange::begin(record, Asker::of(&self.inputs, &call));
-        let view = snapshot.view(&self.view_key(&call.context));
+        let key = self.view_key(&call.context);
+        let mut view = snapshot.view(&key);
+        if key.abilities.is_some() && !route::exists(&snapshot, &view, &call) {
+            // It may be there for clients of whom no server has heard yet.
+            listing::on_behalf(&snapshot, &view, &key, Kind::Tools).await;
+            view = snapshot.view(&key);
+        }
         let reply = send(&snapshot, &view, call, &mut exchange).await;
         exchange.reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
         exchange

@@ -47,6 +47,11 @@ impl Release {
         self.uris.is_some() || self.caching || self.method == Method::ResourcesRead
     }
 
+    /// Whether a result of a server of that era can only go on whole.
+    pub(super) fn needs_whole(&self, era: Era) -> bool {
+        self.uris.is_some() || (self.caching && era == Era::Legacy)
+    }
+
     /// An answer as the client is to have it.
     pub(super) fn answer(&self, answer: Answer) -> Answer {
         match answer {

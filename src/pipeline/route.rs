@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use crate::call::{Call, Edits, Failure, NativeName, Params};
 use crate::catalog::{Origin, Reference, verify_headers};
@@ -55,6 +55,14 @@ pub(super) fn find<'a>(
         }
         Method::Complete => completion(snapshot, view, &call.params),
         other => owner(snapshot, view, other),
+    }
+}
+
+/// Whether a call leads anywhere in this view.
+pub(super) fn exists(snapshot: &Snapshot, view: &View, call: &Call) -> bool {
+    match (&call.method, call.params.name()) {
+        (Method::ToolsCall, Some(name)) => snapshot.route(view, name).is_some(),
+        _ => find(snapshot, view, call).is_ok(),
     }
 }
 
@@ -165,17 +173,13 @@ fn context(
         return None;
     }
     let wire: Wire<'_> = object(params.raw()).ok()?;
-    let mut context: Value = wire
-        .context
-        .and_then(|raw| serde_json::from_str(raw.get()).ok())
-        .filter(Value::is_object)
-        .unwrap_or_else(|| serde_json::json!({}));
-    if !context["arguments"].is_object() {
-        context["arguments"] = serde_json::json!({});
-    }
-    for (name, value) in bound {
-        context["arguments"][name] = Value::from(value.as_str());
-    }
+    let context = wire.context.and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let mut context: Map<String, Value> = context.unwrap_or_default();
+    let arguments = context.remove("arguments");
+    let mut arguments = arguments.and_then(|it| it.as_object().cloned()).unwrap_or_default();
+    arguments.extend(bound.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))));
+    context.insert("arguments".into(), Value::Object(arguments));
+    let context = Value::Object(context);
     if let Some(raw) = wire.context {
         return Some((span_of(params.raw(), raw.get().as_bytes())?, context.to_string().into()));
     }

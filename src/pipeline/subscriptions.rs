@@ -8,10 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::timeout;
 
-use crate::call::{Context, ErrorBody, Failure, NativeName};
+use crate::call::{Context, ErrorBody, Failure, NativeName, ServerName};
 use crate::era::news;
 use crate::jsonrpc::Id;
-use crate::link::{Held, Letter, Mailbox, Refusal, Topic};
+use crate::link::{Held, Letter, Mailbox, Refusal, Subject, Topic};
 use crate::mcp::notification;
 use crate::policy::Target;
 use crate::snapshot::{Digests, View};
@@ -31,17 +31,18 @@ pub struct Subscriber {
 #[derive(Debug)]
 pub struct Told {
     /// The notification.
-    pub method: &'static str,
-    params: Bytes,
-    renamed: (&'static str, String),
+    pub method: String,
+    params: Option<Bytes>,
+    renamed: Option<(&'static str, String)>,
 }
 
 impl Told {
     /// The notification's params: for a Modern client, as part of its
     /// subscription of that id.
-    pub fn params(&self, subscription: Option<&Id>) -> Bytes {
-        let (key, name) = &self.renamed;
-        news::params(&self.params, &[(key, name)], subscription)
+    pub fn params(&self, subscription: Option<&Id>) -> Option<Bytes> {
+        let renamed = self.renamed.as_ref().map(|(key, name)| (*key, name.as_str()));
+        let params = self.params.as_ref()?;
+        Some(news::params(params, renamed.as_slice(), subscription))
     }
 }
 
@@ -59,19 +60,19 @@ impl Subscriber {
     }
 
     /// The URIs by which the client knows what a server tells of.
-    fn known_as(&self, view: &View, letter: &Letter) -> Vec<String> {
-        let Topic::Resource(native) = &letter.topic else { return Vec::new() };
+    fn known_as(&self, view: &View, server: &ServerName, topic: &Topic) -> Vec<String> {
+        let Topic::Resource(native) = topic else { return Vec::new() };
         let leads_there = |uri: &str| {
             let origin = view.catalog.uris().route(uri);
-            origin.is_some_and(|to| to.server == letter.server && to.native.as_str() == &**native)
+            origin.is_some_and(|to| to.server == *server && to.native.as_str() == &**native)
         };
         let subscribed = self.subscribed();
-        let own = subscribed.iter().filter(|(_, held)| held.is_of(&letter.server, &letter.topic));
+        let own = subscribed.iter().filter(|(_, held)| held.is_of(server, topic));
         let mut known: Vec<_> = own.map(|(uri, _)| uri.clone()).collect();
         drop(subscribed);
         if known.is_empty() {
             // A part of what was subscribed to.
-            known.push(view.catalog.uris().public(&letter.server, native).into_owned());
+            known.push(view.catalog.uris().public(server, native).into_owned());
         }
         // What the client is no longer shown it does not hear of.
         known.retain(|uri| leads_there(uri));
@@ -135,7 +136,7 @@ impl Gateway {
         let target = Target { server: origin.server, native, tool: None, edits: Box::default() };
         let permitted = snapshot.policy.permit_subscription(topic, target)?;
         let limit = limits.all_subscriptions;
-        let held = member.server.subscribe(&permitted, &subscriber.mailbox, limit);
+        let held = member.server.subscribe(context, &permitted, &subscriber.mailbox, limit);
         let held = Arc::new(held.ok_or(Failure::TooManySubscriptions { limit })?);
         let limit = limits.subscriptions;
         let mut all = subscriber.subscribed();
@@ -157,22 +158,32 @@ impl Gateway {
     /// Safe.
     pub async fn news(&self, subscriber: &Subscriber, context: &Context) -> Vec<Told> {
         loop {
-            let letter = subscriber.mailbox.next().await;
+            let Letter { server, subject, params } = subscriber.mailbox.next().await;
+            let topic = match subject {
+                Subject::Topic(topic) => topic,
+                Subject::Other(method) => return vec![Told { method, params, renamed: None }],
+            };
             let view = self.snapshots.load().view(&self.view_key(context));
-            let known = subscriber.known_as(&view, &letter);
+            let known = subscriber.known_as(&view, &server, &topic);
             if !known.is_empty() {
-                return known.into_iter().map(|uri| told(&letter, uri)).collect();
+                return known.into_iter().map(|name| told(&topic, params.clone(), name)).collect();
             }
         }
     }
+
+    /// Lets a Legacy client hear of what its own instances of servers tell it
+    /// without having been asked.
+    pub fn client_came(&self, session: &Arc<str>, subscriber: &Subscriber) {
+        self.snapshots.hub().enter(session, &subscriber.mailbox);
+    }
 }
 
-fn told(letter: &Letter, name: String) -> Told {
-    let (method, key) = match letter.topic {
-        Topic::Resource(_) => (notification::RESOURCE_UPDATED, "uri"),
+fn told(topic: &Topic, params: Option<Bytes>, name: String) -> Told {
+    let (method, key) = match topic {
         Topic::Task(_) => (notification::TASK, "taskId"),
+        Topic::Resource(_) | Topic::Unknown(_) => (notification::RESOURCE_UPDATED, "uri"),
     };
-    Told { method, params: letter.params.clone(), renamed: (key, name) }
+    Told { method: method.to_owned(), params, renamed: Some((key, name)) }
 }
 
 /// How long a client waits for what a server says to its subscription.

@@ -27,7 +27,7 @@ pub use view::{Digests, View, ViewKey};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::call::{Endpoint, Principal, ServerName};
+use crate::call::{Abilities, Endpoint, Principal, ServerName};
 use crate::catalog::Entry;
 use crate::config::{self, Config};
 use crate::identity::Identity;
@@ -36,7 +36,7 @@ use crate::policy::Policy;
 use crate::telemetry::metrics::{CallMetrics, ServerMetrics, ToolMetrics};
 
 use counts::Counts;
-use views::Views;
+use views::{Lists, Views};
 
 /// What one call lives in.
 pub struct Snapshot {
@@ -54,6 +54,8 @@ pub struct Snapshot {
     servers: HashMap<ServerName, Member>,
     /// Counts the configurations loaded, this one included.
     pub generation: u64,
+    /// The versions of what servers list for some clients only.
+    lists_version: u64,
 }
 
 /// One server in a snapshot.
@@ -90,11 +92,38 @@ impl Snapshot {
     pub fn view(&self, key: &ViewKey) -> Arc<View> {
         let profile = self.profile(key.endpoint.profile());
         let narrowing = key.endpoint.narrowing.as_deref();
-        if profile.is_none() && narrowing.is_none() {
-            return Arc::clone(&self.plain);
+        let Some(abilities) = &key.abilities else {
+            if profile.is_none() && narrowing.is_none() {
+                return Arc::clone(&self.plain);
+            }
+            return self.views.find((key, 0), |maker| {
+                Arc::new(maker.view(&self.config, (profile, narrowing), &self.plain.lists).0)
+            });
+        };
+        // What servers list for some clients comes and goes within a snapshot.
+        let version = self.servers().map(|member| member.server.lists_version()).sum();
+        self.views.find((key, version), |maker| match self.lists_for(abilities) {
+            None => self.view(&ViewKey { abilities: None, ..key.clone() }),
+            Some(lists) => Arc::new(maker.view(&self.config, (profile, narrowing), &lists).0),
+        })
+    }
+
+    /// What servers list for clients with these abilities; `None` where that
+    /// is the same as for all.
+    fn lists_for(&self, abilities: &Abilities) -> Option<Lists> {
+        let plain = &self.plain.lists;
+        let own = self.servers.iter().filter_map(|(name, member)| {
+            let own = member.server.list_for(abilities)?;
+            let same = plain.get(name).is_some_and(|list| Arc::ptr_eq(list, &own));
+            (!same).then(|| (name.clone(), own))
+        });
+        let own: Vec<_> = own.collect();
+        if own.is_empty() {
+            return None;
         }
-        self.views
-            .find(key, |maker| maker.view(&self.config, (profile, narrowing), &self.plain.lists).0)
+        let mut lists = plain.clone();
+        lists.extend(own);
+        Some(lists)
     }
 
     /// The metric handles of whoever calls, and of where they came in.

@@ -13,7 +13,7 @@ use crate::call::ServerName;
 use crate::catalog::Warning;
 use crate::config::Config;
 use crate::identity::Identity;
-use crate::link::{self, Surroundings};
+use crate::link::{self, Hub, Surroundings};
 use crate::policy::{Policy, Registry};
 use crate::telemetry::metrics::Metrics;
 
@@ -126,6 +126,11 @@ impl Snapshots {
         }
     }
 
+    /// What clients are subscribed to at all servers.
+    pub fn hub(&self) -> &Hub {
+        &self.surroundings.hub
+    }
+
     /// Applies a configuration: starts what is new, waits until what changed
     /// has listed, swaps, and lets what is gone finish its calls.
     pub async fn apply(self: &Arc<Self>, config: Config) -> Plan {
@@ -185,8 +190,9 @@ impl Snapshots {
             server.settled().await;
         }
         for server in replacing {
-            let old = before.server(server.name()).and_then(|member| member.server.list());
-            server.inherit(old);
+            if let Some(old) = before.server(server.name()) {
+                server.inherit(&old.server);
+            }
         }
     }
 
@@ -210,12 +216,13 @@ impl Snapshots {
         }
         *warned = warnings;
         let changed = next.plain.digests() != before.plain.digests();
+        let for_some = next.lists_version != before.lists_version;
         let reselected = next.config.profiles != before.config.profiles;
         self.current.store(Arc::new(next));
         if changed {
             self.changed_at.send_replace(SystemTime::now());
         }
-        if changed || reselected {
+        if changed || for_some || reselected {
             self.changes.send_modify(|count| *count += 1);
         }
     }
@@ -246,6 +253,8 @@ impl Parts {
         let lists = self.servers.iter();
         let lists: Lists =
             lists.filter_map(|(name, server)| Some((name.clone(), server.list()?))).collect();
+        // Before the lists that it counts the changes of are looked at.
+        let lists_version = self.servers.values().map(|server| server.lists_version()).sum();
         let (plain, warnings) = maker.view(&self.config, (None, None), &lists);
         let snapshot = Snapshot {
             plain: Arc::new(plain),
@@ -255,6 +264,7 @@ impl Parts {
             identity: Arc::clone(&self.identity),
             servers: self.members(&maker.metrics),
             generation: self.generation,
+            lists_version,
             config: self.config,
         };
         (snapshot, warnings)
@@ -267,8 +277,9 @@ impl Parts {
             let metrics = metrics.server(config.name.as_str());
             let operations = Arc::new(Operations::new(|method| metrics.operation(method)));
             let config = Arc::clone(config);
-            let _hold = server.hold();
-            Some((config.name.clone(), Member { _hold, server, config, metrics, operations }))
+            let hold = server.hold();
+            let member = Member { server, config, metrics, operations, _hold: hold };
+            Some((member.config.name.clone(), member))
         });
         members.collect()
     }

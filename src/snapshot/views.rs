@@ -76,7 +76,7 @@ pub(super) struct Views {
 
 #[derive(Default)]
 struct Made {
-    views: HashMap<ViewKey, Arc<View>>,
+    views: HashMap<ViewKey, (u64, Arc<View>)>,
     /// Their keys and how much they hold, the oldest first.
     order: VecDeque<(ViewKey, usize)>,
     held: usize,
@@ -87,13 +87,20 @@ impl Views {
         Self { maker, made: Mutex::default() }
     }
 
-    /// The view under a key. Two that ask at once may both make it.
-    pub(super) fn find(&self, key: &ViewKey, make: impl FnOnce(&Maker) -> View) -> Arc<View> {
-        if let Some(view) = self.made().views.get(key) {
+    /// The view under a key, of this version or a newer one. Two that ask at
+    /// once may both make it.
+    pub(super) fn find(
+        &self,
+        (key, version): (&ViewKey, u64),
+        make: impl FnOnce(&Maker) -> Arc<View>,
+    ) -> Arc<View> {
+        if let Some((made, view)) = self.made().views.get(key)
+            && *made >= version
+        {
             return Arc::clone(view);
         }
-        let view = Arc::new(make(&self.maker));
-        self.made().add(key.clone(), &view);
+        let view = make(&self.maker);
+        self.made().add(key.clone(), version, &view);
         view
     }
 
@@ -103,11 +110,15 @@ impl Views {
 }
 
 impl Made {
-    fn add(&mut self, key: ViewKey, view: &Arc<View>) {
-        if self.views.insert(key.clone(), Arc::clone(view)).is_some() {
-            return;
+    fn add(&mut self, key: ViewKey, version: u64, view: &Arc<View>) {
+        // One that others hold, too, takes no room of its own.
+        let size = if Arc::strong_count(view) > 1 { LEAST } else { size(view) };
+        if self.views.insert(key.clone(), (version, Arc::clone(view))).is_some()
+            && let Some(at) = self.order.iter().position(|(other, _)| *other == key)
+            && let Some((_, before)) = self.order.remove(at)
+        {
+            self.held -= before;
         }
-        let size = size(view);
         self.held += size;
         self.order.push_back((key, size));
         while self.order.len() > 1 && (self.order.len() > MOST || self.held > MOST_BYTES) {
@@ -122,7 +133,7 @@ impl Made {
 /// About how much a view holds: its lists stand in it three times over.
 fn size(view: &View) -> usize {
     let lists = Kind::ALL.map(|kind| 3 * view.catalog.list(kind).bytes().len());
-    lists.iter().sum::<usize>() + 4096
+    lists.iter().sum::<usize>() + LEAST
 }
 
 impl fmt::Debug for Views {
@@ -168,6 +179,8 @@ fn rules(config: &Arc<config::Server>) -> ServerRules {
     ServerRules::new(move |native| config.tools.admits(native), overrides).binding(variables)
 }
 
+/// What a view holds at least.
+const LEAST: usize = 4096;
 /// The most views that one snapshot keeps.
 const MOST: usize = 256;
 /// The most bytes that they may hold, as far as there is more than one.

@@ -205,11 +205,11 @@ def report(verdict: Verdict) -> str:
 
 
 def patterns(name: str, names: set[str]) -> list[str]:
-    """Patterns that cover `name`, with any of its words open, the most open first."""
+    """Patterns that cover `name`: those that cover the most of `names` first, and of them the closest."""
     words = name.split("-", 3)
     open_words = [("*", word) for word in words]
     found = {"-".join(choice) for choice in itertools.product(*open_words)}
-    return sorted(found, key=lambda pattern: (-sum(fnmatchcase(n, pattern) for n in names), -pattern.count("*")))
+    return sorted(found, key=lambda pattern: (-sum(fnmatchcase(n, pattern) for n in names), pattern.count("*")))
 
 
 def propose(suites: list[Suite], verdict: Verdict) -> str:

@@ -23,8 +23,8 @@ async fn a_session_that_the_server_has_lost_is_opened_again_once() {
         assert!(calls.await.iter().all(|said| said.text() == "{}"), "{status}");
         assert_eq!(
             upstream.all("initialize").len(),
-            2,
-            "{status}: one new session for all of them"
+            3,
+            "{status}: the gateway's, the client's, and one new session for all of its calls"
         );
     }
 }
@@ -36,7 +36,7 @@ async fn a_server_that_loses_every_session_is_not_asked_for_ever() {
     let gateway = Gateway::with("s", upstream.http()).start().await;
     let said = gateway.modern().call("s__lost", json!({})).await;
     assert!(said.is_error() && said.text().contains("404"), "{said:?}");
-    assert_eq!((upstream.all("initialize").len(), upstream.calls().len()), (2, 2));
+    assert_eq!((upstream.all("initialize").len(), upstream.calls().len()), (3, 2));
 }
 
 #[tokio::test]

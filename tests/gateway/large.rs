@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
+use crate::support::client::Piece;
 use crate::support::{Gateway, Upstream, within};
 
 #[tokio::test]
@@ -41,7 +42,8 @@ async fn a_large_json_answer_is_passed_on_before_it_is_whole() {
     let go_on = Arc::new(Notify::new());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let server = tokio::spawn(dripping(listener, Arc::clone(&go_on)));
+    let capabilities = json!({ "tools": {} });
+    let server = tokio::spawn(dripping(listener, capabilities, Arc::clone(&go_on)));
     let gateway =
         Gateway::with("slow", format!("url = \"http://127.0.0.1:{port}/mcp\"")).start().await;
 
@@ -72,35 +74,60 @@ async fn a_large_json_answer_is_passed_on_before_it_is_whole() {
     gateway.stop().await;
 }
 
+#[tokio::test]
+async fn a_large_answer_that_is_read_whole_first_may_take_its_time() {
+    let go_on = Arc::new(Notify::new());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let capabilities = json!({ "tools": {}, "resources": {} });
+    let server = tokio::spawn(dripping(listener, capabilities, Arc::clone(&go_on)));
+    let gateway = Gateway::with("slow", format!("url = \"http://127.0.0.1:{port}/mcp\""))
+        .gateway("keep_alive = \"1s\"")
+        .start()
+        .await;
+    for (era, client) in gateway.both().await {
+        let mut reply = client.ask_call("slow__drip", json!({})).send().await;
+        for _ in 0..2 {
+            assert_eq!(reply.piece().await, Some(Piece::Comment), "{era}: it is kept alive");
+        }
+        go_on.notify_one();
+        let said = reply.said().await;
+        assert!(said.text().ends_with("the end"), "{era}");
+        assert_eq!(said.result()["content"][1]["uri"], "mcp://slow/a:b", "{era}");
+    }
+    server.abort();
+    gateway.stop().await;
+}
+
 /// So much of the answer comes at once, and the rest when it is told to.
 const HALF: usize = 300 * 1024;
 
 /// A Modern server whose one tool answers in two halves.
-async fn dripping(listener: TcpListener, go_on: Arc<Notify>) {
+async fn dripping(listener: TcpListener, capabilities: Value, go_on: Arc<Notify>) {
     loop {
         let (socket, _) = listener.accept().await.unwrap();
-        tokio::spawn(drip(socket, Arc::clone(&go_on)));
+        tokio::spawn(drip(socket, capabilities.clone(), Arc::clone(&go_on)));
     }
 }
 
-async fn drip(mut socket: TcpStream, go_on: Arc<Notify>) {
+async fn drip(mut socket: TcpStream, capabilities: Value, go_on: Arc<Notify>) {
     while let Some(asked) = next_request(&mut socket).await {
         let id = &asked["id"];
         let result = match asked["method"].as_str() {
             Some("server/discover") => json!({
                 "resultType": "complete", "supportedVersions": ["2026-07-28"],
-                "capabilities": { "tools": {} }, "ttlMs": 60_000, "cacheScope": "public",
+                "capabilities": capabilities, "ttlMs": 60_000, "cacheScope": "public",
             }),
             Some("tools/list") => json!({
                 "resultType": "complete", "ttlMs": 60_000, "cacheScope": "public",
                 "tools": [{ "name": "drip", "inputSchema": { "type": "object" } }],
             }),
-            _ => {
+            Some("tools/call") => {
                 let first = format!(
                     r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","content":[{{"type":"text","text":"{}"#,
                     "x".repeat(HALF)
                 );
-                let rest = r#"the end"}]}}"#;
+                let rest = r#"the end"},{"type":"resource_link","name":"a","uri":"a:b"}]}}"#;
                 let head = format!(
                     "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
                     first.len() + rest.len()
@@ -111,6 +138,7 @@ async fn drip(mut socket: TcpStream, go_on: Arc<Notify>) {
                 socket.write_all(rest.as_bytes()).await.unwrap();
                 continue;
             }
+            _ => json!({ "resultType": "complete", "ttlMs": 60_000, "cacheScope": "public" }),
         };
         let body = json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string();
         let answer = format!(

@@ -32,6 +32,7 @@ mod prompts;
 mod resources;
 mod server_life;
 mod sse_clients;
+mod sse_servers;
 mod stdio;
 mod streams;
 mod subscriptions;

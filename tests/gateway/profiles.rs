@@ -320,3 +320,25 @@ async fn a_profile_changes_and_goes_with_a_reload() {
         assert_eq!(client.call("a__echo", json!({})).await.status, 404);
     }
 }
+
+#[tokio::test]
+async fn a_cursor_leads_on_in_its_own_list_alone() {
+    let two = Two::new().await;
+    let gateway = two.with(SUPPORT).gateway("page_size = 1").start().await;
+    let page = async |endpoint: &str, cursor: Option<&Value>| {
+        let params = cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
+        gateway.modern().at(endpoint).request("tools/list", params).await
+    };
+    let first = page("/mcp", None).await;
+    let cursor = &first.result()["nextCursor"];
+    assert!(cursor.is_string(), "{first:?}");
+    page("/mcp", Some(cursor)).await.result();
+    for endpoint in ["/mcp/support", "/mcp?servers=b"] {
+        assert_eq!(page(endpoint, Some(cursor)).await.code(), -32602, "{endpoint}");
+    }
+    let first = page("/mcp/support", None).await;
+    assert_eq!(first.result()["tools"][0]["name"], "a__echo");
+    let second = page("/mcp/support", Some(&first.result()["nextCursor"])).await;
+    assert_eq!(second.result()["tools"][0]["name"], "a__link");
+    assert!(second.result().get("nextCursor").is_none(), "{second:?}");
+}

@@ -235,3 +235,19 @@ async fn what_is_under_way_is_answered_before_the_gateway_ends() {
     assert_eq!(old.stream.message().await, None);
     within(stopping).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_profile_and_a_narrowing_have_their_streams() {
+    let upstream = Upstream::legacy().await;
+    let profile = "[profiles.few]\ntools = [\"s__echo\", \"s__count\"]\n";
+    let gateway = Gateway::with("s", upstream.stdio()).gateway("sse = true").toml(profile);
+    let gateway = gateway.start().await;
+    for (path, tools) in [("/sse", 4), ("/sse/few", 2), ("/sse/few?tools=s__e*", 1)] {
+        let mut old = Old::connect(gateway.plain(), path).await;
+        old.initialize().await;
+        let list = old.request("tools/list", json!({})).await;
+        assert_eq!(list["result"]["tools"].as_array().unwrap().len(), tools, "{path}");
+    }
+    let none = gateway.plain().http("GET", "/sse/many").send().await;
+    assert_eq!(none.status(), 404);
+}

@@ -172,7 +172,10 @@ async fn a_filter_is_honoured_exactly() {
 
 #[tokio::test]
 async fn many_clients_are_one_subscription_and_the_last_one_out_ends_it() {
-    let kinds = kinds().await;
+    let mut kinds = kinds().await;
+    for kind in &mut kinds {
+        kind.lines.push_str("isolation = \"shared\"\n");
+    }
     let gateway = Gateway::alone().kinds(&kinds).start().await;
     for kind in &kinds {
         let uri = public(kind, "a:1");
@@ -193,6 +196,66 @@ async fn many_clients_are_one_subscription_and_the_last_one_out_ends_it() {
             }
         }
         until(|| kind.upstream.subscriptions().is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn what_happens_in_a_session_of_its_own_is_told_to_its_client_alone() {
+    for way in ["http", "stdio"] {
+        let upstream = Upstream::legacy().await;
+        upstream.resources(&["a:1"]);
+        let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
+        let lines = format!("{lines}isolation = \"client\"\n");
+        let gateway = Gateway::with("s", lines).start().await;
+        let one = gateway.legacy().await;
+        let other = gateway.legacy().await;
+        let mut hearings = Vec::new();
+        for client in [one, other, gateway.modern()] {
+            hearings.push(Hearing::of(client, &["mcp://s/a:1"]).await);
+        }
+        assert_eq!(upstream.subscriptions(), ["a:1", "a:1", "a:1"], "{way}");
+        let sessions = upstream.sessions_subscribed_to("a:1");
+        upstream.tell_in(&sessions[0], UPDATED, json!({ "uri": "a:1" }));
+        let mut told = 0;
+        for hearing in &mut hearings {
+            told += hearing.rest().await.len();
+        }
+        assert_eq!(told, 1, "{way}");
+    }
+}
+
+#[tokio::test]
+async fn whatever_else_a_clients_own_session_tells_reaches_that_client() {
+    for way in ["http", "stdio"] {
+        let upstream = Upstream::legacy().await;
+        upstream.resources(&["a:1"]);
+        let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
+        let lines = format!("{lines}isolation = \"client\"\n");
+        let gateway = Gateway::with("s", lines).start().await;
+        let mut hearings = Vec::new();
+        for uris in [&["mcp://s/a:1"][..], &[]] {
+            let hearing = Hearing::of(gateway.legacy().await, uris).await;
+            hearing.client.call("s__echo", json!({})).await;
+            hearings.push(hearing);
+        }
+        let sessions = upstream.sessions_subscribed_to("a:1");
+        let told = [
+            ("notifications/elicitation/complete", json!({ "elicitationId": "7" })),
+            ("notifications/elicitation/complete", json!({ "elicitationId": "8" })),
+            ("notifications/tasks/status", json!({ "taskId": "t", "status": "working" })),
+            ("notifications/of/tomorrow", json!({ "x": [1.50] })),
+        ];
+        for (method, params) in &told {
+            upstream.tell_in(&sessions[0], method, params.clone());
+        }
+        upstream.tell_in(&sessions[0], "notifications/progress", json!({ "progressToken": 1 }));
+        for (method, params) in &told {
+            let message = hearings[0].stream.message().await.unwrap();
+            assert_eq!((&message["method"], &message["params"]), (&json!(method), params), "{way}");
+        }
+        for hearing in &mut hearings {
+            hearing.is_told_nothing().await;
+        }
     }
 }
 
@@ -321,17 +384,17 @@ async fn a_session_that_the_server_has_lost_takes_no_subscription_with_it() {
         hearings.push(Hearing::of(client, &["mcp://s/a:1"]).await);
     }
     upstream.forget_sessions();
-    // Whoever calls next finds out.
-    assert_eq!(gateway.modern().call("s__echo", json!({})).await.text(), "{}");
     for hearing in &mut hearings {
+        // Whoever calls next finds out.
+        assert_eq!(hearing.client.call("s__echo", json!({})).await.text(), "{}");
         hearing.is_told_of("mcp://s/a:1").await;
         hearing.rest().await;
     }
+    assert_eq!(upstream.subscriptions(), ["a:1", "a:1"], "each in its own session");
     upstream.update("a:1").await;
     for hearing in &mut hearings {
         hearing.is_told_of("mcp://s/a:1").await;
     }
-    assert_eq!(upstream.subscriptions(), ["a:1"]);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use serde_json::json;
 use trunkline::identity::sha256;
 
-use crate::support::client::Client;
+use crate::support::client::{Ask, Client};
 use crate::support::gateway::Builder;
 use crate::support::{Gateway, Said, Step, Upstream, within};
 
@@ -166,17 +166,23 @@ async fn a_client_that_a_reload_takes_away_loses_all_it_has_and_the_others_nothi
 #[tokio::test]
 async fn one_key_takes_the_place_of_another_without_a_gap() {
     let upstream = Upstream::modern().await;
+    upstream.does("begin", |_| vec![Step::Progress(1), Step::Hold, Step::text("done")]);
     let with = |keys: &[&str]| {
         let keys: Vec<_> = keys.iter().map(|key| hash(key)).collect();
         Gateway::with("s", upstream.http()).toml(&format!("[clients.ci]\nkeys = {keys:?}\n"))
     };
     let gateway = with(&["old"]).start().await;
     let [(_, modern), (_, legacy)] = gateway.both_as("old", "/mcp").await;
-    let mut stream = modern.listen().await;
+    let mut streams = vec![modern.listen().await, legacy.listen().await];
     gateway.reload(with(&["old", "new"])).await;
     assert_eq!(legacy.call("s__echo", json!({})).await.text(), "{}");
+    let mut call = legacy.ask_call("s__begin", json!({})).token(json!(1)).send().await;
+    call.message().await.expect("progress");
+    streams.push(call);
     gateway.reload(with(&["new"])).await;
-    assert!(stream.message().await.is_none(), "what the old key opened is closed");
+    for stream in &mut streams {
+        within(async { while stream.message().await.is_some() {} }).await;
+    }
     is_refused(&legacy.call("s__echo", json!({})).await, "key_unknown");
     let renewed = gateway.plain().key("new").becomes(legacy.kind());
     assert_eq!(
@@ -200,4 +206,78 @@ async fn the_first_client_ends_what_the_anonymous_had() {
     // And nobody inherits their sessions.
     let heir = gateway.plain().key(CI).becomes(legacy.kind());
     assert_eq!(heir.call("s__echo", json!({})).await.status, 404);
+}
+
+/// A tool of a Legacy server that asks for a name and waits for it.
+fn asks(upstream: &Upstream) {
+    let form = json!({
+        "mode": "form",
+        "message": "Who?",
+        "requestedSchema": { "type": "object", "properties": {} },
+    });
+    upstream.does("ask", move |_| {
+        vec![
+            Step::Ask("who", "elicitation/create", form.clone()),
+            Step::Await("who"),
+            Step::Answers,
+        ]
+    });
+}
+
+fn ask(client: &Client) -> Ask<'_> {
+    let able = json!({ "elicitation": { "form": {} } });
+    let ask = client.ask_call("s__ask", json!({}));
+    ask.meta("io.modelcontextprotocol/clientCapabilities", able)
+}
+
+/// A call that waits for its client: the retry that would end it.
+async fn parked(client: &Client) -> impl Fn(&Client) -> Ask<'_> + use<> {
+    let said = ask(client).send().await.said().await;
+    let result = said.result().clone();
+    assert_eq!(result["resultType"], "input_required", "{said:?}");
+    let (key, _) = result["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    let answers = json!({ key: { "action": "accept", "content": {} } });
+    let state = result["requestState"].clone();
+    move |client: &Client| {
+        ask(client).param("inputResponses", answers.clone()).param("requestState", state.clone())
+    }
+}
+
+#[tokio::test]
+async fn nobody_answers_for_another_nor_at_another_url() {
+    let upstream = Upstream::legacy().await;
+    asks(&upstream);
+    let gateway =
+        two_clients(Gateway::with("s", upstream.stdio())).toml("[profiles.other]\n").start().await;
+    let client = gateway.modern().key(CI);
+    let retry = parked(&client).await;
+    for other in [gateway.modern().key(DESK), gateway.modern().key(CI).at("/mcp/other")] {
+        let said = retry(&other).send().await.said().await;
+        assert_eq!(said.code(), -32602, "{said:?}");
+    }
+    let said = retry(&client).send().await.said().await;
+    assert!(said.text().contains("accept"), "{said:?}");
+}
+
+#[tokio::test]
+async fn what_waits_for_a_client_ends_when_a_reload_takes_the_client_away() {
+    let upstream = Upstream::legacy().await;
+    asks(&upstream);
+    let gateway = two_clients(Gateway::with("s", upstream.stdio())).start().await;
+    let retry = parked(&gateway.modern().key(CI)).await;
+    let metric = async |count: &str| {
+        let metrics = gateway.metrics().await;
+        metrics.lines().any(|line| line.starts_with("trunkline_parked") && line.ends_with(count))
+    };
+    assert!(metric(" 1").await);
+    gateway.reload(Gateway::with("s", upstream.stdio()).toml(&client("desk", DESK, ""))).await;
+    upstream.heard("notifications/cancelled", 1).await;
+    within(async {
+        while !metric(" 0").await {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let said = retry(&gateway.modern().key(CI)).send().await.said().await;
+    is_refused(&said, "key_unknown");
 }

@@ -304,6 +304,9 @@ async def test_trigger_tool_change(ctx: Context, arguments: Json) -> types.CallT
         tools[added] = {"listed": listed, "does": {"answer": [{"type": "text", "text": words}]}}
     if removed:
         tools.pop(removed, None)
+    if not added and not removed:
+        one_more = EVERYTHING["added"]["tool"]
+        toggle(tools, one_more["listed"]["name"], one_more)
     await changes.tools()
     return said(f"{len(tools)} tools")
 

@@ -198,6 +198,8 @@ const own = {
       tools.set(add, { listed, does: { answer: [{ type: 'text', text: words }] } });
     }
     if (remove) tools.delete(remove);
+    const oneMore = everything.added.tool;
+    if (!add && !remove) toggle(tools, oneMore.listed.name, oneMore);
     await changes.tools();
     return said(`${tools.size} tools`);
   },

@@ -9,6 +9,7 @@ EVERYTHING_CANCEL_LOG names.
 
     legacy_server.py --stdio
     legacy_server.py --port N    http://127.0.0.1:N/mcp; 0 takes a free port
+    legacy_server.py --sse N     http://127.0.0.1:N/sse, the transport of 2024-11-05
 
 Over HTTP one line of JSON on standard output says which port it is, once the
 socket listens.
@@ -28,10 +29,13 @@ import uvicorn
 from mcp import types
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
+from mcp.server.sse import SseServerTransport
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
 
 CANCEL_LOG = "EVERYTHING_CANCEL_LOG"
 
@@ -130,13 +134,30 @@ def note_cancelled(what: str) -> None:
 
 
 async def serve_http(port: int) -> None:
+    """Streamable HTTP."""
     manager = StreamableHTTPSessionManager(server)
 
     class Endpoint:
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
             await manager.handle_request(scope, receive, send)
 
-    app = Starlette(routes=[Mount("/", app=Endpoint())], lifespan=lambda _: manager.run())
+    await listen(Starlette(routes=[Mount("/", app=Endpoint())], lifespan=lambda _: manager.run()), port)
+
+
+async def serve_sse(port: int) -> None:
+    """HTTP with SSE, the transport of 2024-11-05: `/sse`, and nothing at `/mcp`."""
+    transport = SseServerTransport("/messages/")
+
+    async def stream(request: Request) -> Response:
+        async with transport.connect_sse(request.scope, request.receive, request._send) as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+        return Response()
+
+    routes = [Route("/sse", endpoint=stream, methods=["GET"]), Mount("/messages/", app=transport.handle_post_message)]
+    await listen(Starlette(routes=routes), port)
+
+
+async def listen(app: Starlette, port: int) -> None:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
@@ -155,10 +176,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A small Legacy server.")
     way = parser.add_mutually_exclusive_group(required=True)
     way.add_argument("--port", type=int, help="serve HTTP on this port of 127.0.0.1; 0 takes a free one")
+    way.add_argument("--sse", type=int, metavar="PORT", help="the same on the transport of 2024-11-05, at /sse")
     way.add_argument("--stdio", action="store_true", help="serve standard input and output")
     options = parser.parse_args()
     try:
-        anyio.run(serve_stdio) if options.stdio else anyio.run(serve_http, options.port)
+        if options.stdio:
+            anyio.run(serve_stdio)
+        elif options.sse is not None:
+            anyio.run(serve_sse, options.sse)
+        else:
+            anyio.run(serve_http, options.port)
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
 use tokio::task::JoinHandle;
-use trunkline::config::{Http, Secret};
+use trunkline::config::{Http, HttpTransport, Secret};
 use trunkline::front::stdio::{Bounds, Ended, Endpoint, Here, There, serve};
 use trunkline::link::HttpClient;
 
@@ -164,7 +164,9 @@ impl Host {
 }
 
 pub fn there(url: &str) -> There {
-    let http = Http { url: url.parse().unwrap(), headers: Vec::<(_, Secret)>::new(), ca: None };
+    let transport = HttpTransport::Streamable;
+    let headers = Vec::<(_, Secret)>::new();
+    let http = Http { url: url.parse().unwrap(), headers, ca: None, transport };
     There::new(HttpClient::new(&http, Duration::from_secs(5)).unwrap())
 }
 

@@ -25,11 +25,13 @@ pub mod client;
 pub mod collector;
 pub mod gateway;
 pub mod host;
+pub mod old;
 pub mod upstream;
 
 pub use client::{Client, Reply, Said};
 pub use gateway::Gateway;
 pub use host::{Host, WAYS, Way};
+pub use old::Old;
 pub use upstream::{Kind, Step, Upstream, every_kind};
 
 use std::time::Duration;

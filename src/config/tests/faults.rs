@@ -426,8 +426,8 @@ const SERVER_RULES: &[(&str, &str)] = &[
         "4: servers.x.tools.\"u v\".name: `servers.x.tools.t` has the same public name; give one of them another `name`",
     ),
     (
-        "command = \"x\"\nisolation = \"client\"",
-        "3: servers.x.isolation: unknown key; what may stand here: ",
+        "command = \"x\"\nprofile = \"client\"",
+        "3: servers.x.profile: unknown key; what may stand here: ",
     ),
     (
         "url = \"http://u:p@x\"",
@@ -468,6 +468,10 @@ const SERVER_RULES: &[(&str, &str)] = &[
     (
         "command = \"x\"\nconnect_timeout = \"1s\"",
         "3: servers.x.connect_timeout: only a server with `url` has this setting",
+    ),
+    (
+        "command = \"x\"\nisolation = \"client\"\nmax_instances = 0",
+        "4: servers.x.max_instances: each client has an instance of its own, and there may be none; allow some, or write isolation = \"shared\"",
     ),
     (
         "url = \"http://x\"\nidle_stop = \"1s\"",

@@ -85,7 +85,18 @@ impl Client {
         headers: &HeaderMap,
         body: Bytes,
     ) -> Result<Response<Incoming>, LinkFault> {
-        let mut uri = self.uri.clone();
+        self.send_to(&self.uri, method, headers, body).await
+    }
+
+    /// The same to another address of the server's origin.
+    pub(super) async fn send_to(
+        &self,
+        uri: &Uri,
+        method: &Method,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, LinkFault> {
+        let mut uri = uri.clone();
         for _ in 0..=REDIRECTS {
             let request = self.request(method, &uri, headers, &body);
             let response = self.pool.request(request).await.map_err(broken)?;
@@ -96,6 +107,11 @@ impl Client {
             uri = same_origin(&uri, response.status(), location.unwrap_or_default())?;
         }
         Err(LinkFault::Redirect { to: uri.path().to_owned() })
+    }
+
+    /// The server's address.
+    pub(super) fn uri(&self) -> &Uri {
+        &self.uri
     }
 
     fn request(
@@ -127,8 +143,14 @@ fn same_origin(from: &Uri, status: StatusCode, to: &str) -> Result<Uri, LinkFaul
     if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
         return Err(refused());
     }
+    same_origin_as(from, to)
+}
+
+/// What an address named by `from` is, if it is of the same origin.
+pub(super) fn same_origin_as(from: &Uri, to: &str) -> Result<Uri, LinkFault> {
+    let refused = || LinkFault::Redirect { to: to.chars().take(200).collect() };
     let base = url::Url::parse(&from.to_string()).map_err(|_| refused())?;
-    let target = base.join(to).map_err(|_| refused())?;
+    let target = base.join(to.trim()).map_err(|_| refused())?;
     if target.origin() != base.origin() {
         return Err(refused());
     }

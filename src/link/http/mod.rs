@@ -12,38 +12,41 @@ mod probe;
 mod reception;
 mod resume;
 mod session;
+pub(super) mod sse;
+mod verdict;
 mod watch;
 
-use std::iter::from_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{Semaphore, watch as cell};
 use tokio::task::JoinSet;
 
-use crate::call::{Answer, Call, Event, NativeName, Reply, ServerName};
-use crate::config::{EraChoice, Http as HttpConfig};
+use crate::call::{Answer, Call, NativeName, Reply, ServerName};
+use crate::config::EraChoice;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id, Response};
-use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, code, encode_value, header};
+use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, encode_value, header};
 use crate::policy::Target;
 
 use super::LinkFault;
+use super::Owner;
 use super::deadline::Deadline;
 use super::levels::{self, Levels};
 use super::news::Inbox;
 use super::peer::{Peer, answer_to_server};
-use super::questions::{Questions, message};
+use super::questions::message;
 pub use client::Client;
-use coming::{Coming, UnderWay};
+use coming::{Calls, Coming, Head, Stage};
 use probe::{discover, probe};
-use reception::{Events, Reception, answer_in, refusal};
+use reception::{Events, Reception, answer_in};
 use resume::{Resumable, Said};
 use session::Session;
+use verdict::Settled;
 
 /// A server that has answered and can be called.
 pub(super) struct Http {
@@ -55,7 +58,9 @@ pub(super) struct Http {
 /// What calls and the watcher share.
 struct Shared {
     server: ServerName,
-    client: Client,
+    /// Whose connection it is.
+    owner: Arc<Owner>,
+    client: Arc<Client>,
     peer: Peer,
     session: Session,
     next_id: AtomicU64,
@@ -65,16 +70,18 @@ struct Shared {
     levels: Levels,
     /// Why what is known of the server no longer holds, once it does not.
     lost: cell::Sender<Option<String>>,
+    /// Calls under way that a Legacy server's questions can belong to.
+    calls: Calls,
     /// Places for messages beside the calls.
     asides: Arc<Semaphore>,
 }
 
 /// How a connection to an HTTP server is opened.
-pub(super) struct Opening<'a> {
+pub(super) struct Opening {
     pub(super) server: ServerName,
-    pub(super) config: &'a HttpConfig,
+    pub(super) owner: Arc<Owner>,
+    pub(super) client: Arc<Client>,
     pub(super) era: EraChoice,
-    pub(super) connect_timeout: Duration,
     /// How long a probe waits before it takes the server for Legacy.
     pub(super) patience: Duration,
     /// The most bytes an answer, or one event, may have.
@@ -88,8 +95,8 @@ pub(super) struct Opening<'a> {
 impl Http {
     /// Finds out the server's era and, if it is Legacy, opens a session. The
     /// caller bounds the time.
-    pub(super) async fn open(opening: Opening<'_>) -> Result<Self, LinkFault> {
-        let client = Client::new(opening.config, opening.connect_timeout)?;
+    pub(super) async fn open(opening: Opening) -> Result<Self, LinkFault> {
+        let client = opening.client;
         let modern = match opening.era {
             EraChoice::Legacy => None,
             EraChoice::Modern => Some(
@@ -101,10 +108,11 @@ impl Http {
         };
         let (peer, session) = match modern {
             Some(peer) => (peer, Session::none()),
-            None => Session::open(&client, opening.limit).await?,
+            None => Session::open(&client, &opening.owner.told, opening.limit).await?,
         };
         let shared = Arc::new(Shared {
             server: opening.server,
+            owner: opening.owner,
             client,
             peer,
             session,
@@ -114,6 +122,7 @@ impl Http {
             inbox: opening.inbox,
             levels: Levels::default(),
             lost: cell::Sender::new(None),
+            calls: Calls::default(),
             asides: Arc::new(Semaphore::new(ASIDES)),
         });
         let listening = watch::start(&shared);
@@ -140,7 +149,7 @@ impl Http {
         call: &Call,
         target: &Target,
         mirrored: Vec<(HeaderName, HeaderValue)>,
-        mut deadline: Deadline,
+        deadline: Deadline,
     ) -> Result<Reply, LinkFault> {
         let shared = Arc::clone(&self.shared);
         let id = shared.number();
@@ -151,51 +160,50 @@ impl Http {
         headers.extend(mirrored);
         // On its way from here on: a server that answers with plain JSON sends
         // no head until it is done, and has to hear of a cancellation as well.
-        let mut under_way = UnderWay::begin(&shared, &id);
-        let hears = call.context.hears();
-        let lines = shared.inbox.listen(hears);
-        let sent = async {
-            shared.set_level(call.context.log).await;
-            shared.exchange(&id, &call.method, &params, headers).await
+        let (mut coming, answers) = Coming::of(&shared, &id, call, deadline);
+        let sent = {
+            let (shared, id, method) = (Arc::clone(&shared), id.clone(), call.method.clone());
+            let log = call.context.log;
+            async move {
+                shared.set_level(log).await;
+                shared.exchange(&id, &method, &params, headers).await
+            }
         };
-        let reception = tokio::select! {
-            reception = sent => {
-                // Answered, or refused. Behind a connection that broke off the
-                // server may still be at it.
-                if !matches!(reception, Ok(Reception::Events(_)) | Err(LinkFault::Broken(_))) {
-                    under_way.end();
+        if coming.questions.can_be() {
+            coming.stage = Stage::Sent(Box::pin(sent), shared.clients_own(call));
+            return Ok(coming.reply().answered_by(answers));
+        }
+        let reception = if coming.hearing.elsewhere() {
+            let mut sent: Head = Box::pin(sent);
+            tokio::select! {
+                reception = &mut sent => reception,
+                () = coming.hearing.arrived() => {
+                    coming.stage = Stage::Sent(sent, shared.clients_own(call));
+                    return Ok(coming.reply());
                 }
-                reception?
+                after = coming.deadline.passed() => return Err(LinkFault::Timeout { after }),
             }
-            after = deadline.passed() => return Err(LinkFault::Timeout { after }),
-        };
-        let answer = match reception {
-            Reception::Events(events) => {
-                let events = shared.resumable(&id, events, Some(call));
-                let (questions, answers) = Questions::of(call, shared.peer.era());
-                let coming =
-                    Coming { shared, id, events, deadline, questions, under_way, hears, lines };
-                let reply = Reply::stream(stream::unfold(Some(coming), Coming::step));
-                return Ok(reply.answered_by(answers));
+        } else {
+            tokio::select! {
+                reception = sent => reception,
+                after = coming.deadline.passed() => return Err(LinkFault::Timeout { after }),
             }
-            Reception::Message(frame) => answer_in(frame, &id),
-            Reception::Begun(begun) => match begun.pass(&id, &shared, deadline).await? {
-                Ok(passing) => return Ok(Reply::passing(passing)),
-                Err(frame) => answer_in(frame, &id),
-            },
-            Reception::Empty => Err(LinkFault::NoAnswer),
-            Reception::Refused { status, frame, .. } => shared.refused(status, frame, &id),
         };
-        if let Err(fault) = &answer {
-            shared.doubt(fault);
+        // Answered, or refused. Behind a connection that broke off the server
+        // may still be at it.
+        if !matches!(reception, Ok(Reception::Events(_)) | Err(LinkFault::Broken(_))) {
+            coming.under_way.end();
         }
-        let answer = Ok(shared.checked(answer?)?);
-        let before: Vec<_> = lines.iter().flat_map(|lines| from_fn(|| lines.take())).collect();
-        if before.is_empty() {
-            return Ok(Reply::ready(answer));
+        let reception = reception?;
+        if let Reception::Events(events) = reception {
+            let events = shared.resumable(&id, events, shared.clients_own(call));
+            coming.stage = Stage::Streaming(events);
+            return Ok(coming.reply());
         }
-        let steps = before.into_iter().map(Event::Notice).chain([Event::Answer(answer)]);
-        Ok(Reply::stream(stream::iter(steps)))
+        Ok(match shared.settle(reception, &id, coming.deadline).await? {
+            Settled::Answer(answer) => Reply::ready(Ok(answer)),
+            Settled::Passing(passing) => Reply::passing(passing),
+        })
     }
 
     /// Waits until what is known of the server no longer holds; says why.
@@ -230,7 +238,7 @@ impl Shared {
             Reception::Events(events) => events,
             whole => return whole.answer(&id).await,
         };
-        let mut events = self.resumable(&id, reception, None);
+        let mut events = self.resumable(&id, reception, HeaderMap::new());
         while let Some(said) = events.next().await? {
             match said {
                 Said::Frame(frame @ Frame::Response { .. }) => {
@@ -240,7 +248,11 @@ impl Shared {
                 Said::Frame(Frame::Notification { method, params }) => {
                     self.inbox.hear(&method, params.as_ref());
                 }
-                Said::Frame(Frame::Request { .. }) | Said::Pause(_) => {}
+                // It belongs to no client's call.
+                Said::Frame(Frame::Request { id, method, .. }) => {
+                    self.send_aside(answer_to_server(&id, &method));
+                }
+                Said::Pause(_) => {}
             }
         }
         Err(LinkFault::NoAnswer)
@@ -262,16 +274,22 @@ impl Shared {
         }
     }
 
-    /// A stream of events that goes on when its connection ends.
-    fn resumable(self: &Arc<Self>, id: &Id, events: Box<Events>, call: Option<&Call>) -> Resumable {
+    /// A stream of events that goes on when its connection ends. Resumptions
+    /// carry the client's `own` headers.
+    fn resumable(self: &Arc<Self>, id: &Id, events: Box<Events>, mut own: HeaderMap) -> Resumable {
+        if self.peer.era() == Era::Legacy {
+            self.session.add_to(&mut own);
+        }
+        Resumable::new(self, id, events, own)
+    }
+
+    /// The headers of a client's own that go on with its call.
+    fn clients_own(&self, call: &Call) -> HeaderMap {
         let mut headers = HeaderMap::new();
         if self.peer.era() == Era::Legacy {
-            if let Some(call) = call {
-                self.add_clients_own(&mut headers, call);
-            }
-            self.session.add_to(&mut headers);
+            self.add_clients_own(&mut headers, call);
         }
-        Resumable::new(self, id, events, headers)
+        headers
     }
 
     fn params(&self, call: &Call, target: &Target, id: &Id) -> Bytes {
@@ -345,7 +363,8 @@ impl Shared {
     /// Opens a session in place of a lost one.
     async fn reopen(&self, lost: Option<u64>) -> Result<(), LinkFault> {
         tracing::info!(server = %self.server, "the server has lost the session, a new one is opened");
-        let reopened = self.session.reopen(&self.client, self.limit, lost).await;
+        let told = &self.owner.told;
+        let reopened = self.session.reopen(&self.client, told, self.limit, lost).await;
         reopened.inspect_err(|fault| self.lose(fault))
     }
 
@@ -355,11 +374,6 @@ impl Shared {
             Err(fault) => Err(fault),
         };
         response.inspect_err(|fault| self.doubt(fault))
-    }
-
-    /// Answers a Legacy server's request on a call's stream.
-    fn answer_server(self: &Arc<Self>, id: &Id, method: &str) {
-        self.send_aside(answer_to_server(id, method));
     }
 
     /// Gives a Legacy server the answer to what it asked, within [`ASIDE`].
@@ -392,66 +406,6 @@ impl Shared {
             }
             drop(place);
         });
-    }
-
-    /// What a refusal says. An error that answers no request, from a server
-    /// that was Modern, is what a Legacy one says to a request outside of a
-    /// session: it is no answer, but a sign that another server is there now.
-    fn refused(
-        &self,
-        status: StatusCode,
-        frame: Option<Frame>,
-        id: &Id,
-    ) -> Result<Answer, LinkFault> {
-        let nameless = matches!(frame, Some(Frame::Response { id: None, .. }));
-        match refusal(status, frame, id)? {
-            Answer::Error(error)
-                if nameless && self.peer.era() == Era::Modern && !code::is_modern(error.code()) =>
-            {
-                Err(LinkFault::Status { status })
-            }
-            answer => Ok(answer),
-        }
-    }
-
-    /// Takes the server for lost where a fault shows that what was learnt of
-    /// it, or its address, no longer holds.
-    fn doubt(&self, fault: &LinkFault) {
-        let era_changed = self.peer.era() == Era::Modern
-            && matches!(fault, LinkFault::Status { status }
-                if matches!(*status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST | StatusCode::METHOD_NOT_ALLOWED));
-        if era_changed || matches!(fault, LinkFault::Connect(_)) {
-            self.lose(fault);
-        }
-    }
-
-    fn lose(&self, fault: &LinkFault) {
-        let reason = fault.chain();
-        self.lost.send_if_modified(|lost| {
-            let first = lost.is_none();
-            lost.get_or_insert(reason);
-            first
-        });
-    }
-
-    /// An answer, its sender noted; doubts the server's era or list where the
-    /// answer says so.
-    fn checked(&self, answer: Answer) -> Result<Answer, LinkFault> {
-        if let Answer::Error(error) = &answer {
-            match error.code() {
-                // Agreed between the gateway and this server: to the client it
-                // would say that the gateway does not speak the client's.
-                code::UNSUPPORTED_VERSION if self.peer.era() == Era::Modern => {
-                    let fault = LinkFault::Versions("others than it said".into());
-                    self.lose(&fault);
-                    return Err(fault);
-                }
-                // A tool's mirrored parameters are others than the list said.
-                code::HEADER_MISMATCH => self.inbox.relist(),
-                _ => {}
-            }
-        }
-        Ok(answer.sent_by(&self.peer.info))
     }
 }
 

@@ -59,9 +59,13 @@ impl Session {
         *self.numbers.borrow()
     }
 
-    /// Introduces the gateway.
-    pub(super) async fn open(client: &Client, limit: usize) -> Result<(Peer, Self), LinkFault> {
-        let (peer, open) = open(client, limit, 1).await?;
+    /// Introduces the gateway, with the raw capabilities to be told.
+    pub(super) async fn open(
+        client: &Client,
+        told: &[u8],
+        limit: usize,
+    ) -> Result<(Peer, Self), LinkFault> {
+        let (peer, open) = open(client, told, limit, 1).await?;
         Ok((peer, Self::of(Some(open))))
     }
 
@@ -82,6 +86,7 @@ impl Session {
     pub(super) async fn reopen(
         &self,
         client: &Client,
+        told: &[u8],
         limit: usize,
         lost: Option<u64>,
     ) -> Result<(), LinkFault> {
@@ -90,7 +95,7 @@ impl Session {
         if number != lost {
             return Ok(());
         }
-        let (_, open) = open(client, limit, number.unwrap_or(0) + 1).await?;
+        let (_, open) = open(client, told, limit, number.unwrap_or(0) + 1).await?;
         let number = open.number;
         *self.current() = Some(open);
         self.numbers.send_replace(number);
@@ -111,9 +116,14 @@ impl Session {
     }
 }
 
-async fn open(client: &Client, limit: usize, number: u64) -> Result<(Peer, Open), LinkFault> {
+async fn open(
+    client: &Client,
+    told: &[u8],
+    limit: usize,
+    number: u64,
+) -> Result<(Peer, Open), LinkFault> {
     let request = Id::number(1);
-    let body = jsonrpc::request(&request, Method::Initialize.as_str(), &initialize_params());
+    let body = jsonrpc::request(&request, Method::Initialize.as_str(), &initialize_params(told));
     let response = client.post(&HeaderMap::new(), body).await?;
     let id = response.headers().get(header::SESSION_ID).cloned();
     let answer = Reception::read(response, limit).await?.answer(&request).await?;

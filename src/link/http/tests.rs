@@ -78,12 +78,18 @@ impl Scripted {
     }
 
     async fn open(&self, changed: &Arc<Notify>) -> Http {
-        let config = HttpConfig { url: self.url.clone(), headers: Vec::new(), ca: None };
+        let config = crate::config::Http {
+            url: self.url.clone(),
+            headers: Vec::new(),
+            ca: None,
+            transport: crate::config::HttpTransport::Auto,
+        };
+        let client = Client::new(&config, Duration::from_secs(5)).unwrap();
         let server = ServerName::new("s").unwrap();
         let opening = Opening {
-            config: &config,
+            owner: Arc::new(Owner::main()),
+            client: Arc::new(client),
             era: EraChoice::Legacy,
-            connect_timeout: Duration::from_secs(5),
             patience: Duration::from_secs(5),
             limit: 1 << 20,
             forward: Vec::new(),

@@ -10,10 +10,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::call::Answer;
+use crate::call::{Answer, Question};
 use crate::jsonrpc::{self, Frame};
 use crate::link::LinkFault;
-use crate::link::news::listen::{Line, NoStream, Signal, Stream, listen};
+use crate::link::news::listen::{Carries, Line, NoStream, Signal, Stream, listen};
 use crate::link::news::subscribe::{Asks, subscribe};
 use crate::mcp::{Era, Method, notification};
 
@@ -40,7 +40,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> JoinSet<()> {
 struct Open(Arc<Shared>);
 
 impl Line for Open {
-    async fn open(&self, params: Bytes) -> Result<Stream, NoStream> {
+    async fn open(&self, params: Bytes, carries: Carries) -> Result<Stream, NoStream> {
         let shared = &self.0;
         let id = shared.number();
         let body = jsonrpc::request(&id, Method::Listen.as_str(), &params);
@@ -62,7 +62,7 @@ impl Line for Open {
         let mut following = JoinSet::new();
         let shared = Arc::clone(shared);
         following.spawn(async move {
-            let answer = follow(&shared, *events, Some(&sender)).await;
+            let answer = follow(&shared, *events, Some((&sender, carries))).await;
             let _ = sender.send(Signal::Ended(answer)).await;
         });
         Ok(Stream::new(signals, following))
@@ -83,7 +83,12 @@ impl Asks for Open {
 /// be heard. Ends where the server offers none.
 async fn get_on(shared: Arc<Shared>) {
     let mut wanted = shared.inbox.subscriptions.changes();
-    while !shared.peer.tells.changes() && !shared.inbox.subscriptions.are_wanted() {
+    // A client's own session may hear of anything: some servers say there what
+    // concerns a call.
+    while shared.owner.lists()
+        && !shared.peer.tells.changes()
+        && !shared.inbox.subscriptions.are_wanted()
+    {
         if wanted.changed().await.is_err() {
             return;
         }
@@ -158,22 +163,26 @@ async fn get(shared: &Arc<Shared>, first: bool) -> Result<Option<Events>, LinkFa
 async fn follow(
     shared: &Arc<Shared>,
     mut events: Events,
-    signals: Option<&mpsc::Sender<Signal>>,
+    signals: Option<(&mpsc::Sender<Signal>, Carries)>,
 ) -> Option<Answer> {
     loop {
         match events.next().await {
             Ok(Some(Frame::Notification { method, params })) => match (signals, params) {
-                (Some(signals), Some(params)) if method == notification::ACKNOWLEDGED => {
+                (Some((signals, _)), Some(params)) if method == notification::ACKNOWLEDGED => {
                     let _ = signals.try_send(Signal::Acknowledged(params));
                 }
                 (_, Some(params)) if method == notification::MESSAGE => {
-                    shared.inbox.line(&method, &params);
+                    shared.wrote(&method, &params);
                 }
-                (_, params) => {
-                    shared.inbox.hear(&method, params.as_ref());
+                (Some((signals, Carries::Unknown)), params) => {
+                    let _ = signals.try_send(Signal::Told(method, params));
                 }
+                (_, Some(params)) if method == notification::CANCELLED => shared.took_back(&params),
+                (_, params) => shared.inbox.hear(&method, params.as_ref()),
             },
-            Ok(Some(Frame::Request { id, method, .. })) => shared.answer_server(&id, &method),
+            Ok(Some(Frame::Request { id, method, params })) => {
+                shared.asked(id, Question { method, params });
+            }
             // The answer to `listen` is its graceful end.
             Ok(Some(Frame::Response { response, .. })) => return Answer::parse(response).ok(),
             Ok(None) | Err(_) => return None,

@@ -1,33 +1,90 @@
 //! The subscriptions at all servers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::call::ServerName;
 
-use super::Subscriptions;
 use super::subscriptions::Room;
+use super::{Letter, Mailbox, Subject, Subscriptions};
+use crate::link::Owner;
+use bytes::Bytes;
 
 /// All servers' subscriptions by the server's name: a server that takes the
 /// place of another in a reload finds what its clients are subscribed to.
 #[derive(Debug, Default)]
 pub struct Hub {
-    servers: Mutex<HashMap<ServerName, Weak<Subscriptions>>>,
+    servers: Mutex<HashMap<(ServerName, Owner), Weak<Subscriptions>>>,
     room: Arc<Room>,
+    clients: Arc<Clients>,
+}
+
+/// The mailboxes of Legacy clients, by their sessions: for what their own
+/// instances of servers tell without having been asked.
+#[derive(Debug, Default)]
+pub(super) struct Clients(Mutex<HashMap<Arc<str>, Weak<Mailbox>>>);
+
+impl Clients {
+    pub(super) fn tell(
+        &self,
+        session: &str,
+        server: &ServerName,
+        method: &str,
+        params: Option<Bytes>,
+    ) {
+        let mailbox = self.lock().get(session).and_then(Weak::upgrade);
+        if let Some(mailbox) = mailbox {
+            let subject = Subject::Other(method.to_owned());
+            mailbox.put_other(Letter { server: server.clone(), subject, params });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Weak<Mailbox>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Hub {
-    /// What clients are subscribed to at `server`. Kept for as long as the
-    /// server or a subscriber is there.
+    /// A Legacy client hears, in this mailbox, of what its own instances of
+    /// servers tell, until its session is over.
+    pub fn enter(&self, session: &Arc<str>, mailbox: &Arc<Mailbox>) {
+        self.clients.lock().insert(Arc::clone(session), Arc::downgrade(mailbox));
+    }
+
+    /// A Legacy client's session is over.
+    pub fn leave(&self, session: &str) {
+        self.clients.lock().remove(session);
+    }
+
+    /// What clients are subscribed to at the first instance of `server`. Kept
+    /// for as long as the server or a subscriber is there.
     pub fn at(&self, server: &ServerName) -> Arc<Subscriptions> {
+        self.of(server, &Owner::main())
+    }
+
+    /// The same at the instance of that owner.
+    pub fn of(&self, server: &ServerName, owner: &Owner) -> Arc<Subscriptions> {
+        let key = (server.clone(), owner.clone());
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(there) = servers.get(server).and_then(Weak::upgrade) {
+        if let Some(there) = servers.get(&key).and_then(Weak::upgrade) {
             return there;
         }
         servers.retain(|_, subscriptions| subscriptions.strong_count() > 0);
-        let new = Arc::new(Subscriptions::new(server.clone(), Arc::clone(&self.room)));
-        servers.insert(server.clone(), Arc::downgrade(&new));
+        let client = owner.whose.session().map(|id| (id, Arc::clone(&self.clients)));
+        let new = Subscriptions::new(server.clone(), client, Arc::clone(&self.room));
+        let new = Arc::new(new);
+        servers.insert(key, Arc::downgrade(&new));
         new
+    }
+
+    /// Whose instances of `server`, besides the first, somebody is subscribed at.
+    pub(in crate::link) fn waiting(&self, server: &ServerName) -> Vec<Owner> {
+        let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = servers.iter().filter(|((name, owner), _)| name == server && !owner.is_main());
+        let wanted = |there: &Weak<Subscriptions>| {
+            there.upgrade().is_some_and(|subscriptions| subscriptions.are_wanted())
+        };
+        here.filter(|(_, there)| wanted(there)).map(|((_, owner), _)| owner.clone()).collect()
     }
 }
 

@@ -1,7 +1,9 @@
 //! `subscriptions/listen` at a Modern server: one stream for all that anybody
 //! wants to hear of.
 
-use std::collections::HashSet;
+mod unknown;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::call::Answer;
@@ -21,10 +24,23 @@ use super::subscriptions::{Continuity, Refusal};
 use super::{Inbox, Topic};
 
 /// How a transport opens a stream.
-pub(in crate::link) trait Line: Send + 'static {
-    /// Asks the server to listen, with these params. What comes on the stream
-    /// goes into the inbox; what concerns the stream itself, into its signals.
-    fn open(&self, params: Bytes) -> impl Future<Output = Result<Stream, NoStream>> + Send;
+pub(in crate::link) trait Line: Send + Sync + 'static {
+    /// Asks the server to listen, with these params. What concerns the stream
+    /// itself goes into its signals.
+    fn open(
+        &self,
+        params: Bytes,
+        carries: Carries,
+    ) -> impl Future<Output = Result<Stream, NoStream>> + Send;
+}
+
+/// What a stream is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::link) enum Carries {
+    /// What goes into the inbox.
+    News,
+    /// What nobody here knows: it goes into the stream's own signals.
+    Unknown,
 }
 
 /// Why there is no stream.
@@ -78,10 +94,11 @@ impl Stream {
         mpsc::channel(SIGNALS)
     }
 
-    async fn acknowledged(&mut self) -> Result<Option<Bytes>, NoStream> {
+    pub(super) async fn acknowledged(&mut self) -> Result<Option<Bytes>, NoStream> {
         match timeout(PATIENCE, self.signals.recv()).await {
             Ok(Some(Signal::Acknowledged(params))) => Ok(Some(params)),
             Ok(Some(Signal::Ended(answer))) => Err(NoStream::answered(answer)),
+            Ok(Some(Signal::Told(..))) => Ok(None),
             Ok(None) => Err(NoStream::Fault(LinkFault::NoAnswer)),
             // It may be one that listens and does not say so.
             Err(_) => Ok(None),
@@ -89,7 +106,19 @@ impl Stream {
     }
 
     async fn ended(&mut self) {
-        while let Some(Signal::Acknowledged(_)) = self.signals.recv().await {}
+        while let Some(Signal::Acknowledged(_) | Signal::Told(..)) = self.signals.recv().await {}
+    }
+
+    /// The next notification of a stream that carries unknown ones; `None` at
+    /// its end.
+    pub(super) async fn next(&mut self) -> Option<(String, Option<Bytes>)> {
+        loop {
+            match self.signals.recv().await? {
+                Signal::Told(method, params) => return Some((method, params)),
+                Signal::Acknowledged(_) => {}
+                Signal::Ended(_) => return None,
+            }
+        }
     }
 }
 
@@ -98,6 +127,8 @@ impl Stream {
 pub(in crate::link) enum Signal {
     /// The params of the acknowledgement.
     Acknowledged(Bytes),
+    /// A notification on a stream that carries unknown ones.
+    Told(String, Option<Bytes>),
     /// The answer to the request: the stream's end.
     Ended(Option<Answer>),
 }
@@ -105,9 +136,9 @@ pub(in crate::link) enum Signal {
 /// Listens for as long as the connection is there.
 pub(in crate::link) async fn listen(line: impl Line, peer: Peer, inbox: Arc<Inbox>) {
     let changes = inbox.subscriptions.changes();
-    let pace = Pace { wait: FIRST_WAIT, pause: FIRST_PAUSE, opened: None };
     let listening = Listening {
-        line,
+        line: Arc::new(line),
+        unknown: HashMap::new(),
         version: peer.version,
         tells: peer.tells,
         inbox,
@@ -115,13 +146,15 @@ pub(in crate::link) async fn listen(line: impl Line, peer: Peer, inbox: Arc<Inbo
         current: None,
         standing: HashSet::new(),
         lost: false,
-        pace,
+        pace: Pace::new(),
     };
     listening.run().await;
 }
 
 struct Listening<L> {
-    line: L,
+    line: Arc<L>,
+    /// What listens for unknown things, each on a stream of its own.
+    unknown: HashMap<Topic, JoinSet<()>>,
     version: ProtocolVersion,
     tells: Tells,
     inbox: Arc<Inbox>,
@@ -145,6 +178,7 @@ impl<L: Line> Listening<L> {
                 let refused = Err(Refusal::Unsupported);
                 self.inbox.subscriptions.settle(topic, refused, Continuity::Kept);
             }
+            self.listen_for_unknown(&filter.unknown);
             if filter.is_empty() {
                 self.current = None;
                 self.standing.clear();
@@ -162,6 +196,18 @@ impl<L: Line> Listening<L> {
         }
     }
 
+    fn listen_for_unknown(&mut self, wanted: &[Topic]) {
+        self.unknown.retain(|topic, _| wanted.contains(topic));
+        for topic in wanted {
+            let (line, inbox) = (Arc::clone(&self.line), Arc::clone(&self.inbox));
+            self.unknown.entry(topic.clone()).or_insert_with(|| {
+                let mut task = JoinSet::new();
+                task.spawn(unknown::listen(line, self.version, topic.clone(), inbox));
+                task
+            });
+        }
+    }
+
     /// Whether the stream that stands is the one to be asked for.
     fn has(&self, filter: &Filter) -> bool {
         self.current.is_some()
@@ -172,7 +218,7 @@ impl<L: Line> Listening<L> {
     /// Opens a stream and lets go of the one before it, in this order, so that
     /// nothing is lost between them.
     async fn open(&mut self, filter: &Filter) -> Result<(), NoStream> {
-        let opening = self.line.open(filter.params(self.version));
+        let opening = self.line.open(filter.params(self.version), Carries::News);
         let too_late = NoStream::Fault(LinkFault::Timeout { after: PATIENCE });
         let mut stream = timeout(PATIENCE, opening).await.unwrap_or(Err(too_late))?;
         let agreed = match stream.acknowledged().await? {
@@ -247,6 +293,10 @@ struct Pace {
 }
 
 impl Pace {
+    fn new() -> Self {
+        Self { wait: FIRST_WAIT, pause: FIRST_PAUSE, opened: None }
+    }
+
     fn opened(&mut self) {
         self.opened = Some(Instant::now());
     }
@@ -271,15 +321,23 @@ struct Filter {
     tells: Tells,
     topics: Vec<Topic>,
     unsupported: Vec<Topic>,
+    /// These have streams of their own.
+    unknown: Vec<Topic>,
 }
 
 impl Filter {
     fn new(tells: Tells, wanted: Vec<Topic>) -> Self {
-        let (topics, unsupported) = wanted.into_iter().partition(|topic| match topic {
-            Topic::Resource(_) => tells.updates,
-            Topic::Task(_) => tells.tasks,
-        });
-        Self { tells, topics, unsupported }
+        let mut filter = Self { tells, topics: vec![], unsupported: vec![], unknown: vec![] };
+        for topic in wanted {
+            let to = match topic {
+                Topic::Resource(_) if tells.updates => &mut filter.topics,
+                Topic::Task(_) if tells.tasks => &mut filter.topics,
+                Topic::Resource(_) | Topic::Task(_) => &mut filter.unsupported,
+                Topic::Unknown(_) => &mut filter.unknown,
+            };
+            to.push(topic);
+        }
+        filter
     }
 
     fn is_empty(&self) -> bool {
@@ -302,6 +360,7 @@ impl Filter {
             match topic {
                 Topic::Resource(uri) => uris.push(json!(uri)),
                 Topic::Task(id) => tasks.push(json!(id)),
+                Topic::Unknown(_) => {}
             }
         }
         let mut capabilities = json!({});
@@ -346,7 +405,7 @@ const LAST_PAUSE: Duration = Duration::from_millis(500);
 /// After so long without a change the pauses start over.
 const CALM: Duration = Duration::from_secs(2);
 /// Signals that wait to be read.
-const SIGNALS: usize = 4;
+const SIGNALS: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! What one client has yet to be told.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -16,9 +17,28 @@ pub struct Letter {
     /// Whose news.
     pub server: ServerName,
     /// Of what.
-    pub topic: Topic,
+    pub subject: Subject,
     /// The params of the server's notification, with its own names.
-    pub params: Bytes,
+    pub params: Option<Bytes>,
+}
+
+/// What a letter is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// Something that the client subscribed to, or a part of it.
+    Topic(Topic),
+    /// Anything else, by the notification's method: for the client alone whose
+    /// own instance of the server tells it.
+    Other(String),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Topic(topic) => topic.fmt(f),
+            Self::Other(method) => f.write_str(method),
+        }
+    }
 }
 
 /// News that wait for one client: of each thing the newest only. So a client
@@ -32,8 +52,18 @@ pub struct Mailbox {
 
 #[derive(Debug, Default)]
 struct Letters {
-    order: VecDeque<(ServerName, Topic)>,
+    order: VecDeque<Waiting>,
     params: HashMap<(ServerName, Topic), Bytes>,
+    /// How many of those that wait are about no topic.
+    others: usize,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    /// The newest of this.
+    About((ServerName, Topic)),
+    /// A letter like no other.
+    Other(Letter),
 }
 
 impl Mailbox {
@@ -55,8 +85,24 @@ impl Mailbox {
             params = whole;
         }
         if letters.params.insert(key.clone(), params).is_none() {
-            letters.order.push_back(key);
+            letters.order.push_back(Waiting::About(key));
         }
+        drop(letters);
+        self.arrived.notify_one();
+    }
+
+    /// Puts in what is about no topic. The oldest of such make room for it.
+    pub(super) fn put_other(&self, letter: Letter) {
+        let mut letters = self.letters();
+        if letters.others >= OTHERS {
+            let other = |waiting: &Waiting| matches!(waiting, Waiting::Other(_));
+            if let Some(oldest) = letters.order.iter().position(other) {
+                letters.order.remove(oldest);
+            }
+        } else {
+            letters.others += 1;
+        }
+        letters.order.push_back(Waiting::Other(letter));
         drop(letters);
         self.arrived.notify_one();
     }
@@ -77,10 +123,17 @@ impl Mailbox {
     /// The oldest news, if there are any.
     pub fn take(&self) -> Option<Letter> {
         let mut letters = self.letters();
-        let key = letters.order.pop_front()?;
-        let params = letters.params.remove(&key)?;
-        let (server, topic) = key;
-        Some(Letter { server, topic, params })
+        match letters.order.pop_front()? {
+            Waiting::Other(letter) => {
+                letters.others -= 1;
+                Some(letter)
+            }
+            Waiting::About(key) => {
+                let params = letters.params.remove(&key)?;
+                let (server, topic) = key;
+                Some(Letter { server, subject: Subject::Topic(topic), params: Some(params) })
+            }
+        }
     }
 
     fn letters(&self) -> MutexGuard<'_, Letters> {
@@ -90,6 +143,8 @@ impl Mailbox {
 
 /// From so many letters on, parts of what was subscribed to count as the whole.
 const PARTS: usize = 256;
+/// How many letters about no topic wait at most.
+const OTHERS: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -101,6 +156,13 @@ mod tests {
         mailbox.put(&server, &topic, &topic, &Bytes::from_static(params.as_bytes()));
     }
 
+    fn topic(letter: Letter) -> Topic {
+        match letter.subject {
+            Subject::Topic(topic) => topic,
+            Subject::Other(method) => panic!("{method}"),
+        }
+    }
+
     #[tokio::test]
     async fn of_each_thing_only_the_newest_waits() {
         let mailbox = Mailbox::new();
@@ -108,9 +170,26 @@ mod tests {
         put(&mailbox, "b", "2");
         put(&mailbox, "a", "3");
         let first = mailbox.next().await;
-        assert_eq!((first.topic, &first.params[..]), (Topic::resource("a"), b"3".as_slice()));
-        assert_eq!(mailbox.next().await.topic, Topic::resource("b"));
+        assert_eq!(first.params.as_deref(), Some(b"3".as_slice()));
+        assert_eq!(topic(first), Topic::resource("a"));
+        assert_eq!(topic(mailbox.next().await), Topic::resource("b"));
         assert_eq!(mailbox.take(), None);
+    }
+
+    #[test]
+    fn what_is_about_nothing_waits_in_order_and_has_an_end() {
+        let mailbox = Mailbox::new();
+        put(&mailbox, "a", "1");
+        for number in 0..OTHERS + 3 {
+            let subject = Subject::Other(number.to_string());
+            let server = ServerName::new("s").unwrap();
+            mailbox.put_other(Letter { server, subject, params: None });
+        }
+        assert_eq!(topic(mailbox.take().unwrap()), Topic::resource("a"));
+        let rest: Vec<_> = std::iter::from_fn(|| mailbox.take()).collect();
+        assert_eq!(rest.len(), OTHERS);
+        assert_eq!(rest[0].subject, Subject::Other("3".into()), "the oldest made room");
+        assert_eq!(mailbox.letters().others, 0);
     }
 
     #[test]

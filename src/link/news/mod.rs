@@ -10,14 +10,14 @@
 
 mod hub;
 pub(super) mod listen;
+mod listener;
 mod mailbox;
-mod own;
 pub(super) mod subscribe;
 mod subscriptions;
 
 pub use hub::Hub;
-pub use mailbox::{Letter, Mailbox};
-pub use own::Listener;
+pub use listener::Listener;
+pub use mailbox::{Letter, Mailbox, Subject};
 pub use subscriptions::{Held, Refusal, Subscriptions};
 
 use std::fmt;
@@ -28,13 +28,11 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::call::{Outside, ServerName};
+use crate::call::ServerName;
 use crate::jsonrpc::object;
 use crate::link::reads::Reads;
-use crate::mcp::{LogLevel, notification};
+use crate::mcp::notification;
 use crate::telemetry::metrics::ServerMetrics;
-
-use own::Own;
 
 /// One thing at one server that clients may ask to hear of, by the server's
 /// own name for it.
@@ -44,6 +42,9 @@ pub enum Topic {
     Resource(Arc<str>),
     /// A task, by its id.
     Task(Arc<str>),
+    /// Whatever members of a `subscriptions/listen` filter stand for that the
+    /// gateway does not know: a raw object of them.
+    Unknown(Arc<str>),
 }
 
 impl Topic {
@@ -57,12 +58,17 @@ impl Topic {
         Self::Task(id.into())
     }
 
+    /// What these raw members of a filter stand for.
+    pub fn unknown(members: &str) -> Self {
+        Self::Unknown(members.into())
+    }
+
     /// The notification's params where the server itself sent none.
     fn params(&self) -> Option<Bytes> {
         match self {
             Self::Resource(uri) => Some(json!({ "uri": &**uri }).to_string().into()),
-            // What became of a task nobody but its server knows.
-            Self::Task(_) => None,
+            // What became of these nobody but the server knows.
+            Self::Task(_) | Self::Unknown(_) => None,
         }
     }
 }
@@ -70,7 +76,7 @@ impl Topic {
 impl fmt::Display for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resource(name) | Self::Task(name) => f.write_str(name),
+            Self::Resource(name) | Self::Task(name) | Self::Unknown(name) => f.write_str(name),
         }
     }
 }
@@ -125,8 +131,6 @@ pub struct Inbox {
     pub(super) subscriptions: Arc<Subscriptions>,
     /// What clients have read, as long as it has not changed.
     pub(super) reads: Arc<Reads>,
-    /// The client, where the connection is one's own.
-    own: OnceLock<Own>,
     /// Where what nobody hears is counted.
     metrics: OnceLock<Arc<ServerMetrics>>,
 }
@@ -134,13 +138,7 @@ pub struct Inbox {
 impl Inbox {
     /// An inbox that has the lists fetched through `changed`.
     pub(super) fn new(changed: Arc<Notify>, subscriptions: Arc<Subscriptions>) -> Arc<Self> {
-        Arc::new(Self {
-            changed,
-            subscriptions,
-            reads: Arc::default(),
-            own: OnceLock::new(),
-            metrics: OnceLock::new(),
-        })
+        Arc::new(Self { changed, subscriptions, reads: Arc::default(), metrics: OnceLock::new() })
     }
 
     /// Has what nobody hears counted.
@@ -148,8 +146,17 @@ impl Inbox {
         let _ = self.metrics.set(Arc::clone(metrics));
     }
 
-    /// Takes a notification; false where it is of no kind that is known here.
-    pub(super) fn hear(&self, method: &str, params: Option<&Bytes>) -> bool {
+    /// Takes a notification that belongs to no call. What is of no kind known
+    /// here goes to the one client that it can be for, if there is one.
+    pub(super) fn hear(&self, method: &str, params: Option<&Bytes>) {
+        if !self.sort(method, params) && !is_of_a_call(method) {
+            self.subscriptions.pass(method, params);
+        }
+    }
+
+    /// Takes a notification from a call's own stream; false where it is of no
+    /// kind known here, and the call's.
+    pub(super) fn sort(&self, method: &str, params: Option<&Bytes>) -> bool {
         match News::parse(method, params) {
             Some(News::ListChanged) => {
                 if method == notification::RESOURCES_CHANGED {
@@ -162,7 +169,9 @@ impl Inbox {
                 if let Topic::Resource(uri) = &topic {
                     self.reads.forget(uri);
                 }
-                self.subscriptions.deliver(&topic, &params);
+                // A Legacy server tells of tasks unasked.
+                return self.subscriptions.deliver(&topic, &params)
+                    || matches!(topic, Topic::Resource(_));
             }
             None => return false,
         }
@@ -170,28 +179,13 @@ impl Inbox {
     }
 
     /// Takes a line of the server's log that is tied to no call. Where the
-    /// connection is one client's own it is that client's, and else nobody's.
+    /// connection is one session's own it is its client's, and else nobody's.
     pub(super) fn line(&self, method: &str, params: &Bytes) {
-        let heard = self.own.get().is_some_and(|own| own.line(method, params));
-        if let Some(metrics) = self.metrics.get().filter(|_| !heard) {
+        if self.subscriptions.is_ones_own() {
+            self.subscriptions.pass(method, Some(params));
+        } else if let Some(metrics) = self.metrics.get() {
             metrics.count_lost_line();
         }
-    }
-
-    /// Notes that the connection serves one client and no other, and how that
-    /// is reached outside of its calls, if it is.
-    #[allow(dead_code, reason = "for connections of one client's own")]
-    pub(super) fn serves_one(&self, client: Option<&Outside>) {
-        let own = self.own.get_or_init(Own::default);
-        if let Some(client) = client {
-            own.reach(client);
-        }
-    }
-
-    /// The lines of such a connection, for a call that hears those of that
-    /// level, whichever way they come.
-    pub(super) fn listen(&self, least: Option<LogLevel>) -> Option<Arc<Listener>> {
-        Some(self.own.get()?.listen(least?))
     }
 
     /// Whose inbox it is.
@@ -210,6 +204,21 @@ impl Inbox {
         self.relist();
         self.subscriptions.missed();
     }
+}
+
+/// Whether a notification means nothing outside of a call, or is the other
+/// side's to send.
+fn is_of_a_call(method: &str) -> bool {
+    matches!(
+        method,
+        notification::PROGRESS
+            | notification::CANCELLED
+            | notification::MESSAGE
+            | notification::ACKNOWLEDGED
+            | notification::INITIALIZED
+            | notification::ROOTS_CHANGED
+            | notification::RESOURCE_UPDATED
+    )
 }
 
 #[cfg(test)]

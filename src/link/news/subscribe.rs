@@ -54,7 +54,7 @@ pub(in crate::link) async fn subscribe(asks: impl Asks, tells: Tells, inbox: Arc
                 Topic::Resource(_) if tells.updates => due.push((topic.clone(), Step::Begin)),
                 // A Legacy server tells of tasks to whoever made them, unasked.
                 Topic::Task(_) => inbox.subscriptions.settle(topic, Ok(()), Continuity::Kept),
-                Topic::Resource(_) => {
+                Topic::Resource(_) | Topic::Unknown(_) => {
                     let refused = Err(Refusal::Unsupported);
                     inbox.subscriptions.settle(topic, refused, Continuity::Kept);
                 }

@@ -9,12 +9,15 @@ use tokio::sync::watch;
 
 use crate::call::{ErrorBody, ServerName};
 
-use super::{Mailbox, Topic};
+use super::hub::Clients;
+use super::{Letter, Mailbox, Subject, Topic};
 
 /// What clients are subscribed to at one server, or at one instance of it.
 #[derive(Debug)]
 pub struct Subscriptions {
     server: ServerName,
+    /// The Legacy session whose own instance it is, if it is one's.
+    client: Option<(Arc<str>, Arc<Clients>)>,
     topics: Mutex<HashMap<Topic, Standing>>,
     /// Counts how often a topic came or went.
     changes: watch::Sender<u64>,
@@ -32,6 +35,8 @@ struct Standing {
     verdict: Option<Result<(), Refusal>>,
     /// It stood once: its subscribers count on hearing of every change.
     stood: bool,
+    /// What the server agreed to, where that has to be told.
+    agreed: Option<Bytes>,
 }
 
 /// Why a server does not tell of something.
@@ -46,9 +51,14 @@ pub enum Refusal {
 }
 
 impl Subscriptions {
-    pub(super) fn new(server: ServerName, room: Arc<Room>) -> Self {
+    pub(super) fn new(
+        server: ServerName,
+        client: Option<(Arc<str>, Arc<Clients>)>,
+        room: Arc<Room>,
+    ) -> Self {
         Self {
             server,
+            client,
             topics: Mutex::default(),
             changes: watch::Sender::new(0),
             verdicts: watch::Sender::new(0),
@@ -156,21 +166,57 @@ impl Subscriptions {
         self.verdicts.send_modify(|count| *count += 1);
     }
 
+    /// Notes what the server agreed to of a topic's unknown members.
+    pub(super) fn agree(&self, topic: &Topic, agreed: Bytes) {
+        if let Some(standing) = self.topics().get_mut(topic) {
+            standing.agreed = Some(agreed);
+        }
+    }
+
+    /// Hands news of a kind that is not known here to those who subscribed to
+    /// what stands for it.
+    pub(super) fn deliver_unknown(&self, topic: &Topic, method: &str, params: Option<&Bytes>) {
+        if let Some(standing) = self.topics().get(topic) {
+            for mailbox in standing.readers.values() {
+                let subject = Subject::Other(method.to_owned());
+                let (server, params) = (self.server.clone(), params.cloned());
+                mailbox.put_other(Letter { server, subject, params });
+            }
+        }
+    }
+
     /// Hands news to those who subscribed to `topic` or, where nobody did, to
     /// what it is a part of: servers may tell of a resource below the one that
     /// was subscribed to.
-    pub(super) fn deliver(&self, topic: &Topic, params: &Bytes) {
+    /// False where nobody did.
+    pub(super) fn deliver(&self, topic: &Topic, params: &Bytes) -> bool {
         let topics = self.topics();
         if let Some(standing) = topics.get(topic) {
-            return standing.tell(&self.server, topic, topic, params);
+            standing.tell(&self.server, topic, topic, params);
+            return true;
         }
-        let Topic::Resource(uri) = topic else { return };
+        let Topic::Resource(uri) = topic else { return false };
         for whole in wholes(uri).map(Topic::resource) {
             if let Some(standing) = topics.get(&whole) {
-                return standing.tell(&self.server, &whole, topic, params);
+                standing.tell(&self.server, &whole, topic, params);
+                return true;
             }
         }
         tracing::trace!(server = %self.server, %topic, "news for nobody");
+        false
+    }
+
+    /// Whether the instance is one session's own.
+    pub(super) fn is_ones_own(&self) -> bool {
+        self.client.is_some()
+    }
+
+    /// Hands anything else to the one client whose own instance this is.
+    pub(super) fn pass(&self, method: &str, params: Option<&Bytes>) {
+        match &self.client {
+            Some((session, all)) => all.tell(session, &self.server, method, params.cloned()),
+            None => tracing::trace!(server = %self.server, method, "a notification for nobody"),
+        }
     }
 
     /// Nobody listened for a while.
@@ -250,6 +296,13 @@ impl Held {
     /// Safe.
     pub async fn verdict(&self) -> Result<(), Refusal> {
         self.subscriptions.verdict(&self.topic).await
+    }
+}
+
+impl Held {
+    /// What the server agreed to of unknown members: a raw object.
+    pub fn agreed(&self) -> Option<Bytes> {
+        self.subscriptions.topics().get(&self.topic)?.agreed.clone()
     }
 }
 

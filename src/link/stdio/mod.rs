@@ -26,6 +26,7 @@ use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, notification};
 use crate::policy::Target;
 
 use super::LinkFault;
+use super::Owner;
 use super::deadline::Deadline;
 use super::levels::{self, Levels};
 use super::news::Inbox;
@@ -47,6 +48,8 @@ pub(super) struct Stdio {
 /// How a connection to a child is opened.
 pub(super) struct Opening {
     pub(super) server: ServerName,
+    /// Whose child it is.
+    pub(super) owner: Arc<Owner>,
     pub(super) era: EraChoice,
     /// How long a probe waits before `initialize` is tried beside it.
     pub(super) patience: Duration,
@@ -65,7 +68,7 @@ impl Stdio {
         output: impl AsyncRead + Send + Unpin + 'static,
     ) -> Result<Self, LinkFault> {
         let wire = Wire::start(opening.server, input, output, opening.limit, opening.inbox);
-        match introduce(&wire, opening.era, opening.patience).await {
+        match introduce(&wire, &opening.owner.told, opening.era, opening.patience).await {
             Ok(peer) => {
                 let listening = news::start(&wire, &peer);
                 Ok(Self { wire, peer, levels: Levels::default(), _listening: listening })
@@ -264,13 +267,14 @@ impl Drop for Forget<'_> {
 
 async fn introduce(
     wire: &Arc<Wire>,
+    told: &[u8],
     era: EraChoice,
     patience: Duration,
 ) -> Result<Peer, LinkFault> {
     let peer = match era {
-        EraChoice::Legacy => initialize(wire).await?,
+        EraChoice::Legacy => initialize(wire, told).await?,
         EraChoice::Modern => discover(wire).await?,
-        EraChoice::Auto => probe(wire, patience).await?,
+        EraChoice::Auto => probe(wire, told, patience).await?,
     };
     if peer.era() == Era::Legacy {
         wire.notify(notification::INITIALIZED, None).await;
@@ -278,8 +282,8 @@ async fn introduce(
     Ok(peer)
 }
 
-async fn initialize(wire: &Arc<Wire>) -> Result<Peer, LinkFault> {
-    let answer = ask(wire, Method::Initialize.as_str(), &initialize_params()).await?;
+async fn initialize(wire: &Arc<Wire>, told: &[u8]) -> Result<Peer, LinkFault> {
+    let answer = ask(wire, Method::Initialize.as_str(), &initialize_params(told)).await?;
     judge_initialize(&answer)
 }
 
@@ -304,13 +308,13 @@ async fn discover(wire: &Arc<Wire>) -> Result<Peer, LinkFault> {
 /// `server/discover` first. A child that says nothing for `patience` may be a
 /// Legacy one that stays silent, or one that starts slowly: `initialize` goes
 /// out, too, and the first answer that settles the matter counts.
-async fn probe(wire: &Arc<Wire>, patience: Duration) -> Result<Peer, LinkFault> {
+async fn probe(wire: &Arc<Wire>, told: &[u8], patience: Duration) -> Result<Peer, LinkFault> {
     let mut discover = Box::pin(ask_discover(wire, ProtocolVersion::LATEST_MODERN));
     let first = timeout(patience, &mut discover).await;
     let verdict = if let Ok(answer) = first {
         judge_probe(answer)?
     } else {
-        let mut initialize = Box::pin(initialize(wire));
+        let mut initialize = Box::pin(initialize(wire, told));
         tokio::select! {
             answer = &mut discover => match judge_probe(answer)? {
                 Verdict::Legacy => return initialize.await,
@@ -326,7 +330,7 @@ async fn probe(wire: &Arc<Wire>, patience: Duration) -> Result<Peer, LinkFault> 
         Verdict::Modern(peer) => Ok(*peer),
         Verdict::Retry(_) => self::discover(wire).await,
         Verdict::Incompatible(fault) => Err(fault),
-        Verdict::Legacy => self::initialize(wire).await,
+        Verdict::Legacy => self::initialize(wire, told).await,
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::call::Answer;
 use crate::link::LinkFault;
-use crate::link::news::listen::{Line, NoStream, Stream, listen};
+use crate::link::news::listen::{Carries, Line, NoStream, Stream, listen};
 use crate::link::news::subscribe::{Asks, subscribe};
 use crate::link::peer::Peer;
 use crate::mcp::{Era, Method};
@@ -32,11 +32,11 @@ pub(super) fn start(wire: &Arc<Wire>, peer: &Peer) -> JoinSet<()> {
 struct Pipe(Arc<Wire>);
 
 impl Line for Pipe {
-    async fn open(&self, params: Bytes) -> Result<Stream, NoStream> {
+    async fn open(&self, params: Bytes, carries: Carries) -> Result<Stream, NoStream> {
         let id = self.0.number();
         let (sender, signals) = Stream::channel();
         // Before it is sent: the acknowledgement may come at once.
-        self.0.expect_stream(id, sender);
+        self.0.expect_stream(id, sender, carries);
         let stream = Stream::new(signals, Subscription { wire: Arc::clone(&self.0), id });
         let sent = self.0.send(id, Method::Listen.as_str(), &params).await;
         sent.map_err(NoStream::Fault).map(|()| stream)

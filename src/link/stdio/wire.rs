@@ -17,7 +17,7 @@ use crate::jsonrpc::lines::{LineEnds, LineError, LineReader};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::link::LinkFault;
 use crate::link::news::Inbox;
-use crate::link::news::listen::Signal;
+use crate::link::news::listen::{Carries, Signal};
 use crate::link::peer::{MAX_DEPTH, answer_to_server, not_offered};
 use crate::link::questions::{self, Aside, Caller, Tie, tie};
 use crate::mcp::notification;
@@ -35,7 +35,7 @@ pub(super) struct Wire {
     /// What the child tells outside of its answers.
     pub(super) inbox: Arc<Inbox>,
     /// Streams of a Modern child, by the ids of their requests.
-    streams: Mutex<HashMap<u64, mpsc::Sender<Signal>>>,
+    streams: Mutex<HashMap<u64, (mpsc::Sender<Signal>, Carries)>>,
 }
 
 enum Outgoing {
@@ -246,7 +246,7 @@ impl Wire {
             let answer = Answer::parse(response).map_err(LinkFault::from);
             let _ = pending.answer.send(Came::Answer(answer));
         } else if let Some(stream) = id.as_number().and_then(|id| self.streams().remove(&id)) {
-            let _ = stream.try_send(Signal::Ended(Answer::parse(response).ok()));
+            let _ = stream.0.try_send(Signal::Ended(Answer::parse(response).ok()));
         } else {
             tracing::debug!(server = %self.server, ?id, "an answer that nobody waits for");
         }
@@ -277,8 +277,11 @@ impl Wire {
                 }
             }
             notification::MESSAGE => self.line(method, params),
-            _ if self.inbox.hear(&method, params.as_ref()) => {}
-            _ => tracing::trace!(server = %self.server, method, "a notification for nobody"),
+            _ => {
+                if let Err((method, params)) = self.carry(method, params) {
+                    self.inbox.hear(&method, params.as_ref());
+                }
+            }
         }
     }
 
@@ -286,14 +289,32 @@ impl Wire {
     fn acknowledge(&self, params: Option<Bytes>) {
         let Some(params) = params else { return };
         let id = subscription_of(&params);
-        if let Some(stream) = id.and_then(|id| self.streams().get(&id).cloned()) {
+        if let Some((stream, _)) = id.and_then(|id| self.streams().get(&id).cloned()) {
             let _ = stream.try_send(Signal::Acknowledged(params));
         }
     }
 
+    /// Puts a notification on the stream it belongs to, where that carries
+    /// what nobody here knows; gives it back where there is none.
+    fn carry(&self, method: String, params: Option<Bytes>) -> Result<(), (String, Option<Bytes>)> {
+        let streams = self.streams();
+        // Most often there is none, and nothing to be looked for.
+        if streams.values().all(|(_, carries)| *carries == Carries::News) {
+            return Err((method, params));
+        }
+        let id = params.as_deref().and_then(subscription_of);
+        match id.and_then(|id| streams.get(&id)) {
+            Some((stream, Carries::Unknown)) => {
+                let _ = stream.try_send(Signal::Told(method, params));
+                Ok(())
+            }
+            _ => Err((method, params)),
+        }
+    }
+
     /// Notes a stream, before it is asked for. Its signals come until `forget_stream`.
-    pub(super) fn expect_stream(&self, id: u64, signals: mpsc::Sender<Signal>) {
-        self.streams().insert(id, signals);
+    pub(super) fn expect_stream(&self, id: u64, signals: mpsc::Sender<Signal>, carries: Carries) {
+        self.streams().insert(id, (signals, carries));
     }
 
     /// Ends a stream, and tells the child where that did not end it itself.
@@ -389,7 +410,7 @@ impl Wire {
         self.pending().len()
     }
 
-    fn streams(&self) -> std::sync::MutexGuard<'_, HashMap<u64, mpsc::Sender<Signal>>> {
+    fn streams(&self) -> std::sync::MutexGuard<'_, HashMap<u64, (mpsc::Sender<Signal>, Carries)>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

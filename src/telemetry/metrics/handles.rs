@@ -17,6 +17,7 @@ pub struct ServerMetrics {
     operations: Operations,
     session_durations: Histogram,
     in_flight: Level,
+    instances: Level,
     up: Gauge,
     restarts: Count,
     lost_lines: Count,
@@ -29,6 +30,7 @@ impl ServerMetrics {
             operations: Operations::default(),
             session_durations: Histogram::default(),
             in_flight: Level::default(),
+            instances: Level::default(),
             up: Gauge::default(),
             restarts: Count::default(),
             lost_lines: Count::default(),
@@ -43,6 +45,11 @@ impl ServerMetrics {
     /// Calls this server is working on.
     pub fn in_flight(&self) -> &Level {
         &self.in_flight
+    }
+
+    /// The server's instances besides the first.
+    pub fn instances(&self) -> &Level {
+        &self.instances
     }
 
     /// Notes whether the server can take calls; an idle one, which the next
@@ -82,6 +89,10 @@ impl ServerMetrics {
 
     pub(super) fn show_in_flight(&self, visit: Visit<'_, Gauge>) {
         visit(&[], &self.in_flight.0);
+    }
+
+    pub(super) fn show_instances(&self, visit: Visit<'_, Gauge>) {
+        visit(&[], &self.instances.0);
     }
 
     pub(super) fn show_up(&self, visit: Visit<'_, Gauge>) {

@@ -286,6 +286,11 @@ impl Metrics {
             Projection::new(&self.servers, ServerMetrics::show_in_flight),
         );
         registry.register(
+            "trunkline_server_instances",
+            "Children or sessions that a server has besides its first, for clients or their abilities",
+            Projection::new(&self.servers, ServerMetrics::show_instances),
+        );
+        registry.register(
             "trunkline_server_up",
             "1 while a server can take calls (an idle one can), 0 while it cannot",
             Projection::new(&self.servers, ServerMetrics::show_up),

@@ -88,7 +88,7 @@ async fn serve_http(port: u16, era: Era, shared: Arc<Shared>) {
     let config = StreamableHttpServerConfig::default().with_legacy_session_mode(era != Era::Modern);
     let service = StreamableHttpService::new(
         move || Ok(Everything::new(Arc::clone(&shared))),
-        Arc::<Sessions>::default(),
+        Arc::new(Sessions::new()),
         config,
     );
     let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();

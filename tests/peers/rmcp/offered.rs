@@ -30,7 +30,7 @@ impl Offered {
         }
     }
 
-    /// Adds the tool, or takes it away.
+    /// Adds a tool or takes it away: one of a name, or the one more.
     pub fn change_tools(&mut self, arguments: &Value) {
         if let Some(name) = arguments["add"].as_str() {
             let about = "Was added while the server ran.";
@@ -43,6 +43,13 @@ impl Offered {
         }
         if let Some(name) = arguments["remove"].as_str() {
             self.tools.remove(name);
+        }
+        if arguments["add"].is_null() && arguments["remove"].is_null() {
+            let added = self.file["added"]["tool"].clone();
+            let name = text(&added["listed"]["name"]);
+            if self.tools.remove(&name).is_none() {
+                self.tools.insert(name, added);
+            }
         }
     }
 

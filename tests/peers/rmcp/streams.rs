@@ -17,8 +17,16 @@ use rmcp::transport::streamable_http_server::session::{SessionId, SessionManager
 type Result<T> = std::result::Result<T, <LocalSessionManager as SessionManager>::Error>;
 
 /// The SDK's sessions, whose requests know their streams.
-#[derive(Default)]
 pub struct Sessions(LocalSessionManager);
+
+impl Sessions {
+    /// Clients that were left come back soon.
+    pub fn new() -> Self {
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config.sse_retry = Some(Duration::from_millis(100));
+        Self(sessions)
+    }
+}
 
 /// A request's stream.
 #[derive(Clone)]

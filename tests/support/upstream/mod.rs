@@ -136,6 +136,11 @@ impl Upstream {
         format!("url = \"http://{}/mcp\"\n", self.http)
     }
 
+    /// Where its lines can be reached without a child.
+    pub fn stdio_address(&self) -> SocketAddr {
+        self.stdio
+    }
+
     pub fn http_address(&self) -> SocketAddr {
         self.http
     }

@@ -21,8 +21,21 @@ pub const TASK: &str = "notifications/tasks";
 pub struct Tell {
     pub method: String,
     pub params: Value,
-    /// Whether everybody is told, asked or not.
-    pub all: bool,
+    /// Who is told.
+    pub to: To,
+    /// For a request to the client of one session: its id, and the session.
+    pub asks: Option<(Value, String)>,
+}
+
+/// Who is told something.
+#[derive(Debug, Clone)]
+pub enum To {
+    /// Whoever asked for it.
+    Asked,
+    /// Whoever asked for it in that session, or of that child.
+    In(String),
+    /// Everybody, asked or not.
+    Everybody,
 }
 
 /// One stream of a server's.
@@ -88,7 +101,20 @@ impl Listener {
         loop {
             let tell = self.tells.recv().await.ok()?;
             let filter = self.subscription.as_ref().map(|(_, filter)| filter);
-            if tell.all || self.inner.wants(&self.session, filter, &tell) {
+            if let Some((id, session)) = tell.asks {
+                if session == self.session {
+                    let message = json!({ "jsonrpc": "2.0", "id": id, "method": tell.method, "params": tell.params });
+                    return Some(message);
+                }
+                continue;
+            }
+            let wants = || self.inner.wants(&self.session, filter, &tell);
+            let told = match &tell.to {
+                To::Asked => wants(),
+                To::In(session) => *session == self.session && wants(),
+                To::Everybody => true,
+            };
+            if told {
                 return Some(self.message(&tell.method, tell.params));
             }
         }
@@ -174,7 +200,7 @@ impl Upstream {
 
     /// Tells something to whoever asked for it. Waits until somebody has.
     pub async fn tell(&self, method: &str, params: Value) {
-        let tell = Tell { method: method.into(), params, all: false };
+        let tell = Tell { method: method.into(), params, to: To::Asked, asks: None };
         within(async {
             while !self.is_heard(&tell) {
                 tokio::time::sleep(std::time::Duration::from_millis(2)).await;
@@ -186,12 +212,27 @@ impl Upstream {
 
     /// Tells something to whoever asked for it, if anybody did.
     pub fn tell_anyway(&self, method: &str, params: Value) {
-        let _ = self.inner.tells.send(Tell { method: method.into(), params, all: false });
+        let tell = Tell { method: method.into(), params, to: To::Asked, asks: None };
+        let _ = self.inner.tells.send(tell);
     }
 
     /// Tells something to everybody, asked or not.
     pub fn tell_all(&self, method: &str, params: Value) {
-        let _ = self.inner.tells.send(Tell { method: method.into(), params, all: true });
+        let tell = Tell { method: method.into(), params, to: To::Everybody, asks: None };
+        let _ = self.inner.tells.send(tell);
+    }
+
+    /// Tells something to whoever asked for it in one session, or of one child.
+    pub fn tell_in(&self, session: &str, method: &str, params: Value) {
+        let to = To::In(session.into());
+        let _ = self.inner.tells.send(Tell { method: method.into(), params, to, asks: None });
+    }
+
+    /// The sessions, or children, that are subscribed to a resource.
+    pub fn sessions_subscribed_to(&self, uri: &str) -> Vec<String> {
+        let subscribed = self.inner.subscribed.lock().unwrap();
+        let all = subscribed.iter().filter(|(_, uris)| uris.contains(uri));
+        all.map(|(session, _)| session.clone()).collect()
     }
 
     fn is_heard(&self, tell: &Tell) -> bool {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ::http::HeaderMap;
 use serde_json::{Value, json};
 
+use super::news::{Tell, To};
 use super::{Era, Inner};
 
 /// What a call does, from what was received.
@@ -22,6 +23,8 @@ pub enum Step {
     /// Asks its client something: a request, under an id made of the call's
     /// and this key (Legacy).
     Ask(&'static str, &'static str, Value),
+    /// The same, on the stream of the call's session instead of its own (HTTP).
+    AskAside(&'static str, &'static str, Value),
     /// Waits for the answer to what was asked under this key.
     Await(&'static str),
     /// No longer wants to know.
@@ -154,7 +157,10 @@ impl Step {
     }
 
     pub fn is_wait(&self) -> bool {
-        matches!(self, Self::Hold | Self::Pause(_) | Self::Never | Self::Await(_))
+        matches!(
+            self,
+            Self::Hold | Self::Pause(_) | Self::Never | Self::Await(_) | Self::AskAside(..)
+        )
     }
 
     pub fn is_answer(&self) -> bool {
@@ -219,6 +225,18 @@ impl Inner {
             Step::Pause(time) => tokio::time::sleep(*time).await,
             Step::Never => std::future::pending().await,
             Step::Await(key) => self.answered(call, key).await,
+            Step::AskAside(key, method, params) => {
+                let session = call.header("mcp-session-id").unwrap_or_default().to_owned();
+                let open =
+                    || self.audience.lock().unwrap().values().any(|it| it.session == session);
+                while !open() {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                let asks = Some((call.question(key), session));
+                let tell =
+                    Tell { method: (*method).into(), params: params.clone(), to: To::Asked, asks };
+                self.tells.send(tell).unwrap();
+            }
             _ => {}
         }
     }

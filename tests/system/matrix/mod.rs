@@ -18,7 +18,7 @@ use futures_util::stream;
 use serde_json::Value;
 
 use super::peers::{Driver, HttpServer, file};
-use super::process::{Process, Tag};
+use super::process::{Process, Tag, text};
 use super::rmcp_client;
 use features::{CANCEL, FEATURES, Feature, Names, TASKS, Told, Use, cancel_label};
 
@@ -329,7 +329,11 @@ async fn lane(clients: &[&Client], tag: &Tag) -> Vec<(String, Vec<Cell>)> {
     for server in &servers {
         write!(toml, "\n[servers.{}]\n{}", server.name, server.toml(&env)).unwrap();
     }
-    let gateway = Process::start(&toml);
+    // More than one page of each list, for the clients to walk.
+    let config = text(&toml).replacen("[gateway]\n", "[gateway]\npage_size = 50\n", 1);
+    let path = folder.path().join("gateway.toml");
+    std::fs::write(&path, config).unwrap();
+    let gateway = Process::start_with(tempfile::tempdir().unwrap(), &path, &[]);
     gateway.ready(&servers.iter().map(|server| server.name).collect::<Vec<_>>());
     let all: Vec<_> = servers.iter().collect();
     let mut rows = Vec::new();

@@ -35,7 +35,7 @@ impl Drop for Open {
 }
 
 impl Line for Scripted {
-    async fn open(&self, params: Bytes) -> Result<Stream, NoStream> {
+    async fn open(&self, params: Bytes, _: Carries) -> Result<Stream, NoStream> {
         let params: Value = serde_json::from_slice(&params).unwrap();
         let mut script = self.0.lock().unwrap();
         let mut filter = params["notifications"].clone();
@@ -44,7 +44,8 @@ impl Line for Scripted {
             return Err(fault);
         }
         let (sender, signals) = Stream::channel();
-        if let Some(uris) = filter["resourceSubscriptions"].as_array_mut() {
+        let uris = filter.get_mut("resourceSubscriptions").and_then(Value::as_array_mut);
+        if let Some(uris) = uris {
             uris.retain(|uri| !script.unknown.contains(&uri.as_str().unwrap()));
         }
         let acknowledged = json!({ "notifications": filter }).to_string();
@@ -97,7 +98,9 @@ impl World {
     }
 
     fn heard(&self) -> Vec<String> {
-        std::iter::from_fn(|| self.mailbox.take()).map(|letter| letter.topic.to_string()).collect()
+        std::iter::from_fn(|| self.mailbox.take())
+            .map(|letter| letter.subject.to_string())
+            .collect()
     }
 }
 
@@ -204,4 +207,26 @@ async fn a_fault_is_tried_again_ever_more_rarely() {
     sleep(Duration::from_mins(5)).await;
     let tries = world.asked().len();
     assert!((5..15).contains(&tries), "{tries} tries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_knows_has_a_stream_of_its_own() {
+    let world = World::start(TOOLS, Scripted::default());
+    a_while().await;
+    let topic = Topic::unknown(r#"{"com.example/x":[1]}"#);
+    let held = world.inbox.subscriptions.add(topic, &world.mailbox, 100).unwrap();
+    held.verdict().await.unwrap();
+    assert_eq!(held.agreed().unwrap(), r#"{"com.example/x":[1]}"#);
+    assert_eq!(world.asked().pop().unwrap(), json!({ "com.example/x": [1] }));
+    let sender = world.server.0.lock().unwrap().streams[1].clone();
+    let params = Some(Bytes::from_static(b"{}"));
+    sender.send(Signal::Told("x/y".into(), params)).await.unwrap();
+    a_while().await;
+    assert_eq!(world.heard(), ["x/y"]);
+    world.end(1).await;
+    a_while().await;
+    assert_eq!(world.asked().len(), 3, "asked again");
+    drop(held);
+    a_while().await;
+    assert_eq!(world.log(), ["+1", "+2", "-2", "+3", "-3"]);
 }

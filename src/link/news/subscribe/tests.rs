@@ -108,8 +108,8 @@ async fn a_new_session_is_asked_for_all_of_them_and_what_was_missed_is_told() {
     assert_eq!(world.mailbox.take(), None);
     world.server.sessions.send_replace(2);
     let letter = timeout(Duration::from_secs(5), world.mailbox.next()).await.unwrap();
-    assert_eq!(letter.topic, Topic::resource("a:1"));
-    assert_eq!(&letter.params[..], br#"{"uri":"a:1"}"#);
+    assert_eq!(letter.subject.to_string(), "a:1");
+    assert_eq!(letter.params.unwrap(), r#"{"uri":"a:1"}"#);
     assert_eq!(world.asked().len(), 2);
 }
 

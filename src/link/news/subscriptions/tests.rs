@@ -1,7 +1,7 @@
 use super::*;
 
 fn subscriptions() -> Arc<Subscriptions> {
-    Arc::new(Subscriptions::new(ServerName::new("s").unwrap(), Arc::default()))
+    Arc::new(Subscriptions::new(ServerName::new("s").unwrap(), None, Arc::default()))
 }
 
 fn mailbox() -> Arc<Mailbox> {
@@ -13,7 +13,7 @@ fn deliver(subscriptions: &Subscriptions, uri: &str) {
 }
 
 fn heard(mailbox: &Mailbox) -> Vec<String> {
-    std::iter::from_fn(|| mailbox.take()).map(|letter| letter.topic.to_string()).collect()
+    std::iter::from_fn(|| mailbox.take()).map(|letter| letter.subject.to_string()).collect()
 }
 
 #[test]

@@ -1,0 +1,107 @@
+//! Where a server is in its life, and what can be told of it.
+
+use std::time::SystemTime;
+
+use tokio::time::Instant;
+
+use super::peer::Peer;
+
+/// Where a server, or one instance of it, is in its life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// Not started yet, or stopped because nobody needed it.
+    Idle,
+    /// Being started, probed and listed.
+    Connecting,
+    /// Listed; calls go to it.
+    Ready,
+    /// Failed; the next try comes then.
+    Backoff {
+        /// When.
+        until: Instant,
+    },
+    /// Failed too often; left alone until the restart window is over or the
+    /// configuration changes.
+    Failed,
+    /// Stopped for good.
+    Stopped,
+}
+
+impl State {
+    /// The state's name in status and metrics.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Connecting => "connecting",
+            Self::Ready => "ready",
+            Self::Backoff { .. } => "backoff",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// What can be told of a server at a glance.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// Where it is in its life.
+    pub state: State,
+    /// Since when.
+    pub since: SystemTime,
+    /// `stdio` or `http`.
+    pub transport: &'static str,
+    /// Who it is, while it is connected.
+    pub peer: Option<Peer>,
+    /// What went wrong last, and when.
+    pub last_error: Option<(SystemTime, String)>,
+    /// How often it was started again.
+    pub restarts: u32,
+    /// Its process, while it has one.
+    pub pid: Option<u32>,
+    /// What its list has that cannot be used.
+    pub warnings: Vec<String>,
+    /// When it was first ready, or first failed.
+    pub first_verdict: Option<SystemTime>,
+    /// Its instances besides the first, those that have been there longest
+    /// first; at most [`SHOWN`] of them.
+    pub instances: Vec<InstanceView>,
+    /// How many there are of them.
+    pub instance_count: usize,
+}
+
+/// What can be told of one more instance of a server.
+#[derive(Debug, Clone)]
+pub struct InstanceView {
+    /// Whose it is: `shared`, or the name of a principal.
+    pub owner: String,
+    /// Whether it belongs to one Legacy session of that principal.
+    pub is_a_sessions: bool,
+    /// The raw capabilities that the server was told.
+    pub capabilities: String,
+    /// Where it is in its life.
+    pub state: State,
+    /// Since when.
+    pub since: SystemTime,
+    /// Its process, while it has one.
+    pub pid: Option<u32>,
+    /// Calls it is working on.
+    pub calls: u32,
+    /// What went wrong last, and when.
+    pub last_error: Option<(SystemTime, String)>,
+}
+
+/// What an instance's life tells of itself.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    pub(super) since: Option<SystemTime>,
+    pub(super) last_error: Option<(SystemTime, String)>,
+    /// The same as clients may know it.
+    pub(super) told: Option<String>,
+    pub(super) pid: Option<u32>,
+    pub(super) warnings: Vec<String>,
+    pub(super) listed_at: Option<Instant>,
+    pub(super) first_verdict: Option<SystemTime>,
+}
+
+/// How many instances a view shows.
+pub(super) const SHOWN: usize = 100;
