@@ -19,6 +19,7 @@ mod outbox;
 mod outside;
 mod request;
 mod session;
+mod sessions;
 mod sse;
 pub mod stdio;
 mod stream;
@@ -41,7 +42,7 @@ use answer::Wants;
 use caller::Caller;
 use outbox::Start;
 use request::Posted;
-use session::Sessions;
+use sessions::Sessions;
 use sse::Pipes;
 use stream::Streams;
 

@@ -61,8 +61,10 @@ impl Outside {
                 told = gateway.news(session.subscriber(), context) => {
                     for told in told {
                         let params = told.params(None);
-                        let message = jsonrpc::notification(&told.method, params.as_deref());
-                        session.outbox().push(&message, Merge::Never);
+                        if session.hears(&told.method, params.as_ref()) {
+                            let message = jsonrpc::notification(&told.method, params.as_deref());
+                            session.outbox().push(&message, Merge::Never);
+                        }
                     }
                 }
                 sent = this.reader.next() => match sent? {

@@ -23,7 +23,7 @@ use crate::mcp::{self, Era};
 
 use super::caller::{Caller, Standing};
 use super::request::{self, Posted};
-use super::session::unguessable;
+use super::sessions::unguessable;
 use super::stdio::{Bounds, Bridge, Endpoint, Lines, Mirroring};
 use super::stream::Place;
 use super::{Body, Front, answer};

@@ -16,6 +16,7 @@ mod fault;
 mod http;
 mod instance;
 mod kin;
+mod levels;
 mod life;
 mod listing;
 mod lists;

@@ -62,7 +62,7 @@ impl Line for Open {
         let mut following = JoinSet::new();
         let shared = Arc::clone(shared);
         following.spawn(async move {
-            let answer = follow(&shared, events, Some((&sender, carries))).await;
+            let answer = follow(&shared, *events, Some((&sender, carries))).await;
             let _ = sender.send(Signal::Ended(answer)).await;
         });
         Ok(Stream::new(signals, following))
@@ -151,7 +151,7 @@ async fn get(shared: &Arc<Shared>, first: bool) -> Result<Option<Events>, LinkFa
         shared.reopen(used).await?;
     }
     match reception {
-        Reception::Events(events) => Ok(Some(events)),
+        Reception::Events(events) => Ok(Some(*events)),
         Reception::Refused { status, .. } if status != StatusCode::METHOD_NOT_ALLOWED => {
             Err(LinkFault::Status { status })
         }
@@ -170,6 +170,9 @@ async fn follow(
             Ok(Some(Frame::Notification { method, params })) => match (signals, params) {
                 (Some((signals, _)), Some(params)) if method == notification::ACKNOWLEDGED => {
                     let _ = signals.try_send(Signal::Acknowledged(params));
+                }
+                (_, Some(params)) if method == notification::MESSAGE => {
+                    shared.wrote(&method, &params);
                 }
                 (Some((signals, Carries::Unknown)), params) => {
                     let _ = signals.try_send(Signal::Told(method, params));

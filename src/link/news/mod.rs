@@ -10,16 +10,18 @@
 
 mod hub;
 pub(super) mod listen;
+mod listener;
 mod mailbox;
 pub(super) mod subscribe;
 mod subscriptions;
 
 pub use hub::Hub;
+pub use listener::Listener;
 pub use mailbox::{Letter, Mailbox, Subject};
 pub use subscriptions::{Held, Refusal, Subscriptions};
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -30,6 +32,7 @@ use crate::call::ServerName;
 use crate::jsonrpc::object;
 use crate::link::reads::Reads;
 use crate::mcp::notification;
+use crate::telemetry::metrics::ServerMetrics;
 
 /// One thing at one server that clients may ask to hear of, by the server's
 /// own name for it.
@@ -128,12 +131,19 @@ pub struct Inbox {
     pub(super) subscriptions: Arc<Subscriptions>,
     /// What clients have read, as long as it has not changed.
     pub(super) reads: Arc<Reads>,
+    /// Where what nobody hears is counted.
+    metrics: OnceLock<Arc<ServerMetrics>>,
 }
 
 impl Inbox {
     /// An inbox that has the lists fetched through `changed`.
     pub(super) fn new(changed: Arc<Notify>, subscriptions: Arc<Subscriptions>) -> Arc<Self> {
-        Arc::new(Self { changed, subscriptions, reads: Arc::default() })
+        Arc::new(Self { changed, subscriptions, reads: Arc::default(), metrics: OnceLock::new() })
+    }
+
+    /// Has what nobody hears counted.
+    pub(super) fn count_in(&self, metrics: &Arc<ServerMetrics>) {
+        let _ = self.metrics.set(Arc::clone(metrics));
     }
 
     /// Takes a notification that belongs to no call. What is of no kind known
@@ -166,6 +176,16 @@ impl Inbox {
             None => return false,
         }
         true
+    }
+
+    /// Takes a line of the server's log that is tied to no call. Where the
+    /// connection is one session's own it is its client's, and else nobody's.
+    pub(super) fn line(&self, method: &str, params: &Bytes) {
+        if self.subscriptions.is_ones_own() {
+            self.subscriptions.pass(method, Some(params));
+        } else if let Some(metrics) = self.metrics.get() {
+            metrics.count_lost_line();
+        }
     }
 
     /// Whose inbox it is.

@@ -206,6 +206,11 @@ impl Subscriptions {
         false
     }
 
+    /// Whether the instance is one session's own.
+    pub(super) fn is_ones_own(&self) -> bool {
+        self.client.is_some()
+    }
+
     /// Hands anything else to the one client whose own instance this is.
     pub(super) fn pass(&self, method: &str, params: Option<&Bytes>) {
         if let Some((session, all)) = &self.client {
