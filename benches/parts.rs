@@ -87,6 +87,7 @@ fn call(size: usize) -> Call {
         peer: None,
         transport: "http1",
         client: Arc::new(client),
+        log: None,
         progress_token: None,
         trace: Trace::default(),
         headers: Arc::default(),

@@ -41,7 +41,8 @@ fn the_readmes_settings_can_be_pasted() {
     for block in agents {
         let text = block.text;
         let _: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
-        assert!(text.contains(&format!("\"{URL}\"")), "{text}");
+        let by_command = text.contains("\"command\": \"trunkline\", \"args\": [\"stdio\"");
+        assert!(by_command || text.contains(&format!("\"{URL}\"")), "{text}");
     }
     for block in page.blocks("toml") {
         let _: toml::Table = block.text.parse().expect("it is TOML");

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use http::HeaderMap;
 
-use crate::mcp::ProtocolVersion;
+use crate::mcp::{Era, LogLevel, ProtocolVersion};
 
 use super::{Abilities, ProfileName};
 
@@ -103,6 +103,9 @@ pub struct Context {
     pub transport: &'static str,
     /// What the client says of itself.
     pub client: Arc<Client>,
+    /// The least severe log lines that the client asked for: with the request
+    /// (Modern) or for its session (Legacy).
+    pub log: Option<LogLevel>,
     /// The raw token under which the client wants progress, if it does.
     pub progress_token: Option<Bytes>,
     /// The trace this call is part of.
@@ -110,4 +113,17 @@ pub struct Context {
     /// The client's own HTTP headers. Only those that a server's
     /// configuration names go on to it.
     pub headers: Arc<HeaderMap>,
+}
+
+impl Context {
+    /// The least severe log lines that the client gets; none where it gets no
+    /// lines. A Legacy client that asked for nothing leaves it to its server
+    /// (2025-11-25, Logging, "Setting Log Level"), a Modern one wants none.
+    pub fn hears(&self) -> Option<LogLevel> {
+        let unasked = match self.client.version.era() {
+            Era::Legacy => Some(LogLevel::Info),
+            Era::Modern => None,
+        };
+        self.log.or(unasked)
+    }
 }

@@ -199,6 +199,12 @@ pub enum Failure {
         /// The capabilities that the client would need.
         needed: Value,
     },
+    /// The client asks for something that it did not say it knows.
+    #[error("missing required client capability: {needed}")]
+    CapabilityNeeded {
+        /// The capabilities that the client would need.
+        needed: Value,
+    },
     /// The client did not give what the server asked for.
     #[error("the client refused the input that the server asked for: {reason}")]
     InputRefused {
@@ -330,6 +336,9 @@ impl Failure {
             Self::InputNeeded { .. } => {
                 row(code::MISSING_CAPABILITY, 400, Client, false, "input_needed")
             }
+            Self::CapabilityNeeded { .. } => {
+                row(code::MISSING_CAPABILITY, 400, Client, false, "capability_needed")
+            }
             Self::InputRefused { .. } => {
                 row(code::INTERNAL_ERROR, 200, Client, false, "input_refused")
             }
@@ -354,7 +363,9 @@ impl Failure {
                 "supported": [ProtocolVersion::LATEST_MODERN.as_str()],
                 "requested": requested,
             })),
-            Self::InputNeeded { needed } => Some(json!({ "requiredCapabilities": needed })),
+            Self::InputNeeded { needed } | Self::CapabilityNeeded { needed } => {
+                Some(json!({ "requiredCapabilities": needed }))
+            }
             Self::OverLimit { limit, retry_after } => Some(json!({
                 "limit": limit,
                 "retryAfterMs": u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::jsonrpc::{Id, Response, Splice, object, span_of};
+use crate::mcp::LogLevel;
 
 use super::{Answer, Failure, Passing, Question};
 
@@ -39,6 +40,18 @@ impl Notice {
         let span = span_of(&params, wire.token.get().as_bytes())?;
         let token = params.slice(span.clone());
         Some((Self { method, params, token: Some(span) }, token))
+    }
+
+    /// Reads a `notifications/message`, a line of a server's log, if it is at
+    /// least so severe.
+    pub fn line(method: String, params: Bytes, least: LogLevel) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Wire {
+            level: String,
+        }
+        let wire: Wire = object(&params).ok()?;
+        let level = LogLevel::parse(&wire.level)?;
+        (level >= least).then_some(Self { method, params, token: None })
     }
 
     /// Its params under another raw token, where it is a progress notice.
@@ -189,6 +202,18 @@ impl fmt::Debug for Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_of_the_log_is_for_those_who_want_to_know() {
+        let line = |params: &'static str| {
+            let params = Bytes::from_static(params.as_bytes());
+            Notice::line("notifications/message".into(), params, LogLevel::Warning).is_some()
+        };
+        assert!(line(r#"{"level":"warning","data":1}"#) && line(r#"{"level":"alert"}"#));
+        for params in [r#"{"level":"info"}"#, r#"{"level":"loud"}"#, "{}", "[]"] {
+            assert!(!line(params), "{params}");
+        }
+    }
 
     #[test]
     fn a_progress_notice_knows_its_token() {

@@ -81,7 +81,10 @@ fn after(failure: &Failure) -> Option<Failure> {
         }
         Failure::ServerTimeout { .. } => Failure::BadAnswer { server: server(), reason: detail() },
         Failure::BadAnswer { .. } => Failure::InputNeeded { needed: json!({ "roots": {} }) },
-        Failure::InputNeeded { .. } => Failure::InputRefused { reason: detail() },
+        Failure::InputNeeded { .. } => Failure::CapabilityNeeded {
+            needed: json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }),
+        },
+        Failure::CapabilityNeeded { .. } => Failure::InputRefused { reason: detail() },
         Failure::InputRefused { .. } => Failure::InputTimeout { after: Duration::from_mins(10) },
         Failure::InputTimeout { .. } => Failure::InputEndless { server: server(), limit: 32 },
         Failure::InputEndless { .. } => Failure::InvalidState { reason: detail() },

@@ -122,10 +122,10 @@ fn endpoint(config: &Config, profile: Option<&str>) -> Result<Uri, String> {
     let known = config.profiles.iter().map(|profile| profile.name.as_str());
     if profile != ProfileName::DEFAULT && !known.clone().any(|name| name == profile) {
         let known: Vec<_> = known.collect();
-        return Err(match known.is_empty() {
-            true => "--profile: the configuration has no profiles".to_owned(),
-            false => format!("--profile: no profile {profile:?}, but {}", known.join(", ")),
-        });
+        if known.is_empty() {
+            return Err("--profile: the configuration has no profiles".to_owned());
+        }
+        return Err(format!("--profile: no profile {profile:?}, but {}", known.join(", ")));
     }
     format!("/mcp/{profile}").parse().map_err(|_| "--profile: no name of a profile".to_owned())
 }

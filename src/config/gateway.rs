@@ -111,6 +111,8 @@ section! {
             handshake: Duration as Lasting = "10s",
             /// How many Legacy sessions may be open.
             sessions: usize as Count<1, 10_000_000> = 10000,
+            /// How many of them one client may have: one with a name, or else one address.
+            sessions_each: usize as Count<1, 10_000_000> = 1000,
             /// How long a Legacy session lasts without a request.
             session_idle: Duration as Lasting = "30m",
             /// How many streams that wait for notifications may be open.
@@ -130,6 +132,8 @@ section! {
             /// How many bytes of each stream of a Legacy session are kept for a client whose
             /// connection breaks, so that it can resume.
             replay: usize as Size = "256KiB",
+            /// How many bytes of all streams together are kept once they were sent.
+            replay_all: usize as Size = "64MiB",
             /// How long they are kept once they were sent.
             replay_time: Duration as Lasting = "1m",
             /// How many messages a Legacy batch may have.

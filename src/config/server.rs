@@ -325,6 +325,7 @@ impl fmt::Debug for Http {
             .field("url", &format_args!("{}/…", self.url.origin().ascii_serialization()))
             .field("headers", &self.headers)
             .field("ca", &self.ca)
+            .field("transport", &self.transport)
             .finish()
     }
 }

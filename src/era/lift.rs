@@ -41,12 +41,18 @@ pub fn request(
     };
     add.push((meta::CLIENT_CAPABILITIES, capabilities));
     add.extend(token.map(|token| (meta::PROGRESS_TOKEN, token)));
+    let level = context.log.map(|level| string(level.as_str()));
+    add.extend(level.as_ref().map(|level| (meta::LOG_LEVEL, level.as_bytes())));
     if let Some((parent, state)) = &trace {
         add.push((meta::TRACEPARENT, parent.as_bytes()));
         add.extend(state.as_ref().map(|state| (meta::TRACESTATE, state.as_bytes())));
     }
     let raw = call.params.meta_span().and_then(|span| call.params.raw().get(span));
-    rewritten(&call.params, edits, Some(rewrite(raw, &[meta::PROGRESS_TOKEN], &add)))
+    rewritten(
+        &call.params,
+        edits,
+        Some(rewrite(raw, &[meta::PROGRESS_TOKEN, meta::LOG_LEVEL], &add)),
+    )
 }
 
 /// What a Legacy server asks as a Modern client knows it: without the id that

@@ -345,6 +345,7 @@ fn call(method: &str, params: &Bytes, version: ProtocolVersion) -> (Call, Option
         peer: None,
         transport: "http1",
         client: Arc::new(Client::new(version, Some(info), capabilities)),
+        log: None,
         progress_token: token.clone(),
         trace: Trace::default(),
         headers: Arc::default(),

@@ -4,7 +4,7 @@ use crate::mcp::notification;
 use crate::snapshot::Digests;
 
 /// The lists whose changes a client wants to hear of.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) tools: bool,
     pub(super) prompts: bool,

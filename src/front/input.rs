@@ -134,14 +134,8 @@ impl Inquiry {
                 }
                 // It has answered after all, or asks something else: the call
                 // goes on with what there is.
-                disturbed = exchange.disturbed() => match disturbed {
-                    true => break,
-                    false => return Err(late),
-                },
-                () = sleep_until(self.until) => match nothing_asked {
-                    true => break,
-                    false => return Err(late),
-                },
+                disturbed = exchange.disturbed() => if disturbed { break } else { return Err(late) },
+                () = sleep_until(self.until) => if nothing_asked { break } else { return Err(late) },
             }
         }
         self.place = None;

@@ -21,6 +21,7 @@ use super::body::BrokenOff;
 use super::caller::Caller;
 use super::in_session::InSession;
 use super::input::Inquiry;
+use super::modern::log_level;
 use super::request::{self, Posted};
 use super::session::Session;
 use super::{Body, Front, NOTHING};
@@ -72,7 +73,7 @@ impl Front {
 
     fn initialize(&self, id: &Id, params: Option<Bytes>, posted: &Posted) -> Response<Body> {
         let opened = introduction(params)
-            .and_then(|client| self.sessions.open(client, posted.caller.clone()));
+            .and_then(|client| self.sessions.open(client, posted.caller.clone(), posted.address()));
         match opened {
             Ok(session) => {
                 let context = in_session(&session, posted, Meta::default());
@@ -151,6 +152,10 @@ impl Front {
                 let call = InSession::start(Arc::clone(&self.gateway), call, withdrawal, inquiry);
                 answer::call(call, writer).await
             }
+            Method::SetLevel => match set_level(session, &params) {
+                Ok(()) => answer::result(&id, NOTHING),
+                Err(failure) => refuse(&failure),
+            },
             other => refuse(&Failure::MethodNotFound {
                 method: other.as_str().chars().take(128).collect(),
             }),
@@ -236,6 +241,7 @@ async fn bytes(response: Response<Body>) -> Option<Bytes> {
 fn in_session(session: &Session, posted: &Posted, meta: Meta) -> Context {
     let mut context = posted.context(Arc::clone(session.client()), meta);
     context.session = Some(Arc::clone(session.id()));
+    context.log = session.log_level();
     context
 }
 
@@ -300,6 +306,15 @@ fn notice(session: &Session, method: &str, params: Option<&Bytes>) {
             session.withdraw(cancelled.request_id.get().as_bytes());
         }
     }
+}
+
+/// The least severe log lines that the session wants from now on (2025-11-25,
+/// Logging, "Setting Log Level").
+fn set_level(session: &Session, params: &Params) -> Result<(), Failure> {
+    let invalid = |detail: String| Failure::InvalidParams { detail };
+    let level = params.level().ok_or_else(|| invalid("invalid params: `level` is missing".into()));
+    session.set_log_level(log_level(level?).map_err(invalid)?);
+    Ok(())
 }
 
 fn uri_missing() -> Failure {

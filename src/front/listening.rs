@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use futures_util::stream;
+use futures_util::{join, stream};
 use http::Response;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use crate::call::{Context, Drain, Failure, Params};
-use crate::jsonrpc::{self, Id, sse};
+use crate::jsonrpc::{self, Id, Members, sse};
 use crate::mcp::{meta, notification};
 use crate::pipeline::{Gateway, Subscriber, Told};
 use crate::telemetry::metrics::Entered;
@@ -27,36 +26,61 @@ use super::stream::Place;
 use super::{Body, Front};
 
 /// What a client asks for.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
+#[derive(Debug, Default, PartialEq)]
 struct Filter {
-    tools_list_changed: bool,
-    prompts_list_changed: bool,
-    resources_list_changed: bool,
-    resource_subscriptions: Vec<String>,
+    lists: Wanted,
+    uris: Vec<String>,
+    tasks: Vec<String>,
+    /// The members that are not known here: a raw object, if there are any.
+    unknown: Option<String>,
 }
 
 impl Filter {
     fn parse(params: &Params) -> Result<Self, Failure> {
-        let invalid = |detail: String| Failure::InvalidParams { detail };
-        let raw = params
-            .notifications()
-            .ok_or_else(|| invalid("invalid params: `notifications` is missing".into()))?;
-        let mut filter: Self = jsonrpc::object(raw)
-            .map_err(|error| invalid(format!("invalid params: notifications: {error}")))?;
+        let invalid = |detail: &str| Failure::InvalidParams {
+            detail: format!("invalid params: notifications{detail}"),
+        };
+        let raw = params.notifications().ok_or_else(|| invalid(" is missing"))?;
+        let members = Members::parse(raw).map_err(|error| invalid(&format!(": {error}")))?.0;
+        let mut filter = Self::default();
+        let mut unknown = Vec::new();
         let mut seen = HashSet::new();
-        filter.resource_subscriptions.retain(|uri| seen.insert(uri.clone()));
+        for (key, value) in members {
+            if !seen.insert(key.clone()) {
+                return Err(invalid(&format!(": `{}` stands twice", cut(&key))));
+            }
+            let bad = |error: serde_json::Error| invalid(&format!(".{}: {error}", cut(&key)));
+            let flag = || serde_json::from_str::<bool>(value.get()).map_err(bad);
+            let names = || serde_json::from_str::<Vec<String>>(value.get()).map_err(bad);
+            match &*key {
+                _ if value.get() == "null" => {}
+                "toolsListChanged" => filter.lists.tools = flag()?,
+                "promptsListChanged" => filter.lists.prompts = flag()?,
+                "resourcesListChanged" => filter.lists.resources = flag()?,
+                "resourceSubscriptions" => filter.uris = distinct(names()?),
+                "taskIds" => filter.tasks = distinct(names()?),
+                _ => unknown.push(format!("{}:{}", jsonrpc::string(&key), value.get())),
+            }
+        }
+        if !unknown.is_empty() {
+            let unknown = format!("{{{}}}", unknown.join(","));
+            if unknown.len() > MOST_UNKNOWN {
+                return Err(invalid(" has more in it that is not known here than is allowed"));
+            }
+            filter.unknown = Some(unknown);
+        }
         Ok(filter)
     }
+}
 
-    fn lists(&self) -> Wanted {
-        Wanted {
-            tools: self.tools_list_changed,
-            prompts: self.prompts_list_changed,
-            resources: self.resources_list_changed,
-        }
-    }
+fn distinct(mut names: Vec<String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    names
+}
+
+fn cut(key: &str) -> String {
+    key.chars().take(64).collect()
 }
 
 /// A stream for as long as its client reads it.
@@ -85,29 +109,41 @@ struct Subscription {
 }
 
 impl Subscription {
-    /// Subscribes to all resources that can be had; says which these are.
+    /// Subscribes to all that can be had; says what that is.
     async fn open(self: Arc<Self>, filter: Filter) -> Bytes {
         let mut agreed = Map::new();
-        let lists = filter.lists();
         for (key, wanted) in [
-            ("toolsListChanged", lists.tools),
-            ("promptsListChanged", lists.prompts),
-            ("resourcesListChanged", lists.resources),
+            ("toolsListChanged", filter.lists.tools),
+            ("promptsListChanged", filter.lists.prompts),
+            ("resourcesListChanged", filter.lists.resources),
         ] {
             if wanted {
                 agreed.insert(key.into(), Value::Bool(true));
             }
         }
-        let asked = filter.resource_subscriptions;
-        let subscribed = join_all(asked.iter().map(|uri| async {
-            let answer = self.gateway.subscribe(&self.subscriber, &self.context, uri).await;
-            matches!(answer, Ok(Ok(())))
-        }))
-        .await;
-        let agreed_to = asked.into_iter().zip(subscribed).filter(|(_, stands)| *stands);
-        let uris: Vec<_> = agreed_to.map(|(uri, _)| Value::from(uri)).collect();
-        if !uris.is_empty() {
-            agreed.insert("resourceSubscriptions".into(), Value::Array(uris));
+        let (gateway, subscriber, context) = (&self.gateway, &self.subscriber, &self.context);
+        let resources = filter.uris.iter().map(|uri| async {
+            let answer = gateway.subscribe(subscriber, context, uri).await;
+            matches!(answer, Ok(Ok(()))).then(|| Value::from(uri.as_str()))
+        });
+        let tasks = filter.tasks.iter().map(|id| async {
+            let stands = gateway.subscribe_to_task(subscriber, context, id).await;
+            matches!(stands, Ok(true)).then(|| Value::from(id.as_str()))
+        });
+        let unknown = async {
+            let members = filter.unknown.as_ref()?;
+            let agreed = gateway.subscribe_to_unknown(subscriber, context, members).await;
+            serde_json::from_slice::<Map<String, Value>>(&agreed.ok()??).ok()
+        };
+        let (uris, ids, more) = join!(join_all(resources), join_all(tasks), unknown);
+        for (key, names) in [("resourceSubscriptions", uris), ("taskIds", ids)] {
+            let names: Vec<_> = names.into_iter().flatten().collect();
+            if !names.is_empty() {
+                agreed.insert(key.into(), Value::Array(names));
+            }
+        }
+        for (key, value) in more.into_iter().flatten() {
+            agreed.entry(key).or_insert(value);
         }
         let params = json!({ "_meta": self.tag(), "notifications": agreed }).to_string();
         event(notification::ACKNOWLEDGED, params.as_bytes())
@@ -173,6 +209,13 @@ impl Listening {
     }
 }
 
+/// Whether a client has declared that it knows of tasks (SEP-2663, "Task Status
+/// Notifications").
+fn knows_tasks(context: &Context) -> bool {
+    let said: Value = serde_json::from_slice(&context.client.capabilities).unwrap_or_default();
+    said.get("extensions").and_then(|all| all.get(meta::TASKS)).is_some_and(Value::is_object)
+}
+
 async fn acknowledged(opening: &mut Option<Opening>) -> Bytes {
     match opening {
         Some(opening) => opening.await,
@@ -189,16 +232,24 @@ impl Front {
         context: Context,
         caller: &Caller,
     ) -> Result<Response<Body>, Failure> {
-        let filter = Filter::parse(params)?;
+        let mut filter = Filter::parse(params)?;
+        if !filter.tasks.is_empty() && !knows_tasks(&context) {
+            let needed = json!({ "extensions": { meta::TASKS: {} } });
+            return Err(Failure::CapabilityNeeded { needed });
+        }
+        let [tools, prompts, resources] = self.gateway.tells(&context);
+        filter.lists.tools &= tools;
+        filter.lists.prompts &= prompts;
+        filter.lists.resources &= resources;
         let (streams, keep_alive) = self.limits();
         let limit = self.gateway.snapshots.load().config.gateway.limits.subscriptions;
-        if filter.resource_subscriptions.len() > limit {
+        if filter.uris.len() + filter.tasks.len() > limit {
             return Err(Failure::TooManySubscriptions { limit });
         }
         let place = self.streams.enter(streams)?;
         // In this order: what changes in between is told.
         let ticks = self.gateway.changes();
-        let changes = Changes::since(self.gateway.shown(&context), filter.lists());
+        let changes = Changes::since(self.gateway.shown(&context), filter.lists);
         let gateway = Arc::clone(&self.gateway);
         let subscriber = Subscriber::default();
         let subscription = Arc::new(Subscription { gateway, subscriber, context, id });
@@ -214,5 +265,42 @@ impl Front {
             _held: (place, self.gateway.metrics.streams().enter()),
         };
         Ok(answer::with_events(Body::stream(stream::unfold(Some(listening), Listening::step))))
+    }
+}
+
+/// The most bytes of what is asked for that is not known here.
+const MOST_UNKNOWN: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(text: &str) -> Result<Filter, Failure> {
+        let params = format!("{{\"notifications\":{text}}}");
+        Filter::parse(&Params::parse(Some(params.into())).unwrap())
+    }
+
+    #[test]
+    fn a_filter_is_read_whole_and_what_is_not_known_stays_as_it_is() {
+        let read = filter(
+            r#"{"toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["a","a","b"],
+                "com.example/x":{"n": 1.50},"taskIds":["t"],"later":[ 1],"resourcesListChanged":null}"#,
+        );
+        let expected = Filter {
+            lists: Wanted { tools: true, prompts: false, resources: false },
+            uris: vec!["a".into(), "b".into()],
+            tasks: vec!["t".into()],
+            unknown: Some(r#"{"com.example/x":{"n": 1.50},"later":[ 1]}"#.into()),
+        };
+        assert_eq!(read, Ok(expected));
+        for text in [
+            r#"{"toolsListChanged":1}"#,
+            r#"{"resourceSubscriptions":"a"}"#,
+            r#"{"taskIds":[1]}"#,
+            r#"{"x":1,"x":2}"#,
+            &format!(r#"{{"x":"{}"}}"#, "x".repeat(MOST_UNKNOWN)),
+        ] {
+            assert!(matches!(filter(text), Err(Failure::InvalidParams { .. })), "{text:.80}");
+        }
     }
 }

@@ -19,6 +19,7 @@ mod outbox;
 mod outside;
 mod request;
 mod session;
+mod sessions;
 mod sse;
 pub mod stdio;
 mod stream;
@@ -41,7 +42,7 @@ use answer::Wants;
 use caller::Caller;
 use outbox::Start;
 use request::Posted;
-use session::Sessions;
+use sessions::Sessions;
 use sse::Pipes;
 use stream::Streams;
 
@@ -59,7 +60,7 @@ impl Front {
     pub fn new(gateway: Arc<Gateway>, drain: Drain) -> Arc<Self> {
         let sessions = Sessions::start(&gateway);
         let (streams, pipes) = (Streams::new(), Pipes::default());
-        Arc::new(Self { streams, sessions, pipes, gateway, drain })
+        Arc::new(Self { gateway, sessions, pipes, streams, drain })
     }
 
     /// How many Legacy sessions are open.

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, Response, StatusCode};
 use crate::call::{Call, Client, Event, Failure, Meta, Params, ParamsFault};
 use crate::catalog::Kind;
 use crate::jsonrpc::{Frame, Id};
-use crate::mcp::{Era, Method, ProtocolVersion, decode_value, header};
+use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, decode_value, header};
 use crate::pipeline::{Exchange, Introduction};
 
 use super::answer::{self, Wants};
@@ -125,6 +125,14 @@ impl Steps for Cancelling {
     }
 }
 
+/// A log level, by its name.
+pub(super) fn log_level(name: &str) -> Result<LogLevel, String> {
+    LogLevel::parse(name).ok_or_else(|| {
+        let name: String = name.chars().take(64).collect();
+        format!("invalid params: there is no log level {name:?}")
+    })
+}
+
 fn client(meta: &Meta) -> Arc<Client> {
     let capabilities = meta.capabilities.clone().unwrap_or_else(|| super::NOTHING.clone());
     Arc::new(Client::new(ProtocolVersion::LATEST_MODERN, meta.client_info.clone(), capabilities))
@@ -154,6 +162,9 @@ fn check(headers: &HeaderMap, method: &Method, params: &Params) -> Result<Meta, 
     }
     if meta.capabilities.is_none() {
         return Err(missing("io.modelcontextprotocol/clientCapabilities"));
+    }
+    if let Some(level) = &meta.log_level {
+        log_level(level).map_err(|detail| Failure::InvalidMeta { detail })?;
     }
     same(&header::METHOD, single(headers, &header::METHOD)?, method.as_str())?;
     let named = match method.named_by() {

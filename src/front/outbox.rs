@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -61,12 +62,23 @@ pub(super) enum Start {
     Behind(u64),
 }
 
+/// How many bytes are kept.
+#[derive(Debug, Clone)]
+pub(super) struct Bounds {
+    /// Of one stream.
+    pub(super) each: usize,
+    /// Of all streams together: beyond it nothing is kept that was sent.
+    pub(super) all: usize,
+    /// How many there are in all.
+    pub(super) held: Arc<AtomicUsize>,
+}
+
 struct Log {
     kept: VecDeque<Kept>,
     /// The sizes of all that is kept.
     bytes: usize,
     /// The most of them.
-    limit: usize,
+    bounds: Bounds,
     /// The number of the newest message.
     newest: u64,
     /// The newest that a connection has had.
@@ -87,21 +99,21 @@ struct Kept {
 }
 
 impl Outbox {
-    /// An outbox that others push into, of so many bytes.
-    pub(super) fn new(stream: u64, limit: usize) -> Arc<Self> {
-        Self::with(stream, limit, None)
+    /// An outbox that others push into.
+    pub(super) fn new(stream: u64, bounds: &Bounds) -> Arc<Self> {
+        Self::with(stream, bounds, None)
     }
 
     /// An outbox that a source feeds.
-    pub(super) fn fed(stream: u64, limit: usize, source: Source) -> Arc<Self> {
-        Self::with(stream, limit, Some(source))
+    pub(super) fn fed(stream: u64, bounds: &Bounds, source: Source) -> Arc<Self> {
+        Self::with(stream, bounds, Some(source))
     }
 
-    fn with(stream: u64, limit: usize, source: Option<Source>) -> Arc<Self> {
+    fn with(stream: u64, bounds: &Bounds, source: Option<Source>) -> Arc<Self> {
         let log = Log {
             kept: VecDeque::new(),
             bytes: 0,
-            limit,
+            bounds: bounds.clone(),
             newest: 0,
             sent: 0,
             reader: 0,
@@ -206,11 +218,20 @@ impl Log {
         let id = format!("{stream}-{}", self.newest);
         let event = sse::message_with(message, Some(&id), None);
         self.bytes += event.len();
+        self.bounds.held.fetch_add(event.len(), Ordering::Relaxed);
         self.kept.push_back(Kept { number: self.newest, event, key, at: Instant::now() });
         // The newest stays, however large: it may be the answer.
-        while self.kept.len() > 1 && (self.bytes > self.limit || self.kept.len() > MOST) {
+        while self.kept.len() > 1
+            && (self.bytes > self.bounds.each || self.kept.len() > MOST || self.is_a_burden())
+        {
             self.drop_oldest();
         }
+    }
+
+    /// Whether the oldest was sent, and all that is kept is too much.
+    fn is_a_burden(&self) -> bool {
+        self.bounds.held.load(Ordering::Relaxed) > self.bounds.all
+            && self.kept.front().is_some_and(|kept| kept.number <= self.sent)
     }
 
     /// The first message behind `cursor`, which is on its way now.
@@ -219,7 +240,8 @@ impl Log {
         let kept = self.kept.get(at)?;
         let taken = (kept.number, kept.event.clone());
         self.sent = self.sent.max(taken.0);
-        while self.bytes > self.limit && self.kept.front().is_some_and(|k| k.number <= self.sent) {
+        let sent = |log: &Self| log.kept.front().is_some_and(|k| k.number <= log.sent);
+        while (self.bytes > self.bounds.each && sent(self)) || self.is_a_burden() {
             self.drop_oldest();
         }
         Some(taken)
@@ -246,11 +268,18 @@ impl Log {
     fn drop_oldest(&mut self) {
         if let Some(oldest) = self.kept.pop_front() {
             self.bytes -= oldest.event.len();
+            self.bounds.held.fetch_sub(oldest.event.len(), Ordering::Relaxed);
             if self.kept.is_empty() {
                 // An outbox that waits for ever takes no room.
                 self.kept = VecDeque::new();
             }
         }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.bounds.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

@@ -61,8 +61,10 @@ impl Outside {
                 told = gateway.news(session.subscriber(), context) => {
                     for told in told {
                         let params = told.params(None);
-                        let message = jsonrpc::notification(&told.method, params.as_deref());
-                        session.outbox().push(&message, Merge::Never);
+                        if session.hears(&told.method, params.as_ref()) {
+                            let message = jsonrpc::notification(&told.method, params.as_deref());
+                            session.outbox().push(&message, Merge::Never);
+                        }
                     }
                 }
                 sent = this.reader.next() => match sent? {
@@ -107,7 +109,12 @@ impl Front {
             keep_alive,
             drain: self.drain.clone(),
             standing: self.standing(caller),
-            _held: (place, self.gateway.metrics.streams().enter(), Busy::begin(session), session.listens()),
+            _held: (
+                place,
+                self.gateway.metrics.streams().enter(),
+                Busy::begin(session),
+                session.listens(),
+            ),
             session: Arc::clone(session),
         };
         answer::with_events(Body::stream(stream::unfold(Some(outside), Outside::step)))

@@ -14,7 +14,7 @@ use crate::config::Limits;
 use crate::identity::Peer;
 use crate::jsonrpc::body::{BodyError, collect};
 use crate::jsonrpc::{Fault, Frame, Id};
-use crate::mcp;
+use crate::mcp::{self, LogLevel};
 
 use super::caller::Caller;
 
@@ -81,6 +81,7 @@ impl Posted {
             peer: self.peer.socket(),
             transport: self.transport,
             client,
+            log: meta.log_level.as_deref().and_then(LogLevel::parse),
             progress_token: meta.progress_token,
             trace: Trace { parent: meta.traceparent, state, header: in_header, sent: None },
             headers: Arc::clone(&self.headers),

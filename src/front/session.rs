@@ -1,138 +1,35 @@
-//! Legacy clients' sessions.
+//! A Legacy client's session.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, watch};
+use bytes::Bytes;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Client, Context, Failure, Question};
+use crate::call::{Client, Context, Failure, Notice, Question};
 use crate::catalog::Kind;
 use crate::era::lower;
 use crate::identity::sha256;
 use crate::jsonrpc::{self, Id, Response};
-use crate::link::Listener;
+use crate::link::Askable;
+use crate::mcp::{LogLevel, notification};
 use crate::pipeline::{Gateway, Subscriber};
 use crate::snapshot::Digests;
 use crate::telemetry::metrics::Entered;
 
 use super::caller::Caller;
-use super::outbox::{EventId, Merge, Outbox, Source};
-
-/// All open sessions.
-pub(super) struct Sessions {
-    open: Mutex<HashMap<Arc<str>, Arc<Session>>>,
-    gateway: Arc<Gateway>,
-}
-
-impl Sessions {
-    /// No sessions yet, and a task that closes those that have been idle for
-    /// too long, and those of clients that are gone.
-    pub(super) fn start(gateway: &Arc<Gateway>) -> Arc<Self> {
-        let sessions = Arc::new(Self { open: Mutex::default(), gateway: Arc::clone(gateway) });
-        tokio::spawn(sweep(Arc::downgrade(&sessions), gateway.snapshots.loads()));
-        sessions
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    /// Opens a session for whoever asks.
-    pub(super) fn open(&self, client: Client, owner: Caller) -> Result<Arc<Session>, Failure> {
-        let limit = self.gateway.snapshots.load().config.gateway.limits.sessions;
-        let id = unguessable()?;
-        let session = Arc::new(Session::new(id, client, owner, &self.gateway));
-        let mut open = self.lock();
-        if open.len() >= limit {
-            return Err(Failure::TooManySessions { limit });
-        }
-        open.insert(session.id.clone(), Arc::clone(&session));
-        let listener: Arc<dyn Listener> = Arc::clone(&session) as _;
-        self.gateway.client_came(&session.id, &session.subscriber, Arc::downgrade(&listener));
-        Ok(session)
-    }
-
-    /// The session of that id, if it is open and `who`'s. To anybody else it
-    /// is not there.
-    pub(super) fn find(&self, id: &str, who: &Caller) -> Option<Arc<Session>> {
-        let session = self.lock().get(id).filter(|session| session.owner.is(who)).cloned()?;
-        session.touch();
-        Some(session)
-    }
-
-    /// Ends a session with everything in it.
-    pub(super) fn close(&self, session: &Session) {
-        if self.lock().remove(&session.id).is_some() {
-            self.end(session);
-        }
-    }
-
-    fn close_idle(&self) {
-        let config = Arc::clone(&self.gateway.snapshots.load().config);
-        let limits = &config.gateway.limits;
-        let now = Instant::now();
-        self.close_unless(|session| {
-            session.forget(now, limits.replay_time);
-            session.idle_for() < limits.session_idle
-        });
-    }
-
-    /// Closes the sessions of those whom the configuration knows no longer, or
-    /// who may no longer come in where they did.
-    fn close_strangers(&self) {
-        let snapshot = self.gateway.snapshots.load_full();
-        self.close_unless(|session| session.owner.keeps(&snapshot));
-        self.gateway.forget_strangers();
-    }
-
-    fn close_unless(&self, keep: impl Fn(&Session) -> bool) {
-        let mut gone = Vec::new();
-        self.lock().retain(|_, session| {
-            let keep = keep(session);
-            if !keep {
-                gone.push(Arc::clone(session));
-            }
-            keep
-        });
-        for session in gone {
-            self.end(&session);
-        }
-    }
-
-    fn end(&self, session: &Session) {
-        session.closed.cancel();
-        session.subscriber.clear();
-        self.gateway.client_left(&session.id);
-        self.gateway.metrics.session_ended(session.opened.elapsed());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Session>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-async fn sweep(sessions: Weak<Sessions>, mut loads: watch::Receiver<SystemTime>) {
-    let mut every = tokio::time::interval(SWEEP);
-    loop {
-        let close = tokio::select! {
-            _ = every.tick() => Sessions::close_idle,
-            Ok(()) = loads.changed() => Sessions::close_strangers,
-        };
-        match sessions.upgrade() {
-            Some(sessions) => close(&sessions),
-            None => return,
-        }
-    }
-}
+use super::outbox::{Bounds, EventId, Merge, Outbox, Source};
+use super::sessions::Holder;
 
 /// One Legacy client's session.
 pub(super) struct Session {
     id: Arc<str>,
     owner: Caller,
+    holder: Holder,
     client: Arc<Client>,
     opened: Instant,
     /// When it was used last, in milliseconds after `opened`.
@@ -151,12 +48,14 @@ pub(super) struct Session {
     introduced: OnceLock<(Context, Mutex<Digests>)>,
     /// The resources that the client wants to hear of.
     subscriber: Subscriber,
+    /// The least severe log lines that the client wants, once it has said so.
+    log: AtomicU8,
     /// Messages outside of calls, which the GET stream carries.
     outbox: Arc<Outbox>,
     /// The streams of its calls.
     streams: Mutex<Streams>,
-    /// How many bytes of a stream are kept.
-    replay: usize,
+    /// How many bytes of its streams are kept.
+    replay: Bounds,
     closed: CancellationToken,
     _counted: Entered,
 }
@@ -171,11 +70,16 @@ struct Streams {
 }
 
 impl Session {
-    fn new(id: Arc<str>, client: Client, owner: Caller, gateway: &Gateway) -> Self {
-        let limits = &gateway.snapshots.load().config.gateway.limits;
+    pub(super) fn new(
+        (id, client): (Arc<str>, Client),
+        (owner, holder): (Caller, Holder),
+        replay: Bounds,
+        gateway: &Gateway,
+    ) -> Self {
         Self {
             id,
             owner,
+            holder,
             client: Arc::new(client),
             opened: Instant::now(),
             used: AtomicU64::new(0),
@@ -186,9 +90,10 @@ impl Session {
             listening: AtomicUsize::new(0),
             introduced: OnceLock::new(),
             subscriber: Subscriber::default(),
-            outbox: Outbox::new(OUTSIDE, limits.replay),
+            log: AtomicU8::new(UNASKED),
+            outbox: Outbox::new(OUTSIDE, &replay),
             streams: Mutex::default(),
-            replay: limits.replay,
+            replay,
             closed: CancellationToken::new(),
             _counted: gateway.metrics.sessions().enter(),
         }
@@ -200,6 +105,22 @@ impl Session {
 
     pub(super) fn client(&self) -> &Arc<Client> {
         &self.client
+    }
+
+    pub(super) fn owner(&self) -> &Caller {
+        &self.owner
+    }
+
+    /// Who is charged for it.
+    pub(super) fn holder(&self) -> &Holder {
+        &self.holder
+    }
+
+    /// Ends all that is under way in it; gives how long it lasted.
+    pub(super) fn end(&self) -> Duration {
+        self.closed.cancel();
+        self.subscriber.clear();
+        self.opened.elapsed()
     }
 
     /// Notes that the client is asked something; gives the id of the request.
@@ -284,6 +205,27 @@ impl Session {
         &self.subscriber
     }
 
+    /// The least severe log lines that the client asked for.
+    pub(super) fn log_level(&self) -> Option<LogLevel> {
+        LogLevel::ALL.get(usize::from(self.log.load(Ordering::Relaxed))).copied()
+    }
+
+    /// Whether the client gets this notification: any but a log line that is
+    /// not severe enough.
+    pub(super) fn hears(&self, method: &str, params: Option<&Bytes>) -> bool {
+        if method != notification::MESSAGE {
+            return true;
+        }
+        let least = self.log_level().unwrap_or(LogLevel::Info);
+        let line = |params: &Bytes| Notice::line(method.to_owned(), params.clone(), least);
+        params.and_then(line).is_some()
+    }
+
+    /// Notes the least severe log lines that the client wants.
+    pub(super) fn set_log_level(&self, level: LogLevel) {
+        self.log.store(level as u8, Ordering::Relaxed);
+    }
+
     /// Where messages for the client go that belong to none of its calls.
     pub(super) fn outbox(&self) -> &Arc<Outbox> {
         &self.outbox
@@ -294,12 +236,12 @@ impl Session {
     pub(super) fn open_stream(&self, source: Source) -> Arc<Outbox> {
         let mut streams = self.streams();
         streams.opened += 1;
-        let outbox = Outbox::fed(OUTSIDE + streams.opened, self.replay, source);
+        let outbox = Outbox::fed(OUTSIDE + streams.opened, &self.replay, source);
         let mut left = 0;
         let mut kept: Vec<_> = streams.kept.drain(..).rev().collect();
         kept.retain(|outbox| {
             left += outbox.left_over().unwrap_or(0);
-            left <= self.replay || outbox.left_over().is_none()
+            left <= self.replay.each || outbox.left_over().is_none()
         });
         kept.reverse();
         kept.push(Arc::clone(&outbox));
@@ -315,7 +257,8 @@ impl Session {
         self.streams().kept.iter().find(|outbox| outbox.is(id.stream)).cloned()
     }
 
-    fn forget(&self, now: Instant, after: Duration) {
+    /// Forgets what a client that resumes would ask for by now.
+    pub(super) fn forget(&self, now: Instant, after: Duration) {
         self.outbox.forget(now, after);
         let mut streams = self.streams();
         streams.kept.retain(|outbox| !outbox.forget(now, after));
@@ -350,12 +293,14 @@ impl Session {
         }
     }
 
-    fn touch(&self) {
+    /// It is being used.
+    pub(super) fn touch(&self) {
         let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.used.store(now, Ordering::Relaxed);
     }
 
-    fn idle_for(&self) -> Duration {
+    /// For how long it has not been used.
+    pub(super) fn idle_for(&self) -> Duration {
         if self.busy.load(Ordering::Relaxed) > 0 {
             return Duration::ZERO;
         }
@@ -364,7 +309,7 @@ impl Session {
     }
 }
 
-impl Listener for Session {
+impl Askable for Session {
     fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool {
         let client = &self.client;
         let can = self.listening.load(Ordering::Relaxed) > 0
@@ -438,23 +383,10 @@ impl Drop for Withdrawal {
     }
 }
 
-/// 128 random bits in hexadecimal.
-pub(super) fn unguessable() -> Result<Arc<str>, Failure> {
-    let mut bytes = [0_u8; 16];
-    aws_lc_rs::rand::fill(&mut bytes)
-        .map_err(|_| Failure::Internal { detail: "making a session id".into() })?;
-    let mut id = String::with_capacity(32);
-    for byte in bytes {
-        // Writing to a string does not fail.
-        let _ = write!(id, "{byte:02x}");
-    }
-    Ok(id.into())
-}
-
+/// The client has asked for no log level.
+const UNASKED: u8 = u8::MAX;
 /// The number of the stream outside of calls.
 const OUTSIDE: u64 = 0;
 /// The most that a client may be asked at once for it to be asked more outside
 /// of its calls.
 const AWAITED: usize = 128;
-/// How often idle sessions are looked for.
-const SWEEP: Duration = Duration::from_secs(5);

@@ -23,7 +23,7 @@ use crate::mcp::{self, Era};
 
 use super::caller::{Caller, Standing};
 use super::request::{self, Posted};
-use super::session::unguessable;
+use super::sessions::unguessable;
 use super::stdio::{Bounds, Bridge, Endpoint, Lines, Mirroring};
 use super::stream::Place;
 use super::{Body, Front, answer};
@@ -143,7 +143,7 @@ impl Front {
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
     {
         let path = request.uri().path();
-        let is_stream = path.strip_prefix(STREAM).is_some_and(|rest| is_end_of_segment(rest));
+        let is_stream = path.strip_prefix(STREAM).is_some_and(is_end_of_segment);
         if !(is_stream || path == MESSAGES) || !self.gateway.snapshots.load().config.gateway.sse {
             return Err(request);
         }
@@ -227,13 +227,11 @@ impl Front {
         {
             return refuse(&request::failure(&fault));
         }
-        match timeout(UNREAD, pipe.bridge.take(posted.body)).await {
-            Ok(()) => answer::empty(StatusCode::ACCEPTED),
-            Err(_) => {
-                let limit = "sse:unread".to_owned();
-                refuse(&Failure::OverLimit { limit, retry_after: UNREAD })
-            }
+        if timeout(UNREAD, pipe.bridge.take(posted.body)).await.is_err() {
+            let limit = "sse:unread".to_owned();
+            return refuse(&Failure::OverLimit { limit, retry_after: UNREAD });
         }
+        answer::empty(StatusCode::ACCEPTED)
     }
 }
 

@@ -54,8 +54,10 @@ impl Instance {
     pub(super) fn start(kin: &Arc<Kin>, owner: Owner) -> Arc<Self> {
         let changed = Arc::new(Notify::new());
         let subscriptions = kin.surroundings.hub.of(&kin.config.name, &owner);
+        let inbox = Inbox::new(Arc::clone(&changed), subscriptions);
+        inbox.count_in(&kin.metrics);
         let instance = Arc::new(Self {
-            inbox: Inbox::new(Arc::clone(&changed), subscriptions),
+            inbox,
             kin: Arc::clone(kin),
             owner: Arc::new(owner),
             connection: ArcSwapOption::empty(),
@@ -263,4 +265,4 @@ impl Drop for InUse {
 }
 
 /// A wait for a restart that a call puts up with.
-const SOON: Duration = Duration::from_secs(2);
+pub(super) const SOON: Duration = Duration::from_secs(2);

@@ -27,14 +27,14 @@ pub(super) trait Connected: Send + Sync + 'static {
 
     /// The call that something belongs to which the server sends without
     /// saying so.
-    fn tied(&self) -> Tie;
+    fn tied(&self) -> Tie<mpsc::Sender<Aside>>;
 
     /// Sends a message to the server, beside the calls. Never waits.
     fn send(self: &Arc<Self>, message: Bytes);
 }
 
 /// A Legacy session, as a front has it.
-pub trait Listener: Send + Sync {
+pub trait Askable: Send + Sync {
     /// Asks its client; the answer comes by `answers`, with a number that says
     /// nothing here. False where the client cannot be asked that, or does not
     /// listen.

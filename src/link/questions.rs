@@ -98,6 +98,8 @@ impl Drop for Questions {
 /// What comes for a call before its answer, and not on a stream of its own.
 pub(super) enum Aside {
     Notice(Notice),
+    /// A line of the server's log: a notification and its params.
+    Line(String, Bytes),
     /// The server asks, under an id of its own.
     Asks(Id, Question),
     /// The server no longer asks, if it was this call's to answer.
@@ -105,37 +107,36 @@ pub(super) enum Aside {
 }
 
 /// Which call something belongs to that a server sends without saying so.
-pub(super) enum Tie {
+pub(super) enum Tie<T> {
     /// None is in flight, or calls of several clients.
     Nobody,
-    /// A client's that cannot be asked anything.
+    /// A client's that cannot be told or asked such a thing.
     Mute,
-    /// This one.
-    To(mpsc::Sender<Aside>),
+    /// This one, by what it came with.
+    To(T),
 }
 
 /// Ties what a server sends to a call in flight: the only one, or one of
 /// several if they are all one client's. That is the newest, because the older
-/// ones have gone on without an answer. Calls come with their numbers.
-pub(super) fn tie<'a>(
-    calls: impl Iterator<Item = (u64, &'a Whose, Option<&'a mpsc::Sender<Aside>>)>,
-) -> Tie {
+/// ones have gone on without an answer. Calls come with their numbers, and
+/// those that may be the one with something that tells them apart.
+pub(super) fn tie<'a, T>(calls: impl Iterator<Item = (u64, &'a Whose, Option<T>)>) -> Tie<T> {
     let mut first = None;
-    let mut newest: Option<(u64, &mpsc::Sender<Aside>)> = None;
-    for (number, caller, asides) in calls {
+    let mut newest: Option<(u64, T)> = None;
+    for (number, caller, one) in calls {
         if *first.get_or_insert(caller) != caller {
             return Tie::Nobody;
         }
-        if let Some(asides) = asides
-            && newest.is_none_or(|(newest, _)| number > newest)
+        if let Some(one) = one
+            && newest.as_ref().is_none_or(|(newest, _)| number > *newest)
         {
-            newest = Some((number, asides));
+            newest = Some((number, one));
         }
     }
     match (first, newest) {
         (None, _) => Tie::Nobody,
         (Some(_), None) => Tie::Mute,
-        (Some(_), Some((_, asides))) => Tie::To(asides.clone()),
+        (Some(_), Some((_, one))) => Tie::To(one),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::policy::Permitted;
 
 use super::LinkFault;
 use super::connection::transport_name;
-use super::instance::{InUse, Instance};
+use super::instance::{InUse, Instance, SOON};
 use super::kin::{Hold, Kin, Surroundings};
 use super::lists::Standing;
 use super::news::{Held, Mailbox, Topic};
@@ -209,24 +209,29 @@ impl Server {
     }
 
     /// Subscribes a client to a topic, at the instance that its calls go to,
-    /// and has that started if it is waiting to be needed. Does not wait for
-    /// it; `None` where there are `limit` subscriptions at all servers
-    /// together, or no more instances.
-    pub fn subscribe(
+    /// and has that started if it is waiting to be needed. Waits no longer than
+    /// to find out which one that is; `None` where there are `limit`
+    /// subscriptions at all servers together.
+    ///
+    /// # Errors
+    /// [`Failure`] where there is no room for another instance.
+    pub async fn subscribe(
         &self,
         context: &Context,
         topic: &Permitted<Topic>,
         mailbox: &Arc<Mailbox>,
         limit: usize,
-    ) -> Option<Held> {
-        let owner = self.kin.version().map(|version| self.owner(version, context));
-        let taken = match owner.filter(|owner| !owner.is_main()) {
-            None => (Arc::clone(&self.main), InUse::begin(&self.main)),
-            Some(owner) => self.kin.pool.take(&self.kin, owner).ok()?,
+    ) -> Result<Option<Held>, Failure> {
+        let found = timeout(SOON, self.instance_for(context)).await;
+        let (instance, _in_use) = match found {
+            Ok(Err(full @ LinkFault::TooManyInstances { .. })) => return Err(self.main.fail(full)),
+            Ok(Ok(found)) => found,
+            // Nobody knows what it is: it is asked when it is there.
+            Ok(Err(_)) | Err(_) => (Arc::clone(&self.main), InUse::begin(&self.main)),
         };
-        let held = taken.0.inbox.subscriptions.add(topic.get().clone(), mailbox, limit);
-        taken.0.demand.notify_one();
-        held
+        let held = instance.inbox.subscriptions.add(topic.get().clone(), mailbox, limit);
+        instance.demand.notify_one();
+        Ok(held)
     }
 
     /// Has the server started if it is waiting to be needed, and has its lists

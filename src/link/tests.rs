@@ -72,6 +72,7 @@ pub(crate) fn call(tool: &str) -> Call {
             peer: None,
             transport: "http1",
             client: Arc::new(client),
+            log: None,
             progress_token: None,
             trace: Trace::default(),
             headers: Arc::default(),

@@ -5,11 +5,13 @@
 pub mod code;
 pub mod header;
 mod header_value;
+mod log_level;
 pub mod meta;
 mod method;
 pub mod question;
 mod version;
 
 pub use header_value::{HeaderValueError, decode_value, encode_value};
+pub use log_level::LogLevel;
 pub use method::{Method, notification};
 pub use version::{Era, ProtocolVersion};

@@ -66,7 +66,7 @@ fn supported() -> Vec<&'static str> {
 /// What the gateway can do for a client: what some server can, or may be able
 /// to that has not been heard of yet. Clients ask once, and a server that comes
 /// a moment later should not stay unused for that.
-fn capabilities(snapshot: &Snapshot, view: &View) -> Map<String, Value> {
+pub(super) fn capabilities(snapshot: &Snapshot, view: &View) -> Map<String, Value> {
     let unheard = |member: &Member| {
         view.list(&member.config.name).is_none() && member.server.view().state != State::Failed
     };

@@ -191,7 +191,11 @@ fn context(
 /// A method that the gateway does not know goes to the one server whose it can
 /// be: the only one that has a capability of its name, or the only one there is.
 /// Where a profile shows but certain tools, prompts or resources, there is none.
-fn owner<'a>(snapshot: &'a Snapshot, view: &View, method: &Method) -> Result<Route<'a>, Failure> {
+pub(super) fn owner<'a>(
+    snapshot: &'a Snapshot,
+    view: &View,
+    method: &Method,
+) -> Result<Route<'a>, Failure> {
     let servers = || snapshot.servers().filter(|it| view.scope().admits_unlisted(&it.config.name));
     let may_know = |member: &&Member| {
         let list = view.list(&member.config.name);

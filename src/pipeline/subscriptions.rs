@@ -11,21 +11,34 @@ use tokio::time::timeout;
 use crate::call::{Context, ErrorBody, Failure, NativeName, ServerName};
 use crate::era::news;
 use crate::jsonrpc::Id;
-use crate::link::{Held, Listener, Letter, Mailbox, Refusal, Subject, Topic};
-use crate::mcp::notification;
+use crate::link::{Askable, Held, Letter, Mailbox, Refusal, Subject, Topic};
+use crate::mcp::{Method, notification};
 use crate::policy::Target;
-use crate::snapshot::{Digests, View};
+use crate::snapshot::{Digests, Snapshot, View};
 
-use super::Gateway;
+use super::{Gateway, introduce, route};
 
 /// One client that hears of resources: a Legacy session, or one
 /// `subscriptions/listen`. Dropped, it hears no more.
 #[derive(Debug, Default)]
 pub struct Subscriber {
     mailbox: Arc<Mailbox>,
-    /// By the URIs that the client used.
-    subscribed: Mutex<HashMap<String, Arc<Held>>>,
+    subscribed: Mutex<HashMap<Asked, Arc<Held>>>,
 }
+
+/// What a client asks to hear of, in its own words.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Asked {
+    /// A resource, by its URI.
+    Resource(String),
+    /// A task, by its id.
+    Task(String),
+    /// Members of a filter that the gateway does not know, raw.
+    Unknown(String),
+}
+
+/// Where something is told of: at which server, under which name, as what.
+type Found = (ServerName, Option<NativeName>, Topic);
 
 /// News for a client, in its own words.
 #[derive(Debug)]
@@ -47,9 +60,13 @@ impl Told {
 }
 
 impl Subscriber {
-    /// Ends one subscription, if it is there.
+    /// Ends the subscription to a resource, if it is there.
     pub fn unsubscribe(&self, uri: &str) {
-        let held = self.subscribed().remove(uri);
+        self.forget(&Asked::Resource(uri.to_owned()));
+    }
+
+    fn forget(&self, asked: &Asked) {
+        let held = self.subscribed().remove(asked);
         drop(held);
     }
 
@@ -59,27 +76,31 @@ impl Subscriber {
         drop(all);
     }
 
-    /// The URIs by which the client knows what a server tells of.
+    /// The names by which the client knows what a server tells of.
     fn known_as(&self, view: &View, server: &ServerName, topic: &Topic) -> Vec<String> {
-        let Topic::Resource(native) = topic else { return Vec::new() };
-        let leads_there = |uri: &str| {
-            let origin = view.catalog.uris().route(uri);
-            origin.is_some_and(|to| to.server == *server && to.native.as_str() == &**native)
-        };
         let subscribed = self.subscribed();
         let own = subscribed.iter().filter(|(_, held)| held.is_of(server, topic));
-        let mut known: Vec<_> = own.map(|(uri, _)| uri.clone()).collect();
+        let mut known: Vec<_> = own
+            .filter_map(|(asked, _)| match asked {
+                Asked::Resource(name) | Asked::Task(name) => Some(name.clone()),
+                Asked::Unknown(_) => None,
+            })
+            .collect();
         drop(subscribed);
+        let Topic::Resource(native) = topic else { return known };
         if known.is_empty() {
             // A part of what was subscribed to.
             known.push(view.catalog.uris().public(server, native).into_owned());
         }
         // What the client is no longer shown it does not hear of.
-        known.retain(|uri| leads_there(uri));
+        known.retain(|uri| {
+            let origin = view.catalog.uris().route(uri);
+            origin.is_some_and(|to| to.server == *server && to.native.as_str() == &**native)
+        });
         known
     }
 
-    fn subscribed(&self) -> MutexGuard<'_, HashMap<String, Arc<Held>>> {
+    fn subscribed(&self) -> MutexGuard<'_, HashMap<Asked, Arc<Held>>> {
         self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -101,50 +122,121 @@ impl Gateway {
         context: &Context,
         uri: &str,
     ) -> Result<Result<(), ErrorBody>, Failure> {
-        let there = subscriber.subscribed().get(uri).cloned();
-        let held = match there {
-            Some(held) => held,
-            None => self.admit_subscription(subscriber, context, uri)?,
+        let asked = Asked::Resource(uri.to_owned());
+        let unknown = || Failure::UnknownResource { uri: uri.to_owned() };
+        let find = |_: &Snapshot, view: &View| {
+            let origin = view.catalog.uris().route(uri).ok_or_else(unknown)?;
+            let topic = Topic::resource(origin.native.as_str());
+            Ok((origin.server, Some(origin.native), topic))
         };
-        // A server that is slow, or away, tells of it when it can.
-        let Err(refusal) = timeout(PATIENCE, held.verdict()).await.unwrap_or(Ok(())) else {
-            return Ok(Ok(()));
-        };
-        subscriber.unsubscribe(uri);
-        match refusal {
-            Refusal::Said(error) => Ok(Err(error)),
-            Refusal::Unsupported | Refusal::LeftOut => {
+        match self.ask(subscriber, context, asked, find).await? {
+            Ok(_) => Ok(Ok(())),
+            Err(Refusal::Said(error)) => Ok(Err(error)),
+            Err(Refusal::Unsupported | Refusal::LeftOut) => {
                 Err(Failure::NoUpdates { uri: uri.to_owned() })
             }
         }
     }
 
-    fn admit_subscription(
+    /// Subscribes a client to a task, by its id, at the one server that can
+    /// have it. Says whether that tells of it.
+    ///
+    /// # Errors
+    /// [`Failure`] where there is no such server, or there are too many
+    /// subscriptions.
+    pub async fn subscribe_to_task(
         &self,
         subscriber: &Subscriber,
         context: &Context,
-        uri: &str,
+        id: &str,
+    ) -> Result<bool, Failure> {
+        let find = |snapshot: &Snapshot, view: &View| {
+            let method = Method::parse("tasks/get");
+            let server = route::owner(snapshot, view, &method)?.target.server;
+            Ok((server, Some(NativeName::new(id)), Topic::task(id)))
+        };
+        let asked = Asked::Task(id.to_owned());
+        Ok(self.ask(subscriber, context, asked, find).await?.is_ok())
+    }
+
+    /// Passes on what a client asks for in `subscriptions/listen` that is not
+    /// known here, as raw members of its filter, if there is one server only
+    /// that it can be meant for. What that agreed to is a raw object.
+    ///
+    /// # Errors
+    /// [`Failure`] where there is no such server, or there are too many
+    /// subscriptions.
+    pub async fn subscribe_to_unknown(
+        &self,
+        subscriber: &Subscriber,
+        context: &Context,
+        members: &str,
+    ) -> Result<Option<Bytes>, Failure> {
+        let find = |snapshot: &Snapshot, view: &View| {
+            let server = route::owner(snapshot, view, &Method::Listen)?.target.server;
+            Ok((server, None, Topic::unknown(members)))
+        };
+        let asked = Asked::Unknown(members.to_owned());
+        let held = self.ask(subscriber, context, asked, find).await?.ok();
+        Ok(held.and_then(|held| held.agreed()))
+    }
+
+    /// Subscribes to what `find` finds, and waits a while for the server's
+    /// verdict.
+    async fn ask(
+        &self,
+        subscriber: &Subscriber,
+        context: &Context,
+        asked: Asked,
+        find: impl FnOnce(&Snapshot, &View) -> Result<Found, Failure>,
+    ) -> Result<Result<Arc<Held>, Refusal>, Failure> {
+        let there = subscriber.subscribed().get(&asked).cloned();
+        let held = match there {
+            Some(held) => held,
+            None => self.admit_subscription(subscriber, context, &asked, find).await?,
+        };
+        // A server that is slow, or away, tells of it when it can.
+        let verdict = timeout(PATIENCE, held.verdict()).await.unwrap_or(Ok(()));
+        if verdict.is_err() {
+            subscriber.forget(&asked);
+        }
+        Ok(verdict.map(|()| held))
+    }
+
+    async fn admit_subscription(
+        &self,
+        subscriber: &Subscriber,
+        context: &Context,
+        asked: &Asked,
+        find: impl FnOnce(&Snapshot, &View) -> Result<Found, Failure>,
     ) -> Result<Arc<Held>, Failure> {
-        let snapshot = self.snapshots.load();
+        let snapshot = self.snapshots.load_full();
         let limits = &snapshot.config.gateway.limits;
         let view = snapshot.view(&self.view_key(context));
-        let unknown = || Failure::UnknownResource { uri: uri.to_owned() };
-        let origin = view.catalog.uris().route(uri).ok_or_else(unknown)?;
-        let member = snapshot.server(&origin.server).ok_or_else(unknown)?;
-        let topic = Topic::resource(origin.native.as_str());
-        let native = Some(NativeName::new(origin.native.as_str()));
-        let target = Target { server: origin.server, native, tool: None, edits: Box::default() };
+        let (server, native, topic) = find(&snapshot, &view)?;
+        let gone = || Failure::Internal { detail: "finding a server that is listed".into() };
+        let member = snapshot.server(&server).ok_or_else(gone)?;
+        let target = Target { server, native, tool: None, edits: Box::default() };
         let permitted = snapshot.policy.permit_subscription(topic, target)?;
         let limit = limits.all_subscriptions;
         let held = member.server.subscribe(context, &permitted, &subscriber.mailbox, limit);
-        let held = Arc::new(held.ok_or(Failure::TooManySubscriptions { limit })?);
+        let held = Arc::new(held.await?.ok_or(Failure::TooManySubscriptions { limit })?);
         let limit = limits.subscriptions;
         let mut all = subscriber.subscribed();
         if all.len() >= limit {
             return Err(Failure::TooManySubscriptions { limit });
         }
         // Somebody may have been faster by now: one of the two is enough.
-        Ok(Arc::clone(all.entry(uri.to_owned()).or_insert(held)))
+        Ok(Arc::clone(all.entry(asked.clone()).or_insert(held)))
+    }
+
+    /// The kinds of lists that a client can be told of: the tools, the prompts,
+    /// the resources.
+    pub fn tells(&self, context: &Context) -> [bool; 3] {
+        let snapshot = self.snapshots.load();
+        let view = snapshot.view(&self.view_key(context));
+        let capabilities = introduce::capabilities(&snapshot, &view);
+        ["tools", "prompts", "resources"].map(|kind| capabilities.contains_key(kind))
     }
 
     /// What tells the lists that a client is shown from others.
@@ -178,7 +270,7 @@ impl Gateway {
         &self,
         session: &Arc<str>,
         subscriber: &Subscriber,
-        listener: Weak<dyn Listener>,
+        listener: Weak<dyn Askable>,
     ) {
         subscriber.mailbox.is_of(listener);
         self.snapshots.hub().enter(session, &subscriber.mailbox);

@@ -12,6 +12,7 @@ mod registry;
 
 pub use gate::{Gate, GateSettings};
 pub use permit::{Permitted, Target};
+pub use rate::network;
 pub use registry::{Limits, Registry, ServerLimits};
 
 use std::net::IpAddr;

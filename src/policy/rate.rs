@@ -56,8 +56,8 @@ impl Buckets {
     }
 }
 
-/// The address that counts. One IPv6 client has a whole /64 of them.
-fn network(address: IpAddr) -> IpAddr {
+/// The address that counts: one IPv6 client has a whole /64 of them.
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
             let [a, b, c, d, ..] = v6.segments();

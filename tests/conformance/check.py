@@ -172,7 +172,7 @@ def judge_suite(suite: Suite, baseline: list[Entry]) -> Result:
 def judge(suites: list[Suite], baseline: list[Entry], names: Iterable[str] | None = None) -> Verdict:
     """`names` are those of all suites that there are, when `suites` are only some of them."""
     verdict = Verdict([judge_suite(suite, baseline) for suite in suites])
-    known = set(names or ()) | {suite.name for suite in suites}
+    left_out = set(names or ()) - {suite.name for suite in suites}
     for entry in baseline:
         matching = [s for s in suites if fnmatchcase(s.name, entry.suite)]
         covered = [(s.name, check) for s in matching for check in s.direct.passed if entry.covers(s.name, check)]
@@ -181,7 +181,7 @@ def judge(suites: list[Suite], baseline: list[Entry], names: Iterable[str] | Non
         if passing:
             name, check = passing[0]
             verdict.stale[entry] = f"in {name}, {check.scenario} {check.check} passes"
-        elif not covered and (matching or not any(fnmatchcase(name, entry.suite) for name in known)):
+        elif not covered and not any(fnmatchcase(name, entry.suite) for name in left_out):
             verdict.stale[entry] = "is no check of a direct run"
     return verdict
 

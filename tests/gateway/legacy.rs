@@ -109,6 +109,17 @@ async fn sessions_are_capped_in_number() {
 }
 
 #[tokio::test]
+async fn one_address_has_no_more_than_its_share_of_sessions() {
+    let gateway = Gateway::alone().gateway("limits.sessions_each = 2").start().await;
+    let (first, _second) = (gateway.legacy().await, gateway.legacy().await);
+    let refused = gateway.plain().initialize("2025-11-25").await;
+    assert_eq!((refused.status(), refused.header("retry-after")), (503, Some("1".into())));
+    first.http("DELETE", "/mcp").of_session().send().await;
+    gateway.legacy().await.request("ping", json!({})).await.result();
+    assert_eq!(gateway.plain().initialize("2025-11-25").await.status(), 503);
+}
+
+#[tokio::test]
 async fn an_idle_session_ends_and_a_busy_one_does_not() {
     let upstream = Upstream::legacy().await;
     let gateway = Gateway::with("s", upstream.stdio())

@@ -47,8 +47,8 @@ async fn a_listen_stream_says_first_what_it_will_tell_and_tags_all_it_says() {
         assert_eq!(stream.header("x-accel-buffering").as_deref(), Some("no"));
         let first = stream.message().await.unwrap();
         assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
-        let agreed = json!({ "toolsListChanged": true, "promptsListChanged": true });
-        assert_eq!(first["params"]["notifications"], agreed, "there is no such resource");
+        let agreed = json!({ "toolsListChanged": true });
+        assert_eq!(first["params"]["notifications"], agreed, "there is nothing else");
         assert_eq!(first["params"]["_meta"][SUBSCRIPTION], id);
         let tools = if id == 77 { vec![] } else { vec![NEW] };
         upstream.set_tools(tools).announce().await;

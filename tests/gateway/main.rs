@@ -24,6 +24,7 @@ mod large;
 mod legacy;
 mod limits;
 mod list_changes;
+mod logging;
 mod modern;
 mod operators;
 mod profiles;

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use trunkline::telemetry::metrics::ReloadOutcome;
+
 use crate::support::client::Piece;
 use crate::support::{Client, Gateway, Reply, Step, Upstream, every_kind};
 
@@ -326,4 +328,29 @@ async fn a_server_that_is_polled_in_vain_ends_with_the_calls_deadline() {
         let said = call(tool).await;
         assert!(said.answer().to_string().contains("without an answer"), "{said:?}");
     }
+}
+
+#[tokio::test]
+async fn sessions_and_their_streams_outlive_a_reload() {
+    let upstream = Upstream::legacy().await;
+    slow(&upstream);
+    let settings =
+        |title: &str| Gateway::with("s", upstream.stdio()).gateway(&format!("title = {title:?}"));
+    let gateway = settings("before").start().await;
+    let client = gateway.legacy().await;
+    let mut outside = client.listen().await;
+    let mut call = call_slow(&client, "s").await;
+    call.message().await.unwrap();
+    let mut broken = call_slow(&client, "s").await;
+    broken.message().await.unwrap();
+    let behind = broken.last_id().to_owned();
+    drop(broken);
+    let outcome = gateway.reload(settings("after").server("t", upstream.stdio())).await;
+    assert_eq!(outcome, ReloadOutcome::Applied);
+    let told = outside.message().await.unwrap();
+    assert_eq!(told["method"], "notifications/tools/list_changed");
+    upstream.release(4);
+    assert_eq!(call.said().await.text(), "done");
+    assert_eq!(client.resume(&behind).await.said().await.text(), "done");
+    assert!(client.tool_names().await.contains(&"t__slow".to_owned()));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::client::Piece;
-use crate::support::upstream::news::{PROMPTS, RESOURCES, TOOLS, UPDATED};
+use crate::support::upstream::news::{PROMPTS, RESOURCES, TASK, TOOLS, UPDATED};
 use crate::support::upstream::{Era, Kind};
 use crate::support::{Client, Gateway, Reply, Upstream, every_kind, until};
 
@@ -256,6 +256,63 @@ async fn whatever_else_a_clients_own_session_tells_reaches_that_client() {
         for hearing in &mut hearings {
             hearing.is_told_nothing().await;
         }
+    }
+}
+
+#[tokio::test]
+async fn what_the_gateway_does_not_know_passes_to_the_one_server_that_may() {
+    for way in ["http", "stdio"] {
+        let upstream = Upstream::modern().await;
+        upstream.resources(&["a:1"]);
+        let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
+        let gateway = Gateway::with("s", lines).start().await;
+        let filter = json!({ "com.example/x": { "n": [1] }, "toolsListChanged": true });
+        let (curious, agreed) = listen(&gateway.modern(), filter.clone()).await;
+        assert_eq!(agreed, filter, "{way}");
+        let (other, _) = listen(&gateway.modern(), json!({ "toolsListChanged": true })).await;
+        let all = [curious, other];
+        let mut all = all.map(|stream| Hearing { client: gateway.modern(), stream });
+        upstream.tell("notifications/of/tomorrow", json!({ "x": 1 })).await;
+        let message = all[0].stream.message().await.unwrap();
+        assert_eq!(message["method"], "notifications/of/tomorrow", "{way}");
+        assert_eq!(message["params"]["x"], 1);
+        assert_eq!(message["params"]["_meta"][SUBSCRIPTION], 1);
+        for hearing in &mut all {
+            hearing.is_told_nothing().await;
+        }
+        drop(all);
+        let no_more = || upstream.filters().iter().all(|filter| filter["com.example/x"].is_null());
+        until(no_more).await;
+    }
+}
+
+#[tokio::test]
+async fn how_tasks_are_is_told_to_whoever_knows_of_tasks_and_asks() {
+    for way in ["http", "stdio"] {
+        let upstream = Upstream::modern().await;
+        upstream.can(json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }));
+        let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
+        let gateway = Gateway::with("s", lines).start().await;
+        let client = gateway.modern();
+        let params = json!({ "notifications": { "taskIds": ["t1", "t2"] } });
+        let refused = client.request("subscriptions/listen", params.clone()).await;
+        assert_eq!((refused.status, refused.code()), (400, -32021), "{way}");
+        let needed = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+        assert_eq!(refused.error()["data"]["requiredCapabilities"], needed);
+        let ask = client.ask("subscriptions/listen", params);
+        let mut stream =
+            ask.meta("io.modelcontextprotocol/clientCapabilities", needed).send().await;
+        let first = stream.message().await.unwrap();
+        assert_eq!(first["params"]["notifications"], json!({ "taskIds": ["t1", "t2"] }), "{way}");
+        let state = json!({ "taskId": "t2", "status": "completed", "result": { "n": 1.50 } });
+        upstream.tell(TASK, state).await;
+        let message = stream.message().await.unwrap();
+        assert_eq!(message["method"], TASK);
+        assert_eq!(
+            (&message["params"]["taskId"], &message["params"]["status"]),
+            (&json!("t2"), &json!("completed"))
+        );
+        assert_eq!(upstream.filters().last().unwrap()["taskIds"], json!(["t1", "t2"]));
     }
 }
 

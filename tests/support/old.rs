@@ -80,7 +80,13 @@ impl Old {
     }
 
     pub fn lines(&self) -> String {
-        format!("url = \"http://{}/sse\"\n", self.address)
+        // One stream for all clients, so that it can be counted.
+        format!("url = \"http://{}/sse\"\nisolation = \"shared\"\n", self.address)
+    }
+
+    /// The same with one stream for all clients.
+    pub fn shared(&self) -> String {
+        format!("{}isolation = \"shared\"\n", self.lines())
     }
 
     pub fn names(&self, endpoint: &str) -> &Self {

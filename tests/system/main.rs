@@ -21,6 +21,7 @@
 )]
 
 mod hostile_servers;
+mod old_transport;
 mod matrix;
 mod peers;
 mod process;

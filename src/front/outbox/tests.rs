@@ -3,6 +3,10 @@ use futures_util::stream;
 
 use super::*;
 
+fn bounds(each: usize) -> Bounds {
+    Bounds { each, all: 10_000, held: Arc::default() }
+}
+
 fn texts(reader: &mut Reader) -> Vec<String> {
     std::iter::from_fn(|| match reader.next().now_or_never() {
         Some(Some(Sent::Event(event))) => {
@@ -19,7 +23,7 @@ fn event(id: &str, data: &str) -> String {
 
 #[test]
 fn what_waits_is_read_in_order_and_resumed_behind_an_id() {
-    let outbox = Outbox::new(0, 1000);
+    let outbox = Outbox::new(0, &bounds(1000));
     outbox.push(b"a", Merge::Never);
     outbox.push(b"b", Merge::Never);
     let mut reader = outbox.read(Start::Unsent);
@@ -37,7 +41,7 @@ fn what_waits_is_read_in_order_and_resumed_behind_an_id() {
 
 #[test]
 fn what_says_the_same_waits_once_and_is_told_again_after_it_was_sent() {
-    let outbox = Outbox::new(0, 1000);
+    let outbox = Outbox::new(0, &bounds(1000));
     for _ in 0..3 {
         outbox.push(b"a", Merge::With("a"));
         outbox.push(b"b", Merge::With("b"));
@@ -50,7 +54,7 @@ fn what_says_the_same_waits_once_and_is_told_again_after_it_was_sent() {
 
 #[test]
 fn the_oldest_make_room_and_the_newest_stays_until_it_was_sent() {
-    let outbox = Outbox::new(0, 100);
+    let outbox = Outbox::new(0, &bounds(100));
     for text in ["a", "b", "c"] {
         outbox.push(text.repeat(30).as_bytes(), Merge::Never);
     }
@@ -66,7 +70,7 @@ fn the_oldest_make_room_and_the_newest_stays_until_it_was_sent() {
 
 #[test]
 fn what_was_sent_long_ago_is_forgotten_and_what_waits_is_not() {
-    let outbox = Outbox::new(0, 1000);
+    let outbox = Outbox::new(0, &bounds(1000));
     outbox.push(b"a", Merge::Never);
     texts(&mut outbox.read(Start::Unsent));
     outbox.push(b"b", Merge::Never);
@@ -77,7 +81,7 @@ fn what_was_sent_long_ago_is_forgotten_and_what_waits_is_not() {
 
 #[test]
 fn a_priming_event_names_a_place_of_its_own() {
-    let outbox = Outbox::new(7, 1000);
+    let outbox = Outbox::new(7, &bounds(1000));
     outbox.push(b"a", Merge::Never);
     let mut reader = outbox.read(Start::Unsent);
     texts(&mut reader);
@@ -97,7 +101,7 @@ async fn a_source_goes_on_when_its_reader_goes_away_and_is_taken_over() {
         let text = receiver.recv().await?;
         Some((Piece::Message(Bytes::from_static(text.as_bytes())), receiver))
     });
-    let outbox = Outbox::fed(1, 1000, Box::pin(source));
+    let outbox = Outbox::fed(1, &bounds(1000), Box::pin(source));
     let mut reader = outbox.read(Start::Unsent);
     sender.send("a").await.unwrap();
     assert_eq!(reader.next().await, Some(Sent::Event(event_of("1-1", "a"))));
@@ -122,4 +126,21 @@ async fn a_source_goes_on_when_its_reader_goes_away_and_is_taken_over() {
 
 fn event_of(id: &str, data: &str) -> Bytes {
     format!("event: message\n{}", event(id, data)).into()
+}
+
+#[test]
+fn what_all_streams_keep_is_bounded_too() {
+    let bounds = Bounds { each: 1000, all: 200, held: Arc::default() };
+    let held = || bounds.held.load(Ordering::Relaxed);
+    let streams: Vec<_> = (0..9).map(|stream| Outbox::new(stream, &bounds)).collect();
+    for outbox in &streams {
+        outbox.push(&[b'x'; 100], Merge::Never);
+    }
+    assert!(held() > 900, "what waits is kept");
+    for outbox in &streams {
+        assert_eq!(texts(&mut outbox.read(Start::Unsent)).len(), 1);
+    }
+    assert!((100..=200).contains(&held()), "{}", held());
+    drop(streams);
+    assert_eq!(held(), 0);
 }

@@ -102,7 +102,7 @@ impl<E: Endpoint> Exchange<E> {
     /// Passes on what a stream brings, to the answer.
     async fn follow(&self, mut events: Events<E::Body>) -> Result<(), Failure> {
         loop {
-            match events.next().await {
+            let ended = match events.next().await {
                 Ok(Some(data)) => match jsonrpc::parse(&data, MAX_DEPTH) {
                     Ok(Frame::Response { .. }) => {
                         let answer = answer_in(StatusCode::OK, data, self.id())?;
@@ -110,16 +110,22 @@ impl<E: Endpoint> Exchange<E> {
                         self.give(answer).await;
                         return Ok(());
                     }
-                    Ok(_) => self.give(data).await,
-                    Err(fault) => tracing::warn!(%fault, "the gateway sent no message"),
-                },
-                Ok(None) | Err(_) => {
-                    let (behind, retry) = (events.last_id.take(), events.retry);
-                    match self.resume(behind, retry).await {
-                        Some(resumed) => events = resumed,
-                        None => return self.break_off().await,
+                    Ok(_) => {
+                        self.give(data).await;
+                        continue;
                     }
-                }
+                    Err(fault) => {
+                        tracing::warn!(%fault, "the gateway sent no message");
+                        continue;
+                    }
+                },
+                Ok(None) => broken(),
+                Err(failure) => failure,
+            };
+            let (behind, retry) = (events.last_id.take(), events.retry);
+            match self.resume(behind, retry).await {
+                Some(resumed) => events = resumed,
+                None => return self.break_off(ended).await,
             }
         }
     }
@@ -152,9 +158,9 @@ impl<E: Endpoint> Exchange<E> {
 
     /// The stream is gone. A subscription that ends without its answer is told
     /// of by a notification (2026-07-28, Cancellation).
-    async fn break_off(&self) -> Result<(), Failure> {
+    async fn break_off(&self, why: Failure) -> Result<(), Failure> {
         if self.asked.method != Method::Listen {
-            return Err(broken());
+            return Err(why);
         }
         let params = [b"{\"requestId\":", self.id().raw(), b"}"].concat();
         self.give(jsonrpc::notification(notification::CANCELLED, Some(&params))).await;

@@ -13,6 +13,10 @@ use crate::jsonrpc::{self, Frame, Id, Response as Answer};
 use super::MAX_DEPTH;
 
 /// An answer whose head has come.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives for a moment, and most answers that count are events"
+)]
 pub(super) enum Reception<B> {
     /// In one piece.
     Whole(StatusCode, Bytes),

@@ -5,19 +5,19 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use futures_util::stream;
 use http::HeaderMap;
 use tokio::sync::mpsc;
 
-use crate::call::{Call, Event, Notice, Question};
+use crate::call::{Answers, Call, Event, Notice, Question, Reply};
 use crate::jsonrpc::{self, Frame, Id};
-use crate::link::LinkFault;
 use crate::link::deadline::Deadline;
-use crate::link::news::Inbox;
+use crate::link::news::{Inbox, Listener};
 use crate::link::outside::Connected;
 use crate::link::peer::{answer_to_server, not_offered};
-use crate::link::Whose;
 use crate::link::questions::{Aside, Questions, Tie, cancelled, tie};
-use crate::mcp::{Era, notification};
+use crate::link::{LinkFault, Whose};
+use crate::mcp::{Era, LogLevel, notification};
 
 use super::Shared;
 use super::reception::{Events, Reception, answer_in};
@@ -69,14 +69,20 @@ pub(super) struct Coming {
     /// Its place among the calls that a Legacy server's questions can belong
     /// to, wherever they come.
     pub(super) in_call: Option<InCall>,
+    pub(super) hearing: Hearing,
 }
+
+/// The head of an answer that is on its way.
+pub(super) type Head = Pin<Box<dyn Future<Output = Result<Reception, LinkFault>> + Send>>;
 
 /// How far the answer has come.
 pub(super) enum Stage {
+    /// The call is not on its way yet.
+    Unsent,
     /// Its head has not. Meanwhile a server that answers with plain JSON may ask
     /// on the session's own stream. The headers are those that the client's own
     /// are taken from if the answer's stream has to be resumed.
-    Sent(Pin<Box<dyn Future<Output = Result<Reception, LinkFault>> + Send>>, HeaderMap),
+    Sent(Head, HeaderMap),
     /// It is a stream of events.
     Streaming(Resumable),
 }
@@ -90,6 +96,7 @@ enum Heard {
 impl Stage {
     async fn next(&mut self) -> Heard {
         match self {
+            Self::Unsent => Heard::Head(Err(LinkFault::NoAnswer)),
             Self::Sent(head, _) => Heard::Head(head.await),
             Self::Streaming(events) => Heard::Said(events.next().await),
         }
@@ -97,6 +104,36 @@ impl Stage {
 }
 
 impl Coming {
+    /// A call that is about to be sent, and the way for answers to what the
+    /// server asks in it.
+    pub(super) fn of(
+        shared: &Arc<Shared>,
+        id: &Id,
+        call: &Call,
+        deadline: Deadline,
+    ) -> (Self, Option<Answers>) {
+        let under_way = UnderWay::begin(shared, id);
+        let (questions, answers) = Questions::of(call, shared.peer.era(), shared);
+        let hearing = Hearing::of(shared, call);
+        let in_call = InCall::begin(shared, id, call, (&questions, &hearing));
+        let coming = Self {
+            shared: Arc::clone(shared),
+            id: id.clone(),
+            stage: Stage::Unsent,
+            deadline,
+            questions,
+            in_call,
+            under_way,
+            hearing,
+        };
+        (coming, answers)
+    }
+
+    /// What comes of it, step by step.
+    pub(super) fn reply(self) -> Reply {
+        Reply::stream(stream::unfold(Some(self), Self::step))
+    }
+
     /// The next event, and what is left of the call.
     pub(super) async fn step(coming: Option<Self>) -> Option<(Event, Option<Self>)> {
         let mut this = coming?;
@@ -111,6 +148,7 @@ impl Coming {
                     }
                     continue;
                 }
+                line = this.hearing.next() => return Some((Event::Notice(line), Some(this))),
                 Some(aside) = next_aside(&mut this.in_call) => {
                     match this.aside(aside) {
                         Some(event) => return Some((event, Some(this))),
@@ -165,7 +203,7 @@ impl Coming {
     }
 
     /// The head of a stream has come.
-    fn stream(&mut self, events: Events) {
+    fn stream(&mut self, events: Box<Events>) {
         let Stage::Sent(_, own) = &mut self.stage else { return };
         let events = self.shared.resumable(&self.id, events, std::mem::take(own));
         self.stage = Stage::Streaming(events);
@@ -191,6 +229,7 @@ impl Coming {
     fn aside(&mut self, aside: Aside) -> Option<Event> {
         match aside {
             Aside::Notice(notice) => Some(Event::Notice(notice)),
+            Aside::Line(method, params) => self.hearing.line(method, params).map(Event::Notice),
             Aside::Asks(id, question) => self.asks(id, question),
             Aside::TookBack(id) => self.took_back(id),
         }
@@ -215,6 +254,9 @@ impl Coming {
             self.deadline.extend();
             return Notice::progress(method, params?).map(|(notice, _)| notice);
         }
+        if method == notification::MESSAGE {
+            return self.hearing.line(method, params?);
+        }
         self.shared.inbox.sort(&method, params.as_ref());
         None
     }
@@ -227,9 +269,63 @@ async fn next_aside(in_call: &mut Option<InCall>) -> Option<Aside> {
     }
 }
 
+/// Which lines of the server's log a call's client gets.
+pub(super) struct Hearing {
+    /// The least severe ones.
+    least: Option<LogLevel>,
+    /// Those that come by another stream than the call's.
+    elsewhere: Option<Arc<Listener>>,
+}
+
+impl Hearing {
+    fn of(shared: &Shared, call: &Call) -> Self {
+        let least = call.context.hears();
+        // On a stream that several clients share a line may come when the call
+        // that it is of has ended, and another's has not.
+        let own = shared.peer.era() == Era::Legacy && shared.owner.whose != Whose::Everybody;
+        let elsewhere = least.filter(|_| own).map(|least| Arc::new(Listener::new(least)));
+        Self { least, elsewhere }
+    }
+
+    /// A line on the call's own stream.
+    fn line(&self, method: String, params: Bytes) -> Option<Notice> {
+        Notice::line(method, params, self.least?)
+    }
+
+    /// Whether lines can come by another stream.
+    pub(super) fn elsewhere(&self) -> bool {
+        self.elsewhere.is_some()
+    }
+
+    /// Waits until such a line is there.
+    pub(super) async fn arrived(&self) {
+        match &self.elsewhere {
+            Some(lines) => lines.arrived().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The next such line.
+    async fn next(&self) -> Notice {
+        match &self.elsewhere {
+            Some(lines) => lines.next().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
 /// The calls that are under way to a Legacy server.
 #[derive(Default)]
-pub(super) struct Calls(Mutex<HashMap<u64, (Whose, Option<mpsc::Sender<Aside>>)>>);
+pub(super) struct Calls(Mutex<HashMap<u64, Tied>>);
+
+/// What a call can be told by another stream than its own.
+struct Tied {
+    caller: Whose,
+    /// Questions.
+    asks: Option<mpsc::Sender<Aside>>,
+    /// Lines of the server's log.
+    lines: Option<Arc<Listener>>,
+}
 
 /// A call's place among them.
 pub(super) struct InCall {
@@ -245,11 +341,13 @@ impl InCall {
         shared: &Arc<Shared>,
         id: &Id,
         call: &Call,
-        questions: &Questions,
+        (questions, hearing): (&Questions, &Hearing),
     ) -> Option<Self> {
         let number = id.as_number().filter(|_| shared.peer.era() == Era::Legacy)?;
         let (asks, asides) = questions.can_be().then(|| mpsc::channel(ASIDES)).unzip();
-        shared.calls.lock().insert(number, (Whose::of(&call.context), asks));
+        let caller = Whose::of(&call.context);
+        let tied = Tied { caller, asks, lines: hearing.elsewhere.clone() };
+        shared.calls.lock().insert(number, tied);
         shared.inbox.begun.notify_waiters();
         Some(Self { shared: Arc::clone(shared), number, asides })
     }
@@ -262,8 +360,16 @@ impl Drop for InCall {
 }
 
 impl Calls {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, (Whose, Option<mpsc::Sender<Aside>>)>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Tied>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Calls {
+    /// The call that hears a line which a server writes outside of one.
+    fn hears(&self) -> Tie<Arc<Listener>> {
+        let calls = self.lock();
+        tie(calls.iter().map(|(number, call)| (*number, &call.caller, call.lines.clone())))
     }
 }
 
@@ -272,9 +378,9 @@ impl Connected for Shared {
         &self.inbox
     }
 
-    fn tied(&self) -> Tie {
+    fn tied(&self) -> Tie<mpsc::Sender<Aside>> {
         let calls = self.calls.lock();
-        tie(calls.iter().map(|(number, (caller, asks))| (*number, caller, asks.as_ref())))
+        tie(calls.iter().map(|(number, call)| (*number, &call.caller, call.asks.clone())))
     }
 
     fn send(self: &Arc<Self>, message: Bytes) {
@@ -287,10 +393,16 @@ impl Shared {
     pub(super) fn took_back(&self, params: &Bytes) {
         let Some(id) = cancelled(params) else { return };
         // Whose it is the calls know.
-        for (_, asks) in self.calls.lock().values() {
-            if let Some(asks) = asks {
-                let _ = asks.try_send(Aside::TookBack(id.clone()));
-            }
+        for asks in self.calls.lock().values().filter_map(|call| call.asks.as_ref()) {
+            let _ = asks.try_send(Aside::TookBack(id.clone()));
+        }
+    }
+
+    /// A Legacy server writes a line into its log on a stream that is no call's.
+    pub(super) fn wrote(&self, method: &str, params: &Bytes) {
+        match self.calls.hears() {
+            Tie::To(lines) => lines.hear(method, params),
+            Tie::Mute | Tie::Nobody => self.inbox.line(method, params),
         }
     }
 }

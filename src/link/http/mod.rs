@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{Semaphore, watch as cell};
 use tokio::task::JoinSet;
@@ -30,17 +30,18 @@ use crate::call::{Answer, Call, NativeName, Reply, ServerName};
 use crate::config::EraChoice;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id, Response};
-use crate::mcp::{Era, Method, ProtocolVersion, encode_value, header};
+use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, encode_value, header};
 use crate::policy::Target;
 
 use super::LinkFault;
 use super::Owner;
 use super::deadline::Deadline;
+use super::levels::{self, Levels};
 use super::news::Inbox;
 use super::peer::{Peer, answer_to_server};
-use super::questions::{Questions, message};
+use super::questions::message;
 pub use client::Client;
-use coming::{Calls, Coming, InCall, Stage, UnderWay};
+use coming::{Calls, Coming, Head, Stage};
 use probe::{discover, probe};
 use reception::{Events, Reception, answer_in};
 use resume::{Resumable, Said};
@@ -66,6 +67,7 @@ struct Shared {
     limit: usize,
     forward: Vec<HeaderName>,
     inbox: Arc<Inbox>,
+    levels: Levels,
     /// Why what is known of the server no longer holds, once it does not.
     lost: cell::Sender<Option<String>>,
     /// Calls under way that a Legacy server's questions can belong to.
@@ -118,6 +120,7 @@ impl Http {
             limit: opening.limit,
             forward: opening.forward,
             inbox: opening.inbox,
+            levels: Levels::default(),
             lost: cell::Sender::new(None),
             calls: Calls::default(),
             asides: Arc::new(Semaphore::new(ASIDES)),
@@ -146,7 +149,7 @@ impl Http {
         call: &Call,
         target: &Target,
         mirrored: Vec<(HeaderName, HeaderValue)>,
-        mut deadline: Deadline,
+        deadline: Deadline,
     ) -> Result<Reply, LinkFault> {
         let shared = Arc::clone(&self.shared);
         let id = shared.number();
@@ -157,39 +160,47 @@ impl Http {
         headers.extend(mirrored);
         // On its way from here on: a server that answers with plain JSON sends
         // no head until it is done, and has to hear of a cancellation as well.
-        let mut under_way = UnderWay::begin(&shared, &id);
-        let (questions, answers) = Questions::of(call, shared.peer.era(), &shared);
-        let in_call = InCall::begin(&shared, &id, call, &questions);
-        if questions.can_be() {
-            let (shared_too, id_too, method) =
-                (Arc::clone(&shared), id.clone(), call.method.clone());
-            let head =
-                Box::pin(
-                    async move { shared_too.exchange(&id_too, &method, &params, headers).await },
-                );
-            let stage = Stage::Sent(head, shared.clients_own(call));
-            let coming = Coming { shared, id, stage, deadline, under_way, questions, in_call };
-            let reply = Reply::stream(stream::unfold(Some(coming), Coming::step));
-            return Ok(reply.answered_by(answers));
-        }
-        let reception = tokio::select! {
-            reception = shared.exchange(&id, &call.method, &params, headers) => {
-                // Answered, or refused. Behind a connection that broke off the
-                // server may still be at it.
-                if !matches!(reception, Ok(Reception::Events(_)) | Err(LinkFault::Broken(_))) {
-                    under_way.end();
-                }
-                reception?
+        let (mut coming, answers) = Coming::of(&shared, &id, call, deadline);
+        let sent = {
+            let (shared, id, method) = (Arc::clone(&shared), id.clone(), call.method.clone());
+            let log = call.context.log;
+            async move {
+                shared.set_level(log).await;
+                shared.exchange(&id, &method, &params, headers).await
             }
-            after = deadline.passed() => return Err(LinkFault::Timeout { after }),
         };
+        if coming.questions.can_be() {
+            coming.stage = Stage::Sent(Box::pin(sent), shared.clients_own(call));
+            return Ok(coming.reply().answered_by(answers));
+        }
+        let reception = if coming.hearing.elsewhere() {
+            let mut sent: Head = Box::pin(sent);
+            tokio::select! {
+                reception = &mut sent => reception,
+                () = coming.hearing.arrived() => {
+                    coming.stage = Stage::Sent(sent, shared.clients_own(call));
+                    return Ok(coming.reply());
+                }
+                after = coming.deadline.passed() => return Err(LinkFault::Timeout { after }),
+            }
+        } else {
+            tokio::select! {
+                reception = sent => reception,
+                after = coming.deadline.passed() => return Err(LinkFault::Timeout { after }),
+            }
+        };
+        // Answered, or refused. Behind a connection that broke off the server
+        // may still be at it.
+        if !matches!(reception, Ok(Reception::Events(_)) | Err(LinkFault::Broken(_))) {
+            coming.under_way.end();
+        }
+        let reception = reception?;
         if let Reception::Events(events) = reception {
             let events = shared.resumable(&id, events, shared.clients_own(call));
-            let stage = Stage::Streaming(events);
-            let coming = Coming { shared, id, stage, deadline, under_way, questions, in_call };
-            return Ok(Reply::stream(stream::unfold(Some(coming), Coming::step)));
+            coming.stage = Stage::Streaming(events);
+            return Ok(coming.reply());
         }
-        Ok(match shared.settle(reception, &id, deadline).await? {
+        Ok(match shared.settle(reception, &id, coming.deadline).await? {
             Settled::Answer(answer) => Reply::ready(Ok(answer)),
             Settled::Passing(passing) => Reply::passing(passing),
         })
@@ -247,9 +258,25 @@ impl Shared {
         Err(LinkFault::NoAnswer)
     }
 
+    /// Has a Legacy server write as much into its log as its clients want.
+    async fn set_level(self: &Arc<Self>, wants: Option<LogLevel>) {
+        if !self.peer.offers.has("logging") || self.peer.era() == Era::Modern {
+            return;
+        }
+        let Some(level) = self.levels.before(wants, self.session.number()) else { return };
+        let setting = self.request(&Method::SetLevel, levels::params(level));
+        // A call is worth more than the lines that come with it.
+        match tokio::time::timeout(ASIDE, setting).await {
+            Ok(Ok(Answer::Result(_))) => {}
+            refused => {
+                tracing::debug!(server = %self.server, ?level, ?refused, "the log level is not set");
+            }
+        }
+    }
+
     /// A stream of events that goes on when its connection ends. Resumptions
     /// carry the client's `own` headers.
-    fn resumable(self: &Arc<Self>, id: &Id, events: Events, mut own: HeaderMap) -> Resumable {
+    fn resumable(self: &Arc<Self>, id: &Id, events: Box<Events>, mut own: HeaderMap) -> Resumable {
         if self.peer.era() == Era::Legacy {
             self.session.add_to(&mut own);
         }

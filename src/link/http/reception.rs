@@ -23,7 +23,7 @@ pub(super) enum Reception {
     /// A single message.
     Message(Frame),
     /// Events, which are yet to come.
-    Events(Events),
+    Events(Box<Events>),
     /// A message too large to wait for the whole of it.
     Begun(Begun),
     /// Accepted, and nothing to say.
@@ -58,7 +58,7 @@ impl Reception {
         let media = media.unwrap_or_default();
         let kind = media.split(';').next().unwrap_or_default().trim();
         if kind.eq_ignore_ascii_case("text/event-stream") {
-            return Ok(Self::Events(Events::new(response.into_body(), limit)));
+            return Ok(Self::Events(Box::new(Events::new(response.into_body(), limit))));
         }
         if !kind.eq_ignore_ascii_case("application/json") {
             return Err(LinkFault::MediaType { found: media.chars().take(100).collect() });

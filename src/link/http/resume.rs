@@ -38,7 +38,7 @@ pub(super) struct Resumable {
 
 enum Stage {
     /// A connection is open.
-    Open(Events),
+    Open(Box<Events>),
     /// There is none: the next is on its way.
     Resuming { next: Pin<Box<dyn Future<Output = Attempt> + Send>>, behind: Bytes },
     /// There is none, and there will be none.
@@ -47,7 +47,7 @@ enum Stage {
 
 /// What came of an attempt to resume.
 enum Attempt {
-    Open(Events),
+    Open(Box<Events>),
     /// Not now.
     Later(LinkFault),
     /// The server will not.
@@ -64,7 +64,12 @@ pub(super) enum Said {
 
 impl Resumable {
     /// A stream whose first connection is open. Resumptions carry `headers`.
-    pub(super) fn new(shared: &Arc<Shared>, id: &Id, events: Events, headers: HeaderMap) -> Self {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        id: &Id,
+        events: Box<Events>,
+        headers: HeaderMap,
+    ) -> Self {
         let stage = Stage::Open(events);
         Self { shared: Arc::clone(shared), id: id.clone(), headers, stage, retry: None, vain: 0 }
     }

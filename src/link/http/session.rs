@@ -54,6 +54,11 @@ impl Session {
         self.numbers.subscribe()
     }
 
+    /// The current one's number.
+    pub(super) fn number(&self) -> u64 {
+        *self.numbers.borrow()
+    }
+
     /// Introduces the gateway, with the raw capabilities to be told.
     pub(super) async fn open(
         client: &Client,

@@ -178,25 +178,25 @@ impl Post {
                 }
             };
             let Ok(Some(line)) = line else { return };
-            match jsonrpc::parse(&line, MAX_DEPTH) {
-                Ok(Frame::Request { id, .. }) => requests.push(self.request(id, line)),
-                _ => {
-                    // A request that was sent before comes before. It cannot
-                    // be waited for longer: its answer may wait for this.
-                    let earlier = async { while requests.next().await.is_some() {} };
-                    let _ = timeout(EARLIER, earlier).await;
-                    self.aside(line).await;
-                }
+            if let Ok(Frame::Request { id, .. }) = jsonrpc::parse(&line, MAX_DEPTH) {
+                requests.push(self.request(id, line));
+                continue;
             }
+            // A request that was sent before comes before. It cannot be waited
+            // for longer: its answer may wait for this.
+            let earlier = async { while requests.next().await.is_some() {} };
+            let _ = timeout(EARLIER, earlier).await;
+            self.aside(line).await;
         }
     }
 
     async fn request(&self, id: Id, line: Bytes) -> Lost {
         let refused = match self.send(line).await {
             Ok(status) if status.is_success() => return Lost(false),
-            Ok(StatusCode::NOT_FOUND | StatusCode::GONE) => return Lost(true),
+            Ok(StatusCode::NOT_FOUND | StatusCode::GONE) | Err(LinkFault::Connect(_)) => {
+                return Lost(true);
+            }
             Ok(status) => LinkFault::Status { status },
-            Err(LinkFault::Connect(_)) => return Lost(true),
             Err(fault) => fault,
         };
         tracing::debug!(server = %self.server, "a request was refused: {}", refused.chain());
@@ -210,7 +210,7 @@ impl Post {
         match timeout(ASIDE, self.send(line)).await {
             Ok(Ok(status)) if status.is_success() => {}
             Ok(Ok(status)) => {
-                tracing::debug!(server = %self.server, %status, "a message was refused")
+                tracing::debug!(server = %self.server, %status, "a message was refused");
             }
             Ok(Err(fault)) => {
                 tracing::debug!(server = %self.server, fault = %fault.chain(), "a message was lost");

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use crate::call::{Answer, Question};
 use crate::jsonrpc::{self, Frame};
 use crate::link::LinkFault;
-use crate::link::outside;
 use crate::link::news::listen::{Carries, Line, NoStream, Signal, Stream, listen};
 use crate::link::news::subscribe::{Asks, subscribe};
+use crate::link::outside;
 use crate::mcp::{Era, Method, notification};
 
 use super::reception::{Events, Reception, refusal};
@@ -63,7 +63,7 @@ impl Line for Open {
         let mut following = JoinSet::new();
         let shared = Arc::clone(shared);
         following.spawn(async move {
-            let answer = follow(&shared, events, Some((&sender, carries))).await;
+            let answer = follow(&shared, *events, Some((&sender, carries))).await;
             let _ = sender.send(Signal::Ended(answer)).await;
         });
         Ok(Stream::new(signals, following))
@@ -152,7 +152,7 @@ async fn get(shared: &Arc<Shared>, first: bool) -> Result<Option<Events>, LinkFa
         shared.reopen(used).await?;
     }
     match reception {
-        Reception::Events(events) => Ok(Some(events)),
+        Reception::Events(events) => Ok(Some(*events)),
         Reception::Refused { status, .. } if status != StatusCode::METHOD_NOT_ALLOWED => {
             Err(LinkFault::Status { status })
         }
@@ -171,6 +171,9 @@ async fn follow(
             Ok(Some(Frame::Notification { method, params })) => match (signals, params) {
                 (Some((signals, _)), Some(params)) if method == notification::ACKNOWLEDGED => {
                     let _ = signals.try_send(Signal::Acknowledged(params));
+                }
+                (_, Some(params)) if method == notification::MESSAGE => {
+                    shared.wrote(&method, &params);
                 }
                 (Some((signals, Carries::Unknown)), params) => {
                     let _ = signals.try_send(Signal::Told(method, params));

@@ -228,7 +228,7 @@ impl<L: Line> Listening<L> {
         self.current = Some(stream);
         self.pace.opened();
         if std::mem::take(&mut self.lost) {
-            self.inbox.relist();
+            self.inbox.missed_lists();
         }
         for topic in &filter.topics {
             let stood = self.standing.contains(topic);
@@ -386,12 +386,15 @@ fn agreed(params: &[u8]) -> HashSet<Topic> {
     #[derive(Deserialize, Default)]
     #[serde(default, rename_all = "camelCase")]
     struct Agreed {
-        resource_subscriptions: Vec<String>,
-        task_ids: Vec<String>,
+        // `null` is nothing.
+        resource_subscriptions: Option<Vec<String>>,
+        task_ids: Option<Vec<String>>,
     }
     let agreed = object::<Acknowledgement>(params).unwrap_or_default().notifications;
-    let uris = agreed.resource_subscriptions.iter().map(|uri| Topic::resource(uri));
-    uris.chain(agreed.task_ids.iter().map(|id| Topic::task(id))).collect()
+    let uris = agreed.resource_subscriptions.unwrap_or_default();
+    let ids = agreed.task_ids.unwrap_or_default();
+    let uris = uris.iter().map(|uri| Topic::resource(uri));
+    uris.chain(ids.iter().map(|id| Topic::task(id))).collect()
 }
 
 /// How long a server may take to open a stream, and to acknowledge it.

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::call::{Question, ServerName};
 use crate::jsonrpc::Response;
-use crate::link::Listener;
+use crate::link::Askable;
 
 use super::Topic;
 
@@ -51,7 +51,7 @@ pub struct Mailbox {
     letters: Mutex<Letters>,
     arrived: Notify,
     /// Whom to ask, where the client can be asked something.
-    listener: OnceLock<Weak<dyn Listener>>,
+    listener: OnceLock<Weak<dyn Askable>>,
 }
 
 #[derive(Debug, Default)]
@@ -118,17 +118,13 @@ impl Mailbox {
     }
 
     /// Whose mailbox it is, for a client that can be asked something, too.
-    pub fn is_of(&self, listener: Weak<dyn Listener>) {
+    pub fn is_of(&self, listener: Weak<dyn Askable>) {
         // It is nobody else's later.
         let _ = self.listener.set(listener);
     }
 
     /// Asks the client; false where it cannot be asked.
-    pub(super) fn ask(
-        &self,
-        question: &Question,
-        answers: mpsc::Sender<(u64, Response)>,
-    ) -> bool {
+    pub(super) fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool {
         let listener = self.listener.get().and_then(Weak::upgrade);
         listener.is_some_and(|listener| listener.ask(question, answers))
     }

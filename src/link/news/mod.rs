@@ -10,16 +10,18 @@
 
 mod hub;
 pub(super) mod listen;
+mod listener;
 mod mailbox;
 pub(super) mod subscribe;
 mod subscriptions;
 
 pub use hub::Hub;
+pub use listener::Listener;
 pub use mailbox::{Letter, Mailbox, Subject};
 pub use subscriptions::{Held, Refusal, Subscriptions};
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -28,9 +30,10 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::call::ServerName;
 use crate::jsonrpc::object;
-use crate::link::reads::Reads;
 use crate::link::outside::SEEKING;
+use crate::link::reads::Reads;
 use crate::mcp::notification;
+use crate::telemetry::metrics::ServerMetrics;
 
 /// One thing at one server that clients may ask to hear of, by the server's
 /// own name for it.
@@ -133,6 +136,8 @@ pub struct Inbox {
     pub(super) begun: Notify,
     /// Places for questions that belong to no call so far.
     pub(super) seeking: Arc<Semaphore>,
+    /// Where what nobody hears is counted.
+    metrics: OnceLock<Arc<ServerMetrics>>,
 }
 
 impl Inbox {
@@ -144,7 +149,13 @@ impl Inbox {
             reads: Arc::default(),
             begun: Notify::new(),
             seeking: Arc::new(Semaphore::new(SEEKING)),
+            metrics: OnceLock::new(),
         })
+    }
+
+    /// Has what nobody hears counted.
+    pub(super) fn count_in(&self, metrics: &Arc<ServerMetrics>) {
+        let _ = self.metrics.set(Arc::clone(metrics));
     }
 
     /// Takes a notification that belongs to no call. What is of no kind known
@@ -179,6 +190,16 @@ impl Inbox {
         true
     }
 
+    /// Takes a line of the server's log that is tied to no call. Where the
+    /// connection is one session's own it is its client's, and else nobody's.
+    pub(super) fn line(&self, method: &str, params: &Bytes) {
+        if self.subscriptions.is_ones_own() {
+            self.subscriptions.pass(method, Some(params));
+        } else if let Some(metrics) = self.metrics.get() {
+            metrics.count_lost_line();
+        }
+    }
+
     /// Whose inbox it is.
     pub(super) fn server(&self) -> &ServerName {
         self.subscriptions.server()
@@ -191,9 +212,14 @@ impl Inbox {
 
     /// Nobody listened for a while: anything may have changed.
     pub(super) fn missed(&self) {
+        self.missed_lists();
+        self.subscriptions.missed();
+    }
+
+    /// The same, as far as it is about no subscription.
+    fn missed_lists(&self) {
         self.reads.clear();
         self.relist();
-        self.subscriptions.missed();
     }
 }
 

@@ -210,7 +210,12 @@ impl Subscriptions {
         false
     }
 
-    /// Whether the instance is one client's own.
+    /// Whether the instance is one session's own.
+    pub(super) fn is_ones_own(&self) -> bool {
+        self.client.is_some()
+    }
+
+    /// Whether the instance is one client's own: a session's, or a principal's.
     pub(in crate::link) fn is_one_clients(&self) -> bool {
         self.one_clients
     }
@@ -230,9 +235,10 @@ impl Subscriptions {
 
     /// Hands anything else to the one client whose own instance this is.
     pub(super) fn pass(&self, method: &str, params: Option<&Bytes>) {
-        match &self.client {
-            Some((session, all)) => all.tell(session, &self.server, method, params.cloned()),
-            None => tracing::trace!(server = %self.server, method, "a notification for nobody"),
+        if let Some((session, all)) = &self.client {
+            all.tell(session, &self.server, method, params.cloned())
+        } else {
+            tracing::trace!(server = %self.server, method, "a notification for nobody")
         }
     }
 

@@ -18,28 +18,30 @@ use tokio::time::timeout;
 use bytes::Bytes;
 use futures_util::stream;
 
-use crate::call::{Answer, Call, Event, Reply, ServerName};
+use crate::call::{Answer, Call, Event, Notice, Reply, ServerName};
 use crate::config::EraChoice;
 use crate::era::{lift, lower};
 use crate::jsonrpc::Id;
-use crate::mcp::{Era, Method, ProtocolVersion, notification};
+use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, notification};
 use crate::policy::Target;
 
 use super::LinkFault;
 use super::Owner;
+use super::Whose;
 use super::deadline::Deadline;
+use super::levels::{self, Levels};
 use super::news::Inbox;
 use super::peer::{
     Peer, Verdict, initialize_params, judge_discover, judge_initialize, modern_params,
 };
-use super::Whose;
 use super::questions::{Aside, Questions};
-use wire::{Waiting, Wants, Wire};
+use wire::{Came, Lines, Waiting, Wants, Wire};
 
 /// A child that has answered and can be called.
 pub(super) struct Stdio {
     wire: Arc<Wire>,
     peer: Peer,
+    levels: Levels,
     /// What hears of changes, for as long as the connection is there.
     _listening: JoinSet<()>,
 }
@@ -70,7 +72,7 @@ impl Stdio {
         match introduce(&wire, &opening.owner.told, opening.era, opening.patience).await {
             Ok(peer) => {
                 let listening = news::start(&wire, &peer);
-                Ok(Self { wire, peer, _listening: listening })
+                Ok(Self { wire, peer, levels: Levels::default(), _listening: listening })
             }
             Err(fault) => {
                 // Nobody else would: the reader keeps the pipes open.
@@ -104,25 +106,44 @@ impl Stdio {
             Era::Modern => lift::request(call, &target.edits, self.peer.version, token),
             Era::Legacy => lower::request(call, &target.edits, token),
         };
-        let asks = self.peer.era() == Era::Legacy;
-        let caller = asks.then(|| Whose::of(&call.context));
+        let hears = call.context.hears();
+        let lines = if hears.is_some() { Lines::Heard } else { Lines::Unheard };
+        // Also of a call that wants no lines the child may write some: they are
+        // not another's.
+        let caller = Some(Whose::of(&call.context));
         let (questions, answers) = Questions::of(call, self.peer.era(), &self.wire);
-        let hears = questions.can_be() || wanted.is_some();
-        let wants = if hears { Wants::Asides } else { Wants::Answer };
+        let asides = questions.can_be() || wanted.is_some();
+        let wants = if asides { Wants::Asides } else { Wants::Answer };
         // On its way before it is sent, so that whatever ends it is noted.
         let mut on_its_way = OnItsWay {
-            waiting: self.wire.expect(id, caller, wants),
+            waiting: self.wire.expect(id, caller, wants, lines),
             wire: Arc::clone(&self.wire),
             deadline,
             questions,
+            hears,
             info: self.peer.info.clone(),
         };
+        let sent = async {
+            self.set_level(call.context.log).await?;
+            self.wire.send(id, call.method.as_str(), &params).await
+        };
         tokio::select! {
-            sent = self.wire.send(id, call.method.as_str(), &params) => sent?,
+            sent = sent => sent?,
             after = on_its_way.deadline.passed() => return Err(LinkFault::Timeout { after }),
         }
         let reply = Reply::stream(stream::unfold(Some(on_its_way), OnItsWay::step));
         Ok(reply.answered_by(answers))
+    }
+
+    /// Has a Legacy child write as much into its log as its clients want. It
+    /// reads that before the call that follows; its answer says nothing.
+    async fn set_level(&self, wants: Option<LogLevel>) -> Result<(), LinkFault> {
+        if self.peer.era() == Era::Modern || !self.peer.offers.has("logging") {
+            return Ok(());
+        }
+        let Some(level) = self.levels.before(wants, 0) else { return Ok(()) };
+        let method = Method::SetLevel;
+        self.wire.send(self.wire.number(), method.as_str(), &levels::params(level)).await
     }
 
     /// Waits until the child is lost; says why.
@@ -142,6 +163,8 @@ struct OnItsWay {
     waiting: Waiting,
     deadline: Deadline,
     questions: Questions,
+    /// The least severe lines of the child's log that the client gets.
+    hears: Option<LogLevel>,
     info: Bytes,
 }
 
@@ -165,8 +188,12 @@ impl OnItsWay {
                         return Some((event, Some(this)));
                     }
                 }
-                answer = &mut this.waiting.answer => match answer {
-                    Ok(answer) => break answer,
+                came = &mut this.waiting.answer => match came {
+                    Ok(Came::Answer(answer)) => break answer,
+                    Ok(Came::Asides(asides, answer)) => {
+                        this.waiting.asides = Some(asides);
+                        this.waiting.answer = answer;
+                    }
                     Err(_) => break Err(LinkFault::NoAnswer),
                 },
             }
@@ -182,6 +209,9 @@ impl OnItsWay {
             Aside::Notice(notice) => {
                 self.deadline.extend();
                 Some(Event::Notice(notice))
+            }
+            Aside::Line(method, params) => {
+                Notice::line(method, params, self.hears?).map(Event::Notice)
             }
             Aside::Asks(id, question) if self.questions.open(&id, &mut self.deadline) => {
                 Some(Event::Asks(id, question))
@@ -215,10 +245,13 @@ async fn next_aside(asides: &mut Option<mpsc::Receiver<Aside>>) -> Option<Aside>
 
 async fn ask(wire: &Arc<Wire>, method: &str, params: &[u8]) -> Result<Answer, LinkFault> {
     let id = wire.number();
-    let waiting = wire.expect(id, None, Wants::Answer);
+    let waiting = wire.expect(id, None, Wants::Answer, Lines::Unheard);
     let _guard = Forget { wire, id };
     wire.send(id, method, params).await?;
-    waiting.answer.await.unwrap_or(Err(LinkFault::NoAnswer))
+    match waiting.answer.await {
+        Ok(Came::Answer(answer)) => answer,
+        Ok(Came::Asides(..)) | Err(_) => Err(LinkFault::NoAnswer),
+    }
 }
 
 /// Forgets a request of the gateway's own that is given up.

@@ -20,7 +20,8 @@ fn child(version: ProtocolVersion) -> (Stdio, DuplexStream, DuplexStream) {
     let (its_output, output) = duplex(64 * 1024);
     let server = ServerName::new("s").unwrap();
     let wire = Wire::start(server, input, output, 1 << 20, crate::link::tests::inbox());
-    let stdio = Stdio { wire, peer: peer(version), _listening: JoinSet::new() };
+    let stdio =
+        Stdio { wire, peer: peer(version), levels: Levels::default(), _listening: JoinSet::new() };
     (stdio, its_input, its_output)
 }
 

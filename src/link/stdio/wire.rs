@@ -16,11 +16,11 @@ use crate::call::{Answer, Notice, Question, ServerName};
 use crate::jsonrpc::lines::{LineEnds, LineError, LineReader};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::link::LinkFault;
+use crate::link::Whose;
 use crate::link::news::Inbox;
 use crate::link::news::listen::{Carries, Signal};
 use crate::link::outside::{self, Connected};
 use crate::link::peer::{MAX_DEPTH, answer_to_server};
-use crate::link::Whose;
 use crate::link::questions::{self, Aside, Tie, tie};
 use crate::mcp::notification;
 
@@ -51,14 +51,24 @@ struct Pending {
     asides: Option<mpsc::Sender<Aside>>,
     /// Whose call it is, where the child is one that asks.
     caller: Option<Whose>,
-    answer: oneshot::Sender<Result<Answer, LinkFault>>,
+    /// The child's log concerns it.
+    lines: Lines,
+    answer: oneshot::Sender<Came>,
+}
+
+/// What comes to whoever waits for an answer.
+pub(super) enum Came {
+    /// It.
+    Answer(Result<Answer, LinkFault>),
+    /// There is something before it, by this way, and it comes by that.
+    Asides(mpsc::Receiver<Aside>, oneshot::Receiver<Came>),
 }
 
 /// A request on its way.
 pub(super) struct Waiting {
     pub(super) id: u64,
     pub(super) asides: Option<mpsc::Receiver<Aside>>,
-    pub(super) answer: oneshot::Receiver<Result<Answer, LinkFault>>,
+    pub(super) answer: oneshot::Receiver<Came>,
 }
 
 impl Wire {
@@ -99,7 +109,13 @@ impl Wire {
     /// Notes that somebody waits for the answer to `id`, before the request is
     /// sent. What comes before is kept for the caller only where it says that
     /// it wants that. Whoever calls this calls `forget` or `cancel`, too.
-    pub(super) fn expect(&self, id: u64, caller: Option<Whose>, wants: Wants) -> Waiting {
+    pub(super) fn expect(
+        &self,
+        id: u64,
+        caller: Option<Whose>,
+        wants: Wants,
+        lines: Lines,
+    ) -> Waiting {
         let (answer, answer_rx) = oneshot::channel();
         let (asides, asides_rx) = match wants {
             Wants::Asides => {
@@ -108,7 +124,7 @@ impl Wire {
             }
             Wants::Answer => (None, None),
         };
-        self.pending().insert(id, Pending { asides, caller, answer });
+        self.pending().insert(id, Pending { asides, caller, lines, answer });
         self.inbox.begun.notify_waiters();
         Waiting { id, asides: asides_rx, answer: answer_rx }
     }
@@ -194,7 +210,8 @@ impl Wire {
         self.closed.send_replace(Some(reason.clone()));
         let pending: Vec<_> = self.pending().drain().collect();
         for (_, pending) in pending {
-            let _ = pending.answer.send(Err(LinkFault::Exited(reason.clone())));
+            let gone = LinkFault::Exited(reason.clone());
+            let _ = pending.answer.send(Came::Answer(Err(gone)));
         }
         self.streams().clear();
     }
@@ -230,7 +247,7 @@ impl Wire {
         let pending = id.as_number().and_then(|id| self.pending().remove(&id));
         if let Some(pending) = pending {
             let answer = Answer::parse(response).map_err(LinkFault::from);
-            let _ = pending.answer.send(answer);
+            let _ = pending.answer.send(Came::Answer(answer));
         } else if let Some(stream) = id.as_number().and_then(|id| self.streams().remove(&id)) {
             let _ = stream.0.try_send(Signal::Ended(Answer::parse(response).ok()));
         } else {
@@ -262,6 +279,7 @@ impl Wire {
                     let _ = asides.try_send(Aside::TookBack(id.clone()));
                 }
             }
+            notification::MESSAGE => self.line(method, params),
             _ => {
                 if let Err((method, params)) = self.carry(method, params) {
                     self.inbox.hear(&method, params.as_ref());
@@ -310,6 +328,28 @@ impl Wire {
         }
     }
 
+    /// A line of the child's log. It does not say of which call.
+    fn line(&self, method: String, params: Option<Bytes>) {
+        let Some(params) = params else { return };
+        let mut pending = self.pending();
+        let tied = tie(pending.iter().filter_map(|(number, call)| {
+            let hears = (call.lines == Lines::Heard).then_some(*number);
+            call.caller.as_ref().map(|caller| (*number, caller, hears))
+        }));
+        let call = match tied {
+            Tie::To(number) => pending.get_mut(&number),
+            Tie::Mute => return,
+            Tie::Nobody => None,
+        };
+        match call {
+            // A client that reads slowly loses lines, never its answer.
+            Some(call) => {
+                let _ = call.asides().try_send(Aside::Line(method, params));
+            }
+            None => self.inbox.line(&method, &params),
+        }
+    }
+
     /// Answers a request that goes to no client: `ping`, or one that cannot be
     /// tied to a call.
     pub(super) fn refuse(&self, id: &Id, method: &str) {
@@ -337,7 +377,7 @@ impl Wire {
         let only = (pending.len() == 1).then(|| pending.keys().next().copied()).flatten();
         let found = id.or(only).and_then(|id| pending.remove(&id));
         if let Some(found) = found {
-            let _ = found.answer.send(Err(fault));
+            let _ = found.answer.send(Came::Answer(Err(fault)));
         }
     }
 
@@ -362,16 +402,39 @@ impl Connected for Wire {
         &self.inbox
     }
 
-    fn tied(&self) -> Tie {
+    fn tied(&self) -> Tie<mpsc::Sender<Aside>> {
         let pending = self.pending();
         tie(pending.iter().filter_map(|(number, call)| {
-            call.caller.as_ref().map(|caller| (*number, caller, call.asides.as_ref()))
+            call.caller.as_ref().map(|caller| (*number, caller, call.asides.clone()))
         }))
     }
 
     fn send(self: &Arc<Self>, message: Bytes) {
         self.write_aside(message);
     }
+}
+
+impl Pending {
+    /// The way for what comes before the answer, made when it is needed first:
+    /// most calls hear nothing.
+    fn asides(&mut self) -> &mpsc::Sender<Aside> {
+        self.asides.get_or_insert_with(|| {
+            let (sender, receiver) = mpsc::channel(ASIDES);
+            let (answer, answer_rx) = oneshot::channel();
+            let before = std::mem::replace(&mut self.answer, answer);
+            let _ = before.send(Came::Asides(receiver, answer_rx));
+            sender
+        })
+    }
+}
+
+/// Whether a request's sender gets lines of the child's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lines {
+    /// It gets none.
+    Unheard,
+    /// It gets those that are tied to it.
+    Heard,
 }
 
 /// What a request's sender wants to hear.

@@ -20,6 +20,7 @@ pub struct ServerMetrics {
     instances: Level,
     up: Gauge,
     restarts: Count,
+    lost_lines: Count,
 }
 
 impl ServerMetrics {
@@ -32,6 +33,7 @@ impl ServerMetrics {
             instances: Level::default(),
             up: Gauge::default(),
             restarts: Count::default(),
+            lost_lines: Count::default(),
         }
     }
 
@@ -59,6 +61,11 @@ impl ServerMetrics {
     /// Counts a start or a connection after the first.
     pub fn count_restart(&self) {
         self.restarts.increment();
+    }
+
+    /// Counts a line of the server's log that is tied to no client's call.
+    pub fn count_lost_line(&self) {
+        self.lost_lines.increment();
     }
 
     /// Notes how long a Legacy session with this server lasted.
@@ -90,6 +97,12 @@ impl ServerMetrics {
 
     pub(super) fn show_up(&self, visit: Visit<'_, Gauge>) {
         visit(&[], &self.up);
+    }
+
+    pub(super) fn show_lost_lines(&self, visit: Visit<'_, Count>) {
+        if self.lost_lines.value() > 0 {
+            visit(&[], &self.lost_lines);
+        }
     }
 
     pub(super) fn show_restarts(&self, visit: Visit<'_, Count>) {

@@ -300,6 +300,11 @@ impl Metrics {
             "How often a server was started or connected again after it went away",
             Projection::new(&self.servers, ServerMetrics::show_restarts),
         );
+        registry.register(
+            "trunkline_server_lost_log_lines",
+            "Lines of a server's log that could be tied to no client's call",
+            Projection::new(&self.servers, ServerMetrics::show_lost_lines),
+        );
     }
 
     fn register_gateway(&mut self, version: &'static str) {

@@ -36,9 +36,11 @@ struct Own {
 }
 
 /// Ends the call's stream, where it has one that the client can come back to.
+/// Soon: whoever comes after the answer finds none here.
 pub async fn leave(context: &RequestContext<RoleServer>) {
     if let Some(stream) = context.extensions.get::<Own>() {
-        let _ = stream.session.close_sse_stream(stream.number, None).await;
+        let soon = Some(Duration::from_millis(100));
+        let _ = stream.session.close_sse_stream(stream.number, soon).await;
     }
 }
 

@@ -184,6 +184,12 @@ impl Upstream {
         self.tool(&tool(name), does)
     }
 
+    /// Says that it writes a log.
+    pub fn logs(&self) -> &Self {
+        self.inner.capabilities.lock().unwrap()["logging"] = json!({});
+        self
+    }
+
     /// Serves its list in pages of this many tools.
     pub fn pages_of(&self, tools: usize) -> &Self {
         *self.inner.page.lock().unwrap() = Some(tools);

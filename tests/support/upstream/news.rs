@@ -142,7 +142,8 @@ impl Inner {
     fn agreed(&self, filter: &Value) -> Value {
         let mut agreed = filter.clone();
         let unknown = self.unknown.lock().unwrap();
-        if let Some(uris) = agreed["resourceSubscriptions"].as_array_mut() {
+        let uris = agreed.get_mut("resourceSubscriptions").and_then(Value::as_array_mut);
+        if let Some(uris) = uris {
             uris.retain(|uri| !unknown.contains(uri.as_str().unwrap()));
         }
         agreed

@@ -259,7 +259,7 @@ impl Inner {
                 "instructions": *self.instructions.lock().unwrap(),
             })
             .to_string()),
-            (Era::Legacy, "ping") => Ok("{}".into()),
+            (Era::Legacy, "ping" | "logging/setLevel") => Ok("{}".into()),
             (Era::Modern, "server/discover") => Ok(json!({
                 "resultType": "complete", "supportedVersions": ["2026-07-28"],
                 "capabilities": capabilities, "ttlMs": 60_000, "cacheScope": "public",

@@ -1,0 +1,188 @@
+//! The rewrites between the eras, on any JSON.
+//!
+//! Where a message is one that both eras have, `lower(lift(x))` has the
+//! members of `x` again, each to the byte; where it is anything else, the
+//! rewrites still make valid JSON of valid JSON.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use trunkline::call::{
+    Abilities, Call, Client, Context, Endpoint, ErrorBody, Notice, Params, Principal, Question,
+    ResultBody, Trace,
+};
+use trunkline::era::{lift as up, lower as down, news};
+use trunkline::jsonrpc::{Id, Members};
+use trunkline::mcp::{Method, ProtocolVersion, meta};
+
+/// Legacy things made Modern, and Legacy again.
+pub fn lift(data: &[u8]) {
+    let source = Bytes::copy_from_slice(data);
+    if let Ok(params) = Params::parse(Some(source.clone())) {
+        request(&params);
+    }
+    if let Ok(body) = ResultBody::parse(source.clone()) {
+        let lifted = up::result(&body, INFO);
+        is_object(&lifted);
+        let modern = ResultBody::parse(lifted).expect("a lifted result is one");
+        assert!(modern.kind_span().is_some(), "a Modern result has its type");
+        let lowered = down::result(&modern);
+        is_object(&lowered);
+        if is_plain(&source, &["resultType"]) {
+            same(&lowered, &source, &[meta::SERVER_INFO]);
+        }
+    }
+    if let Ok(error) = ErrorBody::parse(source.clone())
+        && let Some(lifted) = up::read_error(&error, "a:b")
+    {
+        is_object(lifted.raw());
+        assert_eq!(lifted.message(), error.message());
+    }
+    question(&source);
+}
+
+/// Modern things made Legacy.
+pub fn lower(data: &[u8]) {
+    let source = Bytes::copy_from_slice(data);
+    if let Ok(params) = Params::parse(Some(source.clone())) {
+        let call = call(params, ProtocolVersion::LATEST_MODERN);
+        for token in [None, Some(&b"7"[..])] {
+            let lowered = down::request(&call, &[], token);
+            is_object(&lowered);
+            if is_plain(&source, &["inputResponses", "requestState"]) {
+                let known = [
+                    meta::PROTOCOL_VERSION,
+                    meta::CLIENT_INFO,
+                    meta::CLIENT_CAPABILITIES,
+                    meta::LOG_LEVEL,
+                    meta::PROGRESS_TOKEN,
+                ];
+                same(&lowered, &source, &known);
+            }
+        }
+        let input = down::with_input(&source, b"{}", Some("\"s\""));
+        let retry = Params::parse(Some(input.clone())).expect("a retry can be read");
+        assert_eq!((retry.state(), retry.responses_span().is_some()), (Some("s"), true));
+        is_object(&down::without_input(&input));
+    }
+    if let Ok(body) = ResultBody::parse(source.clone()) {
+        let lowered = down::result(&body);
+        is_object(&lowered);
+        let legacy = ResultBody::parse(lowered).expect("a lowered result is one");
+        assert!(legacy.kind_span().is_none(), "a Legacy result has no type");
+    }
+    if let Some(lowered) = down::read_error(&source) {
+        is_object(&lowered);
+    }
+    if Members::parse(&source).is_ok() {
+        let tagged = news::params(&source, &[("uri", "a:b")], Some(&Id::number(7)));
+        is_object(&tagged);
+        is_object(&news::params(&tagged, &[("uri", "c:d")], None));
+    }
+    if let Some((notice, token)) = Notice::progress("n".into(), source.clone()) {
+        let (there, _) =
+            Notice::progress("n".into(), notice.under(Some(&Bytes::from_static(b"1"))))
+                .expect("it has its token");
+        assert_eq!(there.under(Some(&token)), source);
+    }
+    let once = Abilities::parse(&source);
+    assert_eq!(Abilities::parse(once.raw()), once);
+}
+
+fn request(params: &Params) {
+    let Ok(said) = params.meta() else { return };
+    let legacy = call(params.clone(), ProtocolVersion::V2025_11_25);
+    let lifted = up::request(&legacy, &[], ProtocolVersion::LATEST_MODERN, Some(b"7"));
+    is_object(&lifted);
+    let modern = Params::parse(Some(lifted)).expect("lifted params can be read");
+    let now = modern.meta().expect("so can their metadata");
+    assert_eq!(now.version.as_deref(), Some("2026-07-28"));
+    assert_eq!(now.progress_token.as_deref(), Some(&b"7"[..]));
+    let own = params.raw();
+    let modern = call(modern, ProtocolVersion::LATEST_MODERN);
+    let lowered = down::request(&modern, &[], said.progress_token.as_deref());
+    if is_plain(own, &["inputResponses", "requestState"]) && !names_modern(own) {
+        same(&lowered, own, &[]);
+    }
+}
+
+fn question(source: &Bytes) {
+    for method in ["elicitation/create", "sampling/createMessage", "roots/list"] {
+        let asked = Question { method: method.into(), params: Some(source.clone()) };
+        let lifted = up::question(&asked);
+        for version in ProtocolVersion::ALL {
+            let lowered = down::question(&lifted, version, "id");
+            assert_eq!(lowered.method, method);
+            if Members::parse(source).is_ok() {
+                is_object(&lowered.params.unwrap_or(Bytes::from_static(b"{}")));
+            }
+        }
+    }
+}
+
+fn call(params: Params, version: ProtocolVersion) -> Call {
+    let capabilities = Bytes::from_static(br#"{"roots":{}}"#);
+    let client = Client::new(version, Some(Bytes::from_static(INFO)), capabilities);
+    let token = params.meta().ok().and_then(|meta| meta.progress_token);
+    let context = Context {
+        principal: Principal::Anonymous,
+        endpoint: Endpoint::default(),
+        session: None,
+        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        peer: None,
+        transport: "http1",
+        client: Arc::new(client),
+        progress_token: token,
+        trace: Trace::default(),
+        headers: Arc::default(),
+    };
+    Call { method: Method::ToolsCall, params, context, input: None }
+}
+
+/// Whether an object is one of which the law speaks: no member stands twice,
+/// none is of the other era, and `_meta` is an object.
+fn is_plain(raw: &[u8], not: &[&str]) -> bool {
+    let once = |raw: &[u8]| {
+        let Ok(Members(members)) = Members::parse(raw) else { return false };
+        let keys: BTreeMap<_, _> = members.iter().map(|(key, _)| (key.clone(), ())).collect();
+        keys.len() == members.len() && !not.iter().any(|key| keys.contains_key(*key))
+    };
+    let own = Members::parse(raw).ok().and_then(|members| members.find(meta::META));
+    once(raw) && own.is_none_or(|own| own.get() == "null" || once(own.get().as_bytes()))
+}
+
+/// Whether the metadata has members that only Modern clients send.
+fn names_modern(raw: &[u8]) -> bool {
+    let keys =
+        [meta::PROTOCOL_VERSION, meta::CLIENT_INFO, meta::CLIENT_CAPABILITIES, meta::LOG_LEVEL];
+    let own = Members::parse(raw).ok().and_then(|members| members.find(meta::META));
+    let own = own.and_then(|own| Members::parse(own.get().as_bytes()).ok());
+    own.is_some_and(|own| keys.iter().any(|key| own.find(key).is_some()))
+}
+
+type Parts<'a> = (BTreeMap<String, &'a str>, BTreeMap<String, &'a str>);
+
+fn parts<'a>(raw: &'a [u8], but: &[&str]) -> Parts<'a> {
+    let texts = |raw: &'a [u8]| -> BTreeMap<String, &'a str> {
+        let Ok(Members(members)) = Members::parse(raw) else { return BTreeMap::new() };
+        members.into_iter().map(|(key, value)| (key.into_owned(), value.get())).collect()
+    };
+    let mut members = texts(raw);
+    let own = members.remove(meta::META).map(|own| texts(own.as_bytes()));
+    let mut own = own.unwrap_or_default();
+    own.retain(|key, _| !but.contains(&key.as_str()));
+    (members, own)
+}
+
+fn same(one: &[u8], other: &[u8], but: &[&str]) {
+    assert_eq!(parts(one, but), parts(other, but));
+}
+
+fn is_object(raw: &[u8]) {
+    let text = String::from_utf8_lossy(raw);
+    assert!(Members::parse(raw).is_ok(), "no object: {text}");
+}
+
+const INFO: &[u8] = br#"{"name":"gateway","version":"1"}"#;

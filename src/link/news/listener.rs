@@ -1,0 +1,93 @@
+//! Lines of a server's log for one call, that come by another stream than the
+//! call's own.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use crate::call::Notice;
+use crate::mcp::LogLevel;
+
+/// The lines that wait for a call. It takes no room until one comes.
+#[derive(Debug)]
+pub struct Listener {
+    least: LogLevel,
+    lines: Mutex<VecDeque<Notice>>,
+    news: Notify,
+}
+
+impl Listener {
+    /// None yet, and those of that level to come.
+    pub fn new(least: LogLevel) -> Self {
+        Self { least, lines: Mutex::default(), news: Notify::new() }
+    }
+
+    /// Takes a line, if it is severe enough.
+    pub fn hear(&self, method: &str, params: &Bytes) {
+        let notice = Notice::line(method.to_owned(), params.clone(), self.least);
+        let mut lines = self.lines();
+        // A client that reads slowly loses lines, never its answer.
+        if let Some(notice) = notice.filter(|_| lines.len() < WAITING) {
+            lines.push_back(notice);
+            self.news.notify_one();
+        }
+    }
+
+    /// Waits until there is a line.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn arrived(&self) {
+        while self.lines().is_empty() {
+            self.news.notified().await;
+        }
+    }
+
+    /// The next line.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn next(&self) -> Notice {
+        loop {
+            let line = self.lines().pop_front();
+            if let Some(line) = line {
+                return line;
+            }
+            self.news.notified().await;
+        }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, VecDeque<Notice>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many lines wait for one call.
+const WAITING: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+
+    #[tokio::test]
+    async fn lines_that_are_severe_enough_wait_and_not_too_many() {
+        let listener = Listener::new(LogLevel::Warning);
+        let line = |level: &str| {
+            listener.hear("m", &Bytes::from(format!(r#"{{"level":"{level}"}}"#)));
+        };
+        line("debug");
+        assert!(listener.arrived().now_or_never().is_none());
+        for _ in 0..2 * WAITING {
+            line("alert");
+        }
+        listener.arrived().await;
+        let mut heard = 0;
+        while listener.next().now_or_never().is_some() {
+            heard += 1;
+        }
+        assert_eq!(heard, WAITING);
+    }
+}

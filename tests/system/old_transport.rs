@@ -1,0 +1,98 @@
+//! The transport of 2024-11-05, with official SDKs on both ends: clients that
+//! still speak it in front, servers that still do behind.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::peers::{Driver, HttpServer, file, reference};
+use super::process::{Process, eventually, text};
+
+const CLIENTS: [(&str, &str); 4] = [
+    ("node", "clients/ts_v1.mjs"),
+    ("node", "clients/ts_v2.mjs"),
+    (".venv-v1/bin/python", "clients/py_v1.py"),
+    (".venv-v2/bin/python", "clients/py_v2.py"),
+];
+
+/// The reference server on the old transport.
+struct Reference(Child, u16);
+
+impl Reference {
+    fn start() -> Self {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let child = Command::new("node")
+            .args([&reference("server-everything"), "sse"])
+            .env("PORT", port.to_string())
+            .env("NODE_OPTIONS", format!("--require={}", file("loopback.cjs")))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        eventually("it listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
+        Self(child, port)
+    }
+}
+
+impl Drop for Reference {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn steps(name: &str) -> Vec<Value> {
+    let slow = |steps: u32| json!({ "steps": steps, "delay_ms": 50 });
+    vec![
+        json!({ "op": "list" }),
+        json!({ "op": "call", "name": "py__add", "arguments": { "a": 1, "b": 2 } }),
+        json!({ "op": "call", "name": "ts__echo", "arguments": { "message": "hello" } }),
+        json!({ "op": "call", "name": "py__slow", "arguments": slow(3), "progress": true, "expect": 3 }),
+        json!({ "op": "call_cancel", "name": "py__slow", "arguments": slow(1000), "after_progress": 1 }),
+        json!({ "op": "call_and_wait_list_changed", "name": "py__grow", "arguments": { "name": name } }),
+        json!({ "op": "call", "name": format!("py__{name}"), "arguments": {} }),
+    ]
+}
+
+#[track_caller]
+fn judge(who: &str, lines: &[Value]) {
+    assert_eq!(lines.len(), 8, "{who}: {lines:#?}");
+    for line in lines {
+        assert_eq!(line["ok"], true, "{who}: {line}");
+    }
+    let said = |line: usize, words: &str| lines[line]["result"].to_string().contains(words);
+    assert!(said(2, "3") && said(3, "Echo: hello") && said(4, "done after 3 steps"), "{lines:#?}");
+    assert_eq!(lines[4]["result"]["progress"].as_array().map(Vec::len), Some(3), "{who}");
+    assert_eq!(lines[5]["result"]["cancelled"], true, "{who}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_clients_and_old_servers_meet_each_other_and_new_ones() {
+    let mut python = Command::new(file(".venv-v1/bin/python"));
+    let python = HttpServer::announcing(python.args([&file("legacy_server.py"), "--sse", "0"]));
+    let typescript = Reference::start();
+    // The one is found out, the other is said.
+    let servers = format!(
+        "\n[servers.py]\nurl = \"http://127.0.0.1:{}/sse\"\n\
+         \n[servers.ts]\nurl = \"http://127.0.0.1:{}/sse\"\ntransport = \"sse\"\n",
+        python.port, typescript.1
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gateway.toml");
+    std::fs::write(&config, text(&servers).replacen("[gateway]", "[gateway]\nsse = true", 1))
+        .unwrap();
+    let gateway = Process::start_with(folder, &config, &[]);
+    gateway.ready(&["py", "ts"]);
+    for (index, (program, script)) in CLIENTS.into_iter().enumerate() {
+        let driver = Driver { program, script, era: "legacy" };
+        let old = format!("sse:http://{}/sse", gateway.address);
+        let lines = driver.run(&old, &steps(&format!("old{index}"))).await;
+        judge(&format!("{script} by /sse"), &lines);
+        let lines = driver.run(&gateway.url(), &steps(&format!("new{index}"))).await;
+        judge(&format!("{script} by /mcp"), &lines);
+    }
+}
