@@ -11,6 +11,10 @@ use crate::mcp::ProtocolVersion;
 /// Servers are told these and nothing else; a list that depends on what a
 /// client can do is kept for each of them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one for each kind of question, as the protocol has them"
+)]
 pub struct Abilities {
     raw: Bytes,
     /// `sampling/createMessage`.

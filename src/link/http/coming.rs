@@ -138,8 +138,8 @@ impl Coming {
     pub(super) async fn step(coming: Option<Self>) -> Option<(Event, Option<Self>)> {
         let mut this = coming?;
         let answer = loop {
-            let heard = tokio::select! {
-                heard = this.stage.next() => heard,
+            let came = tokio::select! {
+                came = this.stage.next() => came,
                 (id, response) = this.questions.answer() => {
                     if this.questions.close(&id, &mut this.deadline)
                         && let Err(fault) = this.shared.respond(&id, &response).await
@@ -157,7 +157,7 @@ impl Coming {
                 }
                 after = this.deadline.passed() => break Err(LinkFault::Timeout { after }),
             };
-            let frame = match heard {
+            let frame = match came {
                 Heard::Head(Ok(Reception::Events(events))) => {
                     this.stream(events);
                     continue;

@@ -236,9 +236,9 @@ impl Subscriptions {
     /// Hands anything else to the one client whose own instance this is.
     pub(super) fn pass(&self, method: &str, params: Option<&Bytes>) {
         if let Some((session, all)) = &self.client {
-            all.tell(session, &self.server, method, params.cloned())
+            all.tell(session, &self.server, method, params.cloned());
         } else {
-            tracing::trace!(server = %self.server, method, "a notification for nobody")
+            tracing::trace!(server = %self.server, method, "a notification for nobody");
         }
     }
 

@@ -5,6 +5,7 @@
 //! token never meet.
 
 mod news;
+mod pending;
 mod wire;
 
 use std::sync::Arc;
@@ -35,7 +36,8 @@ use super::peer::{
     Peer, Verdict, initialize_params, judge_discover, judge_initialize, modern_params,
 };
 use super::questions::{Aside, Questions};
-use wire::{Came, Lines, Waiting, Wants, Wire};
+use pending::{Came, Lines, Waiting, Wants};
+use wire::Wire;
 
 /// A child that has answered and can be called.
 pub(super) struct Stdio {

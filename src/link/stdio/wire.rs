@@ -24,6 +24,8 @@ use crate::link::peer::{MAX_DEPTH, answer_to_server};
 use crate::link::questions::{self, Aside, Tie, tie};
 use crate::mcp::notification;
 
+use super::pending::{ASIDES, Came, Lines, Pending, Waiting, Wants};
+
 /// What the calls to one child share.
 pub(super) struct Wire {
     server: ServerName,
@@ -44,31 +46,6 @@ enum Outgoing {
     Line(Bytes),
     /// End of input: the child is asked to end.
     Close,
-}
-
-/// Somebody who waits for an answer.
-struct Pending {
-    asides: Option<mpsc::Sender<Aside>>,
-    /// Whose call it is, where the child is one that asks.
-    caller: Option<Whose>,
-    /// The child's log concerns it.
-    lines: Lines,
-    answer: oneshot::Sender<Came>,
-}
-
-/// What comes to whoever waits for an answer.
-pub(super) enum Came {
-    /// It.
-    Answer(Result<Answer, LinkFault>),
-    /// There is something before it, by this way, and it comes by that.
-    Asides(mpsc::Receiver<Aside>, oneshot::Receiver<Came>),
-}
-
-/// A request on its way.
-pub(super) struct Waiting {
-    pub(super) id: u64,
-    pub(super) asides: Option<mpsc::Receiver<Aside>>,
-    pub(super) answer: oneshot::Receiver<Came>,
 }
 
 impl Wire {
@@ -414,38 +391,6 @@ impl Connected for Wire {
     }
 }
 
-impl Pending {
-    /// The way for what comes before the answer, made when it is needed first:
-    /// most calls hear nothing.
-    fn asides(&mut self) -> &mpsc::Sender<Aside> {
-        self.asides.get_or_insert_with(|| {
-            let (sender, receiver) = mpsc::channel(ASIDES);
-            let (answer, answer_rx) = oneshot::channel();
-            let before = std::mem::replace(&mut self.answer, answer);
-            let _ = before.send(Came::Asides(receiver, answer_rx));
-            sender
-        })
-    }
-}
-
-/// Whether a request's sender gets lines of the child's log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lines {
-    /// It gets none.
-    Unheard,
-    /// It gets those that are tied to it.
-    Heard,
-}
-
-/// What a request's sender wants to hear.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wants {
-    /// The answer alone.
-    Answer,
-    /// Progress, too, and what the child asks.
-    Asides,
-}
-
 /// The stream that a notification belongs to: the number of its request.
 fn subscription_of(params: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
@@ -509,8 +454,6 @@ fn excerpt(line: &[u8]) -> String {
 
 /// Lines that wait to be written to one child.
 const OUTGOING: usize = 256;
-/// Notices and questions that wait to be read by one call.
-const ASIDES: usize = 64;
 /// How long an answer may wait for a child that does not read.
 const RESPOND: Duration = Duration::from_secs(5);
 /// How many bytes are written at once.
