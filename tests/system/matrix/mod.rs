@@ -152,8 +152,7 @@ const EMPTY: [Empty; 3] = [
 ];
 
 /// The same, of what the gateway does not carry yet.
-const NOT_YET: [Empty; 2] = [
-    Empty("*", "*", "log lines", "log lines and their levels are not carried yet"),
+const NOT_YET: [Empty; 1] = [
     Empty("rmcp-modern", "rs-modern", TASKS, "the tasks extension is not served yet"),
 ];
 
