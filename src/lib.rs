@@ -8,6 +8,7 @@
 //! Read [`pipeline`] first: it tells the story of one call.
 
 pub mod cli;
+pub mod bench;
 pub mod admin;
 pub mod listen;
 pub mod front;

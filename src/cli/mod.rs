@@ -8,6 +8,7 @@ pub mod cert;
 pub mod example;
 pub mod serve;
 
+mod bench;
 mod check;
 mod completions;
 mod key;
@@ -53,6 +54,8 @@ enum Command {
     Cert(cert::Args),
     /// Make a key for a client, and the hash of it that the configuration holds
     Key(key::Args),
+    /// Put a load on any MCP server or gateway, and tell how it bears it
+    Bench(Box<bench::Args>),
     /// Print the version
     Version,
     /// Run one of the example servers that the binary carries, over standard streams
@@ -105,6 +108,7 @@ pub fn run() -> ExitCode {
             Ok(text) => print(&text),
             Err(error) => fail(&error),
         },
+        Command::Bench(args) => bench::run(&args),
         Command::Version => print(&format!("trunkline {}\n", env!("CARGO_PKG_VERSION"))),
         Command::Example { example: Some(example) } => example.serve(),
         Command::Example { example: None } => print(&example::list()),

@@ -177,7 +177,7 @@ fn client(args: Args, mut url: Url) -> Result<HttpClient, String> {
 }
 
 /// Reads `NAME: VALUE`. What is wrong with a value is told without it.
-fn header(text: &str) -> Result<(HeaderName, Secret), String> {
+pub(super) fn header(text: &str) -> Result<(HeaderName, Secret), String> {
     let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
     let name = name.trim();
     let known: HeaderName = name.parse().map_err(|_| format!("{name:?} is no header name"))?;

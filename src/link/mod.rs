@@ -35,7 +35,7 @@ mod state;
 mod stdio;
 
 pub use fault::LinkFault;
-pub use http::Client as HttpClient;
+pub use http::{Client as HttpClient, client_tls};
 pub use kin::{Hold, Surroundings};
 pub use news::{Held, Hub, Letter, Mailbox, Refusal, Subject, Subscriptions, Topic};
 pub use outside::Askable;

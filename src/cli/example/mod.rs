@@ -1,5 +1,6 @@
 //! `trunkline example NAME`: two small MCP servers over stdio, so that a fresh
-//! gateway has something behind it.
+//! gateway has something behind it, and two parts for benches: a server that
+//! costs next to nothing ([`load`]) and a proxy that does nothing ([`proxy`]).
 //!
 //! They are peers, not parts, of the gateway: `clock` speaks the Legacy era
 //! only and `notes` the Modern only, each strictly, and both share nothing
@@ -7,13 +8,15 @@
 //! is therefore not mirrored here, and the pair shows all that joining the eras
 //! means. Both have a tool named `search`, on purpose.
 //!
-//! One loop ([`stdio`]) serves either; [`legacy`] and [`modern`] are what the
+//! One loop ([`stdio`]) serves either of the two; [`legacy`] and [`modern`] are what the
 //! eras make of a request, [`clock`] and [`notes`] the tools.
 
 mod clock;
 mod legacy;
+pub mod load;
 mod modern;
 mod notes;
+pub mod proxy;
 mod stdio;
 mod store;
 mod tool;
@@ -41,6 +44,10 @@ pub enum Example {
         #[arg(long, value_name = "PATH")]
         file: Option<PathBuf>,
     },
+    /// Bear a load: both eras, HTTP or stdio, as many tools and bytes as asked for
+    Load(load::Args),
+    /// Pass HTTP on to a server and look at nothing
+    Proxy(proxy::Args),
 }
 
 #[derive(Parser)]
@@ -91,6 +98,11 @@ impl Example {
     }
 
     fn try_serve(self) -> io::Result<()> {
+        match self {
+            Self::Load(args) => return load::serve(&args),
+            Self::Proxy(args) => return proxy::serve(&args),
+            Self::Clock | Self::Notes { .. } => {}
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
         let served = runtime.block_on(async {
@@ -100,6 +112,7 @@ impl Example {
                     let notes = Notes::new(Store::open(file)?);
                     stdio::serve(Modern::new(notes), input, output).await
                 }
+                Self::Load(_) | Self::Proxy(_) => Ok(()),
             }
         });
         // A read of standard input cannot be called off, and nobody waits for it.

@@ -46,7 +46,7 @@ impl Client {
         tcp.set_keepalive(Some(KEEP_ALIVE));
         tcp.set_connect_timeout(Some(connect_timeout));
         let tls = HttpsConnectorBuilder::new()
-            .with_tls_config(tls(config.ca.as_deref())?)
+            .with_tls_config(client_tls(config.ca.as_deref())?)
             .https_or_http()
             .enable_all_versions()
             .wrap_connector(tcp);
@@ -165,7 +165,11 @@ fn broken(error: hyper_util::client::legacy::Error) -> LinkFault {
     }
 }
 
-fn tls(ca: Option<&Path>) -> Result<ClientConfig, LinkFault> {
+/// TLS towards servers: the platform's roots, and those of a file.
+///
+/// # Errors
+/// [`LinkFault::Setup`] where the file cannot be used.
+pub fn client_tls(ca: Option<&Path>) -> Result<ClientConfig, LinkFault> {
     let mut roots = platform_roots().clone();
     if let Some(path) = ca {
         let unreadable = |error: String| {

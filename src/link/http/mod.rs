@@ -40,7 +40,7 @@ use super::levels::{self, Levels};
 use super::news::Inbox;
 use super::peer::{Peer, answer_to_server};
 use super::questions::message;
-pub use client::Client;
+pub use client::{Client, client_tls};
 use coming::{Calls, Coming, Head, Stage};
 use probe::{discover, probe};
 use reception::{Events, Reception, answer_in};

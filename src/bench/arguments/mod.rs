@@ -1,0 +1,200 @@
+//! Arguments made out of a tool's `inputSchema`, the same ones for the same
+//! seed.
+//!
+//! What is made follows the schema as far as it can be followed forwards:
+//! types, bounds, choices, references, patterns. What only looks backwards
+//! (`not`, `if`, `oneOf` that has to exclude) is left to chance: everything made
+//! is held against the compiled schema, and made again until it fits.
+
+mod merge;
+mod object;
+mod text;
+
+use fastrand::Rng;
+use serde_json::{Map, Value, json};
+
+use crate::catalog::{ArgumentSchema, SchemaError};
+
+/// Why no arguments can be made.
+#[derive(Debug, thiserror::Error)]
+pub enum GenerateError {
+    /// The schema is none.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// Nothing that was tried fits.
+    #[error("nothing that fits its inputSchema was found in {TRIES} tries")]
+    Unlucky,
+}
+
+/// Makes arguments for one tool.
+pub struct Generator {
+    schema: Value,
+    compiled: ArgumentSchema,
+}
+
+impl Generator {
+    /// Compiles the schema.
+    ///
+    /// # Errors
+    /// [`GenerateError::Schema`].
+    pub fn new(schema: &Value) -> Result<Self, GenerateError> {
+        let schema = if schema.is_null() { json!({ "type": "object" }) } else { schema.clone() };
+        let compiled = ArgumentSchema::compile(schema.to_string().as_bytes())?;
+        Ok(Self { schema, compiled })
+    }
+
+    /// The next arguments, as raw JSON.
+    ///
+    /// # Errors
+    /// [`GenerateError::Unlucky`].
+    pub fn arguments(&self, rng: &mut Rng) -> Result<String, GenerateError> {
+        for _ in 0..TRIES {
+            let mut maker = Maker { root: &self.schema, rng, fuel: FUEL };
+            let text = maker.make(&self.schema, 0).to_string();
+            if self.compiled.check(Some(text.as_bytes())).is_ok() {
+                return Ok(text);
+            }
+        }
+        Err(GenerateError::Unlucky)
+    }
+}
+
+/// Makes one value.
+struct Maker<'a> {
+    root: &'a Value,
+    rng: &'a mut Rng,
+    /// How many more schemas are looked at: references may go round in circles.
+    fuel: usize,
+}
+
+impl Maker<'_> {
+    fn make(&mut self, schema: &Value, depth: usize) -> Value {
+        let schema = match schema {
+            Value::Object(schema) => schema,
+            Value::Bool(false) => return Value::Null,
+            _ => return json!(self.rng.u8(..)),
+        };
+        let schema = self.flat(schema);
+        if let Some(value) = schema.get("const") {
+            return value.clone();
+        }
+        for (choices, of) in [("enum", 1), ("examples", 2)] {
+            let choices = schema.get(choices).and_then(Value::as_array);
+            if let Some(choices) = choices.filter(|all| !all.is_empty() && self.one_in(of))
+                && let Some(value) = choices.get(self.rng.usize(..choices.len()))
+            {
+                return value.clone();
+            }
+        }
+        if let Some(value) = schema.get("default").filter(|value| !value.is_null())
+            && self.one_in(4)
+        {
+            return value.clone();
+        }
+        match self.kind(&schema) {
+            "object" => self.object(&schema, depth),
+            "array" => self.array(&schema, depth),
+            "string" => Value::String(text::make(&schema, self.rng)),
+            "integer" => integer(&schema, self.rng),
+            "number" => number(&schema, self.rng),
+            "boolean" => Value::Bool(self.rng.bool()),
+            _ => Value::Null,
+        }
+    }
+
+    /// The type to make: one of those that are allowed, or that of which the
+    /// other rules speak.
+    fn kind<'s>(&mut self, schema: &'s Map<String, Value>) -> &'s str {
+        match schema.get("type") {
+            Some(Value::String(kind)) => return kind,
+            Some(Value::Array(kinds)) if !kinds.is_empty() => {
+                let kind = kinds.get(self.rng.usize(..kinds.len()));
+                return kind.and_then(Value::as_str).unwrap_or("null");
+            }
+            _ => {}
+        }
+        let speaks = |keys: &[&str]| keys.iter().any(|key| schema.contains_key(*key));
+        match () {
+            () if speaks(&["properties", "required", "additionalProperties", "minProperties"]) => {
+                "object"
+            }
+            () if speaks(&["items", "prefixItems", "minItems", "contains"]) => "array",
+            () if speaks(&["minimum", "maximum", "multipleOf", "exclusiveMinimum"]) => "number",
+            () => "string",
+        }
+    }
+
+    fn one_in(&mut self, n: u32) -> bool {
+        self.rng.u32(..n.max(1)) == 0
+    }
+
+    /// Whether there is fuel for one more schema.
+    fn burn(&mut self) -> bool {
+        self.fuel = self.fuel.saturating_sub(1);
+        self.fuel > 0
+    }
+}
+
+/// The lowest and the highest value allowed, `step` inside of exclusive bounds.
+fn bounds(schema: &Map<String, Value>, step: f64) -> (f64, f64) {
+    let read = |key: &str| schema.get(key).and_then(Value::as_f64);
+    let exclusive = |key: &str| schema.get(key) == Some(&Value::Bool(true));
+    let mut low = read("minimum");
+    let mut high = read("maximum");
+    // Draft 4 has a boolean beside the bound.
+    if exclusive("exclusiveMinimum") {
+        low = low.map(|low| low + step);
+    }
+    if exclusive("exclusiveMaximum") {
+        high = high.map(|high| high - step);
+    }
+    let tighter = |a: Option<f64>, b: Option<f64>, pick: fn(f64, f64) -> f64| match (a, b) {
+        (Some(a), Some(b)) => Some(pick(a, b)),
+        (a, b) => a.or(b),
+    };
+    low = tighter(low, read("exclusiveMinimum").map(|low| low + step), f64::max);
+    high = tighter(high, read("exclusiveMaximum").map(|high| high - step), f64::min);
+    match (low, high) {
+        (Some(low), Some(high)) => (low, high.max(low)),
+        (Some(low), None) => (low, low.max(0.0) + SPREAD),
+        (None, Some(high)) => (high.min(0.0) - SPREAD, high),
+        (None, None) => (0.0, SPREAD),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "clamped first")]
+fn integer(schema: &Map<String, Value>, rng: &mut Rng) -> Value {
+    let whole = |value: f64| value.clamp(-MOST_WHOLE, MOST_WHOLE) as i64;
+    let (low, high) = bounds(schema, 1.0);
+    let step = schema.get("multipleOf").and_then(Value::as_f64).filter(|step| *step >= 1.0);
+    let step = whole(step.unwrap_or(1.0).ceil()).max(1);
+    let (low, high) = (whole(low.ceil()), whole(high.floor()));
+    let first = low.div_euclid(step) + i64::from(low.rem_euclid(step) != 0);
+    let last = high.div_euclid(step).max(first);
+    json!(rng.i64(first..=last).saturating_mul(step))
+}
+
+fn number(schema: &Map<String, Value>, rng: &mut Rng) -> Value {
+    let (low, high) = bounds(schema, 1e-3);
+    if let Some(step) = schema.get("multipleOf").and_then(Value::as_f64).filter(|step| *step > 0.0)
+    {
+        let (first, last) = ((low / step).ceil(), (high / step).floor());
+        let picked = (first + rng.f64() * (last - first)).round() * step;
+        // A step such as 0.01 has no exact value of its own: near enough is as near as it gets.
+        let rounded = (picked * 1e6).round() / 1e6;
+        return json!(rounded);
+    }
+    let picked = low + rng.f64() * (high - low);
+    let rounded = (picked * 1e3).round() / 1e3;
+    json!(rounded.clamp(low, high))
+}
+
+/// How wide the choice is where a schema sets no bound.
+const SPREAD: f64 = 1000.0;
+/// The largest whole number that every JSON reader holds.
+const MOST_WHOLE: f64 = 9_007_199_254_740_991.0;
+const TRIES: usize = 200;
+const FUEL: usize = 5000;
+
+#[cfg(test)]
+mod tests;

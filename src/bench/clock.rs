@@ -1,0 +1,224 @@
+//! When the next operation is due, and waiting for it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use super::plan::{Load, Pace};
+
+/// A run's time, shared by all who work in it.
+#[derive(Debug)]
+pub struct Clock {
+    /// When the run began.
+    pub begun: Instant,
+    /// From when on what is done counts.
+    pub counted: Instant,
+    /// When it ends, where that is known.
+    pub end: Option<Instant>,
+    pace: Pace,
+    /// How many operations may begin that count.
+    most: u64,
+    tickets: AtomicU64,
+    stopped: AtomicBool,
+    stop: CancellationToken,
+    /// What ended well so far, for those who watch.
+    pub done: AtomicU64,
+    /// What did not.
+    pub failed: AtomicU64,
+}
+
+/// The right to begin an operation.
+#[derive(Debug, Clone, Copy)]
+pub struct Slot {
+    /// When it was to begin; nothing where it begins when it begins.
+    pub due: Option<Instant>,
+}
+
+impl Clock {
+    /// A run that begins now.
+    pub fn start(load: &Load, now: Instant) -> Self {
+        let counted = now + load.warmup;
+        Self {
+            begun: now,
+            counted,
+            end: load.duration.map(|duration| counted + duration),
+            pace: load.pace,
+            most: load.requests.unwrap_or(u64::MAX),
+            tickets: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            stop: CancellationToken::new(),
+            done: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }
+    }
+
+    /// Waits for the next operation to be due; `None` when there is none.
+    pub async fn next(&self, alarm: &mut Alarm) -> Option<Slot> {
+        if self.stopped.load(Relaxed) {
+            return None;
+        }
+        let now = Instant::now();
+        let Pace::Open { per_second } = self.pace else {
+            if self.end.is_some_and(|end| now >= end) || (now >= self.counted && !self.take()) {
+                return None;
+            }
+            return Some(Slot { due: None });
+        };
+        let ticket = self.tickets.fetch_add(1, Relaxed);
+        let due = self.begun + at(ticket, per_second);
+        let beyond = self.end.is_some_and(|end| due >= end || now >= end);
+        if beyond || ticket >= self.open_tickets(per_second) {
+            self.tickets.fetch_sub(1, Relaxed);
+            return None;
+        }
+        if due > now {
+            tokio::select! {
+                () = alarm.until(due) => {}
+                () = self.stop.cancelled() => {
+                    self.tickets.fetch_sub(1, Relaxed);
+                    return None;
+                }
+            }
+        }
+        Some(Slot { due: Some(due) })
+    }
+
+    /// How many operations were due by `end` and never begun.
+    pub fn unsent(&self, end: Instant) -> u64 {
+        let Pace::Open { per_second } = self.pace else { return 0 };
+        let passed = end.saturating_duration_since(self.begun).as_secs_f64();
+        let due = whole((passed * per_second).floor()).min(self.open_tickets(per_second));
+        due.saturating_sub(self.tickets.load(Relaxed))
+    }
+
+    /// Ends the run before its time.
+    pub fn stop(&self) {
+        self.stopped.store(true, Relaxed);
+        self.stop.cancel();
+    }
+
+    /// Whether it was ended before its time.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Relaxed)
+    }
+
+    /// Completes when it is ended before its time.
+    pub async fn stopped(&self) {
+        self.stop.cancelled().await;
+    }
+
+    /// Takes one of those that count.
+    fn take(&self) -> bool {
+        self.most == u64::MAX || self.tickets.fetch_add(1, Relaxed) < self.most
+    }
+
+    /// How many may begin in an open loop, those before the count included.
+    fn open_tickets(&self, per_second: f64) -> u64 {
+        let warm = self.counted.duration_since(self.begun).as_secs_f64() * per_second;
+        self.most.saturating_add(whole(warm.ceil()))
+    }
+}
+
+/// When a ticket of an open loop is due, from the beginning on.
+fn at(ticket: u64, per_second: f64) -> Duration {
+    #[expect(clippy::cast_precision_loss, reason = "nobody makes 2^52 calls")]
+    let seconds = ticket as f64 / per_second;
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 4)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+fn whole(value: f64) -> u64 {
+    value.max(0.0) as u64
+}
+
+pub use alarm::Alarm;
+
+/// Tokio's timers tick by the millisecond, which is longer than a call takes:
+/// one that is waited for with them begins late, and its lateness would be
+/// told as the server's. The kernel's own timers are exact.
+#[cfg(target_os = "linux")]
+mod alarm {
+    use std::os::fd::OwnedFd;
+    use std::time::{Duration, Instant};
+
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    };
+    use tokio::io::Interest;
+    use tokio::io::unix::AsyncFd;
+
+    /// Wakes one who waits, to the microsecond.
+    pub struct Alarm(Option<AsyncFd<OwnedFd>>);
+
+    impl Alarm {
+        /// An alarm; one by the millisecond where the kernel gives no other.
+        pub fn new() -> Self {
+            let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+            let timer = timerfd_create(TimerfdClockId::Monotonic, flags).ok();
+            #[expect(
+                deprecated,
+                reason = "an OwnedFd keeps the promise that the new name asks for"
+            )]
+            let wait = |fd| AsyncFd::with_interest(fd, Interest::READABLE);
+            Self(timer.and_then(|fd| wait(fd).ok()))
+        }
+
+        /// Waits until then.
+        pub async fn until(&mut self, then: Instant) {
+            let Some(timer) = &self.0 else {
+                return tokio::time::sleep_until(then.into()).await;
+            };
+            loop {
+                let left = then.saturating_duration_since(Instant::now());
+                if left.is_zero()
+                    || timerfd_settime(timer, TimerfdTimerFlags::empty(), &once(left)).is_err()
+                {
+                    return;
+                }
+                match timer.readable().await {
+                    Ok(mut ready) => ready.clear_ready(),
+                    Err(_) => return,
+                }
+            }
+        }
+    }
+
+    fn once(left: Duration) -> Itimerspec {
+        let (tv_sec, tv_nsec) = (left.as_secs(), left.subsec_nanos());
+        Itimerspec {
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: Timespec {
+                tv_sec: i64::try_from(tv_sec).unwrap_or(i64::MAX),
+                tv_nsec: tv_nsec.into(),
+            },
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod alarm {
+    use std::time::Instant;
+
+    /// Wakes one who waits, to the millisecond.
+    pub struct Alarm;
+
+    impl Alarm {
+        /// An alarm.
+        pub fn new() -> Self {
+            Self
+        }
+
+        /// Waits until then.
+        pub async fn until(&mut self, then: Instant) {
+            tokio::time::sleep_until(then.into()).await;
+        }
+    }
+}
+
+impl Default for Alarm {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,215 @@
+//! The threads of a run: each has a runtime and its share of the connections,
+//! and shares nothing with the others but the clock.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinSet, LocalSet};
+
+use super::BenchFault;
+use super::answer::Trouble;
+use super::clock::Clock;
+use super::plan::Load;
+use super::script::Script;
+use super::tally::Tally;
+use super::worker::{Desk, Worker};
+
+/// The threads, waiting or at work.
+pub struct Crew {
+    reports: mpsc::Receiver<Report>,
+    go: watch::Sender<Option<Arc<Clock>>>,
+    /// How many are still at work.
+    left: usize,
+    tally: Option<Tally>,
+    last: Option<Instant>,
+}
+
+/// What a thread says.
+enum Report {
+    /// Its connections are open; or how many are, and why no more.
+    Open(Result<(), (usize, Trouble)>),
+    /// It has done its work, and had its last answer then.
+    Done(Box<Tally>, Instant),
+}
+
+impl Crew {
+    /// Starts the threads, and waits until every connection is open.
+    ///
+    /// # Errors
+    /// [`BenchFault`] where one cannot be opened.
+    pub async fn gather(script: &Arc<Script>, load: &Load) -> Result<Self, BenchFault> {
+        let threads = load.threads.clamp(1, load.connections.max(1));
+        let (report, reports) = mpsc::channel(threads * 2);
+        let (go, _) = watch::channel(None);
+        for place in 0..threads {
+            let hand = Hand {
+                script: Arc::clone(script),
+                places: (place..load.connections).step_by(threads).collect(),
+                grace: load.timeout.min(GRACE),
+                report: report.clone(),
+                go: go.subscribe(),
+            };
+            let name = format!("load-{place}");
+            let started = std::thread::Builder::new().name(name).spawn(move || hand.work());
+            started.map_err(|_| BenchFault::Thread)?;
+        }
+        let mut crew = Self { reports, go, left: threads, tally: None, last: None };
+        crew.all_open(script, load.connections).await?;
+        Ok(crew)
+    }
+
+    /// Lets them begin.
+    pub fn go(&self, clock: &Arc<Clock>) {
+        self.go.send_replace(Some(Arc::clone(clock)));
+    }
+
+    /// Completes when all have done their work.
+    ///
+    /// # Cancel safety
+    /// What was reported is kept.
+    pub async fn all_done(&mut self) {
+        while self.left > 0 {
+            match self.reports.recv().await {
+                Some(Report::Done(tally, last)) => {
+                    self.left -= 1;
+                    self.last = self.last.max(Some(last));
+                    match &mut self.tally {
+                        Some(own) => own.add(*tally),
+                        own => *own = Some(*tally),
+                    }
+                }
+                Some(Report::Open(_)) => {}
+                // All are gone; one has failed.
+                None => return,
+            }
+        }
+    }
+
+    /// What all of them counted, and when the last of them was done.
+    ///
+    /// # Errors
+    /// [`BenchFault::Thread`].
+    pub async fn finish(mut self) -> Result<(Tally, Instant), BenchFault> {
+        self.all_done().await;
+        match (self.left, self.tally, self.last) {
+            (0, Some(tally), Some(last)) => Ok((tally, last)),
+            _ => Err(BenchFault::Thread),
+        }
+    }
+
+    async fn all_open(&mut self, script: &Script, wanted: usize) -> Result<(), BenchFault> {
+        let url = || script.writer.target.url.to_string();
+        for _ in 0..self.left {
+            match self.reports.recv().await {
+                Some(Report::Open(Ok(()))) => {}
+                Some(Report::Open(Err((open, Trouble::Connect(source))))) if open > 0 => {
+                    return Err(BenchFault::Connections { open, wanted, source });
+                }
+                Some(Report::Open(Err((_, Trouble::Connect(source))))) => {
+                    return Err(BenchFault::Connect { url: url(), source });
+                }
+                Some(Report::Open(Err((_, trouble)))) => {
+                    let (during, answer) = ("opening a connection", trouble.to_string());
+                    return Err(BenchFault::Refused { url: url(), during, answer });
+                }
+                Some(Report::Done(..)) | None => return Err(BenchFault::Thread),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One thread's part.
+struct Hand {
+    script: Arc<Script>,
+    /// The numbers of its connections.
+    places: Vec<usize>,
+    grace: Duration,
+    report: mpsc::Sender<Report>,
+    go: watch::Receiver<Option<Arc<Clock>>>,
+}
+
+impl Hand {
+    fn work(self) {
+        // Whoever waits for the report sees that none comes.
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+            return;
+        };
+        LocalSet::new().block_on(&runtime, self.shift());
+    }
+
+    async fn shift(mut self) {
+        let workers = match self.open().await {
+            Ok(workers) => workers,
+            Err(fault) => return self.say(Report::Open(Err(fault))).await,
+        };
+        self.say(Report::Open(Ok(()))).await;
+        let Ok(clock) = self.go.wait_for(Option::is_some).await.map(|clock| clock.clone()) else {
+            return;
+        };
+        let Some(clock) = clock else { return };
+        let desk = Rc::new(Desk {
+            tally: RefCell::new(Tally::new(clock.counted)),
+            under_way: Cell::new(0),
+            last: Cell::new(clock.counted),
+        });
+        let mut working = JoinSet::new();
+        for worker in workers {
+            working.spawn_local(worker.work(Arc::clone(&clock), Rc::clone(&desk)));
+        }
+        tokio::select! {
+            () = async { while working.join_next().await.is_some() {} } => {}
+            () = over(&clock, self.grace) => {}
+        }
+        working.shutdown().await;
+        let mut tally = desk.tally.replace(Tally::new(clock.counted));
+        tally.unfinished = desk.under_way.get();
+        self.say(Report::Done(Box::new(tally), desk.last.get())).await;
+    }
+
+    /// Opens its connections, some at a time: a server's backlog has an end.
+    async fn open(&self) -> Result<Vec<Worker>, (usize, Trouble)> {
+        let mut workers = Vec::with_capacity(self.places.len());
+        for places in self.places.chunks(AT_ONCE) {
+            let mut opening = JoinSet::new();
+            for place in places {
+                opening.spawn_local(Worker::open(Arc::clone(&self.script), *place));
+            }
+            while let Some(opened) = opening.join_next().await {
+                match opened {
+                    Ok(Ok(worker)) => workers.push(worker),
+                    Ok(Err(trouble)) => return Err((workers.len(), trouble)),
+                    Err(_) => return Err((workers.len(), Trouble::Timeout)),
+                }
+            }
+        }
+        Ok(workers)
+    }
+
+    async fn say(&self, report: Report) {
+        // Whoever is not there any more does not want to know.
+        let _ = self.report.send(report).await;
+    }
+}
+
+/// Completes when the run is over, and what was under way had its time.
+async fn over(clock: &Clock, grace: Duration) {
+    match clock.end {
+        Some(end) => tokio::select! {
+            () = tokio::time::sleep_until(end.into()) => {}
+            () = clock.stopped() => {}
+        },
+        None => clock.stopped().await,
+    }
+    tokio::time::sleep(if clock.is_stopped() { grace.min(IN_HASTE) } else { grace }).await;
+}
+
+/// How long the last answers are waited for.
+const GRACE: Duration = Duration::from_secs(5);
+/// The same for someone who has pressed Ctrl-C.
+const IN_HASTE: Duration = Duration::from_millis(500);
+/// How many connections are opened at a time.
+const AT_ONCE: usize = 64;

@@ -1,0 +1,259 @@
+//! The introduction, before anything is measured: which era, which version,
+//! which tools. Asked for as any client would: `server/discover` first, then
+//! `initialize`.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::BenchFault;
+use super::answer::{Received, Trouble, excerpt, receive};
+use super::request::{FIRST, Request, Writer, session_lines};
+use super::target::Target;
+use super::wire::{Connection, Media, WireFault};
+use crate::mcp::{Era, ProtocolVersion};
+
+/// A server that has introduced itself.
+pub struct Hello {
+    /// Writes requests to it.
+    pub writer: Writer,
+    /// Its name and version.
+    pub server: String,
+    /// Whether it opened a session.
+    pub session: Option<String>,
+    connection: Option<Connection>,
+    patience: Duration,
+}
+
+/// A tool, as the server lists it.
+#[derive(Debug, Clone)]
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// What it takes.
+    pub schema: Value,
+    /// Whether it says that it only reads.
+    pub reads: bool,
+}
+
+impl Hello {
+    /// Introduces the bench to a server, in one era or in the one it speaks.
+    ///
+    /// # Errors
+    /// [`BenchFault`] for whoever is no MCP server, or not of that era.
+    pub async fn say(
+        target: Target,
+        era: Option<Era>,
+        patience: Duration,
+    ) -> Result<Self, BenchFault> {
+        let writer = Writer { target, version: ProtocolVersion::LATEST_MODERN };
+        let mut hello =
+            Self { writer, server: String::new(), session: None, connection: None, patience };
+        match era {
+            Some(Era::Modern) => hello.modern().await?.map_err(|answer| hello.wrong_era(answer))?,
+            Some(Era::Legacy) => hello.legacy().await?.map_err(|answer| hello.wrong_era(answer))?,
+            None => {
+                if hello.modern().await?.is_err() {
+                    hello.legacy().await?.map_err(|answer| hello.no_mcp(answer))?;
+                }
+            }
+        }
+        Ok(hello)
+    }
+
+    /// All tools, page by page.
+    ///
+    /// # Errors
+    /// [`BenchFault`] where the list is none.
+    pub async fn tools(&mut self) -> Result<Vec<Tool>, BenchFault> {
+        let (mut tools, mut cursor) = (Vec::new(), None::<String>);
+        for _ in 0..MOST_PAGES {
+            let request = self.writer.list(cursor.as_deref());
+            let received = self.ask(&request, "tools/list").await?;
+            let page = result(&received).map_err(|answer| self.refused("tools/list", answer))?;
+            let listed = page.get("tools").and_then(Value::as_array);
+            let Some(listed) = listed else {
+                return Err(self.refused("tools/list", received.text()));
+            };
+            tools.extend(listed.iter().filter_map(Tool::read));
+            cursor = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(tools)
+    }
+
+    /// Ends the session, if there is one.
+    pub async fn close(mut self) {
+        if self.session.is_some() {
+            let request = self.writer.delete();
+            // Whether the server minds is its own affair: it may answer 405.
+            let _ended = self.ask(&request, "DELETE").await;
+        }
+    }
+
+    /// What stands in the way, if the server is not Modern.
+    async fn modern(&mut self) -> Result<Result<(), String>, BenchFault> {
+        self.writer.version = ProtocolVersion::LATEST_MODERN;
+        let request = self.writer.discover();
+        let received = match self.ask(&request, "server/discover").await {
+            Ok(received) => received,
+            // A Legacy server may do anything with a request before `initialize`.
+            Err(BenchFault::Silent { .. } | BenchFault::Wire { .. }) => {
+                return Ok(Err("no answer to server/discover".into()));
+            }
+            Err(fault) => return Err(fault),
+        };
+        let Ok(result) = result(&received) else { return Ok(Err(received.text())) };
+        let versions = result.get("supportedVersions").and_then(Value::as_array);
+        let mut versions = versions.into_iter().flatten().filter_map(Value::as_str);
+        if !versions.any(|version| version == ProtocolVersion::LATEST_MODERN.as_str()) {
+            return Ok(Err(received.text()));
+        }
+        let info = result.get("_meta").and_then(|meta| meta.get(crate::mcp::meta::SERVER_INFO));
+        self.server = name(info.or(result.get("serverInfo")));
+        Ok(Ok(()))
+    }
+
+    /// What stands in the way, if the server is not Legacy.
+    async fn legacy(&mut self) -> Result<Result<(), String>, BenchFault> {
+        self.writer.version = ProtocolVersion::LATEST_LEGACY;
+        let request = self.writer.initialize();
+        let received = self.ask(&request, "initialize").await?;
+        let result = match result(&received) {
+            Ok(result) => result,
+            Err(answer) => return Ok(Err(answer)),
+        };
+        let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
+        match ProtocolVersion::parse(version).filter(|version| version.era() == Era::Legacy) {
+            Some(version) => self.writer.version = version,
+            None => return Ok(Err(received.text())),
+        }
+        self.server = name(result.get("serverInfo"));
+        self.session.clone_from(&received.head.session);
+        let request = self.writer.initialized();
+        self.ask(&request, "notifications/initialized").await?;
+        Ok(Ok(()))
+    }
+
+    /// Sends a request and waits for what comes; follows redirects within the
+    /// server.
+    async fn ask(
+        &mut self,
+        request: &Request,
+        during: &'static str,
+    ) -> Result<Received, BenchFault> {
+        let received = match tokio::time::timeout(self.patience, self.exchange(request)).await {
+            Ok(Ok(received)) => received,
+            Ok(Err(Trouble::Connect(source))) => {
+                return Err(BenchFault::Connect { url: self.url(), source });
+            }
+            Ok(Err(Trouble::Wire(source))) => {
+                return Err(BenchFault::Wire { url: self.url(), during, source });
+            }
+            Ok(Err(other)) => return Err(self.refused(during, other.to_string())),
+            Err(_) => {
+                self.connection = None;
+                let (url, seconds) = (self.url(), self.patience.as_secs());
+                return Err(BenchFault::Silent { url, during, seconds });
+            }
+        };
+        match StatusCode::from_u16(received.head.status) {
+            Ok(status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)) => {
+                Err(BenchFault::Credentials { url: self.url(), status })
+            }
+            Ok(StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) => {
+                let location = received.head.location.as_deref().unwrap_or_default();
+                let Some(target) = self.writer.target.redirected(location) else {
+                    return Err(self.no_mcp(format!("it redirects to {location:?}")));
+                };
+                self.writer.target = target;
+                let request = match during {
+                    "server/discover" => self.writer.discover(),
+                    "initialize" => self.writer.initialize(),
+                    _ => return Err(self.refused(during, "a redirect".into())),
+                };
+                Box::pin(self.ask(&request, during)).await
+            }
+            _ => Ok(received),
+        }
+    }
+
+    async fn exchange(&mut self, request: &Request) -> Result<Received, Trouble> {
+        let mut bytes = Vec::new();
+        request.write(&mut bytes, FIRST, &session_lines(self.session.as_deref()));
+        // A connection that was kept may have been closed meanwhile.
+        if let Some(connection) = self.connection.take()
+            && let Ok(received) = self.once(connection, &bytes).await
+        {
+            return Ok(received);
+        }
+        let dial = &self.writer.target.dial;
+        let connection = Connection::open(dial).await.map_err(Trouble::Connect)?;
+        Ok(self.once(connection, &bytes).await?)
+    }
+
+    async fn once(
+        &mut self,
+        mut connection: Connection,
+        bytes: &[u8],
+    ) -> Result<Received, WireFault> {
+        connection.send(bytes).await?;
+        let received = receive(&mut connection, FIRST).await?;
+        self.connection = received.reusable.then_some(connection);
+        Ok(received)
+    }
+
+    fn url(&self) -> String {
+        self.writer.target.url.to_string()
+    }
+
+    fn refused(&self, during: &'static str, answer: String) -> BenchFault {
+        BenchFault::Refused { url: self.url(), during, answer }
+    }
+
+    fn no_mcp(&self, answer: String) -> BenchFault {
+        BenchFault::NotMcp { url: self.url(), answer }
+    }
+
+    fn wrong_era(&self, answer: String) -> BenchFault {
+        BenchFault::Era { url: self.url(), wanted: self.writer.version, answer }
+    }
+}
+
+impl Tool {
+    fn read(tool: &Value) -> Option<Self> {
+        let reads = tool.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true));
+        let schema = tool.get("inputSchema").cloned().unwrap_or_default();
+        Some(Self { name: tool.get("name")?.as_str()?.to_owned(), schema, reads })
+    }
+}
+
+/// The result in an answer, or what came instead.
+fn result(received: &Received) -> Result<Value, String> {
+    let head = &received.head;
+    if !(200..300).contains(&head.status) {
+        return Err(format!("HTTP {}: {}", head.status, excerpt(&received.message)));
+    }
+    if let Media::Other(media) = &head.media {
+        return Err(format!("{media:?} instead of JSON"));
+    }
+    let message: Value =
+        serde_json::from_slice(&received.message).map_err(|_| excerpt(&received.message))?;
+    match message.get("result") {
+        Some(result) => Ok(result.clone()),
+        None => Err(excerpt(&received.message)),
+    }
+}
+
+fn name(info: Option<&Value>) -> String {
+    let text = |key: &str| info.and_then(|info| info.get(key)).and_then(Value::as_str);
+    let (name, version) = (text("name").unwrap_or("unnamed"), text("version").unwrap_or_default());
+    let all = format!("{name} {version}");
+    all.trim().chars().filter(|c| !c.is_control()).take(80).collect()
+}
+
+/// More pages than any list should have.
+const MOST_PAGES: usize = 1000;

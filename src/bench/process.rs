@@ -1,0 +1,111 @@
+//! What processes take, as `/proc` tells it.
+
+use std::time::Duration;
+
+use super::BenchFault;
+
+/// Some processes, watched together.
+#[derive(Debug, Clone)]
+pub struct Meter {
+    pids: Vec<u32>,
+}
+
+/// What the processes under test took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU while it counted.
+    pub cpu: Duration,
+    /// Resident memory at the end, in bytes.
+    pub memory: u64,
+    /// The most that was ever resident, in bytes.
+    pub peak: u64,
+}
+
+impl Meter {
+    /// Watches processes.
+    ///
+    /// # Errors
+    /// [`BenchFault::Process`] for one that is not there or may not be looked at.
+    pub fn new(pids: Vec<u32>) -> Result<Self, BenchFault> {
+        for pid in &pids {
+            let fault = |why: String| BenchFault::Process { pid: *pid, why };
+            if !cfg!(target_os = "linux") {
+                return Err(fault("only Linux tells what a process takes (/proc)".into()));
+            }
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            stat.map_err(|_| fault("there is no such process".into()))?;
+        }
+        Ok(Self { pids })
+    }
+
+    /// This process.
+    pub fn own() -> Self {
+        Self { pids: vec![std::process::id()] }
+    }
+
+    /// The CPU that all threads have taken so far.
+    pub fn cpu(&self) -> Duration {
+        self.pids.iter().map(|pid| threads(*pid).max(ticks(*pid))).sum()
+    }
+
+    /// What was taken, `cpu` of it while it counted.
+    pub fn usage(&self, cpu: Duration) -> Usage {
+        let sum = |line: &str| self.pids.iter().filter_map(|pid| memory(*pid, line)).sum();
+        Usage { cpu, memory: sum("VmRSS:"), peak: sum("VmHWM:") }
+    }
+}
+
+/// To the nanosecond, without threads that have ended.
+fn threads(pid: u32) -> Duration {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    let nanoseconds = tasks.filter_map(|task| {
+        // A thread may end between the two looks.
+        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        text.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(nanoseconds.sum())
+}
+
+/// By the tick of the kernel's accounting, with threads that have ended.
+fn ticks(pid: u32) -> Duration {
+    let read = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name may hold anything, but ends with the last parenthesis.
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let mut fields = fields.split(' ').skip(11).map(str::parse::<u64>);
+        Some(fields.next()?.ok()? + fields.next()?.ok()?)
+    };
+    Duration::from_millis(read().unwrap_or(0).saturating_mul(TICK))
+}
+
+fn memory(pid: u32, line: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let rest = status.lines().find_map(|other| other.strip_prefix(line))?;
+    rest.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// Milliseconds in a tick: 100 a second, as Linux tells them on every machine.
+const TICK: u64 = 10;
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_seen_to_take_cpu_and_memory() {
+        let own = Meter::own();
+        let before = own.cpu();
+        let mut sum = 0_u64;
+        while own.cpu() == before {
+            sum = std::hint::black_box(sum.wrapping_mul(31) + 1);
+        }
+        let usage = own.usage(own.cpu() - before);
+        assert!(usage.cpu > Duration::ZERO && usage.peak >= usage.memory && usage.memory > 1 << 20);
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_told() {
+        assert!(Meter::new(vec![u32::MAX]).is_err());
+    }
+}

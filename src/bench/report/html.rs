@@ -1,0 +1,5 @@
+//! The page.
+use super::Report;
+pub fn write(_: &Report<'_>) -> String {
+    String::new()
+}

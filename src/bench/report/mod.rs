@@ -1,0 +1,164 @@
+//! What a run is told in: a table for people, JSON for programs, a page with
+//! curves for whoever was not there.
+
+mod html;
+mod json;
+mod svg;
+mod table;
+
+use hdrhistogram::Histogram;
+
+use super::contest::Contest;
+use super::plan::{Load, Pace};
+use super::run::Outcome;
+
+/// What is told.
+pub struct Report<'a> {
+    /// Those who took part, and what they gave; often one of each.
+    pub contest: &'a Contest,
+    /// What was asked for.
+    pub load: &'a Load,
+}
+
+impl Report<'_> {
+    /// What a terminal shows.
+    pub fn table(&self) -> String {
+        table::write(self)
+    }
+
+    /// What a program reads.
+    pub fn json(&self) -> serde_json::Value {
+        json::write(self)
+    }
+
+    /// A page that needs nothing else.
+    pub fn html(&self) -> String {
+        html::write(self)
+    }
+
+    /// How the load was made, in words.
+    fn conditions(&self) -> String {
+        let Load { connections, pace, warmup, duration, requests, .. } = self.load;
+        let connections = match connections {
+            1 => "1 connection".to_owned(),
+            many => format!("{many} connections"),
+        };
+        let pace = match pace {
+            Pace::Closed => "closed loop".to_owned(),
+            Pace::Open { per_second } => format!("open loop at {per_second}/s"),
+        };
+        let span = match (duration, requests) {
+            (Some(duration), None) => format!("{} s", duration.as_secs_f64()),
+            (None, Some(requests)) => format!("{} calls", grouped(*requests)),
+            (Some(duration), Some(requests)) => {
+                format!("{} calls within {} s", grouped(*requests), duration.as_secs_f64())
+            }
+            (None, None) => "until stopped".into(),
+        };
+        let rounds = match self.contest.rounds.len() {
+            0 | 1 => String::new(),
+            rounds => format!(", {rounds} rounds in turn"),
+        };
+        let warmup = warmup.as_secs_f64();
+        format!(
+            "{}, {connections}, {pace}, {span} after {warmup} s of warm-up{rounds}",
+            self.load.mix
+        )
+    }
+
+    /// What somebody who trusts the figures should know.
+    fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        let outcomes = self
+            .contest
+            .rounds
+            .iter()
+            .flat_map(|round| round.iter().enumerate().map(|(place, leg)| (place, leg)));
+        let (mut busiest, mut unsent, mut unfinished, mut interrupted) = (0.0_f64, 0, 0, false);
+        for (_, leg) in outcomes {
+            busiest = busiest.max(leg.busy);
+            unsent += leg.unsent;
+            unfinished += leg.tally.unfinished;
+            interrupted |= leg.interrupted;
+        }
+        if interrupted {
+            remarks.push("stopped before its time: these are the figures so far".into());
+        }
+        if busiest > 0.85 {
+            let percent = busiest * 100.0;
+            remarks.push(format!(
+                "the load generator's own threads were busy {percent:.0} % of the time: what it \
+                 measured may be itself; --threads gives it more"
+            ));
+        }
+        if unsent > 0 {
+            remarks.push(format!(
+                "{} operations were due and never sent, because all connections waited for \
+                 answers: the rate was not reached",
+                grouped(unsent)
+            ));
+        }
+        if unfinished > 0 {
+            let unfinished = grouped(unfinished);
+            remarks.push(format!("{unfinished} operations had no answer when the run was over"));
+        }
+        remarks
+    }
+}
+
+/// The quantiles that are told, and their names.
+const QUANTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9")];
+
+/// Nanoseconds at a quantile, as microseconds.
+fn quantile(histogram: &Histogram<u64>, quantile: f64) -> f64 {
+    micros(histogram.value_at_quantile(quantile))
+}
+
+fn micros(nanoseconds: u64) -> f64 {
+    super::run::as_float(nanoseconds) / 1e3
+}
+
+/// Microseconds at a quantile of everything that a leg did, if it did anything.
+fn leg_quantile(leg: &Outcome, at: f64) -> Option<f64> {
+    let whole = leg.tally.whole();
+    (whole.done > 0).then(|| quantile(&whole.latency, at))
+}
+
+/// Microseconds as people read them.
+fn time(micros: f64) -> String {
+    match micros {
+        it if it < 1e3 => format!("{it:.1} µs"),
+        it if it < 1e6 => format!("{:.2} ms", it / 1e3),
+        it => format!("{:.2} s", it / 1e6),
+    }
+}
+
+fn bytes(bytes: u64) -> String {
+    format!("{:.1} MiB", super::run::as_float(bytes) / f64::from(1 << 20))
+}
+
+/// A number with a comma between each three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A rate, without digits that mean nothing.
+fn rate(per_second: f64) -> String {
+    if per_second < 100.0 { format!("{per_second:.1}") } else { grouped(whole(per_second)) }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+fn whole(value: f64) -> u64 {
+    value.round().max(0.0) as u64
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! The table that a terminal shows.
+
+use std::fmt::Write as _;
+
+use super::{QUANTILES, Report, bytes, grouped, leg_quantile, quantile, rate, time};
+use crate::bench::contest::{Contender, Contest, Spread};
+use crate::bench::run::Outcome;
+use crate::bench::tally::{OpTally, Tally};
+
+/// The whole report as text.
+pub fn write(report: &Report<'_>) -> String {
+    let contest = report.contest;
+    let mut out = String::new();
+    for contender in &contest.contenders {
+        let _ = writeln!(out, "{}", who(contender));
+    }
+    let _ = writeln!(out, "{}\n", report.conditions());
+    match contest.contenders.as_slice() {
+        [_] => alone(&mut out, contest),
+        _ => compared(&mut out, contest),
+    }
+    for remark in report.remarks() {
+        let _ = writeln!(out, "\n! {remark}");
+    }
+    out
+}
+
+/// Who was tested, and with what.
+fn who(contender: &Contender) -> String {
+    let script = &contender.script;
+    let url = &script.writer.target.url;
+    let name =
+        if contender.name.is_empty() { String::new() } else { format!("{}: ", contender.name) };
+    let tool = match &script.tool {
+        Some(tool) => {
+            format!(", tool {tool}, {} bytes a call", grouped(script.call_bytes() as u64))
+        }
+        None => String::new(),
+    };
+    let version = script.writer.version;
+    format!("{name}{url}  {}, {} {version}{tool}", script.server, version.era().as_str())
+}
+
+fn alone(out: &mut String, contest: &Contest) {
+    let Some(outcome) = contest.rounds.first().and_then(|round| round.first()) else { return };
+    let whole = outcome.tally.whole();
+    let (done, speed) = (grouped(whole.done), rate(outcome.per_second()));
+    let _ = writeln!(out, "  answered     {done:>12}   {speed}/s");
+    if whole.tool_errors > 0 {
+        let _ = writeln!(
+            out,
+            "  tool errors  {:>12}   answers that say isError",
+            grouped(whole.tool_errors)
+        );
+    }
+    failures(out, &outcome.tally, whole.failed);
+    if outcome.tally.reconnects > 0 {
+        let reconnects = grouped(outcome.tally.reconnects);
+        let _ = writeln!(out, "  reconnects   {reconnects:>12}   the server closed connections");
+    }
+    out.push('\n');
+    latencies(out, outcome, &whole);
+    if let (Some(usage), Some(cpu)) = (&outcome.usage, outcome.cpu_per_call()) {
+        let cores = usage.cpu.as_secs_f64() / outcome.elapsed.as_secs_f64().max(1e-9);
+        let (memory, peak) = (bytes(usage.memory), bytes(usage.peak));
+        let _ = writeln!(
+            out,
+            "\n  CPU {} a call ({cores:.2} cores), memory {memory}, peak {peak}",
+            time(cpu)
+        );
+    }
+}
+
+fn failures(out: &mut String, tally: &Tally, failed: u64) {
+    let _ = writeln!(out, "  failed       {:>12}", grouped(failed));
+    for (kind, (count, first)) in &tally.troubles {
+        let _ = writeln!(out, "    {kind:<20} {:>5}   first: {first}", grouped(*count));
+    }
+}
+
+fn latencies(out: &mut String, outcome: &Outcome, whole: &OpTally) {
+    let _ = write!(out, "  {:<20}", "latency");
+    let names = ["min"].into_iter().chain(QUANTILES.map(|(_, name)| name)).chain(["max", "mean"]);
+    for name in names {
+        let _ = write!(out, "{name:>11}");
+    }
+    out.push('\n');
+    let several = outcome.tally.ops.len() > 1;
+    let ops = outcome.tally.ops.iter().map(|(op, own)| (op.as_str(), own));
+    let all = several.then_some(("all", whole));
+    for (name, own) in ops.chain(all).filter(|(_, own)| own.done > 0) {
+        line(out, name, own, |own| &own.latency);
+    }
+    // In an open loop the two differ where answers were late.
+    let p99 = |own: &OpTally| (quantile(&own.latency, 0.99), quantile(&own.service, 0.99));
+    let (latency, service) = p99(whole);
+    if whole.done > 0 && latency > service * 1.05 {
+        line(out, "from sending on", whole, |own| &own.service);
+    }
+}
+
+fn line(
+    out: &mut String,
+    name: &str,
+    own: &OpTally,
+    read: fn(&OpTally) -> &hdrhistogram::Histogram<u64>,
+) {
+    let histogram = read(own);
+    let _ = write!(out, "  {name:<20}");
+    let quantiles = QUANTILES.map(|(at, _)| quantile(histogram, at));
+    let ends = (super::micros(histogram.min()), super::micros(histogram.max()));
+    let mean = histogram.mean() / 1e3;
+    for micros in [ends.0].into_iter().chain(quantiles).chain([ends.1, mean]) {
+        let _ = write!(out, "{:>11}", time(micros));
+    }
+    out.push('\n');
+}
+
+/// A figure of a leg, by its name, and how it is written.
+type Figure = (&'static str, fn(&Outcome) -> Option<f64>, fn(f64) -> String);
+
+/// What is compared.
+pub const FIGURES: [Figure; 4] = [
+    ("per second", |leg| Some(leg.per_second()), rate),
+    ("p50", |leg| leg_quantile(leg, 0.5), time),
+    ("p99", |leg| leg_quantile(leg, 0.99), time),
+    ("CPU a call", Outcome::cpu_per_call, time),
+];
+
+fn compared(out: &mut String, contest: &Contest) {
+    let wide =
+        contest.contenders.iter().map(|it| it.name.chars().count()).max().unwrap_or(0).max(9);
+    let _ = write!(out, "  {:<wide$}", "median");
+    for (name, ..) in FIGURES {
+        let _ = write!(out, "{name:>22}");
+    }
+    let _ = writeln!(out, "{:>10}{:>12}", "failed", "memory");
+    for (place, contender) in contest.contenders.iter().enumerate() {
+        let _ = write!(out, "  {:<wide$}", contender.name);
+        for (_, read, show) in FIGURES {
+            let median = Spread::of(contest.figures(place, read)).map(|spread| show(spread.median));
+            let _ = write!(out, "{:>22}", median.unwrap_or_default());
+        }
+        let failed: f64 = contest.figures(place, failed).iter().sum();
+        let memory = contest.figures(place, memory).into_iter().next_back();
+        let memory = memory.map(|it| bytes(super::whole(it))).unwrap_or_default();
+        let _ = writeln!(out, "{:>10}{memory:>12}", grouped(super::whole(failed)));
+    }
+    let Some(base) = contest.contenders.get(contest.base) else { return };
+    let _ = writeln!(out, "\n  times {}, median of the rounds (lowest–highest)", base.name);
+    for (place, contender) in contest.contenders.iter().enumerate() {
+        if place == contest.base {
+            continue;
+        }
+        let _ = write!(out, "  {:<wide$}", contender.name);
+        for (_, read, _) in FIGURES {
+            let ratio = contest.ratio(place, read).map(|ratio| spread(&ratio));
+            let _ = write!(out, "{:>22}", ratio.unwrap_or_default());
+        }
+        out.push('\n');
+    }
+    troubles(out, contest);
+}
+
+/// A ratio and its spread.
+pub fn spread(ratio: &Spread) -> String {
+    format!("{:.2} ({:.2}–{:.2})", ratio.median, ratio.least, ratio.most)
+}
+
+fn troubles(out: &mut String, contest: &Contest) {
+    for (place, contender) in contest.contenders.iter().enumerate() {
+        let Some(tally) = contest.together(place) else { continue };
+        for (kind, (count, first)) in &tally.troubles {
+            let (name, count) = (&contender.name, grouped(*count));
+            let _ = writeln!(out, "\n  {name}: {kind} {count}, first: {first}");
+        }
+    }
+}
+
+fn failed(leg: &Outcome) -> Option<f64> {
+    Some(crate::bench::run::as_float(leg.tally.whole().failed))
+}
+
+fn memory(leg: &Outcome) -> Option<f64> {
+    leg.usage.map(|usage| crate::bench::run::as_float(usage.memory))
+}

@@ -1,0 +1,99 @@
+//! Everything that is sent in a run, prepared.
+
+use std::time::Duration;
+
+use super::BenchFault;
+use super::answer::{Expect, Trouble};
+use super::hello::Hello;
+use super::plan::{Load, Op};
+use super::request::{Request, Writer};
+use super::target::Target;
+use super::tools::Chosen;
+use crate::mcp::Era;
+
+/// What the connections of a run share.
+pub struct Script {
+    /// Where it goes, in which version.
+    pub writer: Writer,
+    /// How the server calls itself.
+    pub server: String,
+    /// The tool that is called; none where only lists are asked for.
+    pub tool: Option<String>,
+    calls: Vec<Request>,
+    /// `tools/list`.
+    pub list: Request,
+    /// Legacy: `initialize`.
+    pub initialize: Request,
+    /// Legacy: its notification.
+    pub initialized: Request,
+    /// Legacy: the session's end.
+    pub delete: Request,
+    schedule: Vec<Op>,
+    /// What every answer to a call has to contain.
+    pub expect: Option<Expect>,
+    /// How long an answer may take.
+    pub timeout: Duration,
+}
+
+impl Script {
+    /// Asks a server who it is and what tools it has, and prepares what to send.
+    ///
+    /// # Errors
+    /// [`BenchFault`].
+    pub async fn prepare(target: Target, load: &Load) -> Result<Self, BenchFault> {
+        let sessions = load.mix.has(Op::Session);
+        if sessions && load.era == Some(Era::Modern) {
+            let text = "--era modern: Modern servers have no sessions to open and end";
+            return Err(BenchFault::Options(text.into()));
+        }
+        // A server of both eras is spoken to in the one that has sessions.
+        let era = if sessions { Some(Era::Legacy) } else { load.era };
+        let mut hello = Hello::say(target, era, load.timeout.min(PATIENCE)).await?;
+        let calls = load.mix.has(Op::Call) || sessions;
+        let chosen = if calls {
+            let tools = hello.tools().await?;
+            Some(Chosen::new(&tools, hello.writer.target.url.as_str(), load)?)
+        } else {
+            None
+        };
+        let writer = hello.writer.clone();
+        let server = hello.server.clone();
+        hello.close().await;
+        let requests = |chosen: &Chosen| -> Vec<Request> {
+            let call = |arguments: &String| writer.call(&chosen.name, arguments, &chosen.mirrored);
+            chosen.arguments.iter().map(call).collect()
+        };
+        Ok(Self {
+            server,
+            calls: chosen.as_ref().map(requests).unwrap_or_default(),
+            tool: chosen.map(|chosen| chosen.name),
+            list: writer.list(None),
+            initialize: writer.initialize(),
+            initialized: writer.initialized(),
+            delete: writer.delete(),
+            schedule: load.mix.schedule(load.seed),
+            expect: load.expect.clone(),
+            timeout: load.timeout,
+            writer,
+        })
+    }
+
+    /// What is done at a step.
+    pub fn step(&self, step: usize) -> Op {
+        self.schedule.get(step % self.schedule.len().max(1)).copied().unwrap_or(Op::Call)
+    }
+
+    /// The call with a variant of the arguments.
+    pub fn call(&self, variant: usize) -> Result<&Request, Trouble> {
+        let request = self.calls.get(variant % self.calls.len().max(1));
+        request.ok_or_else(|| Trouble::Message { text: "no call was prepared".into() })
+    }
+
+    /// Bytes of a call's body, on average.
+    pub fn call_bytes(&self) -> usize {
+        self.calls.iter().map(Request::body_len).sum::<usize>() / self.calls.len().max(1)
+    }
+}
+
+/// How long the first answers may take.
+const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,280 @@
+//! What was counted and timed.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use super::answer::{Right, Trouble};
+use super::plan::Op;
+
+/// The counts of one thread, or of a whole run.
+#[derive(Debug, Clone)]
+pub struct Tally {
+    /// By operation.
+    pub ops: BTreeMap<Op, OpTally>,
+    /// What went wrong, by kind: how often, and the first of each.
+    pub troubles: BTreeMap<String, (u64, String)>,
+    /// How things were in the course of the run.
+    pub slices: Slices,
+    /// Bytes of bodies that came.
+    pub bytes: u64,
+    /// Connections opened again after the first time.
+    pub reconnects: u64,
+    /// What was still under way when nobody waited any longer.
+    pub unfinished: u64,
+}
+
+/// The counts of one operation.
+#[derive(Debug, Clone)]
+pub struct OpTally {
+    /// How many were answered well, tools' own errors included.
+    pub done: u64,
+    /// How many of them before the end of the run.
+    pub in_time: u64,
+    /// How many of them say `isError`.
+    pub tool_errors: u64,
+    /// How many were not.
+    pub failed: u64,
+    /// Nanoseconds from when it was due to its answer.
+    pub latency: Histogram<u64>,
+    /// Nanoseconds from when it was sent to its answer.
+    pub service: Histogram<u64>,
+}
+
+/// When an operation was due, sent and answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// When it was to be sent.
+    pub due: Instant,
+    /// When it was.
+    pub sent: Instant,
+    /// When its answer was there.
+    pub arrived: Instant,
+}
+
+impl Tally {
+    /// Nothing yet, of a run whose counting begins then.
+    pub fn new(counted: Instant) -> Self {
+        Self {
+            ops: BTreeMap::new(),
+            troubles: BTreeMap::new(),
+            slices: Slices::new(counted),
+            bytes: 0,
+            reconnects: 0,
+            unfinished: 0,
+        }
+    }
+
+    /// Counts an answer.
+    pub fn right(&mut self, op: Op, right: Right, times: &Times, end: Option<Instant>) {
+        let own = self.ops.entry(op).or_default();
+        own.done += 1;
+        own.in_time += u64::from(end.is_none_or(|end| times.arrived <= end));
+        own.tool_errors += u64::from(right == Right::ToolError);
+        let latency = nanoseconds(times.arrived, times.due);
+        // All widen as they must: recording cannot fail.
+        let _ = own.latency.record(latency);
+        let _ = own.service.record(nanoseconds(times.arrived, times.sent));
+        if !op.is_part() {
+            let _ = self.slices.at(times.due).latency.record(latency / 1000);
+        }
+    }
+
+    /// Counts what was no answer.
+    pub fn wrong(&mut self, op: Op, trouble: &Trouble, due: Instant) {
+        self.ops.entry(op).or_default().failed += 1;
+        if !op.is_part() {
+            self.slices.at(due).failed += 1;
+        }
+        let kind = trouble.kind();
+        let full = self.troubles.len() >= MOST_KINDS && !self.troubles.contains_key(&kind);
+        let kind = if full { "others".into() } else { kind };
+        self.troubles.entry(kind).or_insert_with(|| (0, trouble.to_string())).0 += 1;
+    }
+
+    /// Adds another thread's.
+    pub fn add(&mut self, other: Self) {
+        for (op, theirs) in other.ops {
+            let own = self.ops.entry(op).or_default();
+            own.done += theirs.done;
+            own.in_time += theirs.in_time;
+            own.tool_errors += theirs.tool_errors;
+            own.failed += theirs.failed;
+            // Both resize themselves: adding cannot fail.
+            let _ = own.latency.add(theirs.latency);
+            let _ = own.service.add(theirs.service);
+        }
+        for (kind, (count, first)) in other.troubles {
+            self.troubles.entry(kind).or_insert_with(|| (0, first)).0 += count;
+        }
+        self.slices.add(other.slices);
+        self.bytes += other.bytes;
+        self.reconnects += other.reconnects;
+        self.unfinished += other.unfinished;
+    }
+
+    /// All operations that are no part of another, as one.
+    pub fn whole(&self) -> OpTally {
+        let mut whole = OpTally::default();
+        for (_, own) in self.ops.iter().filter(|(op, _)| !op.is_part()) {
+            whole.done += own.done;
+            whole.in_time += own.in_time;
+            whole.tool_errors += own.tool_errors;
+            whole.failed += own.failed;
+            let _ = whole.latency.add(&own.latency);
+            let _ = whole.service.add(&own.service);
+        }
+        whole
+    }
+}
+
+impl Default for OpTally {
+    fn default() -> Self {
+        Self {
+            done: 0,
+            in_time: 0,
+            tool_errors: 0,
+            failed: 0,
+            latency: histogram(3),
+            service: histogram(3),
+        }
+    }
+}
+
+/// The run in slices of equal length; they get longer as it does.
+#[derive(Debug, Clone)]
+pub struct Slices {
+    counted: Instant,
+    /// How long each is.
+    pub width: Duration,
+    /// Those so far.
+    pub all: Vec<Slice>,
+}
+
+/// What was due within one slice.
+#[derive(Debug, Clone)]
+pub struct Slice {
+    /// Microseconds.
+    pub latency: Histogram<u64>,
+    /// How many went wrong.
+    pub failed: u64,
+}
+
+impl Slices {
+    fn new(counted: Instant) -> Self {
+        Self { counted, width: WIDTH, all: Vec::new() }
+    }
+
+    fn at(&mut self, due: Instant) -> &mut Slice {
+        let passed = due.saturating_duration_since(self.counted);
+        while self.place(passed) >= MOST_SLICES {
+            self.double();
+        }
+        let place = self.place(passed);
+        while self.all.len() <= place {
+            self.all.push(Slice { latency: histogram(2), failed: 0 });
+        }
+        // Just made, if it was not there.
+        #[expect(clippy::indexing_slicing, reason = "the loop above sees to it")]
+        &mut self.all[place]
+    }
+
+    fn place(&self, passed: Duration) -> usize {
+        usize::try_from(passed.as_nanos() / self.width.as_nanos().max(1)).unwrap_or(usize::MAX)
+    }
+
+    fn double(&mut self) {
+        self.width *= 2;
+        let mut all = std::mem::take(&mut self.all).into_iter();
+        while let Some(mut slice) = all.next() {
+            if let Some(next) = all.next() {
+                slice.add(next);
+            }
+            self.all.push(slice);
+        }
+    }
+
+    fn add(&mut self, mut other: Self) {
+        while self.width < other.width {
+            self.double();
+        }
+        while other.width < self.width {
+            other.double();
+        }
+        for (place, slice) in other.all.into_iter().enumerate() {
+            match self.all.get_mut(place) {
+                Some(own) => own.add(slice),
+                None => self.all.push(slice),
+            }
+        }
+    }
+}
+
+impl Slice {
+    fn add(&mut self, other: Self) {
+        let _ = self.latency.add(other.latency);
+        self.failed += other.failed;
+    }
+}
+
+/// One that widens as it must.
+fn histogram(digits: u8) -> Histogram<u64> {
+    match Histogram::new(digits) {
+        Ok(histogram) => histogram,
+        // Only more than five digits are refused.
+        Err(_) => unreachable!("{digits} digits"),
+    }
+}
+
+fn nanoseconds(later: Instant, earlier: Instant) -> u64 {
+    let nanoseconds = later.saturating_duration_since(earlier).as_nanos();
+    u64::try_from(nanoseconds).unwrap_or(u64::MAX).max(1)
+}
+
+/// How long a slice is at first.
+const WIDTH: Duration = Duration::from_millis(100);
+/// How many there are at most.
+const MOST_SLICES: usize = 240;
+/// How many kinds of trouble are told apart.
+const MOST_KINDS: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(counted: Instant, due: u64, took: u64) -> Times {
+        let due = counted + Duration::from_millis(due);
+        Times { due, sent: due, arrived: due + Duration::from_millis(took) }
+    }
+
+    #[test]
+    fn slices_get_longer_and_lose_nothing() {
+        let counted = Instant::now();
+        let (mut one, mut other) = (Tally::new(counted), Tally::new(counted));
+        for due in 0..100 {
+            one.right(Op::Call, Right::Result, &times(counted, due * 1000, 5), None);
+            other.right(Op::Call, Right::ToolError, &times(counted, due, 7), None);
+        }
+        other.wrong(Op::Call, &Trouble::Timeout, counted);
+        assert!(one.slices.all.len() <= MOST_SLICES && one.slices.width > WIDTH);
+        one.add(other);
+        let all: u64 = one.slices.all.iter().map(|slice| slice.latency.len()).sum();
+        assert_eq!((all, one.slices.all[0].failed), (200, 1));
+        let whole = one.whole();
+        assert_eq!((whole.done, whole.tool_errors, whole.failed), (200, 100, 1));
+        let p50 = whole.latency.value_at_quantile(0.5);
+        assert!((4_990_000..5_010_000).contains(&p50), "{p50}");
+        assert_eq!(one.troubles["timeout"].0, 1);
+    }
+
+    #[test]
+    fn parts_of_sessions_are_not_counted_twice() {
+        let counted = Instant::now();
+        let mut tally = Tally::new(counted);
+        for op in [Op::Initialize, Op::SessionCall, Op::Delete, Op::Session] {
+            tally.right(op, Right::Result, &times(counted, 1, 1), None);
+        }
+        assert_eq!(tally.whole().done, 1);
+    }
+}

@@ -1,0 +1,197 @@
+//! Which tool is called, and with what.
+
+use serde_json::Value;
+
+use super::arguments::Generator;
+use super::hello::Tool;
+use super::{BenchFault, Load};
+use crate::catalog::{ArgumentSchema, ParamHeader, find_param_headers};
+
+/// A tool, and the arguments it is called with in turn.
+#[derive(Debug, Clone)]
+pub struct Chosen {
+    /// The tool's name.
+    pub name: String,
+    /// Raw arguments; the same one again when all were used.
+    pub arguments: Vec<String>,
+    /// What of them is mirrored into headers.
+    pub mirrored: Vec<ParamHeader>,
+}
+
+impl Chosen {
+    /// Chooses as the command line says.
+    ///
+    /// # Errors
+    /// [`BenchFault`] names the tools that are near, or what breaks the schema.
+    pub fn new(tools: &[Tool], url: &str, load: &Load) -> Result<Self, BenchFault> {
+        let tool = match &load.tool {
+            Some(name) => named(tools, name).ok_or_else(|| BenchFault::UnknownTool {
+                url: url.to_owned(),
+                name: name.clone(),
+                near: near(tools, name),
+            })?,
+            None => {
+                harmless(tools).map_err(|why| BenchFault::NoTool { url: url.to_owned(), why })?
+            }
+        };
+        let arguments = match &load.arguments {
+            Some(text) => vec![given(tool, text, load.unchecked)?],
+            None => generated(tool, load.seed)?,
+        };
+        let mirrored = tool.schema.as_object().map(find_param_headers);
+        let mirrored = mirrored.and_then(Result::ok).unwrap_or_default();
+        Ok(Self { name: tool.name.clone(), arguments, mirrored })
+    }
+}
+
+/// The tool of this name; or the only one whose name ends in it behind a
+/// gateway's prefix.
+fn named<'a>(tools: &'a [Tool], name: &str) -> Option<&'a Tool> {
+    if let Some(exact) = tools.iter().find(|tool| tool.name == name) {
+        return Some(exact);
+    }
+    let prefixed = |tool: &&Tool| {
+        tool.name
+            .strip_suffix(name)
+            .is_some_and(|prefix| prefix.ends_with(['_', '-', '.', '/', ':']))
+    };
+    let mut found = tools.iter().filter(prefixed);
+    found.next().filter(|_| found.next().is_none())
+}
+
+/// One that changes nothing, because whoever names none may not know what it
+/// does.
+fn harmless(tools: &[Tool]) -> Result<&Tool, String> {
+    match tools {
+        [] => Err("it lists none".into()),
+        _ => tools
+            .iter()
+            .find(|tool| tool.reads)
+            .ok_or_else(|| format!("none of its tools says that it only reads; {}", some(tools))),
+    }
+}
+
+/// What a person may have meant.
+fn near(tools: &[Tool], name: &str) -> String {
+    let mut found: Vec<_> = tools
+        .iter()
+        .map(|tool| (strsim::jaro_winkler(&tool.name, name), &tool.name))
+        .filter(|(nearness, other)| *nearness > 0.75 || other.contains(name))
+        .collect();
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let found: Vec<_> = found.into_iter().take(5).map(|(_, name)| format!("{name:?}")).collect();
+    if found.is_empty() { some(tools) } else { format!("near: {}", found.join(", ")) }
+}
+
+fn some(tools: &[Tool]) -> String {
+    let names: Vec<_> = tools.iter().take(MOST_NAMED).map(|tool| &*tool.name).collect();
+    match tools.len().checked_sub(MOST_NAMED) {
+        _ if tools.is_empty() => "it lists none".into(),
+        Some(more @ 1..) => format!("it has {}, and {more} more", names.join(", ")),
+        _ => format!("it has {}", names.join(", ")),
+    }
+}
+
+/// Given arguments, held against the schema.
+fn given(tool: &Tool, text: &str, unchecked: bool) -> Result<String, BenchFault> {
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| BenchFault::Args(error.to_string()))?;
+    if !value.is_object() {
+        return Err(BenchFault::Args("the arguments of a tool are a JSON object".into()));
+    }
+    // What stands for the number is a number by the time it is sent.
+    let sent = text.replace("\"{{n}}\"", "1000000000");
+    if !unchecked
+        && let Ok(schema) = ArgumentSchema::compile(tool.schema.to_string().as_bytes())
+        && let Err(violations) = schema.check(Some(sent.as_bytes()))
+    {
+        let violations = violations.lines().join("\n  ");
+        return Err(BenchFault::Schema { tool: tool.name.clone(), violations });
+    }
+    Ok(text.trim().to_owned())
+}
+
+/// Generated ones: several, so that not every call is the same.
+fn generated(tool: &Tool, seed: u64) -> Result<Vec<String>, BenchFault> {
+    let fault = |why: String| BenchFault::Generate { tool: tool.name.clone(), why };
+    let generator = Generator::new(&tool.schema).map_err(|error| fault(error.to_string()))?;
+    let mut chance = fastrand::Rng::with_seed(seed);
+    let mut all: Vec<String> = Vec::new();
+    for _ in 0..VARIANTS {
+        let arguments =
+            generator.arguments(&mut chance).map_err(|error| fault(error.to_string()))?;
+        if !all.contains(&arguments) {
+            all.push(arguments);
+        }
+    }
+    Ok(all)
+}
+
+/// How many arguments are generated.
+const VARIANTS: usize = 64;
+/// How many tools a fault names.
+const MOST_NAMED: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn tool(name: &str, reads: bool) -> Tool {
+        let schema = json!({
+            "type": "object",
+            "properties": { "x": { "type": "integer" } },
+            "required": ["x"],
+        });
+        Tool { name: name.into(), schema, reads }
+    }
+
+    #[test]
+    fn a_tool_is_found_by_its_name_or_behind_a_prefix() {
+        let tools = [
+            tool("search", true),
+            tool("a__read", true),
+            tool("b__read", true),
+            tool("c__add", false),
+        ];
+        let found = |name: &str| named(&tools, name).map(|tool| tool.name.clone());
+        assert_eq!(found("search").as_deref(), Some("search"));
+        assert_eq!(found("add").as_deref(), Some("c__add"));
+        assert_eq!(found("read"), None);
+        assert_eq!(found("dd"), None);
+    }
+
+    #[test]
+    fn who_names_no_tool_calls_only_one_that_reads() {
+        assert_eq!(harmless(&[tool("rm", false), tool("ls", true)]).unwrap().name, "ls");
+        assert!(harmless(&[tool("rm", false)]).unwrap_err().contains("rm"));
+        assert!(harmless(&[]).is_err());
+    }
+
+    #[test]
+    fn a_wrong_name_is_answered_with_those_that_are_near() {
+        let tools = [tool("search_issues", true), tool("delete", true)];
+        assert_eq!(near(&tools, "serch_issue"), "near: \"search_issues\"");
+        assert!(near(&tools, "zzz").contains("it has search_issues, delete"));
+    }
+
+    #[test]
+    fn given_arguments_have_to_fit_unless_told_otherwise() {
+        let tool = tool("t", true);
+        assert!(given(&tool, r#"{"x":1}"#, false).is_ok());
+        assert!(given(&tool, r#"{"x":"{{n}}"}"#, false).is_ok());
+        let fault = given(&tool, r#"{"x":"a"}"#, false).unwrap_err().to_string();
+        assert!(fault.contains('x') && fault.contains("integer"), "{fault}");
+        assert!(given(&tool, r#"{"x":"a"}"#, true).is_ok());
+        assert!(given(&tool, "[]", false).is_err() && given(&tool, "{", true).is_err());
+    }
+
+    #[test]
+    fn generated_arguments_are_the_same_for_a_seed() {
+        let tool = tool("t", true);
+        let all = generated(&tool, 1).unwrap();
+        assert_eq!(all, generated(&tool, 1).unwrap());
+        assert_ne!(all, generated(&tool, 2).unwrap());
+        assert!(all.len() > 8);
+    }
+}

@@ -1,0 +1,217 @@
+//! A connection that reads as much HTTP/1.1 as a client of MCP meets.
+//!
+//! Bytes that were prepared go out in one write; of an answer's head a handful
+//! of headers is looked at; a body that came in one piece is not copied. That
+//! is all, because what the yardstick itself costs is missing in what it can
+//! measure.
+
+mod body;
+mod head;
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+pub use body::{Body, Piece};
+pub use head::{Framing, Head, Media};
+
+/// Why a connection is of no use any more.
+#[derive(Debug, thiserror::Error)]
+pub enum WireFault {
+    /// It broke.
+    #[error("the connection broke: {0}")]
+    Io(#[from] io::Error),
+    /// The server closed it in the middle of an answer, or before one.
+    #[error("the server closed the connection")]
+    Closed,
+    /// What came is no HTTP/1.1.
+    #[error("the answer is not HTTP/1.1: {0}")]
+    Http(httparse::Error),
+    /// A chunked body breaks the rules of such.
+    #[error("the answer's chunks are broken")]
+    Chunk,
+    /// An answer has more bytes than any should.
+    #[error("the answer is larger than {limit} bytes")]
+    TooLarge {
+        /// The bound.
+        limit: usize,
+    },
+}
+
+/// Where and how to connect.
+#[derive(Clone)]
+pub struct Dial {
+    /// The server's address.
+    pub address: SocketAddr,
+    /// How TLS is spoken with it, and the name it has to prove.
+    pub tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
+}
+
+/// An open connection.
+pub struct Connection {
+    stream: Stream,
+    input: BytesMut,
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Connection {
+    /// Connects.
+    ///
+    /// # Errors
+    /// What the system or the TLS handshake says.
+    pub async fn open(dial: &Dial) -> io::Result<Self> {
+        let stream = TcpStream::connect(dial.address).await?;
+        stream.set_nodelay(true)?;
+        let stream = match &dial.tls {
+            None => Stream::Plain(stream),
+            Some((config, name)) => {
+                let connector = TlsConnector::from(Arc::clone(config));
+                Stream::Tls(Box::new(connector.connect(name.clone(), stream).await?))
+            }
+        };
+        Ok(Self { stream, input: BytesMut::with_capacity(READ) })
+    }
+
+    /// Writes a whole request.
+    ///
+    /// # Errors
+    /// [`WireFault::Io`].
+    pub async fn send(&mut self, request: &[u8]) -> Result<(), WireFault> {
+        self.stream.write_all(request).await?;
+        self.stream.flush().await?;
+        Ok(())
+    }
+
+    /// Reads the head of the next response; passes over interim ones.
+    ///
+    /// # Errors
+    /// [`WireFault`].
+    pub async fn head(&mut self) -> Result<Head, WireFault> {
+        loop {
+            if !self.input.is_empty()
+                && let Some((head, length)) = head::parse(&self.input)?
+            {
+                let _head = self.input.split_to(length);
+                if head.status >= 200 {
+                    return Ok(head);
+                }
+                continue;
+            }
+            self.read(READ).await?;
+        }
+    }
+
+    /// Reads a body to its end.
+    ///
+    /// # Errors
+    /// [`WireFault`].
+    pub async fn whole(&mut self, head: &Head) -> Result<Bytes, WireFault> {
+        if let Framing::Length(length) = head.framing {
+            if length > MOST_BODY {
+                return Err(WireFault::TooLarge { limit: MOST_BODY });
+            }
+            while self.input.len() < length {
+                let missing = length - self.input.len();
+                self.read(missing).await?;
+            }
+            return Ok(self.input.split_to(length).freeze());
+        }
+        let mut body = Body::new(head.framing);
+        let mut whole = BytesMut::new();
+        while let Some(piece) = self.piece(&mut body).await? {
+            if whole.len() + piece.len() > MOST_BODY {
+                return Err(WireFault::TooLarge { limit: MOST_BODY });
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.freeze())
+    }
+
+    /// Reads the next piece of a body; `None` at its end.
+    ///
+    /// # Errors
+    /// [`WireFault`].
+    ///
+    /// # Cancel safety
+    /// What was read is kept for the next time.
+    pub async fn piece(&mut self, body: &mut Body) -> Result<Option<Bytes>, WireFault> {
+        loop {
+            match body.next(&mut self.input)? {
+                Piece::Data(piece) => return Ok(Some(piece)),
+                Piece::End => return Ok(None),
+                Piece::More(missing) => match self.read(missing).await {
+                    Err(WireFault::Closed) if body.ends_with_connection() => return Ok(None),
+                    read => read?,
+                },
+            }
+        }
+    }
+
+    async fn read(&mut self, missing: usize) -> Result<(), WireFault> {
+        self.input.reserve(missing.clamp(READ, MOST_READ));
+        match self.stream.read_buf(&mut self.input).await? {
+            0 => Err(WireFault::Closed),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+/// How much room there is for one read, at least.
+const READ: usize = 8 * 1024;
+/// How much room there is for one read, at most.
+const MOST_READ: usize = 1024 * 1024;
+/// The largest body that is read.
+const MOST_BODY: usize = 256 * 1024 * 1024;

@@ -1,0 +1,185 @@
+//! The same over HTTP, and what else listens for a bench.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
+
+use super::answers::{Answer, Answers, Session};
+use crate::jsonrpc::body::collect;
+
+/// A server, whatever it is asked.
+pub(super) struct Server {
+    pub(super) answers: Answers,
+    pub(super) latency: Duration,
+    pub(super) events: bool,
+}
+
+/// What ends a server besides a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cli::example) enum Until {
+    /// Nothing.
+    Signal,
+    /// The end of standard input: whoever started it is gone.
+    Eof,
+}
+
+impl Until {
+    pub(in crate::cli::example) fn of(eof: bool) -> Self {
+        if eof { Self::Eof } else { Self::Signal }
+    }
+
+    /// Completes when it is time to end.
+    pub(in crate::cli::example) async fn comes(self) {
+        let input = async {
+            match self {
+                Self::Signal => pending().await,
+                Self::Eof => {
+                    let mut rest = [0; 64];
+                    let mut input = tokio::io::stdin();
+                    while matches!(input.read(&mut rest).await, Ok(1..)) {}
+                }
+            }
+        };
+        tokio::select! {
+            () = crate::cli::serve::signals::told_to_stop() => {}
+            () = input => {}
+        }
+    }
+}
+
+/// Serves until it is time to end.
+pub(super) fn run(
+    address: SocketAddr,
+    threads: usize,
+    until: Until,
+    server: Server,
+) -> io::Result<()> {
+    let mut builder = match threads {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder.worker_threads(threads).enable_all().build()?;
+    let served = runtime.block_on(async {
+        let listener = TcpListener::bind(address).await?;
+        announce(&listener)?;
+        tokio::select! {
+            () = serve(listener, Arc::new(server)) => {}
+            () = until.comes() => {}
+        }
+        Ok(())
+    });
+    // A read of standard input cannot be called off.
+    runtime.shutdown_background();
+    served
+}
+
+/// Says where clients connect, in the gateway's own words.
+pub(in crate::cli::example) fn announce(listener: &TcpListener) -> io::Result<()> {
+    eprintln!("clients connect to http://{}/mcp", listener.local_addr()?);
+    Ok(())
+}
+
+async fn serve(listener: TcpListener, server: Arc<Server>) {
+    let sessions = Arc::new(AtomicU64::new(0));
+    loop {
+        let Ok((socket, _)) = listener.accept().await else {
+            // Out of files, say: those that end make room.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let _ = socket.set_nodelay(true);
+        let (server, sessions) = (Arc::clone(&server), Arc::clone(&sessions));
+        tokio::spawn(async move {
+            let answer = service_fn(|request| respond(&server, &sessions, request));
+            let mut http = http1::Builder::new();
+            let _ =
+                http.timer(TokioTimer::new()).serve_connection(TokioIo::new(socket), answer).await;
+        });
+    }
+}
+
+async fn respond(
+    server: &Server,
+    sessions: &AtomicU64,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let session = request.headers().get(SESSION_ID).map(HeaderValue::as_bytes);
+    let session = match session {
+        Some(id) if id.starts_with(PREFIX.as_bytes()) => Session::Open,
+        _ => Session::None,
+    };
+    if request.method() == Method::DELETE {
+        let known = session == Session::Open;
+        return Ok(empty(if known { StatusCode::OK } else { StatusCode::NOT_FOUND }));
+    }
+    if request.method() != Method::POST {
+        let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST, DELETE"));
+        return Ok(response);
+    }
+    let Ok(body) = collect(request.into_body(), MOST_BODY).await else {
+        return Ok(empty(StatusCode::PAYLOAD_TOO_LARGE));
+    };
+    Ok(match server.answers.answer(&body, session) {
+        Answer::Call(message) => {
+            if !server.latency.is_zero() {
+                tokio::time::sleep(server.latency).await;
+            }
+            if server.events { event(&message) } else { json(StatusCode::OK, message) }
+        }
+        Answer::Now(message) => json(StatusCode::OK, message),
+        Answer::Initialized(message) => {
+            let number = sessions.fetch_add(1, Relaxed);
+            let mut response = json(StatusCode::OK, message);
+            if let Ok(id) = HeaderValue::try_from(format!("{PREFIX}{number}")) {
+                response.headers_mut().insert(SESSION_ID, id);
+            }
+            response
+        }
+        Answer::NoSession => empty(StatusCode::NOT_FOUND),
+        Answer::Nothing => empty(StatusCode::ACCEPTED),
+        Answer::Invalid(message) => json(StatusCode::BAD_REQUEST, message),
+    })
+}
+
+fn json(status: StatusCode, message: Bytes) -> Response<Full<Bytes>> {
+    typed(status, "application/json", message)
+}
+
+fn event(message: &[u8]) -> Response<Full<Bytes>> {
+    let event = [b"event: message\ndata: ", message, b"\n\n"].concat();
+    typed(StatusCode::OK, "text/event-stream", event.into())
+}
+
+fn typed(status: StatusCode, media: &'static str, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    response
+}
+
+fn empty(status: StatusCode) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = status;
+    response
+}
+
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+/// What every session's id begins with.
+const PREFIX: &str = "load-";
+const MOST_BODY: usize = 64 * 1024 * 1024;

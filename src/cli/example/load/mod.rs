@@ -1,0 +1,62 @@
+//! `trunkline example load`: a server that costs next to nothing, to put behind
+//! something whose own cost is to be known.
+//!
+//! What it answers was written down when it started; a request's id, and the
+//! number in its arguments if there is one, are put in. It speaks both eras over
+//! HTTP and over standard streams, and refuses what a gateway must not send: a
+//! tool it does not have, a Legacy call outside of a session.
+
+mod answers;
+mod http;
+mod stdio;
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+pub(super) use http::{Until, announce};
+
+/// What the server is like.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
+pub struct Args {
+    /// Serve HTTP at http://ADDRESS:PORT/mcp; without it standard input and output
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// How many tools it has: search, search_2, search_3, …
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub tools: u32,
+    /// How many bytes of text a result has
+    #[arg(long, value_name = "N", default_value_t = 900, value_parser = clap::value_parser!(u32).range(..=256 << 20))]
+    pub bytes: u32,
+    /// How many bytes a tool's description has
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
+    pub tool_bytes: u32,
+    /// How long it takes for an answer, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=3_600_000))]
+    pub latency: u64,
+    /// Answer calls with events instead of JSON
+    #[arg(long, requires = "listen")]
+    pub sse: bool,
+    /// How many threads serve HTTP
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: u16,
+    /// End with standard input
+    #[arg(long, hide = true, requires = "listen")]
+    pub until_eof: bool,
+}
+
+pub(super) fn serve(args: &Args) -> io::Result<()> {
+    let answers = answers::Answers::prepare(args);
+    let latency = Duration::from_millis(args.latency);
+    match args.listen {
+        None => stdio::serve(&answers, latency),
+        Some(address) => {
+            let until = Until::of(args.until_eof);
+            let server = http::Server { answers, latency, events: args.sse };
+            http::run(address, args.threads.into(), until, server)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

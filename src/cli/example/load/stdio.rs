@@ -1,0 +1,80 @@
+//! The same over standard streams, with as few steps as there can be: one
+//! thread that reads and writes, and a second one only where answers take their
+//! time.
+
+use std::io::{self, BufRead as _, Read as _, Write as _};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::answers::{Answer, Answers, Session};
+
+/// Serves until the input ends.
+pub(super) fn serve(answers: &Answers, latency: Duration) -> io::Result<()> {
+    if latency.is_zero() {
+        return read(answers, &mut |answer, _| write(&answer));
+    }
+    let (later, due) = sync_channel(MOST_WAITING);
+    let writer = std::thread::spawn(move || write_when_due(&due));
+    read(answers, &mut |answer, wait| {
+        let then = Instant::now() + if wait { latency } else { Duration::ZERO };
+        later.send((then, answer)).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    })?;
+    drop(later);
+    writer.join().map_err(|_| io::Error::other("the writer failed"))?
+}
+
+/// Reads lines, and hands each answer on: whether it has to wait, too.
+fn read(answers: &Answers, hand: &mut dyn FnMut(Bytes, bool) -> io::Result<()>) -> io::Result<()> {
+    let mut input = io::BufReader::with_capacity(BUFFER, io::stdin().lock());
+    let mut line = Vec::new();
+    // The process is the session.
+    let mut session = Session::None;
+    loop {
+        line.clear();
+        if input.by_ref().take(MOST_LINE).read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        match answers.answer(&line, session) {
+            Answer::Call(message) => hand(message, true)?,
+            Answer::Now(message) | Answer::Invalid(message) => hand(message, false)?,
+            Answer::Initialized(message) => {
+                session = Session::Open;
+                hand(message, false)?;
+            }
+            Answer::NoSession => {
+                hand(super::answers::error("null", -32600, "not initialized"), false)?;
+            }
+            Answer::Nothing => {}
+        }
+    }
+}
+
+/// All wait for the same time, but for those that do not wait: one behind the
+/// other is nearly right, and cheap.
+fn write_when_due(due: &Receiver<(Instant, Bytes)>) -> io::Result<()> {
+    while let Ok((then, answer)) = due.recv() {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a thread of its own, that does nothing else"
+        )]
+        std::thread::sleep(then.saturating_duration_since(Instant::now()));
+        write(&answer)?;
+    }
+    Ok(())
+}
+
+fn write(answer: &[u8]) -> io::Result<()> {
+    // One write for the whole line.
+    let mut line = Vec::with_capacity(answer.len() + 1);
+    line.extend_from_slice(answer);
+    line.push(b'\n');
+    let mut output = io::stdout().lock();
+    output.write_all(&line)?;
+    output.flush()
+}
+
+const BUFFER: usize = 64 * 1024;
+const MOST_LINE: u64 = 64 * 1024 * 1024;
+const MOST_WAITING: usize = 4096;
