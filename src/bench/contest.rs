@@ -25,6 +25,13 @@ pub struct Contender {
     pub meter: Option<Meter>,
 }
 
+impl Contender {
+    /// Its name, or its address where it needs none.
+    pub fn shown(&self) -> &str {
+        if self.name.is_empty() { self.script.writer.target.url.as_str() } else { &self.name }
+    }
+}
+
 /// What one of them gave in one round.
 pub type Leg = Outcome;
 
@@ -36,6 +43,20 @@ pub struct Contest {
     pub rounds: Vec<Vec<Leg>>,
     /// The place of the one that others are compared with.
     pub base: usize,
+    /// The place of the one that the others stand before, if there is such:
+    /// what it takes is no cost of theirs.
+    pub direct: Option<usize>,
+}
+
+/// How turns are taken.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// How often.
+    pub rounds: usize,
+    /// The place of the one that others are compared with.
+    pub base: usize,
+    /// The place of the one that the others stand before.
+    pub direct: Option<usize>,
 }
 
 impl Contest {
@@ -45,12 +66,13 @@ impl Contest {
     /// [`BenchFault`].
     pub async fn hold(
         contenders: Vec<Contender>,
-        base: usize,
-        (load, rounds): (&Load, usize),
+        load: &Load,
+        rules: Rules,
         interrupt: &Interrupt,
         watch: &mut dyn Watch,
     ) -> Result<Self, BenchFault> {
-        let mut contest = Self { contenders, rounds: Vec::new(), base };
+        let Rules { rounds, base, direct } = rules;
+        let mut contest = Self { contenders, rounds: Vec::new(), base, direct };
         for _ in 0..rounds {
             let mut legs = Vec::new();
             for contender in &contest.contenders {
@@ -87,14 +109,43 @@ impl Contest {
 
     /// How a figure of one relates to that of the base.
     pub fn ratio(&self, place: usize, read: impl Fn(&Leg) -> Option<f64>) -> Option<Spread> {
-        let of = |round: &Vec<Leg>| {
-            let own = read(round.get(place)?)?;
-            let base = read(round.get(self.base)?)?;
-            // What is measured as nothing cannot be divided by.
-            (base > 0.0).then_some(own / base)
-        };
-        Spread::of(self.rounds.iter().filter_map(of).collect())
+        ratio(self.pairs(place, self.base, read))
     }
+
+    /// By how much a figure is higher than on the direct way, and how that
+    /// relates to the same of the base.
+    pub fn added(
+        &self,
+        place: usize,
+        read: impl Fn(&Leg) -> Option<f64>,
+    ) -> (Option<Spread>, Option<Spread>) {
+        let Some(direct) = self.direct else { return (None, None) };
+        let above = |place: usize| -> Vec<f64> {
+            let pairs = self.pairs(place, direct, &read);
+            pairs.into_iter().map(|(own, direct)| own - direct).collect()
+        };
+        let (own, base) = (above(place), above(self.base));
+        let ratio = ratio(own.iter().copied().zip(base).collect());
+        (Spread::of(own), ratio)
+    }
+
+    /// A figure of two of them, of each round that has both.
+    fn pairs(
+        &self,
+        one: usize,
+        other: usize,
+        read: impl Fn(&Leg) -> Option<f64>,
+    ) -> Vec<(f64, f64)> {
+        let both = |round: &Vec<Leg>| Some((read(round.get(one)?)?, read(round.get(other)?)?));
+        self.rounds.iter().filter_map(both).collect()
+    }
+}
+
+/// The spread of the rounds' own ratios. What is measured as nothing, or less,
+/// cannot be divided by: on a busy machine that happens.
+fn ratio(pairs: Vec<(f64, f64)>) -> Option<Spread> {
+    let pairs = pairs.into_iter().filter(|(_, base)| *base > 0.0);
+    Spread::of(pairs.map(|(own, base)| own / base).collect())
 }
 
 /// A median, and what it is the median of.
@@ -130,5 +181,15 @@ mod tests {
         assert_eq!(spread(&[2.0]), of(2.0, 2.0, 2.0));
         assert_eq!(spread(&[3.0, 1.0, 10.0]), of(3.0, 1.0, 10.0));
         assert_eq!(spread(&[4.0, 1.0, 2.0, 9.0]), of(3.0, 1.0, 9.0));
+    }
+
+    #[test]
+    fn a_ratio_is_made_within_a_round() {
+        // The second round was made on a machine half as fast.
+        let found = ratio(vec![(2.0, 1.0), (4.4, 2.0), (1.8, 1.0), (5.0, 0.0), (5.0, -1.0)]);
+        let found = found.unwrap();
+        assert!((found.median - 2.0).abs() < 1e-9);
+        assert!((found.least - 1.8).abs() < 1e-9 && (found.most - 2.2).abs() < 1e-9);
+        assert_eq!(ratio(vec![(1.0, 0.0)]), None);
     }
 }

@@ -40,7 +40,7 @@ use tokio::sync::watch;
 
 pub use answer::Expect;
 pub use clock::Clock;
-pub use contest::{Contender, Contest, Leg};
+pub use contest::{Contender, Contest, Leg, Rules};
 pub use fault::BenchFault;
 pub use plan::{Load, Mix, Op, Pace};
 pub use process::{Meter, Usage};
@@ -82,3 +82,6 @@ impl Default for Interrupt {
         Self::new()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,9 +3,9 @@
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
-use super::table::FIGURES;
-use super::{QUANTILES, Report, leg_quantile, micros, quantile};
-use crate::bench::contest::Contest;
+use super::table::{FIGURES, added};
+use super::{QUANTILES, Report, micros, quantile};
+use crate::bench::contest::{Contest, Spread};
 use crate::bench::plan::Pace;
 use crate::bench::run::Outcome;
 use crate::bench::tally::{OpTally, Tally};
@@ -141,15 +141,18 @@ fn ratios(contest: &Contest) -> Value {
             );
             all.insert(name.replace(' ', "_").to_lowercase(), ratio.into());
         }
-        let p90 = contest.ratio(place, |leg| leg_quantile(leg, 0.9));
-        all.insert(
-            "p90".into(),
-            p90.map(
-                |ratio| json!({ "median": ratio.median, "min": ratio.least, "max": ratio.most }),
-            )
-            .into(),
-        );
+        for (at, name) in [(0.5, "added_p50"), (0.99, "added_p99")] {
+            let (own, ratio) = added(contest, place, at);
+            if let Some(own) = own {
+                let beside = spread(ratio);
+                all.insert(name.into(), json!({ "us": own.median, "ratio": beside }));
+            }
+        }
         json!({ "name": contender.name, "to": base, "of": all })
     };
     others.map(one).collect()
+}
+
+fn spread(spread: Option<Spread>) -> Value {
+    spread.map(|it| json!({ "median": it.median, "min": it.least, "max": it.most })).into()
 }

@@ -161,4 +161,4 @@ fn whole(value: f64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,1 +1,186 @@
-//! Curves.
+//! Curves: scales, ticks, lines. What they look like is the page's style sheet.
+
+use std::fmt::Write as _;
+
+/// A curve, or several in one picture.
+pub struct Chart {
+    /// What it shows, for those who cannot see it.
+    pub title: String,
+    /// Along the bottom.
+    pub x: Axis,
+    /// Up the left side.
+    pub y: Axis,
+    /// The curves.
+    pub lines: Vec<Line>,
+}
+
+/// An axis.
+pub struct Axis {
+    /// The lowest value.
+    pub low: f64,
+    /// The highest.
+    pub high: f64,
+    /// Whether each step multiplies.
+    pub log: bool,
+    /// Where lines are drawn, and what stands there.
+    pub ticks: Vec<(f64, String)>,
+}
+
+/// One curve.
+pub struct Line {
+    /// Which of the page's colours.
+    pub color: usize,
+    /// Whether it is the lesser of two of one colour.
+    pub faint: bool,
+    /// Its points.
+    pub points: Vec<(f64, f64)>,
+    /// Points that stand out, and what they say when pointed at.
+    pub marks: Vec<(f64, f64, String)>,
+}
+
+impl Axis {
+    /// One on which each step multiplies, with ticks at 1, 2 and 5 of each
+    /// power of ten; it ends at ticks.
+    pub fn log(low: f64, high: f64, name: impl Fn(f64) -> String) -> Self {
+        let (low, high) = (low.max(1e-3), high.max(low.max(1e-3) * 1.01));
+        let from = low.log10().floor();
+        let steps = |exponent: f64| [1.0, 2.0, 5.0].map(|step| step * 10_f64.powf(exponent));
+        let exponents = std::iter::successors(Some(from), |exponent| Some(exponent + 1.0));
+        let all: Vec<f64> = exponents.take(30).flat_map(steps).collect();
+        let low = all.iter().copied().rfind(|tick| *tick <= low).unwrap_or(low);
+        let high = all.iter().copied().find(|tick| *tick >= high).unwrap_or(high);
+        let within: Vec<f64> = all.into_iter().filter(|it| (low..=high).contains(it)).collect();
+        // Over many powers of ten the ones are enough.
+        let wide = within.len() > 10;
+        let is_one = |tick: f64| (tick.log10() - tick.log10().round()).abs() < 1e-6;
+        let ticks = within.into_iter().filter(|tick| !wide || is_one(*tick));
+        Self { low, high, log: true, ticks: ticks.map(|tick| (tick, name(tick))).collect() }
+    }
+
+    /// One from nothing on, with some five ticks; it ends at one.
+    pub fn linear(high: f64, name: impl Fn(f64) -> String) -> Self {
+        let high = if high > 0.0 { high } else { 1.0 };
+        let rough = high / 5.0;
+        let power = 10_f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
+        let step = step.into_iter().find(|step| *step >= rough).unwrap_or(rough);
+        let mut ticks = vec![(0.0, name(0.0))];
+        let mut tick = 0.0;
+        while tick < high * 0.999 && ticks.len() < 20 {
+            tick += step;
+            ticks.push((tick, name(tick)));
+        }
+        Self { low: 0.0, high: tick, log: false, ticks }
+    }
+
+    /// Where a value stands, from 0 to 1.
+    fn place(&self, value: f64) -> f64 {
+        let part = if self.log {
+            (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
+        };
+        if part.is_finite() { part.clamp(0.0, 1.0) } else { 0.0 }
+    }
+}
+
+impl Chart {
+    /// The picture.
+    pub fn draw(&self) -> String {
+        let mut out = String::new();
+        let title = escape(&self.title);
+        let _ = write!(
+            out,
+            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">"
+        );
+        self.grid(&mut out);
+        for line in &self.lines {
+            self.line(&mut out, line);
+        }
+        out.push_str("</svg>\n");
+        out
+    }
+
+    fn grid(&self, out: &mut String) {
+        let (left, right, bottom) = (self.left(0.0), self.left(1.0), self.top(0.0));
+        for (value, name) in &self.y.ticks {
+            let y = self.top(self.y.place(*value));
+            let _ = write!(
+                out,
+                "<path class=\"grid\" d=\"M{left:.1} {y:.1}H{right:.1}\"/>\
+                 <text class=\"y\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                left - 8.0,
+                y + 4.0,
+                escape(name)
+            );
+        }
+        for (value, name) in &self.x.ticks {
+            let x = self.left(self.x.place(*value));
+            let _ = write!(
+                out,
+                "<path class=\"grid\" d=\"M{x:.1} {bottom:.1}v5\"/>\
+                 <text class=\"x\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
+                bottom + 20.0,
+                escape(name)
+            );
+        }
+        let _ = write!(out, "<path class=\"axis\" d=\"M{left:.1} {bottom:.1}H{right:.1}\"/>");
+    }
+
+    fn line(&self, out: &mut String, line: &Line) {
+        let at = |x: f64, y: f64| (self.left(self.x.place(x)), self.top(self.y.place(y)));
+        let mut path = String::new();
+        for (x, y) in &line.points {
+            let (x, y) = at(*x, *y);
+            let step = if path.is_empty() { 'M' } else { 'L' };
+            let _ = write!(path, "{step}{x:.1} {y:.1}");
+        }
+        let faint = if line.faint { " faint" } else { "" };
+        if !path.is_empty() {
+            let _ = write!(out, "<path class=\"line c{}{faint}\" d=\"{path}\"/>", line.color);
+        }
+        for (x, y, says) in &line.marks {
+            let (x, y) = at(*x, *y);
+            let _ = write!(
+                out,
+                "<circle class=\"mark c{}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"><title>{}</title></circle>",
+                line.color,
+                escape(says)
+            );
+        }
+    }
+
+    #[expect(clippy::unused_self, reason = "reads as its sibling does")]
+    fn left(&self, part: f64) -> f64 {
+        LEFT + part * (WIDTH - LEFT - RIGHT)
+    }
+
+    #[expect(clippy::unused_self, reason = "reads as its sibling does")]
+    fn top(&self, part: f64) -> f64 {
+        HEIGHT - BOTTOM - part * (HEIGHT - BOTTOM - TOP)
+    }
+}
+
+/// A text as it may stand in a page, in an attribute, too.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c if c.is_control() => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+const WIDTH: f64 = 860.0;
+const HEIGHT: f64 = 300.0;
+const LEFT: f64 = 72.0;
+const RIGHT: f64 = 16.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 34.0;

@@ -159,7 +159,36 @@ fn compared(out: &mut String, contest: &Contest) {
         }
         out.push('\n');
     }
+    if contest.direct.is_some() {
+        additions(out, contest, wide);
+    }
     troubles(out, contest);
+}
+
+/// What stands before the direct way adds to it.
+fn additions(out: &mut String, contest: &Contest, wide: usize) {
+    let base = contest.contenders.get(contest.base).map(|base| base.name.as_str());
+    let base = base.unwrap_or_default();
+    let _ = writeln!(out, "\n  added to the direct way, and that times what {base} adds");
+    for (place, contender) in contest.contenders.iter().enumerate() {
+        if Some(place) == contest.direct {
+            continue;
+        }
+        let _ = write!(out, "  {:<wide$}", contender.name);
+        for (at, name) in [(0.5, "p50"), (0.99, "p99")] {
+            let (own, ratio) = added(contest, place, at);
+            let own = own.map(|own| time(own.median)).unwrap_or_default();
+            let ratio = ratio.filter(|_| place != contest.base).map(|it| spread(&it));
+            let _ = write!(out, "   {name} {own:>10} {:<20}", ratio.unwrap_or_default());
+        }
+        out.push('\n');
+    }
+}
+
+/// What one adds to the direct way at a quantile, and that beside what the
+/// base adds.
+pub fn added(contest: &Contest, place: usize, at: f64) -> (Option<Spread>, Option<Spread>) {
+    contest.added(place, |leg| leg_quantile(leg, at))
 }
 
 /// A ratio and its spread.

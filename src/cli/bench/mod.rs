@@ -1,5 +1,6 @@
 //! `trunkline bench`: a load tester for any MCP server or gateway.
 
+mod own;
 mod progress;
 
 use std::path::PathBuf;
@@ -13,11 +14,13 @@ use url::Url;
 
 use crate::bench::report::Report;
 use crate::bench::{
-    BenchFault, Contender, Contest, Expect, Interrupt, Load, Meter, Mix, Op, Pace, Script, Target,
+    BenchFault, Contender, Contest, Expect, Interrupt, Load, Meter, Mix, Op, Pace, Rules, Script,
+    Target,
 };
 use crate::mcp::Era;
 
 use super::{FAILURE, WRONG_USE, complain, fail, print};
+use own::Stage;
 use progress::Progress;
 
 /// Put a load on an MCP server or gateway, check every answer, and tell how long they took
@@ -28,11 +31,15 @@ use progress::Progress;
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The endpoint, such as http://127.0.0.1:8080/mcp
-    #[arg(value_name = "URL", required_unless_present_any = ["compare"], conflicts_with = "compare")]
+    #[arg(value_name = "URL", required_unless_present_any = ["compare", "own"], conflicts_with_all = ["compare", "own"])]
     url: Option<Url>,
     /// Test two endpoints in turn, A B A B …, and print what B costs beside A
     #[arg(long, value_names = ["URL_A", "URL_B"], num_args = 2)]
     compare: Vec<Url>,
+    /// Test the gateway itself: a mock server, a bare proxy before it and the gateway before it, all
+    /// started here, in turn; prints what the gateway costs beside the proxy
+    #[arg(long = "self", conflicts_with_all = ["compare", "header", "ca", "pid", "tool"])]
+    own: bool,
 
     /// What to do: call a tool, ask for the list of tools, open and end sessions, or what --mix says
     #[arg(
@@ -169,15 +176,39 @@ pub(super) fn run(args: &Args) -> ExitCode {
 async fn hold(args: &Args, load: &Load) -> Result<Contest, BenchFault> {
     let interrupt = Interrupt::new();
     let ending = tokio::spawn(until_told(interrupt.clone()));
-    let contest = async {
-        let contenders = contenders(args, load).await?;
-        let rounds = if contenders.len() > 1 { usize::from(args.rounds) } else { 1 };
-        let mut progress = Progress::new(load, contenders.len() * rounds);
-        Contest::hold(contenders, 0, (load, rounds), &interrupt, &mut progress).await
+    let contest = if args.own {
+        own(args, load, &interrupt).await
+    } else {
+        let rounds = if args.compare.is_empty() { 1 } else { args.rounds.into() };
+        let rules = Rules { rounds, base: 0, direct: None };
+        match contenders(args, load).await {
+            Ok(contenders) => take_turns(contenders, load, rules, &interrupt).await,
+            Err(fault) => Err(fault),
+        }
     };
-    let contest = contest.await;
     ending.abort();
     contest
+}
+
+async fn own(args: &Args, load: &Load, interrupt: &Interrupt) -> Result<Contest, BenchFault> {
+    let stage = Stage::set(load.era.unwrap_or_else(|| own::era(&load.mix))).await?;
+    let rules = Rules { rounds: args.rounds.into(), base: 1, direct: Some(0) };
+    let contest = match stage.contenders(load).await {
+        Ok(contenders) => take_turns(contenders, load, rules, interrupt).await,
+        Err(fault) => Err(fault),
+    };
+    stage.end().await;
+    contest
+}
+
+async fn take_turns(
+    contenders: Vec<Contender>,
+    load: &Load,
+    rules: Rules,
+    interrupt: &Interrupt,
+) -> Result<Contest, BenchFault> {
+    let mut progress = Progress::new(load, contenders.len() * rules.rounds);
+    Contest::hold(contenders, load, rules, interrupt, &mut progress).await
 }
 
 /// Whoever presses Ctrl-C wants the figures so far; who does so twice does not.
@@ -230,22 +261,32 @@ fn load(args: &Args) -> Result<Load, BenchFault> {
         (Scenario::List, None) => Mix::only(Op::List),
         (Scenario::Session, None) => Mix::only(Op::Session),
     };
-    let turn = if args.compare.is_empty() { ALONE } else { IN_TURN };
+    let turn = if args.compare.is_empty() && !args.own { ALONE } else { IN_TURN };
     let duration = match (args.duration, args.requests) {
         (None, None) => Some(turn),
         (duration, _) => duration,
     };
+    let era = args.era.map(|era| match era {
+        EraName::Modern => Era::Modern,
+        EraName::Legacy => Era::Legacy,
+    });
+    let given = args.args.as_deref().map(arguments).transpose()?;
+    let (tool, arguments, expect) = if args.own && given.is_none() {
+        (Some(own::TOOL), Some(own::arguments()), Some(own::EXPECTED))
+    } else if args.own {
+        (Some(own::TOOL), given, args.expect.as_deref())
+    } else {
+        (args.tool.as_deref(), given, args.expect.as_deref())
+    };
     Ok(Load {
-        era: args.era.map(|era| match era {
-            EraName::Modern => Era::Modern,
-            EraName::Legacy => Era::Legacy,
-        }),
+        // Behind the gateway the server speaks the same era as before it.
+        era: if args.own { era.or(Some(own::era(&mix))) } else { era },
         mix,
-        tool: args.tool.clone(),
-        arguments: args.args.as_deref().map(arguments).transpose()?,
+        tool: tool.map(str::to_owned),
+        arguments,
         unchecked: args.unchecked,
         seed: args.seed,
-        expect: args.expect.as_deref().map(Expect::new),
+        expect: expect.map(Expect::new),
         pace: args.rate.map_or(Pace::Closed, |per_second| Pace::Open { per_second }),
         connections: args.connections as usize,
         threads: args.threads.into(),

@@ -1,0 +1,216 @@
+//! `trunkline bench --self`: what this gateway costs, on this machine, now.
+//!
+//! A server that costs next to nothing, a proxy that does nothing, and the
+//! gateway, each a process of its own so that the CPU it takes is its own. Each
+//! ends with its standard input, and so with the bench, however that ends.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use url::Url;
+
+use crate::bench::{BenchFault, Contender, Load, Meter, Mix, Op, Script, Target};
+use crate::mcp::Era;
+
+/// What runs while it is measured.
+pub(super) struct Stage {
+    mock: Process,
+    proxy: Process,
+    gateway: Process,
+}
+
+impl Stage {
+    /// Starts all three.
+    pub(super) async fn set(era: Era) -> Result<Self, BenchFault> {
+        let any = "127.0.0.1:0";
+        let mock = ["example", "load", "--listen", any, "--until-eof"];
+        let mock = Process::start("server", &mock).await?;
+        let url = mock.url.as_str();
+        let proxy = ["example", "proxy", url, "--listen", any, "--until-eof"];
+        let proxy = Process::start("proxy", &proxy).await?;
+        let config = Config::write(&mock.url, era)
+            .map_err(|error| BenchFault::Start { what: "gateway", why: error.to_string() })?;
+        let path = config.file();
+        let gateway = ["stdio", "--config", &path.to_string_lossy(), "--listen", any];
+        let gateway = Process::start("gateway", &gateway).await?;
+        Ok(Self { mock, proxy, gateway })
+    }
+
+    /// Those who take turns: the direct way, the proxy, the gateway.
+    pub(super) async fn contenders(&self, load: &Load) -> Result<Vec<Contender>, BenchFault> {
+        let mut contenders = Vec::new();
+        for (name, process) in
+            [("direct", &self.mock), ("proxy", &self.proxy), ("gateway", &self.gateway)]
+        {
+            let script = Arc::new(process.script(load).await?);
+            // The server works in every turn: its CPU is nobody's cost.
+            let meter = (name != "direct").then(|| Meter::new(vec![process.id]));
+            let meter = meter.transpose()?;
+            contenders.push(Contender { name: name.into(), script, meter });
+        }
+        Ok(contenders)
+    }
+
+    /// Ends all three.
+    pub(super) async fn end(self) {
+        // Those in front first.
+        for process in [self.gateway, self.proxy, self.mock] {
+            process.end().await;
+        }
+    }
+}
+
+/// What is sent where nothing else was asked for: 0.6 KB, of which the mock
+/// server answers the number.
+pub(super) fn arguments() -> String {
+    let query = "who closes a connection? ".repeat(8);
+    format!(
+        r#"{{"number":"{{{{n}}}}","path":"src/listen","query":"{query}","limit":20,"mode":"deep","tags":["rust","http","proxy"],"options":{{"case":false,"context":3}}}}"#
+    )
+}
+
+/// The era in which something can be done; the newer one if both can.
+pub(super) fn era(mix: &Mix) -> Era {
+    if mix.has(Op::Session) { Era::Legacy } else { Era::Modern }
+}
+
+/// The tool that is called.
+pub(super) const TOOL: &str = "search";
+/// What every answer has to contain.
+pub(super) const EXPECTED: &str = "number {{n}} ";
+
+struct Process {
+    child: Child,
+    id: u32,
+    url: Url,
+}
+
+impl Process {
+    /// This program again, in another role; ready when it says its address.
+    async fn start(what: &'static str, args: &[&str]) -> Result<Self, BenchFault> {
+        let fault = |why: String| BenchFault::Start { what, why };
+        let start = async {
+            let mut child = Command::new(std::env::current_exe()?)
+                .args(args)
+                .env("NO_COLOR", "1")
+                .env_remove("TRUNKLINE_CONFIG")
+                .env_remove("TRUNKLINE_LOG")
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                // Ctrl-C is for the bench, which then ends them in order.
+                .process_group(0)
+                .kill_on_drop(true)
+                .spawn()?;
+            let log = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
+            let address = listens(BufReader::new(log)).await?;
+            Ok::<_, io::Error>((child, address))
+        };
+        let started = tokio::time::timeout(PATIENCE, start).await;
+        let (child, address) = match started {
+            Ok(started) => started.map_err(|error| fault(error.to_string()))?,
+            Err(_) => return Err(fault("it did not listen in time".into())),
+        };
+        let url = Url::parse(&format!("http://{address}/mcp"));
+        let url = url.map_err(|error| fault(error.to_string()))?;
+        let id = child.id().ok_or_else(|| fault("it has ended".into()))?;
+        Ok(Self { child, id, url })
+    }
+
+    /// What is sent to it, as soon as it knows the tool.
+    async fn script(&self, load: &Load) -> Result<Script, BenchFault> {
+        let target = Target::new(&self.url, &[], None).await?;
+        let begun = Instant::now();
+        loop {
+            match Script::prepare(target.clone(), load).await {
+                Err(BenchFault::UnknownTool { .. }) if begun.elapsed() < PATIENCE => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                script => return script,
+            }
+        }
+    }
+
+    async fn end(mut self) {
+        drop(self.child.stdin.take());
+        if tokio::time::timeout(FAREWELL, self.child.wait()).await.is_err() {
+            let _ = self.child.kill().await;
+        }
+    }
+}
+
+/// Reads a log until it says the address; what follows is read as a
+/// supervisor would, and thrown away.
+async fn listens(
+    mut log: impl tokio::io::AsyncBufRead + Unpin + Send + 'static,
+) -> io::Result<SocketAddr> {
+    let mut said = String::new();
+    loop {
+        let from = said.len();
+        if said.len() > MOST_LOG || log.read_line(&mut said).await? == 0 {
+            let last = said.lines().last().unwrap_or("it said nothing").to_owned();
+            return Err(io::Error::other(last));
+        }
+        let line = said.get(from..).unwrap_or_default();
+        if let Some((_, rest)) = line.split_once("clients connect to http://")
+            && let Some(address) = rest.split('/').next().and_then(|it| it.parse().ok())
+        {
+            tokio::spawn(async move {
+                let mut rest = vec![0; 1 << 16];
+                while matches!(log.read(&mut rest).await, Ok(1..)) {}
+            });
+            return Ok(address);
+        }
+    }
+}
+
+/// A folder with the gateway's configuration; gone when this is dropped, by
+/// when the gateway has read it.
+struct Config(PathBuf);
+
+impl Config {
+    fn write(server: &Url, era: Era) -> io::Result<Self> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let name = format!("trunkline-bench-{}-{:016x}", std::process::id(), fastrand::u64(..));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
+        let config = Self(folder);
+        std::fs::write(config.file(), text(server, era))?;
+        Ok(config)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join(FILE)
+    }
+}
+
+impl Drop for Config {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The default policy: names with a prefix, arguments held against the schema,
+/// rates that are asked and do not refuse, the access line on.
+fn text(server: &Url, era: Era) -> String {
+    format!(
+        "[gateway]\nreload = \"off\"\nrate = \"1000000/s\"\nclient_rate = \"1000000/s\"\n\n\
+         [admin]\nlisten = \"off\"\n\n\
+         [servers.load]\nurl = \"{server}\"\nera = \"{}\"\nrate = \"1000000/s\"\n",
+        era.as_str()
+    )
+}
+
+const FILE: &str = "gateway.toml";
+/// How long a process may take to listen, and the gateway to know its server.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a process may take to end.
+const FAREWELL: Duration = Duration::from_secs(3);
+/// How much a process may say before it says its address.
+const MOST_LOG: usize = 1024 * 1024;
