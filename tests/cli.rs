@@ -88,7 +88,7 @@ fn commands_that_only_print_print_and_succeed() {
     trunkline(&["--version"]).exits_with(DONE).prints(&["trunkline 0."]);
     trunkline(&["--help"])
         .exits_with(DONE)
-        .prints(&["serve", "check", "schema", "cert", "key", "example"]);
+        .prints(&["serve", "check", "schema", "cert", "key", "bench", "example"]);
     trunkline(&["serve", "--help"]).exits_with(DONE).prints(&["--config", "--listen", "--log"]);
     trunkline(&["stdio", "--help"]).exits_with(DONE).prints(&[
         "--config",
@@ -98,7 +98,7 @@ fn commands_that_only_print_print_and_succeed() {
         "--profile",
         "TRUNKLINE_KEY",
     ]);
-    trunkline(&["example"]).exits_with(DONE).prints(&["clock", "notes"]);
+    trunkline(&["example"]).exits_with(DONE).prints(&["clock", "notes", "load", "proxy"]);
     trunkline(&["completions", "bash"]).exits_with(DONE).prints(&["trunkline"]);
     let schema = trunkline(&["schema"]).exits_with(DONE).prints(&["servers"]);
     assert!(serde_json::from_slice::<Value>(&schema.0.stdout).unwrap().is_object());

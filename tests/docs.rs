@@ -34,6 +34,13 @@ fn the_operators_page_does_what_it_says() {
 }
 
 #[test]
+fn the_bench_page_does_what_it_says() {
+    let place = Place::new();
+    let _gateway = place.serve();
+    Page::open("docs/bench.md").check_consoles(&place);
+}
+
+#[test]
 fn the_readmes_settings_can_be_pasted() {
     let page = Page::open("README.md");
     let agents = page.blocks("json");
