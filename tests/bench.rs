@@ -52,6 +52,13 @@ impl Server {
     fn pid(&self) -> String {
         self.child.id().to_string()
     }
+
+    /// Nanoseconds of CPU that its one busy thread has taken.
+    #[cfg(target_os = "linux")]
+    fn cpu(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.pid())).unwrap();
+        text.split(' ').next().unwrap().parse().unwrap()
+    }
 }
 
 impl Drop for Server {
@@ -235,13 +242,17 @@ fn the_gateway_is_measured_beside_a_bare_proxy() {
     assert!(ratios[1]["of"]["added_p50"]["us"].is_number(), "{told}");
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn ctrl_c_prints_what_there_is() {
     let server = Server::load(&[]);
     let args = [server.url.as_str(), "--duration", "10m", "--warmup", "0", "--connections", "2"];
+    let before = server.cpu();
     let mut child = command(&args).spawn().unwrap();
-    // Its answers take memory of the server's, if nothing else, once it is at work.
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    // More than an introduction takes: it is at work.
+    while server.cpu() < before + 50_000_000 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();
     let status = child.wait().unwrap();

@@ -6,11 +6,14 @@
 //! what starting takes, which varies (the seeding of the random numbers alone
 //! is worth thousands of calls), is left out.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::client::{Conversation, Era, Target};
-use crate::plan::{Access, DIRECT, behind, gateway};
+use trunkline::bench::Caller;
+use trunkline::mcp::Era;
+use url::Url;
+
+use crate::plan::{Access, DIRECT, Way, behind, gateway, load};
 use crate::process::{Process, Wrapper};
 
 /// What is counted.
@@ -22,17 +25,17 @@ enum Program {
 
 /// Prints the table. The profiles stay in `target/tmp/`.
 pub async fn count() {
-    let mock = Process::role(&["mock"], &Wrapper::none());
+    let mock = Process::mock();
     println!("| way | client | server | instructions/call | ratio |\n|---|---|---|--:|--:|");
     for era in [Era::Modern, Era::Legacy] {
-        let bare = per_call(Program::Proxy, era, era, mock.address).await;
+        let bare = per_call(Program::Proxy, era, era, &mock.url).await;
         println!("| proxy | {era:?} | {era:?} | {bare} | 1 |");
         for (name, access, server) in [
             ("gateway", Access::Line, era),
             ("no access line", Access::Off, era),
             ("no access line", Access::Off, other(era)),
         ] {
-            let own = per_call(Program::Gateway(access), era, server, mock.address).await;
+            let own = per_call(Program::Gateway(access), era, server, &mock.url).await;
             let ratio = own as f64 / bare as f64;
             println!("| {name} | {era:?} | {server:?} | {own} | **{ratio:.2}** |");
         }
@@ -46,27 +49,30 @@ fn other(era: Era) -> Era {
     }
 }
 
-async fn per_call(program: Program, client: Era, server: Era, mock: SocketAddr) -> u64 {
+async fn per_call(program: Program, client: Era, server: Era, mock: &Url) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let file = file(program, client, server);
     let wrapper = Wrapper::callgrind(&file);
     let (process, tool) = match program {
-        Program::Proxy => (Process::role(&["proxy", &mock.to_string()], &wrapper), DIRECT),
+        Program::Proxy => (Process::proxy(mock, &wrapper), DIRECT),
         Program::Gateway(access) => {
             (gateway(folder.path(), mock, access, &wrapper).await, behind(server))
         }
     };
-    let target = Target { address: process.address, era: client, tool };
-    let mut conversation = Conversation::open(&target).await;
+    let url = process.url.clone();
+    let way = Way { name: "", url, era: client, tool, pid: None };
+    let load = load(1, &crate::QUICK);
+    let script = Arc::new(way.script(&load).await.expect("the way leads there"));
+    let mut caller = Caller::open(script, &load).await.expect("a connection");
     for _ in 0..WARM {
-        conversation.call().await;
+        caller.call().await.expect("a right answer");
     }
     process.callgrind("--zero");
     for _ in 0..COUNTED {
-        conversation.call().await;
+        caller.call().await.expect("a right answer");
     }
     process.callgrind("--dump");
-    conversation.close().await;
+    caller.close().await;
     // A dump on request has a number behind its name.
     let profile = std::fs::read_to_string(file.with_extension("callgrind.1")).unwrap();
     let total = profile.lines().find_map(|line| line.strip_prefix("totals: "));

@@ -2,11 +2,12 @@
 //! straight to its server and through a bare hyper pass-through proxy.
 //!
 //! Each of the three runs in a process of its own, so that the CPU it takes is
-//! its own: the server ([`mock`]) and the proxy ([`proxy`]) are this program
-//! again, the gateway is the `trunkline` binary with its default policy and
-//! rate limits set. They are measured in turn within every round, so that what
-//! else the machine does befalls all of them alike; only ratios mean anything
-//! on another machine. Every answer is checked.
+//! its own: the server and the proxy are `trunkline example load` and `proxy`,
+//! the gateway is `trunkline serve` with its default policy and rate limits
+//! set. The load and the contest are the product's (`trunkline::bench`): they
+//! take turns within every round, so that what else the machine does befalls
+//! all of them alike, and every answer is checked. Only ratios mean anything on
+//! another machine. `trunkline bench --self` is the short form of this.
 //!
 //! ```text
 //! cargo bench --bench gateway                      the whole table, 2 to 3 minutes
@@ -24,30 +25,22 @@
     reason = "a bench that meets a surprise ends there, and counts nothing beyond 2^52"
 )]
 
-mod client;
 mod instructions;
-mod load;
-mod mock;
 mod plan;
 mod process;
-mod proxy;
 mod table;
 
-use load::Span;
-use plan::Stage;
+use std::time::Duration;
+
+use plan::{Case, Span, Stage};
+use trunkline::bench::{BenchFault, Clock, Contest, Interrupt, Rules, Watch};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    match args[..] {
-        ["mock"] => return mock::run(),
-        ["proxy", server] => return proxy::run(server.parse().expect("an address")),
-        _ => {}
-    }
-    let asked = |option: &str| args.contains(&option);
+    let asked = |option: &str| args.iter().any(|arg| arg == option);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         // As with criterion: without cargo's own `--bench` it is `cargo test` that asks.
@@ -56,9 +49,9 @@ fn main() {
         } else if asked("--instructions") {
             instructions::count().await;
         } else if asked("--quick") {
-            measure(&Span::QUICK).await;
+            measure(&QUICK).await;
         } else {
-            measure(&Span::FULL).await;
+            measure(&FULL).await;
         }
     });
 }
@@ -67,8 +60,12 @@ fn main() {
 async fn smoke() {
     let stage = Stage::set().await;
     for case in stage.cases() {
-        for way in &case.ways {
-            load::calls(&way.target, case.connections.min(4), 20).await;
+        let span = Span { rounds: 1, requests: Some(80), ..FULL };
+        let contest = hold(Case { connections: case.connections.min(4), ..case }, &span).await;
+        for place in 0..contest.contenders.len() {
+            let tally = contest.together(place).unwrap();
+            let (whole, name) = (tally.whole(), &contest.contenders[place].name);
+            assert_eq!((whole.done, whole.failed), (80, 0), "{name}: {:?}", tally.troubles);
         }
     }
     println!("all answers were right");
@@ -78,14 +75,42 @@ async fn measure(span: &Span) {
     let stage = Stage::set().await;
     table::head();
     for case in stage.cases() {
-        let mut rounds = Vec::with_capacity(span.rounds);
-        for _ in 0..span.rounds {
-            let mut round = Vec::with_capacity(case.ways.len());
-            for way in &case.ways {
-                round.push(load::measure(way, case.connections, span).await);
-            }
-            rounds.push(round);
+        let title = case.title.clone();
+        let contest = hold(case, span).await;
+        for place in 0..contest.contenders.len() {
+            let tally = contest.together(place).unwrap();
+            assert_eq!(tally.whole().failed, 0, "{:?}", tally.troubles);
         }
-        table::case(&case, &rounds);
+        table::case(&title, &contest);
     }
 }
+
+async fn hold(case: Case, span: &Span) -> Contest {
+    let load = plan::load(case.connections, span);
+    let rules = Rules { rounds: span.rounds, base: table::PROXY, direct: Some(table::DIRECT) };
+    let contenders = case.contenders(&load).await;
+    let contest: Result<_, BenchFault> =
+        Contest::hold(contenders, &load, rules, &Interrupt::new(), &mut Nobody).await;
+    contest.expect("a contest")
+}
+
+/// Watches nothing.
+struct Nobody;
+
+impl Watch for Nobody {
+    fn see(&mut self, _: &Clock, _: u64, _: u64) {}
+    fn over(&mut self) {}
+}
+
+const FULL: Span = Span {
+    rounds: 5,
+    warmup: Duration::from_millis(200),
+    measured: Duration::from_millis(900),
+    requests: None,
+};
+const QUICK: Span = Span {
+    rounds: 3,
+    warmup: Duration::from_millis(100),
+    measured: Duration::from_millis(300),
+    requests: None,
+};

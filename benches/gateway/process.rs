@@ -2,18 +2,18 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use url::Url;
 
 /// A process that serves, told to end when it is dropped.
 pub struct Process {
     child: Child,
-    pub address: SocketAddr,
+    pub url: Url,
 }
 
 /// A program that runs the process in its place, such as valgrind.
@@ -44,20 +44,26 @@ impl Wrapper {
 }
 
 impl Process {
-    /// This program again, in another role. It says its address first.
-    pub fn role(args: &[&str], wrapper: &Wrapper) -> Self {
-        let mut command = wrapper.command(&std::env::current_exe().unwrap());
-        let mut child = command.args(args).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().parse().expect("the role says its address");
-        Self { child, address }
+    /// The server that costs next to nothing.
+    pub fn mock() -> Self {
+        Self::start(&["example", "load", "--listen", "127.0.0.1:0"], &Wrapper::none())
     }
 
-    /// The gateway. Its log is read, as a supervisor would, and thrown away.
+    /// The proxy that does nothing.
+    pub fn proxy(server: &Url, wrapper: &Wrapper) -> Self {
+        Self::start(&["example", "proxy", server.as_str(), "--listen", "127.0.0.1:0"], wrapper)
+    }
+
+    /// The gateway.
     pub fn gateway(config: &Path, wrapper: &Wrapper) -> Self {
+        Self::start(&["serve", "--config", config.to_str().unwrap()], wrapper)
+    }
+
+    /// The program, which says its address. What else it says is read, as a
+    /// supervisor would, and thrown away.
+    fn start(args: &[&str], wrapper: &Wrapper) -> Self {
         let mut command = wrapper.command(Path::new(env!("CARGO_BIN_EXE_trunkline")));
-        command.arg("serve").arg("--config").arg(config).env("NO_COLOR", "1");
+        command.args(args).env("NO_COLOR", "1");
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
         let (found, address) = sync_channel(1);
@@ -73,8 +79,12 @@ impl Process {
             let mut rest = vec![0; 1 << 16];
             while log.read(&mut rest).unwrap_or(0) > 0 {}
         });
-        let address = address.recv_timeout(Duration::from_mins(2)).expect("the gateway starts");
-        Self { child, address }
+        let url = address.recv_timeout(Duration::from_mins(2)).expect("it says its address");
+        Self { child, url }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Tells callgrind, under which it runs, to do something.
@@ -82,17 +92,6 @@ impl Process {
         let mut command = Command::new("callgrind_control");
         let told = command.arg(what).arg(self.child.id().to_string()).stdout(Stdio::null());
         assert!(told.status().unwrap().success(), "callgrind does not listen");
-    }
-
-    /// The CPU that all its threads have taken so far.
-    pub fn cpu(&self) -> Duration {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-        let nanoseconds = tasks.filter_map(|task| {
-            // A thread may end between the two looks.
-            let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
-            text.split_ascii_whitespace().next()?.parse::<u64>().ok()
-        });
-        Duration::from_nanos(nanoseconds.sum())
     }
 }
 
@@ -105,7 +104,7 @@ impl Drop for Process {
     }
 }
 
-fn address_in(line: &str) -> Option<SocketAddr> {
-    let (_, rest) = line.split_once("clients connect to http://")?;
-    rest.split('/').next()?.parse().ok()
+fn address_in(line: &str) -> Option<Url> {
+    let (_, address) = line.split_once("clients connect to ")?;
+    address.split_whitespace().next()?.parse().ok()
 }

@@ -1,7 +1,6 @@
 //! The figures, as Markdown.
 
-use crate::load::Measured;
-use crate::plan::Case;
+use trunkline::bench::{Contest, Leg, Spread};
 
 /// Prints what all tables have in common.
 pub fn head() {
@@ -11,62 +10,55 @@ pub fn head() {
     );
 }
 
-/// Prints one case. `rounds` hold a measurement for each way.
-pub fn case(case: &Case<'_>, rounds: &[Vec<Measured>]) {
-    println!("### {}\n", case.title);
+/// Prints one case.
+pub fn case(title: &str, contest: &Contest) {
+    println!("### {title}\n");
     println!(
         "| way | CPU µs/call | ratio | calls/s | ratio | added p50 µs | ratio | added p99 µs | ratio |"
     );
     println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|");
-    for (place, way) in case.ways.iter().enumerate() {
+    for (place, way) in contest.contenders.iter().enumerate() {
         if place == DIRECT {
-            let of = |read: fn(&Measured) -> f64| median(column(rounds, place, read));
-            let (rate, p50, p99) = (of(|one| one.rate), of(|one| one.p50), of(|one| one.p99));
+            let of = |read: fn(&Leg) -> Option<f64>| median(contest, place, read);
+            let (rate, p50, p99) =
+                (of(rate), of(|leg| leg.micros(0.5)), of(|leg| leg.micros(0.99)));
             println!("| direct | | | {rate:.0} | | p50 {p50:.0} | | p99 {p99:.0} | |");
             continue;
         }
-        let cpu = cell(rounds, place, |of, _| of.cpu);
-        let rate = cell(rounds, place, |of, _| of.rate);
-        let p50 = cell(rounds, place, |of, direct| of.p50 - direct.p50);
-        let p99 = cell(rounds, place, |of, direct| of.p99 - direct.p99);
+        let figure = |read: fn(&Leg) -> Option<f64>| {
+            let ratio = contest.ratio(place, read);
+            cell(place, median(contest, place, read), ratio)
+        };
+        let added = |at: f64| {
+            let (own, ratio) = contest.added(place, |leg| leg.micros(at));
+            cell(place, own.map_or(f64::NAN, |own| own.median), ratio)
+        };
+        let (cpu, rate, p50, p99) =
+            (figure(Leg::cpu_per_call), figure(rate), added(0.5), added(0.99));
         println!("| {} | {cpu} | {rate} | {p50} | {p99} |", way.name);
     }
     println!();
 }
 
-/// The median of a figure, and that of its ratio to the proxy's.
-fn cell(rounds: &[Vec<Measured>], place: usize, read: fn(&Measured, &Measured) -> f64) -> String {
-    let of = |place: usize| -> Vec<f64> {
-        rounds.iter().map(|round| read(&round[place], &round[DIRECT])).collect()
-    };
-    let own = median(of(place));
-    match place {
-        PROXY => format!("{own:.1} | 1"),
-        _ => format!("{own:.1} | {}", ratio(&of(place), &of(PROXY))),
+fn rate(leg: &Leg) -> Option<f64> {
+    Some(leg.per_second())
+}
+
+fn median(contest: &Contest, place: usize, read: fn(&Leg) -> Option<f64>) -> f64 {
+    Spread::of(contest.figures(place, read)).map_or(f64::NAN, |spread| spread.median)
+}
+
+/// A figure, and its ratio to the proxy's with the spread of the rounds.
+fn cell(place: usize, own: f64, ratio: Option<Spread>) -> String {
+    match ratio {
+        _ if place == PROXY => format!("{own:.1} | 1"),
+        Some(it) => {
+            format!("{own:.1} | **{:.2}** ({:.2}–{:.2})", it.median, it.least, it.most)
+        }
+        // On a busy machine the proxy may seem to add nothing.
+        None => format!("{own:.1} | –"),
     }
 }
 
-fn column(rounds: &[Vec<Measured>], place: usize, read: fn(&Measured) -> f64) -> Vec<f64> {
-    rounds.iter().map(|round| read(&round[place])).collect()
-}
-
-/// The median of the rounds' own ratios, and their spread.
-fn ratio(own: &[f64], proxys: &[f64]) -> String {
-    // On a busy machine the proxy may seem to add nothing: a ratio to that says nothing.
-    let rounds = own.iter().zip(proxys).filter(|(_, proxy)| **proxy > 0.0);
-    let ratios: Vec<f64> = rounds.map(|(own, proxy)| own / proxy).collect();
-    if ratios.is_empty() {
-        return "–".to_owned();
-    }
-    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    format!("**{:.2}** ({least:.2}–{most:.2})", median(ratios))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-const DIRECT: usize = 0;
-const PROXY: usize = 1;
+pub const DIRECT: usize = 0;
+pub const PROXY: usize = 1;

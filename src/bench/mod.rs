@@ -9,7 +9,7 @@
 //!
 //! A run: [`hello`] finds out whom it talks to, [`tools`] chooses what to call,
 //! [`script`] writes every request down as bytes, [`crew`] opens the connections,
-//! [`worker`] sends and receives on each of them by the [`clock`], [`answer`]
+//! [`worker`] sends and receives on each of them by the [`clock`], [`judge`]
 //! judges every answer, [`tally`] counts, [`report`] tells. [`contest`] has
 //! several servers take turns.
 //!
@@ -18,11 +18,13 @@
 
 mod answer;
 mod arguments;
+mod caller;
 mod clock;
 mod contest;
 mod crew;
 mod fault;
 mod hello;
+mod judge;
 mod plan;
 mod process;
 mod request;
@@ -38,10 +40,12 @@ pub mod report;
 
 use tokio::sync::watch;
 
-pub use answer::Expect;
+pub use answer::Trouble;
+pub use caller::Caller;
 pub use clock::Clock;
-pub use contest::{Contender, Contest, Leg, Rules};
+pub use contest::{Contender, Contest, Leg, Rules, Spread};
 pub use fault::BenchFault;
+pub use judge::{Expect, Right};
 pub use plan::{Load, Mix, Op, Pace};
 pub use process::{Meter, Usage};
 pub use run::{Outcome, Watch, run};

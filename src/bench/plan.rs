@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::answer::Expect;
+use super::judge::Expect;
 use crate::mcp::Era;
 
 /// A run, as the command line asks for it.

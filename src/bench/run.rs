@@ -35,6 +35,13 @@ impl Outcome {
         ratio(self.tally.whole().in_time, self.elapsed.as_secs_f64())
     }
 
+    /// Microseconds that a part of the operations took at most, if any was done.
+    pub fn micros(&self, quantile: f64) -> Option<f64> {
+        let whole = self.tally.whole();
+        let found = whole.latency.value_at_quantile(quantile);
+        (whole.done > 0).then(|| as_float(found) / 1e3)
+    }
+
     /// Microseconds of CPU of the process under test, per operation.
     pub fn cpu_per_call(&self) -> Option<f64> {
         let usage = self.usage.as_ref()?;

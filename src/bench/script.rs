@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::BenchFault;
-use super::answer::{Expect, Trouble};
+use super::answer::Trouble;
 use super::hello::Hello;
+use super::judge::Expect;
 use super::plan::{Load, Op};
 use super::request::{Request, Writer};
 use super::target::Target;

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::answer::{Right, Trouble};
+use super::answer::Trouble;
+use super::judge::Right;
 use super::plan::Op;
 
 /// The counts of one thread, or of a whole run.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::answer::{Judge, Received, Right, Trouble, receive};
+use super::answer::{Received, Trouble, receive};
 use super::clock::{Alarm, Clock, Slot};
+use super::judge::{Judge, Right};
 use super::plan::Op;
 use super::request::{FIRST, Request, session_lines};
 use super::script::Script;
@@ -139,7 +140,11 @@ impl Worker {
         }
     }
 
-    async fn call(&mut self, turn: &Turn<'_>) -> Result<(Right, Times), Trouble> {
+    /// Makes the next call.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn call(&mut self, turn: &Turn<'_>) -> Result<(Right, Times), Trouble> {
         self.session().await?;
         let script = Arc::clone(&self.script);
         let request = script.call(self.variant)?;
@@ -270,7 +275,8 @@ impl Worker {
         tokio::time::sleep(PAUSE).await;
     }
 
-    async fn close(mut self) {
+    /// Ends the session, if there is one.
+    pub async fn close(mut self) {
         if self.has_id() && self.connection.is_some() {
             let script = Arc::clone(&self.script);
             let lines = match std::mem::replace(&mut self.session, Session::None) {
@@ -288,11 +294,15 @@ impl Worker {
 
 /// One operation's place in the run.
 #[derive(Clone, Copy)]
-struct Turn<'a> {
-    clock: &'a Clock,
-    desk: &'a Desk,
-    slot: Slot,
-    begun: Instant,
+pub struct Turn<'a> {
+    /// The run's time.
+    pub clock: &'a Clock,
+    /// Where it is counted.
+    pub desk: &'a Desk,
+    /// When it was due.
+    pub slot: Slot,
+    /// When it began.
+    pub begun: Instant,
 }
 
 impl Turn<'_> {

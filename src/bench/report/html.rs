@@ -43,7 +43,7 @@ pub fn write(report: &Report<'_>) -> String {
     let _ = write!(
         out,
         "<h2>Answers per second over time</h2>\n{}",
-        answers_over_time(&tallies).draw()
+        answers_over_time(contest, &tallies).draw()
     );
     operations(&mut out, contest, &tallies);
     troubles(&mut out, contest, &tallies);
@@ -169,18 +169,24 @@ fn troubles(out: &mut String, contest: &Contest, tallies: &[Tally]) {
     table(out, &head, rows);
 }
 
+/// A column in which nothing stands is left out.
 fn table(out: &mut String, head: &[String], rows: impl Iterator<Item = Vec<String>>) {
-    out.push_str("<div class=\"wide\"><table>\n<thead><tr>");
-    for name in head {
-        let _ = write!(out, "<th>{}</th>", escape(name));
-    }
-    out.push_str("</tr></thead>\n<tbody>\n");
-    for row in rows {
+    let rows: Vec<Vec<String>> = rows.collect();
+    let filled =
+        |column: usize| rows.iter().any(|row| row.get(column).is_some_and(|it| !it.is_empty()));
+    let columns: Vec<usize> = (0..head.len()).filter(|column| filled(*column)).collect();
+    let line = |out: &mut String, row: &[String], tag: &str| {
         out.push_str("<tr>");
-        for cell in row {
-            let _ = write!(out, "<td>{}</td>", escape(&cell));
+        for cell in columns.iter().filter_map(|column| row.get(*column)) {
+            let _ = write!(out, "<{tag}>{}</{tag}>", escape(cell));
         }
         out.push_str("</tr>\n");
+    };
+    out.push_str("<div class=\"wide\"><table>\n<thead>");
+    line(out, head, "th");
+    out.push_str("</thead>\n<tbody>\n");
+    for row in &rows {
+        line(out, row, "td");
     }
     out.push_str("</tbody>\n</table></div>\n");
 }
@@ -256,9 +262,11 @@ fn latency_over_time(tallies: &[Tally]) -> Chart {
     Chart { title: "Latency over time".into(), x: seconds(tallies), y: times(&lines), lines }
 }
 
-fn answers_over_time(tallies: &[Tally]) -> Chart {
+fn answers_over_time(contest: &Contest, tallies: &[Tally]) -> Chart {
     let lines = tallies.iter().enumerate().map(|(color, tally)| {
-        let width = tally.slices.width.as_secs_f64();
+        // The rounds lie on one another.
+        let rounds = contest.figures(color, |_| Some(1.0)).iter().sum::<f64>();
+        let width = tally.slices.width.as_secs_f64() * rounds.max(1.0);
         // The last slice is rarely a whole one.
         let whole = tally.slices.all.len().saturating_sub(1).max(1);
         let points = begins(tally).take(whole);

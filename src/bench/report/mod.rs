@@ -10,7 +10,6 @@ use hdrhistogram::Histogram;
 
 use super::contest::Contest;
 use super::plan::{Load, Pace};
-use super::run::Outcome;
 
 /// What is told.
 pub struct Report<'a> {
@@ -116,12 +115,6 @@ fn quantile(histogram: &Histogram<u64>, quantile: f64) -> f64 {
 
 fn micros(nanoseconds: u64) -> f64 {
     super::run::as_float(nanoseconds) / 1e3
-}
-
-/// Microseconds at a quantile of everything that a leg did, if it did anything.
-fn leg_quantile(leg: &Outcome, at: f64) -> Option<f64> {
-    let whole = leg.tally.whole();
-    (whole.done > 0).then(|| quantile(&whole.latency, at))
 }
 
 /// Microseconds as people read them.

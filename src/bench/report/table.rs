@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{QUANTILES, Report, bytes, grouped, leg_quantile, quantile, rate, time};
+use super::{QUANTILES, Report, bytes, grouped, quantile, rate, time};
 use crate::bench::contest::{Contender, Contest, Spread};
 use crate::bench::run::Outcome;
 use crate::bench::tally::{OpTally, Tally};
@@ -122,22 +122,29 @@ type Figure = (&'static str, fn(&Outcome) -> Option<f64>, fn(f64) -> String);
 /// What is compared.
 pub const FIGURES: [Figure; 4] = [
     ("per second", |leg| Some(leg.per_second()), rate),
-    ("p50", |leg| leg_quantile(leg, 0.5), time),
-    ("p99", |leg| leg_quantile(leg, 0.99), time),
+    ("p50", |leg| leg.micros(0.5), time),
+    ("p99", |leg| leg.micros(0.99), time),
     ("CPU a call", Outcome::cpu_per_call, time),
 ];
 
 fn compared(out: &mut String, contest: &Contest) {
     let wide =
         contest.contenders.iter().map(|it| it.name.chars().count()).max().unwrap_or(0).max(9);
+    // Of processes there may be nothing to tell.
+    let figures: Vec<&Figure> = FIGURES
+        .iter()
+        .filter(|(_, read, _)| {
+            (0..contest.contenders.len()).any(|place| !contest.figures(place, read).is_empty())
+        })
+        .collect();
     let _ = write!(out, "  {:<wide$}", "median");
-    for (name, ..) in FIGURES {
+    for (name, ..) in &figures {
         let _ = write!(out, "{name:>22}");
     }
     let _ = writeln!(out, "{:>10}{:>12}", "failed", "memory");
     for (place, contender) in contest.contenders.iter().enumerate() {
         let _ = write!(out, "  {:<wide$}", contender.name);
-        for (_, read, show) in FIGURES {
+        for (_, read, show) in &figures {
             let median = Spread::of(contest.figures(place, read)).map(|spread| show(spread.median));
             let _ = write!(out, "{:>22}", median.unwrap_or_default());
         }
@@ -153,7 +160,7 @@ fn compared(out: &mut String, contest: &Contest) {
             continue;
         }
         let _ = write!(out, "  {:<wide$}", contender.name);
-        for (_, read, _) in FIGURES {
+        for (_, read, _) in &figures {
             let ratio = contest.ratio(place, read).map(|ratio| spread(&ratio));
             let _ = write!(out, "{:>22}", ratio.unwrap_or_default());
         }
@@ -188,7 +195,7 @@ fn additions(out: &mut String, contest: &Contest, wide: usize) {
 /// What one adds to the direct way at a quantile, and that beside what the
 /// base adds.
 pub fn added(contest: &Contest, place: usize, at: f64) -> (Option<Spread>, Option<Spread>) {
-    contest.added(place, |leg| leg_quantile(leg, at))
+    contest.added(place, |leg| leg.micros(at))
 }
 
 /// A ratio and its spread.

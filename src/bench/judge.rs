@@ -1,0 +1,221 @@
+//! The judgement on every answer.
+//!
+//! Most servers give the same answer but for its id. So an answer that was
+//! found right is kept, and the next one is compared with it byte for byte,
+//! the number in it changed; only one that differs is read.
+
+use bytes::Bytes;
+use memchr::memmem;
+use serde_json::Value;
+
+use super::answer::{MAX_DEPTH, Received, Trouble, excerpt, is};
+use super::request::Digits;
+use super::wire::Media;
+use crate::jsonrpc::{self, Frame, Response};
+
+/// A right answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Right {
+    /// A result.
+    Result,
+    /// A result of a tool that says `isError`.
+    ToolError,
+}
+
+/// Judges answers of one kind.
+#[derive(Default)]
+pub struct Judge {
+    /// The last right answer, its number's places, and what it was.
+    known: Option<(Vec<u8>, Vec<usize>, Right)>,
+    expect: Option<Expect>,
+}
+
+/// What each answer has to contain, before and behind the request's number.
+#[derive(Debug, Clone)]
+pub struct Expect(Vec<String>);
+
+impl Expect {
+    /// Reads a text in which `{{n}}` stands for the number.
+    pub fn new(text: &str) -> Self {
+        Self(text.split("{{n}}").map(str::to_owned).collect())
+    }
+
+    fn holds(&self, message: &[u8], number: Digits) -> bool {
+        let digits = String::from_utf8_lossy(&number.0);
+        memmem::find(message, self.0.join(&*digits).as_bytes()).is_some()
+    }
+}
+
+impl Judge {
+    /// One that wants to find a text in each answer.
+    pub fn expecting(expect: Option<Expect>) -> Self {
+        Self { known: None, expect }
+    }
+
+    /// Judges the answer to the request `number`.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub fn judge(&mut self, received: &Received, number: u64) -> Result<Right, Trouble> {
+        let digits = Digits::of(number);
+        let message = &received.message;
+        if received.head.status == 200
+            && let Some((known, places, right)) = &mut self.known
+            && known.len() == message.len()
+        {
+            for place in places {
+                if let Some(into) = known.get_mut(*place..*place + digits.0.len()) {
+                    into.copy_from_slice(&digits.0);
+                }
+            }
+            if known == message {
+                return Ok(*right);
+            }
+        }
+        let right = read(received, number)?;
+        if let Some(expect) = &self.expect
+            && !expect.holds(message, digits)
+        {
+            return Err(Trouble::Unexpected { text: excerpt(message) });
+        }
+        if message.len() <= MOST_KNOWN {
+            let places = memmem::find_iter(message, &digits.0).collect();
+            self.known = Some((message.to_vec(), places, right));
+        }
+        Ok(right)
+    }
+}
+
+fn read(received: &Received, number: u64) -> Result<Right, Trouble> {
+    let (head, message) = (&received.head, &received.message);
+    if let Some(what) = &received.asked {
+        return Err(Trouble::Asks { what: what.clone() });
+    }
+    if !(200..300).contains(&head.status) {
+        return Err(Trouble::Status { status: head.status, body: excerpt(message) });
+    }
+    if let Media::Other(media) = &head.media {
+        return Err(Trouble::Media { media: media.clone() });
+    }
+    let text = || excerpt(message);
+    match jsonrpc::parse(message, MAX_DEPTH) {
+        Ok(Frame::Response { id, .. }) if !is(id.as_ref(), number) => {
+            Err(Trouble::WrongId { text: text() })
+        }
+        Ok(Frame::Response { response: Response::Result(result), .. }) => judge_result(&result),
+        Ok(Frame::Response { response: Response::Error(error), .. }) => {
+            let error: Value = serde_json::from_slice(&error).unwrap_or_default();
+            let code = error.get("code").and_then(Value::as_i64).unwrap_or(0);
+            Err(Trouble::Error { code, text: text() })
+        }
+        _ => Err(Trouble::Message { text: text() }),
+    }
+}
+
+fn judge_result(result: &Bytes) -> Result<Right, Trouble> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Result<'a> {
+        #[serde(default)]
+        is_error: bool,
+        #[serde(default, borrow)]
+        result_type: Option<std::borrow::Cow<'a, str>>,
+    }
+    let read = serde_json::from_slice::<Result<'_>>(result);
+    match read {
+        Ok(Result { result_type: Some(kind), .. }) if kind == "input_required" => {
+            Err(Trouble::Asks { what: "input".into() })
+        }
+        Ok(Result { is_error: true, .. }) => Ok(Right::ToolError),
+        Ok(_) => Ok(Right::Result),
+        Err(_) => Err(Trouble::Message { text: excerpt(result) }),
+    }
+}
+
+/// The largest answer that is kept to compare others with.
+const MOST_KNOWN: usize = 4 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::FIRST;
+    use std::time::Instant;
+
+    use super::super::wire::{Framing, Head};
+    use super::*;
+
+    fn received(status: u16, text: &str) -> Received {
+        let head = Head {
+            status,
+            framing: Framing::Length(0),
+            media: Media::Json,
+            keep_alive: true,
+            session: None,
+            location: None,
+        };
+        let message = Bytes::copy_from_slice(text.as_bytes());
+        Received { head, message, arrived: Instant::now(), asked: None, reusable: true }
+    }
+
+    fn kind(judge: &mut Judge, status: u16, text: &str) -> String {
+        match judge.judge(&received(status, text), FIRST) {
+            Ok(right) => format!("{right:?}"),
+            Err(trouble) => trouble.kind(),
+        }
+    }
+
+    #[test]
+    fn every_answer_is_judged() {
+        let judge = &mut Judge::default();
+        for (status, text, expected) in [
+            (200, r#"{"jsonrpc":"2.0","id":1000000000,"result":{"content":[]}}"#, "Result"),
+            (200, r#"{"jsonrpc":"2.0","id":1000000000,"result":{"isError":true}}"#, "ToolError"),
+            (200, r#"{"jsonrpc":"2.0","id":1000000001,"result":{}}"#, "wrong id"),
+            (200, r#"{"jsonrpc":"2.0","id":"1000000000","result":{}}"#, "wrong id"),
+            (200, r#"{"jsonrpc":"2.0","id":1000000000,"result":7}"#, "not JSON-RPC"),
+            (
+                200,
+                r#"{"jsonrpc":"2.0","id":1000000000,"error":{"code":-32602,"message":"x"}}"#,
+                "JSON-RPC -32602",
+            ),
+            (
+                200,
+                r#"{"jsonrpc":"2.0","id":1000000000,"result":{"resultType":"input_required"}}"#,
+                "asks the client",
+            ),
+            (200, "hello", "not JSON-RPC"),
+            (200, "", "not JSON-RPC"),
+            (429, r#"{"jsonrpc":"2.0","id":1000000000,"result":{}}"#, "HTTP 429"),
+        ] {
+            assert_eq!(kind(judge, status, text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_answer_like_the_last_is_right_and_one_with_another_id_is_not() {
+        let answer = |id: u64, x: &str| {
+            received(200, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"x":"{x}"}}}}"#))
+        };
+        let mut judge = Judge::default();
+        for number in FIRST..FIRST + 3 {
+            assert_eq!(judge.judge(&answer(number, "a"), number).unwrap(), Right::Result);
+        }
+        assert!(judge.judge(&answer(FIRST, "a"), FIRST + 3).is_err());
+        assert!(judge.judge(&answer(FIRST + 4, "b"), FIRST + 4).is_ok());
+        assert!(judge.judge(&answer(FIRST + 4, "b"), FIRST + 5).is_err());
+    }
+
+    #[test]
+    fn what_is_expected_has_to_be_in_every_answer() {
+        let mut judge = Judge::expecting(Some(Expect::new("number {{n}} ")));
+        let answer = |id: u64, n: u64| {
+            received(
+                200,
+                &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"x":"number {n} "}}}}"#),
+            )
+        };
+        assert!(judge.judge(&answer(FIRST, FIRST), FIRST).is_ok());
+        assert!(judge.judge(&answer(FIRST + 1, FIRST + 1), FIRST + 1).is_ok());
+        let trouble = judge.judge(&answer(FIRST + 2, FIRST + 1), FIRST + 2).unwrap_err();
+        assert_eq!(trouble.kind(), "not expected");
+    }
+}
