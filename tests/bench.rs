@@ -251,7 +251,7 @@ fn ctrl_c_prints_what_there_is() {
     let mut child = command(&args).spawn().unwrap();
     // More than an introduction takes: it is at work.
     while server.cpu() < before + 50_000_000 {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::park_timeout(std::time::Duration::from_millis(10));
     }
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();

@@ -186,12 +186,11 @@ mod alarm {
     }
 
     fn once(left: Duration) -> Itimerspec {
-        let (tv_sec, tv_nsec) = (left.as_secs(), left.subsec_nanos());
         Itimerspec {
             it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
             it_value: Timespec {
-                tv_sec: i64::try_from(tv_sec).unwrap_or(i64::MAX),
-                tv_nsec: tv_nsec.into(),
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
             },
         }
     }

@@ -100,7 +100,7 @@ mod tests {
         while own.cpu() == before {
             sum = std::hint::black_box(sum.wrapping_mul(31) + 1);
         }
-        let usage = own.usage(own.cpu() - before);
+        let usage = own.usage(own.cpu().saturating_sub(before));
         assert!(usage.cpu > Duration::ZERO && usage.peak >= usage.memory && usage.memory > 1 << 20);
     }
 

@@ -89,6 +89,7 @@ pub async fn run(
     let (tally, last) = crew.finish().await?;
     // Where the number of calls decides, the last answer is the end.
     let end = if clock.end.is_none() && !clock.is_stopped() { last } else { end };
+    let threads = load.threads.clamp(1, load.connections.max(1)) as u64;
     let wall = stopped.saturating_duration_since(counted).as_secs_f64();
     let spent = after.0.saturating_sub(before.0).as_secs_f64();
     let usage = match (meter, after.1, before.1) {
@@ -100,7 +101,7 @@ pub async fn run(
         elapsed: end.saturating_duration_since(clock.counted),
         unsent,
         usage,
-        busy: if wall > 0.0 { spent / wall / load.threads.max(1) as f64 } else { 0.0 },
+        busy: if wall > 0.0 { spent / wall / as_float(threads) } else { 0.0 },
         interrupted: clock.is_stopped(),
     })
 }

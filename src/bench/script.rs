@@ -85,6 +85,9 @@ impl Script {
     }
 
     /// The call with a variant of the arguments.
+    ///
+    /// # Errors
+    /// [`Trouble::Message`] where none was prepared.
     pub fn call(&self, variant: usize) -> Result<&Request, Trouble> {
         let request = self.calls.get(variant % self.calls.len().max(1));
         request.ok_or_else(|| Trouble::Message { text: "no call was prepared".into() })

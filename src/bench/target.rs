@@ -54,7 +54,7 @@ impl Target {
             let value = value
                 .to_str()
                 .map_err(|_| BenchFault::Header(format!("the value of {name} cannot be sent")))?;
-            lines.push_str(&format!("{name}: {value}\r\n"));
+            lines.extend([name.as_str(), ": ", value, "\r\n"]);
         }
         Ok(Self { url: url.clone(), dial, lines: lines.into() })
     }

@@ -51,7 +51,7 @@ enum Session {
     /// It has to be opened before the next call.
     Lost,
     /// These lines say which it is.
-    Open(String),
+    Open(Arc<str>),
 }
 
 struct Judges {
@@ -113,15 +113,15 @@ impl Worker {
                 Err(_) => Err(Trouble::Timeout),
             };
             desk.under_way.set(desk.under_way.get() - 1);
-            let bad = done.is_err();
+            let next = done.as_ref().err().map(Next::of);
             if counts {
                 turn.count(op, done);
                 let mut tally = desk.tally.borrow_mut();
                 tally.bytes += std::mem::take(&mut self.bytes);
                 tally.reconnects += std::mem::take(&mut self.reconnects);
             }
-            if bad {
-                self.recover().await;
+            if let Some(next) = next {
+                self.recover(next).await;
             }
         }
         self.close().await;
@@ -201,7 +201,7 @@ impl Worker {
             let (status, body) = (received.head.status, received.text());
             return Err(Trouble::Status { status, body });
         }
-        self.session = Session::Open(lines);
+        self.session = Session::Open(lines.into());
         Ok(())
     }
 
@@ -211,15 +211,11 @@ impl Worker {
         request: &Request,
         turn: &Turn<'_>,
     ) -> Result<(Received, Times), Trouble> {
-        let lines = match &mut self.session {
-            Session::Open(lines) => std::mem::take(lines),
-            _ => String::new(),
+        let lines = match &self.session {
+            Session::Open(lines) => Some(Arc::clone(lines)),
+            _ => None,
         };
-        let sent = self.send(request, &lines).await;
-        if let Session::Open(place) = &mut self.session {
-            *place = lines;
-        }
-        let (received, sent) = sent?;
+        let (received, sent) = self.send(request, lines.as_deref().unwrap_or_default()).await?;
         let arrived = received.arrived;
         Ok((received, Times { due: turn.slot.due.unwrap_or(sent), sent, arrived }))
     }
@@ -236,7 +232,7 @@ impl Worker {
             match once(&mut connection, &self.out, self.number).await {
                 Ok(received) => return Ok((self.took(received, connection), sent)),
                 // Closed while it was not used: any client would open another.
-                Err(WireFault::Closed | WireFault::Io(_)) if self.used => {}
+                Err(WireFault::Unanswered) if self.used => {}
                 Err(fault) => return Err(fault.into()),
             }
         }
@@ -265,23 +261,22 @@ impl Worker {
         Ok(())
     }
 
-    /// What follows something that went wrong: a fresh connection, a fresh
-    /// session, and no haste if there is nobody to connect to.
-    async fn recover(&mut self) {
-        self.connection = None;
-        if matches!(self.session, Session::Open(_)) {
-            self.session = Session::Lost;
+    /// What follows something that went wrong. A connection that broke is not
+    /// there any more, and is opened by the next call.
+    async fn recover(&mut self, next: Next) {
+        match next {
+            Next::Anew if matches!(self.session, Session::Open(_)) => self.session = Session::Lost,
+            Next::Goes | Next::Anew => {}
+            Next::Waits => tokio::time::sleep(PAUSE).await,
         }
-        tokio::time::sleep(PAUSE).await;
     }
 
     /// Ends the session, if there is one.
     pub async fn close(mut self) {
         if self.has_id() && self.connection.is_some() {
             let script = Arc::clone(&self.script);
-            let lines = match std::mem::replace(&mut self.session, Session::None) {
-                Session::Open(lines) => lines,
-                _ => String::new(),
+            let Session::Open(lines) = std::mem::replace(&mut self.session, Session::None) else {
+                return;
             };
             let _ended = tokio::time::timeout(FAREWELL, self.send(&script.delete, &lines)).await;
         }
@@ -289,6 +284,27 @@ impl Worker {
 
     fn has_id(&self) -> bool {
         matches!(&self.session, Session::Open(lines) if !lines.is_empty())
+    }
+}
+
+/// How it goes on after something went wrong.
+#[derive(Clone, Copy)]
+enum Next {
+    /// As before: the server is there, and does not like the call.
+    Goes,
+    /// In another session: the server does not know the one there was.
+    Anew,
+    /// After a moment: there is nobody to connect to.
+    Waits,
+}
+
+impl Next {
+    fn of(trouble: &Trouble) -> Self {
+        match trouble {
+            Trouble::Connect(_) => Self::Waits,
+            Trouble::Status { status: 400 | 404, .. } => Self::Anew,
+            _ => Self::Goes,
+        }
     }
 }
 
@@ -341,7 +357,7 @@ async fn once(
     receive(connection, number).await
 }
 
-/// How long a connection waits after something went wrong.
+/// How long nobody tries to connect after it failed.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long the end of a session may take.
 const FAREWELL: Duration = Duration::from_secs(1);

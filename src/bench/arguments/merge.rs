@@ -96,13 +96,12 @@ fn both(key: &str, first: Value, second: Value) -> Value {
         ("items" | "additionalProperties", Value::Object(_), Value::Object(_)) => {
             json!({ "allOf": [first, second] })
         }
-        ("additionalProperties", Value::Bool(false), _) => first,
         (_, Value::Number(a), Value::Number(b)) => {
             let larger = a.as_f64() > b.as_f64();
             let tighter = if key.to_lowercase().contains("max") { !larger } else { larger };
             if tighter { first } else { second }
         }
-        ("enum", ..) => first,
+        ("additionalProperties", Value::Bool(false), _) | ("enum", ..) => first,
         _ => second,
     }
 }

@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use super::svg::{Axis, Chart, Line, escape};
 use super::table::{FIGURES, added, spread};
 use super::{QUANTILES, Report, grouped, micros, quantile, rate, time};
-use crate::bench::contest::{Contest, Spread};
+use crate::bench::contest::{Contender, Contest, Spread};
 use crate::bench::run::as_float;
 use crate::bench::tally::Tally;
 
@@ -18,7 +18,7 @@ pub fn write(report: &Report<'_>) -> String {
     let tallies: Vec<Tally> =
         (0..contest.contenders.len()).filter_map(|place| contest.together(place)).collect();
     let mut out = String::from(HEAD);
-    let names: Vec<&str> = contest.contenders.iter().map(|it| it.shown()).collect();
+    let names: Vec<&str> = contest.contenders.iter().map(Contender::shown).collect();
     let _ = write!(
         out,
         "<h1>{}</h1>\n<p>{}</p>\n",

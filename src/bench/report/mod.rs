@@ -68,13 +68,8 @@ impl Report<'_> {
     /// What somebody who trusts the figures should know.
     fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
-        let outcomes = self
-            .contest
-            .rounds
-            .iter()
-            .flat_map(|round| round.iter().enumerate().map(|(place, leg)| (place, leg)));
         let (mut busiest, mut unsent, mut unfinished, mut interrupted) = (0.0_f64, 0, 0, false);
-        for (_, leg) in outcomes {
+        for leg in self.contest.rounds.iter().flatten() {
             busiest = busiest.max(leg.busy);
             unsent += leg.unsent;
             unfinished += leg.tally.unfinished;

@@ -148,10 +148,10 @@ fn compared(out: &mut String, contest: &Contest) {
             let median = Spread::of(contest.figures(place, read)).map(|spread| show(spread.median));
             let _ = write!(out, "{:>22}", median.unwrap_or_default());
         }
-        let failed: f64 = contest.figures(place, failed).iter().sum();
+        let failed = contest.together(place).map_or(0, |tally| tally.whole().failed);
         let memory = contest.figures(place, memory).into_iter().next_back();
         let memory = memory.map(|it| bytes(super::whole(it))).unwrap_or_default();
-        let _ = writeln!(out, "{:>10}{memory:>12}", grouped(super::whole(failed)));
+        let _ = writeln!(out, "{:>10}{memory:>12}", grouped(failed));
     }
     let Some(base) = contest.contenders.get(contest.base) else { return };
     let _ = writeln!(out, "\n  times {}, median of the rounds (lowest–highest)", base.name);
@@ -211,10 +211,6 @@ fn troubles(out: &mut String, contest: &Contest) {
             let _ = writeln!(out, "\n  {name}: {kind} {count}, first: {first}");
         }
     }
-}
-
-fn failed(leg: &Outcome) -> Option<f64> {
-    Some(crate::bench::run::as_float(leg.tally.whole().failed))
 }
 
 fn memory(leg: &Outcome) -> Option<f64> {

@@ -9,7 +9,7 @@ pub fn holds_together(page: &str) {
     while let Some((_, from)) = rest.split_once('<') {
         let (tag, after) = from.split_once('>').expect("a tag ends");
         rest = after;
-        let name: String = tag.chars().take_while(|c| c.is_ascii_alphanumeric()).collect();
+        let name: String = tag.chars().take_while(char::is_ascii_alphanumeric).collect();
         if let Some(name) = tag.strip_prefix('/') {
             assert_eq!(open.pop().as_deref(), Some(name), "{}", &rest[..rest.len().min(80)]);
         } else if !tag.ends_with('/') {

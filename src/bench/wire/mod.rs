@@ -30,9 +30,12 @@ pub enum WireFault {
     /// It broke.
     #[error("the connection broke: {0}")]
     Io(#[from] io::Error),
-    /// The server closed it in the middle of an answer, or before one.
+    /// The server closed it in the middle of an answer.
     #[error("the server closed the connection")]
     Closed,
+    /// The server closed it before it answered anything, perhaps before it was asked.
+    #[error("the server closed the connection without an answer")]
+    Unanswered,
     /// What came is no HTTP/1.1.
     #[error("the answer is not HTTP/1.1: {0}")]
     Http(httparse::Error),
@@ -88,11 +91,14 @@ impl Connection {
     /// Writes a whole request.
     ///
     /// # Errors
-    /// [`WireFault::Io`].
+    /// [`WireFault::Unanswered`].
     pub async fn send(&mut self, request: &[u8]) -> Result<(), WireFault> {
-        self.stream.write_all(request).await?;
-        self.stream.flush().await?;
-        Ok(())
+        let stream = &mut self.stream;
+        let sent = async {
+            stream.write_all(request).await?;
+            stream.flush().await
+        };
+        sent.await.map_err(|_: io::Error| WireFault::Unanswered)
     }
 
     /// Reads the head of the next response; passes over interim ones.
@@ -110,7 +116,12 @@ impl Connection {
                 }
                 continue;
             }
-            self.read(READ).await?;
+            match self.read(READ).await {
+                Err(WireFault::Closed | WireFault::Io(_)) if self.input.is_empty() => {
+                    return Err(WireFault::Unanswered);
+                }
+                read => read?,
+            }
         }
     }
 

@@ -43,10 +43,10 @@ pub(in crate::cli) struct Args {
     pub(super) tool: Option<String>,
     /// The arguments to call it with; @FILE reads them; the string "{{n}}" in them is a number that
     /// no other call has
-    #[arg(long, value_name = "JSON|@FILE", help_heading = "What is sent")]
-    pub(super) args: Option<String>,
+    #[arg(long = "args", value_name = "JSON|@FILE", help_heading = "What is sent")]
+    pub(super) arguments: Option<String>,
     /// Send arguments even if they break the tool's schema
-    #[arg(long, requires = "args", help_heading = "What is sent")]
+    #[arg(long, requires = "arguments", help_heading = "What is sent")]
     pub(super) unchecked: bool,
     /// Count a call as failed whose answer does not contain this; {{n}} is the call's number
     #[arg(long, value_name = "TEXT", help_heading = "What is sent")]

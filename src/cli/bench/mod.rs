@@ -139,7 +139,7 @@ fn load(args: &Args) -> Result<Load, BenchFault> {
         EraName::Modern => Era::Modern,
         EraName::Legacy => Era::Legacy,
     });
-    let given = args.args.as_deref().map(arguments).transpose()?;
+    let given = args.arguments.as_deref().map(arguments).transpose()?;
     let (tool, arguments, expect) = if args.own && given.is_none() {
         (Some(own::TOOL), Some(own::arguments()), Some(own::EXPECTED))
     } else if args.own {

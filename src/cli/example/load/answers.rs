@@ -166,7 +166,9 @@ fn result(id: &str, parts: &[&str]) -> Bytes {
     out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     out.put_slice(id.as_bytes());
     out.put_slice(b",\"result\":");
-    parts.iter().for_each(|part| out.put_slice(part.as_bytes()));
+    for part in parts {
+        out.put_slice(part.as_bytes());
+    }
     out.put_slice(b"}");
     out.freeze()
 }

@@ -74,7 +74,7 @@ pub(super) fn run(
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
     let runtime = builder.worker_threads(threads).enable_all().build()?;
-    let served = runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let listener = TcpListener::bind(address).await?;
         announce(&listener)?;
         tokio::select! {
@@ -85,7 +85,7 @@ pub(super) fn run(
     });
     // A read of standard input cannot be called off.
     runtime.shutdown_background();
-    served
+    ended
 }
 
 /// Says where clients connect, in the gateway's own words.
