@@ -152,9 +152,8 @@ const EMPTY: [Empty; 3] = [
 ];
 
 /// The same, of what the gateway does not carry yet.
-const NOT_YET: [Empty; 1] = [
-    Empty("rmcp-modern", "rs-modern", TASKS, "the tasks extension is not served yet"),
-];
+const NOT_YET: [Empty; 1] =
+    [Empty("rmcp-modern", "rs-modern", TASKS, "the tasks extension is not served yet")];
 
 /// Whether a part of the table is in a name; `!` turns it around.
 fn fits(part: &str, name: &str) -> bool {
