@@ -170,6 +170,7 @@ fn check(headers: &HeaderMap, method: &Method, params: &Params) -> Result<Meta, 
     same(&header::METHOD, single(headers, &header::METHOD)?, method.as_str())?;
     let named = match method.named_by() {
         Some("uri") => params.uri(),
+        Some("taskId") => params.task(),
         Some(_) => params.name(),
         None => None,
     };
