@@ -57,7 +57,10 @@ pub enum ResultType {
     Complete,
     /// The server wants input before it can go on.
     InputRequired,
-    /// An extension's.
+    /// What was asked for has become a task (extension
+    /// `io.modelcontextprotocol/tasks`).
+    Task,
+    /// Another extension's.
     Other(String),
 }
 
@@ -93,6 +96,7 @@ impl ResultBody {
         let kind = match wire.kind.and_then(text).as_deref() {
             None | Some("complete") => ResultType::Complete,
             Some("input_required") => ResultType::InputRequired,
+            Some("task") => ResultType::Task,
             Some(other) => ResultType::Other(other.to_owned()),
         };
         // What is no string counts as absent, and is written over.

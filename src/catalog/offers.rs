@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::mcp::meta::TASKS;
+
 use super::cut;
 use super::kind::Kind;
 
@@ -33,6 +35,22 @@ impl Offers {
     /// Whether it has such a capability.
     pub fn has(&self, capability: &str) -> bool {
         self.capabilities.contains_key(capability)
+    }
+
+    /// Whether it has this extension.
+    pub fn extends(&self, extension: &str) -> bool {
+        self.capabilities.get("extensions").is_some_and(|all| all[extension].is_object())
+    }
+
+    /// Whether calls of its tools may become tasks, in either form of them.
+    pub fn has_tasks(&self) -> bool {
+        self.extends(TASKS) || self.has_legacy_tasks()
+    }
+
+    /// The same in the form of 2025-11-25.
+    pub fn has_legacy_tasks(&self) -> bool {
+        let tasks = self.capabilities.get("tasks");
+        tasks.is_some_and(|tasks| tasks["requests"]["tools"]["call"].is_object())
     }
 
     /// Whether it has lists of this kind.

@@ -149,7 +149,13 @@ impl Exchange {
                     }
                     return Some(Event::Passing(passing));
                 }
-                Some(Event::Notice(_) | Event::Pause(_)) | None => return event,
+                Some(Event::Notice(notice)) => {
+                    return Some(Event::Notice(match &self.release {
+                        Some(release) => release.notice(notice),
+                        None => notice,
+                    }));
+                }
+                Some(Event::Pause(_)) | None => return event,
             }
         }
     }
@@ -242,7 +248,11 @@ impl Exchange {
             tracing::debug!(server = ?self.asker.server, method = question.method, "the server asks in vain");
             return self.reply.respond(id, refusal_of(&text));
         }
-        let question = if self.asker.is_modern() { lift::question(&question) } else { question };
+        let mut question =
+            if self.asker.is_modern() { lift::question(&question) } else { question };
+        if let (Some(release), Some(params)) = (&self.release, &mut question.params) {
+            release.aside(params);
+        }
         self.open.asked += 1;
         self.open.questions.push((format!("input-{}", self.open.asked), id, question));
         self.open.due.get_or_insert_with(|| Instant::now() + TOGETHER);

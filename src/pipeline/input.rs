@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use aws_lc_rs::error::Unspecified;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,6 +17,7 @@ use crate::call::{
 };
 use crate::config::Gateway as Config;
 use crate::era::state::{Bound, Digest, Seals, State, StateError, digest};
+use crate::era::tasks::ids::TaskIds;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{Members, Response, Splice, object, string};
 use crate::link::parking::{Bounds, Parking};
@@ -23,6 +25,8 @@ use crate::mcp::question::ELICITATION;
 use crate::mcp::{Era, Method};
 use crate::snapshot::Snapshots;
 use crate::telemetry::metrics::Metrics;
+
+use super::tasks::OwnTasks;
 
 /// What all calls that ask for input share.
 pub(super) struct Inputs {
@@ -44,14 +48,26 @@ impl Inputs {
         Bounds { all: limits.parked, each: limits.parked_each, lasting: limits.parked_time }
     }
 
+    /// The ids of this principal's tasks.
+    pub(super) fn tasks(&self, owner: &Principal) -> Result<OwnTasks, Failure> {
+        let ids = self.with_keys(|keys| Ok(TaskIds::new(keys.iter().copied())))?;
+        Ok(OwnTasks { ids, owner: owner.clone() })
+    }
+
     /// Made for each use: keys change with the configuration, and are used
     /// only where a person answers.
     fn seals(&self) -> Result<Seals, Failure> {
-        let broken = |_| Failure::Internal { detail: "sealing a state".into() };
+        self.with_keys(|keys| Seals::new(keys.iter().copied()).map_err(broken))
+    }
+
+    fn with_keys<T>(
+        &self,
+        make: impl FnOnce(&[&[u8]]) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let config: &Config = &Arc::clone(&self.snapshots.load().config).gateway;
         if !config.state_keys.is_empty() {
             let keys = config.state_keys.iter().map(|key| key.expose().as_bytes());
-            return Seals::new(keys).map_err(broken);
+            return make(&keys.collect::<Vec<_>>());
         }
         let made = if let Some(made) = self.made.get() {
             made
@@ -60,8 +76,12 @@ impl Inputs {
             aws_lc_rs::rand::fill(&mut key).map_err(broken)?;
             self.made.get_or_init(|| key)
         };
-        Seals::new([made.as_slice()]).map_err(broken)
+        make(&[made.as_slice()])
     }
+}
+
+fn broken(_: Unspecified) -> Failure {
+    Failure::Internal { detail: "sealing a state".into() }
 }
 
 /// Who asked for what: what a state is bound to.
@@ -88,6 +108,11 @@ impl Asker {
             method: call.method.clone(),
             params: call.params.raw().clone(),
         }
+    }
+
+    /// The ids of tasks as this client knows them.
+    pub(super) fn tasks(&self) -> Result<OwnTasks, Failure> {
+        self.inputs.tasks(&self.principal)
     }
 
     pub(super) fn abilities(&self) -> &Abilities {
@@ -254,6 +279,10 @@ fn refusal(reason: &str) -> Failure {
 /// What a client answers, and with which state: from its params, or, for a
 /// Legacy client, from what its front has gathered.
 pub(super) fn answers(call: &Call) -> Result<Option<Input>, Failure> {
+    if call.method == Method::TasksUpdate {
+        // They are for the task, whatever became of the call that made it.
+        return Ok(None);
+    }
     if call.context.client.version.era() == Era::Legacy {
         return Ok(call.input.clone());
     }

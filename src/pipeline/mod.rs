@@ -20,6 +20,7 @@ mod record;
 mod release;
 mod route;
 mod subscriptions;
+mod tasks;
 
 pub use exchange::Exchange;
 pub use introduce::{Introduction, own_info};
@@ -177,7 +178,7 @@ impl Gateway {
         let mut exchange = Exchange::begin(record, Asker::of(&self.inputs, &call));
         let key = self.view_key(&call.context);
         let mut view = snapshot.view(&key);
-        if key.abilities.is_some() && !route::exists(&snapshot, &view, &call) {
+        if key.abilities.is_some() && !route::exists(&snapshot, &view, &call, exchange.asker()) {
             // It may be there for clients of whom no server has heard yet.
             listing::on_behalf(&snapshot, &view, &key, Kind::Tools).await;
             view = snapshot.view(&key);
@@ -194,8 +195,10 @@ async fn send(
     mut call: Call,
     exchange: &mut Exchange,
 ) -> Result<Reply, Failure> {
-    let mut route = route::find(snapshot, view, &call)?;
-    exchange.routed(&route, Release::of(&call, &route.target.server, view), &mut call);
+    tasks::check(&call)?;
+    let mut route = route::find(snapshot, view, &call, exchange.asker())?;
+    let release = Release::of(&call, &route, view, exchange.asker())?;
+    exchange.routed(&route, release, &mut call);
     route::check_headers(&route, &call)?;
     let input = input::answers(&call)?;
     let state = exchange.asker().state_of(input.as_ref(), route.target.server.as_str())?;
@@ -208,7 +211,7 @@ async fn send(
     if let Some(input) = &input {
         call.params = input::for_server(&call.params, input, state.as_ref())?;
         // What the server is told instead stands in other places now.
-        route = route::find(snapshot, view, &call)?;
+        route = route::find(snapshot, view, &call, exchange.asker())?;
     }
     let permitted = snapshot.policy.admit(call, route.target).await?;
     exchange.sent();

@@ -1,0 +1,1 @@
+//! One form of tasks made of the other.
