@@ -49,8 +49,9 @@ impl Release {
     ) -> Result<Self, Failure> {
         let server = &route.target.server;
         let has_tasks = || view.list(server).is_some_and(|list| list.offers.has_tasks());
-        let may_be_one =
-            call.method.is_of_a_task() || (call.method == Method::ToolsCall && has_tasks());
+        let knows_tasks = call.context.client.abilities().tasks;
+        let may_be_one = call.method.is_of_a_task()
+            || (call.method == Method::ToolsCall && (knows_tasks || has_tasks()));
         let plain = view.catalog.uris().is_plain(server);
         let reads = call.method == Method::ResourcesRead;
         Ok(Self {
