@@ -233,7 +233,7 @@ fn policy(c: &mut Criterion) {
         group.bench_function(BenchmarkId::new("admit request", name), |b| {
             // Refusals are as good as admissions here: both are one look at the bucket.
             b.iter(|| {
-                drop(policy.admit_request(&Principal::Anonymous, black_box([127, 0, 0, 1].into())))
+                drop(policy.admit_request(&Principal::Anonymous, black_box([127, 0, 0, 1].into())));
             });
         });
         group.bench_function(BenchmarkId::new("admit call", name), |b| {

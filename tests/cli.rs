@@ -503,8 +503,9 @@ fn a_stdio_gateway_ends_at_once_on_a_signal_and_when_nobody_reads() {
                 DONE
             }
             None => {
-                let other = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
-                let nothing = std::io::BufReader::new(other.stdout.unwrap());
+                let mut other = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
+                let nothing = std::io::BufReader::new(other.stdout.take().unwrap());
+                other.wait().unwrap();
                 host.lines = std::io::BufRead::lines(nothing);
                 FAILURE
             }

@@ -32,8 +32,9 @@ use crate::telemetry::metrics;
 pub use ready::{Readiness, VERDICT_GRACE};
 pub use report::Report;
 pub use status::{
-    CatalogStatus, ConfigurationStatus, GatewayState, LastError, ReloadStatus, ServerEra,
-    ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport, Status,
+    CatalogStatus, ConfigurationStatus, GatewayState, InstanceOwner, InstanceStatus, LastError,
+    ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport,
+    Status,
 };
 
 /// Who knows what the gateway is doing.

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use crate::catalog::{Catalog, Kind};
 use crate::config::{Start, Target};
 use crate::front::Front;
-use crate::link::{State, View};
+use crate::link::{InstanceView, State, View, Whose};
 use crate::listen::Counts;
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
@@ -19,8 +19,9 @@ use crate::snapshot::{Member, Snapshot};
 use crate::telemetry::metrics::ReloadOutcome;
 
 use super::{
-    CatalogStatus, ConfigurationStatus, GatewayState, LastError, ReloadStatus, ServerEra,
-    ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport, Source, Status,
+    CatalogStatus, ConfigurationStatus, GatewayState, InstanceOwner, InstanceStatus, LastError,
+    ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport,
+    Source, Status,
 };
 
 /// Looks at the gateway whenever somebody asks.
@@ -142,10 +143,7 @@ fn server(snapshot: &Snapshot, member: &Member) -> ServerStatus {
         state: state(&view.state),
         since: time(view.since),
         first_verdict_at: view.first_verdict.map(time),
-        last_error: view
-            .last_error
-            .as_ref()
-            .map(|(at, message)| LastError { at: time(*at), message: message.clone() }),
+        last_error: view.last_error.as_ref().map(last_error),
         tools: tools.count(),
         restarts: view.restarts,
         in_flight: gate.map_or(0, |gate| gate.in_flight()),
@@ -153,7 +151,31 @@ fn server(snapshot: &Snapshot, member: &Member) -> ServerStatus {
         pid: view.pid,
         next_retry_at: next_retry(&view),
         warnings: view.warnings,
+        instance_count: view.instance_count,
+        instances: view.instances.iter().map(instance).collect(),
     }
+}
+
+fn instance(view: &InstanceView) -> InstanceStatus {
+    let (owner, client) = match &view.owner.whose {
+        Whose::Everybody => (InstanceOwner::Shared, None),
+        Whose::Session { principal, .. } => (InstanceOwner::Session, Some(principal)),
+        Whose::Principal(principal) => (InstanceOwner::Client, Some(principal)),
+    };
+    InstanceStatus {
+        owner,
+        client: client.map(|client| client.as_str().to_owned()),
+        capabilities: serde_json::from_slice(&view.owner.told).unwrap_or_default(),
+        state: state(&view.state),
+        since: time(view.since),
+        in_flight: view.calls,
+        pid: view.pid,
+        last_error: view.last_error.as_ref().map(last_error),
+    }
+}
+
+fn last_error((at, message): &(SystemTime, String)) -> LastError {
+    LastError { at: time(*at), message: message.clone() }
 }
 
 fn state(state: &State) -> ServerState {

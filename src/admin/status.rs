@@ -186,6 +186,43 @@ pub struct ServerStatus {
     pub next_retry_at: Option<Timestamp>,
     /// What is odd but does not stop it: tools left out, and why.
     pub warnings: Vec<String>,
+    /// How many instances it has besides the first, which all the rest is about.
+    pub instance_count: usize,
+    /// Those that have been there longest.
+    pub instances: Vec<InstanceStatus>,
+}
+
+/// How one more instance of a server stands: a child, or a session with it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct InstanceStatus {
+    /// Whose it is.
+    pub owner: InstanceOwner,
+    /// Which client's, where it is one's own.
+    pub client: Option<String>,
+    /// What the server was told that its clients can do.
+    pub capabilities: serde_json::Value,
+    /// What it is doing.
+    pub state: ServerState,
+    /// Since when.
+    pub since: Timestamp,
+    /// Calls it is working on.
+    pub in_flight: u32,
+    /// The child's process id.
+    pub pid: Option<u32>,
+    /// What went wrong last, even when it is well again.
+    pub last_error: Option<LastError>,
+}
+
+/// Whose an instance of a server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InstanceOwner {
+    /// All clients' that can do the same.
+    Shared,
+    /// One Legacy session's.
+    Session,
+    /// One client's that has no session.
+    Client,
 }
 
 /// What a server says it is.

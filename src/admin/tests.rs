@@ -38,6 +38,8 @@ fn server(name: &str, state: ServerState) -> ServerStatus {
         pid: Some(42),
         next_retry_at: None,
         warnings: Vec::new(),
+        instance_count: 0,
+        instances: Vec::new(),
     }
 }
 

@@ -12,6 +12,10 @@ use crate::mcp::{Era, ProtocolVersion};
 /// Servers are told these and nothing else; a list that depends on what a
 /// client can do is kept for each of them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one for each kind of question, as the protocol has them"
+)]
 pub struct Abilities {
     raw: Bytes,
     /// `sampling/createMessage`.
@@ -96,14 +100,16 @@ impl Abilities {
             // Whether they change is told to nobody who did not ask.
             kept.insert("roots".into(), json!({}));
         }
-        for key in ["extensions", "tasks"] {
+        for key in ["experimental", "extensions", "tasks"] {
             let value = said.get(key).filter(|value| value.is_object());
             if let Some(value) = value.filter(|value| value.to_string().len() <= MOST) {
                 kept.insert(key.to_owned(), value.clone());
             }
         }
+        let mut kept = Value::Object(kept);
+        kept.sort_all_objects();
         Self {
-            raw: Value::Object(kept).to_string().into(),
+            raw: kept.to_string().into(),
             sampling: has("sampling"),
             sampling_tools: said.get("sampling").is_some_and(|all| all.get("tools").is_some()),
             form,
@@ -153,6 +159,11 @@ mod tests {
         let two = Abilities::parse(br#"{"elicitation":{"form":{}},"roots":{},"x":1}"#);
         assert_eq!(one, two);
         assert!(one.form && one.roots && !one.url && !one.sampling);
+        let one =
+            Abilities::parse(br#"{"extensions":{"a/b":{"x":1,"y":2},"c/d":{}},"sampling":{}}"#);
+        let two =
+            Abilities::parse(br#"{"sampling":{},"extensions":{"c/d":{},"a/b":{"y":2,"x":1}}}"#);
+        assert_eq!(one, two);
         let url = Abilities::parse(br#"{"elicitation":{"url":{}}}"#);
         assert!(url.url && !url.form);
         assert_eq!(Abilities::parse(b"[]"), Abilities::none());

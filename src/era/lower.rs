@@ -165,8 +165,8 @@ mod tests {
             (r#"{"elicitation":{}}"#, r#"{"elicitation":{}}"#, r#"{"elicitation":{"form":{}}}"#),
             (
                 r#"{"sampling":{"tools":{}},"extensions":{"a/b":{}}}"#,
-                r#"{"sampling":{"tools":{}},"extensions":{"a/b":{}}}"#,
-                r#"{"sampling":{"tools":{}},"extensions":{"a/b":{}}}"#,
+                r#"{"extensions":{"a/b":{}},"sampling":{"tools":{}}}"#,
+                r#"{"extensions":{"a/b":{}},"sampling":{"tools":{}}}"#,
             ),
         ] {
             assert_eq!((told(raw, old), told(raw, new)), (to_old.into(), to_new.into()), "{raw}");

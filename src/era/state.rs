@@ -204,7 +204,7 @@ const STATE_PURPOSE: &[u8] = b"trunkline requestState\n";
 mod tests {
     use super::*;
 
-    const NOW: Duration = Duration::from_secs(1_800_000_000);
+    const NOW: Duration = Duration::from_hours(500_000);
     const LASTING: Duration = Duration::from_mins(10);
     const REQUEST: Digest = [1; 32];
 

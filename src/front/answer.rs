@@ -26,25 +26,27 @@ pub(super) enum Wants {
     Json,
     /// Either.
     Both,
-    /// Events alone.
+    /// Events alone, or rather than JSON.
     Events,
 }
 
 impl Wants {
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        let (mut json, mut events) = (false, false);
-        for value in headers.get_all(ACCEPT) {
+        let (mut json, mut events) = (None, None);
+        for (line, value) in headers.get_all(ACCEPT).iter().enumerate() {
             if value == USUAL_ACCEPT {
                 return Self::Both;
             }
             let value = value.to_str().unwrap_or_default();
-            json |= value.contains("application/json") || value.contains("*/*");
-            events |= value.contains("text/event-stream");
+            let at = |kind: &str| value.find(kind).map(|place| (line, place));
+            json = json.or_else(|| at("application/json").or_else(|| at("*/*")));
+            events = events.or_else(|| at("text/event-stream"));
         }
+        // What stands first is liked best (RFC 9110 leaves it to the server).
         match (json, events) {
-            (true, true) => Self::Both,
-            (false, true) => Self::Events,
-            (_, false) => Self::Json,
+            (Some(json), Some(events)) if json < events => Self::Both,
+            (_, Some(_)) => Self::Events,
+            (_, None) => Self::Json,
         }
     }
 
@@ -249,8 +251,11 @@ fn around(id: &Id) -> (Bytes, Bytes) {
     (before.freeze(), Bytes::from_static(b"}"))
 }
 
-/// A result around bytes that are shared: they are not copied.
-pub(super) fn result(id: &Id, raw: Bytes) -> Response<Body> {
+/// A result around bytes that are shared: as JSON they are not copied.
+pub(super) fn result(id: &Id, raw: Bytes, wants: Wants) -> Response<Body> {
+    if wants == Wants::Events {
+        return with_events(Body::whole(sse::message(&jsonrpc::response(id, &raw))));
+    }
     let (before, after) = around(id);
     let pieces = [before, raw, after];
     with_json(StatusCode::OK, Body::Pieces(pieces))
@@ -343,6 +348,8 @@ mod tests {
             (Some("*/*"), Wants::Json),
             (Some("application/json"), Wants::Json),
             (Some("application/json, text/event-stream"), Wants::Both),
+            (Some("application/json;q=1,text/event-stream;q=0.9"), Wants::Both),
+            (Some("text/event-stream, application/json"), Wants::Events),
             (Some("text/event-stream"), Wants::Events),
         ] {
             let mut headers = HeaderMap::new();

@@ -37,7 +37,6 @@ struct Again {
 }
 
 /// How far a call has come.
-#[expect(clippy::large_enum_variant, reason = "every call becomes the large one")]
 enum Stage {
     /// On its way to its server.
     Starting(Pin<Box<dyn Future<Output = Exchange> + Send>>),

@@ -84,7 +84,9 @@ impl Inquiry {
             let still = |key: &String| asked.questions.iter().any(|(asked, _)| asked == key);
             self.awaited.extract_if(.., |(key, _)| !still(key)).collect()
         };
-        gone.into_iter().for_each(|(_, number)| self.withdraw(number));
+        for (_, number) in gone {
+            self.withdraw(number);
+        }
         for (key, question) in asked.questions {
             if self.awaited.iter().any(|(awaited, _)| *awaited == key) {
                 continue;
@@ -101,8 +103,7 @@ impl Inquiry {
             }
             let number = self.session.expect(self.says.clone());
             let version = self.session.client().version;
-            let name = format!("{}-{number}", self.session.id());
-            let question = lower::question(&question, version, &name);
+            let question = lower::question(&question, version, &self.session.page(number));
             self.untold.push_back(Event::Asks(Id::number(number), question));
             self.awaited.push((key, number));
         }
@@ -148,7 +149,9 @@ impl Inquiry {
     pub(super) fn end(&mut self) -> bool {
         let awaited = std::mem::take(&mut self.awaited);
         let some = !awaited.is_empty();
-        awaited.into_iter().for_each(|(_, number)| self.withdraw(number));
+        for (_, number) in awaited {
+            self.withdraw(number);
+        }
         some
     }
 

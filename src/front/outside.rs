@@ -18,7 +18,7 @@ use super::answer;
 use super::caller::{Caller, Standing};
 use super::changes::{Changes, Wanted};
 use super::outbox::{Merge, Reader, Sent, Start};
-use super::session::{Busy, Session};
+use super::session::{Busy, Listens, Session};
 use super::stream::Place;
 use super::streamed;
 use super::{Body, Front};
@@ -35,7 +35,7 @@ struct Outside {
     keep_alive: std::time::Duration,
     drain: Drain,
     standing: Standing,
-    _held: (Place, Entered, Busy),
+    _held: (Place, Entered, Busy, Listens),
 }
 
 impl Outside {
@@ -109,7 +109,12 @@ impl Front {
             keep_alive,
             drain: self.drain.clone(),
             standing: self.standing(caller),
-            _held: (place, self.gateway.metrics.streams().enter(), Busy::begin(session)),
+            _held: (
+                place,
+                self.gateway.metrics.streams().enter(),
+                Busy::begin(session),
+                session.listens(),
+            ),
             session: Arc::clone(session),
         };
         answer::with_events(Body::stream(stream::unfold(Some(outside), Outside::step)))

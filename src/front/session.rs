@@ -1,6 +1,7 @@
 //! A Legacy client's session.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,16 +10,19 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Client, Context, Failure, Notice};
+use crate::call::{Client, Context, Failure, Notice, Question};
 use crate::catalog::Kind;
-use crate::jsonrpc::{Id, Response};
+use crate::era::lower;
+use crate::identity::sha256;
+use crate::jsonrpc::{self, Id, Response};
+use crate::link::Askable;
 use crate::mcp::{LogLevel, notification};
 use crate::pipeline::{Gateway, Subscriber};
 use crate::snapshot::Digests;
 use crate::telemetry::metrics::Entered;
 
 use super::caller::Caller;
-use super::outbox::{Bounds, EventId, Outbox, Source};
+use super::outbox::{Bounds, EventId, Merge, Outbox, Source};
 use super::sessions::Holder;
 
 /// One Legacy client's session.
@@ -37,6 +41,8 @@ pub(super) struct Session {
     /// What the client is asked, by the ids of the requests to it.
     awaited: Mutex<HashMap<u64, mpsc::Sender<(u64, Response)>>>,
     asked: AtomicU64,
+    /// Connections that carry what it is told outside of its calls.
+    listening: AtomicUsize,
     /// How it was opened, and the lists that the client has asked for last, or
     /// that there were then.
     introduced: OnceLock<(Context, Mutex<Digests>)>,
@@ -81,6 +87,7 @@ impl Session {
             calls: Mutex::default(),
             awaited: Mutex::default(),
             asked: AtomicU64::new(0),
+            listening: AtomicUsize::new(0),
             introduced: OnceLock::new(),
             subscriber: Subscriber::default(),
             log: AtomicU8::new(UNASKED),
@@ -124,6 +131,17 @@ impl Session {
         number
     }
 
+    /// The name of a page that the client is sent to, for a server that has
+    /// none. It shows nothing of the session's id, which is a secret.
+    pub(super) fn page(&self, number: u64) -> String {
+        let hash = sha256(format!("{} {number}", self.id).as_bytes());
+        hash.iter().take(16).fold(String::new(), |mut name, byte| {
+            // Writing to a string does not fail.
+            let _ = write!(name, "{byte:02x}");
+            name
+        })
+    }
+
     /// The client's answer no longer matters.
     pub(super) fn unexpect(&self, number: u64) {
         self.awaited().remove(&number);
@@ -141,6 +159,13 @@ impl Session {
 
     fn awaited(&self) -> MutexGuard<'_, HashMap<u64, mpsc::Sender<(u64, Response)>>> {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a connection carries what the client is told outside of its
+    /// calls, until the answer is dropped.
+    pub(super) fn listens(self: &Arc<Self>) -> Listens {
+        self.listening.fetch_add(1, Ordering::Relaxed);
+        Listens(Arc::clone(self))
     }
 
     /// Cancelled with the session's end.
@@ -284,6 +309,34 @@ impl Session {
     }
 }
 
+impl Askable for Session {
+    fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool {
+        let client = &self.client;
+        let can = self.listening.load(Ordering::Relaxed) > 0
+            && question.is_known()
+            && question.beyond(client.abilities()).is_none()
+            && self.awaited().len() < AWAITED;
+        if can {
+            let number = self.expect(answers);
+            let page = self.page(number);
+            let Question { method, params } = lower::question(question, client.version, &page);
+            let params = params.as_deref().unwrap_or(b"{}");
+            let message = jsonrpc::request(&Id::number(number), &method, params);
+            self.outbox.push(&message, Merge::Never);
+        }
+        can
+    }
+}
+
+/// A connection that carries what a client is told outside of its calls.
+pub(super) struct Listens(Arc<Session>);
+
+impl Drop for Listens {
+    fn drop(&mut self) {
+        self.0.listening.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Keeps a session from being idle.
 pub(super) struct Busy(Arc<Session>);
 
@@ -334,3 +387,6 @@ impl Drop for Withdrawal {
 const UNASKED: u8 = u8::MAX;
 /// The number of the stream outside of calls.
 const OUTSIDE: u64 = 0;
+/// The most that a client may be asked at once for it to be asked more outside
+/// of its calls.
+const AWAITED: usize = 128;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
 
 use crate::call::{Client, Failure, Principal};
+use crate::link::Askable;
 use crate::pipeline::Gateway;
 use crate::policy::network;
 
@@ -92,7 +93,8 @@ impl Sessions {
         let session = Session::new((id, client), (owner, holder), replay, &self.gateway);
         let session = Arc::new(session);
         open.sessions.insert(Arc::clone(session.id()), Arc::clone(&session));
-        self.gateway.client_came(session.id(), session.subscriber());
+        let askable: Arc<dyn Askable> = Arc::clone(&session) as _;
+        self.gateway.client_came(session.id(), session.subscriber(), Arc::downgrade(&askable));
         Ok(session)
     }
 

@@ -229,9 +229,7 @@ impl Instance {
         let state = self.state.borrow().clone();
         let notes = self.notes();
         InstanceView {
-            owner: self.owner.whose.as_str().to_owned(),
-            is_a_sessions: matches!(self.owner.whose, super::Whose::Session { .. }),
-            capabilities: String::from_utf8_lossy(&self.owner.told).into_owned(),
+            owner: Arc::clone(&self.owner),
             state,
             since: notes.since.unwrap_or_else(SystemTime::now),
             pid: notes.pid,

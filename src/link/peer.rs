@@ -274,6 +274,13 @@ pub(super) fn answer_to_server(id: &Id, method: &str) -> Bytes {
     jsonrpc::error(Some(id), error.to_string().as_bytes())
 }
 
+/// The answer to a request that its client was asked, and did not answer.
+pub(super) fn unanswered(id: &Id) -> Bytes {
+    let text = "the client did not answer before the call ended or its time was over";
+    let error = json!({ "code": code::INTERNAL_ERROR, "message": text });
+    jsonrpc::error(Some(id), error.to_string().as_bytes())
+}
+
 /// The answer to a request whose client cannot be asked.
 pub(super) fn not_offered(id: &Id, method: &str) -> Bytes {
     let text = format!("the client that made this call does not offer {method}");

@@ -7,28 +7,43 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use crate::call::{Answers, Call, MOST_QUESTIONS, Notice, Principal, Question};
+use crate::call::{Answers, Call, MOST_QUESTIONS, Notice, Question};
 use crate::jsonrpc::{self, Id, Response, object};
 use crate::mcp::Era;
 
+use super::Whose;
 use super::deadline::Deadline;
+use super::outside::Connected;
+use super::peer::unanswered;
 
 /// The questions of one call that are open, and the way of their answers.
 pub(super) struct Questions {
     open: Vec<Id>,
     /// None where the call's client, or its server, is one of whom there are none.
     responses: Option<mpsc::Receiver<(Id, Response)>>,
+    /// Sends the server a message, beside the call.
+    aside: Option<Box<dyn Fn(Bytes) + Send + Sync>>,
 }
 
 impl Questions {
     /// Those of a call to a server of this era, none so far. Only a Legacy one
     /// asks, and only a client is asked that can be asked something.
-    pub(super) fn of(call: &Call, era: Era) -> (Self, Option<Answers>) {
+    /// What is open when the call ends is answered by `connection`, so that no
+    /// server waits in vain.
+    pub(super) fn of<C: Connected>(
+        call: &Call,
+        era: Era,
+        connection: &Arc<C>,
+    ) -> (Self, Option<Answers>) {
         let can_be = era == Era::Legacy && call.context.client.abilities().any();
         // Those that are open, and as many refusals.
         let way = can_be.then(|| mpsc::channel(2 * MOST_QUESTIONS));
         let (answers, responses) = way.unzip();
-        (Self { open: Vec::new(), responses }, answers)
+        let aside = can_be.then(|| {
+            let connection = Arc::clone(connection);
+            Box::new(move |message| connection.send(message)) as Box<_>
+        });
+        (Self { open: Vec::new(), responses, aside }, answers)
     }
 
     /// Whether there can be any.
@@ -72,12 +87,12 @@ impl Questions {
     }
 }
 
-/// Whose a call is: two calls of equal callers are one client's.
-pub(super) type Caller = (Principal, Option<Arc<str>>);
-
-/// The caller of a call.
-pub(super) fn caller(call: &Call) -> Caller {
-    (call.context.principal.clone(), call.context.session.clone())
+impl Drop for Questions {
+    fn drop(&mut self) {
+        if let Some(aside) = &self.aside {
+            self.open.iter().for_each(|id| aside(unanswered(id)));
+        }
+    }
 }
 
 /// What comes for a call before its answer, and not on a stream of its own.
@@ -105,7 +120,7 @@ pub(super) enum Tie<T> {
 /// several if they are all one client's. That is the newest, because the older
 /// ones have gone on without an answer. Calls come with their numbers, and
 /// those that may be the one with something that tells them apart.
-pub(super) fn tie<'a, T>(calls: impl Iterator<Item = (u64, &'a Caller, Option<T>)>) -> Tie<T> {
+pub(super) fn tie<'a, T>(calls: impl Iterator<Item = (u64, &'a Whose, Option<T>)>) -> Tie<T> {
     let mut first = None;
     let mut newest: Option<(u64, T)> = None;
     for (number, caller, one) in calls {
@@ -148,13 +163,15 @@ pub(super) fn message(id: &Id, response: &Response) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Principal;
 
     #[test]
     fn what_a_server_sends_is_tied_to_one_clients_newest_call() {
-        let (ann, bob) = ((Principal::Client("ann".into()), None), (Principal::Anonymous, None));
+        let ann = Whose::Principal(Principal::Client("ann".into()));
+        let bob = Whose::Principal(Principal::Anonymous);
         let (one, _one) = mpsc::channel(1);
         let (two, _two) = mpsc::channel(1);
-        let tied = |calls: &[(u64, &Caller, Option<&mpsc::Sender<Aside>>)]| match tie(calls
+        let tied = |calls: &[(u64, &Whose, Option<&mpsc::Sender<Aside>>)]| match tie(calls
             .iter()
             .copied())
         {

@@ -1,9 +1,11 @@
 //! Where a server is in its life, and what can be told of it.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio::time::Instant;
 
+use super::owner::Owner;
 use super::peer::Peer;
 
 /// Where a server, or one instance of it, is in its life.
@@ -63,7 +65,7 @@ pub struct View {
     /// When it was first ready, or first failed.
     pub first_verdict: Option<SystemTime>,
     /// Its instances besides the first, those that have been there longest
-    /// first; at most [`SHOWN`] of them.
+    /// first; the first hundred of them.
     pub instances: Vec<InstanceView>,
     /// How many there are of them.
     pub instance_count: usize,
@@ -72,12 +74,8 @@ pub struct View {
 /// What can be told of one more instance of a server.
 #[derive(Debug, Clone)]
 pub struct InstanceView {
-    /// Whose it is: `shared`, or the name of a principal.
-    pub owner: String,
-    /// Whether it belongs to one Legacy session of that principal.
-    pub is_a_sessions: bool,
-    /// The raw capabilities that the server was told.
-    pub capabilities: String,
+    /// Whose it is.
+    pub owner: Arc<Owner>,
     /// Where it is in its life.
     pub state: State,
     /// Since when.

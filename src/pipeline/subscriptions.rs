@@ -2,7 +2,7 @@
 //! of it, and of the news on the way back.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use crate::catalog::Shape;
 use crate::era::news;
 use crate::era::tasks::rename::Place;
 use crate::jsonrpc::Id;
-use crate::link::{Held, Letter, Mailbox, Refusal, Subject, Topic};
+use crate::link::{Askable, Held, Letter, Mailbox, Refusal, Subject, Topic};
 use crate::mcp::{Method, ProtocolVersion, notification};
 use crate::policy::Target;
 use crate::snapshot::{Digests, Snapshot, View};
@@ -298,7 +298,14 @@ impl Gateway {
 
     /// Lets a Legacy client hear of what its own instances of servers tell it
     /// without having been asked.
-    pub fn client_came(&self, session: &Arc<str>, subscriber: &Subscriber) {
+    /// `listener` is how they ask it something.
+    pub fn client_came(
+        &self,
+        session: &Arc<str>,
+        subscriber: &Subscriber,
+        listener: Weak<dyn Askable>,
+    ) {
+        subscriber.mailbox.is_of(listener);
         self.snapshots.hub().enter(session, &subscriber.mailbox);
     }
 }

@@ -185,3 +185,42 @@ const LEAST: usize = 4096;
 const MOST: usize = 256;
 /// The most bytes that they may hold, as far as there is more than one.
 const MOST_BYTES: usize = 128 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Endpoint;
+    use crate::link::tests::config;
+
+    fn key(number: usize) -> ViewKey {
+        let narrowing = Some(format!("tools=t{number}").into());
+        ViewKey { endpoint: Endpoint { profile: None, narrowing }, ..ViewKey::default() }
+    }
+
+    #[test]
+    fn no_more_views_are_kept_than_may_be_and_the_oldest_go_first() {
+        let metrics = Arc::new(Metrics::new("0.0.0"));
+        let views = Views::new(Maker { metrics, info: Bytes::from_static(b"{}") });
+        let config = config(&[("a", "")]);
+        let find = |number| {
+            let mut made = false;
+            views.find((&key(number), 0), |maker| {
+                made = true;
+                Arc::new(maker.view(&config, (None, None), &Lists::new()).0)
+            });
+            made
+        };
+        for number in 0..=MOST {
+            assert!(find(number) && !find(number), "{number} is made once");
+        }
+        let kept = views.made().views.len();
+        assert_eq!(kept, MOST);
+        assert!(find(0), "the oldest is gone");
+        let mut made = views.made();
+        assert_eq!(made.held, made.order.iter().map(|(_, size)| size).sum::<usize>());
+        made.held = MOST_BYTES;
+        let large = Arc::clone(&made.views.values().next().unwrap().1);
+        made.add(key(MOST + 1), 0, &large);
+        assert!(made.held <= MOST_BYTES, "large ones make room, too");
+    }
+}

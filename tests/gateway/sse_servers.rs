@@ -41,13 +41,13 @@ async fn other_refusals_say_nothing_of_the_transport() {
 async fn the_transport_can_be_said() {
     let upstream = Upstream::legacy().await;
     let old = Old::before(&upstream).await;
-    let lines = format!("{}transport = \"sse\"\n", old.shared());
+    let lines = format!("{}transport = \"sse\"\n", old.lines());
     let gateway = Gateway::with("s", lines).start().await;
     assert_eq!(gateway.modern().call("s__echo", json!({})).await.text(), "{}");
     assert_eq!(old.seen(), (1, 0), "nothing is posted to the stream's address");
 
     let old = Old::before(&upstream).await;
-    let lines = format!("{}transport = \"streamable\"\n", old.shared());
+    let lines = format!("{}transport = \"streamable\"\n", old.lines());
     let gateway = Gateway::with("s", lines).start().await;
     assert!(gateway.server("s").await["last_error"].to_string().contains("405"));
     assert_eq!(old.seen().0, 0);
@@ -100,7 +100,7 @@ async fn a_call_that_is_taken_back_is_taken_back_at_the_server() {
 async fn a_stream_that_breaks_off_fails_its_calls_and_is_opened_again() {
     let upstream = Upstream::legacy().await;
     let old = Old::before(&upstream).await;
-    let gateway = Gateway::with("s", old.shared()).start().await;
+    let gateway = Gateway::with("s", old.lines()).start().await;
     let client = gateway.modern();
     let call = client.call("s__hold", json!({}));
     let breaking = async {
@@ -117,7 +117,7 @@ async fn a_stream_that_breaks_off_fails_its_calls_and_is_opened_again() {
 async fn a_message_that_the_server_refuses_fails_its_own_call_and_no_other() {
     let upstream = Upstream::legacy().await;
     let old = Old::before(&upstream).await;
-    let gateway = Gateway::with("s", old.shared()).start().await;
+    let gateway = Gateway::with("s", old.lines()).start().await;
     let client = gateway.modern();
     let held = client.call("s__hold", json!({}));
     let refused = async {

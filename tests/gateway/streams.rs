@@ -280,8 +280,8 @@ async fn a_server_that_closes_its_stream_is_asked_again_when_it_wants() {
             .collect();
         let closed = |at: usize| format!("closed-{at}");
         assert_eq!(resumed[2 * at..], [closed(2 * at), closed(2 * at + 1)], "{version}");
-        let gets = upstream.all("GET").into_iter();
-        let resuming = gets.filter(|get| get.header("last-event-id").is_some()).next_back();
+        let mut gets = upstream.all("GET").into_iter();
+        let resuming = gets.rfind(|get| get.header("last-event-id").is_some());
         let session = upstream.calls().pop().unwrap().header("mcp-session-id").map(str::to_owned);
         assert_eq!(resuming.unwrap().header("mcp-session-id"), session.as_deref(), "{version}");
     }

@@ -5,7 +5,8 @@ use trunkline::identity::sha256;
 
 use crate::support::client::{Ask, Client};
 use crate::support::gateway::Builder;
-use crate::support::{Gateway, Said, Step, Upstream, within};
+use crate::support::upstream::MOMENT;
+use crate::support::{Gateway, Said, Step, Upstream, every_kind, within};
 
 const CI: &str = "key-of-ci";
 const DESK: &str = "key-of-desk";
@@ -280,4 +281,73 @@ async fn what_waits_for_a_client_ends_when_a_reload_takes_the_client_away() {
     .await;
     let said = retry(&gateway.modern().key(CI)).send().await.said().await;
     is_refused(&said, "key_unknown");
+}
+
+/// The session, or the child, in which a server got its last call.
+fn served_in(upstream: &Upstream) -> String {
+    let call = upstream.calls().pop().expect("a call");
+    call.header("mcp-session-id").expect("a session").to_owned()
+}
+
+#[tokio::test]
+async fn no_two_principals_share_what_a_server_keeps_for_a_client() {
+    let [http, stdio] = [Upstream::legacy().await, Upstream::legacy().await];
+    let own_child = stdio.stdio() + "isolation = \"client\"\n";
+    let gateway = two_clients(Gateway::with("h", http.http()).server("c", own_child)).start().await;
+    let [(_, ci), (_, ci_session)] = gateway.both_as(CI, "/mcp").await;
+    let [(_, desk), (_, desk_session)] = gateway.both_as(DESK, "/mcp").await;
+    let again = gateway.modern().key(CI);
+    for (server, upstream) in [("h", &http), ("c", &stdio)] {
+        let mut seen = Vec::new();
+        for client in [&ci, &ci_session, &desk, &desk_session] {
+            let tool = format!("{server}__echo");
+            let first = {
+                client.call(&tool, json!({})).await.text();
+                served_in(upstream)
+            };
+            client.call(&tool, json!({})).await.text();
+            assert_eq!(served_in(upstream), first, "{server}: it stays its own");
+            seen.push(first);
+        }
+        again.call(&format!("{server}__echo"), json!({})).await.text();
+        assert_eq!(served_in(upstream), seen[0], "{server}: Modern clients are told by principal");
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen.len(), 4, "{server}: {seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn two_principals_at_once_hear_only_their_own() {
+    let kinds = every_kind().await;
+    for kind in &kinds {
+        kind.upstream.does("say", |call| {
+            let whose = call.arguments()["whose"].as_str().unwrap().to_owned();
+            vec![Step::Progress(1), Step::Pause(MOMENT / 50), Step::Progress(2), Step::text(whose)]
+        });
+    }
+    let gateway = two_clients(Gateway::alone().kinds(&kinds)).start().await;
+    let mut crowd = Vec::new();
+    for (key, token) in [(CI, 1), (DESK, 2)] {
+        for (era, client) in gateway.both_as(key, "/mcp").await {
+            for kind in &kinds {
+                for round in 0..5 {
+                    let (whose, name) = (format!("{key} {era} {round}"), kind.name);
+                    // The same tokens and ids for all: nothing is told apart by them.
+                    let ask = client.ask_call(&format!("{name}__say"), json!({ "whose": whose }));
+                    let ask = ask.token(json!(token)).id(json!(format!("{name}{round}")));
+                    crowd.push((whose, token, ask.message().clone(), ask.send().await));
+                }
+            }
+        }
+    }
+    for (whose, token, message, reply) in crowd {
+        let said = reply.said().await;
+        assert_eq!(said.text(), whose, "{message}");
+        assert_eq!(said.answer()["id"], message["id"], "{whose}");
+        for notice in said.notices() {
+            assert_eq!(notice["params"]["progressToken"], token, "{whose} {notice}");
+        }
+        assert_eq!(said.notices().len(), 2, "{whose}");
+    }
 }

@@ -115,11 +115,12 @@ async def slow(steps: int = 10, delay_ms: int = 100, label: str = "") -> str:
     token = context.meta.progressToken if context.meta else None
     try:
         for step in range(1, steps + 1):
-            await anyio.sleep(delay_ms / 1000)
             if token is not None:
                 await context.session.send_progress_notification(
                     token, step, steps, f"step {step} of {steps}", related_request_id=str(context.request_id)
                 )
+            # Behind it: a client that reads the last step together with the answer may drop the step.
+            await anyio.sleep(delay_ms / 1000)
     except anyio.get_cancelled_exc_class():
         note_cancelled(f"slow {label}".strip())
         raise

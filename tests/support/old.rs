@@ -84,11 +84,6 @@ impl Old {
         format!("url = \"http://{}/sse\"\nisolation = \"shared\"\n", self.address)
     }
 
-    /// The same with one stream for all clients.
-    pub fn shared(&self) -> String {
-        format!("{}isolation = \"shared\"\n", self.lines())
-    }
-
     pub fn names(&self, endpoint: &str) -> &Self {
         *self.shared.endpoint.lock().unwrap() = endpoint.into();
         self

@@ -51,7 +51,7 @@ fn steps(name: &str) -> Vec<Value> {
         json!({ "op": "list" }),
         json!({ "op": "call", "name": "py__add", "arguments": { "a": 1, "b": 2 } }),
         json!({ "op": "call", "name": "ts__echo", "arguments": { "message": "hello" } }),
-        json!({ "op": "call", "name": "py__slow", "arguments": slow(3), "progress": true, "expect": 3 }),
+        json!({ "op": "call", "name": "py__slow", "arguments": slow(3), "progress": true }),
         json!({ "op": "call_cancel", "name": "py__slow", "arguments": slow(1000), "after_progress": 1 }),
         json!({ "op": "call_and_wait_list_changed", "name": "py__grow", "arguments": { "name": name } }),
         json!({ "op": "call", "name": format!("py__{name}"), "arguments": {} }),

@@ -12,9 +12,10 @@ use tokio::sync::mpsc;
 use crate::call::{Answers, Call, Event, Notice, Question, Reply};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::link::deadline::Deadline;
-use crate::link::news::Listener;
+use crate::link::news::{Inbox, Listener};
+use crate::link::outside::Connected;
 use crate::link::peer::{answer_to_server, not_offered};
-use crate::link::questions::{Aside, Caller, Questions, Tie, caller, cancelled, tie};
+use crate::link::questions::{Aside, Questions, Tie, cancelled, tie};
 use crate::link::{LinkFault, Whose};
 use crate::mcp::{Era, LogLevel, notification};
 
@@ -61,11 +62,13 @@ pub(super) struct Coming {
     pub(super) id: Id,
     pub(super) stage: Stage,
     pub(super) deadline: Deadline,
+    /// Before the questions, so that a cancellation goes before what it leaves
+    /// unanswered.
+    pub(super) under_way: UnderWay,
     pub(super) questions: Questions,
     /// Its place among the calls that a Legacy server's questions can belong
     /// to, wherever they come.
     pub(super) in_call: Option<InCall>,
-    pub(super) under_way: UnderWay,
     pub(super) hearing: Hearing,
 }
 
@@ -110,7 +113,7 @@ impl Coming {
         deadline: Deadline,
     ) -> (Self, Option<Answers>) {
         let under_way = UnderWay::begin(shared, id);
-        let (questions, answers) = Questions::of(call, shared.peer.era());
+        let (questions, answers) = Questions::of(call, shared.peer.era(), shared);
         let hearing = Hearing::of(shared, call);
         let in_call = InCall::begin(shared, id, call, (&questions, &hearing));
         let coming = Self {
@@ -135,8 +138,8 @@ impl Coming {
     pub(super) async fn step(coming: Option<Self>) -> Option<(Event, Option<Self>)> {
         let mut this = coming?;
         let answer = loop {
-            let heard = tokio::select! {
-                heard = this.stage.next() => heard,
+            let came = tokio::select! {
+                came = this.stage.next() => came,
                 (id, response) = this.questions.answer() => {
                     if this.questions.close(&id, &mut this.deadline)
                         && let Err(fault) = this.shared.respond(&id, &response).await
@@ -154,7 +157,7 @@ impl Coming {
                 }
                 after = this.deadline.passed() => break Err(LinkFault::Timeout { after }),
             };
-            let frame = match heard {
+            let frame = match came {
                 Heard::Head(Ok(Reception::Events(events))) => {
                     this.stream(events);
                     continue;
@@ -317,7 +320,7 @@ pub(super) struct Calls(Mutex<HashMap<u64, Tied>>);
 
 /// What a call can be told by another stream than its own.
 struct Tied {
-    caller: Caller,
+    caller: Whose,
     /// Questions.
     asks: Option<mpsc::Sender<Aside>>,
     /// Lines of the server's log.
@@ -342,8 +345,10 @@ impl InCall {
     ) -> Option<Self> {
         let number = id.as_number().filter(|_| shared.peer.era() == Era::Legacy)?;
         let (asks, asides) = questions.can_be().then(|| mpsc::channel(ASIDES)).unzip();
-        let tied = Tied { caller: caller(call), asks, lines: hearing.elsewhere.clone() };
+        let caller = Whose::of(&call.context);
+        let tied = Tied { caller, asks, lines: hearing.elsewhere.clone() };
         shared.calls.lock().insert(number, tied);
+        shared.inbox.begun.notify_waiters();
         Some(Self { shared: Arc::clone(shared), number, asides })
     }
 }
@@ -358,13 +363,9 @@ impl Calls {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Tied>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// The call that belongs to which a server sends outside of one.
-    fn asked(&self) -> Tie<mpsc::Sender<Aside>> {
-        let calls = self.lock();
-        tie(calls.iter().map(|(number, call)| (*number, &call.caller, call.asks.clone())))
-    }
-
+impl Calls {
     /// The call that hears a line which a server writes outside of one.
     fn hears(&self) -> Tie<Arc<Listener>> {
         let calls = self.lock();
@@ -372,23 +373,22 @@ impl Calls {
     }
 }
 
-impl Shared {
-    /// A Legacy server asks on a stream that is no call's.
-    pub(super) fn asked(self: &Arc<Self>, id: Id, question: Question) {
-        tracing::debug!(server = %self.server, method = question.method, "the server asks");
-        let method = question.method.clone();
-        let refuse = match self.calls.asked() {
-            _ if !question.is_known() => answer_to_server,
-            Tie::Nobody => answer_to_server,
-            Tie::Mute => not_offered,
-            Tie::To(asides) => match asides.try_send(Aside::Asks(id.clone(), question)) {
-                Ok(()) => return,
-                Err(_) => answer_to_server,
-            },
-        };
-        self.send_aside(refuse(&id, &method));
+impl Connected for Shared {
+    fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
     }
 
+    fn tied(&self) -> Tie<mpsc::Sender<Aside>> {
+        let calls = self.calls.lock();
+        tie(calls.iter().map(|(number, call)| (*number, &call.caller, call.asks.clone())))
+    }
+
+    fn send(self: &Arc<Self>, message: Bytes) {
+        self.send_aside(message);
+    }
+}
+
+impl Shared {
     /// A Legacy server takes a question back on a stream that is no call's.
     pub(super) fn took_back(&self, params: &Bytes) {
         let Some(id) = cancelled(params) else { return };

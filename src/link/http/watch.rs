@@ -15,6 +15,7 @@ use crate::jsonrpc::{self, Frame};
 use crate::link::LinkFault;
 use crate::link::news::listen::{Carries, Line, NoStream, Signal, Stream, listen};
 use crate::link::news::subscribe::{Asks, subscribe};
+use crate::link::outside;
 use crate::mcp::{Era, Method, notification};
 
 use super::reception::{Events, Reception, refusal};
@@ -181,7 +182,7 @@ async fn follow(
                 (_, params) => shared.inbox.hear(&method, params.as_ref()),
             },
             Ok(Some(Frame::Request { id, method, params })) => {
-                shared.asked(id, Question { method, params });
+                outside::asked(shared, id, Question { method, params });
             }
             // The answer to `listen` is its graceful end.
             Ok(Some(Frame::Response { response, .. })) => return Answer::parse(response).ok(),

@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::call::ServerName;
+use crate::call::{Question, ServerName};
+use crate::jsonrpc::Response;
 
 use super::subscriptions::Room;
 use super::{Letter, Mailbox, Subject, Subscriptions};
-use crate::link::Owner;
+use crate::link::{Owner, Whose};
 use bytes::Bytes;
+use tokio::sync::mpsc;
 
 /// All servers' subscriptions by the server's name: a server that takes the
 /// place of another in a reload finds what its clients are subscribed to.
@@ -37,6 +39,17 @@ impl Clients {
             let subject = Subject::Other(method.to_owned());
             mailbox.put_other(Letter { server: server.clone(), subject, params });
         }
+    }
+
+    /// Asks a session's client; false where it cannot be asked.
+    pub(super) fn ask(
+        &self,
+        session: &str,
+        question: &Question,
+        answers: mpsc::Sender<(u64, Response)>,
+    ) -> bool {
+        let mailbox = self.lock().get(session).and_then(Weak::upgrade);
+        mailbox.is_some_and(|mailbox| mailbox.ask(question, answers))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Weak<Mailbox>>> {
@@ -71,7 +84,8 @@ impl Hub {
         }
         servers.retain(|_, subscriptions| subscriptions.strong_count() > 0);
         let client = owner.whose.session().map(|id| (id, Arc::clone(&self.clients)));
-        let new = Subscriptions::new(server.clone(), client, Arc::clone(&self.room));
+        let mut new = Subscriptions::new(server.clone(), client, Arc::clone(&self.room));
+        new.one_clients = owner.whose != Whose::Everybody;
         let new = Arc::new(new);
         servers.insert(key, Arc::downgrade(&new));
         new

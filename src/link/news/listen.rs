@@ -98,10 +98,9 @@ impl Stream {
         match timeout(PATIENCE, self.signals.recv()).await {
             Ok(Some(Signal::Acknowledged(params))) => Ok(Some(params)),
             Ok(Some(Signal::Ended(answer))) => Err(NoStream::answered(answer)),
-            Ok(Some(Signal::Told(..))) => Ok(None),
             Ok(None) => Err(NoStream::Fault(LinkFault::NoAnswer)),
             // It may be one that listens and does not say so.
-            Err(_) => Ok(None),
+            Ok(Some(Signal::Told(..))) | Err(_) => Ok(None),
         }
     }
 

@@ -2,12 +2,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
-use crate::call::ServerName;
+use crate::call::{Question, ServerName};
+use crate::jsonrpc::Response;
+use crate::link::Askable;
 
 use super::Topic;
 
@@ -44,10 +46,12 @@ impl fmt::Display for Subject {
 /// News that wait for one client: of each thing the newest only. So a client
 /// that reads nothing costs no more than one that does, and still hears of
 /// everything that it asked for once it reads.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Mailbox {
     letters: Mutex<Letters>,
     arrived: Notify,
+    /// Whom to ask, where the client can be asked something.
+    listener: OnceLock<Weak<dyn Askable>>,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +68,12 @@ enum Waiting {
     About((ServerName, Topic)),
     /// A letter like no other.
     Other(Letter),
+}
+
+impl fmt::Debug for Mailbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mailbox").finish_non_exhaustive()
+    }
 }
 
 impl Mailbox {
@@ -105,6 +115,18 @@ impl Mailbox {
         letters.order.push_back(Waiting::Other(letter));
         drop(letters);
         self.arrived.notify_one();
+    }
+
+    /// Whose mailbox it is, for a client that can be asked something, too.
+    pub fn is_of(&self, listener: Weak<dyn Askable>) {
+        // It is nobody else's later.
+        let _ = self.listener.set(listener);
+    }
+
+    /// Asks the client; false where it cannot be asked.
+    pub(super) fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool {
+        let listener = self.listener.get().and_then(Weak::upgrade);
+        listener.is_some_and(|listener| listener.ask(question, answers))
     }
 
     /// The oldest news, waiting for it. One reader at a time.

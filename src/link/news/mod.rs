@@ -26,10 +26,11 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::call::ServerName;
 use crate::jsonrpc::object;
+use crate::link::outside::SEEKING;
 use crate::link::reads::Reads;
 use crate::mcp::notification;
 use crate::telemetry::metrics::ServerMetrics;
@@ -131,6 +132,10 @@ pub struct Inbox {
     pub(super) subscriptions: Arc<Subscriptions>,
     /// What clients have read, as long as it has not changed.
     pub(super) reads: Arc<Reads>,
+    /// Told whenever a call begins that a question can belong to.
+    pub(super) begun: Notify,
+    /// Places for questions that belong to no call so far.
+    pub(super) seeking: Arc<Semaphore>,
     /// Where what nobody hears is counted.
     metrics: OnceLock<Arc<ServerMetrics>>,
 }
@@ -138,7 +143,14 @@ pub struct Inbox {
 impl Inbox {
     /// An inbox that has the lists fetched through `changed`.
     pub(super) fn new(changed: Arc<Notify>, subscriptions: Arc<Subscriptions>) -> Arc<Self> {
-        Arc::new(Self { changed, subscriptions, reads: Arc::default(), metrics: OnceLock::new() })
+        Arc::new(Self {
+            changed,
+            subscriptions,
+            reads: Arc::default(),
+            begun: Notify::new(),
+            seeking: Arc::new(Semaphore::new(SEEKING)),
+            metrics: OnceLock::new(),
+        })
     }
 
     /// Has what nobody hears counted.
@@ -189,7 +201,7 @@ impl Inbox {
     }
 
     /// Whose inbox it is.
-    fn server(&self) -> &ServerName {
+    pub(super) fn server(&self) -> &ServerName {
         self.subscriptions.server()
     }
 

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
-use crate::call::{ErrorBody, ServerName};
+use crate::call::{ErrorBody, Question, ServerName};
+use crate::jsonrpc::Response;
 
 use super::hub::Clients;
 use super::{Letter, Mailbox, Subject, Topic};
@@ -18,6 +19,8 @@ pub struct Subscriptions {
     server: ServerName,
     /// The Legacy session whose own instance it is, if it is one's.
     client: Option<(Arc<str>, Arc<Clients>)>,
+    /// Whether the instance is one client's own, of either era.
+    pub(super) one_clients: bool,
     topics: Mutex<HashMap<Topic, Standing>>,
     /// Counts how often a topic came or went.
     changes: watch::Sender<u64>,
@@ -59,6 +62,7 @@ impl Subscriptions {
         Self {
             server,
             client,
+            one_clients: false,
             topics: Mutex::default(),
             changes: watch::Sender::new(0),
             verdicts: watch::Sender::new(0),
@@ -211,12 +215,30 @@ impl Subscriptions {
         self.client.is_some()
     }
 
+    /// Whether the instance is one client's own: a session's, or a principal's.
+    pub(in crate::link) fn is_one_clients(&self) -> bool {
+        self.one_clients
+    }
+
+    /// Asks the client whose own instance this is; false where it cannot be
+    /// asked, or there is none.
+    pub(in crate::link) fn ask(
+        &self,
+        question: &Question,
+        answers: mpsc::Sender<(u64, Response)>,
+    ) -> bool {
+        match &self.client {
+            Some((session, all)) => all.ask(session, question, answers),
+            None => false,
+        }
+    }
+
     /// Hands anything else to the one client whose own instance this is.
     pub(super) fn pass(&self, method: &str, params: Option<&Bytes>) {
         if let Some((session, all)) = &self.client {
-            all.tell(session, &self.server, method, params.cloned())
+            all.tell(session, &self.server, method, params.cloned());
         } else {
-            tracing::trace!(server = %self.server, method, "a notification for nobody")
+            tracing::trace!(server = %self.server, method, "a notification for nobody");
         }
     }
 

@@ -5,6 +5,7 @@
 //! token never meet.
 
 mod news;
+mod pending;
 mod wire;
 
 use std::sync::Arc;
@@ -27,14 +28,16 @@ use crate::policy::Target;
 
 use super::LinkFault;
 use super::Owner;
+use super::Whose;
 use super::deadline::Deadline;
 use super::levels::{self, Levels};
 use super::news::Inbox;
 use super::peer::{
     Peer, Verdict, initialize_params, judge_discover, judge_initialize, modern_params,
 };
-use super::questions::{self, Aside, Questions};
-use wire::{Came, Lines, Waiting, Wants, Wire};
+use super::questions::{Aside, Questions};
+use pending::{Came, Lines, Waiting, Wants};
+use wire::Wire;
 
 /// A child that has answered and can be called.
 pub(super) struct Stdio {
@@ -109,8 +112,8 @@ impl Stdio {
         let lines = if hears.is_some() { Lines::Heard } else { Lines::Unheard };
         // Also of a call that wants no lines the child may write some: they are
         // not another's.
-        let caller = Some(questions::caller(call));
-        let (questions, answers) = Questions::of(call, self.peer.era());
+        let caller = Some(Whose::of(&call.context));
+        let (questions, answers) = Questions::of(call, self.peer.era(), &self.wire);
         let asides = questions.can_be() || wanted.is_some();
         let wants = if asides { Wants::Asides } else { Wants::Answer };
         // On its way before it is sent, so that whatever ends it is noted.

@@ -16,11 +16,15 @@ use crate::call::{Answer, Notice, Question, ServerName};
 use crate::jsonrpc::lines::{LineEnds, LineError, LineReader};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::link::LinkFault;
+use crate::link::Whose;
 use crate::link::news::Inbox;
 use crate::link::news::listen::{Carries, Signal};
-use crate::link::peer::{MAX_DEPTH, answer_to_server, not_offered};
-use crate::link::questions::{self, Aside, Caller, Tie, tie};
+use crate::link::outside::{self, Connected};
+use crate::link::peer::{MAX_DEPTH, answer_to_server};
+use crate::link::questions::{self, Aside, Tie, tie};
 use crate::mcp::notification;
+
+use super::pending::{ASIDES, Came, Lines, Pending, Waiting, Wants};
 
 /// What the calls to one child share.
 pub(super) struct Wire {
@@ -42,31 +46,6 @@ enum Outgoing {
     Line(Bytes),
     /// End of input: the child is asked to end.
     Close,
-}
-
-/// Somebody who waits for an answer.
-struct Pending {
-    asides: Option<mpsc::Sender<Aside>>,
-    /// Whose call it is, where the child is one that asks.
-    caller: Option<Caller>,
-    /// The child's log concerns it.
-    lines: Lines,
-    answer: oneshot::Sender<Came>,
-}
-
-/// What comes to whoever waits for an answer.
-pub(super) enum Came {
-    /// It.
-    Answer(Result<Answer, LinkFault>),
-    /// There is something before it, by this way, and it comes by that.
-    Asides(mpsc::Receiver<Aside>, oneshot::Receiver<Came>),
-}
-
-/// A request on its way.
-pub(super) struct Waiting {
-    pub(super) id: u64,
-    pub(super) asides: Option<mpsc::Receiver<Aside>>,
-    pub(super) answer: oneshot::Receiver<Came>,
 }
 
 impl Wire {
@@ -110,7 +89,7 @@ impl Wire {
     pub(super) fn expect(
         &self,
         id: u64,
-        caller: Option<Caller>,
+        caller: Option<Whose>,
         wants: Wants,
         lines: Lines,
     ) -> Waiting {
@@ -123,6 +102,7 @@ impl Wire {
             Wants::Answer => (None, None),
         };
         self.pending().insert(id, Pending { asides, caller, lines, answer });
+        self.inbox.begun.notify_waiters();
         Waiting { id, asides: asides_rx, answer: answer_rx }
     }
 
@@ -213,7 +193,7 @@ impl Wire {
         self.streams().clear();
     }
 
-    fn take(&self, line: &Bytes) {
+    fn take(self: &Arc<Self>, line: &Bytes) {
         match jsonrpc::parse(line, MAX_DEPTH) {
             Ok(Frame::Response { id: Some(id), response }) => self.answer(&id, response),
             Ok(Frame::Response { id: None, response }) => {
@@ -226,7 +206,7 @@ impl Wire {
             }
             Ok(Frame::Notification { method, params }) => self.notice(method, params),
             Ok(Frame::Request { id, method, params }) => {
-                self.asked(id, Question { method, params });
+                outside::asked(self, id, Question { method, params });
             }
             Err(fault) => {
                 if self.is_worth_a_warning() {
@@ -347,32 +327,6 @@ impl Wire {
         }
     }
 
-    /// The child asks, and does not say in which call.
-    fn asked(&self, id: Id, question: Question) {
-        tracing::debug!(server = %self.server, method = question.method, "the server asks");
-        if !question.is_known() {
-            return self.refuse(&id, &question.method);
-        }
-        match self.tied() {
-            Tie::Nobody => self.refuse(&id, &question.method),
-            Tie::Mute => self.write_aside(not_offered(&id, &question.method)),
-            Tie::To(asides) => {
-                let method = question.method.clone();
-                if asides.try_send(Aside::Asks(id.clone(), question)).is_err() {
-                    self.refuse(&id, &method);
-                }
-            }
-        }
-    }
-
-    /// Which call that belongs to which the child sends without saying so.
-    fn tied(&self) -> Tie<mpsc::Sender<Aside>> {
-        let pending = self.pending();
-        tie(pending.iter().filter_map(|(number, call)| {
-            call.caller.as_ref().map(|caller| (*number, caller, call.asides.clone()))
-        }))
-    }
-
     /// Answers a request that goes to no client: `ping`, or one that cannot be
     /// tied to a call.
     pub(super) fn refuse(&self, id: &Id, method: &str) {
@@ -420,36 +374,21 @@ impl Wire {
     }
 }
 
-impl Pending {
-    /// The way for what comes before the answer, made when it is needed first:
-    /// most calls hear nothing.
-    fn asides(&mut self) -> &mpsc::Sender<Aside> {
-        self.asides.get_or_insert_with(|| {
-            let (sender, receiver) = mpsc::channel(ASIDES);
-            let (answer, answer_rx) = oneshot::channel();
-            let before = std::mem::replace(&mut self.answer, answer);
-            let _ = before.send(Came::Asides(receiver, answer_rx));
-            sender
-        })
+impl Connected for Wire {
+    fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
     }
-}
 
-/// Whether a request's sender gets lines of the child's log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lines {
-    /// It gets none.
-    Unheard,
-    /// It gets those that are tied to it.
-    Heard,
-}
+    fn tied(&self) -> Tie<mpsc::Sender<Aside>> {
+        let pending = self.pending();
+        tie(pending.iter().filter_map(|(number, call)| {
+            call.caller.as_ref().map(|caller| (*number, caller, call.asides.clone()))
+        }))
+    }
 
-/// What a request's sender wants to hear.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wants {
-    /// The answer alone.
-    Answer,
-    /// Progress, too, and what the child asks.
-    Asides,
+    fn send(self: &Arc<Self>, message: Bytes) {
+        self.write_aside(message);
+    }
 }
 
 /// The stream that a notification belongs to: the number of its request.
@@ -515,8 +454,6 @@ fn excerpt(line: &[u8]) -> String {
 
 /// Lines that wait to be written to one child.
 const OUTGOING: usize = 256;
-/// Notices and questions that wait to be read by one call.
-const ASIDES: usize = 64;
 /// How long an answer may wait for a child that does not read.
 const RESPOND: Duration = Duration::from_secs(5);
 /// How many bytes are written at once.
