@@ -294,7 +294,7 @@ async fn how_tasks_are_is_told_to_whoever_knows_of_tasks_and_asks() {
         let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
         let gateway = Gateway::with("s", lines).start().await;
         let client = gateway.modern();
-        let params = json!({ "notifications": { "taskIds": ["t1", "t2"] } });
+        let params = json!({ "notifications": { "taskIds": ["s.t1", "s.t2"] } });
         let refused = client.request("subscriptions/listen", params.clone()).await;
         assert_eq!((refused.status, refused.code()), (400, -32021), "{way}");
         let needed = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
@@ -303,14 +303,18 @@ async fn how_tasks_are_is_told_to_whoever_knows_of_tasks_and_asks() {
         let mut stream =
             ask.meta("io.modelcontextprotocol/clientCapabilities", needed).send().await;
         let first = stream.message().await.unwrap();
-        assert_eq!(first["params"]["notifications"], json!({ "taskIds": ["t1", "t2"] }), "{way}");
+        assert_eq!(
+            first["params"]["notifications"],
+            json!({ "taskIds": ["s.t1", "s.t2"] }),
+            "{way}"
+        );
         let state = json!({ "taskId": "t2", "status": "completed", "result": { "n": 1.50 } });
         upstream.tell(TASK, state).await;
         let message = stream.message().await.unwrap();
         assert_eq!(message["method"], TASK);
         assert_eq!(
             (&message["params"]["taskId"], &message["params"]["status"]),
-            (&json!("t2"), &json!("completed"))
+            (&json!("s.t2"), &json!("completed"))
         );
         assert_eq!(upstream.filters().last().unwrap()["taskIds"], json!(["t1", "t2"]));
     }
