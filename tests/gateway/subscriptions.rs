@@ -251,7 +251,15 @@ async fn whatever_else_a_clients_own_session_tells_reaches_that_client() {
         upstream.tell_in(&sessions[0], "notifications/progress", json!({ "progressToken": 1 }));
         for (method, params) in &told {
             let message = hearings[0].stream.message().await.unwrap();
-            assert_eq!((&message["method"], &message["params"]), (&json!(method), params), "{way}");
+            let mut params = params.clone();
+            if params.get("taskId").is_some() {
+                params["taskId"] = json!("s.t");
+            }
+            assert_eq!(
+                (&message["method"], &message["params"]),
+                (&json!(method), &params),
+                "{way}"
+            );
         }
         for hearing in &mut hearings {
             hearing.is_told_nothing().await;
