@@ -21,7 +21,7 @@ pub use frame::{Fault, Frame, Id, Response, parse};
 pub use members::Members;
 pub use passing::Scanner;
 pub use splice::{Splice, span_of};
-pub use walk::{Malformed, NoObject, Walk, members};
+pub use walk::{Elements, Malformed, NoObject, Walk, members};
 pub use write::{error, notification, request, response, string};
 
 use std::borrow::Cow;

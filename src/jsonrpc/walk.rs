@@ -127,6 +127,52 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// Hands an array's elements out, in their order, each as it stands in the text.
+#[derive(Debug)]
+pub struct Elements<'a> {
+    cursor: Cursor<'a>,
+    place: Place,
+}
+
+impl<'a> Elements<'a> {
+    /// Begins with the text of an array that may nest `max_depth` levels, its
+    /// own included; `None` where it does not begin as an array does.
+    pub fn over(text: &'a str, max_depth: usize) -> Option<Self> {
+        let mut cursor = Cursor { text, at: 0, max_depth };
+        let is_array = cursor.peek() == Some(b'[') && max_depth > 0;
+        cursor.at += 1;
+        is_array.then_some(Self { cursor, place: Place::First })
+    }
+
+    /// The next element; `None` behind the last one, where the text has to end.
+    ///
+    /// # Errors
+    /// [`NoObject`] where the text is no JSON from here on.
+    #[expect(clippy::should_implement_trait, reason = "an iterator has no errors of its own")]
+    pub fn next(&mut self) -> Result<Option<&'a str>, NoObject> {
+        let cursor = &mut self.cursor;
+        match (cursor.peek(), &self.place) {
+            (_, Place::Behind) => return Ok(None),
+            (Some(b']'), _) => {
+                cursor.at += 1;
+                self.place = Place::Behind;
+                cursor.ends()?;
+                return Ok(None);
+            }
+            (Some(b','), Place::Further) => {
+                cursor.at += 1;
+                cursor.peek();
+            }
+            (_, Place::Further) => return Err(cursor.expected("`,` or `]`")),
+            (_, Place::First) => {}
+        }
+        self.place = Place::Further;
+        let start = cursor.at;
+        cursor.value(1)?;
+        Ok(Some(cursor.text.get(start..cursor.at).unwrap_or_default()))
+    }
+}
+
 /// The values of the members of these names, each as it stands in the object.
 ///
 /// # Errors
@@ -465,6 +511,26 @@ mod tests {
             assert_eq!(fault.at, at, "{text}: {fault}");
         }
         assert!(matches!(walked(b"{\"\xff\":1}"), Err(NoObject::Syntax(Malformed { at: 2, .. }))));
+    }
+
+    #[test]
+    fn elements_come_in_their_order_as_they_stand() {
+        let all = |text| {
+            let mut elements = Elements::over(text, 3)?;
+            let mut found = Vec::new();
+            while let Some(element) = elements.next().ok()? {
+                found.push(element);
+            }
+            Some(found)
+        };
+        assert_eq!(
+            all(" [1 ,\"]\",[ [ ] ] , {\"a\":2}] "),
+            Some(vec!["1", "\"]\"", "[ [ ] ]", "{\"a\":2}"])
+        );
+        assert_eq!(all("[ ]"), Some(vec![]));
+        for text in ["", "{}", "[1,]", "[,]", "[1 2]", "[1]]", "[[[[]]]]"] {
+            assert_eq!(all(text), None, "{text}");
+        }
     }
 
     #[test]
