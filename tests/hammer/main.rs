@@ -138,11 +138,15 @@ async fn had_enough(world: &World, gateway: &Gateway) {
         (Counted::Line, 15_000),
         (Counted::Progress, 25_000),
         (Counted::Update, 1_000),
-        (Counted::Told, 200),
+        (Counted::Told, 60),
         (Counted::Cancelled, 100),
+        (Counted::Abandoned, 10),
+        (Counted::PipeLine, 200),
+        (Counted::PipeAnswer, 50),
     ] {
         assert!(world.count(what) >= least, "{what:?}: {counts:?}");
     }
+    world.lines_are_whole();
     // What a server that is lost costs are the calls in flight, and those made
     // before it is there again.
     assert!(world.count(Counted::Failure) < 2_000, "{counts:?}");
