@@ -119,6 +119,17 @@ impl Abilities {
         }
     }
 
+    /// The same, of one that knows tasks.
+    #[must_use]
+    pub fn with_tasks(&self) -> Self {
+        let mut said: Map<String, Value> = serde_json::from_slice(&self.raw).unwrap_or_default();
+        let extensions = said.entry("extensions").or_insert_with(|| json!({}));
+        if let Some(extensions) = extensions.as_object_mut() {
+            extensions.insert(TASKS.into(), json!({}));
+        }
+        Self { raw: Value::Object(said).to_string().into(), tasks: true, ..self.clone() }
+    }
+
     /// Whether they are none.
     pub fn are_none(&self) -> bool {
         self.raw == "{}"

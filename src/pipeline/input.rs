@@ -26,11 +26,13 @@ use crate::mcp::{Era, Method};
 use crate::snapshot::Snapshots;
 use crate::telemetry::metrics::Metrics;
 
-use super::tasks::OwnTasks;
+use super::tasks::{OwnTasks, Questions};
 
 /// What all calls that ask for input share.
 pub(super) struct Inputs {
     pub(super) parking: Arc<Parking>,
+    /// What the tasks of Legacy servers want to know of Modern clients.
+    pub(super) questions: Questions,
     snapshots: Arc<Snapshots>,
     /// The key that is made where none is configured.
     made: OnceLock<[u8; 32]>,
@@ -38,7 +40,8 @@ pub(super) struct Inputs {
 
 impl Inputs {
     pub(super) fn new(snapshots: Arc<Snapshots>, metrics: &Arc<Metrics>) -> Arc<Self> {
-        Arc::new(Self { parking: Parking::new(metrics), snapshots, made: OnceLock::new() })
+        let (parking, questions) = (Parking::new(metrics), Questions::default());
+        Arc::new(Self { parking, questions, snapshots, made: OnceLock::new() })
     }
 
     /// How many calls may wait, and how long.
@@ -286,6 +289,11 @@ pub(super) fn answers(call: &Call) -> Result<Option<Input>, Failure> {
     if call.context.client.version.era() == Era::Legacy {
         return Ok(call.input.clone());
     }
+    answered(call)
+}
+
+/// What a Modern client answers in its params.
+pub(super) fn answered(call: &Call) -> Result<Option<Input>, Failure> {
     let state = call.params.state().map(str::to_owned);
     let raw = call.params.responses_span().and_then(|span| call.params.raw().get(span));
     if state.is_none() && raw.is_none() {
@@ -356,7 +364,7 @@ fn reread(raw: Bytes) -> Result<Params, Failure> {
 }
 
 /// What a client's refusal says.
-fn refused(response: &Response) -> Failure {
+pub(super) fn refused(response: &Response) -> Failure {
     let (Response::Result(raw) | Response::Error(raw)) = response;
     let error: Value = serde_json::from_slice(raw).unwrap_or_default();
     let said = error.get("message").and_then(Value::as_str).unwrap_or("without a reason");

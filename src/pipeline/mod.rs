@@ -46,6 +46,7 @@ use crate::telemetry::otel::Tracing;
 use input::{Asker, Inputs};
 use record::Record;
 use release::Release;
+use tasks::Course;
 
 /// What every call shares.
 pub struct Gateway {
@@ -125,10 +126,12 @@ impl Gateway {
     /// Forgets what waits for clients that a configuration has taken away.
     pub fn forget_strangers(&self) {
         let identity = Arc::clone(&self.snapshots.load().identity);
-        self.inputs.parking.retain(|owner| match owner {
+        let keep = |owner: &Principal| match owner {
             Principal::Client(name) => identity.lists(name),
             Principal::Anonymous => true,
-        });
+        };
+        self.inputs.parking.retain(keep);
+        self.inputs.questions.retain(keep);
     }
 
     /// What every request passes, whatever it asks for.
@@ -190,14 +193,15 @@ impl Gateway {
 }
 
 async fn send(
-    snapshot: &Snapshot,
+    snapshot: &Arc<Snapshot>,
     view: &Arc<View>,
     mut call: Call,
     exchange: &mut Exchange,
 ) -> Result<Reply, Failure> {
     tasks::check(&call)?;
     let mut route = route::find(snapshot, view, &call, exchange.asker())?;
-    let release = Release::of(&call, &route, view, exchange.asker())?;
+    let course = Course::of(&call, &route, view)?;
+    let release = Release::of(&call, &route, view, exchange.asker())?.of_course(course);
     exchange.routed(&route, release, &mut call);
     route::check_headers(&route, &call)?;
     let input = input::answers(&call)?;
@@ -210,10 +214,21 @@ async fn send(
     }
     if let Some(input) = &input {
         call.params = input::for_server(&call.params, input, state.as_ref())?;
+    }
+    let params = course.params(&call)?;
+    if input.is_some() || params.is_some() {
+        call.params = params.unwrap_or(call.params);
         // What the server is told instead stands in other places now.
         route = route::find(snapshot, view, &call, exchange.asker())?;
     }
     let permitted = snapshot.policy.admit(call, route.target).await?;
     exchange.sent();
-    route.member.server.call(permitted, &route.member.config).await
+    match course {
+        Course::Plain | Course::WithoutTask | Course::AsTask => {
+            route.member.server.call(permitted, &route.member.config).await
+        }
+        Course::Awaited => tasks::drive::legacy(snapshot, permitted).await,
+        Course::AwaitedIfNeeded => tasks::drive::modern(snapshot, permitted).await,
+        Course::Bridged => tasks::bridged(snapshot, &permitted, exchange.asker()).await,
+    }
 }

@@ -13,13 +13,14 @@ use bytes::Bytes;
 use crate::call::{Answer, Call, ErrorBody, Failure, Notice, ResultBody, ResultType, ServerName};
 use crate::catalog::{Shape, rewrite};
 use crate::era::lift;
+use crate::era::tasks::form;
 use crate::era::tasks::rename::Place;
 use crate::mcp::{Era, Method, notification};
 use crate::snapshot::View;
 
 use super::input::Asker;
 use super::route::Route;
-use super::tasks::{self, OwnTasks};
+use super::tasks::{self, Course, OwnTasks};
 
 /// What has to be done to one call's reply.
 pub(super) struct Release {
@@ -34,6 +35,8 @@ pub(super) struct Release {
     asked: Option<String>,
     /// The ids of tasks, where there may be some.
     tasks: Option<OwnTasks>,
+    /// A Legacy server's task is one for a Modern client.
+    lifts_task: bool,
 }
 
 impl Release {
@@ -46,8 +49,9 @@ impl Release {
     ) -> Result<Self, Failure> {
         let server = &route.target.server;
         let has_tasks = || view.list(server).is_some_and(|list| list.offers.has_tasks());
-        let may_be_one =
-            call.method.is_of_a_task() || (call.method == Method::ToolsCall && has_tasks());
+        let knows_tasks = call.context.client.abilities().tasks;
+        let may_be_one = call.method.is_of_a_task()
+            || (call.method == Method::ToolsCall && (knows_tasks || has_tasks()));
         let plain = view.catalog.uris().is_plain(server);
         let reads = call.method == Method::ResourcesRead;
         Ok(Self {
@@ -58,7 +62,14 @@ impl Release {
             method: call.method.clone(),
             server: server.clone(),
             view: Arc::clone(view),
+            lifts_task: false,
         })
+    }
+
+    /// The same for a call that takes this course.
+    pub(super) fn of_course(mut self, course: Course) -> Self {
+        self.lifts_task = course == Course::AsTask;
+        self
     }
 
     /// Whether anything may have to be rewritten.
@@ -83,6 +94,11 @@ impl Release {
     }
 
     fn result(&self, result: ResultBody) -> ResultBody {
+        let lifted = self.lifts_task.then(|| form::lift_created(result.raw())).flatten();
+        let result = match lifted {
+            Some(raw) => result.with(raw).unwrap_or(result),
+            None => result,
+        };
         let shape = self.uris.filter(|_| *result.kind() != ResultType::InputRequired);
         let rewritten =
             shape.and_then(|shape| public_uris(&self.view, &self.server, result.raw(), shape));

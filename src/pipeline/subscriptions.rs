@@ -157,6 +157,12 @@ impl Gateway {
             if !view.scope().admits_server(&server) {
                 return Err(tasks::unknown(id));
             }
+            let list = view.list(&server);
+            if list.is_some_and(|list| list.offers.has_legacy_tasks()) {
+                // It need not tell, and never the whole of a task (2025-11-25,
+                // Tasks, "Task Notifications"): nothing is promised.
+                return Err(tasks::unknown(id));
+            }
             Ok((server, Some(NativeName::new(native)), Topic::task(native)))
         };
         let asked = Asked::Task(id.to_owned());

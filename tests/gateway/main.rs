@@ -37,6 +37,7 @@ mod sse_servers;
 mod stdio;
 mod streams;
 mod subscriptions;
+mod tasks;
 mod tools;
 mod traces;
 mod who;

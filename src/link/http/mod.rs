@@ -125,7 +125,7 @@ impl Http {
             calls: Calls::default(),
             asides: Arc::new(Semaphore::new(ASIDES)),
         });
-        let listening = watch::start(&shared);
+        let listening = watch::start(&shared).await;
         Ok(Self { shared, _listening: listening })
     }
 

@@ -6,6 +6,7 @@ pub mod news;
 pub mod offers;
 mod script;
 mod stdio;
+pub mod tasks;
 
 pub use script::{Received, Step};
 
