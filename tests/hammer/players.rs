@@ -454,8 +454,7 @@ impl Player {
         heard: &str,
     ) {
         let before = self.heard.count(heard);
-        for _ in 0..10 {
-            let lost = server.times_lost();
+        for attempt in 0..10 {
             let mut call = self.new_call(server, tool, arguments.clone());
             let way = self.world.way(self.whose(), server.name);
             let beside = way.read_owned().await;
@@ -464,8 +463,8 @@ impl Player {
             if self.heard.more_than(heard, before).await {
                 return;
             }
-            if server.times_lost() == 0 && lost == 0 {
-                break;
+            if attempt == 0 && server.times_lost() == 0 {
+                self.add(Counted::Late);
             }
         }
         self.fault("it was never told of", &json!(heard));

@@ -34,6 +34,8 @@ pub enum Counted {
     Cancelled,
     /// A call that waits for an answer to its question, in vain.
     Abandoned,
+    /// News that did not come the first time, from a server that was never lost.
+    Late,
     /// A question that could not be tied to its call.
     Refused,
     /// A call to a server that was lost.
@@ -45,7 +47,7 @@ pub enum Counted {
 }
 
 impl Counted {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Answer,
         Self::Question,
         Self::Line,
@@ -54,6 +56,7 @@ impl Counted {
         Self::Told,
         Self::Cancelled,
         Self::Abandoned,
+        Self::Late,
         Self::Refused,
         Self::Failure,
         Self::PipeLine,
@@ -68,7 +71,7 @@ impl Counted {
 }
 
 #[derive(Default)]
-pub struct Counts([AtomicU64; 12]);
+pub struct Counts([AtomicU64; 13]);
 
 impl Counts {
     pub fn add(&self, what: Counted) {
