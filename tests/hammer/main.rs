@@ -17,6 +17,7 @@
     clippy::disallowed_methods,
     clippy::large_futures,
     missing_docs,
+    clippy::type_complexity,
     clippy::pedantic,
     reason = "a test that cannot go on fails; scripts and fixtures are held to the common lints"
 )]

@@ -88,7 +88,7 @@ pub struct World {
     messages: u64,
     counts: Counts,
     faults: Arc<Faults>,
-    /// Calls after which it must be sure whose a question is hold it alone.
+    /// Each client's way to each server: a call that alone may be meant has it alone.
     ways: Mutex<HashMap<(String, &'static str), Arc<RwLock<()>>>>,
     /// The lines of the children that are one client's own.
     lines: Mutex<HashMap<String, Lines>>,
