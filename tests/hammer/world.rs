@@ -36,6 +36,8 @@ pub enum Counted {
     Abandoned,
     /// News that did not come the first time, from a server that was never lost.
     Late,
+    /// A call of several rounds that lacks progress.
+    Missing,
     /// A question that could not be tied to its call.
     Refused,
     /// A call to a server that was lost.
@@ -47,7 +49,7 @@ pub enum Counted {
 }
 
 impl Counted {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Answer,
         Self::Question,
         Self::Line,
@@ -57,6 +59,7 @@ impl Counted {
         Self::Cancelled,
         Self::Abandoned,
         Self::Late,
+        Self::Missing,
         Self::Refused,
         Self::Failure,
         Self::PipeLine,
@@ -71,7 +74,7 @@ impl Counted {
 }
 
 #[derive(Default)]
-pub struct Counts([AtomicU64; 13]);
+pub struct Counts([AtomicU64; 14]);
 
 impl Counts {
     pub fn add(&self, what: Counted) {
