@@ -16,12 +16,11 @@ use crate::call::{Answer, Notice, Question, ServerName};
 use crate::jsonrpc::lines::{LineEnds, LineError, LineReader};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::link::LinkFault;
-use crate::link::Whose;
 use crate::link::news::Inbox;
 use crate::link::news::listen::{Carries, Signal};
 use crate::link::outside::{self, Connected};
 use crate::link::peer::{MAX_DEPTH, answer_to_server};
-use crate::link::questions::{self, Aside, Tie, tie};
+use crate::link::questions::{self, Aside, Caller, Tie, tie, tie_question};
 use crate::mcp::notification;
 
 use super::pending::{ASIDES, Came, Lines, Pending, Waiting, Wants};
@@ -89,7 +88,7 @@ impl Wire {
     pub(super) fn expect(
         &self,
         id: u64,
-        caller: Option<Whose>,
+        caller: Option<Caller>,
         wants: Wants,
         lines: Lines,
     ) -> Waiting {
@@ -311,7 +310,7 @@ impl Wire {
         let mut pending = self.pending();
         let tied = tie(pending.iter().filter_map(|(number, call)| {
             let hears = (call.lines == Lines::Heard).then_some(*number);
-            call.caller.as_ref().map(|caller| (*number, caller, hears))
+            call.caller.as_ref().map(|caller| (*number, &caller.whose, hears))
         }));
         let call = match tied {
             Tie::To(number) => pending.get_mut(&number),
@@ -379,11 +378,12 @@ impl Connected for Wire {
         &self.inbox
     }
 
-    fn tied(&self) -> Tie<mpsc::Sender<Aside>> {
+    fn tied(&self, question: &Question) -> Tie<mpsc::Sender<Aside>> {
         let pending = self.pending();
-        tie(pending.iter().filter_map(|(number, call)| {
+        let calls = pending.iter().filter_map(|(number, call)| {
             call.caller.as_ref().map(|caller| (*number, caller, call.asides.clone()))
-        }))
+        });
+        tie_question(question, calls)
     }
 
     fn send(self: &Arc<Self>, message: Bytes) {
