@@ -50,7 +50,8 @@ impl Offers {
     /// The same in the form of 2025-11-25.
     pub fn has_legacy_tasks(&self) -> bool {
         let tasks = self.capabilities.get("tasks");
-        tasks.is_some_and(|tasks| tasks["requests"]["tools"]["call"].is_object())
+        let calls = tasks.and_then(|tasks| tasks.pointer("/requests/tools/call"));
+        calls.is_some_and(Value::is_object)
     }
 
     /// Whether it has lists of this kind.

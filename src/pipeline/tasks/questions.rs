@@ -11,6 +11,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
@@ -98,7 +100,7 @@ impl Questions {
         let mut number = [0; 6];
         aws_lc_rs::rand::fill(&mut number)
             .map_err(|_| Failure::Internal { detail: "naming a question".into() })?;
-        let prefix = number.iter().map(|byte| format!("{byte:02x}")).collect();
+        let prefix = URL_SAFE_NO_PAD.encode(number);
         let (says, said) = mpsc::channel(MOST_QUESTIONS);
         let touched = Instant::now();
         let open = Open { questions: Vec::new(), asked: 0, prefix, touched };
