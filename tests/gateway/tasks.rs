@@ -175,6 +175,22 @@ async fn a_modern_client_answers_what_any_servers_task_wants_to_know() {
 }
 
 #[tokio::test]
+async fn a_legacy_server_is_asked_once_what_its_task_wants_to_know() {
+    let upstream = Upstream::legacy().await;
+    upstream.has_tasks();
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    let client = modern(&gateway).await;
+    let id = create(&client, "s__must", json!({ "asks": true })).await["taskId"].clone();
+    let all = (0..8).map(|_| about(&client, "tasks/get", &id));
+    let all = futures_util::future::join_all(all).await;
+    for said in &all {
+        assert_eq!(said.result()["inputRequests"], all[0].result()["inputRequests"]);
+        assert_eq!(said.result()["inputRequests"].as_object().map(serde_json::Map::len), Some(1));
+    }
+    assert_eq!(upstream.all("tasks/result").len(), 1);
+}
+
+#[tokio::test]
 async fn a_legacy_clients_task_goes_its_whole_way_at_a_legacy_server() {
     let kinds = kinds().await;
     let gateway = gateway(&kinds).await;
