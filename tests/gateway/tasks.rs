@@ -299,6 +299,35 @@ async fn who_takes_its_call_back_ends_the_task() {
 }
 
 #[tokio::test]
+async fn a_session_that_ends_leaves_no_task_and_no_instance_behind() {
+    for kind in every_kind().await.into_iter().filter(|kind| kind.name.starts_with("legacy")) {
+        let tasks = kind.upstream.has_tasks();
+        let lines = format!("{}isolation = \"client\"\n", kind.lines);
+        let gateway = Gateway::with("s", lines).start().await;
+        let client = gateway.legacy().await;
+        let leaves = async {
+            kind.upstream.heard("tasks/result", 1).await;
+            client.http("DELETE", "/mcp").of_session().send().await;
+        };
+        tokio::join!(client.ask_call("s__must", json!({})).send(), leaves);
+        until(|| tasks.is_cancelled("task-1")).await;
+        // The first instance alone is left, and stays so.
+        for _ in 0..2 {
+            within(async {
+                while gateway.server("s").await["instances"]
+                    .as_array()
+                    .is_some_and(|all| !all.is_empty())
+                {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            })
+            .await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_task_that_takes_too_long_is_ended() {
     for upstream in Upstream::both().await {
         let tasks = upstream.has_tasks();

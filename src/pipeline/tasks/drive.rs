@@ -55,12 +55,8 @@ async fn start(
 ) -> Result<Reply, Failure> {
     // The task keeps its call's place, however many requests it takes.
     let slot = permitted.take_slot();
-    let target = permitted.target().clone();
-    let at = TaskAt::new(snapshot, &target.server, String::new(), &permitted.get().context);
-    let member = snapshot.server(&target.server);
-    let gone = || Failure::Internal { detail: "finding a server".into() };
-    let member = member.ok_or_else(gone)?;
-    let reply = member.server.call(permitted, &member.config).await?;
+    let at = TaskAt::to_be(snapshot, &permitted).await?;
+    let reply = at.make(permitted).await?;
     let (says, answers) = mpsc::channel(MOST_QUESTIONS);
     let driven = Driven { snapshot: Arc::clone(snapshot), at, reply, answers, stage, task: None };
     let events = stream::unfold(Some(driven), Driven::step);
@@ -189,12 +185,9 @@ impl Driven {
     async fn call_again(&mut self, mut call: Call, target: Target) -> Result<(), Failure> {
         let client = call.context.client.with_tasks();
         call.context.client = Arc::new(client);
-        self.at = TaskAt::new(&self.snapshot, &target.server, String::new(), &call.context);
-        let member = self.snapshot.server(&target.server);
-        let gone = || Failure::Internal { detail: "finding a server".into() };
-        let member = member.ok_or_else(gone)?;
         let permitted = self.snapshot.policy.readmit(call, target);
-        self.reply = member.server.call(permitted, &member.config).await?;
+        self.at = TaskAt::to_be(&self.snapshot, &permitted).await?;
+        self.reply = self.at.make(permitted).await?;
         self.stage = Stage::Creating;
         Ok(())
     }
