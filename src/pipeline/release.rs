@@ -50,7 +50,7 @@ impl Release {
         asker: &Asker,
     ) -> Result<Self, Failure> {
         let server = &route.target.server;
-        let has_tasks = || view.list(server).is_some_and(|list| list.offers.has_tasks());
+        let has_tasks = || view.list(server).is_some_and(|list| list.offers.tasks().is_some());
         let knows_tasks = call.context.client.abilities().tasks;
         let may_be_one = call.method.is_of_a_task()
             || (call.method == Method::ToolsCall && (knows_tasks || has_tasks()));
