@@ -13,6 +13,7 @@ pub mod child;
 mod connection;
 mod deadline;
 mod fault;
+mod given_up;
 mod http;
 mod instance;
 mod kin;

@@ -15,6 +15,7 @@ use crate::policy::Target;
 
 use super::Whose;
 use super::deadline::Deadline;
+use super::given_up::GivenUp;
 use super::outside::Connected;
 use super::peer::unanswered;
 
@@ -129,6 +130,7 @@ impl Caller {
 pub(super) fn tie_question<'a, T>(
     question: &Question,
     calls: impl Iterator<Item = (u64, &'a Caller, Option<T>)> + Clone,
+    given_up: &GivenUp,
 ) -> Tie<T> {
     let task = question.params.as_deref().and_then(rename::related);
     let of_task = |caller: &Caller| {
@@ -138,13 +140,17 @@ pub(super) fn tie_question<'a, T>(
     match waiting.max_by_key(|(number, ..)| *number) {
         Some((.., Some(one))) => Tie::To(one),
         Some((.., None)) => Tie::Mute,
-        None => tie(calls.map(|(number, caller, one)| (number, &caller.whose, one))),
+        None => {
+            let calls = calls.map(|(number, caller, one)| (number, &caller.whose, one));
+            tie(calls, given_up)
+        }
     }
 }
 
 /// Which call something belongs to that a server sends without saying so.
 pub(super) enum Tie<T> {
-    /// None is in flight, or calls of several clients.
+    /// None is in flight, or calls of several clients. One that was given up
+    /// counts for as long as the server may be at it.
     Nobody,
     /// A client's that cannot be told or asked such a thing.
     Mute,
@@ -156,7 +162,10 @@ pub(super) enum Tie<T> {
 /// several if they are all one client's. That is the newest, because the older
 /// ones have gone on without an answer. Calls come with their numbers, and
 /// those that may be the one with something that tells them apart.
-pub(super) fn tie<'a, T>(calls: impl Iterator<Item = (u64, &'a Whose, Option<T>)>) -> Tie<T> {
+pub(super) fn tie<'a, T>(
+    calls: impl Iterator<Item = (u64, &'a Whose, Option<T>)>,
+    given_up: &GivenUp,
+) -> Tie<T> {
     let mut first = None;
     let mut newest: Option<(u64, T)> = None;
     for (number, caller, one) in calls {
@@ -171,6 +180,7 @@ pub(super) fn tie<'a, T>(calls: impl Iterator<Item = (u64, &'a Whose, Option<T>)
     }
     match (first, newest) {
         (None, _) => Tie::Nobody,
+        (Some(caller), _) if given_up.is_anothers(caller) => Tie::Nobody,
         (Some(_), None) => Tie::Mute,
         (Some(_), Some((_, one))) => Tie::To(one),
     }
@@ -218,7 +228,7 @@ mod tests {
         let calls = [caller(&ann, Some("1")), caller(&bob, Some("2")), caller(&bob, None)];
         let tied = |question: &Question| {
             let all = calls.iter().zip(1..).map(|(caller, number)| (number, caller, Some(number)));
-            match tie_question(question, all) {
+            match tie_question(question, all, &GivenUp::default()) {
                 Tie::To(number) => Some(number),
                 Tie::Nobody | Tie::Mute => None,
             }
@@ -236,10 +246,11 @@ mod tests {
         let bob = Whose::Principal(Principal::Anonymous);
         let (one, _one) = mpsc::channel(1);
         let (two, _two) = mpsc::channel(1);
-        let tied = |calls: &[(u64, &Whose, Option<&mpsc::Sender<Aside>>)]| match tie(calls
-            .iter()
-            .copied())
-        {
+        let given_up = GivenUp::default();
+        let tied = |calls: &[(u64, &Whose, Option<&mpsc::Sender<Aside>>)]| match tie(
+            calls.iter().copied(),
+            &given_up,
+        ) {
             Tie::Nobody => "nobody",
             Tie::Mute => "mute",
             Tie::To(asides) if asides.same_channel(&one) => "one",
@@ -251,5 +262,11 @@ mod tests {
         assert_eq!(tied(&[(2, &ann, Some(&two)), (1, &ann, Some(&one))]), "two");
         assert_eq!(tied(&[(2, &ann, None), (1, &ann, Some(&one))]), "one");
         assert_eq!(tied(&[(1, &ann, Some(&one)), (2, &bob, Some(&two))]), "nobody");
+        given_up.add(3, bob.clone(), std::time::Duration::from_secs(1));
+        assert_eq!(tied(&[(1, &ann, Some(&one))]), "nobody", "it may be of the other's call");
+        assert_eq!(tied(&[(1, &ann, None)]), "nobody");
+        assert_eq!(tied(&[(2, &bob, Some(&two))]), "two");
+        given_up.answered(3);
+        assert_eq!(tied(&[(1, &ann, Some(&one))]), "one");
     }
 }

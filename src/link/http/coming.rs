@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -12,6 +13,7 @@ use tokio::sync::mpsc;
 use crate::call::{Answers, Call, Event, Notice, Question, Reply};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::link::deadline::Deadline;
+use crate::link::given_up::GivenUp;
 use crate::link::news::{Inbox, Listener};
 use crate::link::outside::Connected;
 use crate::link::peer::{answer_to_server, not_offered};
@@ -32,12 +34,16 @@ pub(super) struct UnderWay {
     shared: Arc<Shared>,
     /// `None` once there is nothing left to cancel.
     id: Option<Id>,
+    caller: Whose,
+    /// How long the server may be at it without a sign of life.
+    time: Duration,
 }
 
 impl UnderWay {
-    pub(super) fn begin(shared: &Arc<Shared>, id: &Id) -> Self {
+    fn begin(shared: &Arc<Shared>, id: &Id, call: &Call, deadline: &Deadline) -> Self {
         let legacy = shared.peer.era() == Era::Legacy;
-        Self { shared: Arc::clone(shared), id: legacy.then(|| id.clone()) }
+        let (caller, time) = (Whose::of(&call.context), deadline.quiet());
+        Self { shared: Arc::clone(shared), id: legacy.then(|| id.clone()), caller, time }
     }
 
     /// Answered, or refused.
@@ -49,6 +55,8 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         if let Some(id) = &self.id {
+            let number = id.as_number().unwrap_or_default();
+            self.shared.calls.given_up.add(number, self.caller.clone(), self.time);
             let params = [b"{\"requestId\":", id.raw(), b"}"].concat();
             let body = jsonrpc::notification(notification::CANCELLED, Some(&params));
             self.shared.send_aside(body);
@@ -113,7 +121,7 @@ impl Coming {
         (call, target): (&Call, &Target),
         deadline: Deadline,
     ) -> (Self, Option<Answers>) {
-        let under_way = UnderWay::begin(shared, id);
+        let under_way = UnderWay::begin(shared, id, call, &deadline);
         let (questions, answers) = Questions::of(call, shared.peer.era(), shared);
         let hearing = Hearing::of(shared, call);
         let in_call = InCall::begin(shared, id, call, target, (&questions, &hearing));
@@ -317,7 +325,10 @@ impl Hearing {
 
 /// The calls that are under way to a Legacy server.
 #[derive(Default)]
-pub(super) struct Calls(Mutex<HashMap<u64, Tied>>);
+pub(super) struct Calls {
+    tied: Mutex<HashMap<u64, Tied>>,
+    given_up: GivenUp,
+}
 
 /// What a call can be told by another stream than its own.
 struct Tied {
@@ -363,7 +374,7 @@ impl Drop for InCall {
 
 impl Calls {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Tied>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -371,7 +382,9 @@ impl Calls {
     /// The call that hears a line which a server writes outside of one.
     fn hears(&self) -> Tie<Arc<Listener>> {
         let calls = self.lock();
-        tie(calls.iter().map(|(number, call)| (*number, &call.caller.whose, call.lines.clone())))
+        let calls =
+            calls.iter().map(|(number, call)| (*number, &call.caller.whose, call.lines.clone()));
+        tie(calls, &self.given_up)
     }
 }
 
@@ -383,7 +396,7 @@ impl Connected for Shared {
     fn tied(&self, question: &Question) -> Tie<mpsc::Sender<Aside>> {
         let calls = self.calls.lock();
         let calls = calls.iter().map(|(number, call)| (*number, &call.caller, call.asks.clone()));
-        tie_question(question, calls)
+        tie_question(question, calls, &self.calls.given_up)
     }
 
     fn send(self: &Arc<Self>, message: Bytes) {

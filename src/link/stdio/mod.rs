@@ -233,7 +233,7 @@ impl OnItsWay {
 impl Drop for OnItsWay {
     fn drop(&mut self) {
         // Does nothing where the answer has come.
-        self.wire.cancel(self.waiting.id);
+        self.wire.cancel(self.waiting.id, self.deadline.quiet());
     }
 }
 
