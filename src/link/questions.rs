@@ -7,9 +7,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use crate::call::{Answers, Call, MOST_QUESTIONS, Notice, Question};
+use crate::call::{Answers, Call, MOST_QUESTIONS, NativeName, Notice, Question};
+use crate::era::tasks::rename;
 use crate::jsonrpc::{self, Id, Response, object};
-use crate::mcp::Era;
+use crate::mcp::{Era, Method};
+use crate::policy::Target;
 
 use super::Whose;
 use super::deadline::Deadline;
@@ -107,6 +109,44 @@ pub(super) enum Aside {
     TookBack(Id),
 }
 
+/// Whose a call is, and which task it waits for.
+pub(super) struct Caller {
+    pub(super) whose: Whose,
+    /// The task that it wants the result of, by the server's own id.
+    task: Option<NativeName>,
+}
+
+impl Caller {
+    /// Of a call that goes there.
+    pub(super) fn of(call: &Call, target: &Target) -> Self {
+        let task = target.native.clone().filter(|_| call.method == Method::TasksResult);
+        Self { whose: Whose::of(&call.context), task }
+    }
+}
+
+/// The same as [`tie`] for a question. One that says which task it is about
+/// (2025-11-25, Tasks, "Associating Task-Related Messages") is of the call
+/// that waits for this task, whatever else is in flight.
+pub(super) fn tie_question<'a, T>(
+    question: &Question,
+    calls: impl Iterator<Item = (u64, &'a Caller, Option<T>)> + Clone,
+    given_up: &GivenUp,
+) -> Tie<T> {
+    let task = question.params.as_deref().and_then(rename::related);
+    let of_task = |caller: &Caller| {
+        caller.task.as_ref().is_some_and(|own| Some(own.as_str()) == task.as_deref())
+    };
+    let waiting = calls.clone().filter(|(_, caller, _)| of_task(caller));
+    match waiting.max_by_key(|(number, ..)| *number) {
+        Some((.., Some(one))) => Tie::To(one),
+        Some((.., None)) => Tie::Mute,
+        None => {
+            let calls = calls.map(|(number, caller, one)| (number, &caller.whose, one));
+            tie(calls, given_up)
+        }
+    }
+}
+
 /// Which call something belongs to that a server sends without saying so.
 pub(super) enum Tie<T> {
     /// None is in flight, or calls of several clients. One that was given up
@@ -170,6 +210,35 @@ pub(super) fn message(id: &Id, response: &Response) -> Bytes {
 mod tests {
     use super::*;
     use crate::call::Principal;
+
+    #[test]
+    fn a_question_about_a_task_is_of_the_call_that_waits_for_it() {
+        let ann = Whose::Principal(Principal::Client("ann".into()));
+        let bob = Whose::Principal(Principal::Anonymous);
+        let caller = |whose: &Whose, task: Option<&str>| Caller {
+            whose: whose.clone(),
+            task: task.map(NativeName::new),
+        };
+        let about = |task: &str| Question {
+            method: "elicitation/create".into(),
+            params: Some(Bytes::from(format!(
+                r#"{{"_meta":{{"io.modelcontextprotocol/related-task":{{"taskId":"{task}"}}}}}}"#
+            ))),
+        };
+        let calls = [caller(&ann, Some("1")), caller(&bob, Some("2")), caller(&bob, None)];
+        let tied = |question: &Question| {
+            let all = calls.iter().zip(1..).map(|(caller, number)| (number, caller, Some(number)));
+            match tie_question(question, all, &GivenUp::default()) {
+                Tie::To(number) => Some(number),
+                Tie::Nobody | Tie::Mute => None,
+            }
+        };
+        assert_eq!(
+            (tied(&about("1")), tied(&about("2")), tied(&about("3"))),
+            (Some(1), Some(2), None)
+        );
+        assert_eq!(tied(&Question { method: "roots/list".into(), params: None }), None);
+    }
 
     #[test]
     fn what_a_server_sends_is_tied_to_one_clients_newest_call() {

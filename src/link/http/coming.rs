@@ -17,9 +17,10 @@ use crate::link::given_up::GivenUp;
 use crate::link::news::{Inbox, Listener};
 use crate::link::outside::Connected;
 use crate::link::peer::{answer_to_server, not_offered};
-use crate::link::questions::{Aside, Questions, Tie, cancelled, tie};
+use crate::link::questions::{Aside, Caller, Questions, Tie, cancelled, tie, tie_question};
 use crate::link::{LinkFault, Whose};
 use crate::mcp::{Era, LogLevel, notification};
+use crate::policy::Target;
 
 use super::Shared;
 use super::reception::{Events, Reception, answer_in};
@@ -117,13 +118,13 @@ impl Coming {
     pub(super) fn of(
         shared: &Arc<Shared>,
         id: &Id,
-        call: &Call,
+        (call, target): (&Call, &Target),
         deadline: Deadline,
     ) -> (Self, Option<Answers>) {
         let under_way = UnderWay::begin(shared, id, call, &deadline);
         let (questions, answers) = Questions::of(call, shared.peer.era(), shared);
         let hearing = Hearing::of(shared, call);
-        let in_call = InCall::begin(shared, id, call, (&questions, &hearing));
+        let in_call = InCall::begin(shared, id, call, target, (&questions, &hearing));
         let coming = Self {
             shared: Arc::clone(shared),
             id: id.clone(),
@@ -331,7 +332,7 @@ pub(super) struct Calls {
 
 /// What a call can be told by another stream than its own.
 struct Tied {
-    caller: Whose,
+    caller: Caller,
     /// Questions.
     asks: Option<mpsc::Sender<Aside>>,
     /// Lines of the server's log.
@@ -352,11 +353,12 @@ impl InCall {
         shared: &Arc<Shared>,
         id: &Id,
         call: &Call,
+        target: &Target,
         (questions, hearing): (&Questions, &Hearing),
     ) -> Option<Self> {
         let number = id.as_number().filter(|_| shared.peer.era() == Era::Legacy)?;
         let (asks, asides) = questions.can_be().then(|| mpsc::channel(ASIDES)).unzip();
-        let caller = Whose::of(&call.context);
+        let caller = Caller::of(call, target);
         let tied = Tied { caller, asks, lines: hearing.elsewhere.clone() };
         shared.calls.lock().insert(number, tied);
         shared.inbox.begun.notify_waiters();
@@ -380,7 +382,8 @@ impl Calls {
     /// The call that hears a line which a server writes outside of one.
     fn hears(&self) -> Tie<Arc<Listener>> {
         let calls = self.lock();
-        let calls = calls.iter().map(|(number, call)| (*number, &call.caller, call.lines.clone()));
+        let calls =
+            calls.iter().map(|(number, call)| (*number, &call.caller.whose, call.lines.clone()));
         tie(calls, &self.given_up)
     }
 }
@@ -390,10 +393,10 @@ impl Connected for Shared {
         &self.inbox
     }
 
-    fn tied(&self) -> Tie<mpsc::Sender<Aside>> {
+    fn tied(&self, question: &Question) -> Tie<mpsc::Sender<Aside>> {
         let calls = self.calls.lock();
         let calls = calls.iter().map(|(number, call)| (*number, &call.caller, call.asks.clone()));
-        tie(calls, &self.calls.given_up)
+        tie_question(question, calls, &self.calls.given_up)
     }
 
     fn send(self: &Arc<Self>, message: Bytes) {

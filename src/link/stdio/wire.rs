@@ -16,13 +16,12 @@ use crate::call::{Answer, Notice, Question, ServerName};
 use crate::jsonrpc::lines::{LineEnds, LineError, LineReader};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::link::LinkFault;
-use crate::link::Whose;
 use crate::link::given_up::GivenUp;
 use crate::link::news::Inbox;
 use crate::link::news::listen::{Carries, Signal};
 use crate::link::outside::{self, Connected};
 use crate::link::peer::{MAX_DEPTH, answer_to_server};
-use crate::link::questions::{self, Aside, Tie, tie};
+use crate::link::questions::{self, Aside, Caller, Tie, tie, tie_question};
 use crate::mcp::notification;
 
 use super::pending::{ASIDES, Came, Lines, Pending, Waiting, Wants};
@@ -92,7 +91,7 @@ impl Wire {
     pub(super) fn expect(
         &self,
         id: u64,
-        caller: Option<Whose>,
+        caller: Option<Caller>,
         wants: Wants,
         lines: Lines,
     ) -> Waiting {
@@ -151,7 +150,7 @@ impl Wire {
         let mut pending = self.pending();
         let Some(call) = pending.remove(&id) else { return };
         if let Some(caller) = call.caller {
-            self.given_up.add(id, caller, time);
+            self.given_up.add(id, caller.whose, time);
         }
         drop(pending);
         self.send_cancelled(id);
@@ -320,7 +319,7 @@ impl Wire {
         let mut pending = self.pending();
         let calls = pending.iter().filter_map(|(number, call)| {
             let hears = (call.lines == Lines::Heard).then_some(*number);
-            call.caller.as_ref().map(|caller| (*number, caller, hears))
+            call.caller.as_ref().map(|caller| (*number, &caller.whose, hears))
         });
         let tied = tie(calls, &self.given_up);
         let call = match tied {
@@ -389,12 +388,12 @@ impl Connected for Wire {
         &self.inbox
     }
 
-    fn tied(&self) -> Tie<mpsc::Sender<Aside>> {
+    fn tied(&self, question: &Question) -> Tie<mpsc::Sender<Aside>> {
         let pending = self.pending();
         let calls = pending.iter().filter_map(|(number, call)| {
             call.caller.as_ref().map(|caller| (*number, caller, call.asides.clone()))
         });
-        tie(calls, &self.given_up)
+        tie_question(question, calls, &self.given_up)
     }
 
     fn send(self: &Arc<Self>, message: Bytes) {
