@@ -379,7 +379,9 @@ impl<'a> Cursor<'a> {
     /// character or the end.
     fn plain(&mut self) {
         let bytes = self.text.as_bytes();
-        while let Some(eight) = bytes.get(self.at..).and_then(<[u8]>::first_chunk::<8>) {
+        for _ in 0..SHORT {
+            let ahead = bytes.get(self.at..).and_then(<[u8]>::first_chunk::<8>);
+            let Some(eight) = ahead else { break };
             let ends = ends_plain(u64::from_le_bytes(*eight));
             if ends != 0 {
                 self.at += ends.trailing_zeros() as usize / 8;
@@ -387,9 +389,15 @@ impl<'a> Cursor<'a> {
             }
             self.at += 8;
         }
-        while self.byte().is_some_and(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
-            self.at += 1;
-        }
+        // What is long, or at the end of the text, is looked at in larger steps.
+        let rest = bytes.get(self.at..).unwrap_or_default();
+        let length = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+        let rest = rest.get(..length).unwrap_or_default();
+        self.at += if has_control(rest) {
+            rest.iter().position(|byte| *byte < b' ').unwrap_or(length)
+        } else {
+            length
+        };
     }
 
     fn escape(&mut self) -> Result<(), NoObject> {
@@ -418,6 +426,11 @@ fn ends_plain(eight: u64) -> u64 {
     };
     let control = eight.wrapping_sub(ONES * u64::from(b' ')) & !eight;
     (is(b'"') | is(b'\\') | control) & (ONES << 7)
+}
+
+/// Written so that the compiler looks at many bytes at once.
+fn has_control(text: &[u8]) -> bool {
+    text.iter().fold(false, |found, byte| found | (*byte < b' '))
 }
 
 /// The brackets that are open, a bit for each: set for an object's.
@@ -451,6 +464,9 @@ impl Brackets {
         (self.depth > 0).then_some(self.last & 1 == 1)
     }
 }
+
+/// How many times eight bytes a short text has.
+const SHORT: usize = 3;
 
 #[cfg(test)]
 mod tests {
