@@ -430,7 +430,7 @@ fn ends_plain(eight: u64) -> u64 {
 
 /// Written so that the compiler looks at many bytes at once.
 fn has_control(text: &[u8]) -> bool {
-    text.iter().fold(false, |found, byte| found | (*byte < b' '))
+    text.iter().fold(u8::MAX, |least, byte| least.min(*byte)) < b' '
 }
 
 /// The brackets that are open, a bit for each: set for an object's.

@@ -157,18 +157,16 @@ impl Glance {
         match (self, raw.as_bytes().first()) {
             (Self::Any(choices), _) => choices.iter().any(|one| one.admits_within(raw, depth)),
             (Self::Scalar, Some(b'"')) => is_plain(raw),
-            (Self::Scalar, Some(b't' | b'f' | b'n')) => true,
-            (Self::Scalar | Self::Number(_), Some(b'-' | b'0'..=b'9')) => {
-                let value = number(raw);
-                match self {
-                    Self::Number(range) => value.is_some_and(|value| range.holds(value)),
-                    _ => value.is_some(),
-                }
+            (Self::Scalar, Some(b'-' | b'0'..=b'9')) => number(raw).is_some(),
+            (Self::Scalar, Some(b't' | b'f' | b'n'))
+            | (Self::Null, Some(b'n'))
+            | (Self::Boolean, Some(b't' | b'f')) => true,
+            (Self::Number(range), Some(b'-' | b'0'..=b'9')) => {
+                number(raw).is_some_and(|value| range.holds(value))
             }
             (Self::Integer(range), Some(b'-' | b'0'..=b'9')) => {
                 integer(raw).is_some_and(|value| range.holds(value))
             }
-            (Self::Null, Some(b'n')) | (Self::Boolean, Some(b't' | b'f')) => true,
             (Self::Text(length), Some(b'"')) => length.holds(raw),
             (Self::OneOf(texts), Some(b'"')) => {
                 is_plain(raw)
