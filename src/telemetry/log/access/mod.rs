@@ -298,8 +298,19 @@ fn digit(value: u64) -> u8 {
 }
 
 /// Whether `text` can stand between quotes as it is: ASCII that can be seen,
-/// without quotes and backslashes. Eight bytes at a time.
+/// without quotes and backslashes. Eight bytes at a time; the last eight
+/// overlap those before.
 fn is_plain(text: &str) -> bool {
+    let text = text.as_bytes();
+    let Some(last) = text.last_chunk::<8>() else {
+        return text.iter().all(|b| matches!(b, b' ' | b'!' | b'#'..=b'[' | b']'..=b'~'));
+    };
+    let (words, _) = text.as_chunks::<8>();
+    words.iter().fold(odd_bytes(*last), |odd, word| odd | odd_bytes(*word)) == 0
+}
+
+/// Not 0 where a byte of the eight is not plain.
+fn odd_bytes(word: [u8; 8]) -> u64 {
     /// The same byte in each place.
     const fn all(byte: u8) -> u64 {
         u64::from_ne_bytes([byte; 8])
@@ -309,17 +320,11 @@ fn is_plain(text: &str) -> bool {
     const fn below(word: u64, byte: u8) -> u64 {
         word.wrapping_sub(all(byte)) & !word
     }
-    let (words, rest) = text.as_bytes().as_chunks::<8>();
-    let odd = words.iter().fold(0, |odd, word| {
-        let word = u64::from_ne_bytes(*word);
-        odd | word
-            | below(word, b' ')
-            | below(word ^ all(b'"'), 1)
-            | below(word ^ all(b'\\'), 1)
-            | below(word ^ all(0x7f), 1)
-    });
-    let is_plain = |b: &u8| matches!(b, b' ' | b'!' | b'#'..=b'[' | b']'..=b'~');
-    odd & all(0x80) == 0 && rest.iter().all(is_plain)
+    let word = u64::from_ne_bytes(word);
+    let quote = below(word ^ all(b'"'), 1);
+    let backslash = below(word ^ all(b'\\'), 1);
+    let delete = below(word ^ all(0x7f), 1);
+    (word | below(word, b' ') | quote | backslash | delete) & all(0x80)
 }
 
 #[cfg(test)]
