@@ -45,7 +45,7 @@ pub use kind::{ByKind, Kind};
 pub use list::{Digest, List, Page, Position};
 pub use merge::{Origin, Source, Warning};
 pub use naming::{MAX_PUBLIC_NAME, Naming};
-pub use offers::Offers;
+pub use offers::{Offers, TaskForm};
 pub use param_headers::{
     AnnotationError, Mismatch, ParamHeader, ParamKind, find as find_param_headers, headers_for,
     verify as verify_headers,

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::item::{Fields, InvalidItem, bounded, json_text, span, splice};
 use super::kind::Kind;
-use super::offers::Offers;
+use super::offers::{Offers, TaskForm};
 use super::param_headers::{self, ParamHeader};
 use super::schema::{self, ArgumentSchema};
 use crate::call::NativeName;
@@ -134,7 +134,7 @@ impl Tool {
         }
         if let Some(place) = self.tasks_at.clone()
             && self.tasks != TaskSupport::Forbidden
-            && !offers.has_legacy_tasks()
+            && offers.tasks() != Some(TaskForm::Legacy)
         {
             edits.push((place, json_text("forbidden")));
         }

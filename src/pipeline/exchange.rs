@@ -151,10 +151,13 @@ impl Exchange {
                     return Some(Event::Passing(passing));
                 }
                 Some(Event::Notice(notice)) => {
-                    return Some(Event::Notice(match &self.release {
+                    let notice = match &self.release {
                         Some(release) => release.notice(notice),
-                        None => notice,
-                    }));
+                        None => Some(notice),
+                    };
+                    if let Some(notice) = notice {
+                        return Some(Event::Notice(notice));
+                    }
                 }
                 Some(Event::Pause(_)) | None => return event,
             }

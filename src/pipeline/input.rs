@@ -65,12 +65,12 @@ impl Inputs {
 
     fn with_keys<T>(
         &self,
-        make: impl FnOnce(&[&[u8]]) -> Result<T, Failure>,
+        with: impl FnOnce(&[&[u8]]) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let config: &Config = &Arc::clone(&self.snapshots.load().config).gateway;
         if !config.state_keys.is_empty() {
             let keys = config.state_keys.iter().map(|key| key.expose().as_bytes());
-            return make(&keys.collect::<Vec<_>>());
+            return with(&keys.collect::<Vec<_>>());
         }
         let made = if let Some(made) = self.made.get() {
             made
@@ -79,7 +79,7 @@ impl Inputs {
             aws_lc_rs::rand::fill(&mut key).map_err(broken)?;
             self.made.get_or_init(|| key)
         };
-        make(&[made.as_slice()])
+        with(&[made.as_slice()])
     }
 }
 

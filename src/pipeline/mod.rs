@@ -223,12 +223,13 @@ async fn send(
     }
     let permitted = snapshot.policy.admit(call, route.target).await?;
     exchange.sent();
+    // Boxed but for the usual one: every call would have room for the largest.
     match course {
         Course::Plain | Course::WithoutTask | Course::AsTask => {
             route.member.server.call(permitted, &route.member.config).await
         }
-        Course::Awaited => tasks::drive::legacy(snapshot, permitted).await,
-        Course::AwaitedIfNeeded => tasks::drive::modern(snapshot, permitted).await,
-        Course::Bridged => tasks::bridged(snapshot, &permitted, exchange.asker()).await,
+        Course::Awaited => Box::pin(tasks::drive::legacy(snapshot, permitted)).await,
+        Course::AwaitedIfNeeded => Box::pin(tasks::drive::modern(snapshot, permitted)).await,
+        Course::Bridged => Box::pin(tasks::bridged(snapshot, &permitted, exchange.asker())).await,
     }
 }

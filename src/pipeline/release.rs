@@ -37,6 +37,8 @@ pub(super) struct Release {
     tasks: Option<OwnTasks>,
     /// A Legacy server's task is one for a Modern client.
     lifts_task: bool,
+    /// The client wants to hear of progress.
+    progress: bool,
 }
 
 impl Release {
@@ -48,7 +50,7 @@ impl Release {
         asker: &Asker,
     ) -> Result<Self, Failure> {
         let server = &route.target.server;
-        let has_tasks = || view.list(server).is_some_and(|list| list.offers.has_tasks());
+        let has_tasks = || view.list(server).is_some_and(|list| list.offers.tasks().is_some());
         let knows_tasks = call.context.client.abilities().tasks;
         let may_be_one = call.method.is_of_a_task()
             || (call.method == Method::ToolsCall && (knows_tasks || has_tasks()));
@@ -63,6 +65,7 @@ impl Release {
             server: server.clone(),
             view: Arc::clone(view),
             lifts_task: false,
+            progress: call.context.progress_token.is_some(),
         })
     }
 
@@ -135,15 +138,20 @@ impl Release {
         }
     }
 
-    /// A notice on the way.
-    pub(super) fn notice(&self, notice: Notice) -> Notice {
-        let Some(tasks) = &self.tasks else { return notice };
+    /// A notice on the way; `None` for one that the client is not to have. A
+    /// task's progress comes under the token of the call that it began with: a
+    /// client that gave none with this one would take it for another call's.
+    pub(super) fn notice(&self, notice: Notice) -> Option<Notice> {
+        if notice.token.is_some() && !self.progress {
+            return None;
+        }
+        let Some(tasks) = &self.tasks else { return Some(notice) };
         let is_status = matches!(&*notice.method, notification::TASK | notification::TASK_STATUS);
         let place = if is_status { Place::Task } else { Place::Meta };
-        match tasks.rename(&self.server, &notice.params, place) {
+        Some(match tasks.rename(&self.server, &notice.params, place) {
             Some(params) => notice.with(params),
             None => notice,
-        }
+        })
     }
 
     /// A read's error as a Modern server would put it, with the URI that the

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::time::timeout;
 
 use crate::call::{Context, ErrorBody, Failure, NativeName, ServerName};
-use crate::catalog::Shape;
+use crate::catalog::{Shape, TaskForm};
 use crate::era::news;
 use crate::era::tasks::rename::Place;
 use crate::jsonrpc::Id;
@@ -158,7 +158,7 @@ impl Gateway {
                 return Err(tasks::unknown(id));
             }
             let list = view.list(&server);
-            if list.is_some_and(|list| list.offers.has_legacy_tasks()) {
+            if list.and_then(|list| list.offers.tasks()) == Some(TaskForm::Legacy) {
                 // It need not tell, and never the whole of a task (2025-11-25,
                 // Tasks, "Task Notifications"): nothing is promised.
                 return Err(tasks::unknown(id));

@@ -17,6 +17,7 @@ mod arguments;
 mod caching;
 mod calls;
 mod connections;
+mod given_up;
 mod http_servers;
 mod input;
 mod introductions;

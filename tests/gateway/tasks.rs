@@ -175,6 +175,22 @@ async fn a_modern_client_answers_what_any_servers_task_wants_to_know() {
 }
 
 #[tokio::test]
+async fn a_legacy_server_is_asked_once_what_its_task_wants_to_know() {
+    let upstream = Upstream::legacy().await;
+    upstream.has_tasks();
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    let client = modern(&gateway).await;
+    let id = create(&client, "s__must", json!({ "asks": true })).await["taskId"].clone();
+    let all = (0..8).map(|_| about(&client, "tasks/get", &id));
+    let all = futures_util::future::join_all(all).await;
+    for said in &all {
+        assert_eq!(said.result()["inputRequests"], all[0].result()["inputRequests"]);
+        assert_eq!(said.result()["inputRequests"].as_object().map(serde_json::Map::len), Some(1));
+    }
+    assert_eq!(upstream.all("tasks/result").len(), 1);
+}
+
+#[tokio::test]
 async fn a_legacy_clients_task_goes_its_whole_way_at_a_legacy_server() {
     let kinds = kinds().await;
     let gateway = gateway(&kinds).await;
@@ -279,6 +295,35 @@ async fn who_takes_its_call_back_ends_the_task() {
         };
         tokio::join!(ask.send(), takes_back);
         until(|| tasks.is_cancelled("task-1")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_ends_leaves_no_task_and_no_instance_behind() {
+    for kind in every_kind().await.into_iter().filter(|kind| kind.name.starts_with("legacy")) {
+        let tasks = kind.upstream.has_tasks();
+        let lines = format!("{}isolation = \"client\"\n", kind.lines);
+        let gateway = Gateway::with("s", lines).start().await;
+        let client = gateway.legacy().await;
+        let leaves = async {
+            kind.upstream.heard("tasks/result", 1).await;
+            client.http("DELETE", "/mcp").of_session().send().await;
+        };
+        tokio::join!(client.ask_call("s__must", json!({})).send(), leaves);
+        until(|| tasks.is_cancelled("task-1")).await;
+        // The first instance alone is left, and stays so.
+        for _ in 0..2 {
+            within(async {
+                while gateway.server("s").await["instances"]
+                    .as_array()
+                    .is_some_and(|all| !all.is_empty())
+                {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            })
+            .await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     }
 }
 

@@ -69,6 +69,10 @@ pub async fn all() -> (Vec<Server>, Arc<Faults>) {
         }));
         let guard = Guard { own, sessions: Mutex::default(), faults: Arc::clone(&faults), name };
         acts(&upstream, era == Era::Legacy, Arc::new(guard));
+        if ties == Ties::Nothing {
+            // The longer it writes, the more there is that could go astray.
+            upstream.heeds_no_cancellation();
+        }
         let legacy_isolation = if own { "client" } else { "shared" };
         let lines = if ties == Ties::Stream { upstream.http() } else { upstream.stdio() };
         let lines = match era {
@@ -151,13 +155,14 @@ fn say(call: &Received, mark: &str) -> Vec<Step> {
     steps
 }
 
-/// Reports progress once, then writes lines, and never answers.
+/// Reports progress once, then writes lines. Its answer comes too late, if at all.
 fn slow(call: &Received, mark: &str) -> Vec<Step> {
     let mut steps = vec![progress(call, mark, 1)];
     for _ in 0..4 {
         steps.extend([line(mark), Step::Pause(Duration::from_millis(1))]);
     }
-    steps.push(Step::Never);
+    let ends = call.arguments()["ends"] == true;
+    steps.push(if ends { Step::text(mark) } else { Step::Never });
     steps
 }
 

@@ -32,14 +32,24 @@ pub enum Counted {
     Told,
     /// A call that was given up.
     Cancelled,
+    /// A call that waits for an answer to its question, in vain.
+    Abandoned,
+    /// News that did not come the first time, from a server that was never lost.
+    Late,
+    /// A call of several rounds that lacks progress.
+    Missing,
     /// A question that could not be tied to its call.
     Refused,
     /// A call to a server that was lost.
     Failure,
+    /// A line on pipes that all share: one that could be tied.
+    PipeLine,
+    /// An answer to a question on such pipes.
+    PipeAnswer,
 }
 
 impl Counted {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 14] = [
         Self::Answer,
         Self::Question,
         Self::Line,
@@ -47,18 +57,24 @@ impl Counted {
         Self::Update,
         Self::Told,
         Self::Cancelled,
+        Self::Abandoned,
+        Self::Late,
+        Self::Missing,
         Self::Refused,
         Self::Failure,
+        Self::PipeLine,
+        Self::PipeAnswer,
     ];
 
     /// Whether it is a message that a client received.
     fn is_message(self) -> bool {
-        !matches!(self, Self::Cancelled | Self::Refused | Self::Failure)
+        use Counted::{Answer, Line, Progress, Question, Told, Update};
+        matches!(self, Answer | Question | Line | Progress | Update | Told)
     }
 }
 
 #[derive(Default)]
-pub struct Counts([AtomicU64; 9]);
+pub struct Counts([AtomicU64; 14]);
 
 impl Counts {
     pub fn add(&self, what: Counted) {
@@ -75,8 +91,21 @@ pub struct World {
     messages: u64,
     counts: Counts,
     faults: Arc<Faults>,
-    /// Calls after which it must be sure whose a question is hold it alone.
+    /// Each client's way to each server: a call that alone may be meant has it alone.
     ways: Mutex<HashMap<(String, &'static str), Arc<RwLock<()>>>>,
+    /// The lines of the children that are one client's own.
+    lines: Mutex<HashMap<String, Lines>>,
+}
+
+/// What became of the lines that are for one client.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// Those of calls that were answered.
+    pub written: u64,
+    /// Those that came.
+    pub heard: u64,
+    /// Those of calls that were given up or lost, at the most.
+    pub doubtful: u64,
 }
 
 /// What went wrong.
@@ -91,8 +120,8 @@ impl Faults {
 
 impl World {
     pub fn new((servers, faults): (Vec<Server>, Arc<Faults>), messages: u64) -> Arc<Self> {
-        let (counts, ways) = (Counts::default(), Mutex::default());
-        Arc::new(Self { servers, messages, counts, faults, ways })
+        let (counts, ways, lines) = (Counts::default(), Mutex::default(), Mutex::default());
+        Arc::new(Self { servers, messages, counts, faults, ways, lines })
     }
 
     pub fn fault(&self, fault: String) {
@@ -122,6 +151,23 @@ impl World {
 
     pub fn counts(&self) -> Vec<(Counted, u64)> {
         Counted::ALL.into_iter().map(|what| (what, self.count(what))).collect()
+    }
+
+    /// Notes lines of a child that is one client's own.
+    pub fn lines(&self, whose: &str, note: impl Fn(&mut Lines)) {
+        note(self.lines.lock().unwrap().entry(whose.to_owned()).or_default());
+    }
+
+    /// Whether each client heard all that its own children wrote.
+    #[track_caller]
+    pub fn lines_are_whole(&self) {
+        for (whose, lines) in &*self.lines.lock().unwrap() {
+            // What is given up may have been the newest call, to which those of
+            // others beside it went.
+            let least = lines.written.saturating_sub(lines.doubtful);
+            let whole = least..=lines.written + lines.doubtful;
+            assert!(whole.contains(&lines.heard), "{whose}: {lines:?}");
+        }
     }
 
     /// How many messages the clients have received.

@@ -59,8 +59,9 @@ pub fn rewrite<'a>(
     match shape {
         Shape::ToolResult => finder.tool_result(&result),
         Shape::Task => {
-            let inner = result.result.and_then(|raw| object(raw.get().as_bytes()).ok());
-            inner.iter().for_each(|result| finder.tool_result(result));
+            if let Some(inner) = result.result.and_then(|raw| object(raw.get().as_bytes()).ok()) {
+                finder.tool_result(&inner);
+            }
         }
         Shape::Prompt => {
             for message in result.messages.into_iter().flat_map(list) {

@@ -264,15 +264,21 @@ mod tests {
             more in proptest::collection::btree_map("[a-z]{1,5}X", any::<i32>(), 0..4),
         ) {
             let mut legacy = json!({ "taskId": "1", "status": status, "createdAt": "c", "ttl": ttl });
-            poll.map(|poll| legacy["pollInterval"] = json!(poll));
-            more.iter().for_each(|(key, value)| legacy[key] = json!(value));
+            if let Some(poll) = poll {
+                legacy["pollInterval"] = json!(poll);
+            }
+            for (key, value) in &more {
+                legacy[key] = json!(value);
+            }
             let raw = legacy.to_string();
             let task = Task::parse(raw.as_bytes()).unwrap();
             let lifted = lift(&task, &Outcome::Nothing(task.status));
             let mut back: Map<String, Value> = serde_json::from_slice(&lifted).unwrap();
             prop_assert_eq!(back.remove("resultType"), Some(json!("complete")));
             for (legacy, modern) in RENAMED {
-                back.remove(modern).map(|value| back.insert(legacy.into(), value));
+                if let Some(value) = back.remove(modern) {
+                    back.insert(legacy.into(), value);
+                }
             }
             prop_assert_eq!(Value::Object(back), legacy);
         }

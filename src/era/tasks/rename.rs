@@ -1,6 +1,8 @@
 //! The ids of tasks within what servers send, made public. Whatever else
 //! stands in it stays byte for byte.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use memchr::memmem;
 use serde_json::value::RawValue;
@@ -17,6 +19,13 @@ pub enum Place {
     Created,
     /// In `_meta` alone: the task that a message belongs to.
     Meta,
+}
+
+/// The task that a message says it belongs to.
+pub fn related(raw: &[u8]) -> Option<String> {
+    memmem::find(raw, RELATED_TASK.as_bytes())?;
+    let related = inner(&inner(&Members::parse(raw).ok()?, META)?, RELATED_TASK)?;
+    related.find("taskId").and_then(text).map(Cow::into_owned)
 }
 
 /// The message with the ids that `public` gives; `None` where there are none.

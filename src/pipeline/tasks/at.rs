@@ -9,9 +9,11 @@ use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use crate::call::{Answer, Call, Context, Event, Failure, NativeName, Params, Reply, ServerName};
+use crate::config::Server;
+use crate::link::Reach;
 use crate::mcp::Method;
 use crate::pipeline::exchange::refusal_of;
-use crate::policy::Target;
+use crate::policy::{Permitted, Target};
 use crate::snapshot::{Member, Snapshot};
 
 /// One task at its server.
@@ -23,6 +25,9 @@ pub(super) struct TaskAt {
     pub(super) native: String,
     /// Of the client on whose behalf it is asked about.
     context: Context,
+    /// Where it is, for as long as somebody waits for it. Its client's session
+    /// may be over by the time that it is cancelled.
+    reach: Option<Arc<Reach>>,
 }
 
 impl TaskAt {
@@ -34,7 +39,31 @@ impl TaskAt {
     ) -> Self {
         // What is asked here is no request of the client's.
         let context = Context { progress_token: None, ..context.clone() };
-        Self { snapshot: Arc::clone(snapshot), server: server.clone(), native, context }
+        let (snapshot, server) = (Arc::clone(snapshot), server.clone());
+        Self { snapshot, server, native, context, reach: None }
+    }
+
+    /// One that is about to be made by this call.
+    pub(super) async fn to_be(
+        snapshot: &Arc<Snapshot>,
+        permitted: &Permitted<Call>,
+    ) -> Result<Self, Failure> {
+        let context = &permitted.get().context;
+        let mut at = Self::new(snapshot, &permitted.target().server, String::new(), context);
+        at.reach = Some(Arc::new(at.member()?.server.reach(&at.context).await?));
+        Ok(at)
+    }
+
+    /// Sends the call that makes it.
+    pub(super) async fn make(&self, permitted: Permitted<Call>) -> Result<Reply, Failure> {
+        self.call(permitted, &self.member()?.config).await
+    }
+
+    async fn call(&self, permitted: Permitted<Call>, config: &Server) -> Result<Reply, Failure> {
+        match &self.reach {
+            Some(reach) => reach.call(permitted, config).await,
+            None => self.member()?.server.call(permitted, config).await,
+        }
     }
 
     fn member(&self) -> Result<&Member, Failure> {
@@ -68,12 +97,12 @@ impl TaskAt {
         let permitted = self.snapshot.policy.readmit(call, target);
         let member = self.member()?;
         match lasting {
-            None => member.server.call(permitted, &member.config).await,
+            None => self.call(permitted, &member.config).await,
             Some(lasting) => {
                 let mut config = (*member.config).clone();
                 config.timeout = lasting;
                 config.max_timeout = lasting;
-                member.server.call(permitted, &config).await
+                self.call(permitted, &config).await
             }
         }
     }

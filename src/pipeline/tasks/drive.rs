@@ -8,6 +8,7 @@
 //! that takes its call back ends the task.
 
 use std::collections::{HashSet, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,10 +17,13 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use crate::call::{Answer, Call, Event, Failure, MOST_QUESTIONS, Question, Reply, ResultType};
+use crate::call::{
+    Answer, Call, Event, Failure, MOST_QUESTIONS, Question, Reply, ResultBody, ResultType,
+};
 use crate::era::tasks::form::{Status, Task};
 use crate::jsonrpc::{Id, Members, Response, text};
 use crate::mcp::{Method, code, meta};
+use crate::pipeline::input::refused;
 use crate::policy::{Permitted, Target};
 use crate::snapshot::Snapshot;
 
@@ -51,12 +55,8 @@ async fn start(
 ) -> Result<Reply, Failure> {
     // The task keeps its call's place, however many requests it takes.
     let slot = permitted.take_slot();
-    let target = permitted.target().clone();
-    let at = TaskAt::new(snapshot, &target.server, String::new(), &permitted.get().context);
-    let member = snapshot.server(&target.server);
-    let gone = || Failure::Internal { detail: "finding a server".into() };
-    let member = member.ok_or_else(gone)?;
-    let reply = member.server.call(permitted, &member.config).await?;
+    let at = TaskAt::to_be(snapshot, &permitted).await?;
+    let reply = at.make(permitted).await?;
     let (says, answers) = mpsc::channel(MOST_QUESTIONS);
     let driven = Driven { snapshot: Arc::clone(snapshot), at, reply, answers, stage, task: None };
     let events = stream::unfold(Some(driven), Driven::step);
@@ -103,22 +103,20 @@ impl Driven {
     async fn step(driven: Option<Self>) -> Option<(Event, Option<Self>)> {
         let mut this = driven?;
         loop {
-            let event = match &mut this.stage {
-                Stage::Polling(polling) => {
-                    let answer = match polling.next(&this.at, &mut this.answers).await {
-                        Ok(Some(event)) => return Some((event, Some(this))),
-                        Ok(None) => continue,
-                        Err(ended) => ended,
-                    };
-                    Event::Answer(answer)
+            let event = if let Stage::Polling(polling) = &mut this.stage {
+                match polling.next(&this.at, &mut this.answers).await {
+                    ControlFlow::Continue(Some(event)) => return Some((event, Some(this))),
+                    ControlFlow::Continue(None) => continue,
+                    ControlFlow::Break(ended) => Event::Answer(ended),
                 }
-                _ => tokio::select! {
+            } else {
+                tokio::select! {
                     Some((id, response)) = this.answers.recv() => {
                         this.reply.respond(id, response);
                         continue;
                     }
                     event = this.reply.next() => event?,
-                },
+                }
             };
             let answer = match event {
                 Event::Answer(Ok(answer)) if !matches!(this.stage, Stage::Polling(_)) => {
@@ -152,7 +150,9 @@ impl Driven {
     /// Goes on behind an answer; gives it where it is the last.
     async fn advance(&mut self, answer: Answer) -> Result<Option<Answer>, Failure> {
         match (&self.stage, &answer) {
-            (Stage::Calling(again), Answer::Error(error)) if needs_tasks(error.raw()) => {
+            (Stage::Calling(again), Answer::Error(error))
+                if error.code() == code::MISSING_CAPABILITY && needs_tasks(error.raw()) =>
+            {
                 let (call, target) = (**again).clone();
                 self.call_again(call, target).await?;
                 Ok(None)
@@ -185,12 +185,9 @@ impl Driven {
     async fn call_again(&mut self, mut call: Call, target: Target) -> Result<(), Failure> {
         let client = call.context.client.with_tasks();
         call.context.client = Arc::new(client);
-        self.at = TaskAt::new(&self.snapshot, &target.server, String::new(), &call.context);
-        let member = self.snapshot.server(&target.server);
-        let gone = || Failure::Internal { detail: "finding a server".into() };
-        let member = member.ok_or_else(gone)?;
         let permitted = self.snapshot.policy.readmit(call, target);
-        self.reply = member.server.call(permitted, &member.config).await?;
+        self.at = TaskAt::to_be(&self.snapshot, &permitted).await?;
+        self.reply = self.at.make(permitted).await?;
         self.stage = Stage::Creating;
         Ok(())
     }
@@ -199,12 +196,10 @@ impl Driven {
 /// Whether an error says that all a client lacks is that it knows tasks.
 fn needs_tasks(error: &[u8]) -> bool {
     let error: Value = serde_json::from_slice(error).unwrap_or_default();
-    let needed = &error["data"]["requiredCapabilities"];
     let lone = |value: &Value| value.as_object().is_some_and(|all| all.len() == 1);
-    error["code"] == code::MISSING_CAPABILITY
-        && lone(needed)
-        && lone(&needed["extensions"])
-        && needed["extensions"].get(meta::TASKS).is_some()
+    let needed = error.pointer("/data/requiredCapabilities").filter(|needed| lone(needed));
+    let extensions = needed.and_then(|needed| needed.get("extensions")).filter(|all| lone(all));
+    extensions.is_some_and(|all| all.get(meta::TASKS).is_some())
 }
 
 /// A Modern task that is asked after.
@@ -243,55 +238,54 @@ impl Polling {
         }
     }
 
-    /// The next event, if there is one by now; an error is the end.
+    /// The next event, if there is one by now.
     async fn next(
         &mut self,
         at: &TaskAt,
         answers: &mut mpsc::Receiver<(Id, Response)>,
-    ) -> Result<Option<Event>, Ended> {
+    ) -> ControlFlow<Ended, Option<Event>> {
         if let Some((number, question)) = self.untold.pop_front() {
-            return Ok(Some(Event::Asks(Id::number(number), question)));
+            return ControlFlow::Continue(Some(Event::Asks(Id::number(number), question)));
         }
         if self.open.is_empty() && Instant::now() >= self.until {
             let (server, after) = (at.server.clone(), self.patience);
-            return Err(Err(Failure::ServerTimeout { server, after }));
+            return ControlFlow::Break(Err(Failure::ServerTimeout { server, after }));
         }
         tokio::select! {
             Some((id, response)) = answers.recv() => {
-                self.answered(at, &id, response).await.map_err(Err)?;
+                if let Err(failure) = self.answered(at, &id, response).await {
+                    return ControlFlow::Break(Err(failure));
+                }
             }
             () = sleep_until(self.next) => {
-                let answer = at.ask(Method::TasksGet).await.map_err(Err)?;
+                let answer = at.ask(Method::TasksGet).await;
                 self.next = Instant::now() + self.every;
-                self.look(at, answer)?;
+                match answer {
+                    Ok(answer) => self.look(at, answer)?,
+                    Err(failure) => return ControlFlow::Break(Err(failure)),
+                }
             }
         }
-        Ok(None)
+        ControlFlow::Continue(None)
     }
 
-    fn look(&mut self, at: &TaskAt, answer: Answer) -> Result<(), Ended> {
-        let Answer::Result(result) = answer else { return Err(Ok(answer)) };
-        let bad = |reason: &str| Err(at.bad(reason));
+    fn look(&mut self, at: &TaskAt, answer: Answer) -> ControlFlow<Ended> {
+        let Answer::Result(result) = answer else { return ControlFlow::Break(Ok(answer)) };
         let raw = result.raw();
-        let Some(task) = Task::parse(raw) else { return Err(bad("a task that is none")) };
+        let Some(task) = Task::parse(raw) else {
+            return ControlFlow::Break(Err(at.bad("a task that is none")));
+        };
         self.every = pace(&task);
-        let member = |key: &str| task.find(key).map(|part| raw.slice_ref(part.get().as_bytes()));
-        let ended = match task.status {
-            Status::Working => return Ok(()),
+        match task.status {
+            Status::Working => ControlFlow::Continue(()),
             Status::InputRequired => {
                 self.ask(&task);
-                return Ok(());
+                ControlFlow::Continue(())
             }
-            Status::Completed => member("result").map(Response::Result),
-            Status::Failed => member("error").map(Response::Error),
-            Status::Cancelled => return Err(bad("the task was cancelled")),
-        };
-        let Some(ended) = ended else { return Err(bad("a task that ended in nothing")) };
-        let parsed = Answer::parse(ended).map_err(|fault| at.bad(&fault.to_string()));
-        Err(parsed.map(|answer| match (answer, result.sender()) {
-            (answer @ Answer::Result(_), Some(info)) => answer.sent_by(info),
-            (answer, _) => answer,
-        }))
+            Status::Completed | Status::Failed | Status::Cancelled => {
+                ControlFlow::Break(came_of(at, &task, &result))
+            }
+        }
     }
 
     /// Notes what the task wants to know, and the client was not asked.
@@ -329,17 +323,29 @@ impl Polling {
     }
 }
 
+/// What a task that is over has come to.
+fn came_of(at: &TaskAt, task: &Task<'_>, told: &ResultBody) -> Ended {
+    let raw = told.raw();
+    let member = |key: &str| task.find(key).map(|part| raw.slice_ref(part.get().as_bytes()));
+    let ended = match task.status {
+        Status::Failed => member("error").map(Response::Error),
+        Status::Cancelled => return Err(at.bad("the task was cancelled")),
+        _ => member("result").map(Response::Result),
+    };
+    let ended = ended.ok_or_else(|| at.bad("a task that came to nothing"))?;
+    let answer = Answer::parse(ended).map_err(|fault| at.bad(&fault.to_string()))?;
+    Ok(match told.sender() {
+        Some(info) => answer.sent_by(info),
+        None => answer,
+    })
+}
+
 fn question(request: &[u8]) -> Option<Question> {
     let members = Members::parse(request).ok()?;
     let method = members.find("method").and_then(text)?.into_owned();
     let params = members.find("params").filter(|params| params.get() != "null");
     let params = params.map(|raw| bytes::Bytes::copy_from_slice(raw.get().as_bytes()));
     Some(Question { method, params })
-}
-
-/// What a client says that does not answer.
-fn refused(response: &Response) -> Failure {
-    crate::pipeline::input::refused(response)
 }
 
 /// How often a task is asked after: as its server wants, within reason.

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::call::{
     Call, Failure, Params, ParamsFault, Principal, Reply, ResultBody, ResultType, ServerName,
 };
-use crate::catalog::{Offers, TaskSupport};
+use crate::catalog::{Offers, TaskForm, TaskSupport};
 use crate::era::tasks::form;
 use crate::era::tasks::ids::TaskIds;
 use crate::era::tasks::rename::{Place, rename};
@@ -109,8 +109,9 @@ impl Course {
         let client = &call.context.client;
         let is_modern = client.version.era() == Era::Modern;
         let list = view.list(&route.target.server);
-        let has_legacy = list.is_some_and(|list| list.offers.has_legacy_tasks());
-        let has_modern = list.is_some_and(|list| list.offers.extends(TASKS));
+        let form = list.and_then(|list| list.offers.tasks());
+        let (has_legacy, has_modern) =
+            (form == Some(TaskForm::Legacy), form == Some(TaskForm::Modern));
         if call.method.is_of_a_task() {
             return match (is_modern, has_legacy, has_modern) {
                 (true, true, _) => Ok(Self::Bridged),
@@ -164,14 +165,14 @@ pub(super) async fn bridged(
 /// offer: each era has its own form of them.
 pub(super) fn tell(all: &mut Map<String, Value>, servers: &[&Offers], version: ProtocolVersion) {
     if version.era() == Era::Modern {
-        if servers.iter().any(|offers| offers.has_tasks()) {
+        if servers.iter().any(|offers| offers.tasks().is_some()) {
             let extensions = all.entry("extensions").or_insert_with(|| json!({}));
             if let Some(extensions) = extensions.as_object_mut() {
                 extensions.insert(TASKS.into(), json!({}));
             }
         }
     } else if version >= ProtocolVersion::V2025_11_25
-        && servers.iter().any(|offers| offers.has_legacy_tasks())
+        && servers.iter().any(|offers| offers.tasks() == Some(TaskForm::Legacy))
     {
         // No list: it would be of all that everybody has at a shared server.
         let tasks = json!({ "cancel": {}, "requests": { "tools": { "call": {} } } });

@@ -8,11 +8,13 @@
 //! as calls may wait for input. They count among those calls.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, OnceCell, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::call::{
@@ -28,7 +30,14 @@ use super::at::{TaskAt, raw_object};
 
 /// All tasks that have asked something.
 #[derive(Default)]
-pub(in crate::pipeline) struct Questions(Arc<Mutex<HashMap<Key, Arc<Asking>>>>);
+pub(in crate::pipeline) struct Questions(Arc<Registry>);
+
+/// A cell is empty while its stream is being opened: once for each task, since
+/// a server that told one stream what it wants to know does not tell another.
+#[derive(Default)]
+struct Registry(Mutex<HashMap<Key, Cell>>);
+
+type Cell = Arc<OnceCell<Arc<Asking>>>;
 
 /// Whose task, at which server, by the server's own id.
 type Key = (Principal, ServerName, String);
@@ -56,11 +65,9 @@ impl Questions {
     /// `None` where that is nothing which this client can be asked.
     pub(super) async fn asked(&self, at: &TaskAt, asker: &Asker) -> Result<Option<Bytes>, Failure> {
         let key = key(at, asker);
-        let known = self.all().get(&key).cloned();
-        let asking = match known {
-            Some(asking) => asking,
-            None => self.open(key, at, asker).await?,
-        };
+        let cell = Arc::clone(self.0.lock().entry(key.clone()).or_default());
+        let trying = Trying { all: &self.0, key: &key, cell: Some(cell) };
+        let asking = trying.opened(|cell| self.open(&key, cell, at, asker)).await?;
         asking.open().touched = Instant::now();
         Ok(asking.requests().await)
     }
@@ -73,7 +80,8 @@ impl Questions {
         asker: &Asker,
         responses: Vec<(String, Response)>,
     ) -> bool {
-        let Some(asking) = self.all().get(&key(at, asker)).cloned() else { return false };
+        let cell = self.0.lock().get(&key(at, asker)).cloned();
+        let Some(asking) = cell.and_then(|cell| cell.get().cloned()) else { return false };
         let mut open = asking.open();
         open.touched = Instant::now();
         for (said, response) in responses {
@@ -88,26 +96,27 @@ impl Questions {
 
     /// Forgets the tasks of those who are not to be kept.
     pub(in crate::pipeline) fn retain(&self, keep: impl Fn(&Principal) -> bool) {
-        self.all().retain(|(owner, ..), _| keep(owner));
+        self.0.lock().retain(|(owner, ..), _| keep(owner));
     }
 
-    async fn open(&self, key: Key, at: &TaskAt, asker: &Asker) -> Result<Arc<Asking>, Failure> {
+    async fn open(
+        &self,
+        key: &Key,
+        cell: &Cell,
+        at: &TaskAt,
+        asker: &Asker,
+    ) -> Result<Arc<Asking>, Failure> {
         let bounds = asker.inputs.bounds();
         let place = asker.inputs.parking.enter(&asker.principal, bounds)?;
         let reply = at.outcome().await?;
         let mut number = [0; 6];
         aws_lc_rs::rand::fill(&mut number)
             .map_err(|_| Failure::Internal { detail: "naming a question".into() })?;
-        let prefix = number.iter().map(|byte| format!("{byte:02x}")).collect();
+        let prefix = URL_SAFE_NO_PAD.encode(number);
         let (says, said) = mpsc::channel(MOST_QUESTIONS);
         let touched = Instant::now();
         let open = Open { questions: Vec::new(), asked: 0, prefix, touched };
         let asking = Arc::new(Asking { open: Mutex::new(open), news: Notify::new(), says });
-        let held = Arc::clone(self.all().entry(key.clone()).or_insert_with(|| Arc::clone(&asking)));
-        if !Arc::ptr_eq(&held, &asking) {
-            // Somebody was faster; one stream is enough.
-            return Ok(held);
-        }
         let listening = Listening {
             reply,
             said,
@@ -116,18 +125,59 @@ impl Questions {
             _place: place,
         };
         let (all, weak) = (Arc::clone(&self.0), Arc::downgrade(&asking));
+        let (key, cell) = (key.clone(), Arc::downgrade(cell));
         tokio::spawn(async move {
             listening.run(&weak).await;
-            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-            if all.get(&key).is_some_and(|held| std::ptr::eq(Arc::as_ptr(held), weak.as_ptr())) {
-                all.remove(&key);
-            }
+            all.forget(&key, &cell);
         });
         Ok(asking)
     }
+}
 
-    fn all(&self) -> MutexGuard<'_, HashMap<Key, Arc<Asking>>> {
+impl Registry {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Cell>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self, key: &Key, cell: &Weak<OnceCell<Arc<Asking>>>) {
+        let mut all = self.lock();
+        if all.get(key).is_some_and(|held| Arc::as_ptr(held) == cell.as_ptr()) {
+            all.remove(key);
+        }
+    }
+}
+
+/// Whoever waits for a stream to be opened. The last one takes a cell away
+/// that has stayed empty.
+struct Trying<'a> {
+    all: &'a Registry,
+    key: &'a Key,
+    /// There until it is dropped.
+    cell: Option<Cell>,
+}
+
+impl Trying<'_> {
+    async fn opened<'a, F>(
+        &'a self,
+        open: impl FnOnce(&'a Cell) -> F,
+    ) -> Result<Arc<Asking>, Failure>
+    where
+        F: Future<Output = Result<Arc<Asking>, Failure>>,
+    {
+        let gone = || Failure::Internal { detail: "a cell that is gone".into() };
+        let cell = self.cell.as_ref().ok_or_else(gone)?;
+        cell.get_or_try_init(|| open(cell)).await.cloned()
+    }
+}
+
+impl Drop for Trying<'_> {
+    fn drop(&mut self) {
+        let mut all = self.all.lock();
+        self.cell = None;
+        let unused = |cell: &Cell| cell.get().is_none() && Arc::strong_count(cell) == 1;
+        if all.get(self.key).is_some_and(unused) {
+            all.remove(self.key);
+        }
     }
 }
 
@@ -174,7 +224,7 @@ struct Listening {
 
 impl Listening {
     /// Listens until the task ends, or nobody has looked after it for long.
-    async fn run(mut self, asking: &std::sync::Weak<Asking>) {
+    async fn run(mut self, asking: &Weak<Asking>) {
         loop {
             let Some(until) = asking.upgrade().map(|it| it.open().touched + self.lasting) else {
                 return;

@@ -59,6 +59,8 @@ pub struct Inner {
     received: Mutex<Vec<Received>>,
     /// Whether what was received is kept for the test to look at.
     keeps: AtomicBool,
+    /// Whether a child goes on with what was cancelled.
+    pub deaf: AtomicBool,
     /// What it was answered, by the ids of what it asked.
     pub answers: Mutex<BTreeMap<String, Value>>,
     /// Counts what was received.
@@ -201,6 +203,12 @@ impl Upstream {
         self
     }
 
+    /// Goes on with a call that is cancelled, as a child.
+    pub fn heeds_no_cancellation(&self) -> &Self {
+        self.inner.deaf.store(true, Ordering::Relaxed);
+        self
+    }
+
     /// Serves its list in pages of this many tools.
     pub fn pages_of(&self, tools: usize) -> &Self {
         *self.inner.page.lock().unwrap() = Some(tools);
@@ -299,6 +307,7 @@ impl Inner {
             methods: Mutex::default(),
             received: Mutex::default(),
             keeps: AtomicBool::new(true),
+            deaf: AtomicBool::new(false),
             answers: Mutex::default(),
             news: watch::Sender::new(0),
             tells: broadcast::Sender::new(1024),

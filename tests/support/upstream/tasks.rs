@@ -192,8 +192,8 @@ impl Tasks {
     /// What a Legacy server was answered.
     fn answered(&self) -> Option<Value> {
         let received = self.inner.received.lock().unwrap();
-        let answers = received.iter().filter(|r| r.method.is_empty());
-        let answer = answers.filter(|r| r.text.contains("/q\"")).next_back()?;
+        let is_answer = |r: &&Received| r.method.is_empty() && r.text.contains("/q\"");
+        let answer = received.iter().rfind(is_answer)?;
         serde_json::from_str::<Value>(&answer.text).unwrap().get("result").cloned()
     }
 
