@@ -30,6 +30,8 @@ use trunkline::jsonrpc::{self, Frame};
 use trunkline::mcp::{Era, Method, ProtocolVersion};
 use trunkline::policy::{Policy, Registry, Target};
 use trunkline::snapshot::Listing;
+use trunkline::telemetry::log::{self, AccessLine, Colours, LogFormat, LogLevels};
+use trunkline::telemetry::{CallRecord, Outcome, Subject};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -256,11 +258,42 @@ const SCHEMA: &str = r#"{"type":"object","properties":{
   "options":{"type":"object","properties":{"case":{"type":"boolean"},"context":{"type":"integer"}},"additionalProperties":false}
  },"required":["path","query"],"additionalProperties":false}"#;
 
+/// The line of a call, as far as the buffer that a thread of its own empties.
+/// Comes last: from here on the process has a log.
+fn access_line(c: &mut Criterion) {
+    let levels = |access| LogLevels { directives: "info", access };
+    let log =
+        log::init_into(std::io::sink(), levels(AccessLine::On), LogFormat::Json, Colours::Off)
+            .unwrap();
+    let record = CallRecord {
+        principal: Some("ci"),
+        address: Some([127, 0, 0, 1].into()),
+        profile: "default",
+        method: "tools/call",
+        public: Subject::Tool("files__search"),
+        native: Subject::Tool("search"),
+        server: Some("files"),
+        outcome: Outcome::Ok,
+        duration: Duration::from_micros(411),
+        upstream: Some(Duration::from_micros(300)),
+        trace_id: None,
+        client_version: "2026-07-28",
+        server_version: Some("2025-06-18"),
+        transport: "http1",
+    };
+    let mut group = c.benchmark_group("access line");
+    for (name, access) in [("on", AccessLine::On), ("off", AccessLine::Off)] {
+        log.set(levels(access)).unwrap();
+        group.bench_function(name, |b| b.iter(|| black_box(&record).log()));
+    }
+    group.finish();
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default()
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1));
-    targets = envelope, eras, schema, listing, policy
+    targets = envelope, eras, schema, listing, policy, access_line
 }
 criterion_main!(benches);

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use trunkline::call::{
     Abilities, Call, Client, Context, Endpoint, ErrorBody, Notice, Params, Principal, Question,
-    ResultBody, Trace,
+    ResultBody, ResultType, Trace,
 };
+use trunkline::era::tasks::form;
+use trunkline::era::tasks::rename::{Place, rename};
 use trunkline::era::{lift as up, lower as down, news};
 use trunkline::jsonrpc::{Id, Members};
 use trunkline::mcp::{Method, ProtocolVersion, meta};
@@ -41,6 +43,32 @@ pub fn lift(data: &[u8]) {
         assert_eq!(lifted.message(), error.message());
     }
     question(&source);
+    tasks(&source);
+}
+
+/// Legacy tasks made Modern, and ids made public.
+fn tasks(source: &Bytes) {
+    for place in [Place::Task, Place::Created, Place::Meta] {
+        if let Some(renamed) = rename(source, place, |native| format!("s.{native}")) {
+            is_object(&renamed);
+            assert!(rename(&renamed, place, str::to_owned).is_some(), "the ids are still there");
+        }
+    }
+    if let Some(created) = form::lift_created(source) {
+        is_object(&created);
+        let body = ResultBody::parse(created);
+        assert!(body.is_err() || body.is_ok_and(|body| *body.kind() == ResultType::Task));
+    }
+    if let Some(task) = form::Task::parse(source) {
+        let lifted = form::lift(&task, &form::Outcome::Nothing(task.status));
+        is_object(&lifted);
+        let back = form::Task::parse(&lifted).expect("a lifted task is one");
+        assert_eq!((back.id, back.status), (task.id, task.status));
+    }
+    if Members::parse(source).is_ok() {
+        is_object(&form::as_task(source));
+        assert!(!form::asks_for_task(&form::without_task(source)), "nothing asks for a task");
+    }
 }
 
 /// Modern things made Legacy.
@@ -134,6 +162,7 @@ fn call(params: Params, version: ProtocolVersion) -> Call {
         peer: None,
         transport: "http1",
         client: Arc::new(client),
+        log: None,
         progress_token: token,
         trace: Trace::default(),
         headers: Arc::default(),

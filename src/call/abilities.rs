@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::mcp::ProtocolVersion;
+use crate::mcp::meta::TASKS;
+use crate::mcp::{Era, ProtocolVersion};
 
 /// A client's capabilities, brought into one form: two clients that can do the
 /// same have equal ones, whatever their era and the order of their keys.
@@ -27,6 +28,9 @@ pub struct Abilities {
     pub url: bool,
     /// `roots/list`.
     pub roots: bool,
+    /// It knows tasks: the extension `io.modelcontextprotocol/tasks`, which no
+    /// Legacy version has.
+    pub tasks: bool,
 }
 
 impl Abilities {
@@ -39,6 +43,7 @@ impl Abilities {
             form: false,
             url: false,
             roots: false,
+            tasks: false,
         }
     }
 
@@ -64,6 +69,17 @@ impl Abilities {
                 said.entry(key).and_modify(|value| {
                     value.is_object().then(|| *value = json!({}));
                 });
+            }
+        }
+        let mut tasks = false;
+        if let Some(Value::Object(extensions)) = said.get_mut("extensions") {
+            if version.era() == Era::Legacy && extensions.remove(TASKS).is_some() {
+                // Not under these versions (SEP-2663, "Backward Compatibility").
+                if extensions.is_empty() {
+                    said.remove("extensions");
+                }
+            } else {
+                tasks = extensions.get(TASKS).is_some_and(Value::is_object);
             }
         }
         let has = |key: &str| said.get(key).is_some_and(Value::is_object);
@@ -99,7 +115,19 @@ impl Abilities {
             form,
             url,
             roots: has("roots"),
+            tasks,
         }
+    }
+
+    /// The same, of one that knows tasks.
+    #[must_use]
+    pub fn with_tasks(&self) -> Self {
+        let mut said: Map<String, Value> = serde_json::from_slice(&self.raw).unwrap_or_default();
+        let extensions = said.entry("extensions").or_insert_with(|| json!({}));
+        if let Some(extensions) = extensions.as_object_mut() {
+            extensions.insert(TASKS.into(), json!({}));
+        }
+        Self { raw: Value::Object(said).to_string().into(), tasks: true, ..self.clone() }
     }
 
     /// Whether they are none.

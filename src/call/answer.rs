@@ -4,15 +4,17 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use crate::jsonrpc::{Response, object, present, span_of, text};
+use crate::jsonrpc::{NoObject, Response, members, object, span_of, unquoted};
 
 /// Why an answer is none.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerFault {
     /// The result is no object, or a member that matters stands twice.
     #[error("the result is no valid object")]
+    Object(#[from] NoObject),
+    /// A member of the result is not of the kind it has to be.
+    #[error("the result is not what it has to be")]
     Result(#[source] serde_json::Error),
     /// The error has no integer `code` or no `message`.
     #[error("the error is no valid JSON-RPC error")]
@@ -57,7 +59,10 @@ pub enum ResultType {
     Complete,
     /// The server wants input before it can go on.
     InputRequired,
-    /// An extension's.
+    /// What was asked for has become a task (extension
+    /// `io.modelcontextprotocol/tasks`).
+    Task,
+    /// Another extension's.
     Other(String),
 }
 
@@ -72,40 +77,31 @@ pub struct ResultBody {
     sender: Option<Bytes>,
 }
 
-#[derive(Deserialize)]
-struct WireResult<'a> {
-    #[serde(borrow, default, deserialize_with = "present", rename = "resultType")]
-    kind: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present", rename = "_meta")]
-    meta: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present", rename = "isError")]
-    is_error: Option<&'a RawValue>,
-}
-
 impl ResultBody {
     /// Reads a result.
     ///
     /// # Errors
-    /// [`AnswerFault::Result`] where it is no object.
+    /// [`AnswerFault::Object`] where it is no object.
     pub fn parse(raw: Bytes) -> Result<Self, AnswerFault> {
-        let wire: WireResult<'_> = object(&raw).map_err(AnswerFault::Result)?;
-        let span = |part: &RawValue| span_of(&raw, part.get().as_bytes());
-        let kind = match wire.kind.and_then(text).as_deref() {
+        let [kind, meta, is_error] = members(&raw, &MEMBERS, usize::MAX)?;
+        let span = |part: &str| span_of(&raw, part.as_bytes());
+        // What is no string counts as absent, and is written over.
+        let kind_span = kind.and_then(span);
+        let kind = match kind.and_then(unquoted).as_deref() {
             None | Some("complete") => ResultType::Complete,
             Some("input_required") => ResultType::InputRequired,
+            Some("task") => ResultType::Task,
             Some(other) => ResultType::Other(other.to_owned()),
         };
-        // What is no string counts as absent, and is written over.
-        let kind_span = wire.kind.and_then(span);
-        let meta = wire.meta.and_then(span);
-        let is_error = wire.is_error.is_some_and(|raw| raw.get() == "true");
+        let meta = meta.and_then(span);
+        let is_error = is_error == Some("true");
         Ok(Self { kind, kind_span, meta, is_error, sender: None, raw })
     }
 
     /// The same sender's result in other words.
     ///
     /// # Errors
-    /// [`AnswerFault::Result`] where it is no object.
+    /// [`AnswerFault::Object`] where it is no object.
     pub fn with(&self, raw: Bytes) -> Result<Self, AnswerFault> {
         Ok(Self { sender: self.sender.clone(), ..Self::parse(raw)? })
     }
@@ -182,6 +178,9 @@ impl ErrorBody {
         &self.message
     }
 }
+
+/// What is read of a result, in this order.
+const MEMBERS: [&str; 3] = ["resultType", "_meta", "isError"];
 
 #[cfg(test)]
 mod tests {

@@ -48,6 +48,14 @@ impl Client {
         Self { version, info, capabilities, abilities: OnceLock::new() }
     }
 
+    /// The same client, if it knew tasks (extension
+    /// `io.modelcontextprotocol/tasks`): the gateway does, in its place.
+    #[must_use]
+    pub fn with_tasks(&self) -> Self {
+        let abilities = OnceLock::from(self.abilities().with_tasks());
+        Self { abilities, ..self.clone() }
+    }
+
     /// What servers may ask of it.
     pub fn abilities(&self) -> &Abilities {
         self.abilities.get_or_init(|| Abilities::of(&self.capabilities, self.version))

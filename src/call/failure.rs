@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::mcp::{ProtocolVersion, code};
+use crate::mcp::{ProtocolVersion, code, meta};
 
 use super::ServerName;
 
@@ -86,6 +86,12 @@ pub enum Failure {
     UnknownResource {
         /// The URI asked for.
         uri: String,
+    },
+    /// No such task, or none of this principal's: the same for both.
+    #[error("there is no such task, or no longer: {id}")]
+    UnknownTask {
+        /// The id asked for.
+        id: String,
     },
     /// The tool's arguments break its schema.
     #[error("the arguments do not fit the tool's input schema:\n{violations}")]
@@ -292,6 +298,9 @@ impl Failure {
             Self::UnknownResource { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "unknown_resource")
             }
+            Self::UnknownTask { .. } => {
+                row(code::INVALID_PARAMS, 200, Client, false, "unknown_task")
+            }
             Self::InvalidArguments { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "invalid_arguments")
             }
@@ -373,6 +382,11 @@ impl Failure {
             Self::UnknownResource { uri } | Self::NoUpdates { uri } => Some(json!({ "uri": uri })),
             _ => None,
         }
+    }
+
+    /// That a client has to declare that it knows tasks.
+    pub fn tasks_needed() -> Self {
+        Self::CapabilityNeeded { needed: json!({ "extensions": { meta::TASKS: {} } }) }
     }
 
     /// When to try again, for `Retry-After`.

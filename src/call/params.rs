@@ -3,17 +3,16 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use crate::jsonrpc::{object, present, span_of, text};
+use crate::jsonrpc::{NoObject, members, span_of, unquoted};
+use crate::mcp::meta;
 
 /// Why params do not fit.
 #[derive(Debug, thiserror::Error)]
 pub enum ParamsFault {
     /// Not an object, or a member that matters stands twice.
     #[error("invalid params: {0}")]
-    Syntax(#[from] serde_json::Error),
+    Syntax(#[from] NoObject),
     /// A member is not of the kind it has to be.
     #[error("invalid params: `{member}` must be {kind}")]
     Kind {
@@ -41,32 +40,6 @@ pub struct Params {
     meta: Option<Range<usize>>,
 }
 
-#[derive(Deserialize)]
-struct Wire<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
-    name: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    uri: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    cursor: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present", rename = "taskId")]
-    task: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    level: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present", rename = "requestState")]
-    state: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present", rename = "ref")]
-    reference: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present", rename = "inputResponses")]
-    responses: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    arguments: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    notifications: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present", rename = "_meta")]
-    meta: Option<&'a RawValue>,
-}
-
 impl Params {
     /// Reads params; absent ones are `{}`.
     ///
@@ -75,24 +48,25 @@ impl Params {
     /// matters stands twice or is of another kind than it must be.
     pub fn parse(raw: Option<Bytes>) -> Result<Self, ParamsFault> {
         let raw = raw.unwrap_or_else(|| Bytes::from_static(b"{}"));
-        let wire: Wire<'_> = object(&raw)?;
-        let span = |part: &RawValue| span_of(&raw, part.get().as_bytes());
-        let place = |member, raw: Option<&RawValue>| {
+        let [name, uri, task, cursor, level, state, reference, responses, arguments, told, meta] =
+            members(&raw, &MEMBERS, usize::MAX)?;
+        let span = |part: &str| span_of(&raw, part.as_bytes());
+        let place = |member, raw: Option<&str>| {
             Ok::<_, ParamsFault>(string(member, raw)?.zip(raw.and_then(span)))
         };
-        let name = place("name", wire.name)?;
-        let uri = place("uri", wire.uri)?;
-        let task = place("taskId", wire.task)?;
-        let state = place("requestState", wire.state)?;
-        let cursor = string("cursor", wire.cursor)?;
-        let level = string("level", wire.level)?;
-        let reference = member_object("ref", wire.reference)?.and_then(span);
-        let responses = member_object("inputResponses", wire.responses)?.and_then(span);
-        let arguments = member_object("arguments", wire.arguments)?.and_then(span);
-        let notifications = member_object("notifications", wire.notifications)?.and_then(span);
-        member_object("_meta", wire.meta)?;
+        let name = place("name", name)?;
+        let uri = place("uri", uri)?;
+        let task = place("taskId", task)?;
+        let state = place("requestState", state)?;
+        let cursor = string("cursor", cursor)?;
+        let level = string("level", level)?;
+        let reference = member_object("ref", reference)?.and_then(span);
+        let responses = member_object("inputResponses", responses)?.and_then(span);
+        let arguments = member_object("arguments", arguments)?.and_then(span);
+        let notifications = member_object("notifications", told)?.and_then(span);
+        member_object("_meta", meta)?;
         // Its place, also where it is `null`: a second one must not be added.
-        let meta = wire.meta.and_then(span);
+        let meta = meta.and_then(span);
         Ok(Self {
             raw,
             name,
@@ -220,49 +194,12 @@ pub struct Meta {
     pub tracestate: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct WireMeta<'a> {
-    #[serde(borrow, default, deserialize_with = "present", rename = "progressToken")]
-    progress_token: Option<&'a RawValue>,
-    #[serde(
-        borrow,
-        default,
-        deserialize_with = "present",
-        rename = "io.modelcontextprotocol/protocolVersion"
-    )]
-    version: Option<&'a RawValue>,
-    #[serde(
-        borrow,
-        default,
-        deserialize_with = "present",
-        rename = "io.modelcontextprotocol/clientInfo"
-    )]
-    client_info: Option<&'a RawValue>,
-    #[serde(
-        borrow,
-        default,
-        deserialize_with = "present",
-        rename = "io.modelcontextprotocol/clientCapabilities"
-    )]
-    capabilities: Option<&'a RawValue>,
-    #[serde(
-        borrow,
-        default,
-        deserialize_with = "present",
-        rename = "io.modelcontextprotocol/logLevel"
-    )]
-    log_level: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    traceparent: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    tracestate: Option<&'a RawValue>,
-}
-
 impl Meta {
     fn parse(raw: &Bytes) -> Result<Self, ParamsFault> {
-        let wire: WireMeta<'_> = object(raw)?;
-        let slice = |part: &RawValue| raw.slice_ref(part.get().as_bytes());
-        let token = wire.progress_token.filter(|token| token.get() != "null");
+        let [token, version, info, capabilities, level, parent, state] =
+            members(raw, &META_MEMBERS, usize::MAX)?;
+        let slice = |part: &str| raw.slice_ref(part.as_bytes());
+        let token = token.filter(|token| *token != "null");
         if token.is_some_and(|token| !is_string_or_number(token)) {
             return Err(ParamsFault::Kind {
                 member: "_meta.progressToken",
@@ -270,24 +207,24 @@ impl Meta {
             });
         }
         Ok(Self {
-            version: string("_meta protocolVersion", wire.version)?,
-            client_info: member_object("_meta clientInfo", wire.client_info)?.map(slice),
-            capabilities: member_object("_meta clientCapabilities", wire.capabilities)?.map(slice),
-            log_level: string("_meta logLevel", wire.log_level)?,
+            version: string("_meta protocolVersion", version)?,
+            client_info: member_object("_meta clientInfo", info)?.map(slice),
+            capabilities: member_object("_meta clientCapabilities", capabilities)?.map(slice),
+            log_level: string("_meta logLevel", level)?,
             progress_token: token.map(slice),
-            traceparent: string("_meta traceparent", wire.traceparent)?,
-            tracestate: string("_meta tracestate", wire.tracestate)?,
+            traceparent: string("_meta traceparent", parent)?,
+            tracestate: string("_meta tracestate", state)?,
         })
     }
 }
 
-fn is_string_or_number(raw: &RawValue) -> bool {
-    matches!(raw.get().as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9'))
+fn is_string_or_number(raw: &str) -> bool {
+    matches!(raw.as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9'))
 }
 
-fn string(member: &'static str, raw: Option<&RawValue>) -> Result<Option<String>, ParamsFault> {
-    let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(None) };
-    match text(raw) {
+fn string(member: &'static str, raw: Option<&str>) -> Result<Option<String>, ParamsFault> {
+    let Some(raw) = raw.filter(|raw| *raw != "null") else { return Ok(None) };
+    match unquoted(raw) {
         Some(text) => Ok(Some(text.into_owned())),
         None => Err(ParamsFault::Kind { member, kind: "a string" }),
     }
@@ -295,15 +232,40 @@ fn string(member: &'static str, raw: Option<&RawValue>) -> Result<Option<String>
 
 fn member_object<'a>(
     member: &'static str,
-    raw: Option<&'a RawValue>,
-) -> Result<Option<&'a RawValue>, ParamsFault> {
-    let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(None) };
-    if raw.get().starts_with('{') {
+    raw: Option<&'a str>,
+) -> Result<Option<&'a str>, ParamsFault> {
+    let Some(raw) = raw.filter(|raw| *raw != "null") else { return Ok(None) };
+    if raw.starts_with('{') {
         Ok(Some(raw))
     } else {
         Err(ParamsFault::Kind { member, kind: "an object" })
     }
 }
+
+/// What is read of params, in this order.
+const MEMBERS: [&str; 11] = [
+    "name",
+    "uri",
+    "taskId",
+    "cursor",
+    "level",
+    "requestState",
+    "ref",
+    "inputResponses",
+    "arguments",
+    "notifications",
+    "_meta",
+];
+/// What is read of `_meta`, in this order.
+const META_MEMBERS: [&str; 7] = [
+    meta::PROGRESS_TOKEN,
+    meta::PROTOCOL_VERSION,
+    meta::CLIENT_INFO,
+    meta::CLIENT_CAPABILITIES,
+    meta::LOG_LEVEL,
+    meta::TRACEPARENT,
+    meta::TRACESTATE,
+];
 
 #[cfg(test)]
 mod tests {

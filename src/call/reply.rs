@@ -54,6 +54,16 @@ impl Notice {
         (level >= least).then_some(Self { method, params, token: None })
     }
 
+    /// The same in other words.
+    #[must_use]
+    pub fn with(self, params: Bytes) -> Self {
+        if self.token.is_none() {
+            return Self { params, ..self };
+        }
+        let again = Self::progress(self.method.clone(), params);
+        again.map_or(self, |(again, _)| again)
+    }
+
     /// Its params under another raw token, where it is a progress notice.
     pub fn under(&self, token: Option<&Bytes>) -> Bytes {
         match (&self.token, token) {

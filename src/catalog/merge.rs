@@ -9,11 +9,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::item::Item;
 use super::kind::Kind;
 use super::naming::{Form, Naming};
+use super::offers::Offers;
 use super::rules::{Override, ServerRules};
 use super::server_list::{Listed, ServerList};
 use super::tool::Tool;
@@ -84,6 +85,8 @@ pub(super) struct Candidate<'a, T> {
     pub server: &'a ServerName,
     pub item: &'a Arc<T>,
     pub description: Option<&'a str>,
+    /// What its server can do.
+    pub offers: &'a Offers,
     pub name: String,
     form: Option<Form>,
 }
@@ -157,6 +160,7 @@ fn renames<'a>(sources: &[Source<'a>], warnings: &mut Vec<Warning>) -> HashMap<&
 fn shown_tools<'a>(naming: Naming, source: &Source<'a>) -> Vec<Candidate<'a, Tool>> {
     let (server, rules) = (source.server, source.rules);
     let tools = source.list.map_or(&[][..], |list| &list.tools);
+    let offers = offers_of(source);
     let tools = tools.iter().filter(|tool| rules.shows(Kind::Tools, tool.native.as_str()));
     tools
         .map(|tool| {
@@ -167,7 +171,7 @@ fn shown_tools<'a>(naming: Naming, source: &Source<'a>) -> Vec<Candidate<'a, Too
                 Some(given) => (given.to_string(), None),
                 None => (first.name(server, tool.native.as_str()), Some(first)),
             };
-            Candidate { server, item: tool, description, name, form }
+            Candidate { server, item: tool, description, offers, name, form }
         })
         .collect()
 }
@@ -176,13 +180,20 @@ fn shown_tools<'a>(naming: Naming, source: &Source<'a>) -> Vec<Candidate<'a, Too
 fn shown_prompts<'a>(naming: Naming, source: &Source<'a>) -> Vec<Candidate<'a, Item>> {
     let (server, first) = (source.server, Form::first(naming));
     let prompts = source.list.map_or(&[][..], |list| &list.prompts).iter();
+    let offers = offers_of(source);
     prompts
         .filter(|prompt| source.rules.shows(Kind::Prompts, prompt.native.as_str()))
         .map(|prompt| {
             let name = first.name(server, prompt.native.as_str());
-            Candidate { server, item: prompt, description: None, name, form: Some(first) }
+            let (description, form) = (None, Some(first));
+            Candidate { server, item: prompt, description, offers, name, form }
         })
         .collect()
+}
+
+fn offers_of<'a>(source: &Source<'a>) -> &'a Offers {
+    static NONE: LazyLock<Offers> = LazyLock::new(Offers::default);
+    source.list.map_or(&NONE, |list| &list.offers)
 }
 
 /// Moves every one whose name is not its own to the next form; says whether

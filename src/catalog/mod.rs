@@ -45,7 +45,7 @@ pub use kind::{ByKind, Kind};
 pub use list::{Digest, List, Page, Position};
 pub use merge::{Origin, Source, Warning};
 pub use naming::{MAX_PUBLIC_NAME, Naming};
-pub use offers::Offers;
+pub use offers::{Offers, TaskForm};
 pub use param_headers::{
     AnnotationError, Mismatch, ParamHeader, ParamKind, find as find_param_headers, headers_for,
     verify as verify_headers,
@@ -55,7 +55,7 @@ pub use schema::{ArgumentSchema, SchemaError, Violations};
 pub use selection::{Scope, Selection, SelectionFault};
 pub use server_list::{CacheScope, Freshness, Refused, ServerList};
 pub use strict_json::JsonError;
-pub use tool::{HeaderRules, Tool};
+pub use tool::{HeaderRules, TaskSupport, Tool};
 pub use uris::{Reference, Shape, UriMode, Uris, rewrite};
 
 /// One tool in the catalog.
@@ -112,7 +112,7 @@ impl Catalog {
         let write = tools.iter().map(|one| {
             let public_uri = |uri| uris.public(one.server, uri);
             move |out: &mut Vec<u8>| {
-                one.item.splice(&one.name, one.description, public_uri, out);
+                one.item.splice(&one.name, one.description, public_uri, one.offers, out);
             }
         });
         let tool_list = List::write(fresh.tools, capacity, write);

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::mcp::meta::TASKS;
+
 use super::cut;
 use super::kind::Kind;
 
@@ -11,6 +13,17 @@ pub struct Offers {
     capabilities: Map<String, Value>,
     /// What it tells models of itself.
     pub instructions: Option<String>,
+    /// Read once: every call asks for it.
+    tasks: Option<TaskForm>,
+}
+
+/// The form of tasks that calls of a server's tools may become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskForm {
+    /// The experimental one of 2025-11-25.
+    Legacy,
+    /// The extension `io.modelcontextprotocol/tasks`.
+    Modern,
 }
 
 impl Offers {
@@ -27,12 +40,18 @@ impl Offers {
             }
         }
         let instructions = instructions.map(|text| text.chars().take(MAX_INSTRUCTIONS).collect());
-        Self { capabilities, instructions }
+        let tasks = task_form(&capabilities);
+        Self { capabilities, instructions, tasks }
     }
 
     /// Whether it has such a capability.
     pub fn has(&self, capability: &str) -> bool {
         self.capabilities.contains_key(capability)
+    }
+
+    /// The form of tasks that calls of its tools may become, if they may.
+    pub fn tasks(&self) -> Option<TaskForm> {
+        self.tasks
     }
 
     /// Whether it has lists of this kind.
@@ -97,6 +116,19 @@ impl Offers {
     }
 }
 
+fn task_form(capabilities: &Map<String, Value>) -> Option<TaskForm> {
+    let has = |key: &str, path: &str| {
+        capabilities.get(key).and_then(|all| all.pointer(path)).is_some_and(Value::is_object)
+    };
+    // Of a pointer's path, in which a slash has to be written otherwise.
+    let extension = format!("/{}", TASKS.replace('/', "~1"));
+    if has("tasks", "/requests/tools/call") {
+        Some(TaskForm::Legacy)
+    } else {
+        has("extensions", &extension).then_some(TaskForm::Modern)
+    }
+}
+
 fn add(union: &mut Map<String, Value>, key: &str, value: &Value) {
     let Some(more) = value.as_object() else { return };
     let more = more.iter().filter(|(name, _)| !NOT_CARRIED.contains(&name.as_str()));
@@ -112,7 +144,7 @@ fn add(union: &mut Map<String, Value>, key: &str, value: &Value) {
 const MAX_BYTES: usize = 64 * 1024;
 /// The most characters of a server's instructions.
 const MAX_INSTRUCTIONS: usize = 64 * 1024;
-/// What the gateway does not carry between clients and servers yet.
+/// What each client is told in the form of its own era.
 const NOT_CARRIED: [&str; 2] = ["tasks", "io.modelcontextprotocol/tasks"];
 const KNOWN: [&str; 5] = ["tools", "prompts", "resources", "completions", "logging"];
 const FLAGS: [&str; 2] = ["listChanged", "subscribe"];
@@ -157,6 +189,17 @@ mod tests {
         assert_eq!(cut, offers(json!({ "tools": { "listChanged": true } })));
         let long = Offers::new(&json!({}), Some(&huge.repeat(2)));
         assert_eq!(long.instructions.unwrap().len(), MAX_INSTRUCTIONS);
+    }
+
+    #[test]
+    fn a_server_has_one_form_of_tasks_or_none() {
+        let tasks = |said: Value| offers(said).tasks();
+        let calls = json!({ "requests": { "tools": { "call": {} } } });
+        assert_eq!(tasks(json!({ "tasks": calls })), Some(TaskForm::Legacy));
+        assert_eq!(tasks(json!({ "tasks": { "list": {} } })), None);
+        let extension = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+        assert_eq!(tasks(extension), Some(TaskForm::Modern));
+        assert_eq!(tasks(json!({ "extensions": { "com.example/tasks": {} } })), None);
     }
 
     #[test]

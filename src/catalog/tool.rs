@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::item::{Fields, InvalidItem, bounded, json_text, span, splice};
 use super::kind::Kind;
+use super::offers::{Offers, TaskForm};
 use super::param_headers::{self, ParamHeader};
 use super::schema::{self, ArgumentSchema};
 use crate::call::NativeName;
@@ -24,6 +25,19 @@ pub enum HeaderRules {
     Ignore,
 }
 
+/// Whether calls of a tool may become tasks (2025-11-25, Tasks, "Tool-Level
+/// Negotiation").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TaskSupport {
+    /// They may not.
+    #[default]
+    Forbidden,
+    /// As the client wishes.
+    Optional,
+    /// They have to.
+    Required,
+}
+
 /// One tool of one server. Its bytes never change; a public name and a
 /// description of our own are spliced in when a listing is prepared.
 #[derive(Debug)]
@@ -34,6 +48,10 @@ pub struct Tool {
     pub arguments: ArgumentSchema,
     /// The parameters that a call mirrors into headers.
     pub param_headers: Vec<ParamHeader>,
+    /// Whether its calls may become tasks, as far as its server has any.
+    pub tasks: TaskSupport,
+    /// Where that stands in `raw`, if there is something.
+    tasks_at: Option<Range<usize>>,
     /// The tool object, without space around it.
     raw: Bytes,
     /// Where the name's value stands in `raw`, quotes included.
@@ -62,7 +80,10 @@ impl Tool {
             (Err(error), HeaderRules::Enforce) => return Err(error.into()),
         };
         let interface = fields.find("_meta").map(interface).unwrap_or_default();
+        let (tasks_at, tasks) = fields.find("execution").and_then(task_support).unzip();
         Ok(Self {
+            tasks: tasks.unwrap_or_default(),
+            tasks_at: tasks_at.map(|at| span(&raw, at)),
             native,
             arguments: ArgumentSchema::from_value(schema)?,
             param_headers,
@@ -84,13 +105,15 @@ impl Tool {
     }
 
     /// Appends the tool under its public name, with another description where
-    /// there is one, and with the URIs that clients know. Every other byte
-    /// stays as the server sent it.
+    /// there is one, and with the URIs that clients know. Where its server has
+    /// no tasks of the form of 2025-11-25, clients are not led to ask for one.
+    /// Every other byte stays as the server sent it.
     pub(super) fn splice<'a>(
         &'a self,
         public: &str,
         description: Option<&str>,
         public_uri: impl Fn(&'a str) -> Cow<'a, str>,
+        offers: &Offers,
         out: &mut Vec<u8>,
     ) {
         let mut edits = Vec::new();
@@ -109,9 +132,32 @@ impl Tool {
                 edits.push((place.clone(), json_text(&public)));
             }
         }
+        if let Some(place) = self.tasks_at.clone()
+            && self.tasks != TaskSupport::Forbidden
+            && offers.tasks() != Some(TaskForm::Legacy)
+        {
+            edits.push((place, json_text("forbidden")));
+        }
         edits.sort_by_key(|(span, _)| span.start);
         splice(&self.raw, edits, out);
     }
+}
+
+/// The raw value in an `execution` that says whether calls may become tasks,
+/// and what it means.
+fn task_support(execution: &str) -> Option<(&str, TaskSupport)> {
+    #[derive(Deserialize)]
+    struct Execution<'a> {
+        #[serde(borrow, rename = "taskSupport")]
+        support: &'a RawValue,
+    }
+    let raw = serde_json::from_str::<Execution<'_>>(execution).ok()?.support;
+    let support = match text(raw).as_deref() {
+        Some("optional") => TaskSupport::Optional,
+        Some("required") => TaskSupport::Required,
+        _ => TaskSupport::Forbidden,
+    };
+    Some((raw.get(), support))
 }
 
 fn new_description(text: &str) -> String {

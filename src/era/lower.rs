@@ -53,10 +53,17 @@ fn request_with_input(call: &Call, edits: &Edits, token: Option<&[u8]>) -> Bytes
 /// What a Legacy server of this version is told that a client can do.
 ///
 /// Tasks that a client runs for a server are left out: what asks after them
-/// has no way through the gateway.
+/// has no way through the gateway. So is the extension, which no Legacy server
+/// may take for its own form of tasks (SEP-2663, "Backward Compatibility").
 pub fn capabilities(abilities: &Abilities, version: ProtocolVersion) -> Bytes {
     let mut told: Map<String, Value> = serde_json::from_slice(abilities.raw()).unwrap_or_default();
     told.shift_remove("tasks");
+    if let Some(Value::Object(extensions)) = told.get_mut("extensions") {
+        extensions.shift_remove(meta::TASKS);
+        if extensions.is_empty() {
+            told.shift_remove("extensions");
+        }
+    }
     if version < ProtocolVersion::V2025_11_25 && told.contains_key("elicitation") {
         // Which has no modes, only forms.
         told.insert("elicitation".into(), json!({}));

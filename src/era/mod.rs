@@ -9,8 +9,9 @@
 pub mod lift;
 pub mod lower;
 mod meta;
-pub mod state;
 pub mod news;
+pub mod state;
+pub mod tasks;
 
 use bytes::Bytes;
 

@@ -251,8 +251,11 @@ fn around(id: &Id) -> (Bytes, Bytes) {
     (before.freeze(), Bytes::from_static(b"}"))
 }
 
-/// A result around bytes that are shared: they are not copied.
-pub(super) fn result(id: &Id, raw: Bytes) -> Response<Body> {
+/// A result around bytes that are shared: as JSON they are not copied.
+pub(super) fn result(id: &Id, raw: Bytes, wants: Wants) -> Response<Body> {
+    if wants == Wants::Events {
+        return with_events(Body::whole(sse::message(&jsonrpc::response(id, &raw))));
+    }
     let (before, after) = around(id);
     let pieces = [before, raw, after];
     with_json(StatusCode::OK, Body::Pieces(pieces))

@@ -37,7 +37,7 @@ impl Front {
         if let Frame::Request { id, method, params } = &frame
             && Method::parse(method) == Method::Initialize
         {
-            return self.initialize(id, params.clone(), posted);
+            return self.initialize((id, params.clone()), posted, wants);
         }
         let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
@@ -71,7 +71,12 @@ impl Front {
         self.sessions.find(id, caller).ok_or(Failure::SessionLost)
     }
 
-    fn initialize(&self, id: &Id, params: Option<Bytes>, posted: &Posted) -> Response<Body> {
+    fn initialize(
+        &self,
+        (id, params): (&Id, Option<Bytes>),
+        posted: &Posted,
+        wants: Wants,
+    ) -> Response<Body> {
         let opened = introduction(params)
             .and_then(|client| self.sessions.open(client, posted.caller.clone(), posted.address()));
         match opened {
@@ -81,7 +86,7 @@ impl Front {
                 let version = session.client().version;
                 let introduction = Introduction::Initialize(version);
                 let raw = self.gateway.introduce(introduction, &context);
-                let mut response = answer::result(id, raw);
+                let mut response = answer::result(id, raw, wants);
                 if let Ok(value) = HeaderValue::from_str(session.id()) {
                     response.headers_mut().insert(header::SESSION_ID, value);
                 }
@@ -115,17 +120,17 @@ impl Front {
             return match self.gateway.list(kind, &context, params.cursor()).await {
                 Ok(listed) => {
                     session.listed(kind, &shown);
-                    answer::result(&id, listed)
+                    answer::result(&id, listed, wants)
                 }
                 Err(failure) => refuse(&failure),
             };
         }
         match method {
-            Method::Ping => answer::result(&id, NOTHING),
+            Method::Ping => answer::result(&id, NOTHING, wants),
             Method::ResourcesSubscribe => {
                 let Some(uri) = params.uri() else { return refuse(&uri_missing()) };
                 match self.gateway.subscribe(session.subscriber(), &context, uri).await {
-                    Ok(Ok(())) => answer::result(&id, NOTHING),
+                    Ok(Ok(())) => answer::result(&id, NOTHING, wants),
                     Ok(Err(error)) => {
                         answer::json(StatusCode::OK, jsonrpc::error(Some(&id), error.raw()))
                     }
@@ -135,7 +140,7 @@ impl Front {
             Method::ResourcesUnsubscribe => match params.uri() {
                 Some(uri) => {
                     session.subscriber().unsubscribe(uri);
-                    answer::result(&id, NOTHING)
+                    answer::result(&id, NOTHING, wants)
                 }
                 None => refuse(&uri_missing()),
             },
@@ -153,7 +158,7 @@ impl Front {
                 answer::call(call, writer).await
             }
             Method::SetLevel => match set_level(session, &params) {
-                Ok(()) => answer::result(&id, NOTHING),
+                Ok(()) => answer::result(&id, NOTHING, wants),
                 Err(failure) => refuse(&failure),
             },
             other => refuse(&Failure::MethodNotFound {

@@ -209,13 +209,6 @@ impl Listening {
     }
 }
 
-/// Whether a client has declared that it knows of tasks (SEP-2663, "Task Status
-/// Notifications").
-fn knows_tasks(context: &Context) -> bool {
-    let said: Value = serde_json::from_slice(&context.client.capabilities).unwrap_or_default();
-    said.get("extensions").and_then(|all| all.get(meta::TASKS)).is_some_and(Value::is_object)
-}
-
 async fn acknowledged(opening: &mut Option<Opening>) -> Bytes {
     match opening {
         Some(opening) => opening.await,
@@ -233,9 +226,9 @@ impl Front {
         caller: &Caller,
     ) -> Result<Response<Body>, Failure> {
         let mut filter = Filter::parse(params)?;
-        if !filter.tasks.is_empty() && !knows_tasks(&context) {
-            let needed = json!({ "extensions": { meta::TASKS: {} } });
-            return Err(Failure::CapabilityNeeded { needed });
+        if !filter.tasks.is_empty() && !context.client.abilities().tasks {
+            // SEP-2663, "Task Status Notifications".
+            return Err(Failure::tasks_needed());
         }
         let [tools, prompts, resources] = self.gateway.tells(&context);
         filter.lists.tools &= tools;

@@ -58,13 +58,14 @@ impl Front {
         let context = posted.context(client(&meta), meta);
         if let Some(kind) = Kind::listed_by(&method) {
             return match self.gateway.list(kind, &context, params.cursor()).await {
-                Ok(listed) => answer::result(&id, listed),
+                Ok(listed) => answer::result(&id, listed, wants),
                 Err(failure) => refuse(&failure),
             };
         }
         match method {
             Method::Discover => {
-                answer::result(&id, self.gateway.introduce(Introduction::Discover, &context))
+                let raw = self.gateway.introduce(Introduction::Discover, &context);
+                answer::result(&id, raw, wants)
             }
             Method::Listen => match self.listen(id.clone(), &params, context, &posted.caller) {
                 Ok(response) => response,
@@ -169,6 +170,7 @@ fn check(headers: &HeaderMap, method: &Method, params: &Params) -> Result<Meta, 
     same(&header::METHOD, single(headers, &header::METHOD)?, method.as_str())?;
     let named = match method.named_by() {
         Some("uri") => params.uri(),
+        Some("taskId") => params.task(),
         Some(_) => params.name(),
         None => None,
     };

@@ -3,20 +3,19 @@
 use std::fmt;
 
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{TooDeep, object, present, text, within_depth};
+use super::{Malformed, NoObject, TooDeep, members, unquoted};
 
 /// Why bytes are no JSON-RPC 2.0 message.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// Not JSON at all.
     #[error("not valid JSON: {0}")]
-    Syntax(#[source] serde_json::Error),
+    Syntax(#[source] Malformed),
     /// No JSON object, or a member of the envelope stands twice.
     #[error("no JSON-RPC message: {0}")]
-    Envelope(#[source] serde_json::Error),
+    Envelope(#[source] NoObject),
     /// Nested deeper than allowed.
     #[error(transparent)]
     Depth(#[from] TooDeep),
@@ -37,12 +36,13 @@ pub enum Fault {
     Params,
 }
 
-impl Fault {
-    /// Why an envelope cannot be read: it is no JSON, or it is JSON and no
-    /// envelope. The two have codes of their own (JSON-RPC 2.0, "Error object").
-    fn envelope(source: &[u8], error: serde_json::Error) -> Self {
-        let other = error.is_data() && serde_json::from_slice::<&RawValue>(source).is_ok();
-        if other { Self::Envelope(error) } else { Self::Syntax(error) }
+impl From<NoObject> for Fault {
+    fn from(fault: NoObject) -> Self {
+        match fault {
+            NoObject::Syntax(fault) => Self::Syntax(fault),
+            NoObject::Depth(fault) => Self::Depth(fault),
+            other => Self::Envelope(other),
+        }
     }
 }
 
@@ -51,16 +51,16 @@ impl Fault {
 pub struct Id(Bytes);
 
 impl Id {
-    fn new(source: &Bytes, raw: &RawValue) -> Result<Self, Fault> {
-        match raw.get().as_bytes().first() {
-            Some(b'"' | b'-' | b'0'..=b'9') => Ok(Self(source.slice_ref(raw.get().as_bytes()))),
+    fn new(source: &Bytes, raw: &str) -> Result<Self, Fault> {
+        match raw.as_bytes().first() {
+            Some(b'"' | b'-' | b'0'..=b'9') => Ok(Self(source.slice_ref(raw.as_bytes()))),
             _ => Err(Fault::Id),
         }
     }
 
     /// An id that stands in a message's params.
     pub fn read(source: &Bytes, raw: &RawValue) -> Option<Self> {
-        Self::new(source, raw).ok()
+        Self::new(source, raw.get()).ok()
     }
 
     /// The id of a request that this side numbers itself.
@@ -122,22 +122,6 @@ pub enum Frame {
     },
 }
 
-#[derive(Deserialize)]
-struct Wire<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
-    jsonrpc: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    method: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    error: Option<&'a RawValue>,
-}
-
 /// Takes one message apart.
 ///
 /// # Errors
@@ -145,37 +129,39 @@ struct Wire<'a> {
 /// member of the envelope that stands twice is refused: two readers would
 /// disagree on which one counts.
 pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, Fault> {
-    within_depth(source, max_depth)?;
-    let wire: Wire<'_> = object(source).map_err(|error| Fault::envelope(source, error))?;
-    if wire.jsonrpc.and_then(text).as_deref() != Some("2.0") {
+    let [version, id, method, params, result, error] = members(source, &MEMBERS, max_depth)?;
+    if version.and_then(unquoted).as_deref() != Some("2.0") {
         return Err(Fault::Version);
     }
-    if let Some(method) = wire.method {
-        let method = text(method).ok_or(Fault::Method)?.into_owned();
-        let params = params(source, wire.params)?;
-        return Ok(match wire.id {
+    if let Some(method) = method {
+        let method = unquoted(method).ok_or(Fault::Method)?.into_owned();
+        let params = object_of(source, params)?;
+        return Ok(match id {
             Some(id) => Frame::Request { id: Id::new(source, id)?, method, params },
             None => Frame::Notification { method, params },
         });
     }
-    let response = match (wire.result, wire.error) {
-        (Some(result), None) => Response::Result(source.slice_ref(result.get().as_bytes())),
-        (None, Some(error)) => Response::Error(source.slice_ref(error.get().as_bytes())),
+    let response = match (result, error) {
+        (Some(result), None) => Response::Result(source.slice_ref(result.as_bytes())),
+        (None, Some(error)) => Response::Error(source.slice_ref(error.as_bytes())),
         _ => return Err(Fault::Shape),
     };
-    let id = wire.id.filter(|id| id.get() != "null").map(|id| Id::new(source, id)).transpose()?;
+    let id = id.filter(|id| *id != "null").map(|id| Id::new(source, id)).transpose()?;
     Ok(Frame::Response { id, response })
 }
 
-fn params(source: &Bytes, raw: Option<&RawValue>) -> Result<Option<Bytes>, Fault> {
-    let Some(raw) = raw else { return Ok(None) };
-    match raw.get().as_bytes().first() {
-        Some(b'{') => Ok(Some(source.slice_ref(raw.get().as_bytes()))),
+fn object_of(source: &Bytes, params: Option<&str>) -> Result<Option<Bytes>, Fault> {
+    let Some(params) = params else { return Ok(None) };
+    match params.as_bytes().first() {
+        Some(b'{') => Ok(Some(source.slice_ref(params.as_bytes()))),
         // Some old clients send `"params": null` where they mean none.
         Some(b'n') => Ok(None),
         _ => Err(Fault::Params),
     }
 }
+
+/// The members of an envelope.
+const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
 #[cfg(test)]
 mod tests {

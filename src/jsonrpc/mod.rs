@@ -13,6 +13,7 @@ mod members;
 mod passing;
 mod splice;
 pub mod sse;
+mod walk;
 mod write;
 
 pub use depth::{TooDeep, within_depth};
@@ -20,6 +21,7 @@ pub use frame::{Fault, Frame, Id, Response, parse};
 pub use members::Members;
 pub use passing::Scanner;
 pub use splice::{Splice, span_of};
+pub use walk::{Elements, Malformed, NoObject, Walk, members};
 pub use write::{error, notification, request, response, string};
 
 use std::borrow::Cow;
@@ -52,9 +54,14 @@ pub fn object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_json::E
 
 /// The text of a raw JSON string, or `None` where the value is no string.
 pub fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
-    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
-    if inner.contains('\\') {
-        serde_json::from_str::<String>(raw.get()).ok().map(Cow::Owned)
+    unquoted(raw.get())
+}
+
+/// The same of a value as it stands in a text.
+pub fn unquoted(raw: &str) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+    if memchr::memchr(b'\\', inner.as_bytes()).is_some() {
+        serde_json::from_str::<String>(raw).ok().map(Cow::Owned)
     } else {
         Some(Cow::Borrowed(inner))
     }

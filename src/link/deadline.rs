@@ -25,6 +25,11 @@ impl Deadline {
         Self { sleep: Box::pin(sleep_until(started + quiet)), started, quiet, cap, paused: None }
     }
 
+    /// How long may pass without a sign of life.
+    pub(super) fn quiet(&self) -> Duration {
+        self.quiet
+    }
+
     /// A sign of life came.
     pub(super) fn extend(&mut self) {
         let until = (Instant::now() + self.quiet).min(self.started + self.cap);

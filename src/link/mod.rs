@@ -13,6 +13,7 @@ pub mod child;
 mod connection;
 mod deadline;
 mod fault;
+mod given_up;
 mod http;
 mod instance;
 mod kin;
@@ -41,7 +42,7 @@ pub use news::{Held, Hub, Letter, Mailbox, Refusal, Subject, Subscriptions, Topi
 pub use outside::Askable;
 pub use owner::{Owner, Whose};
 pub use peer::{Peer, Tells};
-pub use server::Server;
+pub use server::{Reach, Server};
 pub use state::{InstanceView, State, View};
 
 #[cfg(test)]

@@ -25,9 +25,8 @@ use super::questions::{Aside, Tie, message};
 pub(super) trait Connected: Send + Sync + 'static {
     fn inbox(&self) -> &Arc<Inbox>;
 
-    /// The call that something belongs to which the server sends without
-    /// saying so.
-    fn tied(&self) -> Tie<mpsc::Sender<Aside>>;
+    /// The call that a question belongs to which comes on no call's stream.
+    fn tied(&self, question: &Question) -> Tie<mpsc::Sender<Aside>>;
 
     /// Sends a message to the server, beside the calls. Never waits.
     fn send(self: &Arc<Self>, message: Bytes);
@@ -48,7 +47,7 @@ pub(super) fn asked<C: Connected>(connection: &Arc<C>, id: Id, question: Questio
     if !question.is_known() {
         return connection.send(answer_to_server(&id, &question.method));
     }
-    match connection.tied() {
+    match connection.tied(&question) {
         Tie::To(asides) => {
             if let Err(method) = hand(&asides, &id, question) {
                 connection.send(answer_to_server(&id, &method));
@@ -96,7 +95,7 @@ async fn seek<C: Connected>(
     let soon = Instant::now() + SOON;
     loop {
         let begun = inbox.begun.notified();
-        if let Tie::To(asides) = connection.upgrade()?.tied() {
+        if let Tie::To(asides) = connection.upgrade()?.tied(&question) {
             return hand(&asides, id, question).err().map(|method| answer_to_server(id, &method));
         }
         if timeout_at(soon, begun).await.is_err() {

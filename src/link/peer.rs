@@ -124,8 +124,20 @@ impl Introduction {
     fn into_peer(self, version: ProtocolVersion) -> Peer {
         let info = self.metadata.get(meta::SERVER_INFO).cloned().or(self.server_info);
         let info = info.unwrap_or_else(|| json!({ "name": "unknown", "version": "0" }));
-        let tells = Tells::of(&self.capabilities);
-        let offers = Offers::new(&self.capabilities, self.instructions.as_deref());
+        let mut capabilities = self.capabilities;
+        // Each era has its own form of tasks, and none of the other's (SEP-2663,
+        // "Backward Compatibility").
+        match (version.era(), capabilities.as_object_mut()) {
+            (Era::Modern, Some(all)) => drop(all.remove("tasks")),
+            (Era::Legacy, Some(all)) => {
+                if let Some(Value::Object(extensions)) = all.get_mut("extensions") {
+                    extensions.remove(meta::TASKS);
+                }
+            }
+            (_, None) => {}
+        }
+        let tells = Tells::of(&capabilities);
+        let offers = Offers::new(&capabilities, self.instructions.as_deref());
         Peer { version, info: info.to_string().into(), tells, offers: Arc::new(offers) }
     }
 }

@@ -7,12 +7,15 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use crate::call::{Answers, Call, MOST_QUESTIONS, Notice, Question};
+use crate::call::{Answers, Call, MOST_QUESTIONS, NativeName, Notice, Question};
+use crate::era::tasks::rename;
 use crate::jsonrpc::{self, Id, Response, object};
-use crate::mcp::Era;
+use crate::mcp::{Era, Method};
+use crate::policy::Target;
 
 use super::Whose;
 use super::deadline::Deadline;
+use super::given_up::GivenUp;
 use super::outside::Connected;
 use super::peer::unanswered;
 
@@ -106,9 +109,48 @@ pub(super) enum Aside {
     TookBack(Id),
 }
 
+/// Whose a call is, and which task it waits for.
+pub(super) struct Caller {
+    pub(super) whose: Whose,
+    /// The task that it wants the result of, by the server's own id.
+    task: Option<NativeName>,
+}
+
+impl Caller {
+    /// Of a call that goes there.
+    pub(super) fn of(call: &Call, target: &Target) -> Self {
+        let task = target.native.clone().filter(|_| call.method == Method::TasksResult);
+        Self { whose: Whose::of(&call.context), task }
+    }
+}
+
+/// The same as [`tie`] for a question. One that says which task it is about
+/// (2025-11-25, Tasks, "Associating Task-Related Messages") is of the call
+/// that waits for this task, whatever else is in flight.
+pub(super) fn tie_question<'a, T>(
+    question: &Question,
+    calls: impl Iterator<Item = (u64, &'a Caller, Option<T>)> + Clone,
+    given_up: &GivenUp,
+) -> Tie<T> {
+    let task = question.params.as_deref().and_then(rename::related);
+    let of_task = |caller: &Caller| {
+        caller.task.as_ref().is_some_and(|own| Some(own.as_str()) == task.as_deref())
+    };
+    let waiting = calls.clone().filter(|(_, caller, _)| of_task(caller));
+    match waiting.max_by_key(|(number, ..)| *number) {
+        Some((.., Some(one))) => Tie::To(one),
+        Some((.., None)) => Tie::Mute,
+        None => {
+            let calls = calls.map(|(number, caller, one)| (number, &caller.whose, one));
+            tie(calls, given_up)
+        }
+    }
+}
+
 /// Which call something belongs to that a server sends without saying so.
 pub(super) enum Tie<T> {
-    /// None is in flight, or calls of several clients.
+    /// None is in flight, or calls of several clients. One that was given up
+    /// counts for as long as the server may be at it.
     Nobody,
     /// A client's that cannot be told or asked such a thing.
     Mute,
@@ -120,7 +162,10 @@ pub(super) enum Tie<T> {
 /// several if they are all one client's. That is the newest, because the older
 /// ones have gone on without an answer. Calls come with their numbers, and
 /// those that may be the one with something that tells them apart.
-pub(super) fn tie<'a, T>(calls: impl Iterator<Item = (u64, &'a Whose, Option<T>)>) -> Tie<T> {
+pub(super) fn tie<'a, T>(
+    calls: impl Iterator<Item = (u64, &'a Whose, Option<T>)>,
+    given_up: &GivenUp,
+) -> Tie<T> {
     let mut first = None;
     let mut newest: Option<(u64, T)> = None;
     for (number, caller, one) in calls {
@@ -135,6 +180,7 @@ pub(super) fn tie<'a, T>(calls: impl Iterator<Item = (u64, &'a Whose, Option<T>)
     }
     match (first, newest) {
         (None, _) => Tie::Nobody,
+        (Some(caller), _) if given_up.is_anothers(caller) => Tie::Nobody,
         (Some(_), None) => Tie::Mute,
         (Some(_), Some((_, one))) => Tie::To(one),
     }
@@ -166,15 +212,45 @@ mod tests {
     use crate::call::Principal;
 
     #[test]
+    fn a_question_about_a_task_is_of_the_call_that_waits_for_it() {
+        let ann = Whose::Principal(Principal::Client("ann".into()));
+        let bob = Whose::Principal(Principal::Anonymous);
+        let caller = |whose: &Whose, task: Option<&str>| Caller {
+            whose: whose.clone(),
+            task: task.map(NativeName::new),
+        };
+        let about = |task: &str| Question {
+            method: "elicitation/create".into(),
+            params: Some(Bytes::from(format!(
+                r#"{{"_meta":{{"io.modelcontextprotocol/related-task":{{"taskId":"{task}"}}}}}}"#
+            ))),
+        };
+        let calls = [caller(&ann, Some("1")), caller(&bob, Some("2")), caller(&bob, None)];
+        let tied = |question: &Question| {
+            let all = calls.iter().zip(1..).map(|(caller, number)| (number, caller, Some(number)));
+            match tie_question(question, all, &GivenUp::default()) {
+                Tie::To(number) => Some(number),
+                Tie::Nobody | Tie::Mute => None,
+            }
+        };
+        assert_eq!(
+            (tied(&about("1")), tied(&about("2")), tied(&about("3"))),
+            (Some(1), Some(2), None)
+        );
+        assert_eq!(tied(&Question { method: "roots/list".into(), params: None }), None);
+    }
+
+    #[test]
     fn what_a_server_sends_is_tied_to_one_clients_newest_call() {
         let ann = Whose::Principal(Principal::Client("ann".into()));
         let bob = Whose::Principal(Principal::Anonymous);
         let (one, _one) = mpsc::channel(1);
         let (two, _two) = mpsc::channel(1);
-        let tied = |calls: &[(u64, &Whose, Option<&mpsc::Sender<Aside>>)]| match tie(calls
-            .iter()
-            .copied())
-        {
+        let given_up = GivenUp::default();
+        let tied = |calls: &[(u64, &Whose, Option<&mpsc::Sender<Aside>>)]| match tie(
+            calls.iter().copied(),
+            &given_up,
+        ) {
             Tie::Nobody => "nobody",
             Tie::Mute => "mute",
             Tie::To(asides) if asides.same_channel(&one) => "one",
@@ -186,5 +262,11 @@ mod tests {
         assert_eq!(tied(&[(2, &ann, Some(&two)), (1, &ann, Some(&one))]), "two");
         assert_eq!(tied(&[(2, &ann, None), (1, &ann, Some(&one))]), "one");
         assert_eq!(tied(&[(1, &ann, Some(&one)), (2, &bob, Some(&two))]), "nobody");
+        given_up.add(3, bob.clone(), std::time::Duration::from_secs(1));
+        assert_eq!(tied(&[(1, &ann, Some(&one))]), "nobody", "it may be of the other's call");
+        assert_eq!(tied(&[(1, &ann, None)]), "nobody");
+        assert_eq!(tied(&[(2, &bob, Some(&two))]), "two");
+        given_up.answered(3);
+        assert_eq!(tied(&[(1, &ann, Some(&one))]), "one");
     }
 }

@@ -180,6 +180,18 @@ impl Server {
         instance.call(permitted, config, in_use).await
     }
 
+    /// Where a client's calls go, held open: for several of them that have to
+    /// meet at the same place.
+    ///
+    /// # Errors
+    /// [`Failure`] where there is no room for another instance, or nobody
+    /// knows yet whether there has to be one.
+    pub async fn reach(&self, context: &Context) -> Result<Reach, Failure> {
+        let taken = self.instance_for(context).await;
+        let (instance, in_use) = taken.map_err(|fault| self.main.fail(fault))?;
+        Ok(Reach { instance, _in_use: in_use })
+    }
+
     /// The instance that a call goes to, kept from being stopped.
     async fn instance_for(&self, context: &Context) -> Result<(Arc<Instance>, InUse), LinkFault> {
         // Also while it may only have to say which era it is of.
@@ -301,6 +313,29 @@ impl Server {
     #[cfg(test)]
     pub(super) fn main(&self) -> &Arc<Instance> {
         &self.main
+    }
+}
+
+/// Where one client's calls to a server go, held open.
+pub struct Reach {
+    instance: Arc<Instance>,
+    _in_use: InUse,
+}
+
+impl Reach {
+    /// Sends a call, as [`Server::call`] does.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the call.
+    pub async fn call(
+        &self,
+        permitted: Permitted<Call>,
+        config: &ServerConfig,
+    ) -> Result<Reply, Failure> {
+        self.instance.call(permitted, config, InUse::begin(&self.instance)).await
     }
 }
 

@@ -33,6 +33,16 @@ pub enum Method {
     Complete,
     /// Legacy: the least severe log line that a session wants to see.
     SetLevel,
+    /// How a task is: Modern with the extension, and 2025-11-25.
+    TasksGet,
+    /// Modern, with the extension: answers what a task asks.
+    TasksUpdate,
+    /// Ends a task.
+    TasksCancel,
+    /// 2025-11-25: waits for what a task comes to.
+    TasksResult,
+    /// 2025-11-25: lists tasks.
+    TasksList,
     /// Anything else, by its own name.
     Other(String),
 }
@@ -56,6 +66,11 @@ impl Method {
             "resources/unsubscribe" => Self::ResourcesUnsubscribe,
             "completion/complete" => Self::Complete,
             "logging/setLevel" => Self::SetLevel,
+            "tasks/get" => Self::TasksGet,
+            "tasks/update" => Self::TasksUpdate,
+            "tasks/cancel" => Self::TasksCancel,
+            "tasks/result" => Self::TasksResult,
+            "tasks/list" => Self::TasksList,
             other => Self::Other(other.to_owned()),
         }
     }
@@ -78,6 +93,11 @@ impl Method {
             Self::ResourcesUnsubscribe => "resources/unsubscribe",
             Self::Complete => "completion/complete",
             Self::SetLevel => "logging/setLevel",
+            Self::TasksGet => "tasks/get",
+            Self::TasksUpdate => "tasks/update",
+            Self::TasksCancel => "tasks/cancel",
+            Self::TasksResult => "tasks/result",
+            Self::TasksList => "tasks/list",
             Self::Other(name) => name,
         }
     }
@@ -96,15 +116,22 @@ impl Method {
                 | Self::ResourcesRead
                 | Self::Complete
                 | Self::Other(_)
-        )
+        ) || self.is_of_a_task()
+    }
+
+    /// Whether it is about one task, by its id.
+    pub fn is_of_a_task(&self) -> bool {
+        matches!(self, Self::TasksGet | Self::TasksUpdate | Self::TasksCancel | Self::TasksResult)
     }
 
     /// The member of `params` that `Mcp-Name` mirrors, where it mirrors one
-    /// (2026-07-28, Streamable HTTP, "Standard Request Headers").
+    /// (2026-07-28, Streamable HTTP, "Standard Request Headers"; of tasks,
+    /// SEP-2663, "Streamable HTTP: Routing Headers").
     pub fn named_by(&self) -> Option<&'static str> {
         match self {
             Self::ToolsCall | Self::PromptsGet => Some("name"),
             Self::ResourcesRead => Some("uri"),
+            Self::TasksGet | Self::TasksUpdate | Self::TasksCancel => Some("taskId"),
             _ => None,
         }
     }

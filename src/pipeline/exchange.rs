@@ -7,7 +7,8 @@ use futures_util::stream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::call::{
-    Answer, Call, Event, Failure, Input, MOST_QUESTIONS, Passing, Question, Reply, ResultType,
+    Abilities, Answer, Call, Event, Failure, Input, MOST_QUESTIONS, Passing, Question, Reply,
+    ResultType,
 };
 use crate::era::lift;
 use crate::era::state::State;
@@ -149,7 +150,16 @@ impl Exchange {
                     }
                     return Some(Event::Passing(passing));
                 }
-                Some(Event::Notice(_) | Event::Pause(_)) | None => return event,
+                Some(Event::Notice(notice)) => {
+                    let notice = match &self.release {
+                        Some(release) => release.notice(notice),
+                        None => Some(notice),
+                    };
+                    if let Some(notice) = notice {
+                        return Some(Event::Notice(notice));
+                    }
+                }
+                Some(Event::Pause(_)) | None => return event,
             }
         }
     }
@@ -228,21 +238,16 @@ impl Exchange {
 
     /// The server asks. What this client cannot be asked is refused at once.
     fn asks(&mut self, id: Id, question: Question) {
-        let refusal = if !question.is_known() {
-            Some(format!("clients of this gateway cannot be asked for {}", question.method))
-        } else if question.beyond(self.asker.abilities()).is_some() {
-            let method = &question.method;
-            Some(format!("the client that made this call does not offer {method} in this form"))
-        } else if self.open.questions.len() >= MOST_QUESTIONS {
-            Some(format!("more than {MOST_QUESTIONS} requests of this call are open"))
-        } else {
-            None
-        };
+        let refusal = cannot_be_asked(&question, self.asker.abilities(), self.open.questions.len());
         if let Some(text) = refusal {
             tracing::debug!(server = ?self.asker.server, method = question.method, "the server asks in vain");
             return self.reply.respond(id, refusal_of(&text));
         }
-        let question = if self.asker.is_modern() { lift::question(&question) } else { question };
+        let mut question =
+            if self.asker.is_modern() { lift::question(&question) } else { question };
+        if let (Some(release), Some(params)) = (&self.release, &mut question.params) {
+            release.aside(params);
+        }
         self.open.asked += 1;
         self.open.questions.push((format!("input-{}", self.open.asked), id, question));
         self.open.due.get_or_insert_with(|| Instant::now() + TOGETHER);
@@ -308,8 +313,27 @@ impl Open {
     }
 }
 
+/// Why a client with these abilities cannot be asked this, of whom so many
+/// answers are awaited; `None` where it can.
+pub(super) fn cannot_be_asked(
+    question: &Question,
+    abilities: &Abilities,
+    open: usize,
+) -> Option<String> {
+    if !question.is_known() {
+        Some(format!("clients of this gateway cannot be asked for {}", question.method))
+    } else if question.beyond(abilities).is_some() {
+        let method = &question.method;
+        Some(format!("the client that made this call does not offer {method} in this form"))
+    } else if open >= MOST_QUESTIONS {
+        Some(format!("more than {MOST_QUESTIONS} requests of this call are open"))
+    } else {
+        None
+    }
+}
+
 /// What a server is told whose question cannot be asked.
-fn refusal_of(text: &str) -> Response {
+pub(super) fn refusal_of(text: &str) -> Response {
     let error = serde_json::json!({ "code": code::METHOD_NOT_FOUND, "message": text });
     Response::Error(error.to_string().into())
 }

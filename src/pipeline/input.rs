@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use aws_lc_rs::error::Unspecified;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,6 +17,7 @@ use crate::call::{
 };
 use crate::config::Gateway as Config;
 use crate::era::state::{Bound, Digest, Seals, State, StateError, digest};
+use crate::era::tasks::ids::TaskIds;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{Members, Response, Splice, object, string};
 use crate::link::parking::{Bounds, Parking};
@@ -24,9 +26,13 @@ use crate::mcp::{Era, Method};
 use crate::snapshot::Snapshots;
 use crate::telemetry::metrics::Metrics;
 
+use super::tasks::{OwnTasks, Questions};
+
 /// What all calls that ask for input share.
 pub(super) struct Inputs {
     pub(super) parking: Arc<Parking>,
+    /// What the tasks of Legacy servers want to know of Modern clients.
+    pub(super) questions: Questions,
     snapshots: Arc<Snapshots>,
     /// The key that is made where none is configured.
     made: OnceLock<[u8; 32]>,
@@ -34,7 +40,8 @@ pub(super) struct Inputs {
 
 impl Inputs {
     pub(super) fn new(snapshots: Arc<Snapshots>, metrics: &Arc<Metrics>) -> Arc<Self> {
-        Arc::new(Self { parking: Parking::new(metrics), snapshots, made: OnceLock::new() })
+        let (parking, questions) = (Parking::new(metrics), Questions::default());
+        Arc::new(Self { parking, questions, snapshots, made: OnceLock::new() })
     }
 
     /// How many calls may wait, and how long.
@@ -44,14 +51,26 @@ impl Inputs {
         Bounds { all: limits.parked, each: limits.parked_each, lasting: limits.parked_time }
     }
 
+    /// The ids of this principal's tasks.
+    pub(super) fn tasks(&self, owner: &Principal) -> Result<OwnTasks, Failure> {
+        let ids = self.with_keys(|keys| Ok(TaskIds::new(keys.iter().copied())))?;
+        Ok(OwnTasks { ids, owner: owner.clone() })
+    }
+
     /// Made for each use: keys change with the configuration, and are used
     /// only where a person answers.
     fn seals(&self) -> Result<Seals, Failure> {
-        let broken = |_| Failure::Internal { detail: "sealing a state".into() };
+        self.with_keys(|keys| Seals::new(keys.iter().copied()).map_err(broken))
+    }
+
+    fn with_keys<T>(
+        &self,
+        with: impl FnOnce(&[&[u8]]) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let config: &Config = &Arc::clone(&self.snapshots.load().config).gateway;
         if !config.state_keys.is_empty() {
             let keys = config.state_keys.iter().map(|key| key.expose().as_bytes());
-            return Seals::new(keys).map_err(broken);
+            return with(&keys.collect::<Vec<_>>());
         }
         let made = if let Some(made) = self.made.get() {
             made
@@ -60,8 +79,12 @@ impl Inputs {
             aws_lc_rs::rand::fill(&mut key).map_err(broken)?;
             self.made.get_or_init(|| key)
         };
-        Seals::new([made.as_slice()]).map_err(broken)
+        with(&[made.as_slice()])
     }
+}
+
+fn broken(_: Unspecified) -> Failure {
+    Failure::Internal { detail: "sealing a state".into() }
 }
 
 /// Who asked for what: what a state is bound to.
@@ -88,6 +111,11 @@ impl Asker {
             method: call.method.clone(),
             params: call.params.raw().clone(),
         }
+    }
+
+    /// The ids of tasks as this client knows them.
+    pub(super) fn tasks(&self) -> Result<OwnTasks, Failure> {
+        self.inputs.tasks(&self.principal)
     }
 
     pub(super) fn abilities(&self) -> &Abilities {
@@ -254,9 +282,18 @@ fn refusal(reason: &str) -> Failure {
 /// What a client answers, and with which state: from its params, or, for a
 /// Legacy client, from what its front has gathered.
 pub(super) fn answers(call: &Call) -> Result<Option<Input>, Failure> {
+    if call.method == Method::TasksUpdate {
+        // They are for the task, whatever became of the call that made it.
+        return Ok(None);
+    }
     if call.context.client.version.era() == Era::Legacy {
         return Ok(call.input.clone());
     }
+    answered(call)
+}
+
+/// What a Modern client answers in its params.
+pub(super) fn answered(call: &Call) -> Result<Option<Input>, Failure> {
     let state = call.params.state().map(str::to_owned);
     let raw = call.params.responses_span().and_then(|span| call.params.raw().get(span));
     if state.is_none() && raw.is_none() {
@@ -327,7 +364,7 @@ fn reread(raw: Bytes) -> Result<Params, Failure> {
 }
 
 /// What a client's refusal says.
-fn refused(response: &Response) -> Failure {
+pub(super) fn refused(response: &Response) -> Failure {
     let (Response::Result(raw) | Response::Error(raw)) = response;
     let error: Value = serde_json::from_slice(raw).unwrap_or_default();
     let said = error.get("message").and_then(Value::as_str).unwrap_or("without a reason");

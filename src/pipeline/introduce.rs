@@ -10,7 +10,7 @@ use crate::link::State;
 use crate::mcp::{Era, ProtocolVersion, meta};
 use crate::snapshot::{Member, Snapshot, View};
 
-use super::{Gateway, listing};
+use super::{Gateway, listing, tasks};
 
 /// Which introduction is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,14 +38,14 @@ impl Gateway {
             Introduction::Discover => json!({
                 "resultType": "complete",
                 "supportedVersions": supported(),
-                "capabilities": capabilities(&snapshot, &view),
+                "capabilities": capabilities(&snapshot, &view, ProtocolVersion::LATEST_MODERN),
                 "ttlMs": u64::try_from(settings.list_ttl.as_millis()).unwrap_or(u64::MAX),
                 "cacheScope": "public",
                 "_meta": { meta::SERVER_INFO: info(settings, title) },
             }),
             Introduction::Initialize(version) => json!({
                 "protocolVersion": version.as_str(),
-                "capabilities": capabilities(&snapshot, &view),
+                "capabilities": capabilities(&snapshot, &view, version),
                 "serverInfo": info(settings, title),
             }),
         };
@@ -66,7 +66,11 @@ fn supported() -> Vec<&'static str> {
 /// What the gateway can do for a client: what some server can, or may be able
 /// to that has not been heard of yet. Clients ask once, and a server that comes
 /// a moment later should not stay unused for that.
-pub(super) fn capabilities(snapshot: &Snapshot, view: &View) -> Map<String, Value> {
+pub(super) fn capabilities(
+    snapshot: &Snapshot,
+    view: &View,
+    version: ProtocolVersion,
+) -> Map<String, Value> {
     let unheard = |member: &Member| {
         view.list(&member.config.name).is_none() && member.server.view().state != State::Failed
     };
@@ -80,7 +84,9 @@ pub(super) fn capabilities(snapshot: &Snapshot, view: &View) -> Map<String, Valu
     }
     let lists = servers().filter_map(|member| view.list(&member.config.name));
     let supposed = Offers::new(&said, None);
-    let mut all = Offers::union(std::iter::once(&supposed).chain(lists.map(|list| &*list.offers)));
+    let lists: Vec<_> = lists.map(|list| &*list.offers).collect();
+    let mut all = Offers::union(std::iter::once(&supposed).chain(lists.iter().copied()));
+    tasks::tell(&mut all, &lists, version);
     let shown = |kind| view.scope().may_show(kind);
     all.retain(|key, _| match key.as_str() {
         "tools" => shown(Kind::Tools),

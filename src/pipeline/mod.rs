@@ -20,6 +20,7 @@ mod record;
 mod release;
 mod route;
 mod subscriptions;
+mod tasks;
 
 pub use exchange::Exchange;
 pub use introduce::{Introduction, own_info};
@@ -45,6 +46,7 @@ use crate::telemetry::otel::Tracing;
 use input::{Asker, Inputs};
 use record::Record;
 use release::Release;
+use tasks::Course;
 
 /// What every call shares.
 pub struct Gateway {
@@ -124,10 +126,12 @@ impl Gateway {
     /// Forgets what waits for clients that a configuration has taken away.
     pub fn forget_strangers(&self) {
         let identity = Arc::clone(&self.snapshots.load().identity);
-        self.inputs.parking.retain(|owner| match owner {
+        let keep = |owner: &Principal| match owner {
             Principal::Client(name) => identity.lists(name),
             Principal::Anonymous => true,
-        });
+        };
+        self.inputs.parking.retain(keep);
+        self.inputs.questions.retain(keep);
     }
 
     /// What every request passes, whatever it asks for.
@@ -177,7 +181,7 @@ impl Gateway {
         let mut exchange = Exchange::begin(record, Asker::of(&self.inputs, &call));
         let key = self.view_key(&call.context);
         let mut view = snapshot.view(&key);
-        if key.abilities.is_some() && !route::exists(&snapshot, &view, &call) {
+        if key.abilities.is_some() && !route::exists(&snapshot, &view, &call, exchange.asker()) {
             // It may be there for clients of whom no server has heard yet.
             listing::on_behalf(&snapshot, &view, &key, Kind::Tools).await;
             view = snapshot.view(&key);
@@ -189,13 +193,16 @@ impl Gateway {
 }
 
 async fn send(
-    snapshot: &Snapshot,
+    snapshot: &Arc<Snapshot>,
     view: &Arc<View>,
     mut call: Call,
     exchange: &mut Exchange,
 ) -> Result<Reply, Failure> {
-    let mut route = route::find(snapshot, view, &call)?;
-    exchange.routed(&route, Release::of(&call, &route.target.server, view), &mut call);
+    tasks::check(&call)?;
+    let mut route = route::find(snapshot, view, &call, exchange.asker())?;
+    let course = Course::of(&call, &route, view)?;
+    let release = Release::of(&call, &route, view, exchange.asker())?.of_course(course);
+    exchange.routed(&route, release, &mut call);
     route::check_headers(&route, &call)?;
     let input = input::answers(&call)?;
     let state = exchange.asker().state_of(input.as_ref(), route.target.server.as_str())?;
@@ -207,10 +214,22 @@ async fn send(
     }
     if let Some(input) = &input {
         call.params = input::for_server(&call.params, input, state.as_ref())?;
+    }
+    let params = course.params(&call)?;
+    if input.is_some() || params.is_some() {
+        call.params = params.unwrap_or(call.params);
         // What the server is told instead stands in other places now.
-        route = route::find(snapshot, view, &call)?;
+        route = route::find(snapshot, view, &call, exchange.asker())?;
     }
     let permitted = snapshot.policy.admit(call, route.target).await?;
     exchange.sent();
-    route.member.server.call(permitted, &route.member.config).await
+    // Boxed but for the usual one: every call would have room for the largest.
+    match course {
+        Course::Plain | Course::WithoutTask | Course::AsTask => {
+            route.member.server.call(permitted, &route.member.config).await
+        }
+        Course::Awaited => Box::pin(tasks::drive::legacy(snapshot, permitted)).await,
+        Course::AwaitedIfNeeded => Box::pin(tasks::drive::modern(snapshot, permitted)).await,
+        Course::Bridged => Box::pin(tasks::bridged(snapshot, &permitted, exchange.asker())).await,
+    }
 }

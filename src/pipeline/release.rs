@@ -8,11 +8,19 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::call::{Answer, Call, ErrorBody, ResultBody, ResultType, ServerName};
+use bytes::Bytes;
+
+use crate::call::{Answer, Call, ErrorBody, Failure, Notice, ResultBody, ResultType, ServerName};
 use crate::catalog::{Shape, rewrite};
 use crate::era::lift;
-use crate::mcp::{Era, Method};
+use crate::era::tasks::form;
+use crate::era::tasks::rename::Place;
+use crate::mcp::{Era, Method, notification};
 use crate::snapshot::View;
+
+use super::input::Asker;
+use super::route::Route;
+use super::tasks::{self, Course, OwnTasks};
 
 /// What has to be done to one call's reply.
 pub(super) struct Release {
@@ -25,31 +33,59 @@ pub(super) struct Release {
     caching: bool,
     /// The URI that a read asked for, as the client wrote it.
     asked: Option<String>,
+    /// The ids of tasks, where there may be some.
+    tasks: Option<OwnTasks>,
+    /// A Legacy server's task is one for a Modern client.
+    lifts_task: bool,
+    /// The client wants to hear of progress.
+    progress: bool,
 }
 
 impl Release {
     /// What the reply to `call` from `server` needs.
-    pub(super) fn of(call: &Call, server: &ServerName, view: &Arc<View>) -> Self {
+    pub(super) fn of(
+        call: &Call,
+        route: &Route<'_>,
+        view: &Arc<View>,
+        asker: &Asker,
+    ) -> Result<Self, Failure> {
+        let server = &route.target.server;
+        let has_tasks = || view.list(server).is_some_and(|list| list.offers.tasks().is_some());
+        let knows_tasks = call.context.client.abilities().tasks;
+        let may_be_one = call.method.is_of_a_task()
+            || (call.method == Method::ToolsCall && (knows_tasks || has_tasks()));
         let plain = view.catalog.uris().is_plain(server);
         let reads = call.method == Method::ResourcesRead;
-        Self {
+        Ok(Self {
+            tasks: may_be_one.then(|| asker.tasks()).transpose()?,
             uris: Shape::of(&call.method).filter(|_| !plain),
             caching: reads && call.context.client.version.era() == Era::Modern,
             asked: call.params.uri().filter(|_| reads).map(str::to_owned),
             method: call.method.clone(),
             server: server.clone(),
             view: Arc::clone(view),
-        }
+            lifts_task: false,
+            progress: call.context.progress_token.is_some(),
+        })
+    }
+
+    /// The same for a call that takes this course.
+    pub(super) fn of_course(mut self, course: Course) -> Self {
+        self.lifts_task = course == Course::AsTask;
+        self
     }
 
     /// Whether anything may have to be rewritten.
     pub(super) fn is_needed(&self) -> bool {
-        self.uris.is_some() || self.caching || self.method == Method::ResourcesRead
+        self.uris.is_some()
+            || self.caching
+            || self.method == Method::ResourcesRead
+            || self.tasks.is_some()
     }
 
     /// Whether a result of a server of that era can only go on whole.
     pub(super) fn needs_whole(&self, era: Era) -> bool {
-        self.uris.is_some() || (self.caching && era == Era::Legacy)
+        self.uris.is_some() || (self.caching && era == Era::Legacy) || self.method.is_of_a_task()
     }
 
     /// An answer as the client is to have it.
@@ -61,14 +97,22 @@ impl Release {
     }
 
     fn result(&self, result: ResultBody) -> ResultBody {
-        let uris = self.view.catalog.uris();
-        let public = |native: &str| match uris.public(&self.server, native) {
-            Cow::Owned(public) => Some(public),
-            Cow::Borrowed(_) => None,
+        let lifted = self.lifts_task.then(|| form::lift_created(result.raw())).flatten();
+        let result = match lifted {
+            Some(raw) => result.with(raw).unwrap_or(result),
+            None => result,
         };
         let shape = self.uris.filter(|_| *result.kind() != ResultType::InputRequired);
-        let rewritten = shape.and_then(|shape| rewrite(result.raw(), shape, public));
+        let rewritten =
+            shape.and_then(|shape| public_uris(&self.view, &self.server, result.raw(), shape));
         let result = match rewritten {
+            Some(raw) => result.with(raw).unwrap_or(result),
+            None => result,
+        };
+        let renamed = self.tasks.as_ref().and_then(|tasks| {
+            tasks.rename(&self.server, result.raw(), tasks::place(&self.method, &result))
+        });
+        let result = match renamed {
             Some(raw) => result.with(raw).unwrap_or(result),
             None => result,
         };
@@ -83,6 +127,33 @@ impl Release {
         }
     }
 
+    /// What a server says of a call on its way, or asks, under the id of the
+    /// task that it belongs to.
+    pub(super) fn aside(&self, params: &mut Bytes) {
+        let place = Place::Meta;
+        if let Some(tasks) = &self.tasks
+            && let Some(renamed) = tasks.rename(&self.server, params, place)
+        {
+            *params = renamed;
+        }
+    }
+
+    /// A notice on the way; `None` for one that the client is not to have. A
+    /// task's progress comes under the token of the call that it began with: a
+    /// client that gave none with this one would take it for another call's.
+    pub(super) fn notice(&self, notice: Notice) -> Option<Notice> {
+        if notice.token.is_some() && !self.progress {
+            return None;
+        }
+        let Some(tasks) = &self.tasks else { return Some(notice) };
+        let is_status = matches!(&*notice.method, notification::TASK | notification::TASK_STATUS);
+        let place = if is_status { Place::Task } else { Place::Meta };
+        Some(match tasks.rename(&self.server, &notice.params, place) {
+            Some(params) => notice.with(params),
+            None => notice,
+        })
+    }
+
     /// A read's error as a Modern server would put it, with the URI that the
     /// client asked for.
     fn error(&self, error: ErrorBody) -> ErrorBody {
@@ -91,4 +162,19 @@ impl Release {
             None => error,
         }
     }
+}
+
+/// What a server says with the URIs that clients of a view know; `None` where
+/// none is another.
+pub(super) fn public_uris(
+    view: &View,
+    server: &ServerName,
+    raw: &[u8],
+    shape: Shape,
+) -> Option<Bytes> {
+    let uris = view.catalog.uris();
+    rewrite(raw, shape, |native| match uris.public(server, native) {
+        Cow::Owned(public) => Some(public),
+        Cow::Borrowed(_) => None,
+    })
 }

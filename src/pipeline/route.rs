@@ -15,6 +15,9 @@ use crate::policy::Target;
 use crate::snapshot::{Member, Snapshot, View};
 use crate::telemetry::metrics::ToolMetrics;
 
+use super::input::Asker;
+use super::tasks;
+
 /// A call's way.
 pub(super) struct Route<'a> {
     /// The server it goes to.
@@ -34,6 +37,7 @@ pub(super) fn find<'a>(
     snapshot: &'a Snapshot,
     view: &'a View,
     call: &Call,
+    asker: &Asker,
 ) -> Result<Route<'a>, Failure> {
     match &call.method {
         Method::ToolsCall => tool(snapshot, view, call),
@@ -54,15 +58,18 @@ pub(super) fn find<'a>(
             to(snapshot, &origin, edit.into_iter().collect()).ok_or_else(|| unknown_resource(uri))
         }
         Method::Complete => completion(snapshot, view, &call.params),
+        method if method.is_of_a_task() => task(snapshot, view, &call.params, asker),
         other => owner(snapshot, view, other),
     }
 }
 
 /// Whether a call leads anywhere in this view.
-pub(super) fn exists(snapshot: &Snapshot, view: &View, call: &Call) -> bool {
+pub(super) fn exists(snapshot: &Snapshot, view: &View, call: &Call, asker: &Asker) -> bool {
     match (&call.method, call.params.name()) {
+        // No list has them.
+        (method, _) if method.is_of_a_task() => true,
         (Method::ToolsCall, Some(name)) => snapshot.route(view, name).is_some(),
-        _ => find(snapshot, view, call).is_ok(),
+        _ => find(snapshot, view, call, asker).is_ok(),
     }
 }
 
@@ -104,6 +111,24 @@ fn to<'a>(snapshot: &'a Snapshot, origin: &Origin, edits: Box<Edits>) -> Option<
     let (server, native) = (origin.server.clone(), Some(origin.native.clone()));
     let target = Target { server, native, tool: None, edits };
     Some(Route { member, target, tool: None })
+}
+
+/// A task's server, where this client is shown it.
+fn task<'a>(
+    snapshot: &'a Snapshot,
+    view: &View,
+    params: &Params,
+    asker: &Asker,
+) -> Result<Route<'a>, Failure> {
+    let id = needed(params.task(), "taskId")?;
+    let (server, native) = asker.tasks()?.native(id)?;
+    let native = NativeName::new(native);
+    let edit = params.task_span().map(|at| (at, string(native.as_str()).into()));
+    if !view.scope().admits_server(&server) {
+        return Err(tasks::unknown(id));
+    }
+    let origin = Origin { server, native };
+    to(snapshot, &origin, edit.into_iter().collect()).ok_or_else(|| tasks::unknown(id))
 }
 
 /// `completion/complete`: the prompt or the template that `ref` names.

@@ -9,14 +9,16 @@ use bytes::Bytes;
 use tokio::time::timeout;
 
 use crate::call::{Context, ErrorBody, Failure, NativeName, ServerName};
+use crate::catalog::{Shape, TaskForm};
 use crate::era::news;
+use crate::era::tasks::rename::Place;
 use crate::jsonrpc::Id;
 use crate::link::{Askable, Held, Letter, Mailbox, Refusal, Subject, Topic};
-use crate::mcp::{Method, notification};
+use crate::mcp::{Method, ProtocolVersion, notification};
 use crate::policy::Target;
 use crate::snapshot::{Digests, Snapshot, View};
 
-use super::{Gateway, introduce, route};
+use super::{Gateway, introduce, release, route, tasks};
 
 /// One client that hears of resources: a Legacy session, or one
 /// `subscriptions/listen`. Dropped, it hears no more.
@@ -138,22 +140,30 @@ impl Gateway {
         }
     }
 
-    /// Subscribes a client to a task, by its id, at the one server that can
-    /// have it. Says whether that tells of it.
+    /// Subscribes a client to a task, by its id. Says whether its server tells
+    /// of it.
     ///
     /// # Errors
-    /// [`Failure`] where there is no such server, or there are too many
-    /// subscriptions.
+    /// [`Failure`] where this client was never given such an id, or there are
+    /// too many subscriptions.
     pub async fn subscribe_to_task(
         &self,
         subscriber: &Subscriber,
         context: &Context,
         id: &str,
     ) -> Result<bool, Failure> {
-        let find = |snapshot: &Snapshot, view: &View| {
-            let method = Method::parse("tasks/get");
-            let server = route::owner(snapshot, view, &method)?.target.server;
-            Ok((server, Some(NativeName::new(id)), Topic::task(id)))
+        let (server, native) = self.inputs.tasks(&context.principal)?.native(id)?;
+        let find = |_: &Snapshot, view: &View| {
+            if !view.scope().admits_server(&server) {
+                return Err(tasks::unknown(id));
+            }
+            let list = view.list(&server);
+            if list.and_then(|list| list.offers.tasks()) == Some(TaskForm::Legacy) {
+                // It need not tell, and never the whole of a task (2025-11-25,
+                // Tasks, "Task Notifications"): nothing is promised.
+                return Err(tasks::unknown(id));
+            }
+            Ok((server, Some(NativeName::new(native)), Topic::task(native)))
         };
         let asked = Asked::Task(id.to_owned());
         Ok(self.ask(subscriber, context, asked, find).await?.is_ok())
@@ -235,7 +245,8 @@ impl Gateway {
     pub fn tells(&self, context: &Context) -> [bool; 3] {
         let snapshot = self.snapshots.load();
         let view = snapshot.view(&self.view_key(context));
-        let capabilities = introduce::capabilities(&snapshot, &view);
+        let capabilities =
+            introduce::capabilities(&snapshot, &view, ProtocolVersion::LATEST_MODERN);
         ["tools", "prompts", "resources"].map(|kind| capabilities.contains_key(kind))
     }
 
@@ -253,7 +264,16 @@ impl Gateway {
             let Letter { server, subject, params } = subscriber.mailbox.next().await;
             let topic = match subject {
                 Subject::Topic(topic) => topic,
-                Subject::Other(method) => return vec![Told { method, params, renamed: None }],
+                Subject::Other(method) => {
+                    let params = params.map(|raw| self.own(context, &server, &method, raw));
+                    return vec![Told { method, params, renamed: None }];
+                }
+            };
+            let params = match (&topic, params) {
+                (Topic::Task(_), Some(raw)) => {
+                    Some(self.own(context, &server, notification::TASK, raw))
+                }
+                (_, params) => params,
             };
             let view = self.snapshots.load().view(&self.view_key(context));
             let known = subscriber.known_as(&view, &server, &topic);
@@ -261,6 +281,19 @@ impl Gateway {
                 return known.into_iter().map(|name| told(&topic, params.clone(), name)).collect();
             }
         }
+    }
+
+    /// A notification's params with the ids of tasks that this client knows.
+    fn own(&self, context: &Context, server: &ServerName, method: &str, raw: Bytes) -> Bytes {
+        let Ok(tasks) = self.inputs.tasks(&context.principal) else { return raw };
+        let is_status = matches!(method, notification::TASK | notification::TASK_STATUS);
+        let place = if is_status { Place::Task } else { Place::Meta };
+        let named = tasks.rename(server, &raw, place).unwrap_or(raw);
+        if !is_status {
+            return named;
+        }
+        let view = self.snapshots.load().view(&self.view_key(context));
+        release::public_uris(&view, server, &named, Shape::Task).unwrap_or(named)
     }
 
     /// Lets a Legacy client hear of what its own instances of servers tell it

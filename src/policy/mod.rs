@@ -73,7 +73,9 @@ impl Policy {
         Ok(Permitted::new(call, target, slot))
     }
 
-    /// What a retry passes whose call waits for its input and has its place
+    /// What follows up on a call that was admitted passes: a request about the
+    /// task that it has become, or the call again by one that knows tasks. And
+    /// what a retry passes whose call waits for its input and has its place
     /// among the calls in flight: its arguments are those that were checked, by
     /// the digest in its state.
     pub fn readmit(&self, call: Call, target: Target) -> Permitted<Call> {

@@ -12,6 +12,7 @@ pub struct Operations {
     prompts: Arc<Operation>,
     reads: Arc<Operation>,
     completions: Arc<Operation>,
+    tasks: [Arc<Operation>; 4],
     others: Arc<Operation>,
 }
 
@@ -23,6 +24,7 @@ impl Operations {
             prompts: handle("prompts/get"),
             reads: handle("resources/read"),
             completions: handle("completion/complete"),
+            tasks: ["tasks/get", "tasks/update", "tasks/cancel", "tasks/result"].map(&handle),
             // Methods come from clients: each one's own would be series without end.
             others: handle("other"),
         }
@@ -30,7 +32,12 @@ impl Operations {
 
     /// The handle of a method.
     pub fn of(&self, method: &Method) -> &Arc<Operation> {
+        let [get, update, cancel, result] = &self.tasks;
         match method {
+            Method::TasksGet => get,
+            Method::TasksUpdate => update,
+            Method::TasksCancel => cancel,
+            Method::TasksResult => result,
             Method::ToolsCall => &self.calls,
             Method::PromptsGet => &self.prompts,
             Method::ResourcesRead => &self.reads,

@@ -206,3 +206,22 @@ async fn what_is_no_answer_is_told_as_such() {
         assert_eq!(client.call("s__echo", json!({})).await.text(), "{}", "{era}");
     }
 }
+
+#[tokio::test]
+async fn the_stream_of_a_clients_own_session_stands_before_its_first_call() {
+    let upstream = Upstream::legacy().await;
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    for version in ["2025-06-18", "2025-11-25"] {
+        let client = gateway.legacy_of(version).await;
+        assert_eq!(client.call("s__echo", json!({})).await.text(), "{}");
+        let call = upstream.calls().pop().unwrap();
+        let session = call.header("mcp-session-id");
+        let received = upstream.received();
+        let at = |method: &str| {
+            received
+                .iter()
+                .position(|one| one.method == method && one.header("mcp-session-id") == session)
+        };
+        assert!(at("GET").unwrap() < at("tools/call").unwrap(), "{version}");
+    }
+}

@@ -30,5 +30,6 @@ mod reload;
 mod rmcp_client;
 mod rmcp_server;
 mod stdio_hosts;
+mod tasks;
 #[path = "../support/mod.rs"]
 mod support;

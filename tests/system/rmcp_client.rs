@@ -1,6 +1,7 @@
 //! A client on the Rust SDK, which goes through the same steps as the drivers
 //! of the other SDKs and gives the same lines (`tests/peers/README.md`); and a
-//! step of its own, `call_task`, because it is the only one with tasks.
+//! step of its own, `call_task`, for the extension: those of the SDKs 1.x are for
+//! the experimental tasks of 2025-11-25.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -11,7 +12,7 @@ use rmcp::model::{
     CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult,
     GetTaskParams, Implementation, JsonObject, ListRootsResult, LoggingMessageNotificationParam,
     ProgressNotificationParam, ProtocolVersion, ResourceUpdatedNotificationParam,
-    ServerNotification, SubscriptionFilter,
+    ServerNotification, SubscriptionFilter, UpdateTaskParams,
 };
 use rmcp::service::{
     NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService,
@@ -392,7 +393,15 @@ impl Client {
         loop {
             let params = GetTaskParams::new(id.clone());
             let task = json!(self.service.get_task(params).await.map_err(told)?);
-            if task["status"] != "working" {
+            if task["status"] == "input_required" {
+                let keys = task["inputRequests"].as_object().ok_or("nothing is asked")?.keys();
+                let content = json!({ "interpretation": "technical" });
+                let answer = json!({ "action": "accept", "content": content });
+                let answers: Map<_, _> = keys.map(|key| (key.clone(), answer.clone())).collect();
+                let answers = serde_json::from_value(Value::Object(answers)).unwrap();
+                let update = UpdateTaskParams::new(id.clone(), answers);
+                self.service.update_task(update).await.map_err(told)?;
+            } else if task["status"] != "working" {
                 return Ok(json!({ "begun": begun, "ended": task }));
             }
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -9,6 +9,7 @@
 //! schema does not compile; policy decides when to ask it.
 
 mod bounds;
+mod glance;
 mod reach;
 mod violations;
 
@@ -22,6 +23,7 @@ use serde_json::{Map, Value};
 use super::cut;
 use super::strict_json::{self, JsonError};
 pub use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
+use glance::Glance;
 use reach::Reach;
 pub use violations::Violations;
 
@@ -122,6 +124,8 @@ enum Rule {
     AnyObject,
     /// Everything else.
     Schema {
+        /// Asked first.
+        glance: Glance,
         validator: Box<Validator>,
         /// Says what an answer that names all violations would cost.
         reach: Reach,
@@ -156,7 +160,8 @@ impl ArgumentSchema {
         let census = bounds::census(&schema)?;
         let reach = reach::bound(&schema, draft)?;
         let validator = Box::new(build(&schema, draft, census.patterns)?);
-        Ok(Self { rule: Rule::Schema { validator, reach } })
+        let glance = Glance::of(&schema);
+        Ok(Self { rule: Rule::Schema { glance, validator, reach } })
     }
 
     /// Checks the raw `arguments` of one call; absent ones count as `{}`.
@@ -167,12 +172,19 @@ impl ArgumentSchema {
     pub fn check(&self, arguments: Option<&[u8]>) -> Result<(), Violations> {
         let raw = arguments.unwrap_or(b"{}");
         match &self.rule {
+            Rule::Schema { glance, .. } if glance.admits(raw) => Ok(()),
+            _ => self.check_whole(raw),
+        }
+    }
+
+    fn check_whole(&self, raw: &[u8]) -> Result<(), Violations> {
+        match &self.rule {
             Rule::AnyObject => match serde_json::from_slice::<&serde_json::value::RawValue>(raw) {
                 Ok(value) if value.get().starts_with('{') => Ok(()),
                 Ok(value) => Err(Violations::not_an_object(value.get())),
                 Err(_) => Err(Violations::unreadable(&JsonError::Syntax)),
             },
-            Rule::Schema { validator, reach } => {
+            Rule::Schema { validator, reach, .. } => {
                 let value = strict_json::parse(raw, MAX_ARGUMENT_DEPTH)
                     .map_err(|error| Violations::unreadable(&error))?;
                 if validator.is_valid(&value) {

@@ -22,13 +22,16 @@ pub enum Shape {
     Prompt,
     /// A read's: each content's own.
     Contents,
+    /// A task's: those in the tool's result that it came to.
+    Task,
 }
 
 impl Shape {
     /// The shape of a method's results; `None` where no URI stands in them.
     pub fn of(method: &Method) -> Option<Self> {
         match method {
-            Method::ToolsCall => Some(Self::ToolResult),
+            Method::ToolsCall | Method::TasksResult => Some(Self::ToolResult),
+            Method::TasksGet => Some(Self::Task),
             Method::PromptsGet => Some(Self::Prompt),
             Method::ResourcesRead => Some(Self::Contents),
             _ => None,
@@ -47,15 +50,18 @@ pub fn rewrite<'a>(
     // Most results hold none: a search for the key costs next to nothing. A key
     // written with escapes is missed, and its URI stays the server's own.
     let has_uri = memmem::find(raw, b"\"uri\"").is_some();
-    let has_interface = shape == Shape::ToolResult && memmem::find(raw, b"esourceUri\"").is_some();
+    let has_interface = matches!(shape, Shape::ToolResult | Shape::Task)
+        && memmem::find(raw, b"esourceUri\"").is_some();
     if !has_uri && !has_interface {
         return None;
     }
     let result: WireResult<'a> = object(raw).ok()?;
     match shape {
-        Shape::ToolResult => {
-            result.content.into_iter().flat_map(list).for_each(|block| finder.block(block));
-            finder.interface(result.meta);
+        Shape::ToolResult => finder.tool_result(&result),
+        Shape::Task => {
+            if let Some(inner) = result.result.and_then(|raw| object(raw.get().as_bytes()).ok()) {
+                finder.tool_result(&inner);
+            }
         }
         Shape::Prompt => {
             for message in result.messages.into_iter().flat_map(list) {
@@ -81,6 +87,8 @@ struct WireResult<'a> {
     contents: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "_meta")]
     meta: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
 }
 
 /// A block of content, a message, or a resource.
@@ -117,6 +125,11 @@ struct Finder<'a, F> {
 }
 
 impl<'a, F: Fn(&str) -> Option<String>> Finder<'a, F> {
+    fn tool_result(&mut self, result: &WireResult<'a>) {
+        result.content.into_iter().flat_map(list).for_each(|block| self.block(block));
+        self.interface(result.meta);
+    }
+
     fn message(&mut self, raw: &'a RawValue) {
         let content = node(raw).and_then(|message| message.content);
         content.into_iter().flat_map(list).for_each(|block| self.block(block));
@@ -180,6 +193,11 @@ mod tests {
                 Shape::ToolResult,
                 r#"{"content":[ {"type":"resource_link","uri": "a:1"},{"type":"resource","resource":{"text":"\"uri\":\"a:0\"","uri":"a:2"}},{"type":"text","uri":"a:3","text":"x"}],"structuredContent":{"uri":"a:4"},"_meta":{"ui":{"resourceUri":"a:5"},"ui/resourceUri":"a:6"}}"#,
                 r#"{"content":[ {"type":"resource_link","uri": "A:\"1"},{"type":"resource","resource":{"text":"\"uri\":\"a:0\"","uri":"A:\"2"}},{"type":"text","uri":"a:3","text":"x"}],"structuredContent":{"uri":"a:4"},"_meta":{"ui":{"resourceUri":"A:\"5"},"ui/resourceUri":"A:\"6"}}"#,
+            ),
+            (
+                Shape::Task,
+                r#"{"taskId":"1","content":[{"type":"resource_link","uri":"a:0"}],"result":{"content":[{"type":"resource_link","uri":"a:1"}]}}"#,
+                r#"{"taskId":"1","content":[{"type":"resource_link","uri":"a:0"}],"result":{"content":[{"type":"resource_link","uri":"A:\"1"}]}}"#,
             ),
             (
                 Shape::Prompt,

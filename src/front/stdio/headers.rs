@@ -45,6 +45,7 @@ impl Asked {
         let params = self.params.as_ref();
         let name = params.and_then(|params| match self.method.named_by()? {
             "uri" => params.uri(),
+            "taskId" => params.task(),
             _ => params.name(),
         });
         if let Some(name) = name {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -12,12 +13,14 @@ use tokio::sync::mpsc;
 use crate::call::{Answers, Call, Event, Notice, Question, Reply};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::link::deadline::Deadline;
+use crate::link::given_up::GivenUp;
 use crate::link::news::{Inbox, Listener};
 use crate::link::outside::Connected;
 use crate::link::peer::{answer_to_server, not_offered};
-use crate::link::questions::{Aside, Questions, Tie, cancelled, tie};
+use crate::link::questions::{Aside, Caller, Questions, Tie, cancelled, tie, tie_question};
 use crate::link::{LinkFault, Whose};
 use crate::mcp::{Era, LogLevel, notification};
+use crate::policy::Target;
 
 use super::Shared;
 use super::reception::{Events, Reception, answer_in};
@@ -31,12 +34,16 @@ pub(super) struct UnderWay {
     shared: Arc<Shared>,
     /// `None` once there is nothing left to cancel.
     id: Option<Id>,
+    caller: Whose,
+    /// How long the server may be at it without a sign of life.
+    time: Duration,
 }
 
 impl UnderWay {
-    pub(super) fn begin(shared: &Arc<Shared>, id: &Id) -> Self {
+    fn begin(shared: &Arc<Shared>, id: &Id, call: &Call, deadline: &Deadline) -> Self {
         let legacy = shared.peer.era() == Era::Legacy;
-        Self { shared: Arc::clone(shared), id: legacy.then(|| id.clone()) }
+        let (caller, time) = (Whose::of(&call.context), deadline.quiet());
+        Self { shared: Arc::clone(shared), id: legacy.then(|| id.clone()), caller, time }
     }
 
     /// Answered, or refused.
@@ -48,6 +55,8 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         if let Some(id) = &self.id {
+            let number = id.as_number().unwrap_or_default();
+            self.shared.calls.given_up.add(number, self.caller.clone(), self.time);
             let params = [b"{\"requestId\":", id.raw(), b"}"].concat();
             let body = jsonrpc::notification(notification::CANCELLED, Some(&params));
             self.shared.send_aside(body);
@@ -109,13 +118,13 @@ impl Coming {
     pub(super) fn of(
         shared: &Arc<Shared>,
         id: &Id,
-        call: &Call,
+        (call, target): (&Call, &Target),
         deadline: Deadline,
     ) -> (Self, Option<Answers>) {
-        let under_way = UnderWay::begin(shared, id);
+        let under_way = UnderWay::begin(shared, id, call, &deadline);
         let (questions, answers) = Questions::of(call, shared.peer.era(), shared);
         let hearing = Hearing::of(shared, call);
-        let in_call = InCall::begin(shared, id, call, (&questions, &hearing));
+        let in_call = InCall::begin(shared, id, call, target, (&questions, &hearing));
         let coming = Self {
             shared: Arc::clone(shared),
             id: id.clone(),
@@ -316,11 +325,14 @@ impl Hearing {
 
 /// The calls that are under way to a Legacy server.
 #[derive(Default)]
-pub(super) struct Calls(Mutex<HashMap<u64, Tied>>);
+pub(super) struct Calls {
+    tied: Mutex<HashMap<u64, Tied>>,
+    given_up: GivenUp,
+}
 
 /// What a call can be told by another stream than its own.
 struct Tied {
-    caller: Whose,
+    caller: Caller,
     /// Questions.
     asks: Option<mpsc::Sender<Aside>>,
     /// Lines of the server's log.
@@ -341,11 +353,12 @@ impl InCall {
         shared: &Arc<Shared>,
         id: &Id,
         call: &Call,
+        target: &Target,
         (questions, hearing): (&Questions, &Hearing),
     ) -> Option<Self> {
         let number = id.as_number().filter(|_| shared.peer.era() == Era::Legacy)?;
         let (asks, asides) = questions.can_be().then(|| mpsc::channel(ASIDES)).unzip();
-        let caller = Whose::of(&call.context);
+        let caller = Caller::of(call, target);
         let tied = Tied { caller, asks, lines: hearing.elsewhere.clone() };
         shared.calls.lock().insert(number, tied);
         shared.inbox.begun.notify_waiters();
@@ -361,7 +374,7 @@ impl Drop for InCall {
 
 impl Calls {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Tied>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -369,7 +382,9 @@ impl Calls {
     /// The call that hears a line which a server writes outside of one.
     fn hears(&self) -> Tie<Arc<Listener>> {
         let calls = self.lock();
-        tie(calls.iter().map(|(number, call)| (*number, &call.caller, call.lines.clone())))
+        let calls =
+            calls.iter().map(|(number, call)| (*number, &call.caller.whose, call.lines.clone()));
+        tie(calls, &self.given_up)
     }
 }
 
@@ -378,9 +393,10 @@ impl Connected for Shared {
         &self.inbox
     }
 
-    fn tied(&self) -> Tie<mpsc::Sender<Aside>> {
+    fn tied(&self, question: &Question) -> Tie<mpsc::Sender<Aside>> {
         let calls = self.calls.lock();
-        tie(calls.iter().map(|(number, call)| (*number, &call.caller, call.asks.clone())))
+        let calls = calls.iter().map(|(number, call)| (*number, &call.caller, call.asks.clone()));
+        tie_question(question, calls, &self.calls.given_up)
     }
 
     fn send(self: &Arc<Self>, message: Bytes) {

@@ -125,7 +125,7 @@ impl Http {
             calls: Calls::default(),
             asides: Arc::new(Semaphore::new(ASIDES)),
         });
-        let listening = watch::start(&shared);
+        let listening = watch::start(&shared).await;
         Ok(Self { shared, _listening: listening })
     }
 
@@ -160,7 +160,7 @@ impl Http {
         headers.extend(mirrored);
         // On its way from here on: a server that answers with plain JSON sends
         // no head until it is done, and has to hear of a cancellation as well.
-        let (mut coming, answers) = Coming::of(&shared, &id, call, deadline);
+        let (mut coming, answers) = Coming::of(&shared, &id, (call, target), deadline);
         let sent = {
             let (shared, id, method) = (Arc::clone(&shared), id.clone(), call.method.clone());
             let log = call.context.log;

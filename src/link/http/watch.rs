@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method as HttpMethod, StatusCode};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::call::{Answer, Question};
 use crate::jsonrpc::{self, Frame};
@@ -21,8 +21,10 @@ use crate::mcp::{Era, Method, notification};
 use super::reception::{Events, Reception, refusal};
 use super::{Shared, modern_headers, session};
 
-/// Hears what the server tells until the answer is dropped.
-pub(super) fn start(shared: &Arc<Shared>) -> JoinSet<()> {
+/// Hears what the server tells until the answer is dropped. The stream of a
+/// client's own session stands before this returns, if it can be had soon: what
+/// a server asks there in the first call would else be heard by nobody.
+pub(super) async fn start(shared: &Arc<Shared>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let (peer, inbox) = (&shared.peer, Arc::clone(&shared.inbox));
     let open = Open(Arc::clone(shared));
@@ -31,8 +33,12 @@ pub(super) fn start(shared: &Arc<Shared>) -> JoinSet<()> {
             tasks.spawn(listen(open, peer.clone(), inbox));
         }
         Era::Legacy => {
-            tasks.spawn(get_on(Arc::clone(shared)));
+            let (first, stands) = oneshot::channel();
+            tasks.spawn(get_on(Arc::clone(shared), first));
             tasks.spawn(subscribe(open, peer.tells, inbox));
+            if !shared.owner.lists() {
+                let _ = timeout(SOON, stands).await;
+            }
         }
     }
     tasks
@@ -82,7 +88,7 @@ impl Asks for Open {
 
 /// Keeps the stream of a Legacy session open, from when there is something to
 /// be heard. Ends where the server offers none.
-async fn get_on(shared: Arc<Shared>) {
+async fn get_on(shared: Arc<Shared>, stands: oneshot::Sender<()>) {
     let mut wanted = shared.inbox.subscriptions.changes();
     // A client's own session may hear of anything: some servers say there what
     // concerns a call.
@@ -97,9 +103,13 @@ async fn get_on(shared: Arc<Shared>) {
     let mut sessions = shared.session.numbers();
     let mut wait = FIRST_WAIT;
     let mut first = true;
+    let mut stands = Some(stands);
     loop {
         sessions.mark_unchanged();
-        match get(&shared, first).await {
+        let got = get(&shared, first).await;
+        // It does, or there is none for now.
+        stands.take();
+        match got {
             Ok(Some(events)) => {
                 if !first {
                     // What changed while nobody listened was not heard.
@@ -193,3 +203,5 @@ async fn follow(
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_mins(1);
+/// How long the first call may wait for the stream of a client's own session.
+const SOON: Duration = Duration::from_millis(500);

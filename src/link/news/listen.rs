@@ -143,6 +143,7 @@ pub(in crate::link) async fn listen(line: impl Line, peer: Peer, inbox: Arc<Inbo
         inbox,
         changes,
         current: None,
+        before: JoinSet::new(),
         standing: HashSet::new(),
         lost: false,
         pace: Pace::new(),
@@ -160,6 +161,8 @@ struct Listening<L> {
     changes: watch::Receiver<u64>,
     /// The stream that is listened to.
     current: Option<Stream>,
+    /// Those before it, until what the server wrote there last has come.
+    before: JoinSet<()>,
     /// What it tells of.
     standing: HashSet<Topic>,
     /// A stream was lost, and none has taken its place yet.
@@ -214,8 +217,8 @@ impl<L: Line> Listening<L> {
             && filter.topics.iter().all(|topic| self.standing.contains(topic))
     }
 
-    /// Opens a stream and lets go of the one before it, in this order, so that
-    /// nothing is lost between them.
+    /// Opens a stream and lets go of the one before it, in this order and not
+    /// at once, so that nothing is lost between them.
     async fn open(&mut self, filter: &Filter) -> Result<(), NoStream> {
         let opening = self.line.open(filter.params(self.version), Carries::News);
         let too_late = NoStream::Fault(LinkFault::Timeout { after: PATIENCE });
@@ -224,7 +227,13 @@ impl<L: Line> Listening<L> {
             Some(params) => agreed(&params),
             None => filter.topics.iter().cloned().collect(),
         };
-        self.current = Some(stream);
+        while self.before.try_join_next().is_some() {}
+        if let Some(before) = self.current.replace(stream) {
+            self.before.spawn(async move {
+                sleep(OVERLAP).await;
+                drop(before);
+            });
+        }
         self.pace.opened();
         if std::mem::take(&mut self.lost) {
             self.inbox.missed_lists();
@@ -398,6 +407,9 @@ fn agreed(params: &[u8]) -> HashSet<Topic> {
 
 /// How long a server may take to open a stream, and to acknowledge it.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a stream is heard when another has taken its place: what was on
+/// its way has come by then.
+const OVERLAP: Duration = Duration::from_millis(250);
 /// Before a lost stream is opened again.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_mins(1);

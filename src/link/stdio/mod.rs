@@ -28,14 +28,13 @@ use crate::policy::Target;
 
 use super::LinkFault;
 use super::Owner;
-use super::Whose;
 use super::deadline::Deadline;
 use super::levels::{self, Levels};
 use super::news::Inbox;
 use super::peer::{
     Peer, Verdict, initialize_params, judge_discover, judge_initialize, modern_params,
 };
-use super::questions::{Aside, Questions};
+use super::questions::{Aside, Caller, Questions};
 use pending::{Came, Lines, Waiting, Wants};
 use wire::Wire;
 
@@ -112,7 +111,7 @@ impl Stdio {
         let lines = if hears.is_some() { Lines::Heard } else { Lines::Unheard };
         // Also of a call that wants no lines the child may write some: they are
         // not another's.
-        let caller = Some(Whose::of(&call.context));
+        let caller = Some(Caller::of(call, target));
         let (questions, answers) = Questions::of(call, self.peer.era(), &self.wire);
         let asides = questions.can_be() || wanted.is_some();
         let wants = if asides { Wants::Asides } else { Wants::Answer };
@@ -234,7 +233,7 @@ impl OnItsWay {
 impl Drop for OnItsWay {
     fn drop(&mut self) {
         // Does nothing where the answer has come.
-        self.wire.cancel(self.waiting.id);
+        self.wire.cancel(self.waiting.id, self.deadline.quiet());
     }
 }
 

@@ -3,14 +3,14 @@
 use tokio::sync::{mpsc, oneshot};
 
 use crate::call::Answer;
-use crate::link::questions::Aside;
-use crate::link::{LinkFault, Whose};
+use crate::link::LinkFault;
+use crate::link::questions::{Aside, Caller};
 
 /// Somebody who waits for an answer.
 pub(super) struct Pending {
     pub(super) asides: Option<mpsc::Sender<Aside>>,
     /// Whose call it is, where the child is one that asks.
-    pub(super) caller: Option<Whose>,
+    pub(super) caller: Option<Caller>,
     /// The child's log concerns it.
     pub(super) lines: Lines,
     pub(super) answer: oneshot::Sender<Came>,

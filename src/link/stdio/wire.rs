@@ -16,12 +16,12 @@ use crate::call::{Answer, Notice, Question, ServerName};
 use crate::jsonrpc::lines::{LineEnds, LineError, LineReader};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::link::LinkFault;
-use crate::link::Whose;
+use crate::link::given_up::GivenUp;
 use crate::link::news::Inbox;
 use crate::link::news::listen::{Carries, Signal};
 use crate::link::outside::{self, Connected};
 use crate::link::peer::{MAX_DEPTH, answer_to_server};
-use crate::link::questions::{self, Aside, Tie, tie};
+use crate::link::questions::{self, Aside, Caller, Tie, tie, tie_question};
 use crate::mcp::notification;
 
 use super::pending::{ASIDES, Came, Lines, Pending, Waiting, Wants};
@@ -31,6 +31,7 @@ pub(super) struct Wire {
     server: ServerName,
     outgoing: mpsc::Sender<Outgoing>,
     pending: Mutex<HashMap<u64, Pending>>,
+    given_up: GivenUp,
     next_id: AtomicU64,
     /// Why the child is lost, once it is.
     closed: watch::Sender<Option<String>>,
@@ -62,6 +63,7 @@ impl Wire {
             server,
             outgoing,
             pending: Mutex::default(),
+            given_up: GivenUp::default(),
             next_id: AtomicU64::new(1),
             closed: watch::Sender::new(None),
             useless: AtomicU64::new(0),
@@ -89,7 +91,7 @@ impl Wire {
     pub(super) fn expect(
         &self,
         id: u64,
-        caller: Option<Whose>,
+        caller: Option<Caller>,
         wants: Wants,
         lines: Lines,
     ) -> Waiting {
@@ -142,11 +144,16 @@ impl Wire {
         self.pending().remove(&id).is_some()
     }
 
-    /// Nobody waits for `id` any longer, and the child is told.
-    pub(super) fn cancel(&self, id: u64) {
-        if self.forget(id) {
-            self.send_cancelled(id);
+    /// Nobody waits for `id` any longer, and the child is told. It may be at it
+    /// for so long all the same.
+    pub(super) fn cancel(&self, id: u64, time: Duration) {
+        let mut pending = self.pending();
+        let Some(call) = pending.remove(&id) else { return };
+        if let Some(caller) = call.caller {
+            self.given_up.add(id, caller.whose, time);
         }
+        drop(pending);
+        self.send_cancelled(id);
     }
 
     fn send_cancelled(&self, id: u64) {
@@ -228,6 +235,7 @@ impl Wire {
         } else if let Some(stream) = id.as_number().and_then(|id| self.streams().remove(&id)) {
             let _ = stream.0.try_send(Signal::Ended(Answer::parse(response).ok()));
         } else {
+            id.as_number().into_iter().for_each(|id| self.given_up.answered(id));
             tracing::debug!(server = %self.server, ?id, "an answer that nobody waits for");
         }
     }
@@ -309,10 +317,11 @@ impl Wire {
     fn line(&self, method: String, params: Option<Bytes>) {
         let Some(params) = params else { return };
         let mut pending = self.pending();
-        let tied = tie(pending.iter().filter_map(|(number, call)| {
+        let calls = pending.iter().filter_map(|(number, call)| {
             let hears = (call.lines == Lines::Heard).then_some(*number);
-            call.caller.as_ref().map(|caller| (*number, caller, hears))
-        }));
+            call.caller.as_ref().map(|caller| (*number, &caller.whose, hears))
+        });
+        let tied = tie(calls, &self.given_up);
         let call = match tied {
             Tie::To(number) => pending.get_mut(&number),
             Tie::Mute => return,
@@ -379,11 +388,12 @@ impl Connected for Wire {
         &self.inbox
     }
 
-    fn tied(&self) -> Tie<mpsc::Sender<Aside>> {
+    fn tied(&self, question: &Question) -> Tie<mpsc::Sender<Aside>> {
         let pending = self.pending();
-        tie(pending.iter().filter_map(|(number, call)| {
+        let calls = pending.iter().filter_map(|(number, call)| {
             call.caller.as_ref().map(|caller| (*number, caller, call.asides.clone()))
-        }))
+        });
+        tie_question(question, calls, &self.given_up)
     }
 
     fn send(self: &Arc<Self>, message: Bytes) {

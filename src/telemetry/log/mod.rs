@@ -7,14 +7,20 @@
 //! each. When standard error is not read, lines are lost and counted, and
 //! calls go on. The price: lines of the last 20 ms are lost when the process
 //! is killed. Dropping [`Log`] writes what is left.
+//!
+//! The access line, which every call pays for, goes past `tracing` straight
+//! into that buffer ([`access`]).
 
+mod access;
 mod sink;
 
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, Write, stderr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::set_global_default;
+use tracing::{Level, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -22,7 +28,10 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry, reload};
 
 use super::CallRecord;
-use sink::Flusher;
+use access::{AccessLog, Style};
+use sink::{Flusher, Sink};
+
+pub(super) use access::hand_over;
 
 /// How a line is written; stays as it is while the process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +91,7 @@ pub enum LogError {
 /// what is left, waiting a second at most.
 #[derive(Debug)]
 pub struct Log {
-    filter: reload::Handle<Targets, Registry>,
+    filter: Filter,
     _flusher: Flusher,
 }
 
@@ -92,10 +101,23 @@ pub struct Log {
 /// [`LogError`]: a directive is wrong, a log is already set up, or no thread
 /// could be started.
 pub fn init(levels: LogLevels<'_>, format: LogFormat) -> Result<Log, LogError> {
+    let colours = if stderr().is_terminal() { Colours::On } else { Colours::Off };
+    init_into(stderr(), levels, format, colours)
+}
+
+/// Sends the process's log to `out`, which a thread of its own writes to.
+///
+/// # Errors
+/// As [`init`].
+pub fn init_into(
+    out: impl Write + Send + 'static,
+    levels: LogLevels<'_>,
+    format: LogFormat,
+    colours: Colours,
+) -> Result<Log, LogError> {
     let targets = targets(levels)?;
     let (sink, flusher) =
-        sink::start(stderr(), format).map_err(|error| LogError::Thread { kind: error.kind() })?;
-    let colours = if stderr().is_terminal() { Colours::On } else { Colours::Off };
+        sink::start(out, format).map_err(|error| LogError::Thread { kind: error.kind() })?;
     let (subscriber, filter) = subscriber(targets, format, colours, sink);
     set_global_default(subscriber).map_err(|_| LogError::AlreadySet)?;
     Ok(Log { filter, _flusher: flusher })
@@ -108,7 +130,7 @@ impl Log {
     /// [`LogError::Directive`] names the directive that is wrong; the levels
     /// stay as they were.
     pub fn set(&self, levels: LogLevels<'_>) -> Result<(), LogError> {
-        self.filter.reload(targets(levels)?).map_err(|_| LogError::Gone)
+        self.filter.reload(targets(levels)?)
     }
 }
 
@@ -120,24 +142,52 @@ pub fn check_directives(directives: &str) -> Result<(), LogError> {
     targets(LogLevels { directives, access: AccessLine::Off }).map(drop)
 }
 
+/// Whether lines for people have colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Colours {
+pub enum Colours {
+    /// For a terminal that knows them.
     On,
+    /// Plain text.
     Off,
 }
 
-fn subscriber<W>(
+/// What is logged: events by `targets`, and what those say of the access line.
+#[derive(Debug)]
+struct Filter {
+    targets: reload::Handle<Targets, Registry>,
+    access: Arc<AtomicBool>,
+}
+
+impl Filter {
+    fn reload(&self, targets: Targets) -> Result<(), LogError> {
+        let access = has_access_line(&targets);
+        self.targets.reload(targets).map_err(|_| LogError::Gone)?;
+        self.access.store(access, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+fn has_access_line(targets: &Targets) -> bool {
+    targets.would_enable(CallRecord::TARGET, &Level::INFO)
+}
+
+fn subscriber(
     targets: Targets,
     format: LogFormat,
     colours: Colours,
-    writer: W,
-) -> (impl Subscriber + Send + Sync, reload::Handle<Targets, Registry>)
-where
-    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
-{
-    let (filter, handle) = reload::Layer::new(targets);
-    let lines = lines(format, colours, writer);
-    (tracing_subscriber::registry().with(filter).with(lines), handle)
+    sink: Sink,
+) -> (impl Subscriber + Send + Sync, Filter) {
+    let access = Arc::new(AtomicBool::new(has_access_line(&targets)));
+    let style = match (format, colours) {
+        (LogFormat::Json, _) => Style::Json,
+        (LogFormat::Human, Colours::On) => Style::Coloured,
+        (LogFormat::Human, Colours::Off) => Style::Plain,
+    };
+    let access_log = AccessLog { sink: sink.clone(), style, on: Arc::clone(&access) };
+    let (filter, targets) = reload::Layer::new(targets);
+    let lines = lines(format, colours, sink);
+    let subscriber = tracing_subscriber::registry().with(filter).with(lines).with(access_log);
+    (subscriber, Filter { targets, access })
 }
 
 fn lines<S, W>(format: LogFormat, colours: Colours, writer: W) -> Box<dyn Layer<S> + Send + Sync>

@@ -26,9 +26,17 @@ async fn parked(gateway: &Gateway, so_many: usize) {
     .await;
 }
 
+/// A child for each client: what one gives up is no doubt for the next.
+fn own_children(kinds: &mut [Kind]) {
+    for kind in kinds.iter_mut().filter(|kind| kind.name == "legacy-stdio") {
+        kind.lines.push_str("isolation = \"client\"\n");
+    }
+}
+
 #[tokio::test]
 async fn a_call_that_nobody_comes_back_for_is_cancelled_in_time() {
-    let kinds = legacy().await;
+    let mut kinds = legacy().await;
+    own_children(&mut kinds);
     let builder = Gateway::alone().kinds(&kinds);
     let gateway = builder.toml("[gateway.limits]\nparked_time = \"1s\"\n").start().await;
     for (era, client) in both(&gateway).await {
@@ -193,7 +201,8 @@ async fn a_server_that_answers_without_waiting_is_believed() {
 
 #[tokio::test]
 async fn a_legacy_client_takes_its_call_back_while_it_is_asked() {
-    let kinds = every_kind().await;
+    let mut kinds = every_kind().await;
+    own_children(&mut kinds);
     asks(&kinds, "ask", || vec![("q", "elicitation/create", form())]);
     let gateway = Gateway::alone().kinds(&kinds).start().await;
     for kind in &kinds {

@@ -196,6 +196,9 @@ const OPS = {
     };
   },
 
+  // Has the call become a task; gives what it was when it began, and what came of it.
+  call_task: (peer, step) => peer.callTask(step),
+
   // Gives the cancellation `settle_ms` to get away before the next step.
   async call_cancel(peer, step) {
     const cancel = new AbortController();

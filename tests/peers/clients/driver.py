@@ -175,6 +175,10 @@ class Peer(Protocol):
 
     async def call(self, name: str, arguments: Json, on_progress: OnProgress | None) -> Json: ...
 
+    async def call_task(self, name: str, arguments: Json) -> Json:
+        """Of the SDK 1.x alone."""
+        ...
+
     async def cancel(self, scope: anyio.CancelScope) -> None:
         """Cancel the call in flight the way this SDK does; `scope` holds the task that awaits it."""
         ...
@@ -271,6 +275,11 @@ async def op_call(peer: Peer, options: Options, step: Json) -> Json:
     return told
 
 
+async def op_call_task(peer: Peer, options: Options, step: Json) -> Json:
+    """Has the call become a task; gives what it was when it began, and what came of it."""
+    return await peer.call_task(step["name"], step.get("arguments") or {})
+
+
 async def op_call_cancel(peer: Peer, options: Options, step: Json) -> Json:
     progress: list[Json] = []
     outcome: Json = {"cancelled": True}
@@ -345,6 +354,7 @@ OPS: dict[str, Callable[[Peer, Options, Json], Awaitable[Json]]] = {
     "complete": op_complete,
     "subscribe": op_subscribe,
     "call": op_call,
+    "call_task": op_call_task,
     "call_cancel": op_call_cancel,
     "wait_list_changed": op_wait_list_changed,
     "call_and_wait_list_changed": op_call_and_wait_list_changed,

@@ -79,6 +79,16 @@ class Peer:
         self._in_flight = self.session._request_id
         return wire(await self.session.call_tool(name, arguments, progress_callback=on_progress))
 
+    async def call_task(self, name: str, arguments: Json) -> Json:
+        tasks = self.session.experimental
+        begun = (await tasks.call_tool_as_task(name, arguments, ttl=60_000)).task
+        async for task in tasks.poll_task(begun.taskId):
+            if task.status == "input_required":
+                break
+        result = await tasks.get_task_result(begun.taskId, types.CallToolResult)
+        ended = await tasks.get_task(begun.taskId)
+        return {"begun": wire(begun), "ended": {"status": ended.status, "result": wire(result)}}
+
     async def cancel(self, scope: anyio.CancelScope) -> None:
         """Say so and wait for the answer: leaving the call would tell the server nothing."""
         params = types.CancelledNotificationParams(requestId=self._in_flight, reason="cancelled by the driver")

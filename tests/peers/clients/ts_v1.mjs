@@ -51,6 +51,18 @@ await drive(['legacy', 'auto'], async ({ url, headers, heard, answers, listens }
     listTemplates: () =>
       pages((at) => client.listResourceTemplates(at).then((page) => [page.resourceTemplates, page.nextCursor])),
     call: ({ name, arguments: args }, options) => client.callTool({ name, arguments: args ?? {} }, undefined, options),
+    async callTask({ name, arguments: args }) {
+      const told = [];
+      const task = { ttl: 60_000 };
+      const stream = client.experimental.tasks.callToolStream({ name, arguments: args ?? {} }, undefined, { task });
+      for await (const message of stream) {
+        if (message.type === 'error') throw message.error;
+        told.push(message);
+      }
+      const { result } = told.at(-1);
+      const ended = await client.experimental.tasks.getTask(told[0].task.taskId);
+      return { begun: told[0].task, ended: { status: ended.status, result } };
+    },
     getPrompt: (params) => client.getPrompt(params),
     read: (params) => client.readResource(params),
     complete: (params) => client.complete(params),

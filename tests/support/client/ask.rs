@@ -47,7 +47,8 @@ impl<'a> Ask<'a> {
             Kind::Plain => ask,
             Kind::Modern => {
                 let params = &ask.message["params"];
-                let name = params["name"].as_str().or(params["uri"].as_str()).map(str::to_owned);
+                let name = ["name", "uri", "taskId"].iter().find_map(|key| params[key].as_str());
+                let name = name.map(str::to_owned);
                 ask = ask.header("mcp-protocol-version", "2026-07-28").header("mcp-method", method);
                 if let Some(name) = name {
                     ask = ask.header("mcp-name", &name);

@@ -6,12 +6,13 @@ pub mod news;
 pub mod offers;
 mod script;
 mod stdio;
+pub mod tasks;
 
 pub use script::{Received, Step};
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -56,6 +57,12 @@ pub struct Inner {
     /// What is done for methods other than `tools/call`.
     methods: Mutex<HashMap<String, Behaviour>>,
     received: Mutex<Vec<Received>>,
+    /// Whether what was received is kept for the test to look at.
+    keeps: AtomicBool,
+    /// Whether a child goes on with what was cancelled.
+    pub deaf: AtomicBool,
+    /// What it was answered, by the ids of what it asked.
+    pub answers: Mutex<BTreeMap<String, Value>>,
     /// Counts what was received.
     news: watch::Sender<usize>,
     /// What it tells outside of its answers.
@@ -190,6 +197,18 @@ impl Upstream {
         self
     }
 
+    /// Keeps no record of what it is sent: for tests that send very much.
+    pub fn keeps_nothing(&self) -> &Self {
+        self.inner.keeps.store(false, Ordering::Relaxed);
+        self
+    }
+
+    /// Goes on with a call that is cancelled, as a child.
+    pub fn heeds_no_cancellation(&self) -> &Self {
+        self.inner.deaf.store(true, Ordering::Relaxed);
+        self
+    }
+
     /// Serves its list in pages of this many tools.
     pub fn pages_of(&self, tools: usize) -> &Self {
         *self.inner.page.lock().unwrap() = Some(tools);
@@ -287,8 +306,11 @@ impl Inner {
             behaviours: Mutex::default(),
             methods: Mutex::default(),
             received: Mutex::default(),
+            keeps: AtomicBool::new(true),
+            deaf: AtomicBool::new(false),
+            answers: Mutex::default(),
             news: watch::Sender::new(0),
-            tells: broadcast::Sender::new(64),
+            tells: broadcast::Sender::new(1024),
             watchers: watch::Sender::new(0),
             audience: Mutex::default(),
             subscribed: Mutex::default(),
@@ -315,7 +337,16 @@ impl Inner {
     }
 
     pub fn note(&self, received: Received) {
-        self.received.lock().unwrap().push(received);
+        if received.method.is_empty()
+            && let Some(Value::String(id)) = &received.id
+        {
+            let message: Value = serde_json::from_str(&received.text).unwrap();
+            let said = message.get("result").or(message.get("error")).cloned();
+            self.answers.lock().unwrap().insert(id.clone(), said.unwrap());
+        }
+        if self.keeps.load(Ordering::Relaxed) {
+            self.received.lock().unwrap().push(received);
+        }
         self.news.send_modify(|count| *count += 1);
     }
 

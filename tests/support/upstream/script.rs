@@ -203,23 +203,21 @@ pub fn first_tools() -> [(&'static str, Behaviour); 4] {
 impl Inner {
     /// What it was answered to what a call asked, by the keys.
     pub fn answers_to(&self, call: &Received) -> Value {
-        let mut answers = json!({});
         let own = call.question("");
         let own = own.as_str().unwrap();
-        for received in self.received.lock().unwrap().iter().filter(|r| r.method.is_empty()) {
-            let id = received.id.as_ref().and_then(Value::as_str).unwrap_or_default();
-            let Some(key) = id.strip_prefix(own) else { continue };
-            let message: Value = serde_json::from_str(&received.text).unwrap();
-            let said = message.get("result").or(message.get("error")).unwrap();
-            answers[key] = said.clone();
-        }
-        answers
+        let all = self.answers.lock().unwrap();
+        let answers = all.range(own.to_owned()..).map_while(|(id, said)| {
+            let key = id.strip_prefix(own)?;
+            Some((key.to_owned(), said.clone()))
+        });
+        Value::Object(answers.collect())
     }
 
     /// Waits for the answer to what a call asked.
     async fn answered(&self, call: &Received, key: &str) {
         let mut news = self.news.subscribe();
-        while self.answers_to(call).get(key).is_none() {
+        let id = call.question(key);
+        while !self.answers.lock().unwrap().contains_key(id.as_str().unwrap()) {
             news.changed().await.unwrap();
         }
     }

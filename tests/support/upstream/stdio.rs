@@ -59,7 +59,8 @@ async fn child(inner: &Arc<Inner>, socket: TcpStream, number: usize) {
         inner.note(received.clone());
         if received.method == "notifications/cancelled" {
             let id = received.params["requestId"].to_string();
-            if let Some(task) = running.lock().unwrap().remove(&id) {
+            let task = running.lock().unwrap().remove(&id);
+            if let Some(task) = task.filter(|_| !inner.deaf.load(Ordering::Relaxed)) {
                 task.abort();
             }
             continue;

@@ -151,10 +151,6 @@ const EMPTY: [Empty; 3] = [
     Empty("rmcp-modern", "rs-legacy", TASKS, "the extension is of the Modern era"),
 ];
 
-/// The same, of what the gateway does not carry yet.
-const NOT_YET: [Empty; 1] =
-    [Empty("rmcp-modern", "rs-modern", TASKS, "the tasks extension is not served yet")];
-
 /// Whether a part of the table is in a name; `!` turns it around.
 fn fits(part: &str, name: &str) -> bool {
     match part.strip_prefix('!') {
@@ -167,8 +163,7 @@ fn reason(client: &Client, on: &Use<'_>, feature: &Feature) -> Option<&'static s
     let fitting = |Empty(c, s, f, _): &&Empty| {
         fits(c, client.name) && fits(s, on.server) && (*f == "*" || *f == feature.name)
     };
-    let not_yet = if on.names.server.is_some() { &NOT_YET[..] } else { &[] };
-    EMPTY.iter().chain(not_yet).find(fitting).map(|Empty(.., reason)| *reason)
+    EMPTY.iter().find(fitting).map(|Empty(.., reason)| *reason)
 }
 
 /// Whether the driver has a step of this kind at all.

@@ -125,6 +125,8 @@ async fn a_stream_asks_for_what_is_told_and_wanted_and_the_next_is_there_before_
     let second = world.add("a:2");
     first.verdict().await.unwrap();
     second.verdict().await.unwrap();
+    assert_eq!(world.log(), ["+1", "+2"], "what is on its way on the first is still heard");
+    a_while().await;
     drop(first);
     a_while().await;
     assert_eq!(

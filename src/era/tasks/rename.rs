@@ -1,0 +1,139 @@
+//! The ids of tasks within what servers send, made public. Whatever else
+//! stands in it stays byte for byte.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use memchr::memmem;
+use serde_json::value::RawValue;
+
+use crate::jsonrpc::{Members, Splice, span_of, string, text};
+use crate::mcp::meta::{META, RELATED_TASK};
+
+/// Where ids stand in a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In a task: its own, and those within what came of it.
+    Task,
+    /// In a Legacy `CreateTaskResult`: the task is a member.
+    Created,
+    /// In `_meta` alone: the task that a message belongs to.
+    Meta,
+}
+
+/// The task that a message says it belongs to.
+pub fn related(raw: &[u8]) -> Option<String> {
+    memmem::find(raw, RELATED_TASK.as_bytes())?;
+    let related = inner(&inner(&Members::parse(raw).ok()?, META)?, RELATED_TASK)?;
+    related.find("taskId").and_then(text).map(Cow::into_owned)
+}
+
+/// The message with the ids that `public` gives; `None` where there are none.
+pub fn rename(raw: &[u8], place: Place, public: impl Fn(&str) -> String) -> Option<Bytes> {
+    // What is about no task has no such key. One that is written with escapes
+    // is missed, and leads nowhere.
+    memmem::find(raw, b"\"taskId\"")?;
+    let mut finder = Finder { raw, public, splice: Splice::new(raw), found: false };
+    let message = Members::parse(raw).ok()?;
+    finder.meta(&message);
+    match place {
+        Place::Task => finder.task(&message),
+        Place::Created => {
+            if let Some(task) = inner(&message, "task") {
+                finder.id(&task);
+            }
+        }
+        Place::Meta => {}
+    }
+    finder.found.then(|| finder.splice.finish())
+}
+
+fn inner<'a>(members: &Members<'a>, key: &str) -> Option<Members<'a>> {
+    Members::parse(members.find(key)?.get().as_bytes()).ok()
+}
+
+struct Finder<'a, F> {
+    raw: &'a [u8],
+    public: F,
+    splice: Splice<'a>,
+    found: bool,
+}
+
+impl<'a, F: Fn(&str) -> String> Finder<'a, F> {
+    fn task(&mut self, task: &Members<'a>) {
+        self.id(task);
+        if let Some(result) = inner(task, "result") {
+            self.meta(&result);
+        }
+        let requests = inner(task, "inputRequests").map(|requests| requests.0).unwrap_or_default();
+        for (_, request) in requests {
+            let request = Members::parse(request.get().as_bytes());
+            if let Some(params) = request.ok().and_then(|request| inner(&request, "params")) {
+                self.meta(&params);
+            }
+        }
+    }
+
+    fn meta(&mut self, message: &Members<'a>) {
+        let related = inner(message, META).and_then(|meta| inner(&meta, RELATED_TASK));
+        if let Some(related) = related {
+            self.id(&related);
+        }
+    }
+
+    fn id(&mut self, task: &Members<'a>) {
+        if let Some(raw) = task.find("taskId") {
+            self.put(raw);
+        }
+    }
+
+    fn put(&mut self, raw: &'a RawValue) {
+        let place = span_of(self.raw, raw.get().as_bytes());
+        if let Some((place, native)) = place.zip(text(raw)) {
+            self.splice.replace(place, string(&(self.public)(&native)));
+            self.found = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn renamed(raw: &str, place: Place) -> Option<String> {
+        let out = rename(raw.as_bytes(), place, |native| format!("s.{native}"));
+        out.map(|out| String::from_utf8(out.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn every_id_of_a_place_is_found_and_nothing_else_is_touched() {
+        for (place, raw, expected) in [
+            (
+                Place::Task,
+                r#"{"taskId": "1","status":"completed","result":{"taskId":"x","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"\u0031"}}}}"#,
+                r#"{"taskId": "s.1","status":"completed","result":{"taskId":"x","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"s.1"}}}}"#,
+            ),
+            (
+                Place::Task,
+                r#"{"taskId":"1","inputRequests":{"a":{"method":"m","params":{"taskId":"x","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}},"b":7}}"#,
+                r#"{"taskId":"s.1","inputRequests":{"a":{"method":"m","params":{"taskId":"x","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"s.1"}}}},"b":7}}"#,
+            ),
+            (
+                Place::Created,
+                r#"{"task":{"ttl":1.50,"taskId":"1"},"taskId":"x"}"#,
+                r#"{"task":{"ttl":1.50,"taskId":"s.1"},"taskId":"x"}"#,
+            ),
+            (
+                Place::Meta,
+                r#"{"taskId":"x","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}"#,
+                r#"{"taskId":"x","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"s.1"}}}"#,
+            ),
+        ] {
+            assert_eq!(renamed(raw, place).as_deref(), Some(expected));
+        }
+        for raw in ["", "[]", "{}", r#"{"taskId":7}"#, r#"{"content":"\"taskId\""}"#] {
+            assert_eq!(renamed(raw, Place::Task), None, "{raw}");
+        }
+        assert_eq!(renamed(r#"{"taskId":"1"}"#, Place::Meta), None);
+    }
+}

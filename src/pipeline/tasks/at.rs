@@ -1,0 +1,168 @@
+//! One task at its server, and what is asked there about it on a client's
+//! behalf.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use tokio::time::timeout;
+
+use crate::call::{Answer, Call, Context, Event, Failure, NativeName, Params, Reply, ServerName};
+use crate::config::Server;
+use crate::link::Reach;
+use crate::mcp::Method;
+use crate::pipeline::exchange::refusal_of;
+use crate::policy::{Permitted, Target};
+use crate::snapshot::{Member, Snapshot};
+
+/// One task at its server.
+#[derive(Clone)]
+pub(super) struct TaskAt {
+    snapshot: Arc<Snapshot>,
+    pub(super) server: ServerName,
+    /// The server's own id.
+    pub(super) native: String,
+    /// Of the client on whose behalf it is asked about.
+    context: Context,
+    /// Where it is, for as long as somebody waits for it. Its client's session
+    /// may be over by the time that it is cancelled.
+    reach: Option<Arc<Reach>>,
+}
+
+impl TaskAt {
+    pub(super) fn new(
+        snapshot: &Arc<Snapshot>,
+        server: &ServerName,
+        native: String,
+        context: &Context,
+    ) -> Self {
+        // What is asked here is no request of the client's.
+        let context = Context { progress_token: None, ..context.clone() };
+        let (snapshot, server) = (Arc::clone(snapshot), server.clone());
+        Self { snapshot, server, native, context, reach: None }
+    }
+
+    /// One that is about to be made by this call.
+    pub(super) async fn to_be(
+        snapshot: &Arc<Snapshot>,
+        permitted: &Permitted<Call>,
+    ) -> Result<Self, Failure> {
+        let context = &permitted.get().context;
+        let mut at = Self::new(snapshot, &permitted.target().server, String::new(), context);
+        at.reach = Some(Arc::new(at.member()?.server.reach(&at.context).await?));
+        Ok(at)
+    }
+
+    /// Sends the call that makes it.
+    pub(super) async fn make(&self, permitted: Permitted<Call>) -> Result<Reply, Failure> {
+        self.call(permitted, &self.member()?.config).await
+    }
+
+    async fn call(&self, permitted: Permitted<Call>, config: &Server) -> Result<Reply, Failure> {
+        match &self.reach {
+            Some(reach) => reach.call(permitted, config).await,
+            None => self.member()?.server.call(permitted, config).await,
+        }
+    }
+
+    fn member(&self) -> Result<&Member, Failure> {
+        let gone = || Failure::Internal { detail: "finding the server of a task".into() };
+        self.snapshot.server(&self.server).ok_or_else(gone)
+    }
+
+    /// The longest that its server may take for a call.
+    pub(super) fn patience(&self) -> Result<Duration, Failure> {
+        Ok(self.member()?.config.max_timeout)
+    }
+
+    /// A request about it, with more members than its id.
+    async fn send(
+        &self,
+        method: Method,
+        more: Map<String, Value>,
+        lasting: Option<Duration>,
+    ) -> Result<Reply, Failure> {
+        let mut params = json!({ "taskId": self.native });
+        params.as_object_mut().into_iter().for_each(|params| params.extend(more.clone()));
+        let params = Params::parse(Some(params.to_string().into()))
+            .map_err(|fault| Failure::Internal { detail: fault.to_string() })?;
+        let call = Call { method, params, context: self.context.clone(), input: None };
+        let target = Target {
+            server: self.server.clone(),
+            native: Some(NativeName::new(&self.native)),
+            tool: None,
+            edits: Box::default(),
+        };
+        let permitted = self.snapshot.policy.readmit(call, target);
+        let member = self.member()?;
+        match lasting {
+            None => self.call(permitted, &member.config).await,
+            Some(lasting) => {
+                let mut config = (*member.config).clone();
+                config.timeout = lasting;
+                config.max_timeout = lasting;
+                self.call(permitted, &config).await
+            }
+        }
+    }
+
+    /// What comes of it, by a request that waits for the end (Legacy).
+    pub(super) async fn outcome(&self) -> Result<Reply, Failure> {
+        self.send(Method::TasksResult, Map::new(), Some(self.patience()?)).await
+    }
+
+    /// The answer to a request about it.
+    pub(super) async fn ask(&self, method: Method) -> Result<Answer, Failure> {
+        self.ask_with(method, Map::new()).await
+    }
+
+    /// The same with more members.
+    pub(super) async fn ask_with(
+        &self,
+        method: Method,
+        more: Map<String, Value>,
+    ) -> Result<Answer, Failure> {
+        answer(self.send(method, more, None).await?).await
+    }
+
+    /// Ends it in the background: whoever wanted it is gone.
+    pub(super) fn give_up(self) {
+        tokio::spawn(async move {
+            let said = timeout(ASIDE, self.ask(Method::TasksCancel)).await;
+            tracing::debug!(server = %self.server, ?said, "a task is cancelled");
+        });
+    }
+
+    pub(super) fn bad(&self, reason: &str) -> Failure {
+        Failure::BadAnswer { server: self.server.clone(), reason: reason.to_owned() }
+    }
+}
+
+/// The answer that a reply ends in. What the server asks meanwhile is refused:
+/// nobody who could answer looks at it.
+pub(super) async fn answer(mut reply: Reply) -> Result<Answer, Failure> {
+    loop {
+        match reply.next().await {
+            Some(Event::Answer(answer)) => return answer,
+            Some(Event::Passing(passing)) => return passing.whole().await.map(Answer::Result),
+            Some(Event::Asks(id, question)) => {
+                let text = format!("{question} has no place in a request about a task");
+                reply.respond(id, refusal_of(&text));
+            }
+            Some(Event::Notice(_) | Event::TookBack(_) | Event::Pause(_)) => {}
+            None => return Err(Failure::Cancelled),
+        }
+    }
+}
+
+/// A raw object of raw members.
+pub(super) fn raw_object<'a>(members: impl IntoIterator<Item = (&'a str, Bytes)>) -> Bytes {
+    let members = members.into_iter().map(|(key, value)| {
+        format!("{}:{}", crate::jsonrpc::string(key), String::from_utf8_lossy(&value))
+    });
+    format!("{{{}}}", members.collect::<Vec<_>>().join(",")).into()
+}
+
+/// How long it may take to tell a server that a task is no longer wanted.
+const ASIDE: Duration = Duration::from_secs(5);

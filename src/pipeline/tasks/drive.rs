@@ -1,0 +1,360 @@
+//! Tasks of clients that know none: the gateway waits for them.
+//!
+//! Some tools only come as tasks. A Legacy one says so in its list, a Modern
+//! server when it is called without the extension. A client that knows no
+//! tasks, or not of this form, makes one call: the gateway has the task made,
+//! waits for what comes of it and answers the call with that. What the task
+//! wants to know on the way the client is asked as in any call, and a client
+//! that takes its call back ends the task.
+
+use std::collections::{HashSet, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use crate::call::{
+    Answer, Call, Event, Failure, MOST_QUESTIONS, Question, Reply, ResultBody, ResultType,
+};
+use crate::era::tasks::form::{Status, Task};
+use crate::jsonrpc::{Id, Members, Response, text};
+use crate::mcp::{Method, code, meta};
+use crate::pipeline::input::refused;
+use crate::policy::{Permitted, Target};
+use crate::snapshot::Snapshot;
+
+use super::at::TaskAt;
+
+/// Sends a call whose tool only comes as a task (Legacy), and whose params ask
+/// for one.
+pub(in crate::pipeline) async fn legacy(
+    snapshot: &Arc<Snapshot>,
+    permitted: Permitted<Call>,
+) -> Result<Reply, Failure> {
+    start(snapshot, permitted, Stage::Creating).await
+}
+
+/// Sends a call to a server that may say that its client has to know tasks
+/// (Modern): then it is made again, by one that does.
+pub(in crate::pipeline) async fn modern(
+    snapshot: &Arc<Snapshot>,
+    permitted: Permitted<Call>,
+) -> Result<Reply, Failure> {
+    let again = Box::new((permitted.get().clone(), permitted.target().clone()));
+    start(snapshot, permitted, Stage::Calling(again)).await
+}
+
+async fn start(
+    snapshot: &Arc<Snapshot>,
+    mut permitted: Permitted<Call>,
+    stage: Stage,
+) -> Result<Reply, Failure> {
+    // The task keeps its call's place, however many requests it takes.
+    let slot = permitted.take_slot();
+    let at = TaskAt::to_be(snapshot, &permitted).await?;
+    let reply = at.make(permitted).await?;
+    let (says, answers) = mpsc::channel(MOST_QUESTIONS);
+    let driven = Driven { snapshot: Arc::clone(snapshot), at, reply, answers, stage, task: None };
+    let events = stream::unfold(Some(driven), Driven::step);
+    Ok(Reply::stream(events).answered_by(Some(says)).holding(slot))
+}
+
+/// A call that is made as a task.
+struct Driven {
+    snapshot: Arc<Snapshot>,
+    at: TaskAt,
+    /// What is waited for now.
+    reply: Reply,
+    /// What the client answers.
+    answers: mpsc::Receiver<(Id, Response)>,
+    stage: Stage,
+    /// The task, once there is one.
+    task: Option<Wanted>,
+}
+
+/// How far it has come.
+enum Stage {
+    /// Called as it came; how to call again.
+    Calling(Box<(Call, Target)>),
+    /// Called by one that knows tasks.
+    Creating,
+    /// The server is asked for what comes of the task (Legacy).
+    Waiting,
+    /// The server is asked again and again how the task is (Modern).
+    Polling(Polling),
+}
+
+/// A task that somebody waits for. Dropped before its end, it is cancelled.
+struct Wanted(Option<TaskAt>);
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        if let Some(task) = self.0.take() {
+            task.give_up();
+        }
+    }
+}
+
+impl Driven {
+    async fn step(driven: Option<Self>) -> Option<(Event, Option<Self>)> {
+        let mut this = driven?;
+        loop {
+            let event = if let Stage::Polling(polling) = &mut this.stage {
+                match polling.next(&this.at, &mut this.answers).await {
+                    ControlFlow::Continue(Some(event)) => return Some((event, Some(this))),
+                    ControlFlow::Continue(None) => continue,
+                    ControlFlow::Break(ended) => Event::Answer(ended),
+                }
+            } else {
+                tokio::select! {
+                    Some((id, response)) = this.answers.recv() => {
+                        this.reply.respond(id, response);
+                        continue;
+                    }
+                    event = this.reply.next() => event?,
+                }
+            };
+            let answer = match event {
+                Event::Answer(Ok(answer)) if !matches!(this.stage, Stage::Polling(_)) => {
+                    match this.advance(answer).await {
+                        Ok(None) => continue,
+                        Ok(Some(answer)) => Ok(answer),
+                        Err(failure) => Err(failure),
+                    }
+                }
+                Event::Answer(answer) => answer,
+                event if event.is_last() => {
+                    this.settle();
+                    return Some((event, None));
+                }
+                event => return Some((event, Some(this))),
+            };
+            if answer.is_ok() {
+                this.settle();
+            }
+            return Some((Event::Answer(answer), None));
+        }
+    }
+
+    /// The task has come to its end: there is nothing left to be cancelled.
+    fn settle(&mut self) {
+        if let Some(Wanted(task)) = &mut self.task {
+            task.take();
+        }
+    }
+
+    /// Goes on behind an answer; gives it where it is the last.
+    async fn advance(&mut self, answer: Answer) -> Result<Option<Answer>, Failure> {
+        match (&self.stage, &answer) {
+            (Stage::Calling(again), Answer::Error(error))
+                if error.code() == code::MISSING_CAPABILITY && needs_tasks(error.raw()) =>
+            {
+                let (call, target) = (**again).clone();
+                self.call_again(call, target).await?;
+                Ok(None)
+            }
+            (Stage::Creating, Answer::Result(result)) if *result.kind() == ResultType::Task => {
+                let task = Task::parse(result.raw());
+                let task = task.ok_or_else(|| self.at.bad("a task without an id or a status"))?;
+                let polling = Polling::new(&task, self.at.patience()?);
+                self.made(task.id);
+                self.stage = Stage::Polling(polling);
+                Ok(None)
+            }
+            (Stage::Creating, Answer::Result(result)) => {
+                let Some(task) = Task::created(result.raw()) else { return Ok(Some(answer)) };
+                self.made(task.id);
+                self.reply = self.at.outcome().await?;
+                self.stage = Stage::Waiting;
+                Ok(None)
+            }
+            _ => Ok(Some(answer)),
+        }
+    }
+
+    fn made(&mut self, id: String) {
+        self.at.native = id;
+        self.task = Some(Wanted(Some(self.at.clone())));
+    }
+
+    /// Makes the call as one that knows tasks.
+    async fn call_again(&mut self, mut call: Call, target: Target) -> Result<(), Failure> {
+        let client = call.context.client.with_tasks();
+        call.context.client = Arc::new(client);
+        let permitted = self.snapshot.policy.readmit(call, target);
+        self.at = TaskAt::to_be(&self.snapshot, &permitted).await?;
+        self.reply = self.at.make(permitted).await?;
+        self.stage = Stage::Creating;
+        Ok(())
+    }
+}
+
+/// Whether an error says that all a client lacks is that it knows tasks.
+fn needs_tasks(error: &[u8]) -> bool {
+    let error: Value = serde_json::from_slice(error).unwrap_or_default();
+    let lone = |value: &Value| value.as_object().is_some_and(|all| all.len() == 1);
+    let needed = error.pointer("/data/requiredCapabilities").filter(|needed| lone(needed));
+    let extensions = needed.and_then(|needed| needed.get("extensions")).filter(|all| lone(all));
+    extensions.is_some_and(|all| all.get(meta::TASKS).is_some())
+}
+
+/// A Modern task that is asked after.
+struct Polling {
+    /// When it is asked after next.
+    next: Instant,
+    every: Duration,
+    /// When it has taken too long. A client that is asked takes its own time.
+    until: Instant,
+    /// What the client is asked: the number of the question, and its key.
+    open: Vec<(u64, String)>,
+    /// Since when.
+    asking: Option<Instant>,
+    /// Every key that the client was asked under.
+    asked: HashSet<String>,
+    /// Not yet asked.
+    untold: VecDeque<(u64, Question)>,
+    patience: Duration,
+}
+
+type Ended = Result<Answer, Failure>;
+
+impl Polling {
+    fn new(task: &Task<'_>, patience: Duration) -> Self {
+        let every = pace(task);
+        let now = Instant::now();
+        Self {
+            next: now + every,
+            every,
+            until: now + patience,
+            open: Vec::new(),
+            asking: None,
+            asked: HashSet::new(),
+            untold: VecDeque::new(),
+            patience,
+        }
+    }
+
+    /// The next event, if there is one by now.
+    async fn next(
+        &mut self,
+        at: &TaskAt,
+        answers: &mut mpsc::Receiver<(Id, Response)>,
+    ) -> ControlFlow<Ended, Option<Event>> {
+        if let Some((number, question)) = self.untold.pop_front() {
+            return ControlFlow::Continue(Some(Event::Asks(Id::number(number), question)));
+        }
+        if self.open.is_empty() && Instant::now() >= self.until {
+            let (server, after) = (at.server.clone(), self.patience);
+            return ControlFlow::Break(Err(Failure::ServerTimeout { server, after }));
+        }
+        tokio::select! {
+            Some((id, response)) = answers.recv() => {
+                if let Err(failure) = self.answered(at, &id, response).await {
+                    return ControlFlow::Break(Err(failure));
+                }
+            }
+            () = sleep_until(self.next) => {
+                let answer = at.ask(Method::TasksGet).await;
+                self.next = Instant::now() + self.every;
+                match answer {
+                    Ok(answer) => self.look(at, answer)?,
+                    Err(failure) => return ControlFlow::Break(Err(failure)),
+                }
+            }
+        }
+        ControlFlow::Continue(None)
+    }
+
+    fn look(&mut self, at: &TaskAt, answer: Answer) -> ControlFlow<Ended> {
+        let Answer::Result(result) = answer else { return ControlFlow::Break(Ok(answer)) };
+        let raw = result.raw();
+        let Some(task) = Task::parse(raw) else {
+            return ControlFlow::Break(Err(at.bad("a task that is none")));
+        };
+        self.every = pace(&task);
+        match task.status {
+            Status::Working => ControlFlow::Continue(()),
+            Status::InputRequired => {
+                self.ask(&task);
+                ControlFlow::Continue(())
+            }
+            Status::Completed | Status::Failed | Status::Cancelled => {
+                ControlFlow::Break(came_of(at, &task, &result))
+            }
+        }
+    }
+
+    /// Notes what the task wants to know, and the client was not asked.
+    fn ask(&mut self, task: &Task<'_>) {
+        let requests = task.find("inputRequests").map(|raw| raw.get().as_bytes());
+        let requests = requests.and_then(|raw| Members::parse(raw).ok());
+        for (key, request) in requests.map(|requests| requests.0).unwrap_or_default() {
+            let room = self.open.len() < MOST_QUESTIONS && self.asked.len() < MOST_KEYS;
+            let Some(question) = question(request.get().as_bytes()) else { continue };
+            if room && self.asked.insert(key.to_string()) {
+                let number = u64::try_from(self.asked.len()).unwrap_or(u64::MAX);
+                self.open.push((number, key.into_owned()));
+                self.untold.push_back((number, question));
+                self.asking.get_or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    /// Gives the server what the client answered.
+    async fn answered(&mut self, at: &TaskAt, id: &Id, said: Response) -> Result<(), Failure> {
+        let number = id.as_number();
+        let found = self.open.iter().position(|(open, _)| Some(*open) == number);
+        let Some(place) = found else { return Ok(()) };
+        let (_, key) = self.open.swap_remove(place);
+        let Response::Result(raw) = &said else { return Err(refused(&said)) };
+        let value: Value = serde_json::from_slice(raw).unwrap_or_default();
+        let responses = Map::from_iter([("inputResponses".to_owned(), json!({ key: value }))]);
+        at.ask_with(Method::TasksUpdate, responses).await?;
+        if self.open.is_empty()
+            && let Some(asking) = self.asking.take()
+        {
+            self.until += asking.elapsed();
+        }
+        Ok(())
+    }
+}
+
+/// What a task that is over has come to.
+fn came_of(at: &TaskAt, task: &Task<'_>, told: &ResultBody) -> Ended {
+    let raw = told.raw();
+    let member = |key: &str| task.find(key).map(|part| raw.slice_ref(part.get().as_bytes()));
+    let ended = match task.status {
+        Status::Failed => member("error").map(Response::Error),
+        Status::Cancelled => return Err(at.bad("the task was cancelled")),
+        _ => member("result").map(Response::Result),
+    };
+    let ended = ended.ok_or_else(|| at.bad("a task that came to nothing"))?;
+    let answer = Answer::parse(ended).map_err(|fault| at.bad(&fault.to_string()))?;
+    Ok(match told.sender() {
+        Some(info) => answer.sent_by(info),
+        None => answer,
+    })
+}
+
+fn question(request: &[u8]) -> Option<Question> {
+    let members = Members::parse(request).ok()?;
+    let method = members.find("method").and_then(text)?.into_owned();
+    let params = members.find("params").filter(|params| params.get() != "null");
+    let params = params.map(|raw| bytes::Bytes::copy_from_slice(raw.get().as_bytes()));
+    Some(Question { method, params })
+}
+
+/// How often a task is asked after: as its server wants, within reason.
+fn pace(task: &Task<'_>) -> Duration {
+    task.poll.unwrap_or(USUAL).clamp(LEAST, MOST)
+}
+
+const USUAL: Duration = Duration::from_millis(500);
+const LEAST: Duration = Duration::from_millis(50);
+const MOST: Duration = Duration::from_secs(5);
+/// How often one task may ask.
+const MOST_KEYS: usize = 256;

@@ -1,0 +1,199 @@
+//! The story of tasks: whose they are, where their ids lead, and what stands
+//! in replies that are about them.
+
+mod at;
+mod bridge;
+pub(super) mod drive;
+mod questions;
+
+pub(super) use questions::Questions;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::call::{
+    Call, Failure, Params, ParamsFault, Principal, Reply, ResultBody, ResultType, ServerName,
+};
+use crate::catalog::{Offers, TaskForm, TaskSupport};
+use crate::era::tasks::form;
+use crate::era::tasks::ids::TaskIds;
+use crate::era::tasks::rename::{Place, rename};
+use crate::mcp::meta::TASKS;
+use crate::mcp::{Era, Method, ProtocolVersion};
+use crate::policy::Permitted;
+use crate::snapshot::{Snapshot, View};
+
+use super::input::Asker;
+use super::route::Route;
+use at::TaskAt;
+
+/// The ids of tasks as one principal knows them.
+pub(super) struct OwnTasks {
+    pub(super) ids: TaskIds,
+    pub(super) owner: Principal,
+}
+
+impl OwnTasks {
+    /// The id of a server's task.
+    pub(super) fn public(&self, server: &ServerName, native: &str) -> String {
+        self.ids.public(&self.owner, server, native)
+    }
+
+    /// Whose task it is, and by which id.
+    ///
+    /// # Errors
+    /// [`Failure::UnknownTask`] where this principal was never given such an id.
+    pub(super) fn native<'a>(&self, id: &'a str) -> Result<(ServerName, &'a str), Failure> {
+        self.ids.native(&self.owner, id).ok_or_else(|| unknown(id))
+    }
+
+    /// What a server says about its task, under the id that the client knows.
+    pub(super) fn rename(&self, server: &ServerName, raw: &[u8], place: Place) -> Option<Bytes> {
+        rename(raw, place, |native| self.public(server, native))
+    }
+}
+
+/// That a client of this kind knows this method at all, if it is about tasks.
+///
+/// # Errors
+/// [`Failure::MethodNotFound`], and [`Failure::CapabilityNeeded`] where a
+/// Modern client did not say that it knows tasks.
+pub(super) fn check(call: &Call) -> Result<(), Failure> {
+    if !call.method.is_of_a_task() {
+        return Ok(());
+    }
+    let client = &call.context.client;
+    let known = match client.version.era() {
+        Era::Modern => call.method != Method::TasksResult,
+        Era::Legacy => {
+            client.version >= ProtocolVersion::V2025_11_25 && call.method != Method::TasksUpdate
+        }
+    };
+    if !known {
+        return Err(Failure::MethodNotFound { method: call.method.as_str().to_owned() });
+    }
+    if client.version.era() == Era::Modern && !client.abilities().tasks {
+        return Err(Failure::tasks_needed());
+    }
+    Ok(())
+}
+
+/// How a call is made where tasks come into it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Course {
+    /// As it came: both sides have the same form of them, or none.
+    Plain,
+    /// A Modern client's params have a member that the server would take for
+    /// the wish for a task, and that means nothing.
+    WithoutTask,
+    /// A Modern client that knows tasks calls a Legacy server's tool, which
+    /// is asked for one.
+    AsTask,
+    /// A client that knows none calls a Legacy server's tool that has to be one.
+    Awaited,
+    /// A Legacy client calls a tool of a Modern server's, which may insist on it.
+    AwaitedIfNeeded,
+    /// A Modern client asks about a Legacy server's task.
+    Bridged,
+}
+
+impl Course {
+    /// What has to be done for this call.
+    ///
+    /// # Errors
+    /// [`Failure::UnknownTask`] where a Legacy client asks about a Modern task:
+    /// it was never given one.
+    pub(super) fn of(call: &Call, route: &Route<'_>, view: &View) -> Result<Self, Failure> {
+        let client = &call.context.client;
+        let is_modern = client.version.era() == Era::Modern;
+        let list = view.list(&route.target.server);
+        let form = list.and_then(|list| list.offers.tasks());
+        let (has_legacy, has_modern) =
+            (form == Some(TaskForm::Legacy), form == Some(TaskForm::Modern));
+        if call.method.is_of_a_task() {
+            return match (is_modern, has_legacy, has_modern) {
+                (true, true, _) => Ok(Self::Bridged),
+                (false, false, true) => Err(unknown(call.params.task().unwrap_or_default())),
+                _ => Ok(Self::Plain),
+            };
+        }
+        let Some(tool) = &route.target.tool else { return Ok(Self::Plain) };
+        let support = if has_legacy { tool.tasks } else { TaskSupport::Forbidden };
+        let asks = has_legacy && form::asks_for_task(call.params.raw());
+        Ok(match support {
+            _ if asks && !is_modern => Self::Plain,
+            TaskSupport::Optional | TaskSupport::Required if client.abilities().tasks => {
+                Self::AsTask
+            }
+            TaskSupport::Required => Self::Awaited,
+            _ if !is_modern && has_modern => Self::AwaitedIfNeeded,
+            _ if asks => Self::WithoutTask,
+            TaskSupport::Optional | TaskSupport::Forbidden => Self::Plain,
+        })
+    }
+
+    /// The params that the call needs for this; `None` where they stay.
+    pub(super) fn params(self, call: &Call) -> Result<Option<Params>, Failure> {
+        let raw = match self {
+            Self::AsTask | Self::Awaited => Some(form::as_task(call.params.raw())),
+            Self::WithoutTask => Some(form::without_task(call.params.raw())),
+            Self::Plain | Self::AwaitedIfNeeded | Self::Bridged => None,
+        };
+        let broken = |fault: ParamsFault| Failure::Internal { detail: fault.to_string() };
+        raw.map(|raw| Params::parse(Some(raw)).map_err(broken)).transpose()
+    }
+}
+
+/// Answers what a Modern client asks about a Legacy server's task.
+///
+/// # Cancel safety
+/// Dropping the future gives it up.
+pub(super) async fn bridged(
+    snapshot: &Arc<Snapshot>,
+    permitted: &Permitted<Call>,
+    asker: &Asker,
+) -> Result<Reply, Failure> {
+    let (call, target) = (permitted.get(), permitted.target());
+    let native = target.native.as_ref().map(ToString::to_string).unwrap_or_default();
+    let at = TaskAt::new(snapshot, &target.server, native, &call.context);
+    Ok(Reply::ready(bridge::call(call, &at, asker).await))
+}
+
+/// What a client of this version is told of tasks, of all that these servers
+/// offer: each era has its own form of them.
+pub(super) fn tell(all: &mut Map<String, Value>, servers: &[&Offers], version: ProtocolVersion) {
+    if version.era() == Era::Modern {
+        if servers.iter().any(|offers| offers.tasks().is_some()) {
+            let extensions = all.entry("extensions").or_insert_with(|| json!({}));
+            if let Some(extensions) = extensions.as_object_mut() {
+                extensions.insert(TASKS.into(), json!({}));
+            }
+        }
+    } else if version >= ProtocolVersion::V2025_11_25
+        && servers.iter().any(|offers| offers.tasks() == Some(TaskForm::Legacy))
+    {
+        // No list: it would be of all that everybody has at a shared server.
+        let tasks = json!({ "cancel": {}, "requests": { "tools": { "call": {} } } });
+        all.insert("tasks".into(), tasks);
+    }
+}
+
+/// Where ids stand in a result of this method.
+pub(super) fn place(method: &Method, result: &ResultBody) -> Place {
+    match (method, result.kind()) {
+        (Method::TasksGet | Method::TasksCancel, _) | (Method::ToolsCall, ResultType::Task) => {
+            Place::Task
+        }
+        (Method::ToolsCall, _) => Place::Created,
+        _ => Place::Meta,
+    }
+}
+
+pub(super) fn unknown(id: &str) -> Failure {
+    Failure::UnknownTask { id: id.chars().take(MAX_ID).collect() }
+}
+
+/// The longest id that an error repeats.
+const MAX_ID: usize = 256;

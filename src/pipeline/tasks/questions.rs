@@ -1,0 +1,276 @@
+//! What Legacy servers' tasks want to know of Modern clients.
+//!
+//! A Legacy server asks on the stream of a `tasks/result`, by requests that
+//! wait for their answers; a Modern client reads what is asked in `tasks/get`
+//! and answers by `tasks/update`, as often and as late as it likes. Between
+//! them stands a `tasks/result` of the gateway's own for each task that has
+//! asked, held open until the task ends or nobody looks after it for as long
+//! as calls may wait for input. They count among those calls.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use tokio::sync::{Notify, OnceCell, mpsc};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use crate::call::{
+    Abilities, Event, Failure, MOST_QUESTIONS, Principal, Question, Reply, ServerName,
+};
+use crate::era::lift;
+use crate::jsonrpc::{Id, Response, string};
+use crate::link::parking::Place;
+use crate::pipeline::exchange::{cannot_be_asked, refusal_of};
+use crate::pipeline::input::Asker;
+
+use super::at::{TaskAt, raw_object};
+
+/// All tasks that have asked something.
+#[derive(Default)]
+pub(in crate::pipeline) struct Questions(Arc<Registry>);
+
+/// A cell is empty while its stream is being opened: once for each task, since
+/// a server that told one stream what it wants to know does not tell another.
+#[derive(Default)]
+struct Registry(Mutex<HashMap<Key, Cell>>);
+
+type Cell = Arc<OnceCell<Arc<Asking>>>;
+
+/// Whose task, at which server, by the server's own id.
+type Key = (Principal, ServerName, String);
+
+/// One task.
+struct Asking {
+    open: Mutex<Open>,
+    /// Told when something is asked or taken back.
+    news: Notify,
+    says: mpsc::Sender<(Id, Response)>,
+}
+
+struct Open {
+    questions: Vec<(String, Id, Question)>,
+    /// How many there were; they are numbered by it.
+    asked: usize,
+    /// No two streams of one task name their questions alike.
+    prefix: String,
+    /// When somebody last looked after it.
+    touched: Instant,
+}
+
+impl Questions {
+    /// What a task wants to know, as a raw object of requests by their keys;
+    /// `None` where that is nothing which this client can be asked.
+    pub(super) async fn asked(&self, at: &TaskAt, asker: &Asker) -> Result<Option<Bytes>, Failure> {
+        let key = key(at, asker);
+        let cell = Arc::clone(self.0.lock().entry(key.clone()).or_default());
+        let trying = Trying { all: &self.0, key: &key, cell: Some(cell) };
+        let asking = trying.opened(|cell| self.open(&key, cell, at, asker)).await?;
+        asking.open().touched = Instant::now();
+        Ok(asking.requests().await)
+    }
+
+    /// Gives a server what its client answers; what it did not ask is left
+    /// aside. False where the task has not asked at all.
+    pub(super) fn answer(
+        &self,
+        at: &TaskAt,
+        asker: &Asker,
+        responses: Vec<(String, Response)>,
+    ) -> bool {
+        let cell = self.0.lock().get(&key(at, asker)).cloned();
+        let Some(asking) = cell.and_then(|cell| cell.get().cloned()) else { return false };
+        let mut open = asking.open();
+        open.touched = Instant::now();
+        for (said, response) in responses {
+            if let Some(place) = open.questions.iter().position(|(key, ..)| *key == said) {
+                let (_, id, _) = open.questions.swap_remove(place);
+                // There is room for as many as may be open.
+                let _ = asking.says.try_send((id, response));
+            }
+        }
+        true
+    }
+
+    /// Forgets the tasks of those who are not to be kept.
+    pub(in crate::pipeline) fn retain(&self, keep: impl Fn(&Principal) -> bool) {
+        self.0.lock().retain(|(owner, ..), _| keep(owner));
+    }
+
+    async fn open(
+        &self,
+        key: &Key,
+        cell: &Cell,
+        at: &TaskAt,
+        asker: &Asker,
+    ) -> Result<Arc<Asking>, Failure> {
+        let bounds = asker.inputs.bounds();
+        let place = asker.inputs.parking.enter(&asker.principal, bounds)?;
+        let reply = at.outcome().await?;
+        let mut number = [0; 6];
+        aws_lc_rs::rand::fill(&mut number)
+            .map_err(|_| Failure::Internal { detail: "naming a question".into() })?;
+        let prefix = URL_SAFE_NO_PAD.encode(number);
+        let (says, said) = mpsc::channel(MOST_QUESTIONS);
+        let touched = Instant::now();
+        let open = Open { questions: Vec::new(), asked: 0, prefix, touched };
+        let asking = Arc::new(Asking { open: Mutex::new(open), news: Notify::new(), says });
+        let listening = Listening {
+            reply,
+            said,
+            abilities: asker.abilities().clone(),
+            lasting: bounds.lasting,
+            _place: place,
+        };
+        let (all, weak) = (Arc::clone(&self.0), Arc::downgrade(&asking));
+        let (key, cell) = (key.clone(), Arc::downgrade(cell));
+        tokio::spawn(async move {
+            listening.run(&weak).await;
+            all.forget(&key, &cell);
+        });
+        Ok(asking)
+    }
+}
+
+impl Registry {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Cell>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self, key: &Key, cell: &Weak<OnceCell<Arc<Asking>>>) {
+        let mut all = self.lock();
+        if all.get(key).is_some_and(|held| Arc::as_ptr(held) == cell.as_ptr()) {
+            all.remove(key);
+        }
+    }
+}
+
+/// Whoever waits for a stream to be opened. The last one takes a cell away
+/// that has stayed empty.
+struct Trying<'a> {
+    all: &'a Registry,
+    key: &'a Key,
+    /// There until it is dropped.
+    cell: Option<Cell>,
+}
+
+impl Trying<'_> {
+    async fn opened<'a, F>(
+        &'a self,
+        open: impl FnOnce(&'a Cell) -> F,
+    ) -> Result<Arc<Asking>, Failure>
+    where
+        F: Future<Output = Result<Arc<Asking>, Failure>>,
+    {
+        let gone = || Failure::Internal { detail: "a cell that is gone".into() };
+        let cell = self.cell.as_ref().ok_or_else(gone)?;
+        cell.get_or_try_init(|| open(cell)).await.cloned()
+    }
+}
+
+impl Drop for Trying<'_> {
+    fn drop(&mut self) {
+        let mut all = self.all.lock();
+        self.cell = None;
+        let unused = |cell: &Cell| cell.get().is_none() && Arc::strong_count(cell) == 1;
+        if all.get(self.key).is_some_and(unused) {
+            all.remove(self.key);
+        }
+    }
+}
+
+fn key(at: &TaskAt, asker: &Asker) -> Key {
+    (asker.principal.clone(), at.server.clone(), at.native.clone())
+}
+
+impl Asking {
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is asked now, waiting a while for it to come.
+    async fn requests(&self) -> Option<Bytes> {
+        let until = Instant::now() + SOON;
+        loop {
+            let news = self.news.notified();
+            if !self.open().questions.is_empty() {
+                break;
+            }
+            timeout_at(until, news).await.ok()?;
+        }
+        // Several come one behind the other.
+        sleep(TOGETHER).await;
+        let open = self.open();
+        let requests = open.questions.iter().map(|(key, _, question)| {
+            let Question { method, params } = lift::question(question);
+            let method = ("method", string(&method).into());
+            let params = params.map(|params| ("params", params));
+            (key.as_str(), raw_object([method].into_iter().chain(params)))
+        });
+        (!open.questions.is_empty()).then(|| raw_object(requests))
+    }
+}
+
+/// The stream on which one task asks.
+struct Listening {
+    reply: Reply,
+    said: mpsc::Receiver<(Id, Response)>,
+    abilities: Abilities,
+    lasting: Duration,
+    _place: Place,
+}
+
+impl Listening {
+    /// Listens until the task ends, or nobody has looked after it for long.
+    async fn run(mut self, asking: &Weak<Asking>) {
+        loop {
+            let Some(until) = asking.upgrade().map(|it| it.open().touched + self.lasting) else {
+                return;
+            };
+            let event = tokio::select! {
+                said = self.said.recv() => {
+                    let Some((id, response)) = said else { return };
+                    self.reply.respond(id, response);
+                    continue;
+                }
+                event = self.reply.next() => event,
+                () = sleep_until(until) => {
+                    if asking.upgrade().is_none_or(|it| it.open().touched + self.lasting <= Instant::now()) {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            match (event, asking.upgrade()) {
+                (Some(Event::Asks(id, question)), Some(asking)) => self.asks(&asking, id, question),
+                (Some(Event::TookBack(id)), Some(asking)) => {
+                    asking.open().questions.retain(|(_, open, _)| *open != id);
+                    asking.news.notify_waiters();
+                }
+                (Some(Event::Notice(_) | Event::Pause(_)), Some(_)) => {}
+                // It has ended: whoever asks for its result is given it.
+                _ => return,
+            }
+        }
+    }
+
+    fn asks(&self, asking: &Asking, id: Id, question: Question) {
+        let mut open = asking.open();
+        let refusal = cannot_be_asked(&question, &self.abilities, open.questions.len());
+        if let Some(text) = refusal {
+            return self.reply.respond(id, refusal_of(&text));
+        }
+        open.asked += 1;
+        let key = format!("input-{}-{}", open.prefix, open.asked);
+        open.questions.push((key, id, question));
+        drop(open);
+        asking.news.notify_waiters();
+    }
+}
+
+/// How long a task that wants to know something may take to ask it.
+const SOON: Duration = Duration::from_secs(1);
+/// Questions that come within this time of the first are told with it.
+const TOGETHER: Duration = Duration::from_millis(15);

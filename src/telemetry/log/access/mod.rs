@@ -1,0 +1,331 @@
+//! The access line, written by hand.
+//!
+//! It is the one line that every call pays for, and through events, visitors
+//! and a serializer it cost 22,000 instructions. So the running log is a
+//! layer that [`CallRecord::log`] finds in the current subscriber and hands
+//! the record to, without an event between. The line is the one that the
+//! other layer would make of [`CallRecord`]'s event, byte by byte, which the
+//! tests hold; in two things it is better. It escapes in JSON what a terminal
+//! may obey or a viewer take for a new line (DEL, C1, U+2028 and U+2029), and
+//! it names no spans.
+
+use std::cell::Cell;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+use tracing::Subscriber;
+use tracing::dispatcher::get_default;
+use tracing_subscriber::Layer;
+
+use super::sink::Sink;
+use crate::telemetry::{CallRecord, clip};
+
+/// Where the access lines of this log go.
+#[derive(Debug)]
+pub(super) struct AccessLog {
+    pub(super) sink: Sink,
+    pub(super) style: Style,
+    pub(super) on: Arc<AtomicBool>,
+}
+
+/// How a line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// `key=value`.
+    Plain,
+    /// The same for a terminal that knows colours.
+    Coloured,
+    /// One JSON object.
+    Json,
+}
+
+/// It takes no events: the record comes straight to it.
+impl<S: Subscriber> Layer<S> for AccessLog {}
+
+/// Whether the current subscriber had a log to hand `record` to.
+pub(in crate::telemetry) fn hand_over(record: &CallRecord<'_>) -> bool {
+    get_default(|current| current.downcast_ref::<AccessLog>().map(|log| log.take(record)).is_some())
+}
+
+impl AccessLog {
+    fn take(&self, record: &CallRecord<'_>) {
+        if !self.on.load(Ordering::Relaxed) {
+            return;
+        }
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        // A call may end while its thread does.
+        let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
+        scratch.date_of(now);
+        let mut line = Line { out: &mut scratch.line, style: self.style };
+        line.write(record, &scratch.date, now.subsec_micros());
+        // The sink counts what it cannot take.
+        let _ = (&self.sink).write_all(&scratch.line);
+        scratch.line.clear();
+        let _ = SCRATCH.try_with(|kept| kept.set(scratch));
+    }
+}
+
+thread_local! {
+    static SCRATCH: Cell<Scratch> = const { Cell::new(Scratch::new()) };
+}
+
+/// What a thread keeps between two lines.
+#[derive(Debug)]
+struct Scratch {
+    line: Vec<u8>,
+    /// The second, since 1970, that `date` tells of.
+    second: Option<u64>,
+    /// `2026-07-28T12:00:00`.
+    date: String,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Scratch {
+    const fn new() -> Self {
+        Self { line: Vec::new(), second: None, date: String::new() }
+    }
+
+    fn date_of(&mut self, now: Duration) {
+        let second = now.as_secs();
+        if self.second == Some(second) {
+            return;
+        }
+        let time =
+            i64::try_from(second).ok().and_then(|second| Timestamp::from_second(second).ok());
+        self.date.clear();
+        let _ = write!(self.date, "{}", time.unwrap_or(Timestamp::MAX));
+        // Without the `Z`; the latest time there is has a fraction, too.
+        self.date.truncate(self.date.find(['.', 'Z']).unwrap_or(self.date.len()));
+        self.second = Some(second);
+    }
+}
+
+/// A line that is being written.
+#[derive(Debug)]
+struct Line<'a> {
+    out: &'a mut Vec<u8>,
+    style: Style,
+}
+
+/// One of three texts, by the style of the line. Each is of a known length,
+/// so that it becomes a few stores.
+macro_rules! by_style {
+    ($line:ident, $plain:expr, $coloured:expr, $json:expr $(,)?) => {
+        match $line.style {
+            Style::Plain => $line.raw($plain),
+            Style::Coloured => $line.raw($coloured),
+            Style::Json => $line.raw($json),
+        }
+    };
+}
+
+/// A field, where it has a value; `$write` says what kind of value.
+macro_rules! field {
+    ($line:ident, $name:literal, $write:ident, $value:expr) => {
+        if let Some(value) = $value {
+            by_style!(
+                $line,
+                concat!(" ", $name, "="),
+                concat!(" \x1b[3m", $name, "\x1b[0m\x1b[2m=\x1b[0m"),
+                concat!(",\"", $name, "\":"),
+            );
+            $line.$write(value);
+        }
+    };
+}
+
+impl Line<'_> {
+    fn write(&mut self, record: &CallRecord<'_>, date: &str, micros: u32) {
+        let line = self;
+        by_style!(line, "", "\x1b[2m", "{\"timestamp\":\"");
+        line.raw(date);
+        line.raw(".");
+        line.six_digits(micros);
+        by_style!(
+            line,
+            "Z  INFO trunkline::access: call",
+            "Z\x1b[0m \x1b[32m INFO\x1b[0m \x1b[2mtrunkline::access\x1b[0m\x1b[2m:\x1b[0m call",
+            "Z\",\"level\":\"INFO\",\"message\":\"call\"",
+        );
+        field!(line, "principal", text, record.principal);
+        field!(line, "address", address, record.address);
+        field!(line, "profile", text, Some(record.profile));
+        field!(line, "method", text, Some(clip(record.method)));
+        field!(line, "tool", text, record.public.tool());
+        field!(line, "native_tool", text, record.native.tool());
+        field!(line, "prompt", text, record.public.prompt());
+        field!(line, "native_prompt", text, record.native.prompt());
+        field!(line, "resource", text, record.public.resource().as_deref());
+        field!(line, "native_resource", text, record.native.resource().as_deref());
+        field!(line, "server", text, record.server);
+        field!(line, "outcome", word, Some(record.outcome.label()));
+        field!(line, "reason", word, record.outcome.reason());
+        field!(line, "code", integer, record.outcome.code());
+        field!(line, "duration_ms", milliseconds, Some(record.duration_us()));
+        field!(line, "upstream_ms", milliseconds, record.upstream_us());
+        field!(line, "trace_id", text, record.trace_id);
+        field!(line, "client_version", text, Some(clip(record.client_version)));
+        field!(line, "server_version", text, record.server_version.map(clip));
+        field!(line, "transport", word, Some(record.transport));
+        by_style!(line, "\n", "\n", ",\"target\":\"trunkline::access\"}\n");
+    }
+
+    #[inline]
+    fn raw(&mut self, text: &str) {
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// A text of ours, in quotes.
+    fn word(&mut self, word: &'static str) {
+        self.raw("\"");
+        self.raw(word);
+        self.raw("\"");
+    }
+
+    /// A text of anybody's, in quotes and with escapes.
+    fn text(&mut self, text: &str) {
+        if is_plain(text) {
+            self.raw("\"");
+            self.raw(text);
+            self.raw("\"");
+        } else {
+            self.escaped(text);
+        }
+    }
+
+    #[cold]
+    fn escaped(&mut self, text: &str) {
+        if self.style != Style::Json {
+            let _ = write!(self.out, "{text:?}");
+            return;
+        }
+        self.raw("\"");
+        for c in text.chars() {
+            match c {
+                '"' => self.raw("\\\""),
+                '\\' => self.raw("\\\\"),
+                '\n' => self.raw("\\n"),
+                '\r' => self.raw("\\r"),
+                '\t' => self.raw("\\t"),
+                '\u{8}' => self.raw("\\b"),
+                '\u{c}' => self.raw("\\f"),
+                '\u{2028}' | '\u{2029}' => self.code_point(c),
+                c if c.is_control() => self.code_point(c),
+                c => self.raw(c.encode_utf8(&mut [0; 4])),
+            }
+        }
+        self.raw("\"");
+    }
+
+    fn code_point(&mut self, c: char) {
+        let _ = write!(self.out, "\\u{:04x}", u32::from(c));
+    }
+
+    /// An address is a text in JSON and stands by itself elsewhere.
+    fn address(&mut self, address: IpAddr) {
+        by_style!(self, "", "", "\"");
+        match address {
+            IpAddr::V4(v4) => {
+                let [a, b, c, d] = v4.octets();
+                self.digits(a.into());
+                for byte in [b, c, d] {
+                    self.raw(".");
+                    self.digits(byte.into());
+                }
+            }
+            IpAddr::V6(v6) => {
+                let _ = write!(self.out, "{v6}");
+            }
+        }
+        by_style!(self, "", "", "\"");
+    }
+
+    fn integer(&mut self, value: i64) {
+        if value < 0 {
+            self.raw("-");
+        }
+        self.digits(value.unsigned_abs());
+    }
+
+    /// Microseconds as milliseconds: as many digits after the point as they
+    /// need, and one at least.
+    fn milliseconds(&mut self, micros: u64) {
+        self.digits(micros / 1000);
+        let rest = micros % 1000;
+        let [tenths, hundredths, thousandths] = [rest / 100, rest / 10 % 10, rest % 10].map(digit);
+        self.out.extend_from_slice(&[b'.', tenths]);
+        if thousandths != b'0' {
+            self.out.extend_from_slice(&[hundredths, thousandths]);
+        } else if hundredths != b'0' {
+            self.out.push(hundredths);
+        }
+    }
+
+    fn six_digits(&mut self, value: u32) {
+        let value = u64::from(value);
+        let places = [100_000, 10_000, 1000, 100, 10, 1];
+        self.out.extend_from_slice(&places.map(|place| digit(value / place % 10)));
+    }
+
+    fn digits(&mut self, mut value: u64) {
+        let mut digits = [b'0'; 20];
+        let mut start = digits.len();
+        for place in digits.iter_mut().rev() {
+            *place = digit(value % 10);
+            value /= 10;
+            start -= 1;
+            if value == 0 {
+                break;
+            }
+        }
+        self.out.extend_from_slice(digits.get(start..).unwrap_or_default());
+    }
+}
+
+/// The character of a number below ten.
+fn digit(value: u64) -> u8 {
+    b'0' + (value % 10) as u8
+}
+
+/// Whether `text` can stand between quotes as it is: ASCII that can be seen,
+/// without quotes and backslashes. Eight bytes at a time; the last eight
+/// overlap those before.
+fn is_plain(text: &str) -> bool {
+    let text = text.as_bytes();
+    let Some(last) = text.last_chunk::<8>() else {
+        return text.iter().all(|b| matches!(b, b' ' | b'!' | b'#'..=b'[' | b']'..=b'~'));
+    };
+    let (words, _) = text.as_chunks::<8>();
+    words.iter().fold(odd_bytes(*last), |odd, word| odd | odd_bytes(*word)) == 0
+}
+
+/// Not 0 where a byte of the eight is not plain.
+fn odd_bytes(word: [u8; 8]) -> u64 {
+    /// The same byte in each place.
+    const fn all(byte: u8) -> u64 {
+        u64::from_ne_bytes([byte; 8])
+    }
+    /// Has the high bit of a place set where a byte of `word` is below `byte`.
+    /// What a borrow sets beside it does no harm: something was below.
+    const fn below(word: u64, byte: u8) -> u64 {
+        word.wrapping_sub(all(byte)) & !word
+    }
+    let word = u64::from_ne_bytes(word);
+    let quote = below(word ^ all(b'"'), 1);
+    let backslash = below(word ^ all(b'\\'), 1);
+    let delete = below(word ^ all(0x7f), 1);
+    (word | below(word, b' ') | quote | backslash | delete) & all(0x80)
+}
+
+#[cfg(test)]
+mod tests;

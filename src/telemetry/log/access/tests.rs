@@ -1,0 +1,255 @@
+use std::io;
+use std::sync::Mutex;
+
+use serde_json::Value;
+use tracing::subscriber::with_default;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use super::super::{AccessLine, Colours, LogFormat, LogLevels, lines, sink, subscriber, targets};
+use super::*;
+use crate::telemetry::{Outcome, Subject};
+
+const LOOKS: [(LogFormat, Colours); 3] = [
+    (LogFormat::Human, Colours::Off),
+    (LogFormat::Human, Colours::On),
+    (LogFormat::Json, Colours::Off),
+];
+
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What `say` leaves in the log of a subscriber that `make` makes.
+fn logged<S>(format: LogFormat, make: impl FnOnce(Sink) -> S, say: impl FnOnce()) -> String
+where
+    S: Subscriber + Send + Sync + 'static,
+{
+    let kept = Kept::default();
+    let (sink, flusher) = sink::start(kept.clone(), format).unwrap();
+    with_default(make(sink), say);
+    drop(flusher);
+    String::from_utf8(std::mem::take(&mut kept.0.lock().unwrap())).unwrap()
+}
+
+/// The line as our layer writes it.
+fn ours((format, colours): (LogFormat, Colours), record: &CallRecord<'_>) -> String {
+    let levels = LogLevels { directives: "off", access: AccessLine::On };
+    let make = |sink| subscriber(targets(levels).unwrap(), format, colours, sink).0;
+    logged(format, make, || record.log())
+}
+
+/// The line as the library's layer makes it of the event.
+fn theirs((format, colours): (LogFormat, Colours), record: &CallRecord<'_>) -> String {
+    let make = |sink| tracing_subscriber::registry().with(lines(format, colours, sink));
+    logged(format, make, || record.log())
+}
+
+/// The line with its time's digits made 0.
+fn timeless(line: &str) -> String {
+    let from = line.find("20").unwrap();
+    let (before, rest) = line.split_at(from);
+    let (time, rest) = rest.split_at("2026-07-28T12:00:00.000000Z".len());
+    let time: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    format!("{before}{time}{rest}")
+}
+
+fn assert_same(record: &CallRecord<'_>) {
+    for look in LOOKS {
+        let (ours, theirs) = (ours(look, record), theirs(look, record));
+        assert_eq!(timeless(&ours), timeless(&theirs), "{look:?}");
+        assert_eq!(ours.matches('\n').count(), 1, "{look:?}: {ours}");
+    }
+}
+
+fn record() -> CallRecord<'static> {
+    CallRecord {
+        principal: Some("ci"),
+        address: Some([127, 0, 0, 1].into()),
+        profile: "default",
+        method: "tools/call",
+        public: Subject::Tool("files__read"),
+        native: Subject::Tool("read"),
+        server: Some("files"),
+        outcome: Outcome::Ok,
+        duration: Duration::from_micros(1500),
+        upstream: Some(Duration::from_micros(987)),
+        trace_id: Some("0af7651916cd43dd8448eb211c80319c"),
+        client_version: "2026-07-28",
+        server_version: Some("2025-06-18"),
+        transport: "http1",
+    }
+}
+
+#[test]
+fn every_outcome_makes_the_line_that_its_event_would() {
+    for outcome in [
+        Outcome::Ok,
+        Outcome::ToolError,
+        Outcome::Refused { reason: "rate" },
+        Outcome::Failed { code: -32603, label: "timeout" },
+        Outcome::Failed { code: 0, label: "server_error" },
+        Outcome::Failed { code: i64::MIN, label: "server_error" },
+        Outcome::Failed { code: i64::MAX, label: "server_error" },
+        Outcome::Cancelled,
+        Outcome::InputRequired,
+    ] {
+        assert_same(&CallRecord { outcome, ..record() });
+    }
+}
+
+#[test]
+fn every_subject_and_every_gap_makes_the_line_that_its_event_would() {
+    let bare = CallRecord {
+        principal: None,
+        address: None,
+        public: Subject::Nothing,
+        native: Subject::Nothing,
+        server: None,
+        upstream: None,
+        trace_id: None,
+        server_version: None,
+        ..record()
+    };
+    assert_same(&bare);
+    assert_same(&CallRecord { profile: "", method: "", client_version: "", ..bare });
+    for (public, native) in [
+        (Subject::Prompt("files__greet"), Subject::Prompt("greet")),
+        (Subject::Resource("mcp://files/file:///a?key=1"), Subject::Resource("file://me:pw@h/a")),
+        (Subject::Tool("gone"), Subject::Nothing),
+    ] {
+        assert_same(&CallRecord { public, native, ..record() });
+    }
+    for address in ["0.0.0.0", "255.10.9.100", "::1", "2001:db8::1:0:0:1", "::ffff:10.0.0.1"] {
+        assert_same(&CallRecord { address: Some(address.parse().unwrap()), ..record() });
+    }
+}
+
+#[test]
+fn every_duration_makes_the_line_that_its_event_would() {
+    for nanos in [
+        0,
+        1,
+        499,
+        500,
+        1000,
+        1500,
+        2500,
+        10_000,
+        120_000,
+        999_499,
+        999_500,
+        1_000_000,
+        1_010_000,
+        1_100_000,
+        1_001_000,
+        90_000_000_500,
+        86_400_000_000_000,
+        3_000_000_001_234_567_890,
+    ] {
+        let duration = Duration::from_nanos(nanos);
+        assert_same(&CallRecord { duration, upstream: Some(duration / 3), ..record() });
+    }
+}
+
+#[test]
+fn hostile_text_makes_the_line_that_its_event_would() {
+    let mut texts: Vec<String> = [
+        "a\"b",
+        "back\\slash",
+        "x\nINFO forged",
+        "x\r\n{\"level\":\"INFO\"}",
+        "\u{1b}[2J\u{7}\u{8}\u{c}\0\t",
+        "ünï—code 🦀 e\u{301} \u{200b}",
+        "'single' `ticks` <b>&amp;</b> ~",
+    ]
+    .map(str::to_owned)
+    .into();
+    // An odd character in each place of a word, and in what is left of one.
+    for at in 0..20 {
+        for odd in ["\"", "\\", "\u{1f}", "\u{1}", "é", " ", "~", "!", "#", "[", "]"] {
+            texts.push(format!("{}{odd}{}", "x".repeat(at), "y".repeat(20 - at)));
+        }
+    }
+    texts.push("x".repeat(100_000));
+    texts.push("\"\n".repeat(100_000));
+    texts.push("é\u{1b}".repeat(100_000));
+    for text in &texts {
+        let call = CallRecord {
+            method: text,
+            public: Subject::Tool(text),
+            native: Subject::Resource(text),
+            client_version: text,
+            principal: text.get(..64).or(Some(text)),
+            ..record()
+        };
+        assert_same(&call);
+    }
+}
+
+#[test]
+fn json_escapes_what_a_terminal_may_obey_or_a_viewer_break_at() {
+    let json = (LogFormat::Json, Colours::Off);
+    for at in 0..10 {
+        for odd in ['\u{7f}', '\u{80}', '\u{85}', '\u{9b}', '\u{9f}', '\u{2028}', '\u{2029}'] {
+            let method = format!("{}{odd}{}", "x".repeat(at), "y".repeat(10 - at));
+            let call = CallRecord { method: &method, ..record() };
+            let line = ours(json, &call);
+            let value = |line: &str| {
+                let mut value: Value = serde_json::from_str(line).unwrap();
+                value["timestamp"] = Value::Null;
+                value
+            };
+            assert_eq!(value(&line), value(&theirs(json, &call)));
+            assert!(!line.contains(odd), "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_byte_is_plain_where_both_formats_leave_it_alone() {
+    for byte in 0..128_u8 {
+        let c = char::from(byte);
+        for at in 0..9 {
+            let text = format!("{}{c}{}", "x".repeat(at), "y".repeat(9 - at));
+            let alone = format!("\"{text}\"");
+            let plain =
+                format!("{text:?}") == alone && serde_json::to_string(&text).unwrap() == alone;
+            assert_eq!(is_plain(&text), plain, "{text:?}");
+        }
+    }
+}
+
+#[test]
+fn the_date_follows_the_clock() {
+    let mut scratch = Scratch::new();
+    for (second, date) in [
+        (0, "1970-01-01T00:00:00"),
+        (0, "1970-01-01T00:00:00"),
+        (951_782_399, "2000-02-28T23:59:59"),
+        (951_782_400, "2000-02-29T00:00:00"),
+        (1_785_240_000, "2026-07-28T12:00:00"),
+        (59, "1970-01-01T00:00:59"),
+        (u64::MAX, "9999-12-30T22:00:00"),
+    ] {
+        scratch.date_of(Duration::from_secs(second));
+        assert_eq!(scratch.date, date, "{second}");
+    }
+}
+
+#[test]
+fn the_fraction_has_six_digits() {
+    let mut out = Vec::new();
+    for micros in [0, 1, 12_345, 999_999] {
+        Line { out: &mut out, style: Style::Plain }.six_digits(micros);
+    }
+    assert_eq!(String::from_utf8(out).unwrap(), "000000000001012345999999");
+}

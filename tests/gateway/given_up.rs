@@ -1,0 +1,85 @@
+//! A server goes on with a call that its client has given up: what it sends
+//! then is nobody else's.
+
+use serde_json::json;
+
+use crate::support::upstream::news::{Tell, To};
+use crate::support::{Client, Gateway, Step, Upstream, until};
+
+const LINE: &str = "notifications/message";
+const ASKS: &str = "elicitation/create";
+
+/// A tool that begins and never ends, and one that waits.
+fn acts(upstream: &Upstream) {
+    upstream.logs();
+    upstream.does("begin", |_| vec![Step::Progress(1), Step::Never]);
+    upstream.does("held", |_| vec![Step::Progress(1), Step::Hold, Step::text("done")]);
+}
+
+async fn legacy(gateway: &Gateway) -> Client {
+    let able = json!({ "elicitation": {} });
+    let client = gateway.legacy().await.offering(able).await;
+    client.request("logging/setLevel", json!({ "level": "debug" })).await.result();
+    client
+}
+
+/// Makes a call and gives it up once it is under way.
+async fn gives_up(client: &Client, upstream: &Upstream) {
+    let ask = client.ask_call("s__begin", json!({})).token(json!(1));
+    let id = ask.message()["id"].clone();
+    let mut reply = ask.send().await;
+    reply.message().await.expect("progress");
+    let params = json!({ "requestId": id });
+    client.ask("notifications/cancelled", params).notification().send().await;
+    upstream.heard("notifications/cancelled", 1).await;
+}
+
+/// What a client hears before the answer to a call in whose course the server
+/// writes a line and asks something, and says of neither which call it is of.
+async fn heard(client: &Client, upstream: &Upstream) -> Vec<String> {
+    let mut reply = client.ask_call("s__held", json!({})).token(json!(1)).send().await;
+    reply.message().await.expect("progress");
+    upstream.tell_all(LINE, json!({ "level": "error", "data": "of which call?" }));
+    let session = upstream.calls().pop().unwrap().header("mcp-session-id").unwrap().to_owned();
+    let form = json!({ "message": "Who?", "requestedSchema": { "type": "object" } });
+    let asks = Some((json!("late"), session));
+    let tell = Tell { method: ASKS.into(), params: form, to: To::Asked, asks };
+    upstream.inner.tells.send(tell).unwrap();
+    let mut messages = Vec::new();
+    loop {
+        tokio::select! {
+            message = reply.message() => messages.push(message.expect("a message")),
+            () = until(|| upstream.inner.answers.lock().unwrap().contains_key("late")) => break,
+        }
+        if let Some(asked) = messages.iter().find(|message| message["method"] == ASKS) {
+            client.respond(&asked["id"], json!({ "action": "decline" })).await;
+            until(|| upstream.inner.answers.lock().unwrap().contains_key("late")).await;
+            break;
+        }
+    }
+    upstream.inner.answers.lock().unwrap().clear();
+    upstream.release(1);
+    while let Some(message) = reply.message().await {
+        messages.push(message);
+    }
+    assert_eq!(messages.pop().unwrap()["result"]["content"][0]["text"], "done");
+    messages.iter().map(|message| message["method"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn what_a_server_sends_after_a_call_was_given_up_is_no_others() {
+    for way in ["stdio", "http"] {
+        let upstream = Upstream::legacy().await;
+        acts(&upstream);
+        let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
+        let lines = format!("{lines}isolation = \"shared\"\n");
+        let gateway = Gateway::with("s", lines).start().await;
+        let (one, other) = (legacy(&gateway).await, legacy(&gateway).await);
+        // On a session's own stream lines are nobody's, where several share it.
+        let all = if way == "http" { vec![ASKS] } else { vec![LINE, ASKS] };
+        assert_eq!(heard(&other, &upstream).await, all, "{way}: there is nobody else");
+        gives_up(&one, &upstream).await;
+        assert_eq!(heard(&other, &upstream).await, [""; 0], "{way}: it may be of the other's");
+        assert_eq!(heard(&one, &upstream).await, all, "{way}: it is its own in any case");
+    }
+}

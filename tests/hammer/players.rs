@@ -1,0 +1,601 @@
+//! The clients: each looks at the mark of whatever reaches it.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+use tokio::task::AbortHandle;
+
+use super::key;
+use super::listening::{Heard, public};
+use super::servers::{Server, TOLD, Ties};
+use super::support::client::Ask;
+use super::support::{Client, Gateway, Reply, Said};
+use super::world::{Counted, Counts, World, whose};
+
+/// How a client speaks.
+#[derive(Debug, Clone, Copy)]
+pub enum Speaks {
+    Modern,
+    Legacy(&'static str),
+}
+
+/// A client that looks at all it gets.
+pub struct Player {
+    pub world: Arc<World>,
+    pub client: Client,
+    /// The principal's name and its own.
+    pub name: String,
+    pub principal: &'static str,
+    pub heard: Heard,
+    pub listening: Mutex<Option<AbortHandle>>,
+    /// The servers that it uses.
+    servers: Vec<&'static str>,
+    seed: u64,
+    next: AtomicU64,
+    leaving: AtomicBool,
+    counts: Counts,
+    /// The ids of what it was asked.
+    asked: Mutex<HashSet<String>>,
+    /// Its calls that were answered, by their servers.
+    answered: Mutex<HashMap<&'static str, u64>>,
+}
+
+/// A call as it is made, and what has come of it.
+struct Call<'a> {
+    server: &'a Server,
+    tool: &'static str,
+    arguments: Value,
+    mark: String,
+    token: u64,
+    progress: Vec<u64>,
+    lines: u64,
+}
+
+const ALL: [&str; 6] = ["lh", "ls", "lc", "lp", "mh", "mp"];
+/// Where everybody shares the pipes there should be some calls that nobody
+/// else's are beside.
+const LOT: [&str; 14] =
+    ["lh", "lh", "lh", "ls", "ls", "ls", "lc", "lc", "lp", "mh", "mh", "mh", "mh", "mp"];
+
+impl Player {
+    pub async fn enter(
+        world: &Arc<World>,
+        gateway: &Gateway,
+        principal: &'static str,
+        name: &str,
+        speaks: Speaks,
+        seed: u64,
+    ) -> Arc<Self> {
+        let address = gateway.running.address;
+        Self::at(world, address, (principal, name), speaks, (&ALL, seed)).await
+    }
+
+    async fn at(
+        world: &Arc<World>,
+        address: SocketAddr,
+        (principal, name): (&'static str, &str),
+        speaks: Speaks,
+        (servers, seed): (&[&'static str], u64),
+    ) -> Arc<Self> {
+        let client = match speaks {
+            Speaks::Modern => Client::modern(address),
+            Speaks::Legacy(version) => Client::sessionless(address, version),
+        };
+        let able = json!({ "sampling": {}, "elicitation": { "form": {} } });
+        let client = client.key(&key(principal)).h2().offering(able).await;
+        let player = Arc::new(Self {
+            world: Arc::clone(world),
+            client,
+            name: format!("{principal}/{name}"),
+            principal,
+            heard: Heard::default(),
+            listening: Mutex::default(),
+            servers: servers.to_vec(),
+            seed,
+            next: AtomicU64::new(1),
+            leaving: AtomicBool::new(false),
+            counts: Counts::default(),
+            asked: Mutex::default(),
+            answered: Mutex::default(),
+        });
+        if !player.client.is_modern() {
+            let level = json!({ "level": "info" });
+            let said = player.client.request("logging/setLevel", level).await;
+            assert_eq!(said.result(), &json!({}));
+        }
+        player.listens().await;
+        player
+    }
+
+    pub fn whose(&self) -> &str {
+        whose(&self.name)
+    }
+
+    pub fn uses(&self, server: &Server) -> bool {
+        self.servers.contains(&server.name)
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::SeqCst)
+    }
+
+    pub fn fault(&self, what: &str, message: &Value) {
+        self.world.fault(format!("{}: {what}: {message}", self.name));
+    }
+
+    pub fn add(&self, what: Counted) {
+        self.counts.add(what);
+        self.world.add(what);
+    }
+
+    /// Listens no longer.
+    pub fn leave(&self) {
+        self.leaving.store(true, Ordering::SeqCst);
+        if let Some(listening) = self.listening.lock().unwrap().take() {
+            listening.abort();
+        }
+    }
+
+    /// Plays while nobody else does: nothing may be missing then.
+    pub async fn alone(&self) {
+        let mut back = HashMap::new();
+        for server in &self.world.servers {
+            let mut call = self.new_call(server, "say", json!({ "times": 3 }));
+            self.made(&mut call, &mut back).await;
+            assert_eq!((call.lines, &call.progress[..]), (3, &[1, 2, 3][..]), "{}", call.mark);
+            self.asks(server, "ask", "both", &mut back).await;
+            self.touches(server, &mut back, "touch").await;
+        }
+        assert_eq!(self.counts.of(Counted::Question), 2 * ALL.len() as u64, "{}", self.name);
+        assert_eq!(self.counts.of(Counted::Refused) + self.counts.of(Counted::Failure), 0);
+        assert!(self.counts.of(Counted::Update) >= ALL.len() as u64);
+    }
+
+    /// Plays until all is over.
+    pub async fn plays(self: Arc<Self>, hand: u64) {
+        let mut dice = Rng::with_seed(10 * self.seed + hand);
+        let mut back = HashMap::new();
+        while !self.world.is_over() {
+            self.turn(&mut dice, &mut back).await;
+        }
+    }
+
+    /// One turn. `back` says of each server how often it had been lost when a
+    /// call to it went well last.
+    async fn turn(&self, dice: &mut Rng, back: &mut HashMap<&'static str, u64>) {
+        let name = LOT[dice.usize(..LOT.len())];
+        let server = self.world.servers.iter().find(|server| server.name == name).unwrap();
+        if !self.uses(server) {
+            return;
+        }
+        let way = self.world.way(self.whose(), server.name);
+        match dice.u32(..100) {
+            0..55 => {
+                let _beside = way.read().await;
+                let times = dice.u64(2..8);
+                let mut call = self.new_call(server, "say", json!({ "times": times }));
+                self.made(&mut call, back).await;
+            }
+            55..78 => {
+                let asks = ["form", "prompt", "both"][dice.usize(..3)];
+                // What is asked on a child's pipes goes to the newest call.
+                let beside = way.read().await;
+                if server.ties == Ties::Child {
+                    drop(beside);
+                    let _alone = way.write().await;
+                    self.asks(server, "ask", asks, back).await;
+                } else {
+                    self.asks(server, "ask", asks, back).await;
+                }
+            }
+            78..82 if server.legacy && server.ties == Ties::Stream => {
+                let _alone = way.write().await;
+                self.asks(server, "ask_aside", "form", back).await;
+            }
+            82..88 if server.own && !self.client.is_modern() => self.is_told(server, back).await,
+            78..95 => self.touches(server, back, "touch").await,
+            95..97 => self.touches(server, back, "touch_all").await,
+            97 if server.ties == Ties::Stream && self.client.is_modern() => {
+                let _beside = way.read().await;
+                self.abandons(server).await;
+            }
+            _ => {
+                let _beside = way.read().await;
+                self.cancels(server, back).await;
+            }
+        }
+    }
+
+    fn new_call<'a>(&self, server: &'a Server, tool: &'static str, arguments: Value) -> Call<'a> {
+        let token = self.next.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{}#{token}", self.name);
+        let mut arguments = arguments;
+        arguments["mark"] = json!(mark);
+        let progress = Vec::new();
+        Call { server, tool, arguments, mark, token, progress, lines: 0 }
+    }
+
+    fn ask<'a>(&'a self, call: &Call<'_>) -> Ask<'a> {
+        let name = format!("{}__{}", call.server.name, call.tool);
+        let ask = self.client.ask_call(&name, call.arguments.clone()).token(json!(call.token));
+        if self.client.is_modern() {
+            return ask.meta("io.modelcontextprotocol/logLevel", json!("info"));
+        }
+        ask
+    }
+
+    /// Makes a call, answers what it asks, and looks at all that comes of it:
+    /// its text, unless its server was lost.
+    async fn made(
+        &self,
+        call: &mut Call<'_>,
+        back: &mut HashMap<&'static str, u64>,
+    ) -> Option<String> {
+        let lost = call.server.times_lost();
+        let mut ask = self.ask(call);
+        let answer = loop {
+            let id = ask.message()["id"].clone();
+            let Some(answer) = self.reads(ask.send().await, call, &id).await else {
+                break Value::Null;
+            };
+            if answer["result"]["resultType"] != "input_required" {
+                break answer;
+            }
+            let (answers, state) = self.answers_all(call, &answer["result"]);
+            ask = self.ask(call).param("inputResponses", answers);
+            if let Some(state) = state {
+                ask = ask.param("requestState", state);
+            }
+        };
+        let result = &answer["result"];
+        let text = result["content"][0]["text"].as_str();
+        if result["isError"] != true
+            && let Some(text) = text
+        {
+            back.insert(call.server.name, lost);
+            *self.answered.lock().unwrap().entry(call.server.name).or_default() += 1;
+            self.is_whole(call, text, &answer);
+            return Some(text.to_owned());
+        }
+        self.add(Counted::Failure);
+        self.is_doubtful(call);
+        let told = format!("the server {} ", call.server.name);
+        let clear = answer.to_string().contains(&told) || answer["error"]["code"] == 50_300;
+        let had = back.get(call.server.name).copied().unwrap_or(0);
+        if !clear || call.server.times_lost() == had {
+            self.fault(&format!("{} {} failed", call.mark, call.tool), &answer);
+        }
+        None
+    }
+
+    /// Whether all came that has to come before an answer.
+    fn is_whole(&self, call: &Call<'_>, text: &str, answer: &Value) {
+        let times = call.arguments["times"].as_u64();
+        let asks = call.arguments["asks"].is_string();
+        let times = if asks { Some(2) } else { times }.unwrap_or(0);
+        let some = asks && matches!(call.progress[..], [] | [1] | [2]);
+        if some {
+            // Between the rounds of a call notices may be lost.
+            let (mark, server) = (&call.mark, call.server.name);
+            println!("{mark} of {server} has progress {:?}", call.progress);
+            self.add(Counted::Missing);
+        } else if !call.progress.iter().copied().eq(1..=times) {
+            self.fault(&format!("{} has progress {:?}", call.mark, call.progress), answer);
+        }
+        if call.server.ties == Ties::Stream && call.lines != times && !some {
+            self.fault(&format!("{} has {} of {times} lines", call.mark, call.lines), answer);
+        }
+        if call.server.ties == Ties::Child {
+            self.world.lines(self.whose(), |lines| lines.written += times);
+        }
+        if !asks && text != call.mark {
+            self.fault(&format!("{} has another's answer", call.mark), answer);
+        }
+    }
+
+    /// Reads what comes of one request; its answer, if there is one.
+    async fn reads(&self, mut reply: Reply, call: &mut Call<'_>, id: &Value) -> Option<Value> {
+        let answer = if reply.is_stream() {
+            loop {
+                let message = reply.message().await?;
+                if message.get("method").is_none() {
+                    break message;
+                }
+                self.takes(call, &message).await;
+            }
+        } else {
+            let said: Said = reply.said().await;
+            said.messages.last()?.clone()
+        };
+        self.add(Counted::Answer);
+        if answer["id"] != *id {
+            self.fault(&format!("{} has the answer to another request", call.mark), &answer);
+        }
+        Some(answer)
+    }
+
+    /// Takes what comes before an answer.
+    async fn takes(&self, call: &mut Call<'_>, message: &Value) {
+        let params = &message["params"];
+        match message["method"].as_str().unwrap() {
+            "notifications/progress" => {
+                self.add(Counted::Progress);
+                if params["message"] != call.mark || params["progressToken"] != call.token {
+                    self.fault(&format!("{} has the progress of another", call.mark), message);
+                }
+                call.progress.extend(params["progress"].as_u64());
+            }
+            "notifications/message" => {
+                self.add(Counted::Line);
+                call.lines += 1;
+                match call.server.ties {
+                    Ties::Stream => {}
+                    Ties::Child => self.world.lines(self.whose(), |lines| lines.heard += 1),
+                    Ties::Nothing => self.add(Counted::PipeLine),
+                }
+                if !self.is_for(call, params["data"]["mark"].as_str(), false) {
+                    let server = call.server.name;
+                    self.fault(
+                        &format!("{} of {server} has the line of another", call.mark),
+                        message,
+                    );
+                }
+            }
+            _ => {
+                let own = self.own(call, call.tool == "ask_aside");
+                if let Err(fault) = self.answers(message, own).await {
+                    self.fault(&format!("{}: {fault}", call.mark), message);
+                }
+            }
+        }
+    }
+
+    /// How a mark has to begin that comes with a call.
+    fn own<'a>(&self, call: &'a Call<'_>, aside: bool) -> &'a str {
+        match call.server.ties {
+            Ties::Stream if !aside => &call.mark,
+            _ => whose(&call.mark),
+        }
+    }
+
+    fn is_for(&self, call: &Call<'_>, mark: Option<&str>, aside: bool) -> bool {
+        let own = self.own(call, aside);
+        mark.is_some_and(|mark| mark == own || whose(mark) == own)
+    }
+
+    /// Answers a Legacy server's question, with its own mark.
+    pub async fn answers(&self, message: &Value, own: &str) -> Result<(), &'static str> {
+        let Some(id) = message.get("id") else {
+            // A server that is lost asks no longer.
+            let id = message["params"]["requestId"].to_string();
+            let taken_back = message["method"] == "notifications/cancelled"
+                && self.asked.lock().unwrap().remove(&id);
+            return taken_back.then_some(()).ok_or("something that nobody asked for");
+        };
+        let mark = mark_of(message).ok_or("a question without a mark")?;
+        if !self.asked.lock().unwrap().insert(id.to_string()) {
+            return Err("two questions by one id");
+        }
+        self.add(Counted::Question);
+        self.client.respond(id, answer(message, mark)).await;
+        if mark == own || whose(mark) == own { Ok(()) } else { Err("a question for another") }
+    }
+
+    /// The answers to all that a result asks for, and its state.
+    fn answers_all(&self, call: &Call<'_>, result: &Value) -> (Value, Option<Value>) {
+        let mut answers = json!({});
+        for (key, question) in result["inputRequests"].as_object().unwrap() {
+            self.add(Counted::Question);
+            let mark = mark_of(question);
+            if !self.is_for(call, mark, call.tool == "ask_aside") {
+                self.fault(&format!("{} has the question of another", call.mark), question);
+            }
+            answers[key] = answer(question, mark.unwrap_or_default());
+        }
+        (answers, result.get("requestState").cloned())
+    }
+
+    /// A call that asks. What the server was answered it says, and it has to be
+    /// the answer to this very call.
+    async fn asks(
+        &self,
+        server: &Server,
+        tool: &'static str,
+        asks: &str,
+        back: &mut HashMap<&'static str, u64>,
+    ) {
+        let mut call = self.new_call(server, tool, json!({ "asks": asks }));
+        let Some(text) = self.made(&mut call, back).await else { return };
+        let Ok(Value::Object(said)) = serde_json::from_str(&text) else {
+            return self.fault(&format!("{} was not answered", call.mark), &json!(text));
+        };
+        // Where all share a stream it is not always sure who is meant.
+        let may_be_refused = match server.ties {
+            Ties::Stream => tool == "ask_aside",
+            Ties::Child => false,
+            Ties::Nothing => server.legacy,
+        };
+        for said in said.values() {
+            let mark = said["content"]["mark"].as_str().or(said["content"]["text"].as_str());
+            match mark {
+                Some(mark) if mark == call.mark && server.ties == Ties::Nothing => {
+                    self.add(Counted::PipeAnswer);
+                }
+                Some(mark) if mark == call.mark => {}
+                None if may_be_refused && said["code"].is_i64() => self.add(Counted::Refused),
+                _ => self.fault(
+                    &format!("{} of {} has the answer of another", call.mark, server.name),
+                    said,
+                ),
+            }
+        }
+    }
+
+    /// Has a server tell of its own resource, until it hears of it.
+    async fn touches(
+        &self,
+        server: &Server,
+        back: &mut HashMap<&'static str, u64>,
+        tool: &'static str,
+    ) {
+        let uri = if tool == "touch" { self.own_uri() } else { self.common_uri() };
+        let heard = public(server.name, &uri);
+        self.until_heard(server, back, (tool, json!({ "uri": uri })), &heard).await;
+    }
+
+    /// Has a server tell what no call asked for.
+    async fn is_told(&self, server: &Server, back: &mut HashMap<&'static str, u64>) {
+        self.until_heard(server, back, ("tell", json!({})), TOLD).await;
+    }
+
+    async fn until_heard(
+        &self,
+        server: &Server,
+        back: &mut HashMap<&'static str, u64>,
+        (tool, arguments): (&'static str, Value),
+        heard: &str,
+    ) {
+        let before = self.heard.count(heard);
+        for attempt in 0..10 {
+            let mut call = self.new_call(server, tool, arguments.clone());
+            let way = self.world.way(self.whose(), server.name);
+            let beside = way.read_owned().await;
+            self.made(&mut call, back).await;
+            drop(beside);
+            if self.heard.more_than(heard, before).await {
+                return;
+            }
+            if attempt == 0 && server.times_lost() == 0 {
+                self.add(Counted::Late);
+            }
+        }
+        self.fault("it was never told of", &json!(heard));
+    }
+
+    /// Gives a call up once it is under way.
+    async fn cancels(&self, server: &Server, back: &mut HashMap<&'static str, u64>) {
+        let ends = json!({ "ends": server.ties == Ties::Nothing });
+        let mut call = self.new_call(server, "slow", ends);
+        self.is_doubtful(&call);
+        let lost = server.times_lost();
+        let ask = self.ask(&call);
+        let id = ask.message()["id"].clone();
+        let mut reply = ask.send().await;
+        while reply.is_stream() && call.progress.is_empty() {
+            let Some(message) = reply.message().await else { break };
+            if message.get("method").is_none() {
+                break;
+            }
+            self.takes(&mut call, &message).await;
+        }
+        if call.progress.is_empty() {
+            self.add(Counted::Failure);
+            if server.times_lost() == back.get(server.name).copied().unwrap_or(0) {
+                self.fault("a call did not begin", &json!(call.mark));
+            }
+            return;
+        }
+        self.add(Counted::Cancelled);
+        if self.client.is_modern() {
+            return;
+        }
+        let params = json!({ "requestId": id });
+        let cancel = self.client.ask("notifications/cancelled", params).notification();
+        assert_eq!(cancel.send().await.status(), 202);
+        while let Some(message) = reply.message().await {
+            if message.get("method").is_some() {
+                self.takes(&mut call, &message).await;
+            } else if let Some(text) = message["result"]["content"][0]["text"].as_str() {
+                // The answer may have been faster; it is its own then.
+                let may_be = text == call.mark && call.arguments["ends"] == true;
+                if !may_be && server.times_lost() == lost {
+                    self.fault("a cancelled call was answered", &message);
+                }
+            }
+        }
+    }
+
+    /// Never answers what it is asked.
+    async fn abandons(&self, server: &Server) {
+        if self.counts.of(Counted::Abandoned) >= 8 {
+            return;
+        }
+        let mut call = self.new_call(server, "ask", json!({ "asks": "both" }));
+        let ask = self.ask(&call);
+        let id = ask.message()["id"].clone();
+        if let Some(answer) = self.reads(ask.send().await, &mut call, &id).await
+            && answer["result"]["resultType"] == "input_required"
+        {
+            self.answers_all(&call, &answer["result"]);
+            self.add(Counted::Abandoned);
+        }
+    }
+
+    /// Of the lines of a call that is not answered some may be missing.
+    fn is_doubtful(&self, call: &Call<'_>) {
+        if call.server.ties == Ties::Child {
+            self.world.lines(self.whose(), |lines| lines.doubtful += 8);
+        }
+    }
+
+    /// It took part in everything, everywhere.
+    #[track_caller]
+    pub fn had_its_share(&self) {
+        use Counted::{Answer, Line, Progress, Question, Update};
+        let counts = [Answer, Question, Line, Progress, Update].map(|what| self.counts.of(what));
+        assert!(counts.iter().all(|count| *count >= 50), "{}: {counts:?}", self.name);
+        let answered = self.answered.lock().unwrap();
+        assert!(
+            ALL.iter().all(|name| answered.get(name) > Some(&5)),
+            "{}: {answered:?}",
+            self.name
+        );
+    }
+}
+
+/// The mark in a question, whatever it asks for.
+fn mark_of(question: &Value) -> Option<&str> {
+    let params = &question["params"];
+    match question["method"].as_str()? {
+        "elicitation/create" => params["message"].as_str(),
+        "sampling/createMessage" => params["messages"][0]["content"]["text"].as_str(),
+        _ => None,
+    }
+}
+
+fn answer(question: &Value, mark: &str) -> Value {
+    if question["method"] == "elicitation/create" {
+        return json!({ "action": "accept", "content": { "mark": mark } });
+    }
+    let text = json!({ "type": "text", "text": mark });
+    json!({ "role": "assistant", "model": "m", "content": text })
+}
+
+/// Sessions of a principal's that come and go.
+pub async fn come_and_go(world: Arc<World>, address: SocketAddr, principal: &'static str) {
+    let mut dice = Rng::with_seed(principal.len() as u64 + 1_000);
+    let mut number = 0;
+    while !world.is_over() {
+        number += 1;
+        let servers = if number % 6 == 1 { &ALL[..] } else { &["lh", "ls", "lp", "mh", "mp"] };
+        let name = format!("C{number}");
+        let speaks = Speaks::Legacy("2025-11-25");
+        let player = Player::at(&world, address, (principal, &name), speaks, (servers, 0)).await;
+        let mut back = HashMap::new();
+        for _ in 0..20 {
+            if !world.is_over() {
+                player.turn(&mut dice, &mut back).await;
+            }
+        }
+        player.leaving.store(true, Ordering::SeqCst);
+        let ended = player.client.http("DELETE", "/mcp").of_session().send().await;
+        if ended.status() >= 300 {
+            player.fault("its session did not end", &json!(ended.status()));
+        }
+        player.leave();
+    }
+}

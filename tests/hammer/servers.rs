@@ -1,0 +1,242 @@
+//! The servers: whatever they say of a call carries its mark.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::support::Upstream;
+use super::support::upstream::news::{Tell, To, UPDATED};
+use super::support::upstream::{Era, Inner, Received, Step};
+use super::world::{Faults, whose};
+
+pub struct Server {
+    pub name: &'static str,
+    pub lines: String,
+    /// How sure it is whose something is that it sends.
+    pub ties: Ties,
+    pub legacy: bool,
+    /// Whether each client has a session, or a child, of its own.
+    pub own: bool,
+    upstream: Upstream,
+    /// How often it was lost.
+    lost: AtomicU64,
+}
+
+/// How what a server sends before its answer is tied to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ties {
+    /// By the call's own stream.
+    Stream,
+    /// By the child, which is one client's own.
+    Child,
+    /// By nothing: all share the pipes.
+    Nothing,
+}
+
+impl Server {
+    /// All its connections break, and it forgets its sessions.
+    pub fn is_lost(&self) {
+        self.lost.fetch_add(1, Ordering::SeqCst);
+        self.upstream.forget_sessions();
+        self.upstream.crash();
+    }
+
+    pub fn times_lost(&self) -> u64 {
+        self.lost.load(Ordering::SeqCst)
+    }
+}
+
+pub async fn all() -> (Vec<Server>, Arc<Faults>) {
+    let faults = Arc::<Faults>::default();
+    let mut servers = Vec::new();
+    for (name, era, ties, own) in [
+        ("lh", Era::Legacy, Ties::Stream, true),
+        ("ls", Era::Legacy, Ties::Stream, false),
+        ("lc", Era::Legacy, Ties::Child, true),
+        ("lp", Era::Legacy, Ties::Nothing, false),
+        ("mh", Era::Modern, Ties::Stream, false),
+        ("mp", Era::Modern, Ties::Nothing, false),
+    ] {
+        let upstream = Upstream::start(era).await;
+        upstream.keeps_nothing();
+        upstream.can(json!({
+            "tools": { "listChanged": true },
+            "resources": { "listChanged": true, "subscribe": true },
+            "logging": {},
+        }));
+        let guard = Guard { own, sessions: Mutex::default(), faults: Arc::clone(&faults), name };
+        acts(&upstream, era == Era::Legacy, Arc::new(guard));
+        if ties == Ties::Nothing {
+            // The longer it writes, the more there is that could go astray.
+            upstream.heeds_no_cancellation();
+        }
+        let legacy_isolation = if own { "client" } else { "shared" };
+        let lines = if ties == Ties::Stream { upstream.http() } else { upstream.stdio() };
+        let lines = match era {
+            Era::Legacy => format!("{lines}isolation = \"{legacy_isolation}\"\n"),
+            Era::Modern => lines,
+        };
+        let legacy = era == Era::Legacy;
+        servers.push(Server { name, lines, ties, legacy, own, upstream, lost: AtomicU64::new(0) });
+    }
+    (servers, faults)
+}
+
+/// Sees to it that nobody else is served in one's own session.
+struct Guard {
+    own: bool,
+    name: &'static str,
+    sessions: Mutex<HashMap<String, String>>,
+    faults: Arc<Faults>,
+}
+
+impl Guard {
+    /// The mark of a call.
+    fn mark(&self, call: &Received) -> String {
+        let mark = call.arguments()["mark"].as_str().unwrap().to_owned();
+        if self.own {
+            let session = call.header("mcp-session-id").unwrap_or_default().to_owned();
+            let mut sessions = self.sessions.lock().unwrap();
+            let first = sessions.entry(session).or_insert_with(|| whose(&mark).to_owned());
+            if first != whose(&mark) {
+                self.faults.note(format!("{}: {mark} in a session of {first}", self.name));
+            }
+        }
+        mark
+    }
+}
+
+fn acts(upstream: &Upstream, legacy: bool, guard: Arc<Guard>) {
+    let does = |tool: &str, what: fn(&Received, &str) -> Vec<Step>| {
+        let guard = Arc::clone(&guard);
+        upstream.does(tool, move |call| what(call, &guard.mark(call)));
+    };
+    does("say", say);
+    does("slow", slow);
+    does("ask", if legacy { ask } else { require });
+    does("ask_aside", |call, mark| asking(call, mark, Step::AskAside));
+    for (tool, tells) in
+        [("touch", touches as fn(&Inner, &Received)), ("touch_all", touches_all), ("tell", tells)]
+    {
+        let (guard, inner) = (Arc::clone(&guard), Arc::downgrade(&upstream.inner));
+        upstream.does(tool, move |call| {
+            let mark = guard.mark(call);
+            tells(&inner.upgrade().unwrap(), call);
+            vec![Step::text(mark)]
+        });
+    }
+}
+
+fn line(mark: &str) -> Step {
+    let params = json!({ "level": "warning", "logger": "hammered", "data": { "mark": mark } });
+    Step::Send(json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": params }))
+}
+
+fn progress(call: &Received, mark: &str, count: u64) -> Step {
+    let token = call.token().cloned().unwrap_or_default();
+    let params = json!({ "progressToken": token, "progress": count, "message": mark });
+    Step::Send(json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }))
+}
+
+/// Reports progress and writes lines, as many of each as it is told.
+fn say(call: &Received, mark: &str) -> Vec<Step> {
+    let times = call.arguments()["times"].as_u64().unwrap();
+    let mut steps = Vec::new();
+    for count in 1..=times {
+        steps.extend([progress(call, mark, count), line(mark)]);
+        if count == times / 2 {
+            steps.push(Step::Pause(Duration::from_millis(times % 3)));
+        }
+    }
+    steps.push(Step::text(mark));
+    steps
+}
+
+/// Reports progress once, then writes lines. Its answer comes too late, if at all.
+fn slow(call: &Received, mark: &str) -> Vec<Step> {
+    let mut steps = vec![progress(call, mark, 1)];
+    for _ in 0..4 {
+        steps.extend([line(mark), Step::Pause(Duration::from_millis(1))]);
+    }
+    let ends = call.arguments()["ends"] == true;
+    steps.push(if ends { Step::text(mark) } else { Step::Never });
+    steps
+}
+
+/// What is asked in a call: one thing or two.
+fn questions(call: &Received, mark: &str) -> Vec<(&'static str, &'static str, Value)> {
+    let schema = json!({ "type": "object", "properties": { "mark": { "type": "string" } } });
+    let form = json!({ "mode": "form", "message": mark, "requestedSchema": schema });
+    let text = json!({ "role": "user", "content": { "type": "text", "text": mark } });
+    let prompt = json!({ "messages": [text], "maxTokens": 7 });
+    let form = ("form", "elicitation/create", form);
+    let prompt = ("prompt", "sampling/createMessage", prompt);
+    match call.arguments()["asks"].as_str().unwrap() {
+        "form" => vec![form],
+        "prompt" => vec![prompt],
+        _ => vec![form, prompt],
+    }
+}
+
+fn ask(call: &Received, mark: &str) -> Vec<Step> {
+    asking(call, mark, Step::Ask)
+}
+
+fn asking(
+    call: &Received,
+    mark: &str,
+    how: fn(&'static str, &'static str, Value) -> Step,
+) -> Vec<Step> {
+    let questions = questions(call, mark);
+    let keys: Vec<_> = questions.iter().map(|(key, ..)| *key).collect();
+    let mut steps = vec![progress(call, mark, 1), line(mark)];
+    steps.extend(questions.into_iter().map(|(key, method, params)| how(key, method, params)));
+    steps.extend(keys.into_iter().map(Step::Await));
+    steps.extend([progress(call, mark, 2), line(mark), Step::Answers]);
+    steps
+}
+
+/// The Modern way to ask: the mark is the state, too.
+fn require(call: &Received, mark: &str) -> Vec<Step> {
+    if let Some(answers) = call.params.get("inputResponses") {
+        let state = &call.params["requestState"];
+        let said = match state == mark {
+            true => answers.to_string(),
+            false => format!("{mark} came with the state of {state}"),
+        };
+        return vec![progress(call, mark, 2), line(mark), Step::text(said)];
+    }
+    let mut result = json!({ "resultType": "input_required", "requestState": mark });
+    for (key, method, params) in questions(call, mark) {
+        result["inputRequests"][key] = json!({ "method": method, "params": params });
+    }
+    vec![progress(call, mark, 1), line(mark), Step::Result(result)]
+}
+
+/// Tells of a resource whoever asked for it.
+fn touches(inner: &Inner, call: &Received) {
+    send(inner, UPDATED, json!({ "uri": call.arguments()["uri"] }), To::Asked);
+}
+
+/// Tells of a resource everybody, asked or not.
+fn touches_all(inner: &Inner, call: &Received) {
+    send(inner, UPDATED, json!({ "uri": call.arguments()["uri"] }), To::Everybody);
+}
+
+/// Tells the client in whose session this is something that no call asked for.
+fn tells(inner: &Inner, call: &Received) {
+    let session = call.header("mcp-session-id").unwrap_or_default();
+    let params = json!({ "mark": call.arguments()["mark"] });
+    send(inner, TOLD, params, To::In(session.into()));
+}
+
+fn send(inner: &Inner, method: &str, params: Value, to: To) {
+    let tell = Tell { method: method.into(), params, to, asks: None };
+    let _ = inner.tells.send(tell);
+}
+
+/// A notification that the gateway does not know.
+pub const TOLD: &str = "notifications/of/tomorrow";
