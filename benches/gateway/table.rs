@@ -10,6 +10,9 @@ pub fn head() {
     );
 }
 
+/// A figure of a turn.
+type Read = fn(&Leg) -> Option<f64>;
+
 /// Prints one case.
 pub fn case(title: &str, contest: &Contest) {
     println!("### {title}\n");
@@ -17,15 +20,16 @@ pub fn case(title: &str, contest: &Contest) {
         "| way | CPU µs/call | ratio | calls/s | ratio | added p50 µs | ratio | added p99 µs | ratio |"
     );
     println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|");
+    let rate: Read = |leg| Some(leg.per_second());
     for (place, way) in contest.contenders.iter().enumerate() {
         if place == DIRECT {
-            let of = |read: fn(&Leg) -> Option<f64>| median(contest, place, read);
+            let of = |read: Read| median(contest, place, read);
             let (rate, p50, p99) =
                 (of(rate), of(|leg| leg.micros(0.5)), of(|leg| leg.micros(0.99)));
             println!("| direct | | | {rate:.0} | | p50 {p50:.0} | | p99 {p99:.0} | |");
             continue;
         }
-        let figure = |read: fn(&Leg) -> Option<f64>| {
+        let figure = |read: Read| {
             let ratio = contest.ratio(place, read);
             cell(place, median(contest, place, read), ratio)
         };
@@ -40,11 +44,7 @@ pub fn case(title: &str, contest: &Contest) {
     println!();
 }
 
-fn rate(leg: &Leg) -> Option<f64> {
-    Some(leg.per_second())
-}
-
-fn median(contest: &Contest, place: usize, read: fn(&Leg) -> Option<f64>) -> f64 {
+fn median(contest: &Contest, place: usize, read: Read) -> f64 {
     Spread::of(contest.figures(place, read)).map_or(f64::NAN, |spread| spread.median)
 }
 
