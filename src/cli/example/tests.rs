@@ -87,7 +87,7 @@ fn meta() -> Value {
 fn the_list_names_each_example_and_its_era() {
     let list = list();
     let words: Vec<_> = list.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
-    assert_eq!(words, ["clock", "notes"]);
+    assert_eq!(words, ["clock", "notes", "load", "proxy"]);
     assert!(list.contains("Legacy") && list.contains("Modern"));
 }
 
