@@ -99,22 +99,9 @@ impl<'a> Walk<'a> {
     #[expect(clippy::should_implement_trait, reason = "an iterator has no errors of its own")]
     pub fn next(&mut self) -> Result<Option<(Cow<'a, str>, &'a str)>, NoObject> {
         let cursor = &mut self.cursor;
-        match (cursor.peek(), &self.place) {
-            (_, Place::Behind) => return Ok(None),
-            (Some(b'}'), _) => {
-                cursor.at += 1;
-                self.place = Place::Behind;
-                cursor.ends()?;
-                return Ok(None);
-            }
-            (Some(b','), Place::Further) => {
-                cursor.at += 1;
-                cursor.peek();
-            }
-            (_, Place::Further) => return Err(cursor.expected("`,` or `}`")),
-            (_, Place::First) => {}
+        if !cursor.has_next(&mut self.place, b'}', "`,` or `}`")? {
+            return Ok(None);
         }
-        self.place = Place::Further;
         let (start, escaped) = cursor.key()?;
         let end = cursor.at - 1;
         cursor.colon()?;
@@ -151,22 +138,9 @@ impl<'a> Elements<'a> {
     #[expect(clippy::should_implement_trait, reason = "an iterator has no errors of its own")]
     pub fn next(&mut self) -> Result<Option<&'a str>, NoObject> {
         let cursor = &mut self.cursor;
-        match (cursor.peek(), &self.place) {
-            (_, Place::Behind) => return Ok(None),
-            (Some(b']'), _) => {
-                cursor.at += 1;
-                self.place = Place::Behind;
-                cursor.ends()?;
-                return Ok(None);
-            }
-            (Some(b','), Place::Further) => {
-                cursor.at += 1;
-                cursor.peek();
-            }
-            (_, Place::Further) => return Err(cursor.expected("`,` or `]`")),
-            (_, Place::First) => {}
+        if !cursor.has_next(&mut self.place, b']', "`,` or `]`")? {
+            return Ok(None);
         }
-        self.place = Place::Further;
         let start = cursor.at;
         cursor.value(1)?;
         Ok(Some(cursor.text.get(start..cursor.at).unwrap_or_default()))
@@ -220,6 +194,33 @@ impl<'a> Cursor<'a> {
 
     fn expected(&self, expected: &'static str) -> NoObject {
         NoObject::Syntax(Malformed { at: self.at, expected })
+    }
+
+    /// Whether there is another member, or element, of what ends with `close`;
+    /// stands on it. Behind the last one the text has to end.
+    fn has_next(
+        &mut self,
+        place: &mut Place,
+        close: u8,
+        expected: &'static str,
+    ) -> Result<bool, NoObject> {
+        match (self.peek(), &*place) {
+            (_, Place::Behind) => return Ok(false),
+            (Some(byte), _) if byte == close => {
+                self.at += 1;
+                *place = Place::Behind;
+                self.ends()?;
+                return Ok(false);
+            }
+            (Some(b','), Place::Further) => {
+                self.at += 1;
+                self.peek();
+            }
+            (_, Place::Further) => return Err(self.expected(expected)),
+            (_, Place::First) => {}
+        }
+        *place = Place::Further;
+        Ok(true)
     }
 
     /// Nothing but white space to the end.
