@@ -1,6 +1,5 @@
 //! How the running gateway stands, in the words of `/status`.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -11,6 +10,7 @@ use jiff::Timestamp;
 use crate::catalog::{Catalog, Kind};
 use crate::config::{Start, Target};
 use crate::front::Front;
+use crate::identity::hex;
 use crate::link::{InstanceView, State, View, Whose};
 use crate::listen::Counts;
 use crate::mcp::Era;
@@ -203,12 +203,4 @@ fn time(at: SystemTime) -> Timestamp {
 fn digest_of(catalog: &Catalog) -> String {
     let all = Kind::ALL.map(|kind| *catalog.list(kind).digest());
     hex(digest(&SHA256, &all.concat()).as_ref())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -1,7 +1,6 @@
 //! A Legacy client's session.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::call::{Client, Context, Failure, Notice, Question};
 use crate::catalog::Kind;
 use crate::era::lower;
-use crate::identity::sha256;
+use crate::identity::{hex, sha256};
 use crate::jsonrpc::{self, Id, Response};
 use crate::link::Askable;
 use crate::mcp::{LogLevel, notification};
@@ -135,11 +134,7 @@ impl Session {
     /// none. It shows nothing of the session's id, which is a secret.
     pub(super) fn page(&self, number: u64) -> String {
         let hash = sha256(format!("{} {number}", self.id).as_bytes());
-        hash.iter().take(16).fold(String::new(), |mut name, byte| {
-            // Writing to a string does not fail.
-            let _ = write!(name, "{byte:02x}");
-            name
-        })
+        hex(hash.split_at(16).0)
     }
 
     /// The client's answer no longer matters.

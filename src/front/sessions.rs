@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
 
 use crate::call::{Client, Failure, Principal};
+use crate::identity::hex;
 use crate::link::Askable;
 use crate::pipeline::Gateway;
 use crate::policy::network;
@@ -187,12 +187,7 @@ pub(super) fn unguessable() -> Result<Arc<str>, Failure> {
     let mut bytes = [0_u8; 16];
     aws_lc_rs::rand::fill(&mut bytes)
         .map_err(|_| Failure::Internal { detail: "making a session id".into() })?;
-    let mut id = String::with_capacity(32);
-    for byte in bytes {
-        // Writing to a string does not fail.
-        let _ = write!(id, "{byte:02x}");
-    }
-    Ok(id.into())
+    Ok(hex(&bytes).into())
 }
 
 /// How often idle sessions are looked for.

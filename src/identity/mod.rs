@@ -18,6 +18,7 @@
 //! key: keys are 256 random bits (`trunkline key`), not passwords.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -195,6 +196,15 @@ pub fn sha256(key: &[u8]) -> [u8; 32] {
     let mut bytes = [0; 32];
     bytes.copy_from_slice(digest(&SHA256, key).as_ref());
     bytes
+}
+
+/// Bytes in hexadecimal, two digits each.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn shelf(key: &KeyHash) -> Shelf {
