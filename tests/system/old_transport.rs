@@ -1,13 +1,12 @@
 //! The transport of 2024-11-05, with official SDKs on both ends: clients that
 //! still speak it in front, servers that still do behind.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::peers::{Driver, HttpServer, file, reference};
-use super::process::{Process, eventually, text};
+use super::peers::{Driver, HttpServer, file};
+use super::process::{Process, text};
 
 const CLIENTS: [(&str, &str); 4] = [
     ("node", "clients/ts_v1.mjs"),
@@ -15,35 +14,6 @@ const CLIENTS: [(&str, &str); 4] = [
     (".venv-v1/bin/python", "clients/py_v1.py"),
     (".venv-v2/bin/python", "clients/py_v2.py"),
 ];
-
-/// The reference server on the old transport.
-struct Reference(Child, u16);
-
-impl Reference {
-    fn start() -> Self {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        let child = Command::new("node")
-            .args([&reference("server-everything"), "sse"])
-            .env("PORT", port.to_string())
-            .env("NODE_OPTIONS", format!("--require={}", file("loopback.cjs")))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        eventually("it listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
-        Self(child, port)
-    }
-}
-
-impl Drop for Reference {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn steps(name: &str) -> Vec<Value> {
     let slow = |steps: u32| json!({ "steps": steps, "delay_ms": 50 });
@@ -74,12 +44,12 @@ fn judge(who: &str, lines: &[Value]) {
 async fn old_clients_and_old_servers_meet_each_other_and_new_ones() {
     let mut python = Command::new(file(".venv-v1/bin/python"));
     let python = HttpServer::announcing(python.args([&file("legacy_server.py"), "--sse", "0"]));
-    let typescript = Reference::start();
+    let typescript = HttpServer::reference("sse");
     // The one is found out, the other is said.
     let servers = format!(
         "\n[servers.py]\nurl = \"http://127.0.0.1:{}/sse\"\n\
          \n[servers.ts]\nurl = \"http://127.0.0.1:{}/sse\"\ntransport = \"sse\"\n",
-        python.port, typescript.1
+        python.port, typescript.port
     );
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("gateway.toml");

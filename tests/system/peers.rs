@@ -55,13 +55,18 @@ impl HttpServer {
         Self { child, port }
     }
 
-    /// Starts the reference server, which has to be told its port.
+    /// Starts the reference server.
     pub fn everything() -> Self {
+        Self::reference("streamableHttp")
+    }
+
+    /// The same on the transport of that name. It has to be told its port.
+    pub fn reference(transport: &str) -> Self {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
         let mut child = Command::new("node")
-            .args([&reference("server-everything"), "streamableHttp"])
+            .args([&reference("server-everything"), transport])
             .env("PORT", port.to_string())
             .env("NODE_OPTIONS", format!("--require={}", file("loopback.cjs")))
             .stdin(Stdio::null())
