@@ -410,10 +410,13 @@ impl Client {
 
     async fn call_cancel(&self, step: &Value) -> Outcome {
         let after = usize::try_from(step["after_progress"].as_u64().unwrap()).unwrap();
-        let handle = self.begin(step).await?;
+        let mut handle = self.begin(step).await?;
         let token = json!(handle.progress_token).to_string();
         let enough = |heard: &Heard| heard.progress.get(&token).map_or(0, Vec::len) >= after;
-        self.ears.until(enough).await;
+        tokio::select! {
+            () = self.ears.until(enough) => {}
+            early = &mut handle.rx => return Err(format!("it was answered: {early:?}")),
+        }
         handle.cancel(None).await.map_err(told)?;
         Ok(json!({ "cancelled": true, "progress": self.progress(&token) }))
     }
