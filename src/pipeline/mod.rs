@@ -183,7 +183,7 @@ impl Gateway {
         let mut view = snapshot.view(&key);
         if key.abilities.is_some() && !route::exists(&snapshot, &view, &call, exchange.asker()) {
             // It may be there for clients of whom no server has heard yet.
-            listing::on_behalf(&snapshot, &view, &key, Kind::Tools).await;
+            Box::pin(listing::on_behalf(&snapshot, &view, &key, Kind::Tools)).await;
             view = snapshot.view(&key);
         }
         let reply = send(&snapshot, &view, call, &mut exchange).await;
@@ -210,7 +210,7 @@ async fn send(
         input::check_objects(input)?;
         let permitted = snapshot.policy.readmit(call, route.target);
         exchange.sent();
-        return exchange.take_up(&permitted, *id, input).await;
+        return Box::pin(exchange.take_up(&permitted, *id, input)).await;
     }
     if let Some(input) = &input {
         call.params = input::for_server(&call.params, input, state.as_ref())?;

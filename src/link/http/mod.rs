@@ -16,6 +16,7 @@ pub(super) mod sse;
 mod verdict;
 mod watch;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -161,20 +162,15 @@ impl Http {
         // On its way from here on: a server that answers with plain JSON sends
         // no head until it is done, and has to hear of a cancellation as well.
         let (mut coming, answers) = Coming::of(&shared, &id, (call, target), deadline);
-        let sent = {
-            let (shared, id, method) = (Arc::clone(&shared), id.clone(), call.method.clone());
-            let log = call.context.log;
-            async move {
-                shared.set_level(log).await;
-                shared.exchange(&id, &method, &params, headers).await
-            }
-        };
+        let (method, log) = (&call.method, call.context.log);
         if coming.questions.can_be() {
-            coming.stage = Stage::Sent(Box::pin(sent), shared.clients_own(call));
+            let sent = Arc::clone(&shared).send(id, method.clone(), params, headers, log);
+            coming.stage = Stage::Sent(sent, shared.clients_own(call));
             return Ok(coming.reply().answered_by(answers));
         }
         let reception = if coming.hearing.elsewhere() {
-            let mut sent: Head = Box::pin(sent);
+            let mut sent =
+                Arc::clone(&shared).send(id.clone(), method.clone(), params, headers, log);
             tokio::select! {
                 reception = &mut sent => reception,
                 () = coming.hearing.arrived() => {
@@ -184,6 +180,11 @@ impl Http {
                 after = coming.deadline.passed() => return Err(LinkFault::Timeout { after }),
             }
         } else {
+            // Most calls: nothing is boxed, and nothing moved that is large.
+            let sent = pin!(async {
+                shared.set_level(log).await;
+                shared.exchange(&id, method, &params, headers).await
+            });
             tokio::select! {
                 reception = sent => reception,
                 after = coming.deadline.passed() => return Err(LinkFault::Timeout { after }),
@@ -264,7 +265,8 @@ impl Shared {
             return;
         }
         let Some(level) = self.levels.before(wants, self.session.number()) else { return };
-        let setting = self.request(&Method::SetLevel, levels::params(level));
+        // Boxed: most calls set none, and need not be as large as one that does.
+        let setting = Box::pin(self.request(&Method::SetLevel, levels::params(level)));
         // A call is worth more than the lines that come with it.
         match tokio::time::timeout(ASIDE, setting).await {
             Ok(Ok(Answer::Result(_))) => {}
@@ -335,6 +337,21 @@ impl Shared {
 
     /// Sends one request and reads the head of what comes back. A session that
     /// the server has lost is opened anew, once.
+    /// Sends a call, on its own: the head of what comes back.
+    fn send(
+        self: Arc<Self>,
+        id: Id,
+        method: Method,
+        params: Bytes,
+        headers: HeaderMap,
+        log: Option<LogLevel>,
+    ) -> Head {
+        Box::pin(async move {
+            self.set_level(log).await;
+            self.exchange(&id, &method, &params, headers).await
+        })
+    }
+
     async fn exchange(
         &self,
         id: &Id,
@@ -348,16 +365,20 @@ impl Shared {
         if !used.is_some_and(|_| session::is_lost(&reception, id)) {
             return Ok(reception);
         }
-        self.reopen(used).await?;
-        self.session.add_to(&mut headers);
-        let reception = self.post(&headers, body).await?;
-        if !session::is_lost(&reception, id) {
-            // What it offered may have changed with the session. One that
-            // loses every session is not asked: the listing would lose the
-            // next, and so on without an end.
-            self.inbox.relist();
-        }
-        Ok(reception)
+        // Rare, and apart: what waits here is as large as what went before.
+        Box::pin(async {
+            self.reopen(used).await?;
+            self.session.add_to(&mut headers);
+            let reception = self.post(&headers, body).await?;
+            if !session::is_lost(&reception, id) {
+                // What it offered may have changed with the session. One that
+                // loses every session is not asked: the listing would lose the
+                // next, and so on without an end.
+                self.inbox.relist();
+            }
+            Ok(reception)
+        })
+        .await
     }
 
     /// Opens a session in place of a lost one.
