@@ -6,7 +6,6 @@
 //! what starting takes, which varies (the seeding of the random numbers alone
 //! is worth thousands of calls), is left out.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trunkline::bench::Caller;
@@ -14,78 +13,104 @@ use trunkline::mcp::Era;
 use url::Url;
 
 use crate::plan::{Access, DIRECT, Way, behind, gateway, load};
-use crate::process::{Process, Wrapper};
+use crate::process::{Process, Wrapper, scratch};
 
 /// What is counted.
 #[derive(Clone, Copy)]
-enum Program {
+pub enum Program {
     Proxy,
     Gateway(Access),
 }
 
 /// Prints the table. The profiles stay in `target/tmp/`.
 pub async fn count() {
-    let mock = Process::mock();
-    println!("| way | client | server | instructions/call | ratio |\n|---|---|---|--:|--:|");
-    for era in [Era::Modern, Era::Legacy] {
-        let bare = per_call(Program::Proxy, era, era, &mock.url).await;
-        println!("| proxy | {era:?} | {era:?} | {bare} | 1 |");
-        for (name, access, server) in [
-            ("gateway", Access::Line, era),
-            ("no access line", Access::Off, era),
-            ("no access line", Access::Off, other(era)),
-        ] {
-            let own = per_call(Program::Gateway(access), era, server, &mock.url).await;
-            let ratio = own as f64 / bare as f64;
-            println!("| {name} | {era:?} | {server:?} | {own} | **{ratio:.2}** |");
-        }
-    }
+    print!("{}", table().await);
 }
 
-fn other(era: Era) -> Era {
+/// The table, as Markdown.
+pub async fn table() -> String {
+    let mock = Process::mock(&[]);
+    let mut rows = vec![
+        "| way | client | server | instructions/call | ratio |".to_owned(),
+        "|---|---|---|--:|--:|".to_owned(),
+    ];
+    for era in [Era::Modern, Era::Legacy] {
+        let bare = of(Program::Proxy, era, era, &mock.url).await;
+        rows.push(format!("| proxy | {era:?} | {era:?} | {bare} | 1 |"));
+        for (name, access, server) in [
+            ("gateway", Access::Line, era),
+            ("gateway", Access::Line, other(era)),
+            ("no access line", Access::Off, era),
+        ] {
+            let own = of(Program::Gateway(access), era, server, &mock.url).await;
+            let ratio = own as f64 / bare as f64;
+            rows.push(format!("| {name} | {era:?} | {server:?} | {own} | **{ratio:.2}** |"));
+        }
+    }
+    rows.join("\n") + "\n"
+}
+
+pub fn other(era: Era) -> Era {
     match era {
         Era::Modern => Era::Legacy,
         Era::Legacy => Era::Modern,
     }
 }
 
-async fn per_call(program: Program, client: Era, server: Era, mock: &Url) -> u64 {
-    let folder = tempfile::tempdir().unwrap();
-    let file = file(program, client, server);
-    let wrapper = Wrapper::callgrind(&file);
-    let (process, tool) = match program {
-        Program::Proxy => (Process::proxy(mock, &wrapper), DIRECT),
-        Program::Gateway(access) => {
-            (gateway(folder.path(), mock, access, &wrapper).await, behind(server))
-        }
-    };
-    let url = process.url.clone();
-    let way = Way { name: "", url, era: client, tool, pid: None };
-    let load = load(1, &crate::QUICK);
-    let script = Arc::new(way.script(&load).await.expect("the way leads there"));
-    let mut caller = Caller::open(script, &load).await.expect("a connection");
-    for _ in 0..WARM {
-        caller.call().await.expect("a right answer");
-    }
-    process.callgrind("--zero");
-    for _ in 0..COUNTED {
-        caller.call().await.expect("a right answer");
-    }
-    process.callgrind("--dump");
-    caller.close().await;
-    // A dump on request has a number behind its name.
-    let profile = std::fs::read_to_string(file.with_extension("callgrind.1")).unwrap();
-    let total = profile.lines().find_map(|line| line.strip_prefix("totals: "));
-    total.expect("a whole profile").trim().parse::<u64>().unwrap() / COUNTED
-}
-
-fn file(program: Program, client: Era, server: Era) -> PathBuf {
+/// Instructions per call through one of them.
+pub async fn of(program: Program, client: Era, server: Era, mock: &Url) -> u64 {
     let name = match program {
         Program::Proxy => "proxy",
         Program::Gateway(Access::Line) => "gateway",
         Program::Gateway(Access::Off) => "quiet",
     };
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{client:?}-{server:?}.callgrind"))
+    let count = Count::new(&format!("{name}-{client:?}-{server:?}"));
+    let folder = tempfile::tempdir().unwrap();
+    let (process, tool) = match program {
+        Program::Proxy => (Process::proxy(mock, &count.wrapper()), DIRECT),
+        Program::Gateway(access) => {
+            (gateway(folder.path(), mock, access, &count.wrapper()).await, behind(server))
+        }
+    };
+    count.per_call(&process, client, tool).await
+}
+
+/// One profile.
+pub struct Count {
+    file: std::path::PathBuf,
+}
+
+impl Count {
+    /// Goes into a file of that name.
+    pub fn new(name: &str) -> Self {
+        Self { file: scratch(&format!("{name}.callgrind")) }
+    }
+
+    /// What the process has to be started by.
+    pub fn wrapper(&self) -> Wrapper {
+        Wrapper::callgrind(&self.file)
+    }
+
+    /// Makes calls of a tool, and counts.
+    pub async fn per_call(&self, process: &Process, era: Era, tool: &str) -> u64 {
+        let way = Way::new("", process.url.clone(), era, tool);
+        let load = load(1, &crate::QUICK);
+        let script = Arc::new(way.script(&load).await.expect("the way leads there"));
+        let mut caller = Caller::open(script, &load).await.expect("a connection");
+        for _ in 0..WARM {
+            caller.call().await.expect("a right answer");
+        }
+        process.callgrind("--zero");
+        for _ in 0..COUNTED {
+            caller.call().await.expect("a right answer");
+        }
+        process.callgrind("--dump");
+        caller.close().await;
+        // A dump on request has a number behind its name.
+        let profile = std::fs::read_to_string(self.file.with_extension("callgrind.1")).unwrap();
+        let total = profile.lines().find_map(|line| line.strip_prefix("totals: "));
+        total.expect("a whole profile").trim().parse::<u64>().unwrap() / COUNTED
+    }
 }
 
 const WARM: u64 = 200;

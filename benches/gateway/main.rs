@@ -10,11 +10,19 @@
 //! another machine. `trunkline bench --self` is the short form of this.
 //!
 //! ```text
-//! cargo bench --bench gateway                      the whole table, 2 to 3 minutes
-//! cargo bench --bench gateway -- --quick           fewer and shorter rounds
+//! cargo bench --bench gateway                      the tables of times, 3 to 4 minutes
 //! cargo bench --bench gateway -- --instructions    user instructions per call; needs valgrind
+//! cargo bench --bench gateway -- --gate            the same, held against instructions.toml
+//! cargo bench --bench gateway -- --gate --write "why they move"
+//! cargo bench --bench gateway -- --targets         the table of targets; names after it choose rows
+//! cargo bench --bench gateway -- --peers           other gateways, those that are installed
+//! cargo bench --bench gateway -- --report          all of it, into docs/benchmarks.md
 //! cargo bench --bench gateway -- --test            a few calls of each kind, nothing measured
 //! ```
+//!
+//! `--quick` makes rounds fewer and shorter; `--release` measures the program
+//! as it is shipped, which the gate and the report always do, instead of the
+//! one that cargo built beside this bench without link-time optimisation.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,81 +33,86 @@
     reason = "a bench that meets a surprise ends there, and counts nothing beyond 2^52"
 )]
 
+mod bridge;
+mod gate;
 mod instructions;
+mod nginx;
 mod plan;
 mod process;
 mod table;
+mod targets;
+mod watch;
 
+use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
-use plan::{Case, Span, Stage};
-use trunkline::bench::{BenchFault, Clock, Contest, Interrupt, Rules, Watch};
+use plan::{Span, Stage};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-fn main() {
+fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let asked = |option: &str| args.iter().any(|arg| arg == option);
+    let after = |option: &str| {
+        let place = args.iter().position(|arg| arg == option)?;
+        Some(args[place + 1..].iter().take_while(|arg| !arg.starts_with("--")).cloned().collect())
+    };
+    if let Some(place) = args.iter().position(|arg| arg == bridge::OPTION) {
+        bridge::serve(Path::new(&args[place + 1]));
+        return ExitCode::SUCCESS;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        // As with criterion: without cargo's own `--bench` it is `cargo test` that asks.
-        if asked("--test") || !asked("--bench") {
+    let span = if asked("--quick") { QUICK } else { FULL };
+    if asked("--release") || asked("--gate") || asked("--report") {
+        process::measure_release();
+    }
+    let passed = runtime.block_on(async {
+        let written: Option<Vec<String>> = after("--write");
+        if let (true, Some(reason)) = (asked("--gate"), written) {
+            gate::write(&reason.join(" ")).await;
+        } else if asked("--gate") {
+            return gate::check().await;
+        } else if asked("--test") || !asked("--bench") {
+            // As with criterion: without cargo's own `--bench` it is `cargo test` that asks.
             smoke().await;
         } else if asked("--instructions") {
             instructions::count().await;
-        } else if asked("--quick") {
-            measure(&QUICK).await;
+        } else if let Some(names) = after("--targets") {
+            targets::table(&names, &span).await;
         } else {
-            measure(&FULL).await;
+            print!("{}", measure(&span).await);
         }
+        true
     });
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// A few checked calls on each way.
 async fn smoke() {
+    gate::try_out();
     let stage = Stage::set().await;
-    for case in stage.cases() {
-        let span = Span { rounds: 1, requests: Some(80), ..FULL };
-        let contest = hold(Case { connections: case.connections.min(4), ..case }, &span).await;
+    let span = Span { rounds: 1, requests: Some(80), ..FULL };
+    for mut case in stage.cases(&span) {
+        case.load.connections = case.load.connections.min(4);
+        let contest = case.hold(&span).await;
         for place in 0..contest.contenders.len() {
-            let tally = contest.together(place).unwrap();
-            let (whole, name) = (tally.whole(), &contest.contenders[place].name);
-            assert_eq!((whole.done, whole.failed), (80, 0), "{name}: {:?}", tally.troubles);
+            assert_eq!(contest.together(place).unwrap().whole().done, 80);
         }
     }
     println!("all answers were right");
 }
 
-async fn measure(span: &Span) {
+/// The tables of times.
+async fn measure(span: &Span) -> String {
     let stage = Stage::set().await;
-    table::head();
-    for case in stage.cases() {
+    let mut text = table::head();
+    for case in stage.cases(span) {
         let title = case.title.clone();
-        let contest = hold(case, span).await;
-        for place in 0..contest.contenders.len() {
-            let tally = contest.together(place).unwrap();
-            assert_eq!(tally.whole().failed, 0, "{:?}", tally.troubles);
-        }
-        table::case(&title, &contest);
+        text += &table::case(&title, &case.hold(span).await);
     }
-}
-
-async fn hold(case: Case, span: &Span) -> Contest {
-    let load = plan::load(case.connections, span);
-    let rules = Rules { rounds: span.rounds, base: table::PROXY, direct: Some(table::DIRECT) };
-    let contenders = case.contenders(&load).await;
-    let contest: Result<_, BenchFault> =
-        Contest::hold(contenders, &load, rules, &Interrupt::new(), &mut Nobody).await;
-    contest.expect("a contest")
-}
-
-/// Watches nothing.
-struct Nobody;
-
-impl Watch for Nobody {
-    fn see(&mut self, _: &Clock, _: u64, _: u64) {}
-    fn over(&mut self) {}
+    text
 }
 
 const FULL: Span = Span {

@@ -4,13 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline::bench::{BenchFault, Contender, Expect, Load, Meter, Mix, Op, Pace, Script, Target};
+use trunkline::bench::{
+    BenchFault, Contender, Contest, Expect, Interrupt, Load, Meter, Mix, Op, Pace, Rules, Script,
+    Target,
+};
 use trunkline::mcp::Era;
 use url::Url;
 
+use crate::nginx;
 use crate::process::{Process, Wrapper};
+use crate::watch::Line;
 
 /// How long it is measured, and how often.
+#[derive(Clone, Copy)]
 pub struct Span {
     pub rounds: usize,
     pub warmup: Duration,
@@ -21,30 +27,35 @@ pub struct Span {
 
 /// Everything that runs while it is measured.
 pub struct Stage {
-    mock: Process,
-    proxy: Process,
-    gateway: Process,
-    quiet: Process,
+    pub mock: Process,
+    pub proxy: Process,
+    pub gateway: Process,
+    pub quiet: Process,
+    /// Where it is installed.
+    pub nginx: Option<Process>,
     _folder: tempfile::TempDir,
 }
 
-/// Ways that are compared over so many connections.
+/// Ways that take turns under the same load.
 pub struct Case {
     pub title: String,
-    pub connections: usize,
-    /// The first is the direct one, the second the proxy.
+    pub load: Load,
     pub ways: Vec<Way>,
+    /// Which of them the others are compared with.
+    pub base: usize,
+    /// Which of them is the direct one.
+    pub direct: Option<usize>,
 }
 
 /// One way for a call to take.
 #[derive(Clone)]
 pub struct Way {
-    pub name: &'static str,
+    pub name: String,
     pub url: Url,
     pub era: Era,
-    pub tool: &'static str,
+    pub tool: String,
     /// Whose CPU counts; nobody's on the direct way.
-    pub pid: Option<u32>,
+    pub pids: Vec<u32>,
 }
 
 /// How much the gateway says of each call.
@@ -59,89 +70,130 @@ pub enum Access {
 impl Stage {
     pub async fn set() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mock = Process::mock();
+        let mock = Process::mock(&[]);
         let proxy = Process::proxy(&mock.url, &Wrapper::none());
         let gateway = self::gateway(folder.path(), &mock.url, Access::Line, &Wrapper::none()).await;
         let quiet = self::gateway(folder.path(), &mock.url, Access::Off, &Wrapper::none()).await;
-        Self { mock, proxy, gateway, quiet, _folder: folder }
+        let nginx = nginx::start(&mock.url, folder.path()).await;
+        Self { mock, proxy, gateway, quiet, nginx, _folder: folder }
     }
 
-    pub fn cases(&self) -> Vec<Case> {
+    pub fn cases(&self, span: &Span) -> Vec<Case> {
         let mut cases = Vec::new();
         for era in [Era::Modern, Era::Legacy] {
             for connections in [1, 16, 64] {
                 cases.push(Case {
                     title: format!("{era:?} client and server, {connections} connections"),
-                    connections,
+                    load: load(connections, span),
                     ways: self.ways(era),
+                    base: PROXY,
+                    direct: Some(0),
                 });
             }
         }
-        cases.push(self.variants());
+        cases.push(self.variants(span));
         cases
     }
 
-    fn way(&self, name: &'static str, era: Era, tool: &'static str) -> Way {
-        let process = match name {
-            "direct" => None,
-            "proxy" => Some(&self.proxy),
-            "no access line" => Some(&self.quiet),
-            _ => Some(&self.gateway),
-        };
-        let url = process.unwrap_or(&self.mock).url.clone();
-        Way { name, url, era, tool, pid: process.map(Process::id) }
+    /// The direct way, the proxy, the gateway, and nginx where there is one.
+    pub fn ways(&self, era: Era) -> Vec<Way> {
+        let mut ways = vec![
+            Way::new("direct", self.mock.url.clone(), era, DIRECT),
+            Way::new("proxy", self.proxy.url.clone(), era, DIRECT).by(&self.proxy),
+            self.gateway(era, era),
+        ];
+        if let Some(nginx) = &self.nginx {
+            ways.push(Way::new("nginx", nginx.url.clone(), era, DIRECT).by(nginx));
+        }
+        ways
     }
 
-    fn ways(&self, era: Era) -> Vec<Way> {
-        vec![
-            self.way("direct", era, DIRECT),
-            self.way("proxy", era, DIRECT),
-            self.way("gateway", era, behind(era)),
-        ]
+    /// Through the gateway, from one era to another.
+    pub fn gateway(&self, client: Era, server: Era) -> Way {
+        let name = match client == server {
+            true => "gateway".to_owned(),
+            false => format!("{client:?} to {server:?}"),
+        };
+        let url = self.gateway.url.clone();
+        Way::new(&name, url, client, behind(server)).by(&self.gateway)
     }
 
     /// What crossing the eras and the access line cost.
-    fn variants(&self) -> Case {
+    fn variants(&self, span: &Span) -> Case {
         let mut ways = self.ways(Era::Modern);
-        ways.push(self.way("no access line", Era::Modern, behind(Era::Modern)));
-        ways.push(self.way("Modern to Legacy", Era::Modern, behind(Era::Legacy)));
-        ways.push(self.way("Legacy to Modern", Era::Legacy, behind(Era::Modern)));
-        Case { title: "Variants, 16 connections".to_owned(), connections: 16, ways }
+        let quiet = Way::new(
+            "no access line",
+            self.quiet.url.clone(),
+            Era::Modern,
+            behind(Era::Modern),
+        );
+        ways.push(quiet.by(&self.quiet));
+        ways.push(self.gateway(Era::Modern, Era::Legacy));
+        ways.push(self.gateway(Era::Legacy, Era::Modern));
+        Case {
+            title: "Variants, 16 connections".to_owned(),
+            load: load(16, span),
+            ways,
+            base: PROXY,
+            direct: Some(0),
+        }
     }
 }
 
 impl Case {
-    pub async fn contenders(&self, load: &Load) -> Vec<Contender> {
+    /// Has all of them take turns. An answer that is not right ends the bench.
+    pub async fn hold(self, span: &Span) -> Contest {
+        let contest = self.try_hold(span).await.expect("a contest");
+        for place in 0..contest.contenders.len() {
+            let tally = contest.together(place).unwrap();
+            let name = &contest.contenders[place].name;
+            assert_eq!(tally.whole().failed, 0, "{name}: {:?}", tally.troubles);
+        }
+        contest
+    }
+
+    /// The same with those whose answers may be anything.
+    pub async fn try_hold(self, span: &Span) -> Result<Contest, BenchFault> {
+        let rules = Rules { rounds: span.rounds, base: self.base, direct: self.direct };
         let mut contenders = Vec::new();
         for way in &self.ways {
-            let script = Arc::new(way.script(load).await.expect("the way leads there"));
-            let meter = way.pid.map(|pid| Meter::new(vec![pid]).unwrap());
-            contenders.push(Contender { name: way.name.to_owned(), script, meter });
+            let script = Arc::new(way.script(&self.load).await?);
+            let meter = (!way.pids.is_empty()).then(|| Meter::new(way.pids.clone()));
+            let meter = meter.transpose()?;
+            contenders.push(Contender { name: way.name.clone(), script, meter });
         }
-        contenders
+        let mut line = Line::new(&self.title, span.rounds * contenders.len());
+        Contest::hold(contenders, &self.load, rules, &Interrupt::new(), &mut line).await
     }
 }
 
 impl Way {
+    /// One whose CPU nobody counts.
+    pub fn new(name: &str, url: Url, era: Era, tool: &str) -> Self {
+        Self { name: name.to_owned(), url, era, tool: tool.to_owned(), pids: Vec::new() }
+    }
+
+    /// The CPU of this process, and of those that it started, counts.
+    pub fn by(mut self, process: &Process) -> Self {
+        self.pids = process.family();
+        self
+    }
+
     /// What is sent on it.
     pub async fn script(&self, load: &Load) -> Result<Script, BenchFault> {
         let target = Target::new(&self.url, &[], None).await?;
-        let load = Load { era: Some(self.era), tool: Some(self.tool.to_owned()), ..load.clone() };
+        let load = Load { era: Some(self.era), tool: Some(self.tool.clone()), ..load.clone() };
         Script::prepare(target, &load).await
     }
 }
 
 /// Calls with a body of some 0.6 KB, each with a number that has to come back.
 pub fn load(connections: usize, span: &Span) -> Load {
-    let query = "who closes a connection? ".repeat(8);
-    let arguments = format!(
-        r#"{{"number":"{{{{n}}}}","path":"src/listen","query":"{query}","limit":20,"mode":"deep","tags":["rust","http","proxy"],"options":{{"case":false,"context":3}}}}"#
-    );
     Load {
         era: None,
         mix: Mix::only(Op::Call),
         tool: None,
-        arguments: Some(arguments),
+        arguments: Some(arguments(200)),
         unchecked: false,
         seed: 1,
         expect: Some(Expect::new("number {{n}} ")),
@@ -153,6 +205,14 @@ pub fn load(connections: usize, span: &Span) -> Load {
         requests: span.requests,
         timeout: Duration::from_secs(30),
     }
+}
+
+/// Arguments that have so many bytes, and some 200 more.
+pub fn arguments(size: usize) -> String {
+    let query = "who closes a connection? ".repeat(size / 25);
+    format!(
+        r#"{{"number":"{{{{n}}}}","path":"src/listen","query":"{query}","limit":20,"mode":"deep","tags":["rust","http","proxy"],"options":{{"case":false,"context":3}}}}"#
+    )
 }
 
 /// The public name of the tool, by the era of the server that has it.
@@ -170,34 +230,45 @@ pub async fn gateway(folder: &Path, mock: &Url, access: Access, wrapper: &Wrappe
         Access::Line => ("line.toml", true),
         Access::Off => ("off.toml", false),
     };
-    let path = folder.join(name);
-    let server = |era: &str| {
-        format!("[servers.{era}]\nurl = \"{mock}\"\nera = \"{era}\"\nrate = \"1000000/s\"\n")
-    };
-    let config = format!(
-        "[gateway]\nlisten = \"127.0.0.1:0\"\nreload = \"off\"\nrate = \"1000000/s\"\n\
-         client_rate = \"1000000/s\"\n[admin]\nlisten = \"off\"\n[log]\naccess = {access}\n{}{}",
-        server("modern"),
-        server("legacy")
-    );
-    std::fs::write(&path, config).unwrap();
-    let process = Process::gateway(&path, wrapper);
+    let servers = servers(mock, "");
+    let text = format!("{BASICS}[log]\naccess = {access}\n{servers}");
+    let process = configured(folder, name, &text, wrapper);
     for server in [Era::Modern, Era::Legacy] {
-        let way = Way {
-            name: "gateway",
-            url: process.url.clone(),
-            era: Era::Modern,
-            tool: behind(server),
-            pid: None,
-        };
-        let span = Span { rounds: 1, requests: Some(1), ..crate::FULL };
-        let load = load(1, &span);
-        while way.script(&load).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        ready(&process, behind(server)).await;
     }
     process
 }
 
+/// The mock server as one of each era, with more settings for both.
+pub fn servers(mock: &Url, more: &str) -> String {
+    let server = |era: &str| {
+        format!("[servers.{era}]\nurl = \"{mock}\"\nera = \"{era}\"\nrate = \"1000000/s\"\n{more}")
+    };
+    server("modern") + &server("legacy")
+}
+
+/// A gateway with a configuration.
+pub fn configured(folder: &Path, name: &str, text: &str, wrapper: &Wrapper) -> Process {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    Process::gateway(&path, wrapper)
+}
+
+/// Waits until a gateway has a tool.
+pub async fn ready(process: &Process, tool: &str) {
+    let way = Way::new("gateway", process.url.clone(), Era::Modern, tool);
+    let load = load(1, &Span { rounds: 1, requests: Some(1), ..crate::FULL });
+    let begun = std::time::Instant::now();
+    while let Err(fault) = way.script(&load).await {
+        assert!(begun.elapsed() < Duration::from_mins(2), "no {tool} in time: {fault}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What all gateways here have: rates that are looked at and do not refuse.
+pub const BASICS: &str = "[gateway]\nlisten = \"127.0.0.1:0\"\nreload = \"off\"\n\
+    rate = \"1000000/s\"\nclient_rate = \"1000000/s\"\n[admin]\nlisten = \"off\"\n";
 /// The tool's own name.
 pub const DIRECT: &str = "search";
+/// Where the proxy stands among the ways.
+pub const PROXY: usize = 1;

@@ -1,52 +1,78 @@
 //! The processes under measurement.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::mpsc::sync_channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use url::Url;
 
 /// A process that serves, told to end when it is dropped.
 pub struct Process {
     child: Child,
+    group: bool,
     pub url: Url,
 }
 
 /// A program that runs the process in its place, such as valgrind.
-pub struct Wrapper(Vec<OsString>);
+#[derive(Default)]
+pub struct Wrapper {
+    command: Vec<OsString>,
+    env: Vec<(&'static str, &'static str)>,
+}
 
 impl Wrapper {
     pub fn none() -> Self {
-        Self(Vec::new())
+        Self::default()
     }
 
     /// Counts the instructions of the process into `file`.
+    ///
+    /// Copies are made by vector instructions of any length: the C library
+    /// chooses a string instruction for longer ones by the cache and the kind of
+    /// processor, and callgrind counts that one byte by byte, as no processor
+    /// does. So the count is that of no particular machine.
     pub fn callgrind(file: &Path) -> Self {
         let mut out = OsString::from("--callgrind-out-file=");
         out.push(file);
-        Self(vec!["valgrind".into(), "--tool=callgrind".into(), "--quiet".into(), out])
+        Self {
+            command: vec!["valgrind".into(), "--tool=callgrind".into(), "--quiet".into(), out],
+            env: vec![("GLIBC_TUNABLES", PLAIN_COPIES)],
+        }
+    }
+
+    /// On some of the machine's processors only.
+    pub fn on(processors: &str) -> Self {
+        Self { command: vec!["taskset".into(), "-c".into(), processors.into()], env: Vec::new() }
     }
 
     fn command(&self, program: &Path) -> Command {
-        match self.0.split_first() {
+        let mut command = match self.command.split_first() {
             None => Command::new(program),
             Some((wrapper, args)) => {
                 let mut command = Command::new(wrapper);
                 command.args(args).arg(program);
                 command
             }
-        }
+        };
+        command.envs(self.env.iter().copied());
+        command
     }
 }
 
 impl Process {
-    /// The server that costs next to nothing.
-    pub fn mock() -> Self {
-        Self::start(&["example", "load", "--listen", "127.0.0.1:0"], &Wrapper::none())
+    /// The server that costs next to nothing, with what else it is told.
+    pub fn mock(options: &[&str]) -> Self {
+        Self::start(
+            &[&["example", "load", "--listen", "127.0.0.1:0"], options].concat(),
+            &Wrapper::none(),
+        )
     }
 
     /// The proxy that does nothing.
@@ -62,9 +88,14 @@ impl Process {
     /// The program, which says its address. What else it says is read, as a
     /// supervisor would, and thrown away.
     fn start(args: &[&str], wrapper: &Wrapper) -> Self {
-        let mut command = wrapper.command(Path::new(env!("CARGO_BIN_EXE_trunkline")));
-        command.args(args).env("NO_COLOR", "1");
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = wrapper.command(binary());
+        command.args(args);
+        Self::saying(command)
+    }
+
+    /// A command that says where clients connect.
+    pub fn saying(mut command: Command) -> Self {
+        let mut child = command.env("NO_COLOR", "1").stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
         let (found, address) = sync_channel(1);
         std::thread::spawn(move || {
@@ -80,11 +111,57 @@ impl Process {
             while log.read(&mut rest).unwrap_or(0) > 0 {}
         });
         let url = address.recv_timeout(Duration::from_mins(2)).expect("it says its address");
-        Self { child, url }
+        Self { child, group: false, url }
+    }
+
+    /// A command that somebody else wrote, and that listens where it was told
+    /// to. What it says goes into a file.
+    ///
+    /// # Errors
+    /// What it said last, where it does not listen in time.
+    pub async fn foreign(mut command: Command, url: Url, log: &Path) -> Result<Self, String> {
+        use std::os::unix::process::CommandExt as _;
+        let file = File::create(log).unwrap();
+        // A group of its own, so that what it starts ends with it.
+        command.process_group(0).stdin(Stdio::null());
+        command.stdout(file.try_clone().unwrap()).stderr(file);
+        let child = command.spawn().map_err(|error| error.to_string())?;
+        let mut process = Self { child, group: true, url };
+        let port = process.url.port().unwrap();
+        let begun = Instant::now();
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            let ended = process.child.try_wait().unwrap().is_some();
+            if ended || begun.elapsed() > Duration::from_mins(1) {
+                return Err(last_words(log));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(process)
     }
 
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// It and all that it started, which may be more than one with those who
+    /// have workers.
+    pub fn family(&self) -> Vec<u32> {
+        let mut family = vec![self.id()];
+        let mut place = 0;
+        while let Some(parent) = family.get(place) {
+            let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))
+                .unwrap_or_default();
+            family.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+            place += 1;
+        }
+        family
+    }
+
+    /// Bytes that are resident now.
+    pub fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 
     /// Tells callgrind, under which it runs, to do something.
@@ -97,14 +174,71 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::TERM);
+        let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) else { return };
+        let tell = |signal| {
+            if self.group { kill_process_group(pid, signal) } else { kill_process(pid, signal) }
+        };
+        let _ = tell(Signal::TERM);
+        let begun = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && begun.elapsed() < FAREWELL {
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+        // The group may outlive the one that it is named after.
+        if self.group || matches!(self.child.try_wait(), Ok(None)) {
+            let _ = tell(Signal::KILL);
         }
         let _ = self.child.wait();
     }
+}
+
+/// The program under measurement: the one that cargo built for this bench,
+/// unless [`measure`] named another.
+pub fn binary() -> &'static Path {
+    BINARY.get_or_init(|| PathBuf::from(env!("CARGO_BIN_EXE_trunkline")))
+}
+
+/// Builds the program as it is shipped, and measures that one.
+pub fn measure_release() {
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build.args(["build", "--release", "--locked", "--bin", "trunkline"]);
+    build.current_dir(env!("CARGO_MANIFEST_DIR"));
+    assert!(build.status().unwrap().success(), "the release build failed");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    BINARY.set(target.join("release/trunkline")).expect("named once");
+}
+
+/// A port of this machine that nobody has at the moment.
+pub fn free_port() -> u16 {
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    TcpListener::bind(any).unwrap().local_addr().unwrap().port()
+}
+
+/// Whether a program can be started.
+pub fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Where reports and profiles of a run are put.
+pub fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
 fn address_in(line: &str) -> Option<Url> {
     let (_, address) = line.split_once("clients connect to ")?;
     address.split_whitespace().next()?.parse().ok()
 }
+
+fn last_words(log: &Path) -> String {
+    let said = std::fs::read(log).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let last = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    last.unwrap_or("it said nothing").chars().take(200).collect()
+}
+
+static BINARY: OnceLock<PathBuf> = OnceLock::new();
+const PLAIN_COPIES: &str = "glibc.cpu.x86_rep_movsb_threshold=1073741824:\
+    glibc.cpu.x86_rep_stosb_threshold=1073741824:\
+    glibc.cpu.x86_non_temporal_threshold=1073741824";
+/// How long a process may take to end when it is asked to.
+const FAREWELL: Duration = Duration::from_secs(15);

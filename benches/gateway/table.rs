@@ -1,47 +1,49 @@
 //! The figures, as Markdown.
 
+use std::fmt::Write as _;
+
 use trunkline::bench::{Contest, Leg, Spread};
 
-/// Prints what all tables have in common.
-pub fn head() {
-    println!(
+/// What all tables have in common.
+pub fn head() -> String {
+    format!(
         "CPU: of the proxy's or the gateway's process alone. Added: over the direct way, closed \
-         loop.\nRatios: to the proxy, with their spread over the rounds. Medians of all rounds.\n"
-    );
+         loop.\nRatios: to the proxy, with their spread over the rounds. Medians of all rounds.\n\n"
+    )
 }
 
 /// A figure of a turn.
 type Read = fn(&Leg) -> Option<f64>;
 
-/// Prints one case.
-pub fn case(title: &str, contest: &Contest) {
-    println!("### {title}\n");
-    println!(
-        "| way | CPU µs/call | ratio | calls/s | ratio | added p50 µs | ratio | added p99 µs | ratio |"
+/// One case.
+pub fn case(title: &str, contest: &Contest) -> String {
+    let mut text = format!(
+        "### {title}\n\n\
+         | way | CPU µs/call | ratio | calls/s | ratio | added p50 µs | ratio | added p99 µs | ratio |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
     );
-    println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|");
     let rate: Read = |leg| Some(leg.per_second());
     for (place, way) in contest.contenders.iter().enumerate() {
         if place == DIRECT {
             let of = |read: Read| median(contest, place, read);
             let (rate, p50, p99) =
                 (of(rate), of(|leg| leg.micros(0.5)), of(|leg| leg.micros(0.99)));
-            println!("| direct | | | {rate:.0} | | p50 {p50:.0} | | p99 {p99:.0} | |");
+            writeln!(text, "| direct | | | {rate:.0} | | p50 {p50:.0} | | p99 {p99:.0} | |").unwrap();
             continue;
         }
         let figure = |read: Read| {
             let ratio = contest.ratio(place, read);
-            cell(place, median(contest, place, read), ratio)
+            cell(contest, place, median(contest, place, read), ratio)
         };
         let added = |at: f64| {
             let (own, ratio) = contest.added(place, |leg| leg.micros(at));
-            cell(place, own.map_or(f64::NAN, |own| own.median), ratio)
+            cell(contest, place, own.map_or(f64::NAN, |own| own.median), ratio)
         };
         let (cpu, rate, p50, p99) =
             (figure(Leg::cpu_per_call), figure(rate), added(0.5), added(0.99));
-        println!("| {} | {cpu} | {rate} | {p50} | {p99} |", way.name);
+        writeln!(text, "| {} | {cpu} | {rate} | {p50} | {p99} |", way.name).unwrap();
     }
-    println!();
+    text + "\n"
 }
 
 fn median(contest: &Contest, place: usize, read: Read) -> f64 {
@@ -49,9 +51,9 @@ fn median(contest: &Contest, place: usize, read: Read) -> f64 {
 }
 
 /// A figure, and its ratio to the proxy's with the spread of the rounds.
-fn cell(place: usize, own: f64, ratio: Option<Spread>) -> String {
+fn cell(contest: &Contest, place: usize, own: f64, ratio: Option<Spread>) -> String {
     match ratio {
-        _ if place == PROXY => format!("{own:.1} | 1"),
+        _ if place == contest.base => format!("{own:.1} | 1"),
         Some(it) => {
             format!("{own:.1} | **{:.2}** ({:.2}–{:.2})", it.median, it.least, it.most)
         }
@@ -60,5 +62,4 @@ fn cell(place: usize, own: f64, ratio: Option<Spread>) -> String {
     }
 }
 
-pub const DIRECT: usize = 0;
-pub const PROXY: usize = 1;
+const DIRECT: usize = 0;

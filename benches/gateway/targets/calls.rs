@@ -1,0 +1,161 @@
+//! What a plain call costs: instructions, CPU, time, and across the eras.
+
+use trunkline::bench::{Leg, Load, Pace};
+use trunkline::mcp::Era;
+
+use super::{Row, beside, spread};
+use crate::gate;
+use crate::instructions::other;
+use crate::plan::{BASICS, Case, PROXY, Span, Stage, Way, behind, configured, load, ready, servers};
+use crate::process::{Process, Wrapper};
+
+/// Counted as the gate counts.
+pub async fn instructions() -> Vec<Row> {
+    let rows = gate::count().await.into_iter().map(|way| {
+        let ratio = way.gateway as f64 / way.proxy as f64;
+        Row::new(
+            format!("user instructions, {}", way.name),
+            "≤ 1.3 × proxy",
+            format!("{} to {}: {ratio:.2} ×", way.gateway, way.proxy),
+            Some(ratio <= 1.3),
+        )
+    });
+    rows.collect()
+}
+
+/// Closed loop, beside the proxy and nginx.
+pub async fn cpu(span: &Span) -> Vec<Row> {
+    let stage = Stage::set().await;
+    let mut rows = Vec::new();
+    for era in [Era::Modern, Era::Legacy] {
+        for connections in [16, 64] {
+            let ways = stage.ways(era);
+            let title = format!("CPU per call, {era:?}, {connections} connections");
+            let case = Case {
+                title: title.clone(),
+                load: load(connections, span),
+                ways,
+                base: PROXY,
+                direct: Some(0),
+            };
+            let contest = case.hold(span).await;
+            let own = spread(contest.figures(GATEWAY, Leg::cpu_per_call), "µs");
+            let proxy = contest.ratio(GATEWAY, Leg::cpu_per_call);
+            rows.push(Row::ratio(format!("{title}, beside the proxy: {own}"), 1.15, proxy));
+            if stage.nginx.is_some() {
+                let nginx = beside(&contest, GATEWAY, NGINX, Leg::cpu_per_call);
+                rows.push(Row::ratio(format!("{title}, beside nginx"), 1.4, nginx));
+            } else {
+                rows.push(Row::new(format!("{title}, beside nginx"), "≤ 1.4 ×", "no nginx", None));
+            }
+        }
+    }
+    rows
+}
+
+/// Open loop, at a third of what the gateway can do.
+pub async fn added(span: &Span) -> Vec<Row> {
+    let stage = Stage::set().await;
+    let mut rows = Vec::new();
+    for era in [Era::Modern, Era::Legacy] {
+        let once = Span { rounds: 1, ..*span };
+        let most = Case {
+            title: format!("saturation, {era:?}"),
+            load: load(16, span),
+            ways: vec![stage.gateway(era, era)],
+            base: 0,
+            direct: None,
+        };
+        let most = most.hold(&once).await.rounds[0][0].per_second();
+        let rate = most / 3.0;
+        let mut ways = stage.ways(era);
+        ways.truncate(GATEWAY + 1);
+        let load = Load {
+            pace: Pace::Open { per_second: rate },
+            duration: Some(span.measured * 2),
+            ..load(16, span)
+        };
+        let title = format!("{era:?} at {rate:.0} calls/s");
+        let case = Case { title: title.clone(), load, ways, base: PROXY, direct: Some(0) };
+        let contest = case.hold(span).await;
+        for (name, at) in [("p50", 0.5), ("p99", 0.99)] {
+            let (own, ratio) = contest.added(GATEWAY, |leg| leg.micros(at));
+            let (proxy, _) = contest.added(PROXY, |leg| leg.micros(at));
+            let median = |of: Option<trunkline::bench::Spread>| of.map_or(f64::NAN, |of| of.median);
+            let (own, proxy) = (median(own), median(proxy));
+            let what =
+                format!("added {name}, {title}: {own:.0} µs, by the proxy {proxy:.0} µs");
+            rows.push(Row::ratio(what, 1.5, ratio));
+        }
+    }
+    rows
+}
+
+/// A call across the eras beside one within.
+pub async fn eras(span: &Span) -> Vec<Row> {
+    let stage = Stage::set().await;
+    let mut rows = Vec::new();
+    for client in [Era::Modern, Era::Legacy] {
+        let server = other(client);
+        let title = format!("{client:?} client, {server:?} server, beside {client:?} to {client:?}");
+        let case = Case {
+            title: title.clone(),
+            load: load(16, span),
+            ways: vec![stage.gateway(client, client), stage.gateway(client, server)],
+            base: 0,
+            direct: None,
+        };
+        let contest = case.hold(span).await;
+        rows.push(Row::ratio(format!("CPU, {title}"), 1.2, contest.ratio(1, Leg::cpu_per_call)));
+    }
+    rows
+}
+
+/// One gateway may use one processor, the other two. Where the load and the
+/// server need processors as well, calls per second cannot double, and are not
+/// judged; but a call may not take more CPU on two threads than on one.
+pub async fn threads(span: &Span) -> Vec<Row> {
+    let folder = tempfile::tempdir().unwrap();
+    let mock = Process::mock(&[]);
+    let text = format!("{BASICS}{}", servers(&mock.url, ""));
+    let tool = behind(Era::Modern);
+    let mut ways = Vec::new();
+    let mut processes = Vec::new();
+    for (name, processors) in [("one", "0"), ("two", "0,1")] {
+        let file = format!("{name}.toml");
+        let process = configured(folder.path(), &file, &text, &Wrapper::on(processors));
+        ready(&process, tool).await;
+        ways.push(Way::new(name, process.url.clone(), Era::Modern, tool).by(&process));
+        processes.push(process);
+    }
+    let case = Case {
+        title: "one thread and two".to_owned(),
+        load: load(64, span),
+        ways,
+        base: 0,
+        direct: None,
+    };
+    let contest = case.hold(span).await;
+    let rate = contest.ratio(1, |leg| Some(leg.per_second()));
+    let rate = rate.expect("calls");
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    vec![
+        Row::ratio(
+            "CPU per call, two threads beside one",
+            1.1,
+            contest.ratio(1, Leg::cpu_per_call),
+        ),
+        Row::new(
+            format!("calls per second, two threads beside one ({cores} processors for all)"),
+            "≥ 1.8 ×",
+            format!("{:.2} × ({:.2}–{:.2})", rate.median, rate.least, rate.most),
+            (cores >= ENOUGH).then_some(rate.median >= 1.8),
+        ),
+    ]
+}
+
+/// Places among [`Stage::ways`].
+const GATEWAY: usize = 2;
+const NGINX: usize = 3;
+/// Processors that leave two to the gateway, and do for the load and the server.
+const ENOUGH: usize = 5;
