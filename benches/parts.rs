@@ -1,6 +1,7 @@
 //! What the parts of a call cost by themselves.
 //!
-//! `cargo bench --bench parts` for curves; `-- NAME` for some of them.
+//! `cargo bench --bench parts`; `-- NAME` for some of them. How cost grows is in
+//! `curves`.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,110 +12,30 @@
 
 use std::hint::black_box;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use serde_json::json;
-use trunkline::call::{
-    Answer, Call, Client, Context, Endpoint, Params, Principal, ResultBody, ServerName, Trace,
-};
-use trunkline::catalog::{
-    ArgumentSchema, ByKind, Catalog, HeaderRules, Kind, Naming, Rules, Scope, ServerList,
-    ServerRules, Source as Listed, UriMode,
-};
+use trunkline::call::{Answer, Params, Principal, ResultBody};
+use trunkline::catalog::ArgumentSchema;
 use trunkline::config::{Config, Source, System};
 use trunkline::era::{lift, lower};
-use trunkline::jsonrpc::{self, Frame};
-use trunkline::mcp::{Era, Method, ProtocolVersion};
+use trunkline::mcp::ProtocolVersion;
 use trunkline::policy::{Policy, Registry, Target};
-use trunkline::snapshot::Listing;
 use trunkline::telemetry::log::{self, AccessLine, Colours, LogFormat, LogLevels};
 use trunkline::telemetry::{CallRecord, Outcome, Subject};
+
+mod material;
+
+use material::{SCHEMA, call, catalog, raw_params, tools};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A request whose arguments have `size` bytes and a little more.
-fn request(size: usize) -> Bytes {
-    let request = json!({
-        "jsonrpc": "2.0",
-        "id": 7,
-        "method": "tools/call",
-        "params": {
-            "name": "files__search",
-            "arguments": {
-                "path": "src/listen",
-                "query": "who closes a connection? ".repeat(size / 25),
-                "limit": 20,
-                "mode": "deep",
-                "tags": ["rust", "http", "proxy"],
-                "options": { "case": false, "context": 3 },
-            },
-            "_meta": {
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientInfo": { "name": "bench", "version": "1" },
-                "io.modelcontextprotocol/clientCapabilities": {},
-            },
-        },
-    });
-    request.to_string().into()
-}
-
 fn result(size: usize) -> Bytes {
     let text = "found it in src/listen, line 214\n".repeat(size / 33);
     json!({ "content": [{ "type": "text", "text": text }], "isError": false }).to_string().into()
-}
-
-fn raw_params(size: usize) -> Bytes {
-    match jsonrpc::parse(&request(size), 64) {
-        Ok(Frame::Request { params: Some(params), .. }) => params,
-        other => unreachable!("{other:?}"),
-    }
-}
-
-fn call(size: usize) -> Call {
-    let params = Params::parse(Some(raw_params(size))).unwrap();
-    let client = Client::new(
-        ProtocolVersion::LATEST_MODERN,
-        Some(Bytes::from_static(br#"{"name":"bench","version":"1"}"#)),
-        Bytes::from_static(b"{}"),
-    );
-    let context = Context {
-        principal: Principal::Anonymous,
-        endpoint: Endpoint::default(),
-        session: None,
-        address: [127, 0, 0, 1].into(),
-        peer: None,
-        transport: "http1",
-        client: Arc::new(client),
-        log: None,
-        progress_token: None,
-        trace: Trace::default(),
-        headers: Arc::default(),
-    };
-    Call { method: Method::ToolsCall, params, context, input: None }
-}
-
-fn envelope(c: &mut Criterion) {
-    let mut group = c.benchmark_group("envelope");
-    for size in [0, 350, 4_000, 57_000] {
-        let message = request(size);
-        let params = raw_params(size);
-        group.throughput(Throughput::Bytes(message.len() as u64));
-        group.bench_with_input(BenchmarkId::new("frame", message.len()), &message, |b, message| {
-            b.iter(|| jsonrpc::parse(black_box(message), 64).unwrap());
-        });
-        group.bench_with_input(BenchmarkId::new("params", message.len()), &params, |b, params| {
-            b.iter(|| Params::parse(Some(black_box(params).clone())).unwrap());
-        });
-        let parsed = Params::parse(Some(params)).unwrap();
-        group.bench_with_input(BenchmarkId::new("meta", message.len()), &parsed, |b, parsed| {
-            b.iter(|| black_box(parsed).meta().unwrap());
-        });
-    }
-    group.finish();
 }
 
 fn eras(c: &mut Criterion) {
@@ -167,52 +88,6 @@ fn schema(c: &mut Criterion) {
     group.finish();
 }
 
-fn tools(count: usize) -> ServerList {
-    let raws: Vec<Bytes> = (0..count)
-        .map(|number| {
-            let schema: serde_json::Value = serde_json::from_str(SCHEMA).unwrap();
-            let tool = json!({
-                "name": format!("search_{number}"),
-                "description": "Finds what was asked for. ".repeat(20),
-                "inputSchema": schema,
-            });
-            tool.to_string().into()
-        })
-        .collect();
-    let raws = ByKind { tools: Some(raws), ..ByKind::default() };
-    ServerList::build(ServerName::new("files").unwrap(), &raws, HeaderRules::Enforce, None).0
-}
-
-fn catalog(tools: &ServerList) -> Catalog {
-    let rules = ServerRules::default();
-    let source = Listed { server: &tools.server, rules: &rules, list: Some(tools) };
-    let naming = Rules { naming: Naming::Prefix, uris: UriMode::Prefix };
-    Catalog::merge(naming, &[source], &Scope::default()).0
-}
-
-fn listing(c: &mut Criterion) {
-    let mut group = c.benchmark_group("listing");
-    for count in [10, 1_000, 5_000] {
-        let tools = tools(count);
-        let catalog = catalog(&tools);
-        let ttl = Duration::from_mins(1);
-        let prepared = Listing::prepare(Kind::Tools, catalog.list(Kind::Tools), ttl, b"{}");
-        group.bench_with_input(BenchmarkId::new("answer", count), &prepared, |b, prepared| {
-            b.iter(|| black_box(prepared).whole(Era::Modern).clone());
-        });
-        group.bench_with_input(BenchmarkId::new("prepare", count), &catalog, |b, catalog| {
-            b.iter(|| {
-                Listing::prepare(Kind::Tools, black_box(catalog).list(Kind::Tools), ttl, b"{}")
-            });
-        });
-        let name = format!("files__search_{}", count / 2);
-        group.bench_with_input(BenchmarkId::new("route", count), &catalog, |b, catalog| {
-            b.iter(|| black_box(catalog).route(black_box(&name)).unwrap());
-        });
-    }
-    group.finish();
-}
-
 fn policy(c: &mut Criterion) {
     let mut group = c.benchmark_group("policy");
     let tools = tools(1);
@@ -248,15 +123,6 @@ fn policy(c: &mut Criterion) {
     }
     group.finish();
 }
-
-const SCHEMA: &str = r#"{"type":"object","properties":{
-  "path":{"type":"string","minLength":1,"maxLength":256},
-  "query":{"type":"string"},
-  "limit":{"type":"integer","minimum":1,"maximum":100},
-  "mode":{"enum":["fast","deep"]},
-  "tags":{"type":"array","items":{"type":"string"},"maxItems":16},
-  "options":{"type":"object","properties":{"case":{"type":"boolean"},"context":{"type":"integer"}},"additionalProperties":false}
- },"required":["path","query"],"additionalProperties":false}"#;
 
 /// The line of a call, as far as the buffer that a thread of its own empties.
 /// Comes last: from here on the process has a log.
@@ -294,6 +160,6 @@ criterion_group! {
     config = Criterion::default()
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1));
-    targets = envelope, eras, schema, listing, policy, access_line
+    targets = eras, schema, policy, access_line
 }
 criterion_main!(benches);

@@ -128,7 +128,8 @@ pub async fn write(reason: &str) {
 
 /// What was held when the file was last written, for who does not count.
 pub fn committed() -> String {
-    let mut text = "| way | proxy | gateway | ratio | last moved |\n|---|--:|--:|--:|---|\n".to_owned();
+    let mut text =
+        "| way | proxy | gateway | ratio | last moved |\n|---|--:|--:|--:|---|\n".to_owned();
     for Figure { name, proxy, gateway, reason } in read().ways {
         let ratio = gateway as f64 / proxy as f64;
         text += &format!("| {name} | {proxy} | {gateway} | **{ratio:.2}** | {reason} |\n");
@@ -207,7 +208,8 @@ fn file() -> PathBuf {
 /// The judgement itself, tried on figures that are made up. The bench has no
 /// test harness: this runs with its few calls of each kind.
 pub fn try_out() {
-    let held = |proxy, gateway| Figure { name: String::new(), proxy, gateway, reason: String::new() };
+    let held =
+        |proxy, gateway| Figure { name: String::new(), proxy, gateway, reason: String::new() };
     let now = |proxy, gateway| Counted { name: String::new(), proxy, gateway };
     let held = held(1000, 2000);
     let judged = |proxy, gateway| judge(&now(proxy, gateway), Some(&held));

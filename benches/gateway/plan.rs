@@ -121,12 +121,8 @@ impl Stage {
     /// What crossing the eras and the access line cost.
     fn variants(&self, span: &Span) -> Case {
         let mut ways = self.ways(Era::Modern);
-        let quiet = Way::new(
-            "no access line",
-            self.quiet.url.clone(),
-            Era::Modern,
-            behind(Era::Modern),
-        );
+        let quiet =
+            Way::new("no access line", self.quiet.url.clone(), Era::Modern, behind(Era::Modern));
         ways.push(quiet.by(&self.quiet));
         ways.push(self.gateway(Era::Modern, Era::Legacy));
         ways.push(self.gateway(Era::Legacy, Era::Modern));
@@ -260,7 +256,7 @@ pub async fn ready(process: &Process, tool: &str) {
     let load = load(1, &Span { rounds: 1, requests: Some(1), ..crate::FULL });
     let begun = std::time::Instant::now();
     while let Err(fault) = way.script(&load).await {
-        assert!(begun.elapsed() < Duration::from_mins(2), "no {tool} in time: {fault}");
+        assert!(begun.elapsed() < Duration::from_mins(4), "no {tool} in time: {fault}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -41,10 +41,11 @@ impl Wrapper {
     pub fn callgrind(file: &Path) -> Self {
         let mut out = OsString::from("--callgrind-out-file=");
         out.push(file);
-        Self {
-            command: vec!["valgrind".into(), "--tool=callgrind".into(), "--quiet".into(), out],
-            env: vec![("GLIBC_TUNABLES", PLAIN_COPIES)],
-        }
+        let options = ["--tool=callgrind", "--quiet", "--instr-atstart=no"];
+        let mut command: Vec<OsString> = vec!["valgrind".into()];
+        command.extend(options.map(OsString::from));
+        command.push(out);
+        Self { command, env: vec![("GLIBC_TUNABLES", PLAIN_COPIES)] }
     }
 
     /// On some of the machine's processors only.
@@ -149,8 +150,9 @@ impl Process {
         let mut family = vec![self.id()];
         let mut place = 0;
         while let Some(parent) = family.get(place) {
-            let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))
-                .unwrap_or_default();
+            let children =
+                std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))
+                    .unwrap_or_default();
             family.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
             place += 1;
         }
@@ -167,8 +169,9 @@ impl Process {
     /// Tells callgrind, under which it runs, to do something.
     pub fn callgrind(&self, what: &str) {
         let mut command = Command::new("callgrind_control");
-        let told = command.arg(what).arg(self.child.id().to_string()).stdout(Stdio::null());
-        assert!(told.status().unwrap().success(), "callgrind does not listen");
+        command.arg(what).arg(self.child.id().to_string());
+        let told = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+        assert!(told.success(), "callgrind does not listen");
     }
 }
 

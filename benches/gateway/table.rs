@@ -28,7 +28,8 @@ pub fn case(title: &str, contest: &Contest) -> String {
             let of = |read: Read| median(contest, place, read);
             let (rate, p50, p99) =
                 (of(rate), of(|leg| leg.micros(0.5)), of(|leg| leg.micros(0.99)));
-            writeln!(text, "| direct | | | {rate:.0} | | p50 {p50:.0} | | p99 {p99:.0} | |").unwrap();
+            writeln!(text, "| direct | | | {rate:.0} | | p50 {p50:.0} | | p99 {p99:.0} | |")
+                .unwrap();
             continue;
         }
         let figure = |read: Read| {

@@ -6,7 +6,9 @@ use trunkline::mcp::Era;
 use super::{Row, beside, spread};
 use crate::gate;
 use crate::instructions::other;
-use crate::plan::{BASICS, Case, PROXY, Span, Stage, Way, behind, configured, load, ready, servers};
+use crate::plan::{
+    BASICS, Case, PROXY, Span, Stage, Way, behind, configured, load, ready, servers,
+};
 use crate::process::{Process, Wrapper};
 
 /// Counted as the gate counts.
@@ -83,8 +85,7 @@ pub async fn added(span: &Span) -> Vec<Row> {
             let (proxy, _) = contest.added(PROXY, |leg| leg.micros(at));
             let median = |of: Option<trunkline::bench::Spread>| of.map_or(f64::NAN, |of| of.median);
             let (own, proxy) = (median(own), median(proxy));
-            let what =
-                format!("added {name}, {title}: {own:.0} µs, by the proxy {proxy:.0} µs");
+            let what = format!("added {name}, {title}: {own:.0} µs, by the proxy {proxy:.0} µs");
             rows.push(Row::ratio(what, 1.5, ratio));
         }
     }
@@ -97,7 +98,8 @@ pub async fn eras(span: &Span) -> Vec<Row> {
     let mut rows = Vec::new();
     for client in [Era::Modern, Era::Legacy] {
         let server = other(client);
-        let title = format!("{client:?} client, {server:?} server, beside {client:?} to {client:?}");
+        let title =
+            format!("{client:?} client, {server:?} server, beside {client:?} to {client:?}");
         let case = Case {
             title: title.clone(),
             load: load(16, span),

@@ -83,7 +83,8 @@ fn rules(mock: &Url, count: usize) -> String {
     for number in 1..=count {
         write!(text, "[servers.server.tools.{}]\nrate = \"1000000/s\"\n", tool(number)).unwrap();
     }
-    let patterns: Vec<_> = (1..=count).map(|number| format!("\"server__{}\"", tool(number))).collect();
+    let patterns: Vec<_> =
+        (1..=count).map(|number| format!("\"server__{}\"", tool(number))).collect();
     write!(text, "[profiles.default]\ntools = [{}]\n", patterns.join(", ")).unwrap();
     text
 }

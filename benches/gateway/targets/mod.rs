@@ -35,6 +35,8 @@ impl Row {
     /// A ratio that is to be at most so much.
     fn ratio(what: impl Into<String>, most: f64, found: Option<Spread>) -> Self {
         let (figure, holds) = match found {
+            // Less than nothing: what else the machine did was more.
+            Some(it) if it.median <= 0.0 => ("lost in the noise".to_owned(), None),
             Some(it) => (
                 format!("{:.2} × ({:.2}–{:.2})", it.median, it.least, it.most),
                 Some(it.median <= most),
@@ -100,9 +102,9 @@ async fn measured(name: &'static str, span: Span) -> Vec<Row> {
         Err(error) => {
             let why = error.try_into_panic().ok();
             let why = why.as_deref().and_then(|why| {
-                why.downcast_ref::<String>().cloned().or_else(|| {
-                    why.downcast_ref::<&str>().map(|text| (*text).to_owned())
-                })
+                why.downcast_ref::<String>()
+                    .cloned()
+                    .or_else(|| why.downcast_ref::<&str>().map(|text| (*text).to_owned()))
             });
             let why = why.unwrap_or_default().replace(['\n', '|'], " ");
             vec![Row::new(name, "", format!("could not be measured: {why}"), None)]

@@ -51,8 +51,11 @@ async fn started() -> (Duration, Duration) {
     let folder = tempfile::tempdir().unwrap();
     let mut text = BASICS.to_owned();
     for number in 1..=SERVERS {
-        writeln!(text, "[servers.s{number}]\ncommand = \"trunkline\"\nargs = [\"example\", \"load\"]")
-            .unwrap();
+        writeln!(
+            text,
+            "[servers.s{number}]\ncommand = \"trunkline\"\nargs = [\"example\", \"load\"]"
+        )
+        .unwrap();
     }
     let begun = Instant::now();
     let gateway = configured(folder.path(), "start.toml", &text, &Wrapper::none());

@@ -24,7 +24,8 @@ pub async fn rows(span: &Span) -> Vec<Row> {
     ready(&gateway, tool).await;
     let mut rows = Vec::new();
     for connections in [1, 16] {
-        let title = format!("CPU of a stdio call, {connections} connections, beside the same by hand");
+        let title =
+            format!("CPU of a stdio call, {connections} connections, beside the same by hand");
         // What the child itself takes is nobody's cost.
         let own = |way: Way, process: &Process| Way { pids: vec![process.id()], ..way };
         let case = Case {

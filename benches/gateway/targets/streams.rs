@@ -23,8 +23,11 @@ pub async fn rows(span: &Span) -> Vec<Row> {
     let count = wanted.min(files.saturating_sub(500));
     let folder = tempfile::tempdir().unwrap();
     let mock = Process::mock(&[]);
-    let basics = format!("{BASICS}{}", limits(count))
-        .replacen("reload", &format!("keep_alive = \"{}ms\"\nreload", EVERY.as_millis()), 1);
+    let basics = format!("{BASICS}{}", limits(count)).replacen(
+        "reload",
+        &format!("keep_alive = \"{}ms\"\nreload", EVERY.as_millis()),
+        1,
+    );
     let text = format!("{basics}{}", servers(&mock.url, ""));
     let gateway = configured(folder.path(), "streams.toml", &text, &Wrapper::none());
     ready(&gateway, behind(Era::Legacy)).await;

@@ -1,0 +1,158 @@
+//! How cost grows: with the size of messages, the number of tools, of rules.
+//!
+//! `cargo bench --bench curves`; `-- NAME` for some of them. What should be flat
+//! is to be seen as flat here: looking a tool up, handing a prepared list out,
+//! admitting a call however many rules there are.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    missing_docs,
+    reason = "a bench that meets a surprise ends there; criterion's macros write no comments"
+)]
+
+mod material;
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use trunkline::call::Params;
+use trunkline::catalog::Kind;
+use trunkline::config::{Config, Source, System};
+use trunkline::era::state::{Bound, Seals, State, digest};
+use trunkline::jsonrpc;
+use trunkline::mcp::Era;
+use trunkline::policy::{Policy, Registry, Target};
+use trunkline::snapshot::Listing;
+
+use material::{call, catalog, raw_params, request, tools};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The sizes of a curve; the first two where nothing is measured.
+fn sizes(all: &[usize]) -> &[usize] {
+    let measured = std::env::args().any(|arg| arg == "--bench");
+    if measured { all } else { all.get(..2).unwrap_or(all) }
+}
+
+/// Requests of 0.6 KB, 6 KB, 57 KB and 1 MB.
+fn envelope(c: &mut Criterion) {
+    let mut group = c.benchmark_group("envelope");
+    for &size in sizes(&[200, 5_500, 57_000, 1_000_000]) {
+        let message = request(size);
+        let params = raw_params(size);
+        group.throughput(Throughput::Bytes(message.len() as u64));
+        group.bench_with_input(BenchmarkId::new("frame", message.len()), &message, |b, message| {
+            b.iter(|| jsonrpc::parse(black_box(message), 64).unwrap());
+        });
+        group.bench_with_input(BenchmarkId::new("params", message.len()), &params, |b, params| {
+            b.iter(|| Params::parse(Some(black_box(params).clone())).unwrap());
+        });
+        let parsed = Params::parse(Some(params)).unwrap();
+        group.bench_with_input(BenchmarkId::new("meta", message.len()), &parsed, |b, parsed| {
+            b.iter(|| black_box(parsed).meta().unwrap());
+        });
+    }
+    group.finish();
+}
+
+/// What grows, if anything does, with the number of tools: looking one up and
+/// handing the list out should not; preparing it has to.
+fn many_tools(c: &mut Criterion) {
+    let mut group = c.benchmark_group("tools");
+    for &count in sizes(&[10, 100, 1_000, 10_000]) {
+        let tools = tools(count);
+        let catalog = catalog(&tools);
+        let ttl = Duration::from_mins(1);
+        let prepared = Listing::prepare(Kind::Tools, catalog.list(Kind::Tools), ttl, b"{}");
+        group.bench_with_input(
+            BenchmarkId::new("hand the list out", count),
+            &prepared,
+            |b, prepared| {
+                b.iter(|| black_box(prepared).whole(Era::Modern).clone());
+            },
+        );
+        group.bench_with_input(
+            BenchmarkId::new("prepare the list", count),
+            &catalog,
+            |b, catalog| {
+                b.iter(|| {
+                    Listing::prepare(Kind::Tools, black_box(catalog).list(Kind::Tools), ttl, b"{}")
+                });
+            },
+        );
+        let name = format!("files__search_{}", count / 2);
+        group.bench_with_input(BenchmarkId::new("look up", count), &catalog, |b, catalog| {
+            b.iter(|| black_box(catalog).route(black_box(&name)).unwrap());
+        });
+    }
+    group.finish();
+}
+
+/// A call of a tool with a rate, one of as many.
+fn rules(c: &mut Criterion) {
+    let mut group = c.benchmark_group("rules");
+    for &count in sizes(&[1, 10, 100, 1_000]) {
+        let tools = tools(count);
+        let catalog = catalog(&tools);
+        let mut text = "[gateway]\nrate = \"1000000/s\"\nclient_rate = \"1000000/s\"\n\
+            [servers.files]\nurl = \"http://127.0.0.1:1/mcp\"\nrate = \"1000000/s\"\n"
+            .to_owned();
+        for number in 0..count {
+            write!(text, "[servers.files.tools.search_{number}]\nrate = \"1000000/s\"\n").unwrap();
+        }
+        let source =
+            Source { name: "bench".into(), folder: PathBuf::from("/"), bytes: text.into_bytes() };
+        let config = Config::read(&source, &System).map_err(|_| "faults").unwrap();
+        let policy = Policy::new(Registry::default().limits(&config));
+        let entry = catalog.entries().nth(count / 2).unwrap();
+        let target = Target::tool(&entry.server, &entry.tool, Box::default());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        group.bench_function(BenchmarkId::new("admit", count), |b| {
+            b.iter_batched(
+                || (call(350), target.clone()),
+                |(call, target)| drop(runtime.block_on(policy.admit(call, target))),
+                BatchSize::SmallInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+/// A server's own state, sealed for its client and opened again.
+fn sealed_state(c: &mut Criterion) {
+    let mut group = c.benchmark_group("sealed state");
+    let seals = Seals::new([b"a secret for the bench".as_slice()]).unwrap();
+    let request = digest("tools/call", &raw_params(350));
+    let bound = Bound { principal: "ci", request: &request };
+    let (now, lasting) = (Duration::from_secs(1_800_000_000), Duration::from_mins(10));
+    for &size in sizes(&[64, 1_000, 16_000, 64_000]) {
+        let state = State::Server { server: "files".into(), state: "s".repeat(size) };
+        let sealed = seals.seal(state.clone(), bound, now, lasting).unwrap();
+        group.throughput(Throughput::Bytes(size as u64));
+        group.bench_function(BenchmarkId::new("seal", size), |b| {
+            b.iter_batched(
+                || state.clone(),
+                |state| seals.seal(state, bound, now, lasting).unwrap(),
+                BatchSize::SmallInput,
+            );
+        });
+        group.bench_function(BenchmarkId::new("open", size), |b| {
+            b.iter(|| seals.open(black_box(&sealed), bound, now).unwrap());
+        });
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1));
+    targets = envelope, many_tools, rules, sealed_state
+}
+criterion_main!(benches);

@@ -1,0 +1,103 @@
+//! What both criterion benches are made of.
+
+#![allow(dead_code, reason = "each bench uses some of it")]
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::json;
+use trunkline::call::{Call, Client, Context, Endpoint, Params, Principal, ServerName, Trace};
+use trunkline::catalog::{
+    ByKind, Catalog, HeaderRules, Naming, Rules, Scope, ServerList, ServerRules, Source as Listed,
+    UriMode,
+};
+use trunkline::jsonrpc::{self, Frame};
+use trunkline::mcp::{Method, ProtocolVersion};
+
+/// A request whose arguments have `size` bytes and a little more.
+pub fn request(size: usize) -> Bytes {
+    let request = json!({
+        "jsonrpc": "2.0",
+        "id": 7,
+        "method": "tools/call",
+        "params": {
+            "name": "files__search",
+            "arguments": {
+                "path": "src/listen",
+                "query": "who closes a connection? ".repeat(size / 25),
+                "limit": 20,
+                "mode": "deep",
+                "tags": ["rust", "http", "proxy"],
+                "options": { "case": false, "context": 3 },
+            },
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": { "name": "bench", "version": "1" },
+                "io.modelcontextprotocol/clientCapabilities": {},
+            },
+        },
+    });
+    request.to_string().into()
+}
+
+pub fn raw_params(size: usize) -> Bytes {
+    match jsonrpc::parse(&request(size), 64) {
+        Ok(Frame::Request { params: Some(params), .. }) => params,
+        other => unreachable!("{other:?}"),
+    }
+}
+
+pub fn call(size: usize) -> Call {
+    let params = Params::parse(Some(raw_params(size))).unwrap();
+    let client = Client::new(
+        ProtocolVersion::LATEST_MODERN,
+        Some(Bytes::from_static(br#"{"name":"bench","version":"1"}"#)),
+        Bytes::from_static(b"{}"),
+    );
+    let context = Context {
+        principal: Principal::Anonymous,
+        endpoint: Endpoint::default(),
+        session: None,
+        address: [127, 0, 0, 1].into(),
+        peer: None,
+        transport: "http1",
+        client: Arc::new(client),
+        log: None,
+        progress_token: None,
+        trace: Trace::default(),
+        headers: Arc::default(),
+    };
+    Call { method: Method::ToolsCall, params, context, input: None }
+}
+
+pub fn tools(count: usize) -> ServerList {
+    let raws: Vec<Bytes> = (0..count)
+        .map(|number| {
+            let schema: serde_json::Value = serde_json::from_str(SCHEMA).unwrap();
+            let tool = json!({
+                "name": format!("search_{number}"),
+                "description": "Finds what was asked for. ".repeat(20),
+                "inputSchema": schema,
+            });
+            tool.to_string().into()
+        })
+        .collect();
+    let raws = ByKind { tools: Some(raws), ..ByKind::default() };
+    ServerList::build(ServerName::new("files").unwrap(), &raws, HeaderRules::Enforce, None).0
+}
+
+pub fn catalog(tools: &ServerList) -> Catalog {
+    let rules = ServerRules::default();
+    let source = Listed { server: &tools.server, rules: &rules, list: Some(tools) };
+    let naming = Rules { naming: Naming::Prefix, uris: UriMode::Prefix };
+    Catalog::merge(naming, &[source], &Scope::default()).0
+}
+
+pub const SCHEMA: &str = r#"{"type":"object","properties":{
+  "path":{"type":"string","minLength":1,"maxLength":256},
+  "query":{"type":"string"},
+  "limit":{"type":"integer","minimum":1,"maximum":100},
+  "mode":{"enum":["fast","deep"]},
+  "tags":{"type":"array","items":{"type":"string"},"maxItems":16},
+  "options":{"type":"object","properties":{"case":{"type":"boolean"},"context":{"type":"integer"}},"additionalProperties":false}
+ },"required":["path","query"],"additionalProperties":false}"#;
