@@ -335,8 +335,6 @@ impl Shared {
         }
     }
 
-    /// Sends one request and reads the head of what comes back. A session that
-    /// the server has lost is opened anew, once.
     /// Sends a call, on its own: the head of what comes back.
     fn send(
         self: Arc<Self>,
@@ -352,6 +350,8 @@ impl Shared {
         })
     }
 
+    /// Sends one request and reads the head of what comes back. A session that
+    /// the server has lost is opened anew, once.
     async fn exchange(
         &self,
         id: &Id,
