@@ -403,8 +403,8 @@ impl Shared {
         self.session.add_to(&mut headers);
         let post = self.client.post(&headers, message(id, response));
         match tokio::time::timeout(ASIDE, post).await {
-            Ok(Ok(taken)) if taken.status().is_success() => Ok(()),
-            Ok(Ok(refused)) => Err(LinkFault::Status { status: refused.status() }),
+            Ok(Ok(taken)) if taken.status.is_success() => Ok(()),
+            Ok(Ok(refused)) => Err(LinkFault::Status { status: refused.status }),
             Ok(Err(fault)) => Err(fault),
             Err(_) => Err(LinkFault::Timeout { after: ASIDE }),
         }
