@@ -117,7 +117,8 @@ impl Framed {
                 State::Size => match httparse::parse_chunk_size(input) {
                     Ok(httparse::Status::Complete((length, size))) => {
                         input.advance(length);
-                        self.state = if size == 0 { State::Trailers(0) } else { State::Chunk(size) };
+                        self.state =
+                            if size == 0 { State::Trailers(0) } else { State::Chunk(size) };
                     }
                     Ok(httparse::Status::Partial) if input.len() < MOST_LINE => {
                         return Ok(Next::More(1));

@@ -233,11 +233,7 @@ mod tests {
                 Framing::Length(3),
                 true,
             ),
-            (
-                "HTTP/1.1 200 OK\nContent-Length: 3\nContent-Length: 3\n\n",
-                Framing::Length(3),
-                true,
-            ),
+            ("HTTP/1.1 200 OK\nContent-Length: 3\nContent-Length: 3\n\n", Framing::Length(3), true),
         ] {
             let found = head(text).unwrap();
             assert_eq!((found.framing, found.keep_alive), (framing, keep_alive), "{text}");

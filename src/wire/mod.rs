@@ -58,3 +58,6 @@ pub enum WireFault {
     #[error("the HTTP/2 stream failed")]
     H2(#[source] hyper::Error),
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,7 +33,7 @@ pub enum PoolFault {
 #[derive(Debug)]
 pub struct Pool {
     connector: HttpsConnector<HttpConnector>,
-    idle: Idle,
+    pub(super) idle: Idle,
     /// The one of HTTP/2, which all requests share.
     h2: Mutex<Option<H2>>,
 }

@@ -57,10 +57,9 @@ impl Client {
             headers.insert(name.clone(), value);
         }
         let others = Fixed::new(headers.clone());
-        for (name, value) in [
-            (ACCEPT, "application/json, text/event-stream"),
-            (CONTENT_TYPE, "application/json"),
-        ] {
+        for (name, value) in
+            [(ACCEPT, "application/json, text/event-stream"), (CONTENT_TYPE, "application/json")]
+        {
             headers.entry(name).or_insert(HeaderValue::from_static(value));
         }
         Ok(Self { pool: Pool::new(tls), uri, posts: Fixed::new(headers), others })

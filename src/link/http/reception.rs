@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::header::CONTENT_TYPE;
 use http::StatusCode;
+use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt;
 
 use crate::call::Answer;
@@ -41,10 +41,7 @@ pub(super) enum Reception {
 
 impl Reception {
     /// Reads a response as far as one has to before knowing what it is.
-    pub(super) async fn read(
-        response: Response,
-        limit: usize,
-    ) -> Result<Self, LinkFault> {
+    pub(super) async fn read(response: Response, limit: usize) -> Result<Self, LinkFault> {
         let status = response.status;
         if status.is_client_error() || status.is_server_error() {
             let body = collect(response.body, limit.min(REFUSAL)).await.unwrap_or_default();
@@ -62,11 +59,10 @@ impl Reception {
         if !kind.eq_ignore_ascii_case("application/json") {
             return Err(LinkFault::MediaType { found: media.chars().take(100).collect() });
         }
-        let body =
-            passing::read(response.body, limit).await.map_err(|error| match error {
-                BodyError::TooLarge { limit } => LinkFault::TooLarge { limit },
-                BodyError::Broken(error) => LinkFault::Broken(Box::new(error)),
-            })?;
+        let body = passing::read(response.body, limit).await.map_err(|error| match error {
+            BodyError::TooLarge { limit } => LinkFault::TooLarge { limit },
+            BodyError::Broken(error) => LinkFault::Broken(Box::new(error)),
+        })?;
         match body {
             Ok(body) => Ok(Self::Message(jsonrpc::parse(&body, MAX_DEPTH)?)),
             Err(begun) => Ok(Self::Begun(begun)),
