@@ -335,8 +335,6 @@ impl Shared {
         }
     }
 
-    /// Sends one request and reads the head of what comes back. A session that
-    /// the server has lost is opened anew, once.
     /// Sends a call, on its own: the head of what comes back.
     fn send(
         self: Arc<Self>,
@@ -352,6 +350,8 @@ impl Shared {
         })
     }
 
+    /// Sends one request and reads the head of what comes back. A session that
+    /// the server has lost is opened anew, once.
     async fn exchange(
         &self,
         id: &Id,
@@ -403,8 +403,8 @@ impl Shared {
         self.session.add_to(&mut headers);
         let post = self.client.post(&headers, message(id, response));
         match tokio::time::timeout(ASIDE, post).await {
-            Ok(Ok(taken)) if taken.status().is_success() => Ok(()),
-            Ok(Ok(refused)) => Err(LinkFault::Status { status: refused.status() }),
+            Ok(Ok(taken)) if taken.status.is_success() => Ok(()),
+            Ok(Ok(refused)) => Err(LinkFault::Status { status: refused.status }),
             Ok(Err(fault)) => Err(fault),
             Err(_) => Err(LinkFault::Timeout { after: ASIDE }),
         }
