@@ -37,8 +37,10 @@ mod bridge;
 mod gate;
 mod instructions;
 mod nginx;
+mod peers;
 mod plan;
 mod process;
+mod report;
 mod table;
 mod targets;
 mod watch;
@@ -81,8 +83,12 @@ fn main() -> ExitCode {
             instructions::count().await;
         } else if let Some(names) = after("--targets") {
             targets::table(&names, &span).await;
+        } else if let Some(names) = after("--peers") {
+            peers::table(&names, &span).await;
+        } else if asked("--report") {
+            report::write(&span).await;
         } else {
-            print!("{}", measure(&span).await);
+            measure(&span).await;
         }
         true
     });
@@ -92,6 +98,8 @@ fn main() -> ExitCode {
 /// A few checked calls on each way.
 async fn smoke() {
     gate::try_out();
+    peers::try_out();
+    report::try_out();
     let stage = Stage::set().await;
     let span = Span { rounds: 1, requests: Some(80), ..FULL };
     for mut case in stage.cases(&span) {
@@ -104,13 +112,16 @@ async fn smoke() {
     println!("all answers were right");
 }
 
-/// The tables of times.
+/// The tables of times, printed as they come.
 async fn measure(span: &Span) -> String {
     let stage = Stage::set().await;
     let mut text = table::head();
+    print!("{text}");
     for case in stage.cases(span) {
         let title = case.title.clone();
-        text += &table::case(&title, &case.hold(span).await);
+        let table = table::case(&title, &case.hold(span).await);
+        print!("{table}");
+        text += &table;
     }
     text
 }

@@ -145,7 +145,7 @@ impl Process {
     }
 
     /// It and all that it started, which may be more than one with those who
-    /// have workers.
+    /// have workers; but not this program as a server behind it.
     pub fn family(&self) -> Vec<u32> {
         let mut family = vec![self.id()];
         let mut place = 0;
@@ -153,7 +153,8 @@ impl Process {
             let children =
                 std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))
                     .unwrap_or_default();
-            family.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+            let children = children.split_whitespace().filter_map(|id| id.parse::<u32>().ok());
+            family.extend(children.filter(|id| !is_ours(*id)));
             place += 1;
         }
         family
@@ -225,6 +226,11 @@ pub fn has(program: &str) -> bool {
 /// Where reports and profiles of a run are put.
 pub fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn is_ours(id: u32) -> bool {
+    let program = std::fs::read_link(format!("/proc/{id}/exe"));
+    program.is_ok_and(|program| Some(program) == binary().canonicalize().ok())
 }
 
 fn address_in(line: &str) -> Option<Url> {

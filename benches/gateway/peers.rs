@@ -1,0 +1,278 @@
+//! Other gateways, before the same mock server and under the same load.
+//!
+//! `benches/peers/peers.toml` says which there are, and how each is started;
+//! `benches/peers/install.py` installs them. Each takes turns with the bare
+//! proxy, alone on the machine but for these: a ratio to the proxy can be
+//! compared with any other. One that is not installed, does not start, does not
+//! speak an era or answers wrongly is told as such.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde::Deserialize;
+use trunkline::bench::{Contest, Leg, Spread};
+use trunkline::mcp::Era;
+use url::Url;
+
+use crate::plan::{
+    Access, BASICS, Case, DIRECT, Span, Way, behind, configured, gateway, load, ready,
+};
+use crate::process::{Process, Wrapper, binary, free_port, scratch};
+use crate::{FULL, nginx};
+
+#[derive(Deserialize)]
+struct Peers {
+    peer: Vec<Peer>,
+}
+
+/// One of those in the file; its head says what the fields are.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Peer {
+    name: String,
+    from: String,
+    package: String,
+    version: String,
+    folder: String,
+    server: String,
+    #[serde(default)]
+    #[allow(dead_code, reason = "the installer's")]
+    features: Vec<String>,
+    #[serde(default)]
+    eras: Vec<String>,
+    #[serde(default)]
+    command: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    #[serde(default)]
+    files: BTreeMap<String, String>,
+    #[serde(default)]
+    settings: String,
+    left_out: Option<String>,
+}
+
+/// Someone who is measured beside the proxy.
+struct Entrant<'a> {
+    name: String,
+    /// What stands behind it.
+    server: &'a str,
+    process: &'a Process,
+    tool: String,
+}
+
+/// The table, and what could not be in it. `names` choose folders.
+pub async fn table(names: &[String], span: &Span) -> String {
+    let span = if span.rounds < FULL.rounds { QUICK } else { SPAN };
+    let mut told = Told { text: HEAD.to_owned(), notes: String::new() };
+    print!("{HEAD}");
+    let mock = Process::mock(&[]);
+    let proxy = Process::proxy(&mock.url, &Wrapper::none());
+    let folder = tempfile::tempdir().unwrap();
+    if names.is_empty() {
+        ours(&mut told, &mock, &proxy, folder.path(), &span).await;
+    }
+    for peer in peers() {
+        if !names.is_empty() && !names.contains(&peer.folder) {
+            continue;
+        }
+        let name = format!("{} {}", peer.name, peer.version);
+        if let Some(why) = &peer.left_out {
+            told.note(&format!("{name}: not measured: {why}"));
+            continue;
+        }
+        let process = match peer.start(&mock.url).await {
+            Ok(process) => process,
+            Err(why) => {
+                told.note(&format!("{name}: not measured: {why}"));
+                continue;
+            }
+        };
+        for era in [Era::Modern, Era::Legacy] {
+            if !peer.eras.iter().any(|known| known == era.as_str()) {
+                told.row(&name, &peer.server, era, "does not speak it");
+                continue;
+            }
+            let entrant = Entrant {
+                name: name.clone(),
+                server: &peer.server,
+                process: &process,
+                tool: DIRECT.to_owned(),
+            };
+            told.entrant(&entrant, &proxy, era, &span).await;
+        }
+        told.note(&format!("{name} ({}, {}): {}", peer.from, peer.package, peer.settings));
+    }
+    format!("{}\n{}", told.text, told.notes)
+}
+
+/// This gateway, and nginx.
+async fn ours(told: &mut Told, mock: &Process, proxy: &Process, folder: &Path, span: &Span) {
+    let http = gateway(folder, &mock.url, Access::Line, &Wrapper::none()).await;
+    let text = format!(
+        "{BASICS}[servers.child]\ncommand = \"trunkline\"\nargs = [\"example\", \"load\"]\n\
+         rate = \"1000000/s\"\n"
+    );
+    let stdio = configured(folder, "stdio.toml", &text, &Wrapper::none());
+    ready(&stdio, "child__search").await;
+    let nginx = nginx::start(&mock.url, folder).await;
+    for era in [Era::Modern, Era::Legacy] {
+        let mut entrants = Vec::new();
+        let mut enter = |name: &str, server: &'static str, process, tool: &str| {
+            let (name, tool) = (name.to_owned(), tool.to_owned());
+            entrants.push(Entrant { name, server, process, tool });
+        };
+        enter("**trunkline**", "http", &http, behind(era));
+        enter("**trunkline**", "stdio", &stdio, "child__search");
+        let name = format!("nginx {}", nginx::version().unwrap_or_default());
+        if let Some(nginx) = &nginx {
+            enter(&name, "http", nginx, DIRECT);
+        }
+        for entrant in &entrants {
+            told.entrant(entrant, proxy, era, span).await;
+        }
+    }
+}
+
+fn peers() -> Vec<Peer> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers/peers.toml");
+    let text = std::fs::read_to_string(file).unwrap();
+    toml::from_str::<Peers>(&text).expect("peers.toml").peer
+}
+
+impl Peer {
+    async fn start(&self, mock: &Url) -> Result<Process, String> {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+        let here = target.join("peers").join(&self.folder);
+        let wanted = format!("{} {}\n", self.package, self.version);
+        if std::fs::read_to_string(here.join("installed")).ok() != Some(wanted) {
+            return Err("not installed here (benches/peers/install.py)".to_owned());
+        }
+        let scratch = scratch(&format!("peer-{}", self.folder));
+        std::fs::create_dir_all(&scratch).unwrap();
+        let port = free_port();
+        let fill = |text: &String| fill(text, &here, &scratch, mock, port);
+        for (name, text) in &self.files {
+            std::fs::write(scratch.join(name), fill(text)).unwrap();
+        }
+        let mut words = self.command.iter().map(fill);
+        let mut command = Command::new(words.next().expect("a command"));
+        command.args(words).current_dir(&scratch);
+        command.envs(self.env.iter().map(|(name, value)| (name, fill(value))));
+        let url = Url::parse(&format!("http://127.0.0.1:{port}/mcp")).unwrap();
+        let process = Process::foreign(command, url, &scratch.join("log")).await?;
+        // It listens; what stands behind it may take longer.
+        tokio::time::sleep(SETTLED).await;
+        Ok(process)
+    }
+}
+
+fn fill(text: &str, here: &Path, scratch: &Path, mock: &Url, port: u16) -> String {
+    let path = |path: &Path| path.display().to_string();
+    text.replace("{here}", &path(here))
+        .replace("{scratch}", &path(scratch))
+        .replace("{trunkline}", &path(binary()))
+        .replace("{url}", mock.as_str())
+        .replace("{origin}", mock.as_str().trim_end_matches("/mcp"))
+        .replace("{port}", &port.to_string())
+}
+
+/// What is to be printed.
+struct Told {
+    text: String,
+    notes: String,
+}
+
+impl Told {
+    fn note(&mut self, text: &str) {
+        eprintln!("{text}");
+        writeln!(self.notes, "- {text}").unwrap();
+    }
+
+    fn row(&mut self, name: &str, server: &str, era: Era, rest: &str) {
+        let line = format!("| {name} | {server} | {era:?} | {rest} |\n");
+        print!("{line}");
+        self.text += &line;
+    }
+
+    async fn entrant(&mut self, who: &Entrant<'_>, proxy: &Process, era: Era, span: &Span) {
+        let title = format!("{}, {era:?}", who.name);
+        let case = Case {
+            title,
+            load: load(CONNECTIONS, span),
+            ways: vec![
+                Way::new("proxy", proxy.url.clone(), era, DIRECT).by(proxy),
+                Way::new(&who.name, who.process.url.clone(), era, &who.tool).by(who.process),
+            ],
+            base: 0,
+            direct: None,
+        };
+        let rest = match case.try_hold(span).await {
+            Ok(contest) => figures(&contest),
+            Err(fault) => {
+                let why: String = fault.to_string().chars().take(160).collect();
+                format!("could not be measured: {}", why.replace(['\n', '|'], " "))
+            }
+        };
+        self.row(&who.name, who.server, era, &rest);
+    }
+}
+
+/// The cells from the CPU on.
+fn figures(contest: &Contest) -> String {
+    let median = |read: fn(&Leg) -> Option<f64>| {
+        Spread::of(contest.figures(1, read)).map_or(f64::NAN, |spread| spread.median)
+    };
+    let ratio = |read: fn(&Leg) -> Option<f64>| match contest.ratio(1, read) {
+        Some(it) if it.median >= 10.0 => {
+            format!("**{:.0}** ({:.0}–{:.0})", it.median, it.least, it.most)
+        }
+        Some(it) => format!("**{:.2}** ({:.2}–{:.2})", it.median, it.least, it.most),
+        None => "–".to_owned(),
+    };
+    let memory = |leg: &Leg| leg.usage.map(|usage| usage.memory as f64 / (1024.0 * 1024.0));
+    let tally = contest.together(1).unwrap();
+    let whole = tally.whole();
+    let mut failed = whole.failed.to_string();
+    if let Some((kind, _)) = tally.troubles.iter().max_by_key(|(_, (count, _))| *count) {
+        write!(failed, " of {} ({kind})", whole.done + whole.failed).unwrap();
+    }
+    format!(
+        "{:.0} | {} | {:.0} | {} | {:.2} | {:.2} | {:.0} | {failed}",
+        median(Leg::cpu_per_call),
+        ratio(Leg::cpu_per_call),
+        median(|leg| Some(leg.per_second())),
+        ratio(|leg| Some(leg.per_second())),
+        median(|leg| leg.micros(0.5)) / 1e3,
+        median(|leg| leg.micros(0.99)) / 1e3,
+        median(memory),
+    )
+}
+
+/// The whole list, for those who only want to know that it can be read.
+pub fn try_out() {
+    let scratch = PathBuf::from("/nowhere");
+    for peer in peers() {
+        let started = !peer.command.is_empty() && !peer.eras.is_empty();
+        assert!(started != peer.left_out.is_some(), "{}: started or left out", peer.name);
+        let url = Url::parse("http://127.0.0.1:1/mcp").unwrap();
+        for text in peer.command.iter().chain(peer.env.values()).chain(peer.files.values()) {
+            let text = fill(text, &scratch, &scratch, &url, 7);
+            assert!(!text.contains('{'), "{}: {text}", peer.name);
+        }
+    }
+}
+
+const HEAD: &str = "| gateway | server | era | CPU µs/call | × proxy | calls/s | × proxy | p50 ms | p99 ms | MB | failed |\n\
+    |---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+const CONNECTIONS: usize = 16;
+const SETTLED: Duration = Duration::from_secs(2);
+const SPAN: Span = Span {
+    rounds: 3,
+    warmup: Duration::from_millis(500),
+    measured: Duration::from_millis(2500),
+    requests: None,
+};
+const QUICK: Span = Span { rounds: 1, measured: Duration::from_secs(1), ..SPAN };
