@@ -16,6 +16,7 @@
 //! The ratio alone would not do: it would hold the gateway to whatever becomes
 //! of the proxy.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -132,7 +133,7 @@ pub fn committed() -> String {
         "| way | proxy | gateway | ratio | last moved |\n|---|--:|--:|--:|---|\n".to_owned();
     for Figure { name, proxy, gateway, reason } in read().ways {
         let ratio = gateway as f64 / proxy as f64;
-        text += &format!("| {name} | {proxy} | {gateway} | **{ratio:.2}** | {reason} |\n");
+        writeln!(text, "| {name} | {proxy} | {gateway} | **{ratio:.2}** | {reason} |").unwrap();
     }
     text
 }

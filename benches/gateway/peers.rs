@@ -239,16 +239,22 @@ fn figures(contest: &Contest) -> String {
     if let Some((kind, _)) = tally.troubles.iter().max_by_key(|(_, (count, _))| *count) {
         write!(failed, " of {} ({kind})", whole.done + whole.failed).unwrap();
     }
-    format!(
-        "{:.0} | {} | {:.0} | {} | {:.2} | {:.2} | {:.0} | {failed}",
-        median(Leg::cpu_per_call),
+    let cells = [
+        number(median(Leg::cpu_per_call), 0),
         ratio(Leg::cpu_per_call),
-        median(|leg| Some(leg.per_second())),
+        number(median(|leg| Some(leg.per_second())), 0),
         ratio(|leg| Some(leg.per_second())),
-        median(|leg| leg.micros(0.5)) / 1e3,
-        median(|leg| leg.micros(0.99)) / 1e3,
-        median(memory),
-    )
+        number(median(|leg| leg.micros(0.5)) / 1e3, 2),
+        number(median(|leg| leg.micros(0.99)) / 1e3, 2),
+        number(median(memory), 0),
+        failed,
+    ];
+    cells.join(" | ")
+}
+
+/// A figure that may not be there.
+fn number(value: f64, digits: usize) -> String {
+    if value.is_nan() { "–".to_owned() } else { format!("{value:.digits$}") }
 }
 
 /// The whole list, for those who only want to know that it can be read.

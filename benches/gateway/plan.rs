@@ -110,9 +110,10 @@ impl Stage {
 
     /// Through the gateway, from one era to another.
     pub fn gateway(&self, client: Era, server: Era) -> Way {
-        let name = match client == server {
-            true => "gateway".to_owned(),
-            false => format!("{client:?} to {server:?}"),
+        let name = if client == server {
+            "gateway".to_owned()
+        } else {
+            format!("{client:?} to {server:?}")
         };
         let url = self.gateway.url.clone();
         Way::new(&name, url, client, behind(server)).by(&self.gateway)

@@ -6,10 +6,9 @@ use trunkline::bench::{Contest, Leg, Spread};
 
 /// What all tables have in common.
 pub fn head() -> String {
-    format!(
-        "CPU: of the proxy's or the gateway's process alone. Added: over the direct way, closed \
+    "CPU: of the proxy's or the gateway's process alone. Added: over the direct way, closed \
          loop.\nRatios: to the proxy, with their spread over the rounds. Medians of all rounds.\n\n"
-    )
+        .to_owned()
 }
 
 /// A figure of a turn.

@@ -5,6 +5,7 @@
 //! what its allocator does not give back. What the kernel itself keeps for a
 //! connection is not.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use trunkline::mcp::Era;
@@ -25,7 +26,8 @@ async fn idle() -> Row {
     let mock = Process::mock(&["--tools", "50"]);
     let mut text = BASICS.to_owned();
     for number in 1..=10 {
-        text += &format!("[servers.s{number}]\nurl = \"{}\"\nrate = \"1000000/s\"\n", mock.url);
+        writeln!(text, "[servers.s{number}]\nurl = \"{}\"\nrate = \"1000000/s\"", mock.url)
+            .unwrap();
     }
     let gateway = configured(folder.path(), "idle.toml", &text, &Wrapper::none());
     for number in 1..=10 {

@@ -29,17 +29,17 @@ pub async fn rows(span: &Span) -> Vec<Row> {
             let load = Load { warmup: Duration::ZERO, ..load };
             let way = stage.gateway(era, era);
             let script = Arc::new(way.script(&load).await.expect("the way leads there"));
-            let Some(counter) = Counter::attach(&stage.gateway).await else {
+            let Some(attached) = Counter::attach(&stage.gateway).await else {
                 rows.push(Row::new(title, "≤ 4.5", "neither perf nor strace can be used", None));
                 continue;
             };
             let mut line = Line::new(&title, 1);
             let outcome = run(&script, &load, None, &Interrupt::new(), &mut line).await;
-            let counted = counter.end();
+            let counted = attached.end();
             let tally = outcome.expect("a run").tally;
             assert_eq!(tally.whole().failed, 0, "{:?}", tally.troubles);
             let each = counted.count as f64 / calls as f64;
-            title += &format!(", by {}", counted.by);
+            title = format!("{title}, by {}", counted.by);
             rows.push(Row::new(title, "≤ 4.5", format!("{each:.2}"), Some(each <= 4.5)));
         }
     }
