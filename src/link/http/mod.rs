@@ -16,7 +16,6 @@ pub(super) mod sse;
 mod verdict;
 mod watch;
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -180,13 +179,12 @@ impl Http {
                 after = coming.deadline.passed() => return Err(LinkFault::Timeout { after }),
             }
         } else {
-            // Most calls: nothing is boxed, and nothing moved that is large.
-            let sent = pin!(async {
+            let mut sent = Box::pin(async {
                 shared.set_level(log).await;
                 shared.exchange(&id, method, &params, headers).await
             });
             tokio::select! {
-                reception = sent => reception,
+                reception = &mut sent => reception,
                 after = coming.deadline.passed() => return Err(LinkFault::Timeout { after }),
             }
         };
