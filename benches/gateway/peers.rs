@@ -13,6 +13,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use trunkline::bench::{Contest, Leg, Spread};
 use trunkline::mcp::Era;
 use url::Url;
@@ -49,9 +51,23 @@ struct Peer {
     env: BTreeMap<String, String>,
     #[serde(default)]
     files: BTreeMap<String, String>,
+    /// A command whose last line is the key that clients show.
+    #[serde(default)]
+    key: Vec<String>,
+    /// What tells it of the mock server once it runs.
+    register: Option<Register>,
+    #[serde(default = "endpoint")]
+    path: String,
     #[serde(default)]
     settings: String,
     left_out: Option<String>,
+}
+
+/// A request with a body of JSON.
+#[derive(Deserialize)]
+struct Register {
+    path: String,
+    body: String,
 }
 
 /// Someone who is measured beside the proxy.
@@ -61,6 +77,7 @@ struct Entrant<'a> {
     server: &'a str,
     process: &'a Process,
     tool: String,
+    key: Option<String>,
 }
 
 /// The table, and what could not be in it. `names` choose folders.
@@ -83,8 +100,8 @@ pub async fn table(names: &[String], span: &Span) -> String {
             told.note(&format!("{name}: not measured: {why}"));
             continue;
         }
-        let process = match peer.start(&mock.url).await {
-            Ok(process) => process,
+        let (process, key) = match peer.start(&mock.url).await {
+            Ok(started) => started,
             Err(why) => {
                 told.note(&format!("{name}: not measured: {why}"));
                 continue;
@@ -100,6 +117,7 @@ pub async fn table(names: &[String], span: &Span) -> String {
                 server: &peer.server,
                 process: &process,
                 tool: DIRECT.to_owned(),
+                key: key.clone(),
             };
             told.entrant(&entrant, &proxy, era, &span).await;
         }
@@ -122,7 +140,7 @@ async fn ours(told: &mut Told, mock: &Process, proxy: &Process, folder: &Path, s
         let mut entrants = Vec::new();
         let mut enter = |name: &str, server: &'static str, process, tool: &str| {
             let (name, tool) = (name.to_owned(), tool.to_owned());
-            entrants.push(Entrant { name, server, process, tool });
+            entrants.push(Entrant { name, server, process, tool, key: None });
         };
         enter("**trunkline**", "http", &http, behind(era));
         enter("**trunkline**", "stdio", &stdio, "child__search");
@@ -143,7 +161,8 @@ fn peers() -> Vec<Peer> {
 }
 
 impl Peer {
-    async fn start(&self, mock: &Url) -> Result<Process, String> {
+    /// It, and the key for its clients if it wants one.
+    async fn start(&self, mock: &Url) -> Result<(Process, Option<String>), String> {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
         let here = target.join("peers").join(&self.folder);
         let wanted = format!("{} {}\n", self.package, self.version);
@@ -151,22 +170,65 @@ impl Peer {
             return Err("not installed here (benches/peers/install.py)".to_owned());
         }
         let scratch = scratch(&format!("peer-{}", self.folder));
+        // What it kept of the last time is none of this one's.
+        let _ = std::fs::remove_dir_all(&scratch);
         std::fs::create_dir_all(&scratch).unwrap();
         let port = free_port();
-        let fill = |text: &String| fill(text, &here, &scratch, mock, port);
+        let secret: String = (0..SECRET).map(|_| fastrand::alphanumeric()).collect();
+        let fill =
+            |text: &String| fill(&text.replace("{secret}", &secret), &here, &scratch, mock, port);
         for (name, text) in &self.files {
             std::fs::write(scratch.join(name), fill(text)).unwrap();
         }
-        let mut words = self.command.iter().map(fill);
-        let mut command = Command::new(words.next().expect("a command"));
-        command.args(words).current_dir(&scratch);
-        command.envs(self.env.iter().map(|(name, value)| (name, fill(value))));
-        let url = Url::parse(&format!("http://127.0.0.1:{port}/mcp")).unwrap();
+        let command = |words: &[String]| {
+            let mut words = words.iter().map(fill);
+            let mut command = Command::new(words.next()?);
+            command.args(words).current_dir(&scratch);
+            command.envs(self.env.iter().map(|(name, value)| (name, fill(value))));
+            Some(command)
+        };
+        let key = command(&self.key).map(|mut command| {
+            let told = command.output().map_err(|error| error.to_string())?;
+            let told = String::from_utf8_lossy(&told.stdout).into_owned();
+            told.lines().last().map(str::to_owned).ok_or("it makes no key".to_owned())
+        });
+        let key = key.transpose()?;
+        let url = Url::parse(&format!("http://127.0.0.1:{port}{}", self.path)).unwrap();
+        let command = command(&self.command).expect("a command");
         let process = Process::foreign(command, url, &scratch.join("log")).await?;
         // It listens; what stands behind it may take longer.
         tokio::time::sleep(SETTLED).await;
-        Ok(process)
+        if let Some(Register { path, body }) = &self.register {
+            post(port, path, key.as_deref().unwrap_or_default(), &fill(body)).await?;
+        }
+        Ok((process, key))
     }
+}
+
+/// Sends JSON; what comes back has to be a success.
+async fn post(port: u16, path: &str, key: &str, body: &str) -> Result<(), String> {
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {key}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let exchange = async {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.take(1 << 20).read_to_end(&mut answer).await?;
+        Ok::<_, std::io::Error>(String::from_utf8_lossy(&answer).into_owned())
+    };
+    let answer = tokio::time::timeout(PATIENCE, exchange).await;
+    let answer = answer.map_err(|_| "no answer in time")?.map_err(|error| error.to_string())?;
+    if answer.starts_with("HTTP/1.1 2") {
+        return Ok(());
+    }
+    Err(answer.lines().last().unwrap_or_default().chars().take(200).collect())
+}
+
+fn endpoint() -> String {
+    "/mcp".to_owned()
 }
 
 fn fill(text: &str, here: &Path, scratch: &Path, mock: &Url, port: u16) -> String {
@@ -198,24 +260,33 @@ impl Told {
     }
 
     async fn entrant(&mut self, who: &Entrant<'_>, proxy: &Process, era: Era, span: &Span) {
-        let title = format!("{}, {era:?}", who.name);
-        let case = Case {
-            title,
+        let own = Way {
+            key: who.key.clone(),
+            ..Way::new(&who.name, who.process.url.clone(), era, &who.tool).by(who.process)
+        };
+        let case = |ways: Vec<Way>, span: &Span| Case {
+            title: format!("{}, {era:?}", who.name),
             load: load(CONNECTIONS, span),
-            ways: vec![
-                Way::new("proxy", proxy.url.clone(), era, DIRECT).by(proxy),
-                Way::new(&who.name, who.process.url.clone(), era, &who.tool).by(who.process),
-            ],
+            ways,
             base: 0,
             direct: None,
         };
-        let rest = match case.try_hold(span).await {
-            Ok(contest) => figures(&contest),
-            Err(fault) => {
-                let why: String = fault.to_string().chars().take(160).collect();
-                format!("could not be measured: {}", why.replace(['\n', '|'], " "))
+        // Some need seconds for a call: they get longer turns.
+        let few = Span { rounds: 1, requests: Some(FEW), ..*span };
+        let rest = match case(vec![own.clone()], &few).try_hold(&few).await {
+            Ok(contest) => {
+                let rate = contest.rounds[0][0].per_second().max(0.1);
+                let enough = Duration::from_secs_f64(ENOUGH / rate);
+                let span = Span { measured: enough.clamp(span.measured, LONGEST), ..*span };
+                let proxy = Way::new("proxy", proxy.url.clone(), era, DIRECT).by(proxy);
+                case(vec![proxy, own], &span).try_hold(&span).await.map(|it| figures(&it))
             }
+            Err(fault) => Err(fault),
         };
+        let rest = rest.unwrap_or_else(|fault| {
+            let why: String = fault.to_string().chars().take(160).collect();
+            format!("could not be measured: {}", why.replace(['\n', '|'], " "))
+        });
         self.row(&who.name, who.server, era, &rest);
     }
 }
@@ -264,8 +335,9 @@ pub fn try_out() {
         let started = !peer.command.is_empty() && !peer.eras.is_empty();
         assert!(started != peer.left_out.is_some(), "{}: started or left out", peer.name);
         let url = Url::parse("http://127.0.0.1:1/mcp").unwrap();
-        for text in peer.command.iter().chain(peer.env.values()).chain(peer.files.values()) {
-            let text = fill(text, &scratch, &scratch, &url, 7);
+        let words = peer.command.iter().chain(&peer.key).chain(peer.env.values());
+        for text in words.chain(peer.files.values()) {
+            let text = fill(&text.replace("{secret}", ""), &scratch, &scratch, &url, 7);
             assert!(!text.contains('{'), "{}: {text}", peer.name);
         }
     }
@@ -274,7 +346,17 @@ pub fn try_out() {
 const HEAD: &str = "| gateway | server | era | CPU µs/call | × proxy | calls/s | × proxy | p50 ms | p99 ms | MB | failed |\n\
     |---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n";
 const CONNECTIONS: usize = 16;
+/// Calls that tell about how many it can do.
+const FEW: u64 = 32;
+/// Calls that a turn should have.
+const ENOUGH: f64 = 60.0;
+/// How long a turn may take all the same.
+const LONGEST: Duration = Duration::from_secs(8);
 const SETTLED: Duration = Duration::from_secs(2);
+/// How long a request may take that is not measured.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a secret is.
+const SECRET: usize = 64;
 const SPAN: Span = Span {
     rounds: 3,
     warmup: Duration::from_millis(500),

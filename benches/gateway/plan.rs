@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderValue;
+use http::header::AUTHORIZATION;
 use trunkline::bench::{
     BenchFault, Contender, Contest, Expect, Interrupt, Load, Meter, Mix, Op, Pace, Rules, Script,
     Target,
@@ -56,6 +58,8 @@ pub struct Way {
     pub tool: String,
     /// Whose CPU counts; nobody's on the direct way.
     pub pids: Vec<u32>,
+    /// What is sent as `Authorization`.
+    pub key: Option<String>,
 }
 
 /// How much the gateway says of each call.
@@ -167,7 +171,7 @@ impl Case {
 impl Way {
     /// One whose CPU nobody counts.
     pub fn new(name: &str, url: Url, era: Era, tool: &str) -> Self {
-        Self { name: name.to_owned(), url, era, tool: tool.to_owned(), pids: Vec::new() }
+        Self { name: name.to_owned(), url, era, tool: tool.to_owned(), pids: Vec::new(), key: None }
     }
 
     /// The CPU of this process, and of those that it started, counts.
@@ -178,7 +182,11 @@ impl Way {
 
     /// What is sent on it.
     pub async fn script(&self, load: &Load) -> Result<Script, BenchFault> {
-        let target = Target::new(&self.url, &[], None).await?;
+        let key = self.key.iter().map(|key| {
+            let value = HeaderValue::from_str(&format!("Bearer {key}")).expect("a header");
+            (AUTHORIZATION, value)
+        });
+        let target = Target::new(&self.url, &key.collect::<Vec<_>>(), None).await?;
         let load = Load { era: Some(self.era), tool: Some(self.tool.clone()), ..load.clone() };
         Script::prepare(target, &load).await
     }
