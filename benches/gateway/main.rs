@@ -76,9 +76,6 @@ fn main() -> ExitCode {
             gate::write(&reason.join(" ")).await;
         } else if asked("--gate") {
             return gate::check().await;
-        } else if asked("--test") || !asked("--bench") {
-            // As with criterion: without cargo's own `--bench` it is `cargo test` that asks.
-            smoke().await;
         } else if asked("--instructions") {
             instructions::count().await;
         } else if let Some(names) = after("--targets") {
@@ -87,6 +84,9 @@ fn main() -> ExitCode {
             peers::table(&names, &span).await;
         } else if asked("--report") {
             report::write(&span).await;
+        } else if asked("--test") || !asked("--bench") {
+            // As with criterion: without cargo's own `--bench` it is `cargo test` that asks.
+            smoke().await;
         } else {
             measure(&span).await;
         }
