@@ -86,6 +86,8 @@ pub async fn added(span: &Span) -> Vec<Row> {
             let median = |of: Option<trunkline::bench::Spread>| of.map_or(f64::NAN, |of| of.median);
             let (own, proxy) = (median(own), median(proxy));
             let what = format!("added {name}, {title}: {own:.0} µs, by the proxy {proxy:.0} µs");
+            // Where the proxy seems to add nothing there is nothing to compare with.
+            let ratio = ratio.filter(|_| proxy > 0.0);
             rows.push(Row::ratio(what, 1.5, ratio));
         }
     }
