@@ -114,7 +114,7 @@ fn rules(c: &mut Criterion) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         group.bench_function(BenchmarkId::new("admit", count), |b| {
             b.iter_batched(
-                || (call(350), target.clone()),
+                || (Box::new(call(350)), target.clone()),
                 |(call, target)| drop(runtime.block_on(policy.admit(call, target))),
                 BatchSize::SmallInput,
             );

@@ -115,7 +115,7 @@ fn policy(c: &mut Criterion) {
         });
         group.bench_function(BenchmarkId::new("admit call", name), |b| {
             b.iter_batched(
-                || (call(350), target.clone()),
+                || (Box::new(call(350)), target.clone()),
                 |(call, target)| drop(runtime.block_on(policy.admit(call, target))),
                 BatchSize::SmallInput,
             );

@@ -300,6 +300,9 @@ fn figures(contest: &Contest) -> String {
         Some(it) if it.median >= 10.0 => {
             format!("**{:.0}** ({:.0}–{:.0})", it.median, it.least, it.most)
         }
+        Some(it) if it.median < 0.1 => {
+            format!("**{:.4}** ({:.4}–{:.4})", it.median, it.least, it.most)
+        }
         Some(it) => format!("**{:.2}** ({:.2}–{:.2})", it.median, it.least, it.most),
         None => "–".to_owned(),
     };
