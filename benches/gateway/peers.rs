@@ -352,9 +352,9 @@ const CONNECTIONS: usize = 16;
 /// Calls that tell about how many it can do.
 const FEW: u64 = 32;
 /// Calls that a turn should have.
-const ENOUGH: f64 = 60.0;
+const ENOUGH: f64 = 40.0;
 /// How long a turn may take all the same.
-const LONGEST: Duration = Duration::from_secs(8);
+const LONGEST: Duration = Duration::from_secs(5);
 const SETTLED: Duration = Duration::from_secs(2);
 /// How long a request may take that is not measured.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -363,7 +363,7 @@ const SECRET: usize = 64;
 const SPAN: Span = Span {
     rounds: 3,
     warmup: Duration::from_millis(500),
-    measured: Duration::from_millis(2500),
+    measured: Duration::from_secs(2),
     requests: None,
 };
 const QUICK: Span = Span { rounds: 1, measured: Duration::from_secs(1), ..SPAN };
