@@ -84,7 +84,7 @@ impl ResultBody {
     /// [`AnswerFault::Object`] where it is no object.
     pub fn parse(raw: Bytes) -> Result<Self, AnswerFault> {
         let [kind, meta, is_error] = members(&raw, &MEMBERS, usize::MAX)?;
-        let span = |part: &str| span_of(&raw, part.as_bytes());
+        let span = |part: &[u8]| span_of(&raw, part);
         // What is no string counts as absent, and is written over.
         let kind_span = kind.and_then(span);
         let kind = match kind.and_then(unquoted).as_deref() {
@@ -94,7 +94,7 @@ impl ResultBody {
             Some(other) => ResultType::Other(other.to_owned()),
         };
         let meta = meta.and_then(span);
-        let is_error = is_error == Some("true");
+        let is_error = is_error == Some(b"true");
         Ok(Self { kind, kind_span, meta, is_error, sender: None, raw })
     }
 

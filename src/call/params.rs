@@ -50,8 +50,8 @@ impl Params {
         let raw = raw.unwrap_or_else(|| Bytes::from_static(b"{}"));
         let [name, uri, task, cursor, level, state, reference, responses, arguments, told, meta] =
             members(&raw, &MEMBERS, usize::MAX)?;
-        let span = |part: &str| span_of(&raw, part.as_bytes());
-        let place = |member, raw: Option<&str>| {
+        let span = |part: &[u8]| span_of(&raw, part);
+        let place = |member, raw: Option<&[u8]>| {
             Ok::<_, ParamsFault>(string(member, raw)?.zip(raw.and_then(span)))
         };
         let name = place("name", name)?;
@@ -198,8 +198,8 @@ impl Meta {
     fn parse(raw: &Bytes) -> Result<Self, ParamsFault> {
         let [token, version, info, capabilities, level, parent, state] =
             members(raw, &META_MEMBERS, usize::MAX)?;
-        let slice = |part: &str| raw.slice_ref(part.as_bytes());
-        let token = token.filter(|token| *token != "null");
+        let slice = |part: &[u8]| raw.slice_ref(part);
+        let token = token.filter(|token| *token != b"null");
         if token.is_some_and(|token| !is_string_or_number(token)) {
             return Err(ParamsFault::Kind {
                 member: "_meta.progressToken",
@@ -218,12 +218,12 @@ impl Meta {
     }
 }
 
-fn is_string_or_number(raw: &str) -> bool {
-    matches!(raw.as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9'))
+fn is_string_or_number(raw: &[u8]) -> bool {
+    matches!(raw.first(), Some(b'"' | b'-' | b'0'..=b'9'))
 }
 
-fn string(member: &'static str, raw: Option<&str>) -> Result<Option<String>, ParamsFault> {
-    let Some(raw) = raw.filter(|raw| *raw != "null") else { return Ok(None) };
+fn string(member: &'static str, raw: Option<&[u8]>) -> Result<Option<String>, ParamsFault> {
+    let Some(raw) = raw.filter(|raw| *raw != b"null") else { return Ok(None) };
     match unquoted(raw) {
         Some(text) => Ok(Some(text.into_owned())),
         None => Err(ParamsFault::Kind { member, kind: "a string" }),
@@ -232,10 +232,10 @@ fn string(member: &'static str, raw: Option<&str>) -> Result<Option<String>, Par
 
 fn member_object<'a>(
     member: &'static str,
-    raw: Option<&'a str>,
-) -> Result<Option<&'a str>, ParamsFault> {
-    let Some(raw) = raw.filter(|raw| *raw != "null") else { return Ok(None) };
-    if raw.starts_with('{') {
+    raw: Option<&'a [u8]>,
+) -> Result<Option<&'a [u8]>, ParamsFault> {
+    let Some(raw) = raw.filter(|raw| *raw != b"null") else { return Ok(None) };
+    if raw.starts_with(b"{") {
         Ok(Some(raw))
     } else {
         Err(ParamsFault::Kind { member, kind: "an object" })

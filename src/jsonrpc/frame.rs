@@ -51,16 +51,16 @@ impl From<NoObject> for Fault {
 pub struct Id(Bytes);
 
 impl Id {
-    fn new(source: &Bytes, raw: &str) -> Result<Self, Fault> {
-        match raw.as_bytes().first() {
-            Some(b'"' | b'-' | b'0'..=b'9') => Ok(Self(source.slice_ref(raw.as_bytes()))),
+    fn new(source: &Bytes, raw: &[u8]) -> Result<Self, Fault> {
+        match raw.first() {
+            Some(b'"' | b'-' | b'0'..=b'9') => Ok(Self(source.slice_ref(raw))),
             _ => Err(Fault::Id),
         }
     }
 
     /// An id that stands in a message's params.
     pub fn read(source: &Bytes, raw: &RawValue) -> Option<Self> {
-        Self::new(source, raw.get()).ok()
+        Self::new(source, raw.get().as_bytes()).ok()
     }
 
     /// The id of a request that this side numbers itself.
@@ -130,7 +130,7 @@ pub enum Frame {
 /// disagree on which one counts.
 pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, Fault> {
     let [version, id, method, params, result, error] = members(source, &MEMBERS, max_depth)?;
-    if version.and_then(unquoted).as_deref() != Some("2.0") {
+    if version != Some(b"\"2.0\"") && version.and_then(unquoted).as_deref() != Some("2.0") {
         return Err(Fault::Version);
     }
     if let Some(method) = method {
@@ -142,18 +142,18 @@ pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, Fault> {
         });
     }
     let response = match (result, error) {
-        (Some(result), None) => Response::Result(source.slice_ref(result.as_bytes())),
-        (None, Some(error)) => Response::Error(source.slice_ref(error.as_bytes())),
+        (Some(result), None) => Response::Result(source.slice_ref(result)),
+        (None, Some(error)) => Response::Error(source.slice_ref(error)),
         _ => return Err(Fault::Shape),
     };
-    let id = id.filter(|id| *id != "null").map(|id| Id::new(source, id)).transpose()?;
+    let id = id.filter(|id| *id != b"null").map(|id| Id::new(source, id)).transpose()?;
     Ok(Frame::Response { id, response })
 }
 
-fn object_of(source: &Bytes, params: Option<&str>) -> Result<Option<Bytes>, Fault> {
+fn object_of(source: &Bytes, params: Option<&[u8]>) -> Result<Option<Bytes>, Fault> {
     let Some(params) = params else { return Ok(None) };
-    match params.as_bytes().first() {
-        Some(b'{') => Ok(Some(source.slice_ref(params.as_bytes()))),
+    match params.first() {
+        Some(b'{') => Ok(Some(source.slice_ref(params))),
         // Some old clients send `"params": null` where they mean none.
         Some(b'n') => Ok(None),
         _ => Err(Fault::Params),

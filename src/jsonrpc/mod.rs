@@ -21,7 +21,7 @@ pub use frame::{Fault, Frame, Id, Response, parse};
 pub use members::Members;
 pub use passing::Scanner;
 pub use splice::{Splice, span_of};
-pub use walk::{Elements, Malformed, NoObject, Walk, members};
+pub use walk::{Cursor, Malformed, NoObject, Place, Quoted, Walk, Wrong, members};
 pub use write::{error, notification, request, response, string};
 
 use std::borrow::Cow;
@@ -54,15 +54,15 @@ pub fn object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_json::E
 
 /// The text of a raw JSON string, or `None` where the value is no string.
 pub fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
-    unquoted(raw.get())
+    unquoted(raw.get().as_bytes())
 }
 
 /// The same of a value as it stands in a text.
-pub fn unquoted(raw: &str) -> Option<Cow<'_, str>> {
-    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
-    if memchr::memchr(b'\\', inner.as_bytes()).is_some() {
-        serde_json::from_str::<String>(raw).ok().map(Cow::Owned)
+pub fn unquoted(raw: &[u8]) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    if inner.contains(&b'\\') {
+        serde_json::from_slice::<String>(raw).ok().map(Cow::Owned)
     } else {
-        Some(Cow::Borrowed(inner))
+        std::str::from_utf8(inner).ok().map(Cow::Borrowed)
     }
 }

@@ -5,9 +5,12 @@
 //! say it as well; whatever the glance does not understand, of the schema or of
 //! the arguments, is left to that, and so is every refusal and its words.
 
+use std::borrow::Cow;
+
+use memchr::memmem;
 use serde_json::{Map, Value};
 
-use crate::jsonrpc::{Elements, Walk, unquoted};
+use crate::jsonrpc::{Cursor, Place, Quoted, Wrong};
 
 use super::MAX_ARGUMENT_DEPTH;
 
@@ -149,34 +152,42 @@ impl Glance {
 
     /// Whether these arguments are admitted for certain.
     pub(super) fn admits(&self, raw: &[u8]) -> bool {
-        std::str::from_utf8(raw)
-            .is_ok_and(|raw| self.admits_within(raw.trim_ascii(), MAX_ARGUMENT_DEPTH))
+        Cursor::over(raw, MAX_ARGUMENT_DEPTH).is_ok_and(|mut cursor| {
+            self.admits_next(&mut cursor, 0) == Some(true) && cursor.ends().is_ok()
+        })
     }
 
-    fn admits_within(&self, raw: &str, depth: usize) -> bool {
-        match (self, raw.as_bytes().first()) {
-            (Self::Any(choices), _) => choices.iter().any(|one| one.admits_within(raw, depth)),
-            (Self::Scalar, Some(b'"')) => is_plain(raw),
-            (Self::Scalar, Some(b'-' | b'0'..=b'9')) => number(raw).is_some(),
-            (Self::Scalar, Some(b't' | b'f' | b'n'))
-            | (Self::Null, Some(b'n'))
-            | (Self::Boolean, Some(b't' | b'f')) => true,
+    /// Whether the value that comes next, `outside` levels deep, is admitted;
+    /// steps over it. None where it cannot be told.
+    fn admits_next(&self, cursor: &mut Cursor<'_>, outside: usize) -> Option<bool> {
+        let begin = *cursor;
+        Some(match (self, cursor.peek()) {
+            (Self::Any(choices), _) => choices.iter().any(|one| {
+                *cursor = begin;
+                one.admits_next(cursor, outside) == Some(true)
+            }),
+            (Self::Scalar, Some(b'"')) => is_plain(cursor.quoted().ok()?),
+            (Self::Scalar, Some(b'-' | b'0'..=b'9')) => number(scalar(cursor)?).is_some(),
+            (Self::Scalar | Self::Null, Some(b'n'))
+            | (Self::Scalar | Self::Boolean, Some(b't' | b'f')) => cursor.scalar().is_ok(),
             (Self::Number(range), Some(b'-' | b'0'..=b'9')) => {
-                number(raw).is_some_and(|value| range.holds(value))
+                number(scalar(cursor)?).is_some_and(|value| range.holds(value))
             }
             (Self::Integer(range), Some(b'-' | b'0'..=b'9')) => {
-                integer(raw).is_some_and(|value| range.holds(value))
+                integer(scalar(cursor)?).is_some_and(|value| range.holds(value))
             }
-            (Self::Text(length), Some(b'"')) => length.holds(raw),
+            (Self::Text(length), Some(b'"')) => length.holds(cursor.quoted().ok()?),
             (Self::OneOf(texts), Some(b'"')) => {
-                is_plain(raw)
-                    && unquoted(raw).is_some_and(|text| texts.iter().any(|one| **one == *text))
+                let text = cursor.quoted().ok().filter(|text| is_plain(*text))?.text()?;
+                texts.iter().any(|one| one.as_bytes() == &*text)
             }
-            (Self::Array(items, count), Some(b'[')) => elements(items, raw, depth)
-                .is_some_and(|found| count.least <= found && found <= count.most),
-            (Self::Object(members), Some(b'{')) => members.admit(raw, depth).unwrap_or(false),
+            (Self::Array(items, count), Some(b'[')) => {
+                let found = elements(items, cursor, outside)?;
+                count.least <= found && found <= count.most
+            }
+            (Self::Object(members), Some(b'{')) => members.admit(cursor, outside)?,
             _ => false,
-        }
+        })
     }
 }
 
@@ -202,14 +213,14 @@ impl Range {
 }
 
 impl Length {
-    fn holds(self, raw: &str) -> bool {
+    fn holds(self, text: Quoted<'_>) -> bool {
         if self.least == 0 && self.most == usize::MAX {
-            return is_plain(raw);
+            return is_plain(text);
         }
-        let text = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
-        let characters = || text.chars().count();
-        memchr::memchr(b'\\', raw.as_bytes()).is_none()
-            && (self.least..=self.most).contains(&characters())
+        let bytes = text.raw.len();
+        // A character has at most four bytes.
+        let surely = bytes <= self.most && bytes / 4 >= self.least;
+        !text.escaped && (surely || (self.least..=self.most).contains(&characters(text.raw)))
     }
 }
 
@@ -237,61 +248,89 @@ impl Members {
     }
 
     /// None where it cannot be told.
-    fn admit(&self, raw: &str, depth: usize) -> Option<bool> {
-        let mut walk = Walk::over(raw.as_bytes(), depth).ok()?;
-        let (mut seen, mut next) = (0_u64, 0);
-        let mut others: Vec<String> = Vec::new();
-        while let Some((key, value)) = walk.next().ok()? {
-            // Mostly they come in the order in which they were declared.
-            let ahead = self.known.iter().enumerate().skip(next);
-            let found = ahead
-                .chain(self.known.iter().enumerate().take(next))
-                .find(|(_, (name, _))| **name == *key);
-            let rule = if let Some((at, (_, rule))) = found {
+    fn admit(&self, cursor: &mut Cursor<'_>, outside: usize) -> Option<bool> {
+        cursor.open(outside).ok()?;
+        let (mut seen, mut next, mut place) = (0_u64, 0, Place::First);
+        let mut others: Vec<Cow<'_, [u8]>> = Vec::new();
+        while cursor.has_next(&mut place, b'}', Wrong::Member).ok()? {
+            let key = cursor.key().ok()?.text()?;
+            let rule = if let Some(at) = self.find(&key, next) {
                 if seen & 1 << at != 0 {
                     return None;
                 }
                 seen |= 1 << at;
                 next = at + 1;
-                rule
+                &self.known.get(at)?.1
             } else {
-                if others.len() == MOST_OTHERS || others.iter().any(|other| **other == *key) {
+                if others.len() == MOST_OTHERS || others.contains(&key) {
                     return None;
                 }
-                others.push(key.into_owned());
+                others.push(key);
                 &self.others
             };
-            if !rule.admits_within(value, depth - 1) {
+            if !rule.admits_next(cursor, outside + 1)? {
                 return None;
             }
         }
-        (seen & self.required == self.required).then_some(true)
+        Some(seen & self.required == self.required)
+    }
+
+    /// The place of a known member. Mostly they come in the order in which they
+    /// were declared.
+    fn find(&self, key: &[u8], next: usize) -> Option<usize> {
+        let is = |(name, _): &(String, Glance)| name.as_bytes() == key;
+        if self.known.get(next).is_some_and(is) {
+            Some(next)
+        } else {
+            self.known.iter().position(is)
+        }
     }
 }
 
 /// How many elements there are, if all of them are admitted.
-fn elements(items: &Glance, raw: &str, depth: usize) -> Option<usize> {
-    let mut elements = Elements::over(raw, depth)?;
-    let mut found = 0;
-    while let Some(element) = elements.next().ok()? {
-        found += items.admits_within(element, depth - 1).then_some(1)?;
+fn elements(items: &Glance, cursor: &mut Cursor<'_>, outside: usize) -> Option<usize> {
+    cursor.open(outside).ok()?;
+    let (mut found, mut place) = (0, Place::First);
+    while cursor.has_next(&mut place, b']', Wrong::Element).ok()? {
+        found += items.admits_next(cursor, outside + 1)?.then_some(1)?;
     }
     Some(found)
 }
 
+/// The number that comes next, as it stands in the text.
+fn scalar<'a>(cursor: &mut Cursor<'a>) -> Option<&'a [u8]> {
+    let start = cursor.at();
+    cursor.scalar().ok()?;
+    Some(cursor.since(start))
+}
+
 /// Whether a text has no code points by number: half of a pair is no text.
-fn is_plain(raw: &str) -> bool {
-    memchr::memchr(b'\\', raw.as_bytes()).is_none() || !raw.contains("\\u")
+fn is_plain(text: Quoted<'_>) -> bool {
+    !text.escaped || memmem::find(text.raw, b"\\u").is_none()
+}
+
+/// How many characters a text has: as many as there are bytes that begin one.
+fn characters(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
 /// A number that is the same as a float.
-fn number(raw: &str) -> Option<f64> {
-    (raw.len() <= DIGITS && !raw.contains(['e', 'E'])).then(|| raw.parse().ok()).flatten()
+fn number(raw: &[u8]) -> Option<f64> {
+    if raw.len() > DIGITS || raw.iter().any(|byte| matches!(byte, b'e' | b'E')) {
+        return None;
+    }
+    std::str::from_utf8(raw).ok()?.parse().ok()
 }
 
 /// The same of one without a fraction.
-fn integer(raw: &str) -> Option<f64> {
-    number(raw).filter(|_| !raw.contains('.'))
+fn integer(raw: &[u8]) -> Option<f64> {
+    let (sign, digits) = raw.strip_prefix(b"-").map_or((1, raw), |digits| (-1, digits));
+    if raw.len() > DIGITS || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let value = digits.iter().fold(0_i64, |value, digit| value * 10 + i64::from(digit - b'0'));
+    #[expect(clippy::cast_precision_loss, reason = "so few digits are a float to the last of them")]
+    Some((sign * value) as f64)
 }
 
 /// Keywords that admit whatever comes.
