@@ -69,7 +69,7 @@ fn result(size: usize) -> Bytes {
 
 fn raw_params(size: usize) -> Bytes {
     match jsonrpc::parse(&request(size), 64) {
-        Ok(Frame::Request { params: Some(params), .. }) => params,
+        Ok(Frame::Request { params: Some(params), .. }) => params.into(),
         other => unreachable!("{other:?}"),
     }
 }

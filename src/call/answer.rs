@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use serde::Deserialize;
 
-use crate::jsonrpc::{NoObject, Response, members, object, span_of, unquoted};
+use crate::jsonrpc::{NoObject, Part, Payload, Response, object};
 
 /// Why an answer is none.
 #[derive(Debug, thiserror::Error)]
@@ -37,8 +37,8 @@ impl Answer {
     /// [`AnswerFault`] where the payload is not of the shape it has to be.
     pub fn parse(response: Response) -> Result<Self, AnswerFault> {
         match response {
-            Response::Result(raw) => ResultBody::parse(raw).map(Self::Result),
-            Response::Error(raw) => ErrorBody::parse(raw).map(Self::Error),
+            Response::Result(raw) => ResultBody::read(raw).map(Self::Result),
+            Response::Error(raw) => ErrorBody::parse(raw.into()).map(Self::Error),
         }
     }
 
@@ -83,19 +83,27 @@ impl ResultBody {
     /// # Errors
     /// [`AnswerFault::Object`] where it is no object.
     pub fn parse(raw: Bytes) -> Result<Self, AnswerFault> {
-        let [kind, meta, is_error] = members(&raw, &MEMBERS, usize::MAX)?;
-        let span = |part: &[u8]| span_of(&raw, part);
+        Self::read(raw.into())
+    }
+
+    /// The same of one that came in a message.
+    ///
+    /// # Errors
+    /// As for [`ResultBody::parse`].
+    pub fn read(payload: Payload) -> Result<Self, AnswerFault> {
+        let [kind, meta, is_error] = payload.members(&MEMBERS)?;
+        let span = |part: Part<'_>| part.spot().span();
         // What is no string counts as absent, and is written over.
-        let kind_span = kind.and_then(span);
-        let kind = match kind.and_then(unquoted).as_deref() {
+        let kind_span = kind.map(span);
+        let kind = match kind.as_ref().and_then(Part::text).as_deref() {
             None | Some("complete") => ResultType::Complete,
             Some("input_required") => ResultType::InputRequired,
             Some("task") => ResultType::Task,
             Some(other) => ResultType::Other(other.to_owned()),
         };
-        let meta = meta.and_then(span);
-        let is_error = is_error == Some(b"true");
-        Ok(Self { kind, kind_span, meta, is_error, sender: None, raw })
+        let meta = meta.map(span);
+        let is_error = is_error.is_some_and(|part| part.raw() == b"true");
+        Ok(Self { kind, kind_span, meta, is_error, sender: None, raw: payload.into() })
     }
 
     /// The same sender's result in other words.
@@ -201,8 +209,8 @@ mod tests {
     fn what_is_no_object_is_no_result() {
         for text in ["null", "[]", "1", "\"x\""] {
             let raw = Bytes::from_static(text.as_bytes());
-            assert!(Answer::parse(Response::Result(raw.clone())).is_err(), "{text}");
-            assert!(Answer::parse(Response::Error(raw)).is_err(), "{text}");
+            assert!(Answer::parse(Response::Result(raw.clone().into())).is_err(), "{text}");
+            assert!(Answer::parse(Response::Error(raw.into())).is_err(), "{text}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::jsonrpc::{NoObject, members, span_of, unquoted};
+use crate::jsonrpc::{NoObject, Part, Payload, Spot};
 use crate::mcp::meta;
 
 /// Why params do not fit.
@@ -25,19 +25,23 @@ pub enum ParamsFault {
 
 /// The params of a request, whole and unchanged.
 #[derive(Debug, Clone)]
-pub struct Params {
-    raw: Bytes,
-    name: Option<(String, Range<usize>)>,
-    uri: Option<(String, Range<usize>)>,
-    task: Option<(String, Range<usize>)>,
+pub struct Params(Box<Read>);
+
+/// In a box, because a call is moved many times on its way.
+#[derive(Debug, Clone)]
+struct Read {
+    payload: Payload,
+    name: Option<(String, Spot)>,
+    uri: Option<(String, Spot)>,
+    task: Option<(String, Spot)>,
     cursor: Option<String>,
     level: Option<String>,
-    state: Option<(String, Range<usize>)>,
-    reference: Option<Range<usize>>,
-    arguments: Option<Range<usize>>,
-    notifications: Option<Range<usize>>,
-    responses: Option<Range<usize>>,
-    meta: Option<Range<usize>>,
+    state: Option<(String, Spot)>,
+    reference: Option<Spot>,
+    arguments: Option<Spot>,
+    notifications: Option<Spot>,
+    responses: Option<Spot>,
+    meta: Option<Spot>,
 }
 
 impl Params {
@@ -47,28 +51,36 @@ impl Params {
     /// [`ParamsFault`] where the params are no object, where a member that
     /// matters stands twice or is of another kind than it must be.
     pub fn parse(raw: Option<Bytes>) -> Result<Self, ParamsFault> {
-        let raw = raw.unwrap_or_else(|| Bytes::from_static(b"{}"));
+        Self::read(raw.map(Payload::from))
+    }
+
+    /// The same of params that came in a message.
+    ///
+    /// # Errors
+    /// As for [`Params::parse`].
+    pub fn read(payload: Option<Payload>) -> Result<Self, ParamsFault> {
+        let payload = payload.unwrap_or_else(|| Bytes::from_static(b"{}").into()).read()?;
         let [name, uri, task, cursor, level, state, reference, responses, arguments, told, meta] =
-            members(&raw, &MEMBERS, usize::MAX)?;
-        let span = |part: &[u8]| span_of(&raw, part);
-        let place = |member, raw: Option<&[u8]>| {
-            Ok::<_, ParamsFault>(string(member, raw)?.zip(raw.and_then(span)))
+            payload.members(&MEMBERS)?;
+        let place = |member, part: Option<Part<'_>>| {
+            Ok::<_, ParamsFault>(string(member, part)?.zip(part.map(|part| part.spot())))
         };
+        let spot = |member, part| Ok::<_, ParamsFault>(object(member, part)?.map(|part| part.spot()));
         let name = place("name", name)?;
         let uri = place("uri", uri)?;
         let task = place("taskId", task)?;
         let state = place("requestState", state)?;
         let cursor = string("cursor", cursor)?;
         let level = string("level", level)?;
-        let reference = member_object("ref", reference)?.and_then(span);
-        let responses = member_object("inputResponses", responses)?.and_then(span);
-        let arguments = member_object("arguments", arguments)?.and_then(span);
-        let notifications = member_object("notifications", told)?.and_then(span);
-        member_object("_meta", meta)?;
+        let reference = spot("ref", reference)?;
+        let responses = spot("inputResponses", responses)?;
+        let arguments = spot("arguments", arguments)?;
+        let notifications = spot("notifications", told)?;
+        object("_meta", meta)?;
         // Its place, also where it is `null`: a second one must not be added.
-        let meta = meta.and_then(span);
-        Ok(Self {
-            raw,
+        let meta = meta.map(|part| part.spot());
+        Ok(Self(Box::new(Read {
+            payload,
             name,
             uri,
             task,
@@ -80,87 +92,92 @@ impl Params {
             notifications,
             responses,
             meta,
-        })
+        })))
     }
 
     /// All of them, as they came.
     pub fn raw(&self) -> &Bytes {
-        &self.raw
+        self.0.payload.raw()
     }
 
     /// `name`, unescaped.
     pub fn name(&self) -> Option<&str> {
-        self.name.as_ref().map(|(name, _)| name.as_str())
+        self.0.name.as_ref().map(|(name, _)| name.as_str())
     }
 
     /// Where `name` stands, with its quotes.
     pub fn name_span(&self) -> Option<Range<usize>> {
-        self.name.as_ref().map(|(_, span)| span.clone())
+        self.0.name.as_ref().map(|(_, spot)| spot.span())
     }
 
     /// `uri`, unescaped.
     pub fn uri(&self) -> Option<&str> {
-        self.uri.as_ref().map(|(uri, _)| uri.as_str())
+        self.0.uri.as_ref().map(|(uri, _)| uri.as_str())
     }
 
     /// Where `uri` stands, with its quotes.
     pub fn uri_span(&self) -> Option<Range<usize>> {
-        self.uri.as_ref().map(|(_, span)| span.clone())
+        self.0.uri.as_ref().map(|(_, spot)| spot.span())
     }
 
     /// `taskId`, unescaped.
     pub fn task(&self) -> Option<&str> {
-        self.task.as_ref().map(|(task, _)| task.as_str())
+        self.0.task.as_ref().map(|(task, _)| task.as_str())
     }
 
     /// Where `taskId` stands, with its quotes.
     pub fn task_span(&self) -> Option<Range<usize>> {
-        self.task.as_ref().map(|(_, span)| span.clone())
+        self.0.task.as_ref().map(|(_, spot)| spot.span())
     }
 
     /// `level` of `logging/setLevel`, unescaped.
     pub fn level(&self) -> Option<&str> {
-        self.level.as_deref()
+        self.0.level.as_deref()
     }
 
     /// `requestState`, unescaped.
     pub fn state(&self) -> Option<&str> {
-        self.state.as_ref().map(|(state, _)| state.as_str())
+        self.0.state.as_ref().map(|(state, _)| state.as_str())
     }
 
     /// Where `requestState` stands, with its quotes.
     pub fn state_span(&self) -> Option<Range<usize>> {
-        self.state.as_ref().map(|(_, span)| span.clone())
+        self.0.state.as_ref().map(|(_, spot)| spot.span())
     }
 
     /// Where the raw `ref` of `completion/complete` stands.
     pub fn reference_span(&self) -> Option<Range<usize>> {
-        self.reference.clone()
+        self.0.reference.map(Spot::span)
     }
 
     /// Where the raw `inputResponses` stand.
     pub fn responses_span(&self) -> Option<Range<usize>> {
-        self.responses.clone()
+        self.0.responses.map(Spot::span)
     }
 
     /// `cursor`, unescaped.
     pub fn cursor(&self) -> Option<&str> {
-        self.cursor.as_deref()
+        self.0.cursor.as_deref()
     }
 
     /// The raw `arguments`.
     pub fn arguments(&self) -> Option<&[u8]> {
-        self.raw.get(self.arguments.clone()?)
+        self.raw().get(self.0.arguments?.span())
+    }
+
+    /// The `arguments` with what is known of them.
+    pub fn arguments_part(&self) -> Option<Part<'_>> {
+        Some(self.0.payload.part(self.0.arguments?))
     }
 
     /// The raw `notifications` filter of `subscriptions/listen`.
     pub fn notifications(&self) -> Option<&[u8]> {
-        self.raw.get(self.notifications.clone()?)
+        self.raw().get(self.0.notifications?.span())
     }
 
     /// Where `_meta` stands: an object, or `null`.
     pub fn meta_span(&self) -> Option<Range<usize>> {
-        self.meta.clone()
+        self.0.meta.map(Spot::span)
     }
 
     /// What `_meta` says that the gateway reads.
@@ -168,8 +185,10 @@ impl Params {
     /// # Errors
     /// [`ParamsFault`] where one of its members is of another kind than it must be.
     pub fn meta(&self) -> Result<Meta, ParamsFault> {
-        match self.meta.clone().map(|span| self.raw.slice(span)) {
-            Some(raw) if raw != "null" => Meta::parse(&raw),
+        match self.0.meta {
+            Some(spot) if self.0.payload.part(spot).raw() != b"null" => {
+                Meta::read(&self.0.payload, spot)
+            }
             _ => Ok(Meta::default()),
         }
     }
@@ -195,12 +214,12 @@ pub struct Meta {
 }
 
 impl Meta {
-    fn parse(raw: &Bytes) -> Result<Self, ParamsFault> {
+    fn read(payload: &Payload, spot: Spot) -> Result<Self, ParamsFault> {
         let [token, version, info, capabilities, level, parent, state] =
-            members(raw, &META_MEMBERS, usize::MAX)?;
-        let slice = |part: &[u8]| raw.slice_ref(part);
-        let token = token.filter(|token| *token != b"null");
-        if token.is_some_and(|token| !is_string_or_number(token)) {
+            payload.members_at(spot, &META_MEMBERS)?;
+        let slice = |part: Part<'_>| payload.raw().slice(part.spot().span());
+        let token = token.filter(|token| token.raw() != b"null");
+        if token.is_some_and(|token| !is_string_or_number(token.raw())) {
             return Err(ParamsFault::Kind {
                 member: "_meta.progressToken",
                 kind: "a string or an integer",
@@ -208,8 +227,8 @@ impl Meta {
         }
         Ok(Self {
             version: string("_meta protocolVersion", version)?,
-            client_info: member_object("_meta clientInfo", info)?.map(slice),
-            capabilities: member_object("_meta clientCapabilities", capabilities)?.map(slice),
+            client_info: object("_meta clientInfo", info)?.map(slice),
+            capabilities: object("_meta clientCapabilities", capabilities)?.map(slice),
             log_level: string("_meta logLevel", level)?,
             progress_token: token.map(slice),
             traceparent: string("_meta traceparent", parent)?,
@@ -222,21 +241,21 @@ fn is_string_or_number(raw: &[u8]) -> bool {
     matches!(raw.first(), Some(b'"' | b'-' | b'0'..=b'9'))
 }
 
-fn string(member: &'static str, raw: Option<&[u8]>) -> Result<Option<String>, ParamsFault> {
-    let Some(raw) = raw.filter(|raw| *raw != b"null") else { return Ok(None) };
-    match unquoted(raw) {
+fn string(member: &'static str, part: Option<Part<'_>>) -> Result<Option<String>, ParamsFault> {
+    let Some(part) = part.filter(|part| part.raw() != b"null") else { return Ok(None) };
+    match part.text() {
         Some(text) => Ok(Some(text.into_owned())),
         None => Err(ParamsFault::Kind { member, kind: "a string" }),
     }
 }
 
-fn member_object<'a>(
+fn object<'a>(
     member: &'static str,
-    raw: Option<&'a [u8]>,
-) -> Result<Option<&'a [u8]>, ParamsFault> {
-    let Some(raw) = raw.filter(|raw| *raw != b"null") else { return Ok(None) };
-    if raw.starts_with(b"{") {
-        Ok(Some(raw))
+    part: Option<Part<'a>>,
+) -> Result<Option<Part<'a>>, ParamsFault> {
+    let Some(part) = part.filter(|part| part.raw() != b"null") else { return Ok(None) };
+    if part.raw().starts_with(b"{") {
+        Ok(Some(part))
     } else {
         Err(ParamsFault::Kind { member, kind: "an object" })
     }

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::call::{Call, Client, Context, Failure, Meta, Params, ParamsFault};
 use crate::catalog::Kind;
 use crate::config::Limits;
-use crate::jsonrpc::{self, Frame, Id, within_depth};
+use crate::jsonrpc::{self, Frame, Id, Payload, within_depth};
 use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
 use crate::pipeline::Introduction;
 
@@ -37,7 +37,7 @@ impl Front {
         if let Frame::Request { id, method, params } = &frame
             && Method::parse(method) == Method::Initialize
         {
-            return self.initialize((id, params.clone()), posted, wants);
+            return self.initialize((id, params.clone().map(Bytes::from)), posted, wants);
         }
         let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
@@ -104,7 +104,7 @@ impl Front {
     ) -> Response<Body> {
         let Asked { id, method, params, wants } = asked;
         let refuse = |failure: &Failure| answer::refusal(Some(&id), failure, Era::Legacy);
-        let params = match Params::parse(params) {
+        let params = match Params::read(params) {
             Ok(params) => params,
             Err(fault) => return refuse(&unreadable(&fault)),
         };
@@ -254,7 +254,7 @@ fn in_session(session: &Session, posted: &Posted, meta: Meta) -> Context {
 struct Asked {
     id: Id,
     method: Method,
-    params: Option<Bytes>,
+    params: Option<Payload>,
     wants: Wants,
 }
 

@@ -34,7 +34,7 @@ impl Front {
                 return answer::refusal(None, &failure, Era::Modern);
             }
         };
-        let checked = Params::parse(params)
+        let checked = Params::read(params)
             .map_err(|fault| unreadable(&fault))
             .and_then(|params| check(&posted.headers, &method, &params).map(|meta| (params, meta)));
         match checked {

@@ -5,7 +5,10 @@ use std::fmt;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::{Malformed, NoObject, TooDeep, members, unquoted};
+use super::outline::{LEVELS, Outline};
+use super::payload::MOST;
+use super::walk::{Walk, place};
+use super::{Malformed, NoObject, Payload, TooDeep, unquoted};
 
 /// Why bytes are no JSON-RPC 2.0 message.
 #[derive(Debug, thiserror::Error)]
@@ -88,10 +91,10 @@ impl fmt::Debug for Id {
 /// A response's payload, raw.
 #[derive(Debug, Clone)]
 pub enum Response {
-    /// The `result` member.
-    Result(Bytes),
+    /// The `result` member, with an outline of its first level.
+    Result(Payload),
     /// The `error` member.
-    Error(Bytes),
+    Error(Payload),
 }
 
 /// A message, its members slices of the bytes it was parsed from.
@@ -103,8 +106,8 @@ pub enum Frame {
         id: Id,
         /// The method, unescaped.
         method: String,
-        /// The raw `params`, where there are any.
-        params: Option<Bytes>,
+        /// The `params`, where there are any, with their outline.
+        params: Option<Payload>,
     },
     /// Asks for none.
     Notification {
@@ -129,7 +132,24 @@ pub enum Frame {
 /// member of the envelope that stands twice is refused: two readers would
 /// disagree on which one counts.
 pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, Fault> {
-    let [version, id, method, params, result, error] = members(source, &MEMBERS, max_depth)?;
+    let mut walk = Walk::over(source, max_depth)?;
+    let mut outline = Outline::new(MOST);
+    let mut found = [None; MEMBERS.len()];
+    while let Some((key, value)) = walk.next_by(|cursor, key| {
+        let levels = match key {
+            PARAMS => LEVELS,
+            RESULT => 0,
+            _ => return cursor.value(1),
+        };
+        if cursor.peek() != Some(b'{') {
+            return cursor.value(1);
+        }
+        // Only one of them stands in a message that is one.
+        outline.note(cursor, cursor.at(), 1, levels)
+    })? {
+        place(&MEMBERS, &mut found, &key, value)?;
+    }
+    let [version, id, method, params, result, error] = found;
     if version != Some(b"\"2.0\"") && version.and_then(unquoted).as_deref() != Some("2.0") {
         return Err(Fault::Version);
     }
@@ -137,13 +157,23 @@ pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, Fault> {
         let method = unquoted(method).ok_or(Fault::Method)?.into_owned();
         let params = object_of(source, params)?;
         return Ok(match id {
-            Some(id) => Frame::Request { id: Id::new(source, id)?, method, params },
+            Some(id) => {
+                let noted = |raw: Bytes| match result {
+                    None => Payload::new(raw, outline),
+                    Some(_) => raw.into(),
+                };
+                let params = params.map(noted);
+                Frame::Request { id: Id::new(source, id)?, method, params }
+            }
             None => Frame::Notification { method, params },
         });
     }
     let response = match (result, error) {
-        (Some(result), None) => Response::Result(source.slice_ref(result)),
-        (None, Some(error)) => Response::Error(source.slice_ref(error)),
+        (Some(result), None) if params.is_none() && result.starts_with(b"{") => {
+            Response::Result(Payload::new(source.slice_ref(result), outline))
+        }
+        (Some(result), None) => Response::Result(source.slice_ref(result).into()),
+        (None, Some(error)) => Response::Error(source.slice_ref(error).into()),
         _ => return Err(Fault::Shape),
     };
     let id = id.filter(|id| *id != b"null").map(|id| Id::new(source, id)).transpose()?;
@@ -160,6 +190,8 @@ fn object_of(source: &Bytes, params: Option<&[u8]>) -> Result<Option<Bytes>, Fau
     }
 }
 
+const PARAMS: &[u8] = b"params";
+const RESULT: &[u8] = b"result";
 /// The members of an envelope.
 const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
@@ -178,7 +210,7 @@ mod tests {
         let Ok(Frame::Request { id, method, params }) = frame else { panic!("{frame:?}") };
         assert_eq!(id.raw(), br#""a\"b""#);
         assert_eq!(method, "x/y");
-        assert_eq!(params.as_deref(), Some(br#"{"a": 1 }"#.as_slice()));
+        assert_eq!(params.unwrap().raw(), br#"{"a": 1 }"#.as_slice());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::call::{Edits, Failure, NativeName, ServerName, Slot};
 use crate::catalog::Tool;
+use crate::jsonrpc::Part;
 
 /// Where a call goes, and what the server is told instead of what the client
 /// said: the catalog's answer to its name or URI.
@@ -32,10 +33,10 @@ impl Target {
         self.tool.as_ref().map(|tool| &tool.native)
     }
 
-    pub(super) fn check_arguments(&self, arguments: Option<&[u8]>) -> Result<(), Failure> {
+    pub(super) fn check_arguments(&self, arguments: Option<Part<'_>>) -> Result<(), Failure> {
         let Some(tool) = &self.tool else { return Ok(()) };
         tool.arguments
-            .check(arguments)
+            .check_part(arguments)
             .map_err(|violations| Failure::InvalidArguments { violations: violations.to_string() })
     }
 }

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use memchr::memmem;
 use serde_json::{Map, Value};
 
-use crate::jsonrpc::{Cursor, Place, Quoted, Wrong};
+use crate::jsonrpc::{Outline, Part, Parts};
 
 use super::MAX_ARGUMENT_DEPTH;
 
@@ -150,44 +150,45 @@ impl Glance {
         })
     }
 
-    /// Whether these arguments are admitted for certain.
+    /// Whether these arguments, of which nothing is known, are admitted for
+    /// certain.
     pub(super) fn admits(&self, raw: &[u8]) -> bool {
-        Cursor::over(raw, MAX_ARGUMENT_DEPTH).is_ok_and(|mut cursor| {
-            self.admits_next(&mut cursor, 0) == Some(true) && cursor.ends().is_ok()
-        })
+        Outline::of(raw, MAX_ARGUMENT_DEPTH, MOST_VALUES)
+            .is_ok_and(|outline| outline.parts(raw).is_some_and(|parts| self.admits_object(parts)))
     }
 
-    /// Whether the value that comes next, `outside` levels deep, is admitted;
-    /// steps over it. None where it cannot be told.
-    fn admits_next(&self, cursor: &mut Cursor<'_>, outside: usize) -> Option<bool> {
-        let begin = *cursor;
-        Some(match (self, cursor.peek()) {
-            (Self::Any(choices), _) => choices.iter().any(|one| {
-                *cursor = begin;
-                one.admits_next(cursor, outside) == Some(true)
-            }),
-            (Self::Scalar, Some(b'"')) => is_plain(cursor.quoted().ok()?),
-            (Self::Scalar, Some(b'-' | b'0'..=b'9')) => number(scalar(cursor)?).is_some(),
-            (Self::Scalar | Self::Null, Some(b'n'))
-            | (Self::Scalar | Self::Boolean, Some(b't' | b'f')) => cursor.scalar().is_ok(),
+    /// Whether an object with these members is admitted for certain.
+    pub(super) fn admits_object(&self, parts: Parts<'_>) -> bool {
+        matches!(self, Self::Object(members) if members.admit(parts) == Some(true))
+    }
+
+    fn admits_part(&self, part: &Part<'_>) -> bool {
+        let raw = part.raw();
+        match (self, raw.first()) {
+            (Self::Any(choices), _) => choices.iter().any(|one| one.admits_part(part)),
+            (Self::Scalar, Some(b'"')) => is_plain(part),
+            (Self::Scalar, Some(b'-' | b'0'..=b'9')) => number(raw).is_some(),
+            (Self::Scalar, Some(b't' | b'f' | b'n'))
+            | (Self::Null, Some(b'n'))
+            | (Self::Boolean, Some(b't' | b'f')) => true,
             (Self::Number(range), Some(b'-' | b'0'..=b'9')) => {
-                number(scalar(cursor)?).is_some_and(|value| range.holds(value))
+                number(raw).is_some_and(|value| range.holds(value))
             }
             (Self::Integer(range), Some(b'-' | b'0'..=b'9')) => {
-                integer(scalar(cursor)?).is_some_and(|value| range.holds(value))
+                integer(raw).is_some_and(|value| range.holds(value))
             }
-            (Self::Text(length), Some(b'"')) => length.holds(cursor.quoted().ok()?),
+            (Self::Text(length), Some(b'"')) => length.holds(part),
             (Self::OneOf(texts), Some(b'"')) => {
-                let text = cursor.quoted().ok().filter(|text| is_plain(*text))?.text()?;
-                texts.iter().any(|one| one.as_bytes() == &*text)
+                // One with escapes is left to the whole check.
+                !part.is_escaped() && texts.iter().any(|one| one.as_bytes() == inner(raw))
             }
-            (Self::Array(items, count), Some(b'[')) => {
-                let found = elements(items, cursor, outside)?;
-                count.least <= found && found <= count.most
+            (Self::Array(items, count), Some(b'[')) => elements(items, part)
+                .is_some_and(|found| count.least <= found && found <= count.most),
+            (Self::Object(members), Some(b'{')) => {
+                part.parts().and_then(|parts| members.admit(parts)).unwrap_or(false)
             }
-            (Self::Object(members), Some(b'{')) => members.admit(cursor, outside)?,
             _ => false,
-        })
+        }
     }
 }
 
@@ -213,14 +214,17 @@ impl Range {
 }
 
 impl Length {
-    fn holds(self, text: Quoted<'_>) -> bool {
+    fn holds(self, part: &Part<'_>) -> bool {
         if self.least == 0 && self.most == usize::MAX {
-            return is_plain(text);
+            return is_plain(part);
         }
-        let bytes = text.raw.len();
+        if part.is_escaped() {
+            return false;
+        }
+        let text = inner(part.raw());
         // A character has at most four bytes.
-        let surely = bytes <= self.most && bytes / 4 >= self.least;
-        !text.escaped && (surely || (self.least..=self.most).contains(&characters(text.raw)))
+        let surely = text.len() <= self.most && text.len() / 4 >= self.least;
+        surely || (self.least..=self.most).contains(&characters(text))
     }
 }
 
@@ -248,12 +252,10 @@ impl Members {
     }
 
     /// None where it cannot be told.
-    fn admit(&self, cursor: &mut Cursor<'_>, outside: usize) -> Option<bool> {
-        cursor.open(outside).ok()?;
-        let (mut seen, mut next, mut place) = (0_u64, 0, Place::First);
+    fn admit(&self, mut parts: Parts<'_>) -> Option<bool> {
+        let (mut seen, mut next) = (0_u64, 0);
         let mut others: Vec<Cow<'_, [u8]>> = Vec::new();
-        while cursor.has_next(&mut place, b'}', Wrong::Member).ok()? {
-            let key = cursor.key().ok()?.text()?;
+        while let Some((key, part)) = parts.member().ok()? {
             let rule = if let Some(at) = self.find(&key, next) {
                 if seen & 1 << at != 0 {
                     return None;
@@ -268,7 +270,7 @@ impl Members {
                 others.push(key);
                 &self.others
             };
-            if !rule.admits_next(cursor, outside + 1)? {
+            if !rule.admits_part(&part) {
                 return None;
             }
         }
@@ -288,25 +290,23 @@ impl Members {
 }
 
 /// How many elements there are, if all of them are admitted.
-fn elements(items: &Glance, cursor: &mut Cursor<'_>, outside: usize) -> Option<usize> {
-    cursor.open(outside).ok()?;
-    let (mut found, mut place) = (0, Place::First);
-    while cursor.has_next(&mut place, b']', Wrong::Element).ok()? {
-        found += items.admits_next(cursor, outside + 1)?.then_some(1)?;
+fn elements(items: &Glance, part: &Part<'_>) -> Option<usize> {
+    let mut parts = part.parts()?;
+    let mut found = 0;
+    while let Some(element) = parts.next() {
+        found += items.admits_part(&element).then_some(1)?;
     }
     Some(found)
 }
 
-/// The number that comes next, as it stands in the text.
-fn scalar<'a>(cursor: &mut Cursor<'a>) -> Option<&'a [u8]> {
-    let start = cursor.at();
-    cursor.scalar().ok()?;
-    Some(cursor.since(start))
+/// Whether a string has no code points by number: half of a pair is no text.
+fn is_plain(part: &Part<'_>) -> bool {
+    !part.is_escaped() || memmem::find(part.raw(), b"\\u").is_none()
 }
 
-/// Whether a text has no code points by number: half of a pair is no text.
-fn is_plain(text: Quoted<'_>) -> bool {
-    !text.escaped || memmem::find(text.raw, b"\\u").is_none()
+/// What is between the quotes of a string.
+fn inner(raw: &[u8]) -> &[u8] {
+    raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default()
 }
 
 /// How many characters a text has: as many as there are bytes that begin one.
@@ -346,6 +346,8 @@ const ANNOTATIONS: [&str; 10] = [
     "writeOnly",
     "format",
 ];
+/// The most values that arguments have where a glance will do.
+const MOST_VALUES: u16 = 16_384;
 /// The most members that are told apart.
 const MOST_MEMBERS: usize = 64;
 /// The most members that a schema does not name.

@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 
 use super::cut;
 use super::strict_json::{self, JsonError};
+use crate::jsonrpc::Part;
 pub use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
 use glance::Glance;
 use reach::Reach;
@@ -174,6 +175,20 @@ impl ArgumentSchema {
         match &self.rule {
             Rule::Schema { glance, .. } if glance.admits(raw) => Ok(()),
             _ => self.check_whole(raw),
+        }
+    }
+
+    /// The same of arguments that were read with their message.
+    ///
+    /// # Errors
+    /// As for [`ArgumentSchema::check`].
+    pub fn check_part(&self, arguments: Option<Part<'_>>) -> Result<(), Violations> {
+        let Some(part) = arguments else { return self.check(None) };
+        match (&self.rule, part.parts()) {
+            (Rule::AnyObject, Some(_)) if part.raw().starts_with(b"{") => Ok(()),
+            (Rule::Schema { glance, .. }, Some(parts)) if glance.admits_object(parts) => Ok(()),
+            (_, Some(_)) => self.check_whole(part.raw()),
+            (_, None) => self.check(Some(part.raw())),
         }
     }
 

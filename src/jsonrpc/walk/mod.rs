@@ -9,7 +9,7 @@
 mod cursor;
 mod strings;
 
-pub use cursor::{Cursor, Place, Quoted, Wrong};
+pub(super) use cursor::{Cursor, Place, Quoted, Wrong, unescaped};
 
 use std::borrow::Cow;
 use std::fmt;
@@ -35,7 +35,7 @@ pub enum NoObject {
 pub struct Malformed {
     /// The place, in bytes from the start.
     pub at: usize,
-    expected: &'static str,
+    pub(super) expected: &'static str,
 }
 
 impl fmt::Display for Malformed {
@@ -73,13 +73,9 @@ impl<'a> Walk<'a> {
     /// # Errors
     /// [`NoObject`] where it does not begin as an object does.
     pub fn over(text: &'a [u8], max_depth: usize) -> Result<Self, NoObject> {
-        let mut cursor = Cursor::over(text, max_depth)?;
-        if cursor.peek() == Some(b'{') {
-            cursor.open(0).map_err(|wrong| cursor.fault(wrong))?;
-            return Ok(Self { cursor, place: Place::First });
-        }
-        let whole = cursor.value(0).and_then(|()| cursor.ends());
-        Err(whole.map_or_else(|wrong| cursor.fault(wrong), |()| NoObject::Kind))
+        let mut cursor = before_object(text, max_depth)?;
+        cursor.open(0).map_err(|wrong| cursor.fault(wrong))?;
+        Ok(Self { cursor, place: Place::First })
     }
 
     /// The next member; `None` behind the last one, where the text has to end.
@@ -88,25 +84,44 @@ impl<'a> Walk<'a> {
     /// [`NoObject`] where the text is no JSON from here on.
     #[expect(clippy::should_implement_trait, reason = "an iterator has no errors of its own")]
     pub fn next(&mut self) -> Result<Option<(Cow<'a, [u8]>, &'a [u8])>, NoObject> {
-        let Some((key, value)) = self.step().map_err(|wrong| self.cursor.fault(wrong))? else {
-            return Ok(None);
-        };
-        let key = key.text().ok_or_else(|| self.cursor.fault(Wrong::Surrogates))?;
-        Ok(Some((key, value)))
+        self.next_by(|cursor, _| cursor.value(1))
+    }
+
+    /// The same; `value` steps over the value, and is told the key.
+    #[inline]
+    pub(super) fn next_by(
+        &mut self,
+        value: impl FnOnce(&mut Cursor<'a>, &[u8]) -> Result<(), Wrong>,
+    ) -> Result<Option<(Cow<'a, [u8]>, &'a [u8])>, NoObject> {
+        self.step(value).map_err(|wrong| self.cursor.fault(wrong))
     }
 
     #[inline]
-    fn step(&mut self) -> Result<Option<(Quoted<'a>, &'a [u8])>, Wrong> {
+    fn step(
+        &mut self,
+        value: impl FnOnce(&mut Cursor<'a>, &[u8]) -> Result<(), Wrong>,
+    ) -> Result<Option<(Cow<'a, [u8]>, &'a [u8])>, Wrong> {
         let cursor = &mut self.cursor;
         if !cursor.has_next(&mut self.place, b'}', Wrong::Member)? {
             cursor.ends()?;
             return Ok(None);
         }
         let key = cursor.key()?;
+        let key = cursor.text_of(key).ok_or(Wrong::Surrogates)?;
         let start = cursor.at();
-        cursor.value(1)?;
+        value(cursor, &key)?;
         Ok(Some((key, cursor.since(start))))
     }
+}
+
+/// Before the bracket of the object that a text is.
+pub(super) fn before_object(text: &[u8], max_depth: usize) -> Result<Cursor<'_>, NoObject> {
+    let mut cursor = Cursor::over(text, max_depth)?;
+    if cursor.peek() == Some(b'{') {
+        return Ok(cursor);
+    }
+    let whole = cursor.value(0).and_then(|()| cursor.ends());
+    Err(whole.map_or_else(|wrong| cursor.fault(wrong), |()| NoObject::Kind))
 }
 
 /// The values of the members of these names, each as it stands in the object.
@@ -121,16 +136,27 @@ pub fn members<'a, const N: usize>(
 ) -> Result<[Option<&'a [u8]>; N], NoObject> {
     let mut walk = Walk::over(text, max_depth)?;
     let mut found = [None; N];
-    while let Some((key, value)) = walk.step().map_err(|wrong| walk.cursor.fault(wrong))? {
-        let key = key.text().ok_or_else(|| walk.cursor.fault(Wrong::Surrogates))?;
-        let place = names.iter().zip(&mut found).find(|(name, _)| name.as_bytes() == &*key);
-        if let Some((name, place)) = place
-            && place.replace(value).is_some()
-        {
-            return Err(NoObject::Twice(name));
-        }
+    while let Some((key, value)) = walk.next()? {
+        place(names, &mut found, &key, value)?;
     }
     Ok(found)
+}
+
+/// Puts a value in the place of its name, if it is one of these.
+#[inline]
+pub(super) fn place<T, const N: usize>(
+    names: &[&'static str; N],
+    found: &mut [Option<T>; N],
+    key: &[u8],
+    value: T,
+) -> Result<(), NoObject> {
+    let place = names.iter().zip(found).find(|(name, _)| name.as_bytes() == key);
+    if let Some((name, place)) = place
+        && place.replace(value).is_some()
+    {
+        return Err(NoObject::Twice(name));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
