@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use serde::Deserialize;
 
-use crate::jsonrpc::{NoObject, Part, Payload, Response, object};
+use crate::jsonrpc::{NoObject, Payload, Response, Spot, object};
 
 /// Why an answer is none.
 #[derive(Debug, thiserror::Error)]
@@ -92,17 +92,16 @@ impl ResultBody {
     /// As for [`ResultBody::parse`].
     pub fn read(payload: Payload) -> Result<Self, AnswerFault> {
         let [kind, meta, is_error] = payload.members(&MEMBERS)?;
-        let span = |part: Part<'_>| part.spot().span();
         // What is no string counts as absent, and is written over.
-        let kind_span = kind.map(span);
-        let kind = match kind.as_ref().and_then(Part::text).as_deref() {
+        let kind_span = kind.map(Spot::span);
+        let kind = match kind.and_then(|spot| payload.text_at(spot)).as_deref() {
             None | Some("complete") => ResultType::Complete,
             Some("input_required") => ResultType::InputRequired,
             Some("task") => ResultType::Task,
             Some(other) => ResultType::Other(other.to_owned()),
         };
-        let meta = meta.map(span);
-        let is_error = is_error.is_some_and(|part| part.raw() == b"true");
+        let meta = meta.map(Spot::span);
+        let is_error = is_error.is_some_and(|spot| payload.raw_at(spot) == b"true");
         Ok(Self { kind, kind_span, meta, is_error, sender: None, raw: payload.into() })
     }
 

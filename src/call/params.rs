@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::jsonrpc::{NoObject, Part, Payload, Spot};
+use crate::jsonrpc::{NoObject, Parts, Payload, Spot};
 use crate::mcp::meta;
 
 /// Why params do not fit.
@@ -62,23 +62,21 @@ impl Params {
         let payload = payload.unwrap_or_else(|| Bytes::from_static(b"{}").into()).read()?;
         let [name, uri, task, cursor, level, state, reference, responses, arguments, told, meta] =
             payload.members(&MEMBERS)?;
-        let place = |member, part: Option<Part<'_>>| {
-            Ok::<_, ParamsFault>(string(member, part)?.zip(part.map(|part| part.spot())))
+        let place = |member, spot: Option<Spot>| {
+            Ok::<_, ParamsFault>(string(member, &payload, spot)?.zip(spot))
         };
-        let spot = |member, part| Ok::<_, ParamsFault>(object(member, part)?.map(|part| part.spot()));
         let name = place("name", name)?;
         let uri = place("uri", uri)?;
         let task = place("taskId", task)?;
         let state = place("requestState", state)?;
-        let cursor = string("cursor", cursor)?;
-        let level = string("level", level)?;
-        let reference = spot("ref", reference)?;
-        let responses = spot("inputResponses", responses)?;
-        let arguments = spot("arguments", arguments)?;
-        let notifications = spot("notifications", told)?;
-        object("_meta", meta)?;
+        let cursor = string("cursor", &payload, cursor)?;
+        let level = string("level", &payload, level)?;
+        let reference = object("ref", &payload, reference)?;
+        let responses = object("inputResponses", &payload, responses)?;
+        let arguments = object("arguments", &payload, arguments)?;
+        let notifications = object("notifications", &payload, told)?;
         // Its place, also where it is `null`: a second one must not be added.
-        let meta = meta.map(|part| part.spot());
+        object("_meta", &payload, meta)?;
         Ok(Self(Box::new(Read {
             payload,
             name,
@@ -165,9 +163,10 @@ impl Params {
         self.raw().get(self.0.arguments?.span())
     }
 
-    /// The `arguments` with what is known of them.
-    pub fn arguments_part(&self) -> Option<Part<'_>> {
-        Some(self.0.payload.part(self.0.arguments?))
+    /// The members of `arguments`, where they were noted down when the message
+    /// was read.
+    pub fn arguments_parts(&self) -> Option<Parts<'_>> {
+        self.0.payload.parts_at(self.0.arguments?)
     }
 
     /// The raw `notifications` filter of `subscriptions/listen`.
@@ -186,7 +185,7 @@ impl Params {
     /// [`ParamsFault`] where one of its members is of another kind than it must be.
     pub fn meta(&self) -> Result<Meta, ParamsFault> {
         match self.0.meta {
-            Some(spot) if self.0.payload.part(spot).raw() != b"null" => {
+            Some(spot) if self.0.payload.raw_at(spot) != b"null" => {
                 Meta::read(&self.0.payload, spot)
             }
             _ => Ok(Meta::default()),
@@ -217,22 +216,22 @@ impl Meta {
     fn read(payload: &Payload, spot: Spot) -> Result<Self, ParamsFault> {
         let [token, version, info, capabilities, level, parent, state] =
             payload.members_at(spot, &META_MEMBERS)?;
-        let slice = |part: Part<'_>| payload.raw().slice(part.spot().span());
-        let token = token.filter(|token| token.raw() != b"null");
-        if token.is_some_and(|token| !is_string_or_number(token.raw())) {
+        let raw = |spot: Spot| payload.raw().slice(spot.span());
+        let token = token.filter(|token| payload.raw_at(*token) != b"null");
+        if token.is_some_and(|token| !is_string_or_number(payload.raw_at(token))) {
             return Err(ParamsFault::Kind {
                 member: "_meta.progressToken",
                 kind: "a string or an integer",
             });
         }
         Ok(Self {
-            version: string("_meta protocolVersion", version)?,
-            client_info: object("_meta clientInfo", info)?.map(slice),
-            capabilities: object("_meta clientCapabilities", capabilities)?.map(slice),
-            log_level: string("_meta logLevel", level)?,
-            progress_token: token.map(slice),
-            traceparent: string("_meta traceparent", parent)?,
-            tracestate: string("_meta tracestate", state)?,
+            version: string("_meta protocolVersion", payload, version)?,
+            client_info: object("_meta clientInfo", payload, info)?.map(raw),
+            capabilities: object("_meta clientCapabilities", payload, capabilities)?.map(raw),
+            log_level: string("_meta logLevel", payload, level)?,
+            progress_token: token.map(raw),
+            traceparent: string("_meta traceparent", payload, parent)?,
+            tracestate: string("_meta tracestate", payload, state)?,
         })
     }
 }
@@ -241,21 +240,28 @@ fn is_string_or_number(raw: &[u8]) -> bool {
     matches!(raw.first(), Some(b'"' | b'-' | b'0'..=b'9'))
 }
 
-fn string(member: &'static str, part: Option<Part<'_>>) -> Result<Option<String>, ParamsFault> {
-    let Some(part) = part.filter(|part| part.raw() != b"null") else { return Ok(None) };
-    match part.text() {
+#[inline]
+fn string(
+    member: &'static str,
+    payload: &Payload,
+    spot: Option<Spot>,
+) -> Result<Option<String>, ParamsFault> {
+    let Some(spot) = spot.filter(|spot| payload.raw_at(*spot) != b"null") else { return Ok(None) };
+    match payload.text_at(spot) {
         Some(text) => Ok(Some(text.into_owned())),
         None => Err(ParamsFault::Kind { member, kind: "a string" }),
     }
 }
 
-fn object<'a>(
+#[inline]
+fn object(
     member: &'static str,
-    part: Option<Part<'a>>,
-) -> Result<Option<Part<'a>>, ParamsFault> {
-    let Some(part) = part.filter(|part| part.raw() != b"null") else { return Ok(None) };
-    if part.raw().starts_with(b"{") {
-        Ok(Some(part))
+    payload: &Payload,
+    spot: Option<Spot>,
+) -> Result<Option<Spot>, ParamsFault> {
+    let Some(spot) = spot.filter(|spot| payload.raw_at(*spot) != b"null") else { return Ok(None) };
+    if payload.raw_at(spot).starts_with(b"{") {
+        Ok(Some(spot))
     } else {
         Err(ParamsFault::Kind { member, kind: "an object" })
     }

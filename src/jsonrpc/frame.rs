@@ -235,6 +235,41 @@ mod tests {
     }
 
     #[test]
+    fn what_was_noted_belongs_to_what_is_handed_out() {
+        let in_params = r#""params": {"a":1,"b":{"c":[2]}}"#;
+        let in_result = r#""result" : {"b":3,"a":{"b":4}}"#;
+        for text in [
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m",{in_params},{in_result}}}"#),
+            format!(r#"{{"jsonrpc":"2.0","id":1,{in_result},"method":"m",{in_params}}}"#),
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m",{in_params}}}"#),
+        ] {
+            let Ok(Frame::Request { params: Some(params), .. }) = parse(&text.into(), 8) else {
+                panic!()
+            };
+            let [a, b, c] = params.members(&["a", "b", "c"]).unwrap();
+            assert_eq!(params.raw_at(a.unwrap()), b"1");
+            assert!(c.is_none());
+            let [c] = params.members_at(b.unwrap(), &["c"]).unwrap();
+            assert_eq!(params.raw_at(c.unwrap()), b"[2]");
+        }
+        for text in [
+            format!(r#"{{"jsonrpc":"2.0","id":1,{in_params},{in_result}}}"#),
+            format!(r#"{{"jsonrpc":"2.0","id":1,{in_result},{in_params}}}"#),
+            format!(r#" {{"jsonrpc":"2.0","id":1,{in_result}}}"#),
+        ] {
+            let Ok(Frame::Response { response: Response::Result(result), .. }) =
+                parse(&text.into(), 8)
+            else {
+                panic!()
+            };
+            let [a, b] = result.members(&["a", "b"]).unwrap();
+            assert_eq!(result.raw_at(b.unwrap()), b"3");
+            let [b] = result.members_at(a.unwrap(), &["b"]).unwrap();
+            assert_eq!(result.raw_at(b.unwrap()), b"4");
+        }
+    }
+
+    #[test]
     fn a_response_with_a_null_result_is_one() {
         let frame = parsed(r#"{"jsonrpc":"2.0","id":7,"result":null}"#);
         let Ok(Frame::Response { id, response: Response::Result(raw) }) = frame else {

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::walk::{Cursor, Place, Quoted, Wrong, before_object, place, unescaped};
-use super::{Malformed, NoObject, unquoted};
+use super::{Malformed, NoObject};
 
 /// What was noted down of one object.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ struct Mark {
     noted: bool,
 }
 
-/// Where a value stands in an object, to be looked at another time.
+/// Where a value stands in an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spot {
     start: usize,
@@ -48,27 +48,31 @@ pub struct Spot {
 }
 
 impl Spot {
-    /// Where it stands, in bytes.
+    /// That of a value of which nothing was noted down.
+    pub(super) fn unknown(span: Range<usize>) -> Self {
+        Self { start: span.start, end: span.end, mark: None }
+    }
+
+    /// The bytes that it has.
+    #[inline]
     pub fn span(self) -> Range<usize> {
         self.start..self.end
     }
 }
 
-/// A value of an object, and what is known of it.
+/// A value, and what is in it.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
     text: &'a [u8],
-    outline: &'a [Mark],
-    spot: Spot,
+    mark: &'a Mark,
+    inside: &'a [Mark],
 }
 
 /// The members, or elements, of a value, in their order.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts<'a> {
     text: &'a [u8],
-    outline: &'a [Mark],
-    at: usize,
-    end: usize,
+    marks: &'a [Mark],
 }
 
 impl Outline {
@@ -177,13 +181,57 @@ impl Outline {
     /// The members of the object, which is `text`; none where there were too
     /// many values.
     pub fn parts<'a>(&'a self, text: &'a [u8]) -> Option<Parts<'a>> {
-        let end = self.marks.len();
-        (!self.lost).then_some(Parts { text, outline: &self.marks, at: 0, end })
+        (!self.lost).then_some(Parts { text, marks: &self.marks })
     }
 
-    /// A value of the object again.
-    pub(super) fn part<'a>(&'a self, text: &'a [u8], spot: Spot) -> Part<'a> {
-        Part { text, outline: &self.marks, spot }
+    /// The same of one of its values; none where that has none, or where it was
+    /// not noted down.
+    pub(super) fn parts_at<'a>(&'a self, text: &'a [u8], spot: Spot) -> Option<Parts<'a>> {
+        self.inside_of(spot).map(|inside| Parts { text, marks: self.marks(inside) })
+    }
+
+    /// Whether a value is a string that has escapes, for all that is known.
+    pub(super) fn is_escaped(&self, spot: Spot) -> bool {
+        spot.mark.and_then(|mark| self.marks.get(usize::from(mark))).is_none_or(|mark| mark.escaped)
+    }
+
+    /// The values of the members of these names, in the object or in a value of
+    /// it; none where its members were not noted down.
+    ///
+    /// # Errors
+    /// [`NoObject::Twice`] where one of them stands twice, and as for [`Part::key`].
+    pub(super) fn find<const N: usize>(
+        &self,
+        text: &[u8],
+        within: Option<Spot>,
+        names: &[&'static str; N],
+    ) -> Option<Result<[Option<Spot>; N], NoObject>> {
+        let range = match within {
+            None => (!self.lost).then_some(0..self.marks.len())?,
+            Some(spot) => self.inside_of(spot)?,
+        };
+        let end = range.end;
+        let mut parts = Parts { text, marks: self.marks(range) };
+        let mut found = [None; N];
+        loop {
+            let at = end - parts.marks.len();
+            let Some(part) = parts.next() else { return Some(Ok(found)) };
+            let (start, end) = (part.mark.start as usize, part.mark.end as usize);
+            let spot = Spot { start, end, mark: u16::try_from(at).ok() };
+            if let Err(fault) = part.key().and_then(|key| place(names, &mut found, &key, spot)) {
+                return Some(Err(fault));
+            }
+        }
+    }
+
+    fn inside_of(&self, spot: Spot) -> Option<Range<usize>> {
+        let at = usize::from(spot.mark?);
+        let mark = self.marks.get(at).filter(|mark| mark.noted)?;
+        Some(at + 1..at + 1 + usize::from(mark.inside))
+    }
+
+    fn marks(&self, range: Range<usize>) -> &[Mark] {
+        self.marks.get(range).unwrap_or_default()
     }
 }
 
@@ -194,51 +242,37 @@ enum Bracket {
 }
 
 impl<'a> Part<'a> {
-    /// A part of a text of which nothing is known.
-    pub(super) fn unknown(text: &'a [u8], span: Range<usize>) -> Self {
-        let spot = Spot { start: span.start, end: span.end, mark: None };
-        Self { text, outline: &[], spot }
-    }
-
     /// The value as it stands in the text.
     #[inline]
     pub fn raw(&self) -> &'a [u8] {
-        self.text.get(self.spot.span()).unwrap_or_default()
+        self.text.get(self.mark.start as usize..self.mark.end as usize).unwrap_or_default()
     }
 
-    /// Where it stands.
+    /// Its key, where it is a member.
+    ///
+    /// # Errors
+    /// [`NoObject::Syntax`] where that is no text: half of a pair of surrogates.
     #[inline]
-    pub fn spot(&self) -> Spot {
-        self.spot
+    pub fn key(&self) -> Result<Cow<'a, [u8]>, NoObject> {
+        let (start, end) = (self.mark.key as usize, self.mark.key_end as usize);
+        let raw = self.text.get(start..end).unwrap_or_default();
+        if !self.mark.key_escaped {
+            return Ok(Cow::Borrowed(raw));
+        }
+        let fault = Malformed { at: start, expected: Wrong::Surrogates.expected() };
+        unescaped(raw).map(Cow::Owned).ok_or(NoObject::Syntax(fault))
     }
 
-    #[inline]
-    fn mark(&self) -> Option<&'a Mark> {
-        self.outline.get(usize::from(self.spot.mark?))
-    }
-
-    /// Whether it is a string that has escapes, for all that is known.
+    /// Whether it is a string that has escapes.
     #[inline]
     pub fn is_escaped(&self) -> bool {
-        self.mark().is_none_or(|mark| mark.escaped)
+        self.mark.escaped
     }
 
-    /// The text that it is; `None` where it is no string.
-    pub fn text(&self) -> Option<Cow<'a, str>> {
-        if self.is_escaped() {
-            return unquoted(self.raw());
-        }
-        let inner = self.raw().strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-        std::str::from_utf8(inner).ok().map(Cow::Borrowed)
-    }
-
-    /// What is in it; `None` where that is not known.
+    /// What is in it; `None` where that was not noted down.
     #[inline]
     pub fn parts(&self) -> Option<Parts<'a>> {
-        let mark = self.mark().filter(|mark| mark.noted)?;
-        let at = usize::from(self.spot.mark?) + 1;
-        let end = at + usize::from(mark.inside);
-        Some(Parts { text: self.text, outline: self.outline, at, end })
+        self.mark.noted.then_some(Parts { text: self.text, marks: self.inside })
     }
 }
 
@@ -246,53 +280,10 @@ impl<'a> Parts<'a> {
     /// The next value; `None` behind the last one.
     #[inline]
     pub fn next(&mut self) -> Option<Part<'a>> {
-        self.step().map(|(_, part)| part)
-    }
-
-    #[inline]
-    fn step(&mut self) -> Option<(&'a Mark, Part<'a>)> {
-        if self.at >= self.end {
-            return None;
-        }
-        let mark = self.outline.get(self.at)?;
-        let (start, end) = (mark.start as usize, mark.end as usize);
-        let spot = Spot { start, end, mark: u16::try_from(self.at).ok() };
-        self.at += 1 + usize::from(mark.inside);
-        Some((mark, Part { text: self.text, outline: self.outline, spot }))
-    }
-
-    /// The next member with its key.
-    ///
-    /// # Errors
-    /// [`NoObject::Syntax`] where the key is no text: half of a pair of surrogates.
-    #[inline]
-    pub fn member(&mut self) -> Result<Option<(Cow<'a, [u8]>, Part<'a>)>, NoObject> {
-        let Some((mark, part)) = self.step() else { return Ok(None) };
-        let (start, end) = (mark.key as usize, mark.key_end as usize);
-        let raw = self.text.get(start..end).unwrap_or_default();
-        if !mark.key_escaped {
-            return Ok(Some((Cow::Borrowed(raw), part)));
-        }
-        let fault = Malformed { at: start, expected: Wrong::Surrogates.expected() };
-        let key = unescaped(raw).ok_or(NoObject::Syntax(fault))?;
-        Ok(Some((Cow::Owned(key), part)))
-    }
-
-    /// The values of the members of these names.
-    ///
-    /// # Errors
-    /// [`NoObject::Twice`] where one of them stands twice, and as for
-    /// [`Parts::member`].
-    #[inline]
-    pub fn find<const N: usize>(
-        mut self,
-        names: &[&'static str; N],
-    ) -> Result<[Option<Part<'a>>; N], NoObject> {
-        let mut found = [None; N];
-        while let Some((key, part)) = self.member()? {
-            place(names, &mut found, &key, part)?;
-        }
-        Ok(found)
+        let (mark, behind) = self.marks.split_first()?;
+        let (inside, behind) = behind.split_at_checked(usize::from(mark.inside))?;
+        self.marks = behind;
+        Some(Part { text: self.text, mark, inside })
     }
 }
 

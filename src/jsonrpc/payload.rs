@@ -1,11 +1,12 @@
 //! A raw object with its outline.
 
+use std::borrow::Cow;
 use std::ops::Deref;
 
 use bytes::Bytes;
 
-use super::outline::{Outline, Part, Spot};
-use super::{NoObject, members, span_of};
+use super::outline::{Outline, Parts, Spot};
+use super::{NoObject, members, span_of, unquoted};
 
 /// A raw object, and what is known of it.
 ///
@@ -34,20 +35,16 @@ impl Payload {
         Ok(Self { raw: self.raw, outline: Some(outline) })
     }
 
-    /// The values of the members of these names.
+    /// Where the values of the members of these names stand.
     ///
     /// # Errors
     /// [`NoObject`] where it is no object, or where one of these members stands
     /// twice.
-    #[inline]
     pub fn members<const N: usize>(
         &self,
         names: &[&'static str; N],
-    ) -> Result<[Option<Part<'_>>; N], NoObject> {
-        match self.outline.as_ref().and_then(|outline| outline.parts(&self.raw)) {
-            Some(parts) => parts.find(names),
-            None => self.walk(&self.raw, names),
-        }
+    ) -> Result<[Option<Spot>; N], NoObject> {
+        self.find(None, names)
     }
 
     /// The same of one of its values.
@@ -55,35 +52,49 @@ impl Payload {
     /// # Errors
     /// [`NoObject`] where that is no object, or where one of these members
     /// stands twice.
-    #[inline]
     pub fn members_at<const N: usize>(
         &self,
         spot: Spot,
         names: &[&'static str; N],
-    ) -> Result<[Option<Part<'_>>; N], NoObject> {
-        let part = self.part(spot);
-        match part.parts() {
-            Some(parts) => parts.find(names),
-            None => self.walk(part.raw(), names),
-        }
+    ) -> Result<[Option<Spot>; N], NoObject> {
+        self.find(Some(spot), names)
     }
 
-    fn walk<'a, const N: usize>(
-        &'a self,
-        raw: &'a [u8],
+    fn find<const N: usize>(
+        &self,
+        within: Option<Spot>,
         names: &[&'static str; N],
-    ) -> Result<[Option<Part<'a>>; N], NoObject> {
+    ) -> Result<[Option<Spot>; N], NoObject> {
+        let noted = self.outline.as_ref().and_then(|all| all.find(&self.raw, within, names));
+        if let Some(found) = noted {
+            return found;
+        }
+        let raw = within.map_or(&self.raw[..], |spot| self.raw_at(spot));
         let found = members(raw, names, usize::MAX)?;
-        let part = |raw| Some(Part::unknown(&self.raw, span_of(&self.raw, raw)?));
-        Ok(found.map(|raw| raw.and_then(part)))
+        let spot = |raw| span_of(&self.raw, raw).map(Spot::unknown);
+        Ok(found.map(|raw| raw.and_then(spot)))
     }
 
-    /// One of its values.
-    pub fn part(&self, spot: Spot) -> Part<'_> {
-        match &self.outline {
-            Some(outline) => outline.part(&self.raw, spot),
-            None => Part::unknown(&self.raw, spot.span()),
+    /// One of its values as it stands there.
+    #[inline]
+    pub fn raw_at(&self, spot: Spot) -> &[u8] {
+        self.raw.get(spot.span()).unwrap_or_default()
+    }
+
+    /// The text that one of its values is; `None` where it is no string.
+    pub fn text_at(&self, spot: Spot) -> Option<Cow<'_, str>> {
+        let raw = self.raw_at(spot);
+        if self.outline.as_ref().is_none_or(|outline| outline.is_escaped(spot)) {
+            return unquoted(raw);
         }
+        let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        std::str::from_utf8(inner).ok().map(Cow::Borrowed)
+    }
+
+    /// What is in one of its values; `None` where nothing is, or where that is
+    /// not known.
+    pub fn parts_at(&self, spot: Spot) -> Option<Parts<'_>> {
+        self.outline.as_ref()?.parts_at(&self.raw, spot)
     }
 
     /// All of it, as it came.

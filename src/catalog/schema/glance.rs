@@ -255,7 +255,8 @@ impl Members {
     fn admit(&self, mut parts: Parts<'_>) -> Option<bool> {
         let (mut seen, mut next) = (0_u64, 0);
         let mut others: Vec<Cow<'_, [u8]>> = Vec::new();
-        while let Some((key, part)) = parts.member().ok()? {
+        while let Some(part) = parts.next() {
+            let key = part.key().ok()?;
             let rule = if let Some(at) = self.find(&key, next) {
                 if seen & 1 << at != 0 {
                     return None;

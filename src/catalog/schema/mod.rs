@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 
 use super::cut;
 use super::strict_json::{self, JsonError};
-use crate::jsonrpc::Part;
+use crate::jsonrpc::Parts;
 pub use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
 use glance::Glance;
 use reach::Reach;
@@ -178,17 +178,21 @@ impl ArgumentSchema {
         }
     }
 
-    /// The same of arguments that were read with their message.
+    /// The same of arguments whose members were noted down when their message
+    /// was read, if they were.
     ///
     /// # Errors
     /// As for [`ArgumentSchema::check`].
-    pub fn check_part(&self, arguments: Option<Part<'_>>) -> Result<(), Violations> {
-        let Some(part) = arguments else { return self.check(None) };
-        match (&self.rule, part.parts()) {
-            (Rule::AnyObject, Some(_)) if part.raw().starts_with(b"{") => Ok(()),
-            (Rule::Schema { glance, .. }, Some(parts)) if glance.admits_object(parts) => Ok(()),
-            (_, Some(_)) => self.check_whole(part.raw()),
-            (_, None) => self.check(Some(part.raw())),
+    pub fn check_read(
+        &self,
+        arguments: Option<&[u8]>,
+        parts: Option<Parts<'_>>,
+    ) -> Result<(), Violations> {
+        let (Some(raw), Some(parts)) = (arguments, parts) else { return self.check(arguments) };
+        match &self.rule {
+            Rule::AnyObject if raw.starts_with(b"{") => Ok(()),
+            Rule::Schema { glance, .. } if glance.admits_object(parts) => Ok(()),
+            _ => self.check_whole(raw),
         }
     }
 

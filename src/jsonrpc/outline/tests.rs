@@ -11,7 +11,6 @@ fn outlined(text: &[u8]) -> Option<String> {
     fn value(part: Part<'_>, out: &mut String, levels: usize) -> Option<()> {
         let raw = std::str::from_utf8(part.raw()).unwrap();
         assert!(!raw.is_empty() && raw.trim() == raw, "{raw:?}");
-        assert_eq!(part.text(), serde_json::from_str::<String>(raw).ok().map(Cow::Owned));
         assert_eq!(part.is_escaped(), raw.starts_with('"') && raw.contains('\\'));
         match (raw.as_bytes()[0], part.parts()) {
             (b'{', Some(parts)) => object(parts, out, levels - 1)?,
@@ -32,7 +31,8 @@ fn outlined(text: &[u8]) -> Option<String> {
     }
     fn object(mut parts: Parts<'_>, out: &mut String, levels: usize) -> Option<()> {
         out.push('{');
-        while let Some((key, part)) = parts.member().ok()? {
+        while let Some(part) = parts.next() {
+            let key = part.key().ok()?;
             write!(out, "{:?}:", std::str::from_utf8(&key).unwrap()).ok()?;
             value(part, out, levels)?;
             out.push(',');
@@ -152,8 +152,8 @@ proptest! {
     #[test]
     fn members_are_the_same_with_an_outline_and_without(text in text()) {
         const NAMES: [&str; 4] = ["a", "b", "ab", ""];
-        let spans = |found: Result<[Option<Part<'_>>; 4], NoObject>| {
-            found.map(|found| found.map(|part| part.map(|part| part.spot().span()))).ok()
+        let spans = |found: Result<[Option<Spot>; 4], NoObject>| {
+            found.map(|found| found.map(|part| part.map(Spot::span))).ok()
         };
         let walked = members(text.as_bytes(), &NAMES, 100);
         let walked = walked.map(|found| found.map(|raw| raw.map(<[u8]>::to_owned))).ok();
@@ -174,7 +174,7 @@ fn too_many_values_leave_no_outline_but_an_object() {
     assert!(has_outline(&text(48)) && !has_outline(&text(49)));
     let many = Payload::from(text(5000)).read().unwrap();
     let [b] = many.members(&["b"]).unwrap();
-    assert_eq!(b.unwrap().raw(), b"1");
+    assert_eq!(many.raw_at(b.unwrap()), b"1");
     assert!(Payload::from(text(5000).replace("],", "]]")).read().is_err());
 }
 

@@ -360,29 +360,24 @@ impl<'a> Cursor<'a> {
     )]
     #[inline(always)]
     pub fn quoted(&mut self) -> Result<Quoted, Wrong> {
-        self.at += 1;
-        let start = self.at;
-        let mut steps = 0;
-        while let Some(eight) = self.text.get(self.at..).and_then(<[u8]>::first_chunk::<8>) {
+        let start = self.at + 1;
+        let rest = self.text.get(start..).unwrap_or_default();
+        let mut end = start;
+        for eight in rest.as_chunks::<8>().0.iter().take(SHORT) {
             let eight = u64::from_le_bytes(*eight);
             let found = special(eight);
-            if found == 0 {
-                self.at += 8;
-                steps += 1;
-                if steps == SHORT {
+            if found != 0 {
+                let bit = found.trailing_zeros() & !7;
+                end += bit as usize / 8;
+                if (eight >> bit) & 0xff != u64::from(b'"') {
                     break;
                 }
-                continue;
+                self.at = end + 1;
+                return Ok(Quoted { start, end, escaped: false });
             }
-            let bit = found.trailing_zeros() & !7;
-            self.at += bit as usize / 8;
-            if (eight >> bit) as u8 != b'"' {
-                break;
-            }
-            let end = self.at;
-            self.at += 1;
-            return Ok(Quoted { start, end, escaped: false });
+            end += 8;
         }
+        self.at = end;
         let escaped = self.rest_of_string()?;
         let end = self.at;
         self.at += 1;
@@ -414,10 +409,16 @@ impl<'a> Cursor<'a> {
     fn plain(&mut self) {
         let mut rest = self.text.get(self.at..).unwrap_or_default();
         let whole = rest.len();
+        let mut blocks = 0;
         while let Some((block, behind)) = rest.split_first_chunk::<BLOCK>()
             && !has_special(block)
         {
             rest = behind;
+            blocks += 1;
+            if blocks == LONG {
+                rest = behind_plain(rest);
+                break;
+            }
         }
         while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
             let found = special(u64::from_le_bytes(*eight));
@@ -445,6 +446,16 @@ impl<'a> Cursor<'a> {
         }
         Ok(())
     }
+}
+
+/// What is left of a long text from the first byte on that may be special.
+#[inline(never)]
+fn behind_plain(text: &[u8]) -> &[u8] {
+    let length = memchr::memchr2(b'"', b'\\', text).unwrap_or(text.len());
+    let (plain, rest) = text.split_at_checked(length).unwrap_or_default();
+    let has_control =
+        |part: &[u8]| part.iter().fold(u8::MAX, |least, byte| least.min(*byte)) < b' ';
+    if has_control(plain) { text } else { rest }
 }
 
 /// Written so that the compiler looks at many bytes at once.
@@ -509,3 +520,5 @@ impl Brackets {
 
 /// How many times eight bytes a short text has.
 const SHORT: usize = 6;
+/// How many blocks a text has that is worth a step of its own.
+const LONG: usize = 8;
