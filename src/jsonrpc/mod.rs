@@ -1,9 +1,10 @@
 //! Bytes to frames and back.
 //!
-//! One shallow pass finds the members of a JSON-RPC 2.0 message as slices of
-//! the bytes it came in; nothing below the first level is taken apart. What is
-//! changed is spliced in, what is not changed is never written anew. This room
-//! knows no method names and no protocol eras.
+//! One pass finds the members of a JSON-RPC 2.0 message as slices of the bytes
+//! it came in. What stands where in its params or its result is noted down on
+//! the way, in an outline, so that whoever reads them need not pass them again;
+//! no values are built. What is changed is spliced in, what is not changed is
+//! never written anew. This room knows no method names and no protocol eras.
 
 pub mod body;
 mod depth;
