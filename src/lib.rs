@@ -23,4 +23,5 @@ pub mod era;
 pub mod call;
 pub mod mcp;
 pub mod jsonrpc;
+pub mod wire;
 pub mod telemetry;

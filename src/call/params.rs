@@ -27,7 +27,7 @@ pub enum ParamsFault {
 #[derive(Debug, Clone)]
 pub struct Params(Box<Read>);
 
-/// In a box, because a call is moved many times on its way.
+/// In a box, because params are moved many times until they are a call's.
 #[derive(Debug, Clone)]
 struct Read {
     payload: Payload,

@@ -51,6 +51,8 @@ section! {
             client_rate: Option<Rate>,
             /// Who is served without a key, as long as there are no `[clients]`.
             anonymous: Anonymous = "loopback",
+            /// On how many threads clients are served; without it one for each core.
+            threads: Option<NonZeroUsize> as Option<NonZero<1024>>,
             /// How long calls in flight may take when the gateway stops.
             drain: Duration = "10s",
             /// How often a quiet stream carries a comment, so that nothing on its way closes it.

@@ -32,16 +32,16 @@ struct Course {
 /// What it takes to make a call again with what its client answered.
 struct Again {
     gateway: Arc<Gateway>,
-    call: Call,
+    call: Box<Call>,
     inquiry: Inquiry,
 }
 
 /// How far a call has come.
 enum Stage {
     /// On its way to its server.
-    Starting(Pin<Box<dyn Future<Output = Exchange> + Send>>),
+    Starting(Pin<Box<dyn Future<Output = Box<Exchange>> + Send>>),
     /// Sent.
-    Under(Exchange),
+    Under(Box<Exchange>),
     /// The server waits for the client.
     Asking(Asking),
     /// Answered or taken back.
@@ -49,7 +49,7 @@ enum Stage {
 }
 
 /// A call that waits for its client. Dropped meanwhile, it is taken back.
-struct Asking(Option<Exchange>);
+struct Asking(Option<Box<Exchange>>);
 
 impl Drop for Asking {
     fn drop(&mut self) {
@@ -63,7 +63,7 @@ impl InSession {
     /// Begins a call. It moves as its events are asked for.
     pub(super) fn start(
         gateway: Arc<Gateway>,
-        call: Call,
+        call: Box<Call>,
         withdrawal: Withdrawal,
         inquiry: Inquiry,
     ) -> Self {
@@ -104,7 +104,8 @@ impl Course {
                     match answers {
                         Ok(input) => {
                             let gateway = Arc::clone(&again.gateway);
-                            let call = Call { input: Some(input), ..again.call.clone() };
+                            let call = Call { input: Some(input), ..Call::clone(&again.call) };
+                            let call = Box::new(call);
                             let starting =
                                 Box::pin(async move { gateway.call_again(exchange, call).await });
                             self.stage = Stage::Starting(starting);

@@ -24,37 +24,37 @@ use super::input::Inquiry;
 use super::modern::log_level;
 use super::request::{self, Posted};
 use super::session::Session;
+use super::then::Then;
 use super::{Body, Front, NOTHING};
 
 impl Front {
     /// Answers one Legacy message.
-    pub(super) async fn legacy(
-        self: Arc<Self>,
-        frame: Frame,
-        posted: &Posted,
-        wants: Wants,
-    ) -> Response<Body> {
+    pub(super) fn legacy(&self, frame: Frame, posted: &Posted, wants: Wants) -> Then {
         if let Frame::Request { id, method, params } = &frame
             && Method::parse(method) == Method::Initialize
         {
-            return self.initialize((id, params.clone().map(Bytes::from)), posted, wants);
+            let params = params.clone().map(Bytes::from);
+            return Then::Answered(self.initialize((id, params), posted, wants));
         }
         let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
-            Err(failure) => return answer::refusal(request::id_of(&frame), &failure, Era::Legacy),
+            Err(failure) => {
+                let id = request::id_of(&frame);
+                return Then::Answered(answer::refusal(id, &failure, Era::Legacy));
+            }
         };
         match frame {
             Frame::Request { id, method, params } => {
                 let asked = Asked { id, method: Method::parse(&method), params, wants };
-                self.serve_legacy(&session, asked, posted).await
+                self.serve_legacy(&session, asked, posted)
             }
             Frame::Notification { method, params } => {
                 notice(&session, &method, params.as_ref());
-                answer::empty(StatusCode::ACCEPTED)
+                Then::Answered(answer::empty(StatusCode::ACCEPTED))
             }
             Frame::Response { id, response } => {
                 session.responded(id.as_ref(), response);
-                answer::empty(StatusCode::ACCEPTED)
+                Then::Answered(answer::empty(StatusCode::ACCEPTED))
             }
         }
     }
@@ -96,75 +96,71 @@ impl Front {
         }
     }
 
-    async fn serve_legacy(
-        &self,
-        session: &Arc<Session>,
-        asked: Asked,
-        posted: &Posted,
-    ) -> Response<Body> {
+    fn serve_legacy(&self, session: &Arc<Session>, asked: Asked, posted: &Posted) -> Then {
         let Asked { id, method, params, wants } = asked;
-        let refuse = |failure: &Failure| answer::refusal(Some(&id), failure, Era::Legacy);
-        let params = match Params::read(params) {
-            Ok(params) => params,
-            Err(fault) => return refuse(&unreadable(&fault)),
-        };
-        let meta = match params.meta() {
-            Ok(meta) => meta,
-            Err(fault) => return refuse(&unreadable(&fault)),
+        let read = Params::read(params).and_then(|params| Ok((params.meta()?, params)));
+        let (meta, params) = match read {
+            Ok(read) => read,
+            Err(fault) => return Then::Answered(refuse(&id, &unreadable(&fault))),
         };
         let token = meta.progress_token.clone();
         let context = in_session(session, posted, meta);
         if let Some(kind) = Kind::listed_by(&method) {
-            // Read before the list is: it is at least as new.
-            let shown = self.gateway.shown(&context);
-            return match self.gateway.list(kind, &context, params.cursor()).await {
-                Ok(listed) => {
-                    session.listed(kind, &shown);
-                    answer::result(&id, listed, wants)
-                }
-                Err(failure) => refuse(&failure),
-            };
-        }
-        match method {
-            Method::Ping => answer::result(&id, NOTHING, wants),
-            Method::ResourcesSubscribe => {
-                let Some(uri) = params.uri() else { return refuse(&uri_missing()) };
-                match self.gateway.subscribe(session.subscriber(), &context, uri).await {
-                    Ok(Ok(())) => answer::result(&id, NOTHING, wants),
-                    Ok(Err(error)) => {
-                        answer::json(StatusCode::OK, jsonrpc::error(Some(&id), error.raw()))
+            let (gateway, session) = (Arc::clone(&self.gateway), Arc::clone(session));
+            return Then::Waiting(Box::pin(async move {
+                // Read before the list is: it is at least as new.
+                let shown = gateway.shown(&context);
+                match gateway.list(kind, &context, params.cursor()).await {
+                    Ok(listed) => {
+                        session.listed(kind, &shown);
+                        answer::result(&id, listed, wants)
                     }
-                    Err(failure) => refuse(&failure),
+                    Err(failure) => refuse(&id, &failure),
                 }
+            }));
+        }
+        let done = match method {
+            Method::ResourcesSubscribe => {
+                let (gateway, session) = (Arc::clone(&self.gateway), Arc::clone(session));
+                return Then::Waiting(Box::pin(async move {
+                    let Some(uri) = params.uri() else { return refuse(&id, &uri_missing()) };
+                    match gateway.subscribe(session.subscriber(), &context, uri).await {
+                        Ok(Ok(())) => answer::result(&id, NOTHING, wants),
+                        Ok(Err(error)) => {
+                            answer::json(StatusCode::OK, jsonrpc::error(Some(&id), error.raw()))
+                        }
+                        Err(failure) => refuse(&id, &failure),
+                    }
+                }));
             }
-            Method::ResourcesUnsubscribe => match params.uri() {
-                Some(uri) => {
-                    session.subscriber().unsubscribe(uri);
-                    answer::result(&id, NOTHING, wants)
-                }
-                None => refuse(&uri_missing()),
-            },
             method if method.is_served_by_servers() => {
                 let withdrawal = match session.begin(id.clone()) {
                     Ok(withdrawal) => withdrawal,
-                    Err(failure) => return refuse(&failure),
+                    Err(failure) => return Then::Answered(refuse(&id, &failure)),
                 };
                 let mut writer = self.writer(id, Era::Legacy, token, wants).about(&method);
                 writer.session = Some((Arc::clone(session), self.standing(&posted.caller)));
-                let call = Call { method, params, context, input: None };
+                let call = Box::new(Call { method, params, context, input: None });
                 // What comes in the middle of a call needs a stream to come on.
                 let inquiry = Inquiry::new(session, wants.stream());
                 let call = InSession::start(Arc::clone(&self.gateway), call, withdrawal, inquiry);
-                answer::call(call, writer).await
+                return Then::Legacy(call, writer);
             }
-            Method::SetLevel => match set_level(session, &params) {
-                Ok(()) => answer::result(&id, NOTHING, wants),
-                Err(failure) => refuse(&failure),
-            },
-            other => refuse(&Failure::MethodNotFound {
-                method: other.as_str().chars().take(128).collect(),
-            }),
-        }
+            Method::Ping => Ok(()),
+            Method::ResourcesUnsubscribe => params
+                .uri()
+                .map(|uri| session.subscriber().unsubscribe(uri))
+                .ok_or_else(uri_missing),
+            Method::SetLevel => set_level(session, &params),
+            other => {
+                let method = other.as_str().chars().take(128).collect();
+                Err(Failure::MethodNotFound { method })
+            }
+        };
+        Then::Answered(match done {
+            Ok(()) => answer::result(&id, NOTHING, wants),
+            Err(failure) => refuse(&id, &failure),
+        })
     }
 
     /// Serves an array of messages, as 2025-03-26 has them: all at once, the
@@ -214,7 +210,7 @@ impl Front {
             Ok(Frame::Request { id, method, params }) => {
                 let method = Method::parse(&method);
                 let asked = Asked { id, method, params, wants: Wants::Json };
-                self.serve_legacy(session, asked, posted).await
+                self.serve_legacy(session, asked, posted).answer().await
             }
             Ok(Frame::Notification { method, params }) => {
                 notice(session, &method, params.as_ref());
@@ -228,6 +224,10 @@ impl Front {
         };
         bytes(response).await
     }
+}
+
+fn refuse(id: &Id, failure: &Failure) -> Response<Body> {
+    answer::refusal(Some(id), failure, Era::Legacy)
 }
 
 /// An answer in one piece, where it does not break off. A body that comes in

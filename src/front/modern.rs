@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, Response, StatusCode};
+use http::{HeaderMap, HeaderName, StatusCode};
 
 use crate::call::{Call, Client, Event, Failure, Meta, Params, ParamsFault};
 use crate::catalog::Kind;
@@ -11,97 +11,95 @@ use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, decode_value, header};
 use crate::pipeline::{Exchange, Introduction};
 
+use super::Front;
 use super::answer::{self, Wants};
 use super::caller::Standing;
 use super::request::{self, Posted};
 use super::streamed::{Step, Steps};
-use super::{Body, Front};
+use super::then::Then;
 
 impl Front {
     /// Answers one Modern message.
-    pub(super) async fn modern(
-        self: Arc<Self>,
-        frame: Frame,
-        posted: &Posted,
-        wants: Wants,
-    ) -> Response<Body> {
+    pub(super) fn modern(&self, frame: Frame, posted: &Posted, wants: Wants) -> Then {
         let (id, method, params) = match frame {
             Frame::Request { id, method, params } => (id, Method::parse(&method), params),
             // This revision defines none over HTTP; what comes is not wrong.
-            Frame::Notification { .. } => return answer::empty(StatusCode::ACCEPTED),
+            Frame::Notification { .. } => {
+                return Then::Answered(answer::empty(StatusCode::ACCEPTED));
+            }
             Frame::Response { .. } => {
                 let failure = request::invalid("a Modern client sends no responses");
-                return answer::refusal(None, &failure, Era::Modern);
+                return Then::Answered(answer::refusal(None, &failure, Era::Modern));
             }
         };
         let checked = Params::read(params)
             .map_err(|fault| unreadable(&fault))
             .and_then(|params| check(&posted.headers, &method, &params).map(|meta| (params, meta)));
         match checked {
-            Ok((params, meta)) => {
-                self.serve_modern(id, method, params, meta, (posted, wants)).await
-            }
-            Err(failure) => answer::refusal(Some(&id), &failure, Era::Modern),
+            Ok((params, meta)) => self.serve_modern(id, method, params, meta, (posted, wants)),
+            Err(failure) => Then::Answered(answer::refusal(Some(&id), &failure, Era::Modern)),
         }
     }
 
-    async fn serve_modern(
-        self: Arc<Self>,
+    fn serve_modern(
+        &self,
         id: Id,
         method: Method,
         params: Params,
         meta: Meta,
         (posted, wants): (&Posted, Wants),
-    ) -> Response<Body> {
-        let refuse = |failure: &Failure| answer::refusal(Some(&id), failure, Era::Modern);
+    ) -> Then {
+        let refuse = |id: &Id, failure: &Failure| answer::refusal(Some(id), failure, Era::Modern);
         let token = meta.progress_token.clone();
         let context = posted.context(client(&meta), meta);
         if let Some(kind) = Kind::listed_by(&method) {
-            return match self.gateway.list(kind, &context, params.cursor()).await {
-                Ok(listed) => answer::result(&id, listed, wants),
-                Err(failure) => refuse(&failure),
-            };
+            let gateway = Arc::clone(&self.gateway);
+            return Then::Waiting(Box::pin(async move {
+                match gateway.list(kind, &context, params.cursor()).await {
+                    Ok(listed) => answer::result(&id, listed, wants),
+                    Err(failure) => refuse(&id, &failure),
+                }
+            }));
         }
         match method {
             Method::Discover => {
                 let raw = self.gateway.introduce(Introduction::Discover, &context);
-                answer::result(&id, raw, wants)
+                Then::Answered(answer::result(&id, raw, wants))
             }
-            Method::Listen => match self.listen(id.clone(), &params, context, &posted.caller) {
-                Ok(response) => response,
-                Err(failure) => refuse(&failure),
-            },
+            Method::Listen => {
+                let opened = self.listen(id.clone(), &params, context, &posted.caller);
+                Then::Answered(opened.unwrap_or_else(|failure| refuse(&id, &failure)))
+            }
             method if method.is_served_by_servers() => {
                 let writer = self.writer(id, Era::Modern, token, wants).about(&method);
                 let standing = self.standing(&posted.caller);
-                let call = Call { method, params, context, input: None };
+                let call = Box::new(Call { method, params, context, input: None });
                 let gateway = Arc::clone(&self.gateway);
                 // Boxed, because the stream that keeps a quiet client waiting
                 // may have to be opened before the server says anything.
                 let starting = Box::pin(async move { gateway.call(call).await });
-                answer::call(Cancelling { stage: Stage::Starting(starting), standing }, writer)
-                    .await
+                Then::Modern(Cancelling { stage: Stage::Starting(starting), standing }, writer)
             }
-            other => refuse(&Failure::MethodNotFound {
-                method: other.as_str().chars().take(128).collect(),
-            }),
+            other => {
+                let method = other.as_str().chars().take(128).collect();
+                Then::Answered(refuse(&id, &Failure::MethodNotFound { method }))
+            }
         }
     }
 }
 
 /// A Modern client's call: gone with the client, or with its right to call.
-struct Cancelling {
+pub(super) struct Cancelling {
     stage: Stage,
     standing: Standing,
 }
 
 /// How far a call has come.
-#[expect(clippy::large_enum_variant, reason = "every call becomes the large one")]
 enum Stage {
     /// On its way to the server, whose answer has not begun.
-    Starting(Pin<Box<dyn Future<Output = Exchange> + Send>>),
+    Starting(Pin<Box<dyn Future<Output = Box<Exchange>> + Send>>),
     /// Its answer comes.
-    Coming(Exchange),
+    Coming(Box<Exchange>),
 }
 
 impl Stage {

@@ -133,27 +133,28 @@ impl Streaming {
 }
 
 impl Front {
-    /// Answers a request to the old transport; gives any other back.
+    /// Whether a request is one to the old transport.
+    pub(super) fn is_old_transport<B>(&self, request: &Request<B>) -> bool {
+        let path = request.uri().path();
+        (is_stream(path) || path == MESSAGES) && self.gateway.snapshots.load().config.gateway.sse
+    }
+
+    /// Answers one.
     pub(super) async fn old_transport<B>(
-        self: &Arc<Self>,
+        self: Arc<Self>,
         request: Request<B>,
         peer: Peer,
-    ) -> Result<Response<Body>, Request<B>>
+    ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
     {
-        let path = request.uri().path();
-        let is_stream = path.strip_prefix(STREAM).is_some_and(is_end_of_segment);
-        if !(is_stream || path == MESSAGES) || !self.gateway.snapshots.load().config.gateway.sse {
-            return Err(request);
-        }
-        Ok(match (is_stream, request.method()) {
+        match (is_stream(request.uri().path()), request.method()) {
             (true, &HttpMethod::GET) => self.open_pipe(request, peer),
             (false, &HttpMethod::POST) => self.post_to_pipe(request, peer).await,
             // What a client of a newer transport posts here first tells it
             // that this is the old one.
             _ => answer::method_not_allowed(),
-        })
+        }
     }
 
     fn open_pipe<B>(self: &Arc<Self>, mut request: Request<B>, peer: Peer) -> Response<Body> {
@@ -240,6 +241,10 @@ fn inner(uri: &Uri) -> Uri {
     let all = uri.path_and_query().map_or(STREAM, |all| all.as_str());
     let rest = all.strip_prefix(STREAM).unwrap_or_default();
     format!("/mcp{rest}").parse().unwrap_or(Uri::from_static("/mcp"))
+}
+
+fn is_stream(path: &str) -> bool {
+    path.strip_prefix(STREAM).is_some_and(is_end_of_segment)
 }
 
 fn is_end_of_segment(rest: &str) -> bool {

@@ -110,11 +110,13 @@ impl Instance {
         let (call, target) = (permitted.get(), permitted.target());
         let reply = match connection.call(call, target, config).await {
             // Lost before it was sent anything: the next child gets the call.
-            Err(LinkFault::Exited(_)) => Box::pin(async {
-                let next = self.connected_after(&connection).await?;
-                next.call(call, target, config).await
-            })
-            .await,
+            Err(LinkFault::Exited(_)) => {
+                Box::pin(async {
+                    let next = self.connected_after(&connection).await?;
+                    next.call(call, target, config).await
+                })
+                .await
+            }
             reply => reply,
         };
         let reply = reply.map_err(|fault| self.fail(fault))?.holding((slot, in_use));

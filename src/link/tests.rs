@@ -92,7 +92,7 @@ pub(crate) fn target(server: &crate::call::ServerName, tool: &str) -> Target {
 async fn send(server: &Arc<Server>, config: &Config, tool: &str) -> Result<Reply, Failure> {
     let target = target(server.name(), tool);
     let policy = Policy::new(Registry::default().limits(config));
-    let permitted = policy.admit(call(tool), target).await.unwrap();
+    let permitted = policy.admit(Box::new(call(tool)), target).await.unwrap();
     server.call(permitted, &config.servers[0]).await
 }
 

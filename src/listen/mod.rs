@@ -33,6 +33,7 @@ mod guard;
 mod socket;
 mod tls;
 mod tune;
+mod workers;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -49,6 +50,7 @@ pub use self::{
     guard::{Admission, Excerpt, Guard, GuardError, Refusal},
     socket::{Counts, Drained, ListenError, Listener},
     tls::{Certificates, TlsError, TlsFiles},
+    workers::Workers,
 };
 
 /// Why a response's body broke off.

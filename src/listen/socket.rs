@@ -23,6 +23,7 @@ use super::{
     Drain, LiveSettings, Peer, Service, Settings,
     connection::{self, ConnectionError},
     tune::tune,
+    workers::{Place, Workers},
 };
 
 /// Why no socket could be bound.
@@ -44,6 +45,7 @@ pub struct Listener {
     socket: TcpListener,
     addr: SocketAddr,
     counts: Arc<Counts>,
+    workers: Option<Arc<Workers>>,
 }
 
 /// How a drain went.
@@ -77,7 +79,15 @@ impl Listener {
         let fault = |source| ListenError::Bind { addr, source };
         let socket = TcpListener::bind(addr).await.map_err(fault)?;
         let addr = socket.local_addr().map_err(fault)?;
-        Ok(Self { socket, addr, counts: Arc::default() })
+        Ok(Self { socket, addr, counts: Arc::default(), workers: None })
+    }
+
+    /// Has connections served on these threads rather than on the one that
+    /// serves the listener.
+    #[must_use]
+    pub fn on(mut self, workers: Arc<Workers>) -> Self {
+        self.workers = Some(workers);
+        self
     }
 
     /// The address that was bound, its port known.
@@ -115,6 +125,14 @@ impl Listener {
         }
         drop(door);
         finish(connections, &drain).await
+    }
+}
+
+/// The socket as one of the calling runtime's, if it has come to another.
+fn at(place: Option<&Place>, socket: TcpStream) -> io::Result<TcpStream> {
+    match place {
+        Some(_) => TcpStream::from_std(socket.into_std()?),
+        None => Ok(socket),
     }
 }
 
@@ -183,13 +201,23 @@ impl Door {
         let local = socket.local_addr().unwrap_or(self.listener.addr);
         let peer = Peer { addr, local, tls: settings.tls.is_some(), stdio: false };
         let context = Arc::clone(context);
-        connections.spawn(async move {
-            if let Err(fault) = connection::run(socket, peer, &settings, context).await {
+        let place = self.listener.workers.as_ref().and_then(|workers| workers.place());
+        let runtime = place.as_ref().map(|place| place.runtime.clone());
+        let served = async move {
+            let served = match at(place.as_ref(), socket) {
+                Ok(socket) => connection::run(socket, peer, &settings, context).await,
+                Err(fault) => Err(ConnectionError::Broken(fault)),
+            };
+            if let Err(fault) = served {
                 slot.note(&fault);
                 let fault = &fault as &dyn std::error::Error;
                 tracing::debug!(client = %addr, fault, "connection ended early");
             }
-        });
+        };
+        match runtime {
+            Some(runtime) => connections.spawn_on(served, &runtime),
+            None => connections.spawn(served),
+        };
     }
 
     /// Says 503 to a client in clear, and nothing under TLS, where a handshake would cost what

@@ -156,7 +156,7 @@ impl Gateway {
     ///
     /// # Cancel safety
     /// Dropping the future, or the exchange, cancels the call.
-    pub async fn call(&self, call: Call) -> Exchange {
+    pub async fn call(&self, call: Box<Call>) -> Box<Exchange> {
         let snapshot = self.snapshots.load_full();
         let record = Record::begin(self, &snapshot, &call);
         self.begin(snapshot, call, record).await
@@ -168,17 +168,22 @@ impl Gateway {
     ///
     /// # Cancel safety
     /// As [`Gateway::call`].
-    pub async fn call_again(&self, mut earlier: Exchange, call: Call) -> Exchange {
+    pub async fn call_again(&self, mut earlier: Box<Exchange>, call: Box<Call>) -> Box<Exchange> {
         let snapshot = self.snapshots.load_full();
         let record = earlier.take_record();
         let record = record.unwrap_or_else(|| Record::begin(self, &snapshot, &call));
         self.begin(snapshot, call, record.resumed()).await
     }
 
-    async fn begin(&self, snapshot: Arc<Snapshot>, call: Call, record: Record) -> Exchange {
+    async fn begin(
+        &self,
+        snapshot: Arc<Snapshot>,
+        call: Box<Call>,
+        record: Record,
+    ) -> Box<Exchange> {
         // Born before the first await: a call that is given up on its way is
         // told of, too.
-        let mut exchange = Exchange::begin(record, Asker::of(&self.inputs, &call));
+        let mut exchange = Box::new(Exchange::begin(record, Asker::of(&self.inputs, &call)));
         let key = self.view_key(&call.context);
         let mut view = snapshot.view(&key);
         if key.abilities.is_some() && !route::exists(&snapshot, &view, &call, exchange.asker()) {
@@ -195,7 +200,7 @@ impl Gateway {
 async fn send(
     snapshot: &Arc<Snapshot>,
     view: &Arc<View>,
-    mut call: Call,
+    mut call: Box<Call>,
     exchange: &mut Exchange,
 ) -> Result<Reply, Failure> {
     tasks::check(&call)?;
@@ -223,13 +228,30 @@ async fn send(
     }
     let permitted = snapshot.policy.admit(call, route.target).await?;
     exchange.sent();
-    // Boxed but for the usual one: every call would have room for the largest.
+    // Boxed one by one: every call would have room for the largest, and moving
+    // a future costs by its size.
     match course {
         Course::Plain | Course::WithoutTask | Course::AsTask => {
-            route.member.server.call(permitted, &route.member.config).await
+            Box::pin(route.member.server.call(permitted, &route.member.config)).await
         }
         Course::Awaited => Box::pin(tasks::drive::legacy(snapshot, permitted)).await,
         Course::AwaitedIfNeeded => Box::pin(tasks::drive::modern(snapshot, permitted)).await,
         Course::Bridged => Box::pin(tasks::bridged(snapshot, &permitted, exchange.asker())).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, B, F>(_: impl Fn(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Futures move when they are boxed: larger ones cost every call.
+    #[test]
+    fn a_calls_future_is_small() {
+        let size = size(Gateway::call);
+        assert!(size <= 2048, "{size} bytes");
     }
 }

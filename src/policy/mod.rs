@@ -60,7 +60,7 @@ impl Policy {
     ///
     /// # Errors
     /// [`Failure::OverLimit`] and [`Failure::InvalidArguments`].
-    pub async fn admit(&self, call: Call, target: Target) -> Result<Permitted<Call>, Failure> {
+    pub async fn admit(&self, call: Box<Call>, target: Target) -> Result<Permitted<Call>, Failure> {
         let limits = self.limits.server(&target.server);
         if let Some(limits) = limits {
             limits.check(&target.server, target.tool_name())?;
@@ -78,7 +78,7 @@ impl Policy {
     /// what a retry passes whose call waits for its input and has its place
     /// among the calls in flight: its arguments are those that were checked, by
     /// the digest in its state.
-    pub fn readmit(&self, call: Call, target: Target) -> Permitted<Call> {
+    pub fn readmit(&self, call: Box<Call>, target: Target) -> Permitted<Call> {
         Permitted::new(call, target, None)
     }
 
@@ -94,7 +94,7 @@ impl Policy {
         if let Some(limits) = self.limits.server(&target.server) {
             limits.check(&target.server, None)?;
         }
-        Ok(Permitted::new(topic, target, None))
+        Ok(Permitted::new(Box::new(topic), target, None))
     }
 
     /// The limits of one server.

@@ -43,14 +43,15 @@ impl Target {
 /// Something that has passed the policy, with where it may go.
 #[derive(Debug)]
 pub struct Permitted<T> {
-    inner: T,
+    /// Boxed, because it goes through many hands.
+    inner: Box<T>,
     target: Target,
     slot: Option<Slot>,
 }
 
 impl<T> Permitted<T> {
     // Visible to this room alone: that is the whole point of the type.
-    pub(super) fn new(inner: T, target: Target, slot: Option<Slot>) -> Self {
+    pub(super) fn new(inner: Box<T>, target: Target, slot: Option<Slot>) -> Self {
         Self { inner, target, slot }
     }
 

@@ -318,6 +318,9 @@ impl Client {
     fn params(&self, step: &Value) -> Result<CallToolRequestParams, String> {
         let arguments = step["arguments"].as_object().cloned().unwrap_or_default();
         let mut params = json!({ "name": step["name"], "arguments": arguments });
+        if let Some(input) = step["input"].as_object() {
+            params.as_object_mut().unwrap().extend(input.clone());
+        }
         let meta = self.meta.lock().unwrap().clone();
         if !meta.is_empty() {
             params["_meta"] = Value::Object(meta);
@@ -411,15 +414,35 @@ impl Client {
     async fn call_cancel(&self, step: &Value) -> Outcome {
         let after = usize::try_from(step["after_progress"].as_u64().unwrap()).unwrap();
         let mut handle = self.begin(step).await?;
-        let token = json!(handle.progress_token).to_string();
-        let enough = |heard: &Heard| heard.progress.get(&token).map_or(0, Vec::len) >= after;
-        tokio::select! {
-            () = self.ears.until(enough) => {}
-            early = &mut handle.rx => return Err(format!("it was answered: {early:?}")),
+        loop {
+            let token = json!(handle.progress_token).to_string();
+            let enough = |heard: &Heard| heard.progress.get(&token).map_or(0, Vec::len) >= after;
+            let early = tokio::select! {
+                () = self.ears.until(enough) => {
+                    handle.cancel(None).await.map_err(told)?;
+                    return Ok(json!({ "cancelled": true, "progress": self.progress(&token) }));
+                }
+                early = &mut handle.rx => early.map_err(told)?.map_err(told)?,
+            };
+            // A Legacy server that has just met this client asks for its roots
+            // in whatever call is under way.
+            handle = self.begin(&with_roots(step, &json!(early))?).await?;
         }
-        handle.cancel(None).await.map_err(told)?;
-        Ok(json!({ "cancelled": true, "progress": self.progress(&token) }))
     }
+}
+
+/// The step once more, with the roots that were asked for.
+fn with_roots(step: &Value, asked: &Value) -> Outcome {
+    let requests = asked["inputRequests"].as_object();
+    let requests = requests.filter(|asked| asked.values().all(|it| it["method"] == "roots/list"));
+    let requests = requests.ok_or_else(|| format!("it was answered: {asked}"))?;
+    let roots = |key: &String| (key.clone(), json!({ "roots": [] }));
+    let mut step = step.clone();
+    step["input"] = json!({
+        "inputResponses": Value::Object(requests.keys().map(roots).collect()),
+        "requestState": asked["requestState"],
+    });
+    Ok(step)
 }
 
 fn told(error: impl std::fmt::Debug) -> String {

@@ -27,7 +27,7 @@ use crate::front::Front;
 use crate::identity::Peer;
 use crate::link::Surroundings;
 use crate::link::child::Guardian;
-use crate::listen::{ListenError, Listener, LiveSettings};
+use crate::listen::{ListenError, Listener, LiveSettings, Workers};
 use crate::pipeline::{Gateway, own_info};
 use crate::snapshot::{Snapshots, StartUp};
 use crate::telemetry::log::{self, AccessLine, Log, LogError, LogLevels};
@@ -49,6 +49,9 @@ pub enum ServeError {
     /// The machine gives no randomness, or refuses the cipher.
     #[error("no key could be made")]
     Key,
+    /// The system gives no threads to serve clients on.
+    #[error("no threads could be started")]
+    Threads(#[source] std::io::Error),
     /// The telemetry exporter cannot be started.
     #[error("telemetry")]
     Telemetry(#[from] crate::telemetry::otel::OtelError),
@@ -151,6 +154,8 @@ pub struct Running {
     follower: JoinHandle<()>,
     otel: Mutex<Option<Otel>>,
     _guardian: Guardian,
+    /// What clients are served on; the last to end.
+    _workers: Arc<Workers>,
 }
 
 impl Running {
@@ -181,6 +186,11 @@ impl Running {
             .map_err(|faults| ServeError::Settings(faults.join("\ntrunkline: ")))?;
         // Sockets first: two gateways on one address must not both start servers.
         let socket = bind(doors.clients).await?;
+        let workers = match &socket {
+            Some(_) => Workers::start(config.gateway.threads).map_err(ServeError::Threads)?,
+            None => Workers::none(),
+        };
+        let workers = Arc::new(workers);
         let admin_socket = bind(doors.operators).await?;
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
         let otel = settings::otel(&config, &metrics)?;
@@ -206,6 +216,7 @@ impl Running {
         let clients = LiveSettings::new(settings.clients);
         let operators = LiveSettings::new(settings.operators);
         let client_listener = socket
+            .map(|socket| socket.on(Arc::clone(&workers)))
             .map(|socket| serve_clients(socket, clients.clone(), Arc::clone(&front), draining));
         let admin_listener = admin_socket.map(|socket| {
             serve_operators(socket, operators.clone(), Arc::clone(&report), admin_draining)
@@ -226,6 +237,7 @@ impl Running {
             follower,
             otel: Mutex::new(otel),
             _guardian: guardian,
+            _workers: workers,
         })
     }
 

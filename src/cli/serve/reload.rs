@@ -143,6 +143,7 @@ impl Reloader {
 fn warn_of_what_needs_a_restart(old: &Config, new: &Config) {
     let changed = [
         ("gateway.listen", old.gateway.listen != new.gateway.listen),
+        ("gateway.threads", old.gateway.threads != new.gateway.threads),
         ("admin.listen", old.admin.listen != new.admin.listen),
         ("log.format", old.log.format != new.log.format),
         ("telemetry", old.telemetry != new.telemetry),

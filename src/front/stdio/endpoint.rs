@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body_util::Full;
-use hyper::body::Incoming;
 
 use crate::call::Failure;
 use crate::front::{Body, Front};
 use crate::identity::Peer;
 use crate::link::HttpClient;
+use crate::wire;
 
 /// Something that answers as an MCP endpoint does over HTTP.
 pub trait Endpoint: Send + Sync + 'static {
@@ -78,12 +78,12 @@ impl There {
 }
 
 impl Endpoint for There {
-    type Body = Incoming;
+    type Body = wire::Body;
 
-    async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, Failure> {
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<wire::Body>, Failure> {
         let (head, body) = request.into_parts();
         let sent = self.0.send(&head.method, &head.headers, body).await;
-        sent.map_err(|fault| {
+        sent.map(wire::Response::into_http).map_err(|fault| {
             tracing::warn!("no answer from the gateway: {}", fault.chain());
             Failure::Unreachable { reason: fault.public() }
         })

@@ -6,26 +6,25 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client as Pool;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
 use crate::config::Http;
 use crate::link::LinkFault;
+use crate::wire::{Fixed, Pool, PoolFault, Request, Response};
 
 /// Sends requests to one server.
 pub struct Client {
-    pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    pool: Pool,
     uri: Uri,
-    /// What the configuration adds to every request.
-    headers: HeaderMap,
+    /// What stands in every message that is posted, and in every other request:
+    /// what the configuration adds, and what the transport asks for.
+    posts: Fixed,
+    others: Fixed,
 }
 
 impl Client {
@@ -50,18 +49,20 @@ impl Client {
             .https_or_http()
             .enable_all_versions()
             .wrap_connector(tcp);
-        let pool = Pool::builder(TokioExecutor::new())
-            .pool_idle_timeout(IDLE)
-            .pool_timer(TokioTimer::new())
-            .build(tls);
         let mut headers = HeaderMap::new();
         for (name, secret) in &config.headers {
             let mut value = HeaderValue::from_str(secret.expose())
                 .map_err(|_| LinkFault::Setup(format!("the header {name} has an invalid value")))?;
             value.set_sensitive(true);
-            headers.append(name.clone(), value);
+            headers.insert(name.clone(), value);
         }
-        Ok(Self { pool, uri, headers })
+        let others = Fixed::new(headers.clone());
+        for (name, value) in
+            [(ACCEPT, "application/json, text/event-stream"), (CONTENT_TYPE, "application/json")]
+        {
+            headers.entry(name).or_insert(HeaderValue::from_static(value));
+        }
+        Ok(Self { pool: Pool::new(tls), uri, posts: Fixed::new(headers), others })
     }
 
     /// Posts one JSON-RPC message.
@@ -69,7 +70,7 @@ impl Client {
         &self,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Response<Incoming>, LinkFault> {
+    ) -> Result<Response, LinkFault> {
         self.send(&Method::POST, headers, body).await
     }
 
@@ -84,7 +85,7 @@ impl Client {
         method: &Method,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Response<Incoming>, LinkFault> {
+    ) -> Result<Response, LinkFault> {
         self.send_to(&self.uri, method, headers, body).await
     }
 
@@ -95,45 +96,51 @@ impl Client {
         method: &Method,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Response<Incoming>, LinkFault> {
-        let mut uri = uri.clone();
-        for _ in 0..=REDIRECTS {
-            let request = self.request(method, &uri, headers, &body);
-            let response = self.pool.request(request).await.map_err(broken)?;
-            if !response.status().is_redirection() {
+    ) -> Result<Response, LinkFault> {
+        let response = self.ask(uri, method, headers, body.clone()).await?;
+        if !response.status.is_redirection() {
+            return Ok(response);
+        }
+        // Rare, and apart: most requests need not be as large as one that goes on.
+        Box::pin(self.follow(uri, response, (method, headers, body))).await
+    }
+
+    async fn follow(
+        &self,
+        from: &Uri,
+        mut response: Response,
+        (method, headers, body): (&Method, &HeaderMap, Bytes),
+    ) -> Result<Response, LinkFault> {
+        let mut uri = from.clone();
+        for _ in 0..REDIRECTS {
+            let location = response.fields.get_text(LOCATION.as_str());
+            uri = same_origin(&uri, response.status, location)?;
+            response = self.ask(&uri, method, headers, body.clone()).await?;
+            if !response.status.is_redirection() {
                 return Ok(response);
             }
-            let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
-            uri = same_origin(&uri, response.status(), location.unwrap_or_default())?;
         }
         Err(LinkFault::Redirect { to: uri.path().to_owned() })
+    }
+
+    async fn ask(
+        &self,
+        uri: &Uri,
+        method: &Method,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Response, LinkFault> {
+        let fixed = if *method == Method::POST { &self.posts } else { &self.others };
+        let sent = self.pool.send(Request { method, uri, fixed, headers, body });
+        sent.await.map_err(|fault| match fault {
+            PoolFault::Connect(error) => LinkFault::Connect(error),
+            PoolFault::Broken(fault) => LinkFault::Broken(Box::new(fault)),
+        })
     }
 
     /// The server's address.
     pub(super) fn uri(&self) -> &Uri {
         &self.uri
-    }
-
-    fn request(
-        &self,
-        method: &Method,
-        uri: &Uri,
-        headers: &HeaderMap,
-        body: &Bytes,
-    ) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::new(body.clone()));
-        *request.method_mut() = method.clone();
-        *request.uri_mut() = uri.clone();
-        let all = request.headers_mut();
-        all.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        if !body.is_empty() {
-            all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        }
-        // Configured headers win over those of a client that go on.
-        for (name, value) in headers.iter().chain(&self.headers) {
-            all.insert(name.clone(), value.clone());
-        }
-        request
     }
 }
 
@@ -155,14 +162,6 @@ pub(super) fn same_origin_as(from: &Uri, to: &str) -> Result<Uri, LinkFault> {
         return Err(refused());
     }
     target.as_str().parse().map_err(|_| refused())
-}
-
-fn broken(error: hyper_util::client::legacy::Error) -> LinkFault {
-    if error.is_connect() {
-        LinkFault::Connect(Box::new(error))
-    } else {
-        LinkFault::Broken(Box::new(error))
-    }
 }
 
 /// TLS towards servers: the platform's roots, and those of a file.
@@ -207,8 +206,6 @@ fn platform_roots() -> &'static RootCertStore {
 const REDIRECTS: usize = 3;
 /// How often a quiet connection is tested.
 const KEEP_ALIVE: Duration = Duration::from_mins(1);
-/// How long a connection is kept for the next call.
-const IDLE: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {

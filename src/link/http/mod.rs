@@ -16,7 +16,6 @@ pub(super) mod sse;
 mod verdict;
 mod watch;
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -180,13 +179,12 @@ impl Http {
                 after = coming.deadline.passed() => return Err(LinkFault::Timeout { after }),
             }
         } else {
-            // Most calls: nothing is boxed, and nothing moved that is large.
-            let sent = pin!(async {
+            let mut sent = Box::pin(async {
                 shared.set_level(log).await;
                 shared.exchange(&id, method, &params, headers).await
             });
             tokio::select! {
-                reception = sent => reception,
+                reception = &mut sent => reception,
                 after = coming.deadline.passed() => return Err(LinkFault::Timeout { after }),
             }
         };
@@ -335,8 +333,6 @@ impl Shared {
         }
     }
 
-    /// Sends one request and reads the head of what comes back. A session that
-    /// the server has lost is opened anew, once.
     /// Sends a call, on its own: the head of what comes back.
     fn send(
         self: Arc<Self>,
@@ -352,6 +348,8 @@ impl Shared {
         })
     }
 
+    /// Sends one request and reads the head of what comes back. A session that
+    /// the server has lost is opened anew, once.
     async fn exchange(
         &self,
         id: &Id,
@@ -403,8 +401,8 @@ impl Shared {
         self.session.add_to(&mut headers);
         let post = self.client.post(&headers, message(id, response));
         match tokio::time::timeout(ASIDE, post).await {
-            Ok(Ok(taken)) if taken.status().is_success() => Ok(()),
-            Ok(Ok(refused)) => Err(LinkFault::Status { status: refused.status() }),
+            Ok(Ok(taken)) if taken.status.is_success() => Ok(()),
+            Ok(Ok(refused)) => Err(LinkFault::Status { status: refused.status }),
             Ok(Err(fault)) => Err(fault),
             Err(_) => Err(LinkFault::Timeout { after: ASIDE }),
         }

@@ -9,7 +9,7 @@
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use http_body_util::BodyExt;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 
 use crate::call::{Failure, Passing, ServerName};
 use crate::jsonrpc::body::BodyError;
@@ -18,13 +18,14 @@ use crate::link::LinkFault;
 use crate::link::deadline::Deadline;
 use crate::link::peer::MAX_DEPTH;
 use crate::mcp::Era;
+use crate::wire::{Body, WireFault};
 
 use super::Shared;
 
 /// An answer of which so much has come.
 pub(super) struct Begun {
     head: Bytes,
-    body: Incoming,
+    body: Body,
     limit: usize,
 }
 
@@ -33,9 +34,9 @@ pub(super) struct Begun {
 /// # Errors
 /// The body's own.
 pub(super) async fn read(
-    mut body: Incoming,
+    mut body: Body,
     limit: usize,
-) -> Result<Result<Bytes, Begun>, BodyError<hyper::Error>> {
+) -> Result<Result<Bytes, Begun>, BodyError<WireFault>> {
     // One that says that it is too large is refused while there is still
     // something to be said instead.
     if body.size_hint().lower() > limit as u64 {
@@ -123,7 +124,7 @@ impl Begun {
 struct OnTheWay {
     first: Option<Bytes>,
     passed: usize,
-    body: Incoming,
+    body: Body,
     scanner: Scanner,
     limit: usize,
     id: Id,

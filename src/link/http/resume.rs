@@ -190,7 +190,7 @@ async fn resume(shared: &Shared, mut headers: HeaderMap) -> Attempt {
         }
         Err(fault) => return Attempt::Never(fault),
     };
-    let status = response.status();
+    let status = response.status;
     match Reception::read(response, shared.limit).await {
         Ok(Reception::Events(events)) => Attempt::Open(events),
         Ok(_) if status.is_server_error() => Attempt::Later(LinkFault::Status { status }),

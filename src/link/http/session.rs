@@ -125,7 +125,8 @@ async fn open(
     let request = Id::number(1);
     let body = jsonrpc::request(&request, Method::Initialize.as_str(), &initialize_params(told));
     let response = client.post(&HeaderMap::new(), body).await?;
-    let id = response.headers().get(header::SESSION_ID).cloned();
+    let id = response.fields.get(header::SESSION_ID.as_str());
+    let id = id.and_then(|id| HeaderValue::from_bytes(id).ok());
     let answer = Reception::read(response, limit).await?.answer(&request).await?;
     let peer = judge_initialize(&answer)?;
     let open = Open { number, id, version: peer.version };

@@ -12,9 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use serde_json::json;
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
@@ -27,6 +26,7 @@ use crate::jsonrpc::{self, Frame, Id};
 use crate::link::LinkFault;
 use crate::link::peer::MAX_DEPTH;
 use crate::mcp::code;
+use crate::wire::{Body, Response};
 
 use super::client::{Client, same_origin_as};
 
@@ -80,22 +80,21 @@ fn endpoint_in(event: &SseEvent, client: &Client) -> Result<Uri, LinkFault> {
 
 /// The events of a stream.
 struct Incomings {
-    body: Incoming,
+    body: Body,
     decoder: SseDecoder,
 }
 
 impl Incomings {
-    fn new(response: Response<Incoming>, limit: usize) -> Result<Self, LinkFault> {
-        if !response.status().is_success() {
-            return Err(LinkFault::Status { status: response.status() });
+    fn new(response: Response, limit: usize) -> Result<Self, LinkFault> {
+        if !response.status.is_success() {
+            return Err(LinkFault::Status { status: response.status });
         }
-        let media = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let media = media.unwrap_or_default();
+        let media = response.fields.get_text(CONTENT_TYPE.as_str());
         let kind = media.split(';').next().unwrap_or_default().trim();
         if !kind.eq_ignore_ascii_case("text/event-stream") {
             return Err(LinkFault::MediaType { found: media.chars().take(100).collect() });
         }
-        Ok(Self { body: response.into_body(), decoder: SseDecoder::new(limit) })
+        Ok(Self { body: response.body, decoder: SseDecoder::new(limit) })
     }
 
     async fn next(&mut self) -> Result<Option<SseEvent>, LinkFault> {
@@ -223,9 +222,9 @@ impl Post {
         let headers = HeaderMap::new();
         let sent = self.client.send_to(&self.endpoint, &Method::POST, &headers, line);
         let response = sent.await?;
-        let status = response.status();
+        let status = response.status;
         // Read to its end, the connection can be used again.
-        let _ = jsonrpc::body::collect(response.into_body(), REFUSAL).await;
+        let _ = jsonrpc::body::collect(response.body, REFUSAL).await;
         Ok(status)
     }
 }

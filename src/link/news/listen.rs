@@ -271,7 +271,12 @@ impl<L: Line> Listening<L> {
     /// Waits until another stream is due; false where none ever is.
     async fn wait(&mut self) -> bool {
         let Some(current) = &mut self.current else {
-            return self.changes.changed().await.is_ok();
+            if self.changes.changed().await.is_err() {
+                return false;
+            }
+            // What one client asks for comes one by one.
+            self.pace.after_change().await;
+            return true;
         };
         tokio::select! {
             () = current.ended() => {

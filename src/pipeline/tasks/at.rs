@@ -87,7 +87,7 @@ impl TaskAt {
         params.as_object_mut().into_iter().for_each(|params| params.extend(more.clone()));
         let params = Params::parse(Some(params.to_string().into()))
             .map_err(|fault| Failure::Internal { detail: fault.to_string() })?;
-        let call = Call { method, params, context: self.context.clone(), input: None };
+        let call = Box::new(Call { method, params, context: self.context.clone(), input: None });
         let target = Target {
             server: self.server.clone(),
             native: Some(NativeName::new(&self.native)),

@@ -185,7 +185,7 @@ impl Driven {
     async fn call_again(&mut self, mut call: Call, target: Target) -> Result<(), Failure> {
         let client = call.context.client.with_tasks();
         call.context.client = Arc::new(client);
-        let permitted = self.snapshot.policy.readmit(call, target);
+        let permitted = self.snapshot.policy.readmit(Box::new(call), target);
         self.at = TaskAt::to_be(&self.snapshot, &permitted).await?;
         self.reply = self.at.make(permitted).await?;
         self.stage = Stage::Creating;

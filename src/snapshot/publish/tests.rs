@@ -27,7 +27,7 @@ async fn listed(snapshots: &Snapshots) -> Arc<Snapshot> {
 async fn send(snapshot: &Snapshot, tool: &str) -> Result<crate::call::Reply, crate::call::Failure> {
     let route = snapshot.route(&snapshot.plain, tool).unwrap();
     let target = Target::tool(&route.entry.server, &route.entry.tool, Box::default());
-    let permitted = snapshot.policy.admit(call(tool), target).await?;
+    let permitted = snapshot.policy.admit(Box::new(call(tool)), target).await?;
     route.member.server.call(permitted, &route.member.config).await
 }
 

@@ -1,0 +1,39 @@
+//! What a message comes to, before anything is waited for.
+//!
+//! Reading a message and deciding what it asks for takes no time, and what it
+//! takes to decide need not be carried through the wait that follows.
+
+use std::pin::Pin;
+
+use http::Response;
+
+use super::Body;
+use super::answer::{self, Writer};
+use super::in_session::InSession;
+use super::modern::Cancelling;
+
+/// What is to be done about a message.
+#[expect(clippy::large_enum_variant, reason = "it moves once, and most are large")]
+pub(super) enum Then {
+    /// Nothing: this is the answer.
+    Answered(Response<Body>),
+    /// A Modern client's call.
+    Modern(Cancelling, Writer),
+    /// A call in a Legacy session.
+    Legacy(InSession, Writer),
+    /// Something else that may have to wait for servers.
+    Waiting(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
+}
+
+impl Then {
+    /// Does it.
+    pub(super) async fn answer(self) -> Response<Body> {
+        match self {
+            Self::Answered(response) => response,
+            // Boxed: what is copied in moving larger futures costs more.
+            Self::Modern(call, writer) => Box::pin(answer::call(call, writer)).await,
+            Self::Legacy(call, writer) => Box::pin(answer::call(call, writer)).await,
+            Self::Waiting(waiting) => waiting.await,
+        }
+    }
+}

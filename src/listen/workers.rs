@@ -1,0 +1,135 @@
+//! Threads that connections are spread over.
+//!
+//! Each has a runtime and sockets of its own, so that a call stays on one core
+//! from the client's request to the client's answer: what it waits for wakes
+//! the thread that it is on, and no other has to be told.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::JoinHandle;
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+/// The threads. They end when this is dropped, and what still runs on them
+/// ends with them.
+#[derive(Debug)]
+pub struct Workers {
+    all: Box<[Worker]>,
+}
+
+#[derive(Debug)]
+struct Worker {
+    runtime: Handle,
+    /// How many connections it has.
+    connections: Arc<AtomicUsize>,
+    /// Dropped, it ends.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A connection's place on a thread.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) runtime: Handle,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Workers {
+    /// Starts so many threads; without a number one for each core that this
+    /// process may use.
+    ///
+    /// # Errors
+    /// What the system says where it gives no thread or no descriptor.
+    pub fn start(threads: Option<NonZeroUsize>) -> io::Result<Self> {
+        let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let threads = threads.unwrap_or_else(cores).get();
+        let all = (1..=threads).map(Worker::start).collect::<io::Result<_>>()?;
+        Ok(Self { all })
+    }
+
+    /// No threads: connections are served where the listener is.
+    pub fn none() -> Self {
+        Self { all: Box::default() }
+    }
+
+    /// The thread with the fewest connections.
+    pub(super) fn place(&self) -> Option<Place> {
+        let worker = self.all.iter().min_by_key(|worker| worker.connections.load(Relaxed))?;
+        worker.connections.fetch_add(1, Relaxed);
+        let connections = Arc::clone(&worker.connections);
+        Some(Place { runtime: worker.runtime.clone(), connections })
+    }
+}
+
+impl Worker {
+    fn start(number: usize) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel();
+        let run = move || {
+            let _ = runtime.block_on(stopped);
+            // What blocks, such as looking up a name, holds nothing up.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(run)?;
+        Ok(Self {
+            runtime: handle,
+            connections: Arc::default(),
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop.take();
+        let thread = self.thread.take();
+        // The last to let go may be one of what runs there.
+        if let Some(thread) = thread.filter(|it| it.thread().id() != std::thread::current().id()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.connections.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_go_where_the_fewest_are() {
+        let workers = Workers::start(NonZeroUsize::new(3)).unwrap();
+        let mut places: Vec<_> = (0..6).map(|_| workers.place().unwrap()).collect();
+        let counts = || -> Vec<_> {
+            workers.all.iter().map(|worker| worker.connections.load(Relaxed)).collect()
+        };
+        assert_eq!(counts(), [2, 2, 2]);
+        places.swap_remove(1);
+        assert_eq!(counts(), [2, 1, 2]);
+        let again = workers.place().unwrap();
+        assert_eq!(counts(), [2, 2, 2]);
+        drop((again, places));
+        assert_eq!(counts(), [0, 0, 0]);
+    }
+
+    #[test]
+    fn what_runs_there_ends_with_them() {
+        let workers = Workers::start(NonZeroUsize::new(1)).unwrap();
+        let (sender, receiver) = oneshot::channel::<()>();
+        workers.place().unwrap().runtime.spawn(async move {
+            let _held = sender;
+            std::future::pending::<()>().await;
+        });
+        drop(workers);
+        assert!(receiver.blocking_recv().is_err());
+    }
+}

@@ -1,0 +1,132 @@
+//! Connections that wait for their next request.
+//!
+//! Kept by thread, the last used first: where a thread has its own sockets, a
+//! call stays on it.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use super::connection::Connection;
+
+/// The waiting connections of one server.
+#[derive(Debug, Clone)]
+pub struct Idle(Arc<Shelves>);
+
+#[derive(Debug)]
+struct Shelves {
+    by_thread: Box<[Mutex<Vec<Waiting>>]>,
+    /// How often the old ones were thrown out.
+    round: AtomicU64,
+    /// Whether somebody does that.
+    is_kept: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    connection: Connection,
+    /// The round in which it began to.
+    since: u64,
+}
+
+impl Default for Idle {
+    fn default() -> Self {
+        Self(Arc::new(Shelves {
+            by_thread: (0..SHELVES).map(|_| Mutex::default()).collect(),
+            round: AtomicU64::new(0),
+            is_kept: AtomicBool::new(false),
+        }))
+    }
+}
+
+impl Idle {
+    /// A connection on which a request may be sent.
+    pub fn take(&self) -> Option<Connection> {
+        let mut shelf = self.0.shelf();
+        while let Some(mut waiting) = shelf.pop() {
+            if waiting.connection.is_fresh() {
+                return Some(waiting.connection);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection for the next request, or closes it if there are many.
+    pub fn put(&self, connection: Connection) {
+        let since = self.0.round.load(Ordering::Relaxed);
+        let mut shelf = self.0.shelf();
+        if shelf.len() < MOST {
+            shelf.push(Waiting { connection, since });
+        }
+        drop(shelf);
+        if !self.0.is_kept.load(Ordering::Relaxed) {
+            self.keep();
+        }
+    }
+
+    /// Has old ones, and those that their server has closed, thrown out for as
+    /// long as there are any.
+    #[cold]
+    fn keep(&self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if !self.0.is_kept.swap(true, Ordering::Relaxed) {
+            let kept = Arc::downgrade(&self.0);
+            runtime.spawn(Keeper(kept).keep());
+        }
+    }
+}
+
+/// Whoever throws the old ones out. When its runtime ends, another one's does.
+struct Keeper(Weak<Shelves>);
+
+impl Keeper {
+    async fn keep(self) {
+        loop {
+            tokio::time::sleep(ROUND).await;
+            let Some(shelves) = self.0.upgrade() else { return };
+            if shelves.sweep() == 0 {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        if let Some(shelves) = self.0.upgrade() {
+            shelves.is_kept.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Shelves {
+    /// The calling thread's.
+    fn shelf(&self) -> MutexGuard<'_, Vec<Waiting>> {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static NUMBER: Cell<usize> = Cell::new(THREADS.fetch_add(1, Ordering::Relaxed));
+        }
+        let number = NUMBER.try_with(Cell::get).unwrap_or(0) % SHELVES;
+        self.by_thread[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Throws out those that have waited for a whole round or are closed; how
+    /// many are left.
+    fn sweep(&self) -> usize {
+        let round = self.round.fetch_add(1, Ordering::Relaxed);
+        let sweep = |shelf: &Mutex<Vec<Waiting>>| {
+            let mut shelf = shelf.lock().unwrap_or_else(PoisonError::into_inner);
+            shelf.retain_mut(|waiting| waiting.since >= round && waiting.connection.is_fresh());
+            shelf.len()
+        };
+        self.by_thread.iter().map(sweep).sum()
+    }
+}
+
+/// More threads than this share.
+const SHELVES: usize = 32;
+/// The most that wait on one shelf.
+const MOST: usize = 1024;
+/// How long a connection waits, at least; twice as long at most.
+const ROUND: Duration = Duration::from_secs(45);

@@ -1,0 +1,322 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::connect::HttpConnector;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use super::{Fixed, Pool, PoolFault, Request, Response, WireFault};
+
+/// A server that a test plays by hand.
+struct Server {
+    socket: TcpListener,
+    uri: Uri,
+    pool: Pool,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri = format!("http://{}/mcp?a=b", socket.local_addr().unwrap()).parse().unwrap();
+        let roots = rustls::RootCertStore::empty();
+        let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_all_versions()
+            .wrap_connector({
+                let mut tcp = HttpConnector::new();
+                tcp.enforce_http(false);
+                tcp
+            });
+        Self { socket, uri, pool: Pool::new(connector) }
+    }
+
+    async fn ask(&self, body: impl Into<Bytes>) -> Result<Response, PoolFault> {
+        let (fixed, headers) = (Fixed::default(), HeaderMap::new());
+        let request = Request {
+            method: &Method::POST,
+            uri: &self.uri,
+            fixed: &fixed,
+            headers: &headers,
+            body: body.into(),
+        };
+        timeout(PATIENCE, self.pool.send(request)).await.expect("an answer in time")
+    }
+
+    async fn accept(&self) -> TcpStream {
+        timeout(PATIENCE, self.socket.accept()).await.expect("a connection").unwrap().0
+    }
+}
+
+/// Reads a request whose body is `body`.
+async fn request(socket: &mut TcpStream, body: &[u8]) -> String {
+    let (mut seen, mut buffer) = (Vec::new(), [0; 65536]);
+    loop {
+        let read = timeout(PATIENCE, socket.read(&mut buffer)).await.expect("a request").unwrap();
+        assert!(read > 0, "closed after {:?}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&buffer[..read]);
+        let Some(end) = memchr::memmem::find(&seen, b"\r\n\r\n") else { continue };
+        if seen.len() == end + 4 + body.len() {
+            assert_eq!(&seen[end + 4..], body);
+            return String::from_utf8_lossy(&seen[..end + 2]).into_owned();
+        }
+    }
+}
+
+async fn whole(response: Response) -> Bytes {
+    timeout(PATIENCE, response.body.collect()).await.expect("a body").unwrap().to_bytes()
+}
+
+async fn said(socket: &mut TcpStream, text: &str) {
+    socket.write_all(text.as_bytes()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_is_written_as_http_has_it() {
+    let server = Server::start().await;
+    let mut fixed = HeaderMap::new();
+    fixed.insert("authorization", HeaderValue::from_static("Bearer ours"));
+    let fixed = Fixed::new(fixed);
+    let mut headers = HeaderMap::new();
+    headers.insert("authorization", HeaderValue::from_static("Bearer the client's"));
+    headers.insert("mcp-method", HeaderValue::from_static("ping"));
+    let request_to_send = Request {
+        method: &Method::POST,
+        uri: &server.uri,
+        fixed: &fixed,
+        headers: &headers,
+        body: Bytes::from_static(b"{}"),
+    };
+    let served = async {
+        let mut socket = server.accept().await;
+        let head = request(&mut socket, b"{}").await;
+        said(&mut socket, "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
+        (head, socket)
+    };
+    let (response, (head, _socket)) = tokio::join!(server.pool.send(request_to_send), served);
+    assert_eq!(response.unwrap().status, StatusCode::ACCEPTED);
+    let authority = server.uri.authority().unwrap();
+    let expected = format!(
+        "POST /mcp?a=b HTTP/1.1\r\nhost: {authority}\r\nauthorization: Bearer ours\r\n\
+         mcp-method: ping\r\ncontent-length: 2\r\n"
+    );
+    assert_eq!(head, expected);
+}
+
+#[tokio::test]
+async fn a_connection_serves_one_request_after_the_other() {
+    let server = Server::start().await;
+    let served = async {
+        let mut socket = server.accept().await;
+        for answer in [
+            "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc",
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nlink: x\r\n\r\n\
+             HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            "HTTP/1.1 204 No Content\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        ] {
+            request(&mut socket, b"{}").await;
+            // Byte by byte, or nearly: it does not matter how an answer comes.
+            for piece in answer.as_bytes().chunks(7) {
+                socket.write_all(piece).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        }
+        socket
+    };
+    let asked = async {
+        let mut bodies = Vec::new();
+        for _ in 0..4 {
+            bodies.push(whole(server.ask("{}").await.unwrap()).await);
+        }
+        bodies
+    };
+    let (bodies, _socket) = tokio::join!(asked, served);
+    assert_eq!(bodies, ["abc", "abc", "", ""]);
+}
+
+#[tokio::test]
+async fn a_body_in_one_piece_is_known_to_be_whole() {
+    let server = Server::start().await;
+    for answer in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    ] {
+        let served = async {
+            let mut socket = server.accept().await;
+            request(&mut socket, b"{}").await;
+            said(&mut socket, answer).await;
+        };
+        let (response, ()) = tokio::join!(server.ask("{}"), served);
+        let mut body = response.unwrap().body;
+        assert_eq!(body.size_hint().exact(), Some(3));
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "abc");
+        assert!(body.is_end_stream(), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_meanwhile_costs_another() {
+    let server = Server::start().await;
+    for body in ["first", "second"] {
+        let served = async {
+            let mut socket = server.accept().await;
+            request(&mut socket, body.as_bytes()).await;
+            said(&mut socket, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+        };
+        let (response, ()) = tokio::join!(server.ask(body), served);
+        assert_eq!(whole(response.unwrap()).await, "ok");
+        // It is closed now; give the news time to come.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_may_have_reached_the_server_is_not_sent_twice() {
+    let server = Server::start().await;
+    let served = async {
+        let mut socket = server.accept().await;
+        request(&mut socket, b"one").await;
+        said(&mut socket, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+        // The second one is taken, and not answered.
+        request(&mut socket, b"two").await;
+    };
+    let asked = async {
+        whole(server.ask("one").await.unwrap()).await;
+        server.ask("two").await
+    };
+    let (second, ()) = tokio::join!(asked, served);
+    assert!(matches!(second, Err(PoolFault::Broken(WireFault::Closed))), "{second:?}");
+    let again = timeout(Duration::from_millis(100), server.socket.accept()).await;
+    assert!(again.is_err(), "it came a second time");
+}
+
+#[tokio::test]
+async fn an_answer_before_the_whole_request_is_heard() {
+    let server = Server::start().await;
+    let large = vec![b'x'; 32 * 1024 * 1024];
+    let served = async {
+        let mut socket = server.accept().await;
+        let mut some = [0; 1024];
+        socket.read_exact(&mut some).await.unwrap();
+        said(&mut socket, "HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno").await;
+        socket
+    };
+    let (response, _socket) = tokio::join!(server.ask(large), served);
+    let response = response.unwrap();
+    assert_eq!(response.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(whole(response).await, "no");
+    assert!(server.pool.idle.take().is_none(), "half a request is still on its way there");
+}
+
+#[tokio::test]
+async fn large_bodies_arrive_whole_both_ways() {
+    let server = Server::start().await;
+    let large = vec![b'x'; 5 * 1024 * 1024];
+    let served = async {
+        let mut socket = server.accept().await;
+        request(&mut socket, &large).await;
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", large.len());
+        said(&mut socket, &head).await;
+        socket.write_all(&large).await.unwrap();
+        socket
+    };
+    let asked = async { whole(server.ask(large.clone()).await.unwrap()).await };
+    let (body, _socket) = tokio::join!(asked, served);
+    assert!(body == large);
+    assert!(server.pool.idle.take().is_some());
+}
+
+#[tokio::test]
+async fn a_body_that_ends_with_its_connection_is_whole() {
+    let server = Server::start().await;
+    let served = async {
+        let mut socket = server.accept().await;
+        request(&mut socket, b"{}").await;
+        said(&mut socket, "HTTP/1.1 200 OK\r\n\r\nsome").await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        said(&mut socket, " more").await;
+    };
+    let asked = async { whole(server.ask("{}").await.unwrap()).await };
+    let (body, ()) = tokio::join!(asked, served);
+    assert_eq!(body, "some more");
+    assert!(server.pool.idle.take().is_none());
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_a_fault() {
+    let server = Server::start().await;
+    for (answer, in_body) in [
+        ("", false),
+        ("HTTP/1.1 200 OK\r\ncontent", false),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nabc", true),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n", true),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzzz\r\n", false),
+        ("220 mail.example.test ESMTP\r\n\r\n", false),
+    ] {
+        let served = async {
+            let mut socket = server.accept().await;
+            request(&mut socket, b"{}").await;
+            said(&mut socket, answer).await;
+        };
+        let (response, ()) = tokio::join!(server.ask("{}"), served);
+        if !in_body {
+            assert!(matches!(response, Err(PoolFault::Broken(_))), "{answer:?}");
+            continue;
+        }
+        let body = timeout(PATIENCE, response.unwrap().body.collect()).await.unwrap();
+        assert!(matches!(body, Err(WireFault::Closed)), "{answer:?}");
+        assert!(server.pool.idle.take().is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_up_takes_its_connection_with_it() {
+    let server = Server::start().await;
+    let served = async {
+        let mut socket = server.accept().await;
+        request(&mut socket, b"{}").await;
+        socket
+    };
+    let given_up = timeout(Duration::from_millis(50), server.ask("{}"));
+    let (given_up, mut socket) = tokio::join!(given_up, served);
+    assert!(given_up.is_err());
+    let read = timeout(PATIENCE, socket.read(&mut [0])).await.expect("the server notices");
+    assert_eq!(read.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn nobody_there_is_told_from_broken() {
+    let mut server = Server::start().await;
+    server.socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let refused = server.ask("{}").await;
+    assert!(matches!(refused, Err(PoolFault::Connect(_))), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_do_not_wait_for_ever() {
+    let server = Server::start().await;
+    let served = async {
+        let mut socket = server.accept().await;
+        request(&mut socket, b"{}").await;
+        said(&mut socket, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        socket
+    };
+    let (response, mut socket) = tokio::join!(server.ask("{}"), served);
+    whole(response.unwrap()).await;
+    let closed = timeout(Duration::from_mins(2), socket.read(&mut [0])).await;
+    assert_eq!(closed.expect("closed in time").unwrap(), 0);
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);
