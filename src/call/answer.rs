@@ -66,6 +66,17 @@ pub enum ResultType {
     Other(String),
 }
 
+impl ResultType {
+    fn read(said: Option<&str>) -> Self {
+        match said {
+            None | Some("complete") => Self::Complete,
+            Some("input_required") => Self::InputRequired,
+            Some("task") => Self::Task,
+            Some(other) => Self::Other(other.to_owned()),
+        }
+    }
+}
+
 /// A result object, whole and unchanged.
 #[derive(Debug, Clone)]
 pub struct ResultBody {
@@ -94,11 +105,9 @@ impl ResultBody {
         let [kind, meta, is_error] = payload.members(&MEMBERS)?;
         // What is no string counts as absent, and is written over.
         let kind_span = kind.map(Spot::span);
-        let kind = match kind.and_then(|spot| payload.text_at(spot)).as_deref() {
-            None | Some("complete") => ResultType::Complete,
-            Some("input_required") => ResultType::InputRequired,
-            Some("task") => ResultType::Task,
-            Some(other) => ResultType::Other(other.to_owned()),
+        let kind = match kind {
+            Some(spot) if payload.raw_at(spot) == b"\"complete\"" => ResultType::Complete,
+            kind => ResultType::read(kind.and_then(|spot| payload.text_at(spot)).as_deref()),
         };
         let meta = meta.map(Spot::span);
         let is_error = is_error.is_some_and(|spot| payload.raw_at(spot) == b"true");

@@ -26,7 +26,7 @@ pub use outline::{Outline, Part, Parts, Spot};
 pub use passing::Scanner;
 pub use payload::Payload;
 pub use splice::{Splice, span_of};
-pub use walk::{Malformed, NoObject, Walk, members};
+pub use walk::{Malformed, NoObject, members};
 pub use write::{error, notification, request, response, string};
 
 use std::borrow::Cow;

@@ -69,7 +69,7 @@ pub struct Part<'a> {
 }
 
 /// The members, or elements, of a value, in their order.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Parts<'a> {
     text: &'a [u8],
     marks: &'a [Mark],
@@ -103,12 +103,9 @@ impl Outline {
         outside: usize,
         levels: usize,
     ) -> Result<(), Wrong> {
-        self.marks.clear();
         self.base = base;
         self.lost = cursor.rest() > MOST_BYTES;
-        if !self.lost {
-            self.marks.reserve(if levels == 0 { FEW / 4 } else { FEW });
-        }
+        self.marks = Vec::with_capacity(if levels == 0 { FEW / 4 } else { FEW });
         self.inside(cursor, Bracket::Object, outside, levels)?;
         if self.lost {
             self.marks = Vec::new();
@@ -276,10 +273,11 @@ impl<'a> Part<'a> {
     }
 }
 
-impl<'a> Parts<'a> {
-    /// The next value; `None` behind the last one.
+impl<'a> Iterator for Parts<'a> {
+    type Item = Part<'a>;
+
     #[inline]
-    pub fn next(&mut self) -> Option<Part<'a>> {
+    fn next(&mut self) -> Option<Part<'a>> {
         let (mark, behind) = self.marks.split_first()?;
         let (inside, behind) = behind.split_at_checked(usize::from(mark.inside))?;
         self.marks = behind;

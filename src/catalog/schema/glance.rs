@@ -252,10 +252,10 @@ impl Members {
     }
 
     /// None where it cannot be told.
-    fn admit(&self, mut parts: Parts<'_>) -> Option<bool> {
+    fn admit(&self, parts: Parts<'_>) -> Option<bool> {
         let (mut seen, mut next) = (0_u64, 0);
         let mut others: Vec<Cow<'_, [u8]>> = Vec::new();
-        while let Some(part) = parts.next() {
+        for part in parts {
             let key = part.key().ok()?;
             let rule = if let Some(at) = self.find(&key, next) {
                 if seen & 1 << at != 0 {
@@ -292,9 +292,8 @@ impl Members {
 
 /// How many elements there are, if all of them are admitted.
 fn elements(items: &Glance, part: &Part<'_>) -> Option<usize> {
-    let mut parts = part.parts()?;
     let mut found = 0;
-    while let Some(element) = parts.next() {
+    for element in part.parts()? {
         found += items.admits_part(&element).then_some(1)?;
     }
     Some(found)

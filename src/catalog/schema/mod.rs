@@ -189,11 +189,11 @@ impl ArgumentSchema {
         parts: Option<Parts<'_>>,
     ) -> Result<(), Violations> {
         let (Some(raw), Some(parts)) = (arguments, parts) else { return self.check(arguments) };
-        match &self.rule {
-            Rule::AnyObject if raw.starts_with(b"{") => Ok(()),
-            Rule::Schema { glance, .. } if glance.admits_object(parts) => Ok(()),
-            _ => self.check_whole(raw),
-        }
+        let admitted = match &self.rule {
+            Rule::AnyObject => raw.starts_with(b"{"),
+            Rule::Schema { glance, .. } => glance.admits_object(parts),
+        };
+        if admitted { Ok(()) } else { self.check_whole(raw) }
     }
 
     fn check_whole(&self, raw: &[u8]) -> Result<(), Violations> {

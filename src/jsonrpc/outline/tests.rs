@@ -14,9 +14,9 @@ fn outlined(text: &[u8]) -> Option<String> {
         assert_eq!(part.is_escaped(), raw.starts_with('"') && raw.contains('\\'));
         match (raw.as_bytes()[0], part.parts()) {
             (b'{', Some(parts)) => object(parts, out, levels - 1)?,
-            (b'[', Some(mut parts)) => {
+            (b'[', Some(parts)) => {
                 out.push('[');
-                while let Some(part) = parts.next() {
+                for part in parts {
                     value(part, out, levels - 1)?;
                     out.push(',');
                 }
@@ -29,9 +29,9 @@ fn outlined(text: &[u8]) -> Option<String> {
         }
         Some(())
     }
-    fn object(mut parts: Parts<'_>, out: &mut String, levels: usize) -> Option<()> {
+    fn object(parts: Parts<'_>, out: &mut String, levels: usize) -> Option<()> {
         out.push('{');
-        while let Some(part) = parts.next() {
+        for part in parts {
             let key = part.key().ok()?;
             write!(out, "{:?}:", std::str::from_utf8(&key).unwrap()).ok()?;
             value(part, out, levels)?;
@@ -51,7 +51,7 @@ fn read(text: &[u8]) -> Option<String> {
     fn value(raw: &RawValue, out: &mut String, levels: usize) -> Option<()> {
         match raw.get().as_bytes()[0] {
             b'{' if levels > 0 => {
-                object(Members::parse(raw.get().as_bytes()).ok()?, out, levels - 1)?
+                object(Members::parse(raw.get().as_bytes()).ok()?, out, levels - 1)?;
             }
             b'[' if levels > 0 => {
                 out.push('[');

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use super::brackets::Brackets;
 use super::strings::{BLOCK, has_special, special};
 use super::{Malformed, NoObject, TooDeep};
 
@@ -461,8 +462,8 @@ fn behind_plain(text: &[u8]) -> &[u8] {
 /// Written so that the compiler looks at many bytes at once.
 fn is_ascii(text: &[u8]) -> bool {
     let (blocks, rest) = text.as_chunks::<64>();
-    let is_ascii = |part: &[u8]| part.iter().fold(0, |all, byte| all | byte) < 0x80;
-    blocks.iter().all(|block| is_ascii(block)) && is_ascii(rest)
+    let is_ascii = |block: &[u8; 64]| block.iter().fold(0, |all, byte| all | byte) < 0x80;
+    blocks.iter().all(is_ascii) && rest.is_ascii()
 }
 
 /// What stands between quotes, without its escapes; `None` where one of them is
@@ -471,51 +472,6 @@ fn is_ascii(text: &[u8]) -> bool {
 pub(in crate::jsonrpc) fn unescaped(raw: &[u8]) -> Option<Vec<u8>> {
     let quoted = [b"\"", raw, b"\""].concat();
     serde_json::from_slice::<String>(&quoted).ok().map(String::into_bytes)
-}
-
-/// The brackets that are open, a bit for each: set for an object's.
-#[derive(Debug, Default)]
-struct Brackets {
-    depth: usize,
-    last: u64,
-    before: Vec<u64>,
-}
-
-impl Brackets {
-    #[inline]
-    fn push(&mut self, is_object: bool) {
-        if self.depth > 0 && self.depth.is_multiple_of(64) {
-            self.spill();
-        }
-        self.last = self.last << 1 | u64::from(is_object);
-        self.depth += 1;
-    }
-
-    #[cold]
-    fn spill(&mut self) {
-        self.before.push(self.last);
-    }
-
-    #[inline]
-    fn pop(&mut self) {
-        self.depth = self.depth.saturating_sub(1);
-        if self.depth > 0 && self.depth.is_multiple_of(64) {
-            self.fetch();
-        } else {
-            self.last >>= 1;
-        }
-    }
-
-    #[cold]
-    fn fetch(&mut self) {
-        self.last = self.before.pop().unwrap_or_default();
-    }
-
-    /// Whether the innermost one is an object's; `None` where none is open.
-    #[inline]
-    fn innermost(&self) -> Option<bool> {
-        (self.depth > 0).then_some(self.last & 1 == 1)
-    }
 }
 
 /// How many times eight bytes a short text has.

@@ -6,6 +6,7 @@
 //! bits, and nothing is allocated for what has no escapes in its keys. Texts are
 //! bytes: whether they are UTF-8 is seen to before the first step.
 
+mod brackets;
 mod cursor;
 mod strings;
 
@@ -59,6 +60,9 @@ impl fmt::Display for NoObject {
 
 impl std::error::Error for NoObject {}
 
+/// A key without its escapes, and its value as it stands in the text.
+type Member<'a> = (Cow<'a, [u8]>, &'a [u8]);
+
 /// Hands an object's members out, in their order: the key without its escapes,
 /// and the value as it stands in the text.
 #[derive(Debug)]
@@ -82,8 +86,7 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// [`NoObject`] where the text is no JSON from here on.
-    #[expect(clippy::should_implement_trait, reason = "an iterator has no errors of its own")]
-    pub fn next(&mut self) -> Result<Option<(Cow<'a, [u8]>, &'a [u8])>, NoObject> {
+    pub fn next(&mut self) -> Result<Option<Member<'a>>, NoObject> {
         self.next_by(|cursor, _| cursor.value(1))
     }
 
@@ -92,7 +95,7 @@ impl<'a> Walk<'a> {
     pub(super) fn next_by(
         &mut self,
         value: impl FnOnce(&mut Cursor<'a>, &[u8]) -> Result<(), Wrong>,
-    ) -> Result<Option<(Cow<'a, [u8]>, &'a [u8])>, NoObject> {
+    ) -> Result<Option<Member<'a>>, NoObject> {
         self.step(value).map_err(|wrong| self.cursor.fault(wrong))
     }
 
@@ -100,7 +103,7 @@ impl<'a> Walk<'a> {
     fn step(
         &mut self,
         value: impl FnOnce(&mut Cursor<'a>, &[u8]) -> Result<(), Wrong>,
-    ) -> Result<Option<(Cow<'a, [u8]>, &'a [u8])>, Wrong> {
+    ) -> Result<Option<Member<'a>>, Wrong> {
         let cursor = &mut self.cursor;
         if !cursor.has_next(&mut self.place, b'}', Wrong::Member)? {
             cursor.ends()?;

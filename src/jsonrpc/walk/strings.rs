@@ -17,6 +17,7 @@ pub(super) fn special(eight: u64) -> u64 {
 
 /// Whether one of these bytes is special. Written so that the compiler looks at
 /// many of them at once.
+#[expect(clippy::needless_bitwise_bool, reason = "a branch for each byte is no look at many")]
 #[inline]
 pub(super) fn has_special(block: &[u8; BLOCK]) -> bool {
     block.iter().fold(false, |found, byte| found | (byte ^ 0x02 <= 0x20) | (*byte == b'\\'))
