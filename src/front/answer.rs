@@ -146,50 +146,66 @@ impl Writer {
 /// otherwise, for a client that takes one, as a stream. A stream is opened,
 /// too, when nothing has come for so long that the connection might be lost.
 pub(super) async fn call(mut steps: impl Steps, writer: Writer) -> Response<Body> {
+    match first(&mut steps, &writer).await {
+        Comes::Stream(first) => streamed::open(first, steps, writer),
+        Comes::Answer(answer) => {
+            let retry = answer.as_ref().err().and_then(Failure::retry_after);
+            let (status, message) = writer.message(answer);
+            whole(status, message, writer.wants, retry)
+        }
+        Comes::Passing(passing) => passed(passing, &writer),
+        // There is nothing to be said.
+        Comes::Nothing if writer.wants.stream() => with_events(Body::empty()),
+        Comes::Nothing => {
+            let (status, message) = writer.message(Err(Failure::Cancelled));
+            json(status, message)
+        }
+    }
+}
+
+/// What of a call comes first.
+enum Comes {
+    /// Its answer.
+    Answer(Result<Answer, Failure>),
+    /// An answer too large to be waited for.
+    Passing(Passing),
+    /// Something that needs a stream.
+    Stream(First),
+    /// Nothing: its client has taken it back.
+    Nothing,
+}
+
+async fn first(steps: &mut impl Steps, writer: &Writer) -> Comes {
     loop {
         let quiet = tokio::time::sleep(writer.patience());
         let step = tokio::select! {
             // An answer that is there needs no timer.
             biased;
             step = steps.next() => step,
-            () = quiet, if writer.wants.stream() => {
-                return streamed::open(First::Nothing, steps, writer);
-            }
+            () = quiet, if writer.wants.stream() => return Comes::Stream(First::Nothing),
         };
         let event = match step {
             Some(Step::Event(event)) => event,
             Some(Step::Frame(frame)) if writer.wants.stream() => {
-                return streamed::open(First::Message(frame), steps, writer);
+                return Comes::Stream(First::Message(frame));
             }
             Some(Step::Frame(_)) => continue,
-            // Cancelled by the client: there is nothing to be said.
-            None if writer.wants.stream() => return with_events(Body::empty()),
-            None => {
-                let (status, message) = writer.message(Err(Failure::Cancelled));
-                return json(status, message);
-            }
+            None => return Comes::Nothing,
         };
         match event {
             Event::Notice(notice) if writer.wants.stream() => {
-                return streamed::open(First::Message(writer.notice(&notice)), steps, writer);
+                return Comes::Stream(First::Message(writer.notice(&notice)));
             }
             Event::Pause(wait) if writer.can_be_resumed() => {
-                return streamed::open(First::Pause(wait), steps, writer);
+                return Comes::Stream(First::Pause(wait));
             }
             // What a server asks comes to a front as an answer.
             Event::Notice(_) | Event::Pause(_) | Event::Asks(..) | Event::TookBack(_) => {}
-            Event::Answer(answer) => {
-                let retry = answer.as_ref().err().and_then(Failure::retry_after);
-                let (status, message) = writer.message(answer);
-                return whole(status, message, writer.wants, retry);
-            }
+            Event::Answer(answer) => return Comes::Answer(answer),
             Event::Passing(passing) if writer.wants != Wants::Events => {
-                return passed(passing, &writer);
+                return Comes::Passing(passing);
             }
-            Event::Passing(passing) => {
-                let (status, message) = writer.message(collected(passing).await);
-                return whole(status, message, writer.wants, None);
-            }
+            Event::Passing(passing) => return Comes::Answer(Box::pin(collected(passing)).await),
         }
     }
 }

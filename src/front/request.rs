@@ -112,6 +112,9 @@ pub(super) fn invalid(detail: &str) -> Failure {
 
 fn is_json(headers: &HeaderMap) -> bool {
     let Some(media) = headers.get(header::CONTENT_TYPE) else { return true };
+    if media == "application/json" {
+        return true;
+    }
     let media = media.to_str().unwrap_or_default();
     let kind = media.split(';').next().unwrap_or_default().trim();
     kind.eq_ignore_ascii_case("application/json")

@@ -1,7 +1,5 @@
 //! A request, and how its head is written.
 
-use std::io::Write as _;
-
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use http_body_util::Full;
@@ -48,7 +46,8 @@ impl Request<'_> {
             out.extend_from_slice(piece.as_bytes());
         }
         if let Some(port) = self.port() {
-            let _ = write!(out, ":{port}");
+            out.push(b':');
+            decimal(out, port.into());
         }
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(&self.fixed.lines);
@@ -56,7 +55,9 @@ impl Request<'_> {
             line(out, name, value);
         }
         if !self.body.is_empty() || self.method == Method::POST {
-            let _ = write!(out, "content-length: {}\r\n", self.body.len());
+            out.extend_from_slice(b"content-length: ");
+            decimal(out, self.body.len());
+            out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(b"\r\n");
     }
@@ -96,4 +97,33 @@ fn line(out: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
     out.extend_from_slice(b": ");
     out.extend_from_slice(value.as_bytes());
     out.extend_from_slice(b"\r\n");
+}
+
+/// Writes a number, without what a format string costs.
+fn decimal(out: &mut Vec<u8>, mut number: usize) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + u8::try_from(number % 10).unwrap_or(0);
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_such() {
+        for number in [0, 7, 10, 1234567890, usize::MAX] {
+            let mut out = Vec::new();
+            decimal(&mut out, number);
+            assert_eq!(out, number.to_string().as_bytes());
+        }
+    }
 }

@@ -52,7 +52,10 @@ impl Reception {
             return Ok(Self::Empty);
         }
         let media = response.fields.get_text(CONTENT_TYPE.as_str());
-        let kind = media.split(';').next().unwrap_or_default().trim();
+        let kind = match media {
+            "application/json" => media,
+            media => media.split(';').next().unwrap_or_default().trim(),
+        };
         if kind.eq_ignore_ascii_case("text/event-stream") {
             return Ok(Self::Events(Box::new(Events::new(response.body, limit))));
         }

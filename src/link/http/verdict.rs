@@ -27,7 +27,7 @@ impl Shared {
     ) -> Result<Settled, LinkFault> {
         let answer = match reception {
             Reception::Message(frame) => answer_in(frame, id),
-            Reception::Begun(begun) => match begun.pass(id, self, deadline).await? {
+            Reception::Begun(begun) => match Box::pin(begun.pass(id, self, deadline)).await? {
                 Ok(passing) => return Ok(Settled::Passing(passing)),
                 Err(frame) => answer_in(frame, id),
             },
