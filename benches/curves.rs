@@ -114,8 +114,8 @@ fn rules(c: &mut Criterion) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         group.bench_function(BenchmarkId::new("admit", count), |b| {
             b.iter_batched(
-                || (Box::new(call(350)), target.clone()),
-                |(call, target)| drop(runtime.block_on(policy.admit(call, target))),
+                || (call(350), target.clone()),
+                |(call, target)| drop(runtime.block_on(policy.admit(Box::new(call), target))),
                 BatchSize::SmallInput,
             );
         });

@@ -115,8 +115,8 @@ fn policy(c: &mut Criterion) {
         });
         group.bench_function(BenchmarkId::new("admit call", name), |b| {
             b.iter_batched(
-                || (Box::new(call(350)), target.clone()),
-                |(call, target)| drop(runtime.block_on(policy.admit(call, target))),
+                || (call(350), target.clone()),
+                |(call, target)| drop(runtime.block_on(policy.admit(Box::new(call), target))),
                 BatchSize::SmallInput,
             );
         });

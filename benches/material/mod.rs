@@ -42,7 +42,7 @@ pub fn request(size: usize) -> Bytes {
 
 pub fn raw_params(size: usize) -> Bytes {
     match jsonrpc::parse(&request(size), 64) {
-        Ok(Frame::Request { params: Some(params), .. }) => params,
+        Ok(Frame::Request { params: Some(params), .. }) => params.into(),
         other => unreachable!("{other:?}"),
     }
 }

@@ -24,7 +24,7 @@ pub fn frames(data: &[u8]) {
 fn write(frame: &Frame) -> Bytes {
     match frame {
         Frame::Request { id, method, params } => {
-            jsonrpc::request(id, method, params.as_deref().unwrap_or(b"{}"))
+            jsonrpc::request(id, method, params.as_ref().map_or(&b"{}"[..], |params| &params[..]))
         }
         Frame::Notification { method, params } => jsonrpc::notification(method, params.as_deref()),
         Frame::Response { id: Some(id), response: Response::Result(raw) } => {

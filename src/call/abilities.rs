@@ -1,5 +1,8 @@
 //! What a client lets servers ask of it.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
@@ -55,11 +58,32 @@ impl Abilities {
 
     /// Reads the capabilities of a client that speaks this version. What the
     /// version does not know it cannot have meant.
+    ///
+    /// A Modern client says the same with every request: what a thread has read
+    /// last, it need not read again.
     pub fn of(raw: &[u8], version: ProtocolVersion) -> Self {
-        let mut said: Map<String, Value> = match raw {
-            b"{}" => return Self::none(),
-            raw => serde_json::from_slice(raw).unwrap_or_default(),
-        };
+        if raw == b"{}" {
+            return Self::none();
+        }
+        if raw.len() > MOST_REMEMBERED {
+            return Self::read(raw, version);
+        }
+        LAST.with_borrow_mut(|last| {
+            let same = |(said, by, _): &Read| **said == *raw && *by == version;
+            if let Some((_, _, can)) = last.iter().find(|one| same(one)) {
+                return can.clone();
+            }
+            let can = Self::read(raw, version);
+            if last.len() == REMEMBERED {
+                last.pop_front();
+            }
+            last.push_back((raw.into(), version, can.clone()));
+            can
+        })
+    }
+
+    fn read(raw: &[u8], version: ProtocolVersion) -> Self {
+        let mut said: Map<String, Value> = serde_json::from_slice(raw).unwrap_or_default();
         if version < ProtocolVersion::V2025_06_18 {
             said.remove("elicitation");
         }
@@ -146,8 +170,19 @@ impl Abilities {
     }
 }
 
+/// What a client said, in which version, and what it can do.
+type Read = (Box<[u8]>, ProtocolVersion, Abilities);
+
+thread_local! {
+    static LAST: RefCell<VecDeque<Read>> = const { RefCell::new(VecDeque::new()) };
+}
+
 /// The most bytes of a client's extensions.
 const MOST: usize = 4096;
+/// How many clients' capabilities a thread remembers.
+const REMEMBERED: usize = 8;
+/// The most bytes of those.
+const MOST_REMEMBERED: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -168,6 +203,28 @@ mod tests {
         assert!(url.url && !url.form);
         assert_eq!(Abilities::parse(b"[]"), Abilities::none());
         assert_eq!(Abilities::parse(br#"{"sampling":true}"#), Abilities::none());
+    }
+
+    #[test]
+    fn what_is_remembered_is_what_would_be_read_and_no_more_than_may_be() {
+        let versions = [ProtocolVersion::V2025_06_18, ProtocolVersion::V2026_07_28];
+        for round in 0..3 * REMEMBERED {
+            let name = "x".repeat(round % (REMEMBERED + 3) * 120);
+            let raw =
+                format!(r#"{{"elicitation":{{"url":{{}}}},"experimental":{{"{name}":{{}}}}}}"#);
+            for version in versions {
+                let (can, read) = (
+                    Abilities::of(raw.as_bytes(), version),
+                    Abilities::read(raw.as_bytes(), version),
+                );
+                assert_eq!(can, read, "{raw} {version}");
+                assert_eq!(can, Abilities::of(raw.as_bytes(), version));
+            }
+        }
+        LAST.with_borrow(|last| {
+            assert_eq!(last.len(), REMEMBERED);
+            assert!(last.iter().all(|(raw, ..)| raw.len() <= MOST_REMEMBERED));
+        });
     }
 
     #[test]

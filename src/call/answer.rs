@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use serde::Deserialize;
 
-use crate::jsonrpc::{NoObject, Response, members, object, span_of, unquoted};
+use crate::jsonrpc::{NoObject, Payload, Response, Spot, object};
 
 /// Why an answer is none.
 #[derive(Debug, thiserror::Error)]
@@ -37,8 +37,8 @@ impl Answer {
     /// [`AnswerFault`] where the payload is not of the shape it has to be.
     pub fn parse(response: Response) -> Result<Self, AnswerFault> {
         match response {
-            Response::Result(raw) => ResultBody::parse(raw).map(Self::Result),
-            Response::Error(raw) => ErrorBody::parse(raw).map(Self::Error),
+            Response::Result(raw) => ResultBody::read(raw).map(Self::Result),
+            Response::Error(raw) => ErrorBody::parse(raw.into()).map(Self::Error),
         }
     }
 
@@ -66,6 +66,17 @@ pub enum ResultType {
     Other(String),
 }
 
+impl ResultType {
+    fn read(said: Option<&str>) -> Self {
+        match said {
+            None | Some("complete") => Self::Complete,
+            Some("input_required") => Self::InputRequired,
+            Some("task") => Self::Task,
+            Some(other) => Self::Other(other.to_owned()),
+        }
+    }
+}
+
 /// A result object, whole and unchanged.
 #[derive(Debug, Clone)]
 pub struct ResultBody {
@@ -83,19 +94,24 @@ impl ResultBody {
     /// # Errors
     /// [`AnswerFault::Object`] where it is no object.
     pub fn parse(raw: Bytes) -> Result<Self, AnswerFault> {
-        let [kind, meta, is_error] = members(&raw, &MEMBERS, usize::MAX)?;
-        let span = |part: &str| span_of(&raw, part.as_bytes());
+        Self::read(raw.into())
+    }
+
+    /// The same of one that came in a message.
+    ///
+    /// # Errors
+    /// As for [`ResultBody::parse`].
+    pub fn read(payload: Payload) -> Result<Self, AnswerFault> {
+        let [kind, meta, is_error] = payload.members(&MEMBERS)?;
         // What is no string counts as absent, and is written over.
-        let kind_span = kind.and_then(span);
-        let kind = match kind.and_then(unquoted).as_deref() {
-            None | Some("complete") => ResultType::Complete,
-            Some("input_required") => ResultType::InputRequired,
-            Some("task") => ResultType::Task,
-            Some(other) => ResultType::Other(other.to_owned()),
+        let kind_span = kind.map(Spot::span);
+        let kind = match kind {
+            Some(spot) if payload.raw_at(spot) == b"\"complete\"" => ResultType::Complete,
+            kind => ResultType::read(kind.and_then(|spot| payload.text_at(spot)).as_deref()),
         };
-        let meta = meta.and_then(span);
-        let is_error = is_error == Some("true");
-        Ok(Self { kind, kind_span, meta, is_error, sender: None, raw })
+        let meta = meta.map(Spot::span);
+        let is_error = is_error.is_some_and(|spot| payload.raw_at(spot) == b"true");
+        Ok(Self { kind, kind_span, meta, is_error, sender: None, raw: payload.into() })
     }
 
     /// The same sender's result in other words.
@@ -201,8 +217,8 @@ mod tests {
     fn what_is_no_object_is_no_result() {
         for text in ["null", "[]", "1", "\"x\""] {
             let raw = Bytes::from_static(text.as_bytes());
-            assert!(Answer::parse(Response::Result(raw.clone())).is_err(), "{text}");
-            assert!(Answer::parse(Response::Error(raw)).is_err(), "{text}");
+            assert!(Answer::parse(Response::Result(raw.clone().into())).is_err(), "{text}");
+            assert!(Answer::parse(Response::Error(raw.into())).is_err(), "{text}");
         }
     }
 }

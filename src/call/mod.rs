@@ -32,6 +32,7 @@ pub use params::{Meta, Params, ParamsFault};
 pub use passing::Passing;
 pub use reply::{Answers, Event, Notice, Reply, Slot};
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -41,6 +42,14 @@ use crate::mcp::Method;
 /// Places in a call's raw params, and the raw JSON that goes there for the
 /// server.
 pub type Edits = [(Range<usize>, Bytes)];
+
+/// What is found by a name that a configuration or a server's list gives.
+///
+/// Names that come from clients are only looked up: nobody can fill one with
+/// names that hash alike. So that no server can, either, the seed is drawn anew
+/// by each process; a cryptographic hash is not needed, and costs several times
+/// as much.
+pub type Named<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// One client request inside the gateway.
 #[derive(Debug, Clone)]

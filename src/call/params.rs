@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::jsonrpc::{NoObject, members, span_of, unquoted};
+use crate::jsonrpc::{NoObject, Parts, Payload, Spot};
 use crate::mcp::meta;
 
 /// Why params do not fit.
@@ -25,19 +25,23 @@ pub enum ParamsFault {
 
 /// The params of a request, whole and unchanged.
 #[derive(Debug, Clone)]
-pub struct Params {
-    raw: Bytes,
-    name: Option<(String, Range<usize>)>,
-    uri: Option<(String, Range<usize>)>,
-    task: Option<(String, Range<usize>)>,
+pub struct Params(Box<Read>);
+
+/// In a box, because params are moved many times until they are a call's.
+#[derive(Debug, Clone)]
+struct Read {
+    payload: Payload,
+    name: Option<(String, Spot)>,
+    uri: Option<(String, Spot)>,
+    task: Option<(String, Spot)>,
     cursor: Option<String>,
     level: Option<String>,
-    state: Option<(String, Range<usize>)>,
-    reference: Option<Range<usize>>,
-    arguments: Option<Range<usize>>,
-    notifications: Option<Range<usize>>,
-    responses: Option<Range<usize>>,
-    meta: Option<Range<usize>>,
+    state: Option<(String, Spot)>,
+    reference: Option<Spot>,
+    arguments: Option<Spot>,
+    notifications: Option<Spot>,
+    responses: Option<Spot>,
+    meta: Option<Spot>,
 }
 
 impl Params {
@@ -47,28 +51,34 @@ impl Params {
     /// [`ParamsFault`] where the params are no object, where a member that
     /// matters stands twice or is of another kind than it must be.
     pub fn parse(raw: Option<Bytes>) -> Result<Self, ParamsFault> {
-        let raw = raw.unwrap_or_else(|| Bytes::from_static(b"{}"));
+        Self::read(raw.map(Payload::from))
+    }
+
+    /// The same of params that came in a message.
+    ///
+    /// # Errors
+    /// As for [`Params::parse`].
+    pub fn read(payload: Option<Payload>) -> Result<Self, ParamsFault> {
+        let payload = payload.unwrap_or_else(|| Bytes::from_static(b"{}").into()).read()?;
         let [name, uri, task, cursor, level, state, reference, responses, arguments, told, meta] =
-            members(&raw, &MEMBERS, usize::MAX)?;
-        let span = |part: &str| span_of(&raw, part.as_bytes());
-        let place = |member, raw: Option<&str>| {
-            Ok::<_, ParamsFault>(string(member, raw)?.zip(raw.and_then(span)))
+            payload.members(&MEMBERS)?;
+        let place = |member, spot: Option<Spot>| {
+            Ok::<_, ParamsFault>(string(member, &payload, spot)?.zip(spot))
         };
         let name = place("name", name)?;
         let uri = place("uri", uri)?;
         let task = place("taskId", task)?;
         let state = place("requestState", state)?;
-        let cursor = string("cursor", cursor)?;
-        let level = string("level", level)?;
-        let reference = member_object("ref", reference)?.and_then(span);
-        let responses = member_object("inputResponses", responses)?.and_then(span);
-        let arguments = member_object("arguments", arguments)?.and_then(span);
-        let notifications = member_object("notifications", told)?.and_then(span);
-        member_object("_meta", meta)?;
+        let cursor = string("cursor", &payload, cursor)?;
+        let level = string("level", &payload, level)?;
+        let reference = object("ref", &payload, reference)?;
+        let responses = object("inputResponses", &payload, responses)?;
+        let arguments = object("arguments", &payload, arguments)?;
+        let notifications = object("notifications", &payload, told)?;
         // Its place, also where it is `null`: a second one must not be added.
-        let meta = meta.and_then(span);
-        Ok(Self {
-            raw,
+        object("_meta", &payload, meta)?;
+        Ok(Self(Box::new(Read {
+            payload,
             name,
             uri,
             task,
@@ -80,87 +90,93 @@ impl Params {
             notifications,
             responses,
             meta,
-        })
+        })))
     }
 
     /// All of them, as they came.
     pub fn raw(&self) -> &Bytes {
-        &self.raw
+        self.0.payload.raw()
     }
 
     /// `name`, unescaped.
     pub fn name(&self) -> Option<&str> {
-        self.name.as_ref().map(|(name, _)| name.as_str())
+        self.0.name.as_ref().map(|(name, _)| name.as_str())
     }
 
     /// Where `name` stands, with its quotes.
     pub fn name_span(&self) -> Option<Range<usize>> {
-        self.name.as_ref().map(|(_, span)| span.clone())
+        self.0.name.as_ref().map(|(_, spot)| spot.span())
     }
 
     /// `uri`, unescaped.
     pub fn uri(&self) -> Option<&str> {
-        self.uri.as_ref().map(|(uri, _)| uri.as_str())
+        self.0.uri.as_ref().map(|(uri, _)| uri.as_str())
     }
 
     /// Where `uri` stands, with its quotes.
     pub fn uri_span(&self) -> Option<Range<usize>> {
-        self.uri.as_ref().map(|(_, span)| span.clone())
+        self.0.uri.as_ref().map(|(_, spot)| spot.span())
     }
 
     /// `taskId`, unescaped.
     pub fn task(&self) -> Option<&str> {
-        self.task.as_ref().map(|(task, _)| task.as_str())
+        self.0.task.as_ref().map(|(task, _)| task.as_str())
     }
 
     /// Where `taskId` stands, with its quotes.
     pub fn task_span(&self) -> Option<Range<usize>> {
-        self.task.as_ref().map(|(_, span)| span.clone())
+        self.0.task.as_ref().map(|(_, spot)| spot.span())
     }
 
     /// `level` of `logging/setLevel`, unescaped.
     pub fn level(&self) -> Option<&str> {
-        self.level.as_deref()
+        self.0.level.as_deref()
     }
 
     /// `requestState`, unescaped.
     pub fn state(&self) -> Option<&str> {
-        self.state.as_ref().map(|(state, _)| state.as_str())
+        self.0.state.as_ref().map(|(state, _)| state.as_str())
     }
 
     /// Where `requestState` stands, with its quotes.
     pub fn state_span(&self) -> Option<Range<usize>> {
-        self.state.as_ref().map(|(_, span)| span.clone())
+        self.0.state.as_ref().map(|(_, spot)| spot.span())
     }
 
     /// Where the raw `ref` of `completion/complete` stands.
     pub fn reference_span(&self) -> Option<Range<usize>> {
-        self.reference.clone()
+        self.0.reference.map(Spot::span)
     }
 
     /// Where the raw `inputResponses` stand.
     pub fn responses_span(&self) -> Option<Range<usize>> {
-        self.responses.clone()
+        self.0.responses.map(Spot::span)
     }
 
     /// `cursor`, unescaped.
     pub fn cursor(&self) -> Option<&str> {
-        self.cursor.as_deref()
+        self.0.cursor.as_deref()
     }
 
     /// The raw `arguments`.
     pub fn arguments(&self) -> Option<&[u8]> {
-        self.raw.get(self.arguments.clone()?)
+        self.raw().get(self.0.arguments?.span())
+    }
+
+    /// The members of `arguments`, where they were noted down when the message
+    /// was read.
+    pub fn arguments_parts(&self) -> Option<Parts<'_>> {
+        self.0.payload.parts_at(self.0.arguments?)
     }
 
     /// The raw `notifications` filter of `subscriptions/listen`.
     pub fn notifications(&self) -> Option<&[u8]> {
-        self.raw.get(self.notifications.clone()?)
+        self.raw().get(self.0.notifications?.span())
     }
 
     /// Where `_meta` stands: an object, or `null`.
     pub fn meta_span(&self) -> Option<Range<usize>> {
-        self.meta.clone()
+        self.0.meta.map(Spot::span)
     }
 
     /// What `_meta` says that the gateway reads.
@@ -168,8 +184,10 @@ impl Params {
     /// # Errors
     /// [`ParamsFault`] where one of its members is of another kind than it must be.
     pub fn meta(&self) -> Result<Meta, ParamsFault> {
-        match self.meta.clone().map(|span| self.raw.slice(span)) {
-            Some(raw) if raw != "null" => Meta::parse(&raw),
+        match self.0.meta {
+            Some(spot) if self.0.payload.raw_at(spot) != b"null" => {
+                Meta::read(&self.0.payload, spot)
+            }
             _ => Ok(Meta::default()),
         }
     }
@@ -195,48 +213,55 @@ pub struct Meta {
 }
 
 impl Meta {
-    fn parse(raw: &Bytes) -> Result<Self, ParamsFault> {
+    fn read(payload: &Payload, spot: Spot) -> Result<Self, ParamsFault> {
         let [token, version, info, capabilities, level, parent, state] =
-            members(raw, &META_MEMBERS, usize::MAX)?;
-        let slice = |part: &str| raw.slice_ref(part.as_bytes());
-        let token = token.filter(|token| *token != "null");
-        if token.is_some_and(|token| !is_string_or_number(token)) {
+            payload.members_at(spot, &META_MEMBERS)?;
+        let raw = |spot: Spot| payload.raw().slice(spot.span());
+        let token = token.filter(|token| payload.raw_at(*token) != b"null");
+        if token.is_some_and(|token| !is_string_or_number(payload.raw_at(token))) {
             return Err(ParamsFault::Kind {
                 member: "_meta.progressToken",
                 kind: "a string or an integer",
             });
         }
         Ok(Self {
-            version: string("_meta protocolVersion", version)?,
-            client_info: member_object("_meta clientInfo", info)?.map(slice),
-            capabilities: member_object("_meta clientCapabilities", capabilities)?.map(slice),
-            log_level: string("_meta logLevel", level)?,
-            progress_token: token.map(slice),
-            traceparent: string("_meta traceparent", parent)?,
-            tracestate: string("_meta tracestate", state)?,
+            version: string("_meta protocolVersion", payload, version)?,
+            client_info: object("_meta clientInfo", payload, info)?.map(raw),
+            capabilities: object("_meta clientCapabilities", payload, capabilities)?.map(raw),
+            log_level: string("_meta logLevel", payload, level)?,
+            progress_token: token.map(raw),
+            traceparent: string("_meta traceparent", payload, parent)?,
+            tracestate: string("_meta tracestate", payload, state)?,
         })
     }
 }
 
-fn is_string_or_number(raw: &str) -> bool {
-    matches!(raw.as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9'))
+fn is_string_or_number(raw: &[u8]) -> bool {
+    matches!(raw.first(), Some(b'"' | b'-' | b'0'..=b'9'))
 }
 
-fn string(member: &'static str, raw: Option<&str>) -> Result<Option<String>, ParamsFault> {
-    let Some(raw) = raw.filter(|raw| *raw != "null") else { return Ok(None) };
-    match unquoted(raw) {
+#[inline]
+fn string(
+    member: &'static str,
+    payload: &Payload,
+    spot: Option<Spot>,
+) -> Result<Option<String>, ParamsFault> {
+    let Some(spot) = spot.filter(|spot| payload.raw_at(*spot) != b"null") else { return Ok(None) };
+    match payload.text_at(spot) {
         Some(text) => Ok(Some(text.into_owned())),
         None => Err(ParamsFault::Kind { member, kind: "a string" }),
     }
 }
 
-fn member_object<'a>(
+#[inline]
+fn object(
     member: &'static str,
-    raw: Option<&'a str>,
-) -> Result<Option<&'a str>, ParamsFault> {
-    let Some(raw) = raw.filter(|raw| *raw != "null") else { return Ok(None) };
-    if raw.starts_with('{') {
-        Ok(Some(raw))
+    payload: &Payload,
+    spot: Option<Spot>,
+) -> Result<Option<Spot>, ParamsFault> {
+    let Some(spot) = spot.filter(|spot| payload.raw_at(*spot) != b"null") else { return Ok(None) };
+    if payload.raw_at(spot).starts_with(b"{") {
+        Ok(Some(spot))
     } else {
         Err(ParamsFault::Kind { member, kind: "an object" })
     }

@@ -35,10 +35,9 @@ mod uris;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::call::{NativeName, PublicName, ServerName};
+use crate::call::{Named, NativeName, PublicName, ServerName};
 pub use cursor::{CursorError, SealedCursors};
 pub use item::{FieldKind, InvalidItem, Item};
 pub use kind::{ByKind, Kind};
@@ -89,8 +88,8 @@ pub struct Rules {
 #[derive(Debug)]
 pub struct Catalog {
     entries: Vec<Entry>,
-    by_name: HashMap<PublicName, usize>,
-    prompts: HashMap<PublicName, Origin>,
+    by_name: Named<PublicName, usize>,
+    prompts: Named<PublicName, Origin>,
     uris: Uris,
     lists: ByKind<List>,
 }

@@ -29,7 +29,7 @@ pub(super) fn of(headers: &HeaderMap, frame: &Frame) -> Result<Era, Failure> {
     if version.is_some() && headers.contains_key(header::SESSION_ID) {
         return Ok(Era::Legacy);
     }
-    let in_meta = Params::parse(params.clone())
+    let in_meta = Params::read(params.clone())
         .and_then(|params| params.meta())
         .map_err(|fault| Failure::InvalidParams { detail: fault.to_string() })?
         .version
@@ -41,7 +41,6 @@ pub(super) fn of(headers: &HeaderMap, frame: &Frame) -> Result<Era, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
 
     #[test]
     fn the_opening_tells_the_era() {
@@ -69,7 +68,7 @@ mod tests {
             let frame = Frame::Request {
                 id: crate::jsonrpc::Id::number(1),
                 method: method.into(),
-                params: Some(Bytes::from_static(params.as_bytes())),
+                params: Some(params.into()),
             };
             assert_eq!(of(&headers, &frame).unwrap(), era, "{version:?} {session} {method}");
         }

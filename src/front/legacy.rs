@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::call::{Call, Client, Context, Failure, Meta, Params, ParamsFault};
 use crate::catalog::Kind;
 use crate::config::Limits;
-use crate::jsonrpc::{self, Frame, Id, within_depth};
+use crate::jsonrpc::{self, Frame, Id, Payload, within_depth};
 use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
 use crate::pipeline::Introduction;
 
@@ -33,7 +33,8 @@ impl Front {
         if let Frame::Request { id, method, params } = &frame
             && Method::parse(method) == Method::Initialize
         {
-            return Then::Answered(self.initialize((id, params.clone()), posted, wants));
+            let params = params.clone().map(Bytes::from);
+            return Then::Answered(self.initialize((id, params), posted, wants));
         }
         let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
@@ -97,7 +98,7 @@ impl Front {
 
     fn serve_legacy(&self, session: &Arc<Session>, asked: Asked, posted: &Posted) -> Then {
         let Asked { id, method, params, wants } = asked;
-        let read = Params::parse(params).and_then(|params| Ok((params.meta()?, params)));
+        let read = Params::read(params).and_then(|params| Ok((params.meta()?, params)));
         let (meta, params) = match read {
             Ok(read) => read,
             Err(fault) => return Then::Answered(refuse(&id, &unreadable(&fault))),
@@ -253,7 +254,7 @@ fn in_session(session: &Session, posted: &Posted, meta: Meta) -> Context {
 struct Asked {
     id: Id,
     method: Method,
-    params: Option<Bytes>,
+    params: Option<Payload>,
     wants: Wants,
 }
 

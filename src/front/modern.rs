@@ -32,7 +32,7 @@ impl Front {
                 return Then::Answered(answer::refusal(None, &failure, Era::Modern));
             }
         };
-        let checked = Params::parse(params)
+        let checked = Params::read(params)
             .map_err(|fault| unreadable(&fault))
             .and_then(|params| check(&posted.headers, &method, &params).map(|meta| (params, meta)));
         match checked {

@@ -13,7 +13,6 @@ use super::in_session::InSession;
 use super::modern::Cancelling;
 
 /// What is to be done about a message.
-#[expect(clippy::large_enum_variant, reason = "it moves once, and most are large")]
 pub(super) enum Then {
     /// Nothing: this is the answer.
     Answered(Response<Body>),

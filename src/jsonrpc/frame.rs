@@ -5,7 +5,10 @@ use std::fmt;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::{Malformed, NoObject, TooDeep, members, unquoted};
+use super::outline::{LEVELS, Outline};
+use super::payload::MOST;
+use super::walk::{Walk, place};
+use super::{Malformed, NoObject, Payload, TooDeep, unquoted};
 
 /// Why bytes are no JSON-RPC 2.0 message.
 #[derive(Debug, thiserror::Error)]
@@ -51,16 +54,16 @@ impl From<NoObject> for Fault {
 pub struct Id(Bytes);
 
 impl Id {
-    fn new(source: &Bytes, raw: &str) -> Result<Self, Fault> {
-        match raw.as_bytes().first() {
-            Some(b'"' | b'-' | b'0'..=b'9') => Ok(Self(source.slice_ref(raw.as_bytes()))),
+    fn new(source: &Bytes, raw: &[u8]) -> Result<Self, Fault> {
+        match raw.first() {
+            Some(b'"' | b'-' | b'0'..=b'9') => Ok(Self(source.slice_ref(raw))),
             _ => Err(Fault::Id),
         }
     }
 
     /// An id that stands in a message's params.
     pub fn read(source: &Bytes, raw: &RawValue) -> Option<Self> {
-        Self::new(source, raw.get()).ok()
+        Self::new(source, raw.get().as_bytes()).ok()
     }
 
     /// The id of a request that this side numbers itself.
@@ -88,10 +91,10 @@ impl fmt::Debug for Id {
 /// A response's payload, raw.
 #[derive(Debug, Clone)]
 pub enum Response {
-    /// The `result` member.
-    Result(Bytes),
+    /// The `result` member, with an outline of its first level.
+    Result(Payload),
     /// The `error` member.
-    Error(Bytes),
+    Error(Payload),
 }
 
 /// A message, its members slices of the bytes it was parsed from.
@@ -103,8 +106,8 @@ pub enum Frame {
         id: Id,
         /// The method, unescaped.
         method: String,
-        /// The raw `params`, where there are any.
-        params: Option<Bytes>,
+        /// The `params`, where there are any, with their outline.
+        params: Option<Payload>,
     },
     /// Asks for none.
     Notification {
@@ -129,37 +132,66 @@ pub enum Frame {
 /// member of the envelope that stands twice is refused: two readers would
 /// disagree on which one counts.
 pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, Fault> {
-    let [version, id, method, params, result, error] = members(source, &MEMBERS, max_depth)?;
-    if version.and_then(unquoted).as_deref() != Some("2.0") {
+    let mut walk = Walk::over(source, max_depth)?;
+    let mut outline = Outline::new(MOST);
+    let mut found = [None; MEMBERS.len()];
+    while let Some((key, value)) = walk.next_by(|cursor, key| {
+        let levels = match key {
+            PARAMS => LEVELS,
+            RESULT => 0,
+            _ => return cursor.value(1),
+        };
+        if cursor.peek() != Some(b'{') {
+            return cursor.value(1);
+        }
+        // Only one of them stands in a message that is one.
+        outline.note(cursor, cursor.at(), 1, levels)
+    })? {
+        place(&MEMBERS, &mut found, &key, value)?;
+    }
+    let [version, id, method, params, result, error] = found;
+    if version != Some(b"\"2.0\"") && version.and_then(unquoted).as_deref() != Some("2.0") {
         return Err(Fault::Version);
     }
     if let Some(method) = method {
         let method = unquoted(method).ok_or(Fault::Method)?.into_owned();
         let params = object_of(source, params)?;
         return Ok(match id {
-            Some(id) => Frame::Request { id: Id::new(source, id)?, method, params },
+            Some(id) => {
+                let noted = |raw: Bytes| match result {
+                    None => Payload::new(raw, outline),
+                    Some(_) => raw.into(),
+                };
+                let params = params.map(noted);
+                Frame::Request { id: Id::new(source, id)?, method, params }
+            }
             None => Frame::Notification { method, params },
         });
     }
     let response = match (result, error) {
-        (Some(result), None) => Response::Result(source.slice_ref(result.as_bytes())),
-        (None, Some(error)) => Response::Error(source.slice_ref(error.as_bytes())),
+        (Some(result), None) if params.is_none() && result.starts_with(b"{") => {
+            Response::Result(Payload::new(source.slice_ref(result), outline))
+        }
+        (Some(result), None) => Response::Result(source.slice_ref(result).into()),
+        (None, Some(error)) => Response::Error(source.slice_ref(error).into()),
         _ => return Err(Fault::Shape),
     };
-    let id = id.filter(|id| *id != "null").map(|id| Id::new(source, id)).transpose()?;
+    let id = id.filter(|id| *id != b"null").map(|id| Id::new(source, id)).transpose()?;
     Ok(Frame::Response { id, response })
 }
 
-fn object_of(source: &Bytes, params: Option<&str>) -> Result<Option<Bytes>, Fault> {
+fn object_of(source: &Bytes, params: Option<&[u8]>) -> Result<Option<Bytes>, Fault> {
     let Some(params) = params else { return Ok(None) };
-    match params.as_bytes().first() {
-        Some(b'{') => Ok(Some(source.slice_ref(params.as_bytes()))),
+    match params.first() {
+        Some(b'{') => Ok(Some(source.slice_ref(params))),
         // Some old clients send `"params": null` where they mean none.
         Some(b'n') => Ok(None),
         _ => Err(Fault::Params),
     }
 }
 
+const PARAMS: &[u8] = b"params";
+const RESULT: &[u8] = b"result";
 /// The members of an envelope.
 const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
@@ -178,7 +210,7 @@ mod tests {
         let Ok(Frame::Request { id, method, params }) = frame else { panic!("{frame:?}") };
         assert_eq!(id.raw(), br#""a\"b""#);
         assert_eq!(method, "x/y");
-        assert_eq!(params.as_deref(), Some(br#"{"a": 1 }"#.as_slice()));
+        assert_eq!(params.unwrap().raw(), br#"{"a": 1 }"#.as_slice());
     }
 
     #[test]
@@ -199,6 +231,41 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"method":"x"} {}"#,
         ] {
             assert!(parsed(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_noted_belongs_to_what_is_handed_out() {
+        let in_params = r#""params": {"a":1,"b":{"c":[2]}}"#;
+        let in_result = r#""result" : {"b":3,"a":{"b":4}}"#;
+        for text in [
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m",{in_params},{in_result}}}"#),
+            format!(r#"{{"jsonrpc":"2.0","id":1,{in_result},"method":"m",{in_params}}}"#),
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m",{in_params}}}"#),
+        ] {
+            let Ok(Frame::Request { params: Some(params), .. }) = parse(&text.into(), 8) else {
+                panic!()
+            };
+            let [a, b, c] = params.members(&["a", "b", "c"]).unwrap();
+            assert_eq!(params.raw_at(a.unwrap()), b"1");
+            assert!(c.is_none());
+            let [c] = params.members_at(b.unwrap(), &["c"]).unwrap();
+            assert_eq!(params.raw_at(c.unwrap()), b"[2]");
+        }
+        for text in [
+            format!(r#"{{"jsonrpc":"2.0","id":1,{in_params},{in_result}}}"#),
+            format!(r#"{{"jsonrpc":"2.0","id":1,{in_result},{in_params}}}"#),
+            format!(r#" {{"jsonrpc":"2.0","id":1,{in_result}}}"#),
+        ] {
+            let Ok(Frame::Response { response: Response::Result(result), .. }) =
+                parse(&text.into(), 8)
+            else {
+                panic!()
+            };
+            let [a, b] = result.members(&["a", "b"]).unwrap();
+            assert_eq!(result.raw_at(b.unwrap()), b"3");
+            let [b] = result.members_at(a.unwrap(), &["b"]).unwrap();
+            assert_eq!(result.raw_at(b.unwrap()), b"4");
         }
     }
 

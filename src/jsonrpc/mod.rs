@@ -1,16 +1,19 @@
 //! Bytes to frames and back.
 //!
-//! One shallow pass finds the members of a JSON-RPC 2.0 message as slices of
-//! the bytes it came in; nothing below the first level is taken apart. What is
-//! changed is spliced in, what is not changed is never written anew. This room
-//! knows no method names and no protocol eras.
+//! One pass finds the members of a JSON-RPC 2.0 message as slices of the bytes
+//! it came in. What stands where in its params or its result is noted down on
+//! the way, in an outline, so that whoever reads them need not pass them again;
+//! no values are built. What is changed is spliced in, what is not changed is
+//! never written anew. This room knows no method names and no protocol eras.
 
 pub mod body;
 mod depth;
 mod frame;
 pub mod lines;
 mod members;
+mod outline;
 mod passing;
+mod payload;
 mod splice;
 pub mod sse;
 mod walk;
@@ -19,9 +22,11 @@ mod write;
 pub use depth::{TooDeep, within_depth};
 pub use frame::{Fault, Frame, Id, Response, parse};
 pub use members::Members;
+pub use outline::{Outline, Part, Parts, Spot};
 pub use passing::Scanner;
+pub use payload::Payload;
 pub use splice::{Splice, span_of};
-pub use walk::{Elements, Malformed, NoObject, Walk, members};
+pub use walk::{Malformed, NoObject, members};
 pub use write::{error, notification, request, response, string};
 
 use std::borrow::Cow;
@@ -54,15 +59,15 @@ pub fn object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_json::E
 
 /// The text of a raw JSON string, or `None` where the value is no string.
 pub fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
-    unquoted(raw.get())
+    unquoted(raw.get().as_bytes())
 }
 
 /// The same of a value as it stands in a text.
-pub fn unquoted(raw: &str) -> Option<Cow<'_, str>> {
-    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
-    if memchr::memchr(b'\\', inner.as_bytes()).is_some() {
-        serde_json::from_str::<String>(raw).ok().map(Cow::Owned)
+pub fn unquoted(raw: &[u8]) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    if inner.contains(&b'\\') {
+        serde_json::from_slice::<String>(raw).ok().map(Cow::Owned)
     } else {
-        Some(Cow::Borrowed(inner))
+        std::str::from_utf8(inner).ok().map(Cow::Borrowed)
     }
 }

@@ -308,8 +308,11 @@ mod tests {
 
     fn answer(text: &str) -> Answer {
         let raw = Bytes::copy_from_slice(text.as_bytes());
-        let response =
-            if text.contains("\"code\"") { Response::Error(raw) } else { Response::Result(raw) };
+        let response = if text.contains("\"code\"") {
+            Response::Error(raw.into())
+        } else {
+            Response::Result(raw.into())
+        };
         Answer::parse(response).unwrap()
     }
 

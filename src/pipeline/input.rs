@@ -308,7 +308,7 @@ pub(super) fn answered(call: &Call) -> Result<Option<Input>, Failure> {
     let mut responses = Vec::with_capacity(members.len());
     for (key, response) in members {
         let raw = Bytes::copy_from_slice(response.get().as_bytes());
-        responses.push((key.into_owned(), Response::Result(raw)));
+        responses.push((key.into_owned(), Response::Result(raw.into())));
     }
     Ok(Some(Input { state, responses }))
 }

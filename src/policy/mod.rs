@@ -65,7 +65,7 @@ impl Policy {
         if let Some(limits) = limits {
             limits.check(&target.server, target.tool_name())?;
         }
-        target.check_arguments(call.params.arguments())?;
+        target.check_arguments(&call.params)?;
         let slot = match limits {
             Some(limits) => Some(limits.gate().enter(&target.server).await?),
             None => None,

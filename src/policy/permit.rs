@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::call::{Edits, Failure, NativeName, ServerName, Slot};
+use crate::call::{Edits, Failure, NativeName, Params, ServerName, Slot};
 use crate::catalog::Tool;
 
 /// Where a call goes, and what the server is told instead of what the client
@@ -32,10 +32,10 @@ impl Target {
         self.tool.as_ref().map(|tool| &tool.native)
     }
 
-    pub(super) fn check_arguments(&self, arguments: Option<&[u8]>) -> Result<(), Failure> {
+    pub(super) fn check_arguments(&self, params: &Params) -> Result<(), Failure> {
         let Some(tool) = &self.tool else { return Ok(()) };
         tool.arguments
-            .check(arguments)
+            .check_read(params.arguments(), params.arguments_parts())
             .map_err(|violations| Failure::InvalidArguments { violations: violations.to_string() })
     }
 }

@@ -10,7 +10,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::call::{Failure, NativeName, ServerName};
+use crate::call::{Failure, Named, NativeName, ServerName};
 use crate::config::{Config, Rate, Server};
 
 use super::gate::{Gate, GateSettings};
@@ -95,8 +95,8 @@ pub struct Limits {
     gateway: Option<Arc<Bucket>>,
     /// For those without a key.
     address: Option<Arc<Buckets>>,
-    clients: HashMap<Arc<str>, Arc<Bucket>>,
-    servers: HashMap<ServerName, ServerLimits>,
+    clients: Named<Arc<str>, Arc<Bucket>>,
+    servers: Named<ServerName, ServerLimits>,
 }
 
 impl Limits {
@@ -126,7 +126,7 @@ fn client_limit(client: &str) -> String {
 #[derive(Debug)]
 pub struct ServerLimits {
     rate: Option<Arc<Bucket>>,
-    tools: HashMap<NativeName, Arc<Bucket>>,
+    tools: Named<NativeName, Arc<Bucket>>,
     gate: Arc<Gate>,
 }
 

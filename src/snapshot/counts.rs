@@ -1,9 +1,8 @@
 //! The metric handles of those who call.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::call::{Principal, ProfileName};
+use crate::call::{Named, Principal, ProfileName};
 use crate::config::Config;
 use crate::telemetry::metrics::{CallMetrics, Metrics};
 
@@ -11,9 +10,9 @@ use crate::telemetry::metrics::{CallMetrics, Metrics};
 /// nobody outside can make one more.
 #[derive(Debug)]
 pub(super) struct Counts {
-    clients: HashMap<Arc<str>, Arc<CallMetrics>>,
+    clients: Named<Arc<str>, Arc<CallMetrics>>,
     anonymous: Arc<CallMetrics>,
-    profiles: HashMap<ProfileName, Arc<CallMetrics>>,
+    profiles: Named<ProfileName, Arc<CallMetrics>>,
 }
 
 impl Counts {

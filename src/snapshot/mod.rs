@@ -24,10 +24,9 @@ pub use operations::Operations;
 pub use publish::{Snapshots, StartUp};
 pub use view::{Digests, View, ViewKey};
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::call::{Abilities, Endpoint, Principal, ServerName};
+use crate::call::{Abilities, Endpoint, Named, Principal, ServerName};
 use crate::catalog::Entry;
 use crate::config::{self, Config};
 use crate::identity::Identity;
@@ -51,7 +50,7 @@ pub struct Snapshot {
     /// What calls have to pass.
     pub policy: Policy,
     /// All servers, by name.
-    servers: HashMap<ServerName, Member>,
+    servers: Named<ServerName, Member>,
     /// Counts the configurations loaded, this one included.
     pub generation: u64,
     /// The versions of what servers list for some clients only.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
-use crate::call::ServerName;
+use crate::call::{Named, ServerName};
 use crate::catalog::Warning;
 use crate::config::Config;
 use crate::identity::Identity;
@@ -270,7 +270,7 @@ impl Parts {
         (snapshot, warnings)
     }
 
-    fn members(&self, metrics: &Metrics) -> HashMap<ServerName, Member> {
+    fn members(&self, metrics: &Metrics) -> Named<ServerName, Member> {
         let members = self.config.servers.iter().filter_map(|config| {
             let server = Arc::clone(self.servers.get(&config.name)?);
             server.show();

@@ -1,9 +1,8 @@
 //! What one kind of client is shown: a catalog, ready to be listed.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::call::{Abilities, Endpoint, PublicName, ServerName};
+use crate::call::{Abilities, Endpoint, Named, PublicName, ServerName};
 use crate::catalog::{ByKind, Catalog, Digest, Kind, Scope, ServerList};
 use crate::telemetry::metrics::ToolMetrics;
 
@@ -26,9 +25,9 @@ pub struct View {
     /// The lists, ready to be sent.
     pub listings: ByKind<Listing>,
     /// The lists that it is made of; none for a server that has never listed.
-    pub(super) lists: HashMap<ServerName, Arc<ServerList>>,
+    pub(super) lists: Named<ServerName, Arc<ServerList>>,
     /// The metric handles of the tools.
-    pub(super) tools: HashMap<PublicName, Arc<ToolMetrics>>,
+    pub(super) tools: Named<PublicName, Arc<ToolMetrics>>,
     /// What of all there is it shows.
     pub(super) scope: Scope,
 }

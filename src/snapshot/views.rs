@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use crate::call::ServerName;
+use crate::call::{Named, ServerName};
 use crate::catalog::{
     self, ByKind, Catalog, Kind, Scope, Selection, ServerList, ServerRules, Source, Warning,
 };
@@ -16,7 +16,7 @@ use crate::telemetry::metrics::Metrics;
 use super::{Listing, View, ViewKey};
 
 /// The last known list of each server that has listed.
-pub(super) type Lists = HashMap<ServerName, Arc<ServerList>>;
+pub(super) type Lists = Named<ServerName, Arc<ServerList>>;
 
 /// What views are made with.
 #[derive(Clone)]
@@ -206,7 +206,7 @@ mod tests {
             let mut made = false;
             views.find((&key(number), 0), |maker| {
                 made = true;
-                Arc::new(maker.view(&config, (None, None), &Lists::new()).0)
+                Arc::new(maker.view(&config, (None, None), &Lists::default()).0)
             });
             made
         };

@@ -86,7 +86,7 @@ struct Says {
 impl Says {
     fn take(&mut self, name: &str, value: &[u8]) -> Result<(), WireFault> {
         let is = |wanted: &str| name.eq_ignore_ascii_case(wanted);
-        let list = || {
+        let entries = || {
             let text = std::str::from_utf8(value).unwrap_or_default();
             text.split(',').map(str::trim)
         };
@@ -100,11 +100,11 @@ impl Says {
                 self.length = Some(length);
             }
             17 if is("transfer-encoding") => {
-                let last = list().next_back();
+                let last = entries().next_back();
                 self.coded = Some(last.is_some_and(|last| last.eq_ignore_ascii_case("chunked")));
             }
             10 if is("connection") => {
-                for one in list() {
+                for one in entries() {
                     self.close |= one.eq_ignore_ascii_case("close");
                     self.keep_alive |= one.eq_ignore_ascii_case("keep-alive");
                 }

@@ -43,8 +43,8 @@ impl Default for Idle {
 impl Idle {
     /// A connection on which a request may be sent.
     pub fn take(&self) -> Option<Connection> {
-        let mut shelf = self.0.shelf();
-        while let Some(mut waiting) = shelf.pop() {
+        let mut here = self.0.shelf()?;
+        while let Some(mut waiting) = here.pop() {
             if waiting.connection.is_fresh() {
                 return Some(waiting.connection);
             }
@@ -55,11 +55,11 @@ impl Idle {
     /// Keeps a connection for the next request, or closes it if there are many.
     pub fn put(&self, connection: Connection) {
         let since = self.0.round.load(Ordering::Relaxed);
-        let mut shelf = self.0.shelf();
-        if shelf.len() < MOST {
-            shelf.push(Waiting { connection, since });
+        if let Some(mut here) = self.0.shelf()
+            && here.len() < MOST
+        {
+            here.push(Waiting { connection, since });
         }
-        drop(shelf);
         if !self.0.is_kept.load(Ordering::Relaxed) {
             self.keep();
         }
@@ -102,13 +102,14 @@ impl Drop for Keeper {
 
 impl Shelves {
     /// The calling thread's.
-    fn shelf(&self) -> MutexGuard<'_, Vec<Waiting>> {
+    fn shelf(&self) -> Option<MutexGuard<'_, Vec<Waiting>>> {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
             static NUMBER: Cell<usize> = Cell::new(THREADS.fetch_add(1, Ordering::Relaxed));
         }
         let number = NUMBER.try_with(Cell::get).unwrap_or(0) % SHELVES;
-        self.by_thread[number].lock().unwrap_or_else(PoisonError::into_inner)
+        let own = self.by_thread.get(number)?;
+        Some(own.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Throws out those that have waited for a whole round or are closed; how
@@ -116,9 +117,9 @@ impl Shelves {
     fn sweep(&self) -> usize {
         let round = self.round.fetch_add(1, Ordering::Relaxed);
         let sweep = |shelf: &Mutex<Vec<Waiting>>| {
-            let mut shelf = shelf.lock().unwrap_or_else(PoisonError::into_inner);
-            shelf.retain_mut(|waiting| waiting.since >= round && waiting.connection.is_fresh());
-            shelf.len()
+            let mut kept = shelf.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.retain_mut(|waiting| waiting.since >= round && waiting.connection.is_fresh());
+            kept.len()
         };
         self.by_thread.iter().map(sweep).sum()
     }

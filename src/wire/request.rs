@@ -47,7 +47,7 @@ impl Request<'_> {
         }
         if let Some(port) = self.port() {
             out.push(b':');
-            decimal(out, port.into());
+            out.extend_from_slice(itoa::Buffer::new().format(port).as_bytes());
         }
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(&self.fixed.lines);
@@ -56,7 +56,8 @@ impl Request<'_> {
         }
         if !self.body.is_empty() || self.method == Method::POST {
             out.extend_from_slice(b"content-length: ");
-            decimal(out, self.body.len());
+            let length = self.body.len();
+            out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
             out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(b"\r\n");
@@ -97,33 +98,4 @@ fn line(out: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
     out.extend_from_slice(b": ");
     out.extend_from_slice(value.as_bytes());
     out.extend_from_slice(b"\r\n");
-}
-
-/// Writes a number, without what a format string costs.
-fn decimal(out: &mut Vec<u8>, mut number: usize) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + u8::try_from(number % 10).unwrap_or(0);
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_written_as_such() {
-        for number in [0, 7, 10, 1234567890, usize::MAX] {
-            let mut out = Vec::new();
-            decimal(&mut out, number);
-            assert_eq!(out, number.to_string().as_bytes());
-        }
-    }
 }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::{Fixed, Pool, PoolFault, Request, Response, WireFault};
+use super::{Body, Fixed, Pool, PoolFault, Request, Response, WireFault};
 
 /// A server that a test plays by hand.
 struct Server {
@@ -61,7 +61,7 @@ impl Server {
 
 /// Reads a request whose body is `body`.
 async fn request(socket: &mut TcpStream, body: &[u8]) -> String {
-    let (mut seen, mut buffer) = (Vec::new(), [0; 65536]);
+    let (mut seen, mut buffer) = (Vec::new(), vec![0; 65536]);
     loop {
         let read = timeout(PATIENCE, socket.read(&mut buffer)).await.expect("a request").unwrap();
         assert!(read > 0, "closed after {:?}", String::from_utf8_lossy(&seen));
@@ -74,8 +74,16 @@ async fn request(socket: &mut TcpStream, body: &[u8]) -> String {
     }
 }
 
+async fn collect(mut body: Body) -> Result<Bytes, WireFault> {
+    let mut whole = Vec::new();
+    while let Some(frame) = body.frame().await {
+        whole.extend_from_slice(&frame?.into_data().unwrap());
+    }
+    Ok(whole.into())
+}
+
 async fn whole(response: Response) -> Bytes {
-    timeout(PATIENCE, response.body.collect()).await.expect("a body").unwrap().to_bytes()
+    timeout(PATIENCE, collect(response.body)).await.expect("a body").unwrap()
 }
 
 async fn said(socket: &mut TcpStream, text: &str) {
@@ -98,13 +106,13 @@ async fn a_request_is_written_as_http_has_it() {
         headers: &headers,
         body: Bytes::from_static(b"{}"),
     };
-    let served = async {
+    let play = async {
         let mut socket = server.accept().await;
         let head = request(&mut socket, b"{}").await;
         said(&mut socket, "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
         (head, socket)
     };
-    let (response, (head, _socket)) = tokio::join!(server.pool.send(request_to_send), served);
+    let (response, (head, _socket)) = tokio::join!(server.pool.send(request_to_send), play);
     assert_eq!(response.unwrap().status, StatusCode::ACCEPTED);
     let authority = server.uri.authority().unwrap();
     let expected = format!(
@@ -117,7 +125,7 @@ async fn a_request_is_written_as_http_has_it() {
 #[tokio::test]
 async fn a_connection_serves_one_request_after_the_other() {
     let server = Server::start().await;
-    let served = async {
+    let play = async {
         let mut socket = server.accept().await;
         for answer in [
             "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc",
@@ -142,7 +150,7 @@ async fn a_connection_serves_one_request_after_the_other() {
         }
         bodies
     };
-    let (bodies, _socket) = tokio::join!(asked, served);
+    let (bodies, _socket) = tokio::join!(asked, play);
     assert_eq!(bodies, ["abc", "abc", "", ""]);
 }
 
@@ -153,12 +161,12 @@ async fn a_body_in_one_piece_is_known_to_be_whole() {
         "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     ] {
-        let served = async {
+        let play = async {
             let mut socket = server.accept().await;
             request(&mut socket, b"{}").await;
             said(&mut socket, answer).await;
         };
-        let (response, ()) = tokio::join!(server.ask("{}"), served);
+        let (response, ()) = tokio::join!(server.ask("{}"), play);
         let mut body = response.unwrap().body;
         assert_eq!(body.size_hint().exact(), Some(3));
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "abc");
@@ -170,12 +178,12 @@ async fn a_body_in_one_piece_is_known_to_be_whole() {
 async fn a_connection_that_was_closed_meanwhile_costs_another() {
     let server = Server::start().await;
     for body in ["first", "second"] {
-        let served = async {
+        let play = async {
             let mut socket = server.accept().await;
             request(&mut socket, body.as_bytes()).await;
             said(&mut socket, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
         };
-        let (response, ()) = tokio::join!(server.ask(body), served);
+        let (response, ()) = tokio::join!(server.ask(body), play);
         assert_eq!(whole(response.unwrap()).await, "ok");
         // It is closed now; give the news time to come.
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -185,7 +193,7 @@ async fn a_connection_that_was_closed_meanwhile_costs_another() {
 #[tokio::test]
 async fn what_may_have_reached_the_server_is_not_sent_twice() {
     let server = Server::start().await;
-    let served = async {
+    let play = async {
         let mut socket = server.accept().await;
         request(&mut socket, b"one").await;
         said(&mut socket, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
@@ -196,7 +204,7 @@ async fn what_may_have_reached_the_server_is_not_sent_twice() {
         whole(server.ask("one").await.unwrap()).await;
         server.ask("two").await
     };
-    let (second, ()) = tokio::join!(asked, served);
+    let (second, ()) = tokio::join!(asked, play);
     assert!(matches!(second, Err(PoolFault::Broken(WireFault::Closed))), "{second:?}");
     let again = timeout(Duration::from_millis(100), server.socket.accept()).await;
     assert!(again.is_err(), "it came a second time");
@@ -206,14 +214,14 @@ async fn what_may_have_reached_the_server_is_not_sent_twice() {
 async fn an_answer_before_the_whole_request_is_heard() {
     let server = Server::start().await;
     let large = vec![b'x'; 32 * 1024 * 1024];
-    let served = async {
+    let play = async {
         let mut socket = server.accept().await;
         let mut some = [0; 1024];
         socket.read_exact(&mut some).await.unwrap();
         said(&mut socket, "HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno").await;
         socket
     };
-    let (response, _socket) = tokio::join!(server.ask(large), served);
+    let (response, _socket) = tokio::join!(server.ask(large), play);
     let response = response.unwrap();
     assert_eq!(response.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(whole(response).await, "no");
@@ -224,7 +232,7 @@ async fn an_answer_before_the_whole_request_is_heard() {
 async fn large_bodies_arrive_whole_both_ways() {
     let server = Server::start().await;
     let large = vec![b'x'; 5 * 1024 * 1024];
-    let served = async {
+    let play = async {
         let mut socket = server.accept().await;
         request(&mut socket, &large).await;
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", large.len());
@@ -233,7 +241,7 @@ async fn large_bodies_arrive_whole_both_ways() {
         socket
     };
     let asked = async { whole(server.ask(large.clone()).await.unwrap()).await };
-    let (body, _socket) = tokio::join!(asked, served);
+    let (body, _socket) = tokio::join!(asked, play);
     assert!(body == large);
     assert!(server.pool.idle.take().is_some());
 }
@@ -241,7 +249,7 @@ async fn large_bodies_arrive_whole_both_ways() {
 #[tokio::test]
 async fn a_body_that_ends_with_its_connection_is_whole() {
     let server = Server::start().await;
-    let served = async {
+    let play = async {
         let mut socket = server.accept().await;
         request(&mut socket, b"{}").await;
         said(&mut socket, "HTTP/1.1 200 OK\r\n\r\nsome").await;
@@ -249,7 +257,7 @@ async fn a_body_that_ends_with_its_connection_is_whole() {
         said(&mut socket, " more").await;
     };
     let asked = async { whole(server.ask("{}").await.unwrap()).await };
-    let (body, ()) = tokio::join!(asked, served);
+    let (body, ()) = tokio::join!(asked, play);
     assert_eq!(body, "some more");
     assert!(server.pool.idle.take().is_none());
 }
@@ -265,17 +273,17 @@ async fn an_answer_that_breaks_off_is_a_fault() {
         ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzzz\r\n", false),
         ("220 mail.example.test ESMTP\r\n\r\n", false),
     ] {
-        let served = async {
+        let play = async {
             let mut socket = server.accept().await;
             request(&mut socket, b"{}").await;
             said(&mut socket, answer).await;
         };
-        let (response, ()) = tokio::join!(server.ask("{}"), served);
+        let (response, ()) = tokio::join!(server.ask("{}"), play);
         if !in_body {
             assert!(matches!(response, Err(PoolFault::Broken(_))), "{answer:?}");
             continue;
         }
-        let body = timeout(PATIENCE, response.unwrap().body.collect()).await.unwrap();
+        let body = timeout(PATIENCE, collect(response.unwrap().body)).await.unwrap();
         assert!(matches!(body, Err(WireFault::Closed)), "{answer:?}");
         assert!(server.pool.idle.take().is_none());
     }
@@ -284,13 +292,13 @@ async fn an_answer_that_breaks_off_is_a_fault() {
 #[tokio::test]
 async fn a_request_that_is_given_up_takes_its_connection_with_it() {
     let server = Server::start().await;
-    let served = async {
+    let play = async {
         let mut socket = server.accept().await;
         request(&mut socket, b"{}").await;
         socket
     };
     let given_up = timeout(Duration::from_millis(50), server.ask("{}"));
-    let (given_up, mut socket) = tokio::join!(given_up, served);
+    let (given_up, mut socket) = tokio::join!(given_up, play);
     assert!(given_up.is_err());
     let read = timeout(PATIENCE, socket.read(&mut [0])).await.expect("the server notices");
     assert_eq!(read.unwrap(), 0);
@@ -307,13 +315,13 @@ async fn nobody_there_is_told_from_broken() {
 #[tokio::test(start_paused = true)]
 async fn connections_do_not_wait_for_ever() {
     let server = Server::start().await;
-    let served = async {
+    let play = async {
         let mut socket = server.accept().await;
         request(&mut socket, b"{}").await;
         said(&mut socket, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
         socket
     };
-    let (response, mut socket) = tokio::join!(server.ask("{}"), served);
+    let (response, mut socket) = tokio::join!(server.ask("{}"), play);
     whole(response.unwrap()).await;
     let closed = timeout(Duration::from_mins(2), socket.read(&mut [0])).await;
     assert_eq!(closed.expect("closed in time").unwrap(), 0);

@@ -5,9 +5,12 @@
 //! say it as well; whatever the glance does not understand, of the schema or of
 //! the arguments, is left to that, and so is every refusal and its words.
 
+use std::borrow::Cow;
+
+use memchr::memmem;
 use serde_json::{Map, Value};
 
-use crate::jsonrpc::{Elements, Walk, unquoted};
+use crate::jsonrpc::{Outline, Part, Parts};
 
 use super::MAX_ARGUMENT_DEPTH;
 
@@ -147,16 +150,23 @@ impl Glance {
         })
     }
 
-    /// Whether these arguments are admitted for certain.
+    /// Whether these arguments, of which nothing is known, are admitted for
+    /// certain.
     pub(super) fn admits(&self, raw: &[u8]) -> bool {
-        std::str::from_utf8(raw)
-            .is_ok_and(|raw| self.admits_within(raw.trim_ascii(), MAX_ARGUMENT_DEPTH))
+        Outline::of(raw, MAX_ARGUMENT_DEPTH, MOST_VALUES)
+            .is_ok_and(|outline| outline.parts(raw).is_some_and(|parts| self.admits_object(parts)))
     }
 
-    fn admits_within(&self, raw: &str, depth: usize) -> bool {
-        match (self, raw.as_bytes().first()) {
-            (Self::Any(choices), _) => choices.iter().any(|one| one.admits_within(raw, depth)),
-            (Self::Scalar, Some(b'"')) => is_plain(raw),
+    /// Whether an object with these members is admitted for certain.
+    pub(super) fn admits_object(&self, parts: Parts<'_>) -> bool {
+        matches!(self, Self::Object(members) if members.admit(parts) == Some(true))
+    }
+
+    fn admits_part(&self, part: &Part<'_>) -> bool {
+        let raw = part.raw();
+        match (self, raw.first()) {
+            (Self::Any(choices), _) => choices.iter().any(|one| one.admits_part(part)),
+            (Self::Scalar, Some(b'"')) => is_plain(part),
             (Self::Scalar, Some(b'-' | b'0'..=b'9')) => number(raw).is_some(),
             (Self::Scalar, Some(b't' | b'f' | b'n'))
             | (Self::Null, Some(b'n'))
@@ -167,14 +177,16 @@ impl Glance {
             (Self::Integer(range), Some(b'-' | b'0'..=b'9')) => {
                 integer(raw).is_some_and(|value| range.holds(value))
             }
-            (Self::Text(length), Some(b'"')) => length.holds(raw),
+            (Self::Text(length), Some(b'"')) => length.holds(part),
             (Self::OneOf(texts), Some(b'"')) => {
-                is_plain(raw)
-                    && unquoted(raw).is_some_and(|text| texts.iter().any(|one| **one == *text))
+                // One with escapes is left to the whole check.
+                !part.is_escaped() && texts.iter().any(|one| one.as_bytes() == inner(raw))
             }
-            (Self::Array(items, count), Some(b'[')) => elements(items, raw, depth)
+            (Self::Array(items, count), Some(b'[')) => elements(items, part)
                 .is_some_and(|found| count.least <= found && found <= count.most),
-            (Self::Object(members), Some(b'{')) => members.admit(raw, depth).unwrap_or(false),
+            (Self::Object(members), Some(b'{')) => {
+                part.parts().and_then(|parts| members.admit(parts)).unwrap_or(false)
+            }
             _ => false,
         }
     }
@@ -202,14 +214,17 @@ impl Range {
 }
 
 impl Length {
-    fn holds(self, raw: &str) -> bool {
+    fn holds(self, part: &Part<'_>) -> bool {
         if self.least == 0 && self.most == usize::MAX {
-            return is_plain(raw);
+            return is_plain(part);
         }
-        let text = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
-        let characters = || text.chars().count();
-        memchr::memchr(b'\\', raw.as_bytes()).is_none()
-            && (self.least..=self.most).contains(&characters())
+        if part.is_escaped() {
+            return false;
+        }
+        let text = inner(part.raw());
+        // A character has at most four bytes.
+        let surely = text.len() <= self.most && text.len() / 4 >= self.least;
+        surely || (self.least..=self.most).contains(&characters(text))
     }
 }
 
@@ -237,61 +252,85 @@ impl Members {
     }
 
     /// None where it cannot be told.
-    fn admit(&self, raw: &str, depth: usize) -> Option<bool> {
-        let mut walk = Walk::over(raw.as_bytes(), depth).ok()?;
+    fn admit(&self, parts: Parts<'_>) -> Option<bool> {
         let (mut seen, mut next) = (0_u64, 0);
-        let mut others: Vec<String> = Vec::new();
-        while let Some((key, value)) = walk.next().ok()? {
-            // Mostly they come in the order in which they were declared.
-            let ahead = self.known.iter().enumerate().skip(next);
-            let found = ahead
-                .chain(self.known.iter().enumerate().take(next))
-                .find(|(_, (name, _))| **name == *key);
-            let rule = if let Some((at, (_, rule))) = found {
+        let mut others: Vec<Cow<'_, [u8]>> = Vec::new();
+        for part in parts {
+            let key = part.key().ok()?;
+            let rule = if let Some(at) = self.find(&key, next) {
                 if seen & 1 << at != 0 {
                     return None;
                 }
                 seen |= 1 << at;
                 next = at + 1;
-                rule
+                &self.known.get(at)?.1
             } else {
-                if others.len() == MOST_OTHERS || others.iter().any(|other| **other == *key) {
+                if others.len() == MOST_OTHERS || others.contains(&key) {
                     return None;
                 }
-                others.push(key.into_owned());
+                others.push(key);
                 &self.others
             };
-            if !rule.admits_within(value, depth - 1) {
+            if !rule.admits_part(&part) {
                 return None;
             }
         }
-        (seen & self.required == self.required).then_some(true)
+        Some(seen & self.required == self.required)
+    }
+
+    /// The place of a known member. Mostly they come in the order in which they
+    /// were declared.
+    fn find(&self, key: &[u8], next: usize) -> Option<usize> {
+        let is = |(name, _): &(String, Glance)| name.as_bytes() == key;
+        if self.known.get(next).is_some_and(is) {
+            Some(next)
+        } else {
+            self.known.iter().position(is)
+        }
     }
 }
 
 /// How many elements there are, if all of them are admitted.
-fn elements(items: &Glance, raw: &str, depth: usize) -> Option<usize> {
-    let mut elements = Elements::over(raw, depth)?;
+fn elements(items: &Glance, part: &Part<'_>) -> Option<usize> {
     let mut found = 0;
-    while let Some(element) = elements.next().ok()? {
-        found += items.admits_within(element, depth - 1).then_some(1)?;
+    for element in part.parts()? {
+        found += items.admits_part(&element).then_some(1)?;
     }
     Some(found)
 }
 
-/// Whether a text has no code points by number: half of a pair is no text.
-fn is_plain(raw: &str) -> bool {
-    memchr::memchr(b'\\', raw.as_bytes()).is_none() || !raw.contains("\\u")
+/// Whether a string has no code points by number: half of a pair is no text.
+fn is_plain(part: &Part<'_>) -> bool {
+    !part.is_escaped() || memmem::find(part.raw(), b"\\u").is_none()
+}
+
+/// What is between the quotes of a string.
+fn inner(raw: &[u8]) -> &[u8] {
+    raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default()
+}
+
+/// How many characters a text has: as many as there are bytes that begin one.
+fn characters(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
 /// A number that is the same as a float.
-fn number(raw: &str) -> Option<f64> {
-    (raw.len() <= DIGITS && !raw.contains(['e', 'E'])).then(|| raw.parse().ok()).flatten()
+fn number(raw: &[u8]) -> Option<f64> {
+    if raw.len() > DIGITS || raw.iter().any(|byte| matches!(byte, b'e' | b'E')) {
+        return None;
+    }
+    std::str::from_utf8(raw).ok()?.parse().ok()
 }
 
 /// The same of one without a fraction.
-fn integer(raw: &str) -> Option<f64> {
-    number(raw).filter(|_| !raw.contains('.'))
+fn integer(raw: &[u8]) -> Option<f64> {
+    let (sign, digits) = raw.strip_prefix(b"-").map_or((1, raw), |digits| (-1, digits));
+    if raw.len() > DIGITS || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let value = digits.iter().fold(0_i64, |value, digit| value * 10 + i64::from(digit - b'0'));
+    #[expect(clippy::cast_precision_loss, reason = "so few digits are a float to the last of them")]
+    Some((sign * value) as f64)
 }
 
 /// Keywords that admit whatever comes.
@@ -307,6 +346,8 @@ const ANNOTATIONS: [&str; 10] = [
     "writeOnly",
     "format",
 ];
+/// The most values that arguments have where a glance will do.
+const MOST_VALUES: u16 = 16_384;
 /// The most members that are told apart.
 const MOST_MEMBERS: usize = 64;
 /// The most members that a schema does not name.

@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 
 use super::cut;
 use super::strict_json::{self, JsonError};
+use crate::jsonrpc::Parts;
 pub use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
 use glance::Glance;
 use reach::Reach;
@@ -175,6 +176,24 @@ impl ArgumentSchema {
             Rule::Schema { glance, .. } if glance.admits(raw) => Ok(()),
             _ => self.check_whole(raw),
         }
+    }
+
+    /// The same of arguments whose members were noted down when their message
+    /// was read, if they were.
+    ///
+    /// # Errors
+    /// As for [`ArgumentSchema::check`].
+    pub fn check_read(
+        &self,
+        arguments: Option<&[u8]>,
+        parts: Option<Parts<'_>>,
+    ) -> Result<(), Violations> {
+        let (Some(raw), Some(parts)) = (arguments, parts) else { return self.check(arguments) };
+        let admitted = match &self.rule {
+            Rule::AnyObject => raw.starts_with(b"{"),
+            Rule::Schema { glance, .. } => glance.admits_object(parts),
+        };
+        if admitted { Ok(()) } else { self.check_whole(raw) }
     }
 
     fn check_whole(&self, raw: &[u8]) -> Result<(), Violations> {

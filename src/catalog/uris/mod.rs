@@ -23,7 +23,7 @@ use super::item::Item;
 use super::kind::Kind;
 use super::merge::{Origin, Source, Warning};
 use super::selection::{Scope, Selection};
-use crate::call::{NativeName, ServerName};
+use crate::call::{Named, NativeName, ServerName};
 use template::{Bound, Template};
 
 /// Which URIs clients see (`uris` in the configuration).
@@ -41,7 +41,7 @@ pub struct Uris {
     mode: UriMode,
     /// What of them is shown.
     scope: Scope,
-    servers: HashMap<ServerName, Holder>,
+    servers: Named<ServerName, Holder>,
     /// The only server that has resources, if there is only one.
     only: Option<ServerName>,
     /// Whose a native URI is.
@@ -120,7 +120,7 @@ impl Uris {
         let mut uris = Self {
             mode,
             scope: scope.clone(),
-            servers: HashMap::with_capacity(sources.len()),
+            servers: Named::default(),
             only: only(sources),
             claims: HashMap::new(),
             shown: HashMap::new(),

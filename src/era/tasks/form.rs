@@ -217,8 +217,8 @@ mod tests {
     #[test]
     fn a_task_has_what_came_of_it_and_the_status_that_goes_with_it() {
         let failed = task(r#"{"taskId":"1","status":"failed","ttl":null}"#);
-        let result = Response::Result(Bytes::from_static(br#"{"content":[],"isError":true}"#));
-        let error = Response::Error(Bytes::from_static(br#"{"code":-1,"message":"no"}"#));
+        let result = Response::Result(r#"{"content":[],"isError":true}"#.into());
+        let error = Response::Error(r#"{"code":-1,"message":"no"}"#.into());
         for (outcome, expected) in [
             (
                 answer(result),

@@ -208,7 +208,7 @@ impl<E: Endpoint> Bridge<E> {
         }
         match jsonrpc::parse(&line, MAX_DEPTH) {
             Ok(Frame::Request { id, method, params }) => {
-                let asked = Asked::new(&method, params);
+                let asked = Asked::new(&method, params.map(Bytes::from));
                 match asked.method {
                     Method::Initialize => self.initialize(line, id).await,
                     _ => self.request(line, &id, asked).await,

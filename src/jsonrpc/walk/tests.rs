@@ -7,7 +7,8 @@ fn walked(text: &[u8]) -> Result<Vec<(String, String)>, NoObject> {
     let mut walk = Walk::over(text, 200)?;
     let mut members = Vec::new();
     while let Some((key, value)) = walk.next()? {
-        members.push((key.into_owned(), value.to_owned()));
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        members.push((text(&key), text(value)));
     }
     Ok(members)
 }
@@ -59,13 +60,18 @@ fn what_is_no_object_says_why() {
 
 #[test]
 fn elements_come_in_their_order_as_they_stand() {
-    let all = |text| {
-        let mut elements = Elements::over(text, 3)?;
-        let mut found = Vec::new();
-        while let Some(element) = elements.next().ok()? {
-            found.push(element);
+    let all = |text: &'static str| {
+        let mut cursor = Cursor::over(text.as_bytes(), 3).ok()?;
+        let (mut found, mut place) = (Vec::new(), Place::First);
+        (cursor.peek() == Some(b'[')).then_some(())?;
+        cursor.open(0).ok()?;
+        while cursor.has_next(&mut place, b']', Wrong::Element).ok()? {
+            cursor.peek();
+            let start = cursor.at();
+            cursor.value(1).ok()?;
+            found.push(std::str::from_utf8(cursor.since(start)).unwrap());
         }
-        Some(found)
+        cursor.ends().ok().map(|()| found)
     };
     assert_eq!(
         all(" [1 ,\"]\",[ [ ] ] , {\"a\":2}] "),

@@ -185,7 +185,9 @@ impl Coming {
                     break answer_in(frame, &this.id);
                 }
                 Frame::Request { id, method, params } => {
-                    if let Some(event) = this.asks(id, Question { method, params }) {
+                    if let Some(event) =
+                        this.asks(id, Question { method, params: params.map(Bytes::from) })
+                    {
                         return Some((event, Some(this)));
                     }
                 }

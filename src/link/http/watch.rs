@@ -192,7 +192,7 @@ async fn follow(
                 (_, params) => shared.inbox.hear(&method, params.as_ref()),
             },
             Ok(Some(Frame::Request { id, method, params })) => {
-                outside::asked(shared, id, Question { method, params });
+                outside::asked(shared, id, Question { method, params: params.map(Bytes::from) });
             }
             // The answer to `listen` is its graceful end.
             Ok(Some(Frame::Response { response, .. })) => return Answer::parse(response).ok(),

@@ -213,7 +213,7 @@ impl Wire {
             }
             Ok(Frame::Notification { method, params }) => self.notice(method, params),
             Ok(Frame::Request { id, method, params }) => {
-                outside::asked(self, id, Question { method, params });
+                outside::asked(self, id, Question { method, params: params.map(Bytes::from) });
             }
             Err(fault) => {
                 if self.is_worth_a_warning() {

@@ -328,9 +328,9 @@ fn came_of(at: &TaskAt, task: &Task<'_>, told: &ResultBody) -> Ended {
     let raw = told.raw();
     let member = |key: &str| task.find(key).map(|part| raw.slice_ref(part.get().as_bytes()));
     let ended = match task.status {
-        Status::Failed => member("error").map(Response::Error),
+        Status::Failed => member("error").map(|raw| Response::Error(raw.into())),
         Status::Cancelled => return Err(at.bad("the task was cancelled")),
-        _ => member("result").map(Response::Result),
+        _ => member("result").map(|raw| Response::Result(raw.into())),
     };
     let ended = ended.ok_or_else(|| at.bad("a task that came to nothing"))?;
     let answer = Answer::parse(ended).map_err(|fault| at.bad(&fault.to_string()))?;

@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 use serde_json::json;
 
+use crate::call::Params;
 use crate::catalog::schema::ArgumentSchema;
+use crate::jsonrpc::{Frame, parse};
 
 use super::*;
 
@@ -142,6 +144,26 @@ proptest! {
         let whole = ArgumentSchema::compile(schema.to_string().as_bytes()).unwrap();
         if admits(&schema, &raw) {
             prop_assert!(whole.check_whole(raw.as_bytes()).is_ok(), "{schema} {raw}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_judged_alike_by_themselves_and_as_part_of_a_message(
+        schema in objects(schemas().boxed()),
+        raw in texts(),
+    ) {
+        let whole = ArgumentSchema::compile(schema.to_string().as_bytes()).unwrap();
+        let params = format!(r#"{{"name":"t","arguments":{raw} }}"#);
+        let message = format!(r#" {{"jsonrpc":"2.0","id":1,"params" : {params},"method":"m"}}"#);
+        if let Ok(Frame::Request { params: Some(payload), .. }) = parse(&message.into(), 64)
+            && let Ok(noted) = Params::read(Some(payload))
+        {
+            let alone = Params::parse(Some(params.into())).unwrap();
+            prop_assert_eq!(noted.arguments(), alone.arguments());
+            prop_assert_eq!(noted.arguments_parts().is_some(), raw.starts_with('{'));
+            let said = whole.check_read(noted.arguments(), noted.arguments_parts());
+            let judged = whole.check_whole(noted.arguments().unwrap_or(b"{}"));
+            prop_assert_eq!(said.map_err(|no| no.to_string()), judged.map_err(|no| no.to_string()));
         }
     }
 }

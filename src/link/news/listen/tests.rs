@@ -185,7 +185,7 @@ async fn a_refused_stream_leaves_the_one_that_stands() {
     let good = world.add("a:1");
     good.verdict().await.unwrap();
     let error = Bytes::from_static(br#"{"code":-32602,"message":"no such resource"}"#);
-    let Ok(Answer::Error(error)) = Answer::parse(Response::Error(error)) else { panic!() };
+    let Ok(Answer::Error(error)) = Answer::parse(Response::Error(error.into())) else { panic!() };
     let error: ErrorBody = error;
     world.server.0.lock().unwrap().fails.push(NoStream::Refused(Refusal::Said(error)));
     let bad = world.add("a:2");

@@ -1,0 +1,296 @@
+//! What stands where in an object, noted down while it is passed: who reads it
+//! later need not pass it again.
+//!
+//! An outline is a list of marks, one for each value in the order of the text,
+//! each with its key and with how many of the marks behind it are inside it. It
+//! is bounded: a text with too many values has none and is walked again by each
+//! who reads it, and what stands deeper than [`LEVELS`] is not in it.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::walk::{Cursor, Place, Quoted, Wrong, before_object, place, unescaped};
+use super::{Malformed, NoObject};
+
+/// What was noted down of one object.
+#[derive(Debug, Clone)]
+pub struct Outline {
+    marks: Vec<Mark>,
+    most: usize,
+    /// Where its text begins in the one that is passed.
+    base: usize,
+    /// There were too many values.
+    lost: bool,
+}
+
+/// One value.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mark {
+    key: u32,
+    key_end: u32,
+    start: u32,
+    end: u32,
+    inside: u16,
+    key_escaped: bool,
+    /// A string with escapes.
+    escaped: bool,
+    /// What is inside is noted, too.
+    noted: bool,
+}
+
+/// Where a value stands in an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spot {
+    start: usize,
+    end: usize,
+    /// The mark of the value; none where there is no outline.
+    mark: Option<u16>,
+}
+
+impl Spot {
+    /// That of a value of which nothing was noted down.
+    pub(super) fn unknown(span: Range<usize>) -> Self {
+        Self { start: span.start, end: span.end, mark: None }
+    }
+
+    /// The bytes that it has.
+    #[inline]
+    pub fn span(self) -> Range<usize> {
+        self.start..self.end
+    }
+}
+
+/// A value, and what is in it.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    text: &'a [u8],
+    mark: &'a Mark,
+    inside: &'a [Mark],
+}
+
+/// The members, or elements, of a value, in their order.
+#[derive(Debug, Clone)]
+pub struct Parts<'a> {
+    text: &'a [u8],
+    marks: &'a [Mark],
+}
+
+impl Outline {
+    /// An empty one, for at most `most` values.
+    pub(super) fn new(most: u16) -> Self {
+        Self { marks: Vec::new(), most: usize::from(most), base: 0, lost: false }
+    }
+
+    /// Notes down an object, which may nest `max_depth` levels.
+    ///
+    /// # Errors
+    /// [`NoObject`].
+    pub fn of(text: &[u8], max_depth: usize, most: u16) -> Result<Self, NoObject> {
+        let mut cursor = before_object(text, max_depth)?;
+        let mut outline = Self::new(most);
+        let noted = outline.note(&mut cursor, 0, 0, LEVELS).and_then(|()| cursor.ends());
+        noted.map_err(|wrong| cursor.fault(wrong))?;
+        Ok(outline)
+    }
+
+    /// Steps over the object that comes next, `outside` levels deep, and notes
+    /// down what is in it and in `levels` below it. Places are counted from
+    /// `base`.
+    pub(super) fn note(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        base: usize,
+        outside: usize,
+        levels: usize,
+    ) -> Result<(), Wrong> {
+        self.base = base;
+        self.lost = cursor.rest() > MOST_BYTES;
+        self.marks = Vec::with_capacity(if levels == 0 { FEW / 4 } else { FEW });
+        self.inside(cursor, Bracket::Object, outside, levels)?;
+        if self.lost {
+            self.marks = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// What is inside the bracket that comes next.
+    fn inside(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        bracket: Bracket,
+        outside: usize,
+        levels: usize,
+    ) -> Result<(), Wrong> {
+        cursor.open(outside)?;
+        let (close, wrong) = match bracket {
+            Bracket::Object => (b'}', Wrong::Member),
+            Bracket::Array => (b']', Wrong::Element),
+        };
+        let mut place = Place::First;
+        while cursor.has_next(&mut place, close, wrong)? {
+            let key = match bracket {
+                Bracket::Object => cursor.key()?,
+                Bracket::Array => Quoted::default(),
+            };
+            let at = self.marks.len();
+            if self.lost || at == self.most {
+                self.lost = true;
+                cursor.value(outside + 1)?;
+                continue;
+            }
+            let byte = cursor.peek();
+            let start = cursor.at();
+            let mut mark = Mark {
+                key: self.place(key.start),
+                key_end: self.place(key.end),
+                start: self.place(start),
+                key_escaped: key.escaped,
+                ..Mark::default()
+            };
+            match byte {
+                Some(b'"') => mark.escaped = cursor.quoted()?.escaped,
+                Some(open @ (b'{' | b'[')) if levels > 0 => {
+                    let bracket = if open == b'{' { Bracket::Object } else { Bracket::Array };
+                    mark.noted = true;
+                    self.marks.push(mark);
+                    self.inside(cursor, bracket, outside + 1, levels - 1)?;
+                    let inside = self.marks.len() - at - 1;
+                    let end = self.place(cursor.at());
+                    if let Some(mark) = self.marks.get_mut(at) {
+                        mark.inside = u16::try_from(inside).unwrap_or(u16::MAX);
+                        mark.end = end;
+                    }
+                    continue;
+                }
+                _ => cursor.value(outside + 1)?,
+            }
+            mark.end = self.place(cursor.at());
+            self.marks.push(mark);
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "no longer text is noted down")]
+    fn place(&self, at: usize) -> u32 {
+        at.wrapping_sub(self.base) as u32
+    }
+
+    /// The members of the object, which is `text`; none where there were too
+    /// many values.
+    pub fn parts<'a>(&'a self, text: &'a [u8]) -> Option<Parts<'a>> {
+        (!self.lost).then_some(Parts { text, marks: &self.marks })
+    }
+
+    /// The same of one of its values; none where that has none, or where it was
+    /// not noted down.
+    pub(super) fn parts_at<'a>(&'a self, text: &'a [u8], spot: Spot) -> Option<Parts<'a>> {
+        self.inside_of(spot).map(|inside| Parts { text, marks: self.marks(inside) })
+    }
+
+    /// Whether a value is a string that has escapes, for all that is known.
+    pub(super) fn is_escaped(&self, spot: Spot) -> bool {
+        spot.mark.and_then(|mark| self.marks.get(usize::from(mark))).is_none_or(|mark| mark.escaped)
+    }
+
+    /// The values of the members of these names, in the object or in a value of
+    /// it; none where its members were not noted down.
+    ///
+    /// # Errors
+    /// [`NoObject::Twice`] where one of them stands twice, and as for [`Part::key`].
+    pub(super) fn find<const N: usize>(
+        &self,
+        text: &[u8],
+        within: Option<Spot>,
+        names: &[&'static str; N],
+    ) -> Option<Result<[Option<Spot>; N], NoObject>> {
+        let range = match within {
+            None => (!self.lost).then_some(0..self.marks.len())?,
+            Some(spot) => self.inside_of(spot)?,
+        };
+        let end = range.end;
+        let mut parts = Parts { text, marks: self.marks(range) };
+        let mut found = [None; N];
+        loop {
+            let at = end - parts.marks.len();
+            let Some(part) = parts.next() else { return Some(Ok(found)) };
+            let (start, end) = (part.mark.start as usize, part.mark.end as usize);
+            let spot = Spot { start, end, mark: u16::try_from(at).ok() };
+            if let Err(fault) = part.key().and_then(|key| place(names, &mut found, &key, spot)) {
+                return Some(Err(fault));
+            }
+        }
+    }
+
+    fn inside_of(&self, spot: Spot) -> Option<Range<usize>> {
+        let at = usize::from(spot.mark?);
+        let mark = self.marks.get(at).filter(|mark| mark.noted)?;
+        Some(at + 1..at + 1 + usize::from(mark.inside))
+    }
+
+    fn marks(&self, range: Range<usize>) -> &[Mark] {
+        self.marks.get(range).unwrap_or_default()
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Bracket {
+    Object,
+    Array,
+}
+
+impl<'a> Part<'a> {
+    /// The value as it stands in the text.
+    #[inline]
+    pub fn raw(&self) -> &'a [u8] {
+        self.text.get(self.mark.start as usize..self.mark.end as usize).unwrap_or_default()
+    }
+
+    /// Its key, where it is a member.
+    ///
+    /// # Errors
+    /// [`NoObject::Syntax`] where that is no text: half of a pair of surrogates.
+    #[inline]
+    pub fn key(&self) -> Result<Cow<'a, [u8]>, NoObject> {
+        let (start, end) = (self.mark.key as usize, self.mark.key_end as usize);
+        let raw = self.text.get(start..end).unwrap_or_default();
+        if !self.mark.key_escaped {
+            return Ok(Cow::Borrowed(raw));
+        }
+        let fault = Malformed { at: start, expected: Wrong::Surrogates.expected() };
+        unescaped(raw).map(Cow::Owned).ok_or(NoObject::Syntax(fault))
+    }
+
+    /// Whether it is a string that has escapes.
+    #[inline]
+    pub fn is_escaped(&self) -> bool {
+        self.mark.escaped
+    }
+
+    /// What is in it; `None` where that was not noted down.
+    #[inline]
+    pub fn parts(&self) -> Option<Parts<'a>> {
+        self.mark.noted.then_some(Parts { text: self.text, marks: self.inside })
+    }
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = Part<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Part<'a>> {
+        let (mark, behind) = self.marks.split_first()?;
+        let (inside, behind) = behind.split_at_checked(usize::from(mark.inside))?;
+        self.marks = behind;
+        Some(Part { text: self.text, mark, inside })
+    }
+}
+
+/// How many levels below an object are noted down at most.
+pub(super) const LEVELS: usize = 16;
+/// How many values most objects have.
+const FEW: usize = 32;
+/// No place in a longer text is noted down.
+const MOST_BYTES: usize = u32::MAX as usize;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! A raw object with its outline.
+
+use std::borrow::Cow;
+use std::ops::Deref;
+
+use bytes::Bytes;
+
+use super::outline::{Outline, Parts, Spot};
+use super::{NoObject, members, span_of, unquoted};
+
+/// A raw object, and what is known of it.
+///
+/// One that was taken from a message was read with it; what was made of bytes
+/// alone is read when it is first asked.
+#[derive(Debug, Clone)]
+pub struct Payload {
+    raw: Bytes,
+    outline: Option<Outline>,
+}
+
+impl Payload {
+    pub(super) fn new(raw: Bytes, outline: Outline) -> Self {
+        Self { raw, outline: Some(outline) }
+    }
+
+    /// The same, read: an object for certain.
+    ///
+    /// # Errors
+    /// [`NoObject`] where it is none.
+    pub fn read(self) -> Result<Self, NoObject> {
+        if self.outline.is_some() {
+            return Ok(self);
+        }
+        let outline = Outline::of(&self.raw, usize::MAX, MOST)?;
+        Ok(Self { raw: self.raw, outline: Some(outline) })
+    }
+
+    /// Where the values of the members of these names stand.
+    ///
+    /// # Errors
+    /// [`NoObject`] where it is no object, or where one of these members stands
+    /// twice.
+    pub fn members<const N: usize>(
+        &self,
+        names: &[&'static str; N],
+    ) -> Result<[Option<Spot>; N], NoObject> {
+        self.find(None, names)
+    }
+
+    /// The same of one of its values.
+    ///
+    /// # Errors
+    /// [`NoObject`] where that is no object, or where one of these members
+    /// stands twice.
+    pub fn members_at<const N: usize>(
+        &self,
+        spot: Spot,
+        names: &[&'static str; N],
+    ) -> Result<[Option<Spot>; N], NoObject> {
+        self.find(Some(spot), names)
+    }
+
+    fn find<const N: usize>(
+        &self,
+        within: Option<Spot>,
+        names: &[&'static str; N],
+    ) -> Result<[Option<Spot>; N], NoObject> {
+        let noted = self.outline.as_ref().and_then(|all| all.find(&self.raw, within, names));
+        if let Some(found) = noted {
+            return found;
+        }
+        let raw = within.map_or(&self.raw[..], |spot| self.raw_at(spot));
+        let found = members(raw, names, usize::MAX)?;
+        let spot = |raw| span_of(&self.raw, raw).map(Spot::unknown);
+        Ok(found.map(|raw| raw.and_then(spot)))
+    }
+
+    /// One of its values as it stands there.
+    #[inline]
+    pub fn raw_at(&self, spot: Spot) -> &[u8] {
+        self.raw.get(spot.span()).unwrap_or_default()
+    }
+
+    /// The text that one of its values is; `None` where it is no string.
+    pub fn text_at(&self, spot: Spot) -> Option<Cow<'_, str>> {
+        let raw = self.raw_at(spot);
+        if self.outline.as_ref().is_none_or(|outline| outline.is_escaped(spot)) {
+            return unquoted(raw);
+        }
+        let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        std::str::from_utf8(inner).ok().map(Cow::Borrowed)
+    }
+
+    /// What is in one of its values; `None` where nothing is, or where that is
+    /// not known.
+    pub fn parts_at(&self, spot: Spot) -> Option<Parts<'_>> {
+        self.outline.as_ref()?.parts_at(&self.raw, spot)
+    }
+
+    /// All of it, as it came.
+    pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+}
+
+impl From<Bytes> for Payload {
+    fn from(raw: Bytes) -> Self {
+        Self { raw, outline: None }
+    }
+}
+
+impl From<String> for Payload {
+    fn from(raw: String) -> Self {
+        Bytes::from(raw).into()
+    }
+}
+
+impl From<&'static str> for Payload {
+    fn from(raw: &'static str) -> Self {
+        Bytes::from_static(raw.as_bytes()).into()
+    }
+}
+
+impl From<Payload> for Bytes {
+    fn from(payload: Payload) -> Self {
+        payload.raw
+    }
+}
+
+impl Deref for Payload {
+    type Target = Bytes;
+
+    fn deref(&self) -> &Bytes {
+        &self.raw
+    }
+}
+
+/// The most values that are noted down of an object in a message: what a call
+/// holds of it until it is answered.
+pub(super) const MOST: u16 = 256;

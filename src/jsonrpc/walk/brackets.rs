@@ -1,0 +1,46 @@
+//! Which brackets are open around a value.
+
+/// The brackets that are open, a bit for each: set for an object's.
+#[derive(Debug, Default)]
+pub(super) struct Brackets {
+    pub(super) depth: usize,
+    last: u64,
+    before: Vec<u64>,
+}
+
+impl Brackets {
+    #[inline]
+    pub(super) fn push(&mut self, is_object: bool) {
+        if self.depth > 0 && self.depth.is_multiple_of(64) {
+            self.spill();
+        }
+        self.last = self.last << 1 | u64::from(is_object);
+        self.depth += 1;
+    }
+
+    #[cold]
+    fn spill(&mut self) {
+        self.before.push(self.last);
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+        if self.depth > 0 && self.depth.is_multiple_of(64) {
+            self.fetch();
+        } else {
+            self.last >>= 1;
+        }
+    }
+
+    #[cold]
+    fn fetch(&mut self) {
+        self.last = self.before.pop().unwrap_or_default();
+    }
+
+    /// Whether the innermost one is an object's; `None` where none is open.
+    #[inline]
+    pub(super) fn innermost(&self) -> Option<bool> {
+        (self.depth > 0).then_some(self.last & 1 == 1)
+    }
+}

@@ -1,0 +1,480 @@
+//! Where a reader stands in a text, and what it can step over.
+//!
+//! Everything stepped over is checked to be JSON (RFC 8259). What goes wrong is
+//! told in a byte, and stands where the cursor does: that keeps the steps short.
+
+use std::borrow::Cow;
+
+use super::brackets::Brackets;
+use super::strings::{BLOCK, has_special, special};
+use super::{Malformed, NoObject, TooDeep};
+
+/// What should have stood where the text goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wrong {
+    /// A key.
+    Key,
+    /// The colon behind it.
+    Colon,
+    /// Any value.
+    Value,
+    /// A digit.
+    Digit,
+    /// Anything but a control character.
+    Control,
+    /// The quote that ends a string.
+    Quote,
+    /// An escape.
+    Escape,
+    /// The code point of one.
+    CodePoint,
+    /// The other half of a pair.
+    Surrogates,
+    /// Another member, or the object's end.
+    Member,
+    /// Another element, or the array's end.
+    Element,
+    /// The end.
+    End,
+    /// It is deeper than the text may nest.
+    Depth,
+}
+
+impl Wrong {
+    pub(in crate::jsonrpc) fn expected(self) -> &'static str {
+        match self {
+            Self::Key => "a key",
+            Self::Colon => "`:`",
+            Self::Value => "a value",
+            Self::Digit => "a digit",
+            Self::Control => "no control character",
+            Self::Quote => "`\"`",
+            Self::Escape => "an escape",
+            Self::CodePoint => "`u` and four hexadecimal digits",
+            Self::Surrogates => "a pair of surrogates",
+            Self::Member => "`,` or `}`",
+            Self::Element => "`,` or `]`",
+            Self::End => "nothing more",
+            Self::Depth => "fewer levels",
+        }
+    }
+}
+
+/// A place in a text.
+#[derive(Debug, Clone, Copy)]
+pub struct Cursor<'a> {
+    text: &'a [u8],
+    at: usize,
+    max_depth: usize,
+}
+
+/// Where a string stands in the text, without its quotes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Quoted {
+    /// Behind the first quote.
+    pub start: usize,
+    /// Before the last one.
+    pub end: usize,
+    /// Whether there are escapes in it.
+    pub escaped: bool,
+}
+
+/// Where among its members, or elements, a reader stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Before the first one.
+    First,
+    /// Behind one.
+    Further,
+    /// Behind the bracket that ends them.
+    Behind,
+}
+
+impl<'a> Cursor<'a> {
+    /// At the beginning of a text that may nest `max_depth` levels.
+    ///
+    /// # Errors
+    /// [`NoObject::Syntax`] where it is not UTF-8: from here on only bytes are
+    /// looked at.
+    pub fn over(text: &'a [u8], max_depth: usize) -> Result<Self, NoObject> {
+        // Most texts are ASCII, which is told in a tenth of the time.
+        if !is_ascii(text)
+            && let Err(fault) = std::str::from_utf8(text)
+        {
+            return Err(NoObject::Syntax(Malformed { at: fault.valid_up_to(), expected: "UTF-8" }));
+        }
+        Ok(Self { text, at: 0, max_depth })
+    }
+
+    /// What is wrong where the cursor stands.
+    #[cold]
+    pub fn fault(&self, wrong: Wrong) -> NoObject {
+        match wrong {
+            Wrong::Depth => NoObject::Depth(TooDeep { limit: self.max_depth }),
+            wrong => NoObject::Syntax(Malformed { at: self.at, expected: wrong.expected() }),
+        }
+    }
+
+    #[inline]
+    fn byte(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    /// The text from there to where the cursor stands.
+    #[inline]
+    pub fn since(&self, start: usize) -> &'a [u8] {
+        self.text.get(start..self.at).unwrap_or_default()
+    }
+
+    /// A string that was stepped over; `None` where it is no text: half of a
+    /// pair of surrogates.
+    #[inline]
+    pub fn text_of(&self, quoted: Quoted) -> Option<Cow<'a, [u8]>> {
+        let raw = self.text.get(quoted.start..quoted.end)?;
+        if quoted.escaped { unescaped(raw).map(Cow::Owned) } else { Some(Cow::Borrowed(raw)) }
+    }
+
+    /// How many bytes are left.
+    pub fn rest(&self) -> usize {
+        self.text.len().saturating_sub(self.at)
+    }
+
+    /// The next byte that is no white space; stands on it.
+    #[inline]
+    pub fn peek(&mut self) -> Option<u8> {
+        match self.byte() {
+            Some(b'\0'..=b' ') => self.peek_behind_space(),
+            byte => byte,
+        }
+    }
+
+    #[cold]
+    fn peek_behind_space(&mut self) -> Option<u8> {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.byte() {
+            self.at += 1;
+        }
+        self.byte()
+    }
+
+    /// Where the cursor stands.
+    #[inline]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Steps over an opening bracket, which the caller has seen.
+    ///
+    /// # Errors
+    /// [`Wrong::Depth`] where `outside` levels are all there may be.
+    #[inline]
+    pub fn open(&mut self, outside: usize) -> Result<(), Wrong> {
+        if outside >= self.max_depth {
+            return Err(Wrong::Depth);
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Whether there is another member, or element, of what ends with `close`;
+    /// stands on it.
+    ///
+    /// # Errors
+    /// `wrong` where neither a comma nor the end follows.
+    #[inline]
+    pub fn has_next(&mut self, place: &mut Place, close: u8, wrong: Wrong) -> Result<bool, Wrong> {
+        match (self.peek(), *place) {
+            (_, Place::Behind) => return Ok(false),
+            (Some(byte), _) if byte == close => {
+                self.at += 1;
+                *place = Place::Behind;
+                return Ok(false);
+            }
+            (Some(b','), Place::Further) => {
+                self.at += 1;
+                self.peek();
+            }
+            (_, Place::Further) => return Err(wrong),
+            (_, Place::First) => *place = Place::Further,
+        }
+        Ok(true)
+    }
+
+    /// Nothing but white space to the end.
+    ///
+    /// # Errors
+    /// [`Wrong::End`].
+    #[inline]
+    pub fn ends(&mut self) -> Result<(), Wrong> {
+        if self.peek().is_none() { Ok(()) } else { Err(Wrong::End) }
+    }
+
+    /// Steps over a key and its colon; stands on the value.
+    ///
+    /// # Errors
+    /// [`Wrong`] where there is none.
+    #[inline]
+    pub fn key(&mut self) -> Result<Quoted, Wrong> {
+        if self.byte() != Some(b'"') {
+            return Err(Wrong::Key);
+        }
+        let key = self.quoted()?;
+        self.colon()?;
+        self.peek();
+        Ok(key)
+    }
+
+    #[inline]
+    fn colon(&mut self) -> Result<(), Wrong> {
+        if self.peek() != Some(b':') {
+            return Err(Wrong::Colon);
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Steps over one value that stands `outside` levels deep.
+    ///
+    /// # Errors
+    /// [`Wrong`] where there is none.
+    #[inline]
+    pub fn value(&mut self, outside: usize) -> Result<(), Wrong> {
+        match self.peek() {
+            Some(b'"') => self.quoted().map(|_| ()),
+            Some(b'{' | b'[') => self.nested(outside),
+            _ => self.scalar(),
+        }
+    }
+
+    /// Steps over a value that has an opening bracket.
+    fn nested(&mut self, outside: usize) -> Result<(), Wrong> {
+        let mut open = Brackets::default();
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    self.quoted()?;
+                }
+                Some(byte @ (b'{' | b'[')) => {
+                    self.open(outside + open.depth)?;
+                    let is_object = byte == b'{';
+                    match self.peek() {
+                        Some(b'}') if is_object => self.at += 1,
+                        Some(b']') if !is_object => self.at += 1,
+                        _ => {
+                            open.push(is_object);
+                            if is_object {
+                                self.key()?;
+                            }
+                            continue;
+                        }
+                    }
+                }
+                _ => self.scalar()?,
+            }
+            // A value has ended, and with it perhaps what it stands in.
+            loop {
+                let Some(in_object) = open.innermost() else { return Ok(()) };
+                match (self.peek(), in_object) {
+                    (Some(b','), true) => {
+                        self.at += 1;
+                        self.peek();
+                        self.key()?;
+                        break;
+                    }
+                    (Some(b','), false) => {
+                        self.at += 1;
+                        break;
+                    }
+                    (Some(b'}'), true) | (Some(b']'), false) => {
+                        self.at += 1;
+                        open.pop();
+                    }
+                    (_, true) => return Err(Wrong::Member),
+                    (_, false) => return Err(Wrong::Element),
+                }
+            }
+        }
+    }
+
+    /// Steps over a number, a truth or nothing.
+    ///
+    /// # Errors
+    /// [`Wrong`] where there is none.
+    pub fn scalar(&mut self) -> Result<(), Wrong> {
+        match self.byte() {
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.word(b"true"),
+            Some(b'f') => self.word(b"false"),
+            Some(b'n') => self.word(b"null"),
+            _ => Err(Wrong::Value),
+        }
+    }
+
+    #[inline]
+    fn word<const N: usize>(&mut self, word: &[u8; N]) -> Result<(), Wrong> {
+        let ahead = self.text.get(self.at..).and_then(<[u8]>::first_chunk::<N>);
+        if ahead != Some(word) {
+            return Err(Wrong::Value);
+        }
+        self.at += N;
+        Ok(())
+    }
+
+    #[inline]
+    fn number(&mut self) -> Result<(), Wrong> {
+        if self.byte() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.byte() == Some(b'0') {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.byte() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.byte() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.byte() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn digits(&mut self) -> Result<(), Wrong> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += digits;
+        if digits == 0 { Err(Wrong::Digit) } else { Ok(()) }
+    }
+
+    /// Steps over a string; stands on its first quote.
+    ///
+    /// # Errors
+    /// [`Wrong`] where it is none.
+    #[expect(
+        clippy::inline_always,
+        reason = "most strings are shorter than a call of this is long"
+    )]
+    #[inline(always)]
+    pub fn quoted(&mut self) -> Result<Quoted, Wrong> {
+        let start = self.at + 1;
+        let rest = self.text.get(start..).unwrap_or_default();
+        let mut end = start;
+        for eight in rest.as_chunks::<8>().0.iter().take(SHORT) {
+            let eight = u64::from_le_bytes(*eight);
+            let found = special(eight);
+            if found != 0 {
+                let bit = found.trailing_zeros() & !7;
+                end += bit as usize / 8;
+                if (eight >> bit) & 0xff != u64::from(b'"') {
+                    break;
+                }
+                self.at = end + 1;
+                return Ok(Quoted { start, end, escaped: false });
+            }
+            end += 8;
+        }
+        self.at = end;
+        let escaped = self.rest_of_string()?;
+        let end = self.at;
+        self.at += 1;
+        Ok(Quoted { start, end, escaped })
+    }
+
+    /// Steps to the quote that ends a string; whether there are escapes before
+    /// it.
+    fn rest_of_string(&mut self) -> Result<bool, Wrong> {
+        let mut escaped = false;
+        loop {
+            self.plain();
+            match self.byte() {
+                Some(b'"') => return Ok(escaped),
+                Some(b'\\') => {
+                    escaped = true;
+                    self.at += 1;
+                    self.escape()?;
+                }
+                Some(_) => return Err(Wrong::Control),
+                None => return Err(Wrong::Quote),
+            }
+        }
+    }
+
+    /// Steps over what needs no look: stands on a quote, a backslash, a control
+    /// character or the end.
+    #[inline]
+    fn plain(&mut self) {
+        let mut rest = self.text.get(self.at..).unwrap_or_default();
+        let whole = rest.len();
+        let mut blocks = 0;
+        while let Some((block, behind)) = rest.split_first_chunk::<BLOCK>()
+            && !has_special(block)
+        {
+            rest = behind;
+            blocks += 1;
+            if blocks == LONG {
+                rest = behind_plain(rest);
+                break;
+            }
+        }
+        while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
+            let found = special(u64::from_le_bytes(*eight));
+            if found != 0 {
+                self.at += whole - rest.len() + found.trailing_zeros() as usize / 8;
+                return;
+            }
+            rest = behind;
+        }
+        let plain = rest.iter().take_while(|byte| !matches!(byte, b'"' | b'\\' | b'\0'..b' '));
+        self.at += whole - rest.len() + plain.count();
+    }
+
+    fn escape(&mut self) -> Result<(), Wrong> {
+        match self.byte() {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
+            Some(b'u') => {
+                let digits = self.text.get(self.at + 1..self.at + 5);
+                if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+                    return Err(Wrong::CodePoint);
+                }
+                self.at += 5;
+            }
+            _ => return Err(Wrong::Escape),
+        }
+        Ok(())
+    }
+}
+
+/// What is left of a long text from the first byte on that may be special.
+#[inline(never)]
+fn behind_plain(text: &[u8]) -> &[u8] {
+    let length = memchr::memchr2(b'"', b'\\', text).unwrap_or(text.len());
+    let (plain, rest) = text.split_at_checked(length).unwrap_or_default();
+    let has_control =
+        |part: &[u8]| part.iter().fold(u8::MAX, |least, byte| least.min(*byte)) < b' ';
+    if has_control(plain) { text } else { rest }
+}
+
+/// Written so that the compiler looks at many bytes at once.
+fn is_ascii(text: &[u8]) -> bool {
+    let (blocks, rest) = text.as_chunks::<64>();
+    let is_ascii = |block: &[u8; 64]| block.iter().fold(0, |all, byte| all | byte) < 0x80;
+    blocks.iter().all(is_ascii) && rest.is_ascii()
+}
+
+/// What stands between quotes, without its escapes; `None` where one of them is
+/// half of a pair of surrogates.
+#[cold]
+pub(in crate::jsonrpc) fn unescaped(raw: &[u8]) -> Option<Vec<u8>> {
+    let quoted = [b"\"", raw, b"\""].concat();
+    serde_json::from_slice::<String>(&quoted).ok().map(String::into_bytes)
+}
+
+/// How many times eight bytes a short text has.
+const SHORT: usize = 6;
+/// How many blocks a text has that is worth a step of its own.
+const LONG: usize = 8;
