@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Version, header};
 use http_body::Body;
+use http_body_util::BodyExt as _;
 use tokio::time::timeout;
 
 use crate::call::{Client, Context, Failure, Meta, Trace};
@@ -33,13 +34,19 @@ impl Posted {
         (caller, peer): (Caller, Peer),
         limits: &Limits,
     ) -> Result<Self, Failure> {
-        let (head, body) = request.into_parts();
+        let (head, mut body) = request.into_parts();
         if !is_json(&head.headers) {
             return Err(Failure::MediaType);
         }
-        let body = match timeout(patience(limits), collect(body, limits.body)).await {
+        let body = match timeout(patience(limits), collect(&mut body, limits.body)).await {
             Ok(Ok(body)) => body,
-            Ok(Err(BodyError::TooLarge { limit })) => return Err(Failure::BodyTooLarge { limit }),
+            Ok(Err(BodyError::TooLarge { limit })) => {
+                // Whoever waits to be told to go on has not begun.
+                if !head.headers.contains_key(header::EXPECT) {
+                    Box::pin(pass_over(body, limits.body)).await;
+                }
+                return Err(Failure::BodyTooLarge { limit });
+            }
             Ok(Err(BodyError::Broken(_))) => return Err(invalid("the body broke off")),
             Err(_) => return Err(invalid("the body came too slowly")),
         };
@@ -119,6 +126,25 @@ fn is_json(headers: &HeaderMap) -> bool {
     let kind = media.split(';').next().unwrap_or_default().trim();
     kind.eq_ignore_ascii_case("application/json")
 }
+
+/// Reads what is left of a body that is too large, within reason: a client that
+/// is still writing when its connection closes never sees why it was refused.
+async fn pass_over<B: Body<Data = Bytes> + Unpin>(mut body: B, limit: usize) {
+    let mut most = limit.saturating_mul(PASSED_OVER);
+    let rest = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let passed = frame.data_ref().map_or(0, Bytes::len);
+            let Some(left) = most.checked_sub(passed) else { return };
+            most = left;
+        }
+    };
+    let _ = timeout(LINGER, rest).await;
+}
+
+/// How often the largest body's size is read of one that is too large.
+const PASSED_OVER: usize = 4;
+/// How long that may take.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// How long a body may take: a client that dawdles holds a connection, and no
 /// more than an idle one may.

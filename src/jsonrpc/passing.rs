@@ -64,6 +64,20 @@ enum Step {
 }
 
 impl Value {
+    /// How many of the next bytes stand inside of the value and change nothing.
+    fn plain(&self, bytes: &[u8]) -> usize {
+        let next = if self.escaped {
+            return 0;
+        } else if self.in_string {
+            memchr::memchr2(b'"', b'\\', bytes)
+        } else if self.depth > 0 {
+            bytes.iter().position(|byte| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']'))
+        } else {
+            return 0;
+        };
+        next.unwrap_or(bytes.len())
+    }
+
     fn step(&mut self, byte: u8) -> Step {
         if self.in_string {
             match byte {
@@ -114,10 +128,29 @@ impl Scanner {
     /// [`Fault`] where the bytes cannot be a response.
     pub fn feed(&mut self, piece: &[u8]) -> Result<Range<usize>, Fault> {
         let mut found: Option<Range<usize>> = None;
-        for (at, byte) in piece.iter().copied().enumerate() {
-            if self.byte(byte)? {
+        let mut rest = piece;
+        while let Some((byte, behind)) = rest.split_first() {
+            let at = piece.len() - rest.len();
+            // Most of a large result says nothing of where it ends.
+            let (passed, is_result) = match self.place {
+                Place::Value(member @ (Member::Result | Member::Other)) => {
+                    (self.value.plain(rest), member == Member::Result)
+                }
+                _ => (0, false),
+            };
+            let (passed, is_result) = match passed {
+                0 => {
+                    rest = behind;
+                    (1, self.byte(*byte)?)
+                }
+                passed => {
+                    rest = rest.get(passed..).unwrap_or_default();
+                    (passed, is_result)
+                }
+            };
+            if is_result {
                 let start = found.as_ref().map_or(at, |range| range.start);
-                found = Some(start..at + 1);
+                found = Some(start..at + passed);
             }
         }
         Ok(found.unwrap_or(0..0))
@@ -273,7 +306,27 @@ mod tests {
         }
     }
 
+    /// The same, byte by byte.
+    fn slowly(text: &[u8]) -> Result<Vec<u8>, Fault> {
+        let (mut scanner, mut result) = (Scanner::new(16), Vec::new());
+        for byte in text {
+            if scanner.byte(*byte)? {
+                result.push(*byte);
+            }
+        }
+        Ok(result)
+    }
+
     proptest! {
+        #[test]
+        fn what_is_passed_at_once_is_what_is_passed_byte_by_byte(
+            inner in "[a\"\\\\{}\\[\\], :1]{0,48}", cut in 0_usize..64
+        ) {
+            let text = format!("{{\"x\":[{inner}],\"result\":{{{inner}}},\"id\":1}}");
+            let whole = scan(text.as_bytes(), &[cut]).map(|(result, _)| result).ok();
+            prop_assert_eq!(whole, slowly(text.as_bytes()).ok());
+        }
+
         #[test]
         fn pieces_change_nothing_and_nothing_panics(text in prop::collection::vec(any::<u8>(), 0..64), cut in 0_usize..64) {
             let whole = scan(&text, &[]).map(|(result, _)| result).ok();
