@@ -9,6 +9,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
@@ -70,7 +71,12 @@ impl Worker {
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let run = move || {
-            let _ = runtime.block_on(stopped);
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = stopped => {}
+                    () = tick() => {}
+                }
+            });
             // What blocks, such as looking up a name, holds nothing up.
             runtime.shutdown_background();
         };
@@ -83,6 +89,18 @@ impl Worker {
         })
     }
 }
+
+/// Wakes now and then. A timer that is due before all others makes its runtime
+/// write to itself and look again, which costs two system calls; the limits of
+/// calls never are while this one is due sooner.
+async fn tick() {
+    loop {
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// Shorter than what most waits are bounded by.
+const TICK: Duration = Duration::from_millis(900);
 
 impl Drop for Worker {
     fn drop(&mut self) {

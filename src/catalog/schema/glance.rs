@@ -71,6 +71,20 @@ impl Glance {
         Self::read(schema).unwrap_or(Self::Nothing)
     }
 
+    /// Whether there are arguments that it admits.
+    pub(super) fn can_admit(&self) -> bool {
+        match self {
+            Self::Object(members) => {
+                let mut known = members.known.iter().enumerate();
+                known.all(|(at, (_, value))| {
+                    members.required & (1 << at) == 0 || !matches!(value, Self::Nothing)
+                })
+            }
+            Self::Any(choices) => choices.iter().any(Self::can_admit),
+            _ => false,
+        }
+    }
+
     fn read(schema: &Value) -> Option<Self> {
         let schema = match schema {
             Value::Bool(true) => return Some(Self::Scalar),

@@ -9,6 +9,7 @@
 //! schema does not compile; policy decides when to ask it.
 
 mod bounds;
+mod checker;
 mod glance;
 mod reach;
 mod violations;
@@ -24,6 +25,7 @@ use super::cut;
 use super::strict_json::{self, JsonError};
 use crate::jsonrpc::Parts;
 pub use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
+use checker::Checker;
 use glance::Glance;
 use reach::Reach;
 pub use violations::Violations;
@@ -127,7 +129,7 @@ enum Rule {
     Schema {
         /// Asked first.
         glance: Glance,
-        validator: Box<Validator>,
+        checker: Checker,
         /// Says what an answer that names all violations would cost.
         reach: Reach,
     },
@@ -160,9 +162,10 @@ impl ArgumentSchema {
         let schema = Value::Object(schema);
         let census = bounds::census(&schema)?;
         let reach = reach::bound(&schema, draft)?;
-        let validator = Box::new(build(&schema, draft, census.patterns)?);
         let glance = Glance::of(&schema);
-        Ok(Self { rule: Rule::Schema { glance, validator, reach } })
+        let will_be_asked = !glance.can_admit();
+        let checker = Checker::new(&schema, draft, census.patterns, will_be_asked)?;
+        Ok(Self { rule: Rule::Schema { glance, checker, reach } })
     }
 
     /// Checks the raw `arguments` of one call; absent ones count as `{}`.
@@ -203,7 +206,8 @@ impl ArgumentSchema {
                 Ok(value) => Err(Violations::not_an_object(value.get())),
                 Err(_) => Err(Violations::unreadable(&JsonError::Syntax)),
             },
-            Rule::Schema { validator, reach, .. } => {
+            Rule::Schema { checker, reach, .. } => {
+                let validator = checker.validator().map_err(Violations::unchecked)?;
                 let value = strict_json::parse(raw, MAX_ARGUMENT_DEPTH)
                     .map_err(|error| Violations::unreadable(&error))?;
                 if validator.is_valid(&value) {

@@ -10,6 +10,7 @@ use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
+use super::SchemaError;
 use crate::catalog::strict_json::JsonError;
 
 /// The most violations that are written out.
@@ -31,6 +32,11 @@ impl Violations {
 
     pub(super) fn unreadable(error: &JsonError) -> Self {
         Self { lines: vec![format!("(root): json: {error}")], more: 0 }
+    }
+
+    /// Nothing is admitted that cannot be checked.
+    pub(super) fn unchecked(error: &SchemaError) -> Self {
+        Self { lines: vec![format!("(root): the arguments cannot be checked: {error}")], more: 0 }
     }
 
     pub(super) fn not_an_object(raw: &str) -> Self {
