@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::catalog::{HeaderRules, Kind, ServerList};
@@ -269,6 +269,7 @@ impl Instance {
         let (name, offers) = (config.name.clone(), Arc::clone(&connection.peer().offers));
         // Compiling thousands of schemas takes a while: not on a thread that
         // serves calls.
+        let turn = BUILDING.acquire().await.ok();
         let built = tokio::task::spawn_blocking(move || {
             let (mut list, refused) =
                 ServerList::build(name, &listing.lists, rules, old.as_deref());
@@ -279,6 +280,7 @@ impl Instance {
         let (list, refused) = built
             .await
             .map_err(|error| LinkFault::Setup(format!("its list cannot be read: {error}")))?;
+        drop(turn);
         let refused = refused.iter().map(|(kind, name, reason)| match kind {
             Kind::Tools => format!("{name}: {reason}"),
             kind => format!("{} {name}: {reason}", kind.noun()),
@@ -317,6 +319,8 @@ impl super::kin::Kin {
     }
 }
 
+/// Lists that are built at once: each thread that builds keeps megabytes for it.
+static BUILDING: Semaphore = Semaphore::const_new(2);
 /// The most sets of abilities for which one server's list is kept.
 const MOST: usize = 64;
 /// A list that nobody asked for within this time is not kept up to date.

@@ -169,18 +169,33 @@ pub(super) fn same_origin_as(from: &Uri, to: &str) -> Result<Uri, LinkFault> {
 /// # Errors
 /// [`LinkFault::Setup`] where the file cannot be used.
 pub fn client_tls(ca: Option<&Path>) -> Result<ClientConfig, LinkFault> {
-    let mut roots = platform_roots().clone();
-    if let Some(path) = ca {
-        let unreadable = |error: String| {
-            LinkFault::Setup(format!("the CA file {} cannot be used: {error}", path.display()))
-        };
-        let certificates =
-            CertificateDer::pem_file_iter(path).map_err(|e| unreadable(e.to_string()))?;
-        for certificate in certificates {
-            let certificate = certificate.map_err(|e| unreadable(e.to_string()))?;
-            roots.add(certificate).map_err(|e| unreadable(e.to_string()))?;
+    // Most servers need nothing of their own, and share all of it.
+    static USUAL: OnceLock<ClientConfig> = OnceLock::new();
+    match (ca, USUAL.get()) {
+        (None, Some(usual)) => Ok(usual.clone()),
+        (None, None) => {
+            let usual = trusting(platform_roots().clone())?;
+            Ok(USUAL.get_or_init(|| usual).clone())
         }
+        (Some(path), _) => trusting(with_roots_of(path)?),
     }
+}
+
+fn with_roots_of(path: &Path) -> Result<RootCertStore, LinkFault> {
+    let unreadable = |error: String| {
+        LinkFault::Setup(format!("the CA file {} cannot be used: {error}", path.display()))
+    };
+    let mut roots = platform_roots().clone();
+    for certificate in
+        CertificateDer::pem_file_iter(path).map_err(|error| unreadable(error.to_string()))?
+    {
+        let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
+        roots.add(certificate).map_err(|error| unreadable(error.to_string()))?;
+    }
+    Ok(roots)
+}
+
+fn trusting(roots: RootCertStore) -> Result<ClientConfig, LinkFault> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
