@@ -27,6 +27,18 @@ pub fn file(path: &str) -> String {
     file.to_str().unwrap().to_owned()
 }
 
+/// How far a call was told to be. A server that has just met its client may ask
+/// for its roots in any call, and an SDK that answers tells of it by progress of
+/// its own: that is not the server's.
+pub fn progress_of(result: &Value) -> Vec<f64> {
+    let told = result["progress"].as_array().into_iter().flatten();
+    let is_own = |one: &&Value| {
+        let message = one["message"].as_str().unwrap_or_default();
+        message.starts_with("Fulfilling input required")
+    };
+    told.filter(|one| !is_own(one)).filter_map(|one| one["progress"].as_f64()).collect()
+}
+
 /// A reference server's program.
 pub fn reference(name: &str) -> String {
     file(&format!("node_modules/@modelcontextprotocol/{name}/dist/index.js"))

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::peers::{Driver, HttpServer, file, reference};
+use super::peers::{Driver, HttpServer, file, progress_of, reference};
 use super::process::{Process, TRUNKLINE, Tag};
 use super::rmcp_client;
 use super::rmcp_server::RustServer;
@@ -316,13 +316,7 @@ fn judge(column: Column, server: &Server, step: &Value, line: &Value) -> Result<
         }
         (Column::Progress, _) => {
             let (asked, expected) = server.progress.as_ref().unwrap();
-            let seen: Vec<f64> = result["progress"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(|p| p["progress"].as_f64())
-                .collect();
-            if seen != *expected {
+            if progress_of(result) != *expected {
                 return wrong("other progress");
             }
             if says(&result["result"], asked.says) { Ok(()) } else { wrong("another result") }

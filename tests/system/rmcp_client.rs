@@ -375,15 +375,27 @@ impl Client {
     }
 
     async fn call_with_progress(&self, step: &Value) -> Outcome {
-        let handle = self.begin(step).await?;
-        let token = json!(handle.progress_token).to_string();
-        let result = handle.await_response().await.map_err(told)?;
+        let expected = usize::try_from(step["expect"].as_u64().unwrap()).unwrap();
+        let mut handle = self.begin(step).await?;
+        let mut tokens = Vec::new();
+        let result = loop {
+            tokens.push(json!(handle.progress_token).to_string());
+            let result = json!(handle.await_response().await.map_err(told)?);
+            // A Legacy server that has just met this client asks for its roots
+            // in whatever call is under way.
+            if result["inputRequests"].is_null() {
+                break result;
+            }
+            handle = self.begin(&with_roots(step, &result)?).await?;
+        };
         // The SDK handles each notification in a task of its own, so that
         // they overtake one another, and the result them.
-        let expected = usize::try_from(step["expect"].as_u64().unwrap()).unwrap();
-        let all = |heard: &Heard| heard.progress.get(&token).map_or(0, Vec::len) >= expected;
-        self.ears.until(all).await;
-        Ok(json!({ "result": result, "progress": self.progress(&token) }))
+        let heard = |heard: &Heard| -> usize {
+            tokens.iter().filter_map(|token| heard.progress.get(token)).map(Vec::len).sum()
+        };
+        self.ears.until(|all| heard(all) >= expected).await;
+        let progress: Vec<Value> = tokens.iter().flat_map(|token| self.progress(token)).collect();
+        Ok(json!({ "result": result, "progress": progress }))
     }
 
     /// Has the call become a task, and waits for what comes of it.
@@ -424,8 +436,6 @@ impl Client {
                 }
                 early = &mut handle.rx => early.map_err(told)?.map_err(told)?,
             };
-            // A Legacy server that has just met this client asks for its roots
-            // in whatever call is under way.
             handle = self.begin(&with_roots(step, &json!(early))?).await?;
         }
     }

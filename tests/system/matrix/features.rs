@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::peers::progress_of;
+
 /// What a client sees of a server's names: as they are, or as the gateway has them.
 pub struct Names {
     pub server: Option<&'static str>,
@@ -158,9 +160,7 @@ fn progress(on: &Use<'_>) -> Vec<Value> {
 
 fn three_steps(_: &Use<'_>, told: &Told<'_>) -> Result<(), String> {
     let result = told.result(0)?;
-    let seen: Vec<_> = result["progress"].as_array().into_iter().flatten().collect();
-    let seen: Vec<_> = seen.iter().map(|one| one["progress"].as_f64()).collect();
-    check(seen == [Some(1.0), Some(2.0), Some(3.0)], "other progress", result)?;
+    check(progress_of(result) == [1.0, 2.0, 3.0], "other progress", result)?;
     says(&result["result"], "done after 3 steps")
 }
 
