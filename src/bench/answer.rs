@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::wire::{Body, Connection, Head, Media, WireFault};
+use super::wire::{Connection, Framed, Head, Media, WireFault};
 use crate::jsonrpc::sse::SseDecoder;
 use crate::jsonrpc::{self, Frame, Id};
 
@@ -111,7 +111,7 @@ pub async fn receive(connection: &mut Connection, number: u64) -> Result<Receive
         let reusable = head.keep_alive;
         return Ok(Received { head, message, arrived: Instant::now(), asked: None, reusable });
     }
-    let mut body = Body::new(head.framing);
+    let mut body = Framed::new(head.framing);
     let mut events = SseDecoder::new(MOST_EVENT);
     let mut received = Received {
         message: Bytes::new(),

@@ -18,14 +18,17 @@ mod head;
 mod idle;
 mod pool;
 mod request;
+mod stream;
 
 use std::io;
 
 pub use body::{Body, Response};
 pub use connection::Connection;
-pub use head::Fields;
+pub use framing::{Framed, Piece};
+pub use head::{Fields, Framing};
 pub use pool::{Pool, PoolFault};
 pub use request::{Fixed, Request};
+pub use stream::Stream;
 
 /// Why a connection is of no use any more.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! The head of a response, and how its body is framed.
 
-use super::WireFault;
+use super::{Framing, WireFault};
 
 /// What matters of a response's head.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,17 +17,6 @@ pub struct Head {
     pub session: Option<String>,
     /// Where a redirect leads.
     pub location: Option<String>,
-}
-
-/// Where a body ends (RFC 9112, 6.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Framing {
-    /// After so many bytes.
-    Length(usize),
-    /// With the last chunk.
-    Chunked,
-    /// With the connection.
-    Close,
 }
 
 /// What a body is.

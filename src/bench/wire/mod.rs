@@ -5,24 +5,22 @@
 //! is all, because what the yardstick itself costs is missing in what it can
 //! measure.
 
-mod body;
 mod head;
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use rustls_pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
-pub use body::{Body, Piece};
-pub use head::{Framing, Head, Media};
+use crate::wire::{Piece, Stream};
+
+pub use crate::wire::{Framed, Framing};
+pub use head::{Head, Media};
 
 /// Why a connection is of no use any more.
 #[derive(Debug, thiserror::Error)]
@@ -61,13 +59,8 @@ pub struct Dial {
 
 /// An open connection.
 pub struct Connection {
-    stream: Stream,
+    stream: Stream<TcpStream>,
     input: BytesMut,
-}
-
-enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Connection {
@@ -131,6 +124,7 @@ impl Connection {
     /// [`WireFault`].
     pub async fn whole(&mut self, head: &Head) -> Result<Bytes, WireFault> {
         if let Framing::Length(length) = head.framing {
+            let length = bytes(length);
             if length > MOST_BODY {
                 return Err(WireFault::TooLarge { limit: MOST_BODY });
             }
@@ -140,7 +134,7 @@ impl Connection {
             }
             return Ok(self.input.split_to(length).freeze());
         }
-        let mut body = Body::new(head.framing);
+        let mut body = Framed::new(head.framing);
         let mut whole = BytesMut::new();
         while let Some(piece) = self.piece(&mut body).await? {
             if whole.len() + piece.len() > MOST_BODY {
@@ -158,12 +152,12 @@ impl Connection {
     ///
     /// # Cancel safety
     /// What was read is kept for the next time.
-    pub async fn piece(&mut self, body: &mut Body) -> Result<Option<Bytes>, WireFault> {
+    pub async fn piece(&mut self, body: &mut Framed) -> Result<Option<Bytes>, WireFault> {
         loop {
-            match body.next(&mut self.input)? {
+            match body.next(&mut self.input).map_err(|_| WireFault::Chunk)? {
                 Piece::Data(piece) => return Ok(Some(piece)),
                 Piece::End => return Ok(None),
-                Piece::More(missing) => match self.read(missing).await {
+                Piece::More(missing) => match self.read(bytes(missing)).await {
                     Err(WireFault::Closed) if body.ends_with_connection() => return Ok(None),
                     read => read?,
                 },
@@ -180,44 +174,9 @@ impl Connection {
     }
 }
 
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
+/// So many bytes, or more than there is room for.
+fn bytes(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 /// How much room there is for one read, at least.
