@@ -202,7 +202,7 @@ mod tests {
     /// It moves when a connection takes it up: a larger one costs every call.
     #[test]
     fn a_requests_future_is_small() {
-        let size = size(Front::serve::<hyper::body::Incoming>);
+        let size = size(Front::serve::<crate::listen::Incoming>);
         assert!(size <= 3584, "{size} bytes");
     }
 }

@@ -19,6 +19,8 @@ use tokio::time::Instant;
 pub(super) struct Activity {
     begun: Instant,
     asked: AtomicBool,
+    /// No request is to follow any more.
+    closing: AtomicBool,
     open: AtomicUsize,
     /// Milliseconds from `begun` to the end of the last request.
     quiet_since: AtomicU64,
@@ -37,9 +39,13 @@ pub(super) enum Due {
 
 impl Activity {
     pub(super) fn new(begun: Instant) -> Arc<Self> {
-        let asked = AtomicBool::new(false);
-        let open = AtomicUsize::new(0);
-        Arc::new(Self { begun, asked, open, quiet_since: AtomicU64::new(0) })
+        Arc::new(Self {
+            begun,
+            asked: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            open: AtomicUsize::new(0),
+            quiet_since: AtomicU64::new(0),
+        })
     }
 
     /// Marks a request; it lasts until the [`Busy`] is dropped.
@@ -47,6 +53,16 @@ impl Activity {
         self.open.fetch_add(1, Relaxed);
         self.asked.store(true, Relaxed);
         Busy(Arc::clone(self))
+    }
+
+    /// Asks for the connection to be closed as soon as nothing is in flight.
+    pub(super) fn close(&self) {
+        self.closing.store(true, Relaxed);
+    }
+
+    /// Whether it was asked for.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Relaxed)
     }
 
     /// Whether no request has come yet.

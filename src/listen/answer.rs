@@ -9,29 +9,24 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
-use hyper::body::Incoming;
 
-use super::{Admission, BoxError, Peer, Refusal, Service, Settings, activity::Busy, cors};
+use super::{Admission, BoxError, Incoming, Peer, Refusal, Service, Settings, cors};
 
-/// A response of the service's, or of the gate's, that keeps its connection busy while it lasts.
-pub(super) struct Answer<B> {
-    body: Whose<B>,
-    _busy: Busy,
-}
-
-enum Whose<B> {
+/// A body of the service's, or of the gate's.
+pub(super) enum Whose<B> {
     Gate(Full<Bytes>),
     Service(B),
 }
 
-/// Judges a request, has it served, and marks the response for a browser.
+/// Judges a request, has it served, and marks the response for a browser. `most` is what the
+/// request's head has at most, in bytes, where that is known.
 pub(super) async fn answer<S: Service>(
     service: &S,
     settings: &Settings,
     request: Request<Incoming>,
-    (peer, busy): (Peer, Busy),
-) -> Response<Answer<S::Body>> {
-    let (response, origin) = match judge(settings, &request, peer) {
+    (peer, most): (Peer, Option<usize>),
+) -> Response<Whose<S::Body>> {
+    let (mut response, origin) = match judge(settings, &request, (peer, most)) {
         Err(refusal) => {
             tracing::debug!(client = %peer.addr, %refusal, "request refused");
             (refuse(&refusal).map(Whose::Gate), None)
@@ -41,26 +36,25 @@ pub(super) async fn answer<S: Service>(
         }
         Ok(Admission { origin }) => (service.call(request, peer).await.map(Whose::Service), origin),
     };
-    finish(response, origin, busy)
-}
-
-fn judge<B>(settings: &Settings, request: &Request<B>, peer: Peer) -> Result<Admission, Refusal> {
-    let (size, limit) = (size(request), settings.limits.header);
-    if size > limit {
-        return Err(Refusal::HeadersTooLarge { size, limit });
-    }
-    settings.guard.admit(request, peer.local)
-}
-
-fn finish<B>(
-    mut response: Response<Whose<B>>,
-    origin: Option<HeaderValue>,
-    busy: Busy,
-) -> Response<Answer<B>> {
     if let Some(origin) = origin {
         cors::mark(response.headers_mut(), origin);
     }
-    response.map(|body| Answer { body, _busy: busy })
+    response
+}
+
+fn judge<B>(
+    settings: &Settings,
+    request: &Request<B>,
+    (peer, most): (Peer, Option<usize>),
+) -> Result<Admission, Refusal> {
+    let limit = settings.limits.header;
+    if most.is_none_or(|most| most > limit) {
+        let size = size(request);
+        if size > limit {
+            return Err(Refusal::HeadersTooLarge { size, limit });
+        }
+    }
+    settings.guard.admit(request, peer.local)
 }
 
 fn refuse(refusal: &Refusal) -> Response<Full<Bytes>> {
@@ -81,7 +75,7 @@ fn lines(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len()).sum()
 }
 
-impl<B> Body for Answer<B>
+impl<B> Body for Whose<B>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
 {
@@ -92,23 +86,23 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match &mut self.body {
-            Whose::Gate(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
-            Whose::Service(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+        match &mut *self {
+            Self::Gate(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Self::Service(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.body {
-            Whose::Gate(body) => body.is_end_stream(),
-            Whose::Service(body) => body.is_end_stream(),
+        match self {
+            Self::Gate(body) => body.is_end_stream(),
+            Self::Service(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.body {
-            Whose::Gate(body) => body.size_hint(),
-            Whose::Service(body) => body.size_hint(),
+        match self {
+            Self::Gate(body) => body.size_hint(),
+            Self::Service(body) => body.size_hint(),
         }
     }
 }

@@ -1,11 +1,18 @@
 //! One connection, from its first byte to its end.
 
-use std::{convert::Infallible, future::Future, io, pin::Pin, pin::pin, sync::Arc, time::Duration};
-
-use hyper::{
-    server::conn::{http1, http2},
-    service::service_fn,
+use std::{
+    convert::Infallible,
+    future::Future,
+    io,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{self, Poll},
+    time::Duration,
 };
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::{server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -15,9 +22,10 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    ConnectionLimits, Drain, Peer, Service, Settings,
-    activity::{Activity, Due},
-    answer::answer,
+    BoxError, ConnectionLimits, Drain, Incoming, Peer, Service, Settings,
+    activity::{Activity, Busy, Due},
+    answer::{Whose, answer},
+    http1,
     socket::Context,
     tls::ALPN_H2,
 };
@@ -36,10 +44,10 @@ pub(super) enum ConnectionError {
     Broken(#[source] io::Error),
     /// What came first was no HTTP request, or too large for one.
     #[error("the first request could not be read")]
-    Garbled(#[source] hyper::Error),
+    Garbled(#[source] BoxError),
     /// HTTP went wrong, or the client went away in the middle of something.
     #[error("the HTTP connection failed")]
-    Http(#[source] hyper::Error),
+    Http(#[source] BoxError),
 }
 
 impl ConnectionError {
@@ -123,11 +131,11 @@ async fn detect(socket: &TcpStream) -> io::Result<Protocol> {
 }
 
 /// A connection whose protocol is known.
-struct Line<'a, S> {
-    peer: Peer,
-    limits: &'a ConnectionLimits,
-    context: Arc<Context<S>>,
-    activity: Arc<Activity>,
+pub(super) struct Line<'a, S> {
+    pub(super) peer: Peer,
+    pub(super) limits: &'a ConnectionLimits,
+    pub(super) context: Arc<Context<S>>,
+    pub(super) activity: Arc<Activity>,
 }
 
 impl<S: Service> Line<'_, S> {
@@ -135,38 +143,35 @@ impl<S: Service> Line<'_, S> {
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let io = TokioIo::new(io);
-        let (context, activity, peer) = (&self.context, &self.activity, self.peer);
-        let service = service_fn(|request| {
-            let (context, busy) = (Arc::clone(context), activity.request());
+        if protocol == Protocol::Http1 {
+            return self.drive(http1::serve(io, &self), |_| self.activity.close()).await;
+        }
+        let service = service_fn(|request: http::Request<_>| {
+            let (context, busy) = (Arc::clone(&self.context), self.activity.request());
+            let peer = self.peer;
             async move {
                 let settings = context.settings.load();
-                let response = answer(&context.service, &settings, request, (peer, busy)).await;
-                Ok::<_, Infallible>(response)
+                let request = request.map(Incoming::h2);
+                let response = answer(&context.service, &settings, request, (peer, None)).await;
+                Ok::<_, Infallible>(response.map(|body| Lasting { body, _busy: busy }))
             }
         });
-        match protocol {
-            Protocol::Http1 => {
-                let connection = http1(self.limits).serve_connection(io, service);
-                self.drive(connection, http1::Connection::graceful_shutdown).await
-            }
-            Protocol::Http2 => {
-                let connection = http2(self.limits).serve_connection(io, service);
-                self.drive(connection, http2::Connection::graceful_shutdown).await
-            }
-        }
+        // Boxed: few speak it to us, and every connection would have room for it.
+        let connection = Box::pin(http2(self.limits).serve_connection(TokioIo::new(io), service));
+        self.drive(connection, |it| it.get_mut().as_mut().graceful_shutdown()).await
     }
 
     /// Polls the connection, and asks it to close when it is idle or a drain starts. One that
     /// has nothing in flight and still does not close is dropped; what is in flight has all the
     /// time that the drain leaves it, which the accept loop keeps.
-    async fn drive<C>(
+    async fn drive<C, E>(
         &self,
         connection: C,
         close: impl Fn(Pin<&mut C>),
     ) -> Result<(), ConnectionError>
     where
-        C: Future<Output = hyper::Result<()>>,
+        C: Future<Output = Result<(), E>>,
+        E: Into<BoxError>,
     {
         let mut connection = pin!(connection);
         let mut drain = pin!(self.context.drain.started());
@@ -174,7 +179,10 @@ impl<S: Service> Line<'_, S> {
         let (mut draining, mut closing) = (false, false);
         loop {
             tokio::select! {
-                ended = connection.as_mut() => return ended.map_err(|fault| self.blame(fault)),
+                biased;
+                ended = connection.as_mut() => {
+                    return ended.map_err(|fault| self.blame(fault.into()));
+                }
                 () = drain.as_mut(), if !draining => {
                     draining = true;
                     close(connection.as_mut());
@@ -193,7 +201,7 @@ impl<S: Service> Line<'_, S> {
         }
     }
 
-    fn blame(&self, fault: hyper::Error) -> ConnectionError {
+    fn blame(&self, fault: BoxError) -> ConnectionError {
         if self.activity.is_unused() {
             ConnectionError::Garbled(fault)
         } else {
@@ -206,22 +214,33 @@ impl<S: Service> Line<'_, S> {
     }
 }
 
-fn http1(limits: &ConnectionLimits) -> http1::Builder {
-    let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        // A client that closes its side takes its request back: the service's future is dropped.
-        .half_close(false)
-        // Also runs between requests: it covers half a head after the first request.
-        .header_read_timeout(limits.idle)
-        // Twice the bound, so that what is a little over gets an answer that names the bound
-        // (`answer`), and what is far over is cut off by hyper with a bare 431.
-        .max_header_size(limits.header.saturating_mul(2));
-    // Said aloud, even hyper's own number would cost every request a list on the heap.
-    if limits.header_lines != HYPER_HEADER_LINES {
-        builder.max_headers(limits.header_lines);
+/// A body that keeps its connection busy while it lasts.
+struct Lasting<B> {
+    body: Whose<B>,
+    _busy: Busy,
+}
+
+impl<B> Body for Lasting<B>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
     }
-    builder
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 fn http2(limits: &ConnectionLimits) -> http2::Builder<TokioExecutor> {
@@ -237,8 +256,6 @@ fn http2(limits: &ConnectionLimits) -> http2::Builder<TokioExecutor> {
 }
 
 const PREFACE: &[u8; 3] = b"PRI";
-/// How many header lines hyper takes where nothing else is said.
-const HYPER_HEADER_LINES: usize = 100;
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 const LONGEST_NAP: Duration = Duration::from_millis(50);
 

@@ -30,6 +30,8 @@ mod answer;
 mod connection;
 mod cors;
 mod guard;
+mod http1;
+mod incoming;
 mod socket;
 mod tls;
 mod tune;
@@ -41,13 +43,13 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use hyper::body::Incoming;
 
 use crate::call::Drain;
 use crate::identity::Peer;
 
 pub use self::{
     guard::{Admission, Excerpt, Guard, GuardError, Refusal},
+    incoming::{BodyFault, Incoming},
     socket::{Counts, Drained, ListenError, Listener},
     tls::{Certificates, TlsError, TlsFiles},
     workers::Workers,

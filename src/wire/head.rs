@@ -123,8 +123,8 @@ impl Says {
     }
 }
 
-/// A number and nothing else: neither sign nor list.
-fn digits(value: &[u8]) -> Option<u64> {
+/// A number and nothing else: neither sign nor list (RFC 9110, 8.6).
+pub fn digits(value: &[u8]) -> Option<u64> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;
     }

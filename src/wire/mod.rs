@@ -25,7 +25,7 @@ use std::io;
 pub use body::{Body, Response};
 pub use connection::Connection;
 pub use framing::{Framed, Piece};
-pub use head::{Fields, Framing};
+pub use head::{Fields, Framing, digits};
 pub use pool::{Pool, PoolFault};
 pub use request::{Fixed, Request};
 pub use stream::Stream;

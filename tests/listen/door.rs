@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Empty, Full, Limited, combinators::UnsyncBoxBody};
-use hyper::{body::Incoming, client::conn};
+use hyper::client::conn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -24,7 +24,9 @@ use tokio::{
 };
 use trunkline::call::{DrainSwitch, drain};
 use trunkline::identity::Peer;
-use trunkline::listen::{ConnectionLimits, Counts, Drained, Listener, LiveSettings, Settings};
+use trunkline::listen::{
+    ConnectionLimits, Counts, Drained, Incoming, Listener, LiveSettings, Settings,
+};
 
 /// What the service reports while it works.
 #[derive(Debug, PartialEq, Eq)]
@@ -126,7 +128,7 @@ pub fn get_h2(path: &str) -> Request<Empty<Bytes>> {
 }
 
 #[allow(clippy::disallowed_methods, reason = "bounded by Limited")]
-pub async fn text(response: Response<Incoming>) -> String {
+pub async fn text(response: Response<hyper::body::Incoming>) -> String {
     let body =
         within(Limited::new(response.into_body(), LONGEST).collect()).await.unwrap().to_bytes();
     String::from_utf8(body.to_vec()).unwrap()

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
@@ -27,7 +26,7 @@ use crate::front::Front;
 use crate::identity::Peer;
 use crate::link::Surroundings;
 use crate::link::child::Guardian;
-use crate::listen::{ListenError, Listener, LiveSettings, Workers};
+use crate::listen::{Incoming, ListenError, Listener, LiveSettings, Workers};
 use crate::pipeline::{Gateway, own_info};
 use crate::snapshot::{Snapshots, StartUp};
 use crate::telemetry::log::{self, AccessLine, Log, LogError, LogLevels};
