@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    io,
     net::SocketAddr,
     pin::Pin,
     sync::Arc,
@@ -12,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame};
-use http_body_util::{BodyExt as _, Empty, Full, Limited, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt as _, Empty, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
 use hyper::client::conn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{
@@ -134,16 +135,17 @@ pub async fn text(response: Response<hyper::body::Incoming>) -> String {
     String::from_utf8(body.to_vec()).unwrap()
 }
 
-/// `/hold` answers when it is released, `/stream` sends one line and then keeps the body open, `/flood` never
-/// stops sending,
-/// anything else answers with the protocol it was asked in.
+/// `/hold` answers when it is released, `/stream` sends one line and then keeps the body open,
+/// `/flood` never stops sending, `/echo` answers with what it was sent, `/lines` with a body of
+/// unknown length, `/none` without one, `/breaks` with one that breaks off, and anything else
+/// answers with the protocol it was asked in.
 #[derive(Clone)]
 struct Script {
     report: mpsc::Sender<Event>,
     release: Arc<Notify>,
 }
 
-type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
 
 impl Script {
     async fn answer(self, request: Request<Incoming>, peer: Peer) -> Answer {
@@ -159,7 +161,35 @@ impl Script {
                 let flood = request.uri().path() == "/flood";
                 let stream = Stream { first: Some("line\n".into()), flood, _leaving: leaving };
                 self.report.send(Event::Entered).await.unwrap();
-                Response::new(stream.boxed_unsync())
+                Response::new(stream.map_err(|never| match never {}).boxed_unsync())
+            }
+            "/echo" => {
+                std::mem::forget(leaving);
+                let answer = match read(request.into_body()).await {
+                    Ok(body) => Full::new(body),
+                    Err(fault) => Full::new(Bytes::from(format!("no body: {fault}"))),
+                };
+                Response::new(answer.map_err(|never| match never {}).boxed_unsync())
+            }
+            "/lines" => {
+                std::mem::forget(leaving);
+                let lines = ["one\n".to_owned(), "x".repeat(9000), "three\n".to_owned()];
+                let lines = lines.map(|line| Ok(Frame::data(Bytes::from(line))));
+                Response::new(StreamBody::new(futures_util::stream::iter(lines)).boxed_unsync())
+            }
+            "/none" => {
+                std::mem::forget(leaving);
+                let mut answer = full(String::new());
+                *answer.status_mut() = http::StatusCode::NO_CONTENT;
+                answer
+            }
+            "/breaks" => {
+                std::mem::forget(leaving);
+                let pieces = [
+                    Ok(Frame::data(Bytes::from_static(b"begun"))),
+                    Err(io::Error::other("no more")),
+                ];
+                Response::new(StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync())
             }
             _ => {
                 std::mem::forget(leaving);
@@ -170,7 +200,12 @@ impl Script {
 }
 
 fn full(text: String) -> Answer {
-    Response::new(Full::new(Bytes::from(text)).boxed_unsync())
+    Response::new(Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync())
+}
+
+#[allow(clippy::disallowed_methods, reason = "bounded by Limited")]
+async fn read(body: Incoming) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(Limited::new(body, LONGEST_ECHO).collect().await?.to_bytes())
 }
 
 /// Reports that the service's future or body was dropped before it was done.
@@ -203,3 +238,5 @@ impl Body for Stream {
 
 /// More than any body here.
 const LONGEST: usize = 64 * 1024;
+/// More than any body that is sent back.
+const LONGEST_ECHO: usize = 4 * 1024 * 1024;

@@ -12,5 +12,6 @@ mod door;
 mod disconnect;
 mod draining;
 mod guard;
+mod http1;
 mod limits;
 mod protocols;
