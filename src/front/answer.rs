@@ -12,6 +12,7 @@ use crate::call::{Answer, Event, Failure, Notice, Passing, ResultBody, tool_erro
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice, sse};
 use crate::mcp::{Era, Method, code, header};
+use crate::wire::{Headers, visible};
 
 use super::body::{Body, BrokenOff};
 use super::caller::Standing;
@@ -31,13 +32,13 @@ pub(super) enum Wants {
 }
 
 impl Wants {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(super) fn of(headers: &Headers) -> Self {
         let (mut json, mut events) = (None, None);
-        for (line, value) in headers.get_all(ACCEPT).iter().enumerate() {
-            if value == USUAL_ACCEPT {
+        for (line, value) in headers.get_all(&ACCEPT).enumerate() {
+            if value == USUAL_ACCEPT.as_bytes() {
                 return Self::Both;
             }
-            let value = value.to_str().unwrap_or_default();
+            let value = visible(value).unwrap_or_default();
             let at = |kind: &str| value.find(kind).map(|place| (line, place));
             json = json.or_else(|| at("application/json").or_else(|| at("*/*")));
             events = events.or_else(|| at("text/event-stream"));
@@ -372,7 +373,7 @@ mod tests {
             if let Some(accept) = accept {
                 headers.insert(ACCEPT, HeaderValue::from_static(accept));
             }
-            assert_eq!(Wants::of(&headers), wants, "{accept:?}");
+            assert_eq!(Wants::of(&Headers::from(&headers)), wants, "{accept:?}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Response, header};
 use tokio::sync::watch;
 
 use crate::call::{Endpoint, Failure, Principal, ProfileName};
@@ -11,6 +11,7 @@ use crate::identity::{Credential, Peer};
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::snapshot::Snapshot;
+use crate::wire::Received;
 
 use super::{Body, Front, answer};
 
@@ -48,19 +49,19 @@ impl Front {
     /// looked at. A stranger does not learn which profiles there are.
     pub(super) fn caller<B>(
         &self,
-        request: &mut Request<B>,
+        request: &mut Received<B>,
         peer: Peer,
     ) -> Result<Caller, Failure> {
-        if profile_of(request.uri().path()).is_none() {
+        if profile_of(request.uri.path()).is_none() {
             return Err(Failure::UnknownEndpoint);
         }
         let credential = if peer.stdio {
             Credential::parent()
         } else {
-            self.gateway.identify(request.headers_mut(), peer.addr.ip())?
+            self.gateway.identify(&mut request.headers, peer.addr.ip())?
         };
-        let profile = profile_of(request.uri().path()).unwrap_or_default();
-        let query = request.uri().query();
+        let profile = profile_of(request.uri.path()).unwrap_or_default();
+        let query = request.uri.query();
         let endpoint = self.gateway.endpoint(credential.principal(), profile, query)?;
         Ok(Caller { credential, endpoint })
     }

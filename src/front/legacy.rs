@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::TryStreamExt;
 use futures_util::future::join_all;
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -15,6 +15,7 @@ use crate::config::Limits;
 use crate::jsonrpc::{self, Frame, Id, Payload, within_depth};
 use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
 use crate::pipeline::Introduction;
+use crate::wire::{Headers, visible};
 
 use super::answer::{self, Wants};
 use super::body::BrokenOff;
@@ -62,11 +63,11 @@ impl Front {
     /// The session that a request names, if it is open and this principal's.
     pub(super) fn session_of(
         &self,
-        headers: &HeaderMap,
+        headers: &Headers,
         caller: &Caller,
     ) -> Result<Arc<Session>, Failure> {
-        let id = headers.get(header::SESSION_ID).ok_or(Failure::SessionRequired)?;
-        let id = id.to_str().map_err(|_| Failure::SessionLost)?;
+        let id = headers.get(&header::SESSION_ID).ok_or(Failure::SessionRequired)?;
+        let id = visible(id).ok_or(Failure::SessionLost)?;
         check_version(headers)?;
         self.sessions.find(id, caller).ok_or(Failure::SessionLost)
     }
@@ -289,9 +290,9 @@ fn introduction(params: Option<Bytes>) -> Result<Client, Failure> {
 
 /// A version header has to name a Legacy version. Without one the request is
 /// 2025-03-26; which of them a session speaks was agreed when it was opened.
-fn check_version(headers: &HeaderMap) -> Result<(), Failure> {
-    let Some(said) = headers.get(header::PROTOCOL_VERSION) else { return Ok(()) };
-    let said = said.to_str().unwrap_or_default();
+fn check_version(headers: &Headers) -> Result<(), Failure> {
+    let Some(said) = headers.get(&header::PROTOCOL_VERSION) else { return Ok(()) };
+    let said = visible(said).unwrap_or_default();
     match ProtocolVersion::parse(said) {
         Some(_) => Ok(()),
         None => Err(Failure::UnsupportedVersion { requested: said.chars().take(64).collect() }),

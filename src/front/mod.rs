@@ -31,13 +31,14 @@ pub use body::Body;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method as HttpMethod, Request, Response, StatusCode, header};
+use http::{Method as HttpMethod, Response, StatusCode, header};
 
 use crate::call::{Drain, Failure};
 use crate::identity::Peer;
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::{self, Era};
 use crate::pipeline::Gateway;
+use crate::wire::Received;
 
 use answer::Wants;
 use caller::Caller;
@@ -75,7 +76,7 @@ impl Front {
     /// # Cancel safety
     /// Dropping the future is the client's going away: a Modern call is
     /// cancelled, a Legacy one runs to its end.
-    pub async fn serve<B>(self: Arc<Self>, mut request: Request<B>, peer: Peer) -> Response<Body>
+    pub async fn serve<B>(self: Arc<Self>, mut request: Received<B>, peer: Peer) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
     {
@@ -91,11 +92,15 @@ impl Front {
     }
 
     /// Answers somebody who has been identified.
-    async fn answer<B>(self: Arc<Self>, request: Request<B>, from: (Caller, Peer)) -> Response<Body>
+    async fn answer<B>(
+        self: Arc<Self>,
+        request: Received<B>,
+        from: (Caller, Peer),
+    ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
     {
-        match *request.method() {
+        match request.method {
             HttpMethod::POST => self.post(request, from).await,
             HttpMethod::GET => self.get(&request, &from.0),
             HttpMethod::DELETE => self.delete(&request, &from.0),
@@ -103,11 +108,11 @@ impl Front {
         }
     }
 
-    async fn post<B>(self: Arc<Self>, request: Request<B>, from: (Caller, Peer)) -> Response<Body>
+    async fn post<B>(self: Arc<Self>, request: Received<B>, from: (Caller, Peer)) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
     {
-        let wants = Wants::of(request.headers());
+        let wants = Wants::of(&request.headers);
         let settings = Arc::clone(&self.gateway.snapshots.load().config);
         let limits = &settings.gateway.limits;
         let posted = match Posted::read(request, from, limits).await {
@@ -156,13 +161,13 @@ impl Front {
 
     /// The stream of a Legacy session's notifications. A Modern server has no
     /// such thing, and says so (2026-07-28, "Earlier Streamable HTTP Revisions").
-    fn get<B>(self: Arc<Self>, request: &Request<B>, caller: &Caller) -> Response<Body> {
-        match self.session_of(request.headers(), caller) {
-            Ok(_) if !Wants::of(request.headers()).stream() => answer::plain(
+    fn get<B>(self: Arc<Self>, request: &Received<B>, caller: &Caller) -> Response<Body> {
+        match self.session_of(&request.headers, caller) {
+            Ok(_) if !Wants::of(&request.headers).stream() => answer::plain(
                 StatusCode::NOT_ACCEPTABLE,
                 "a GET opens an event stream: send `Accept: text/event-stream`",
             ),
-            Ok(session) => match request.headers().get(mcp::header::LAST_EVENT_ID) {
+            Ok(session) => match request.headers.get(&mcp::header::LAST_EVENT_ID) {
                 Some(id) if !id.is_empty() => self.resume(&session, id, caller),
                 _ => self.outside(&session, Start::Unsent, caller),
             },
@@ -171,8 +176,8 @@ impl Front {
         }
     }
 
-    fn delete<B>(&self, request: &Request<B>, caller: &Caller) -> Response<Body> {
-        match self.session_of(request.headers(), caller) {
+    fn delete<B>(&self, request: &Received<B>, caller: &Caller) -> Response<Body> {
+        match self.session_of(&request.headers, caller) {
             Ok(session) => {
                 self.sessions.close(&session);
                 answer::empty(StatusCode::NO_CONTENT)

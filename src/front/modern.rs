@@ -3,13 +3,14 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderName, StatusCode};
 
 use crate::call::{Call, Client, Event, Failure, Meta, Params, ParamsFault};
 use crate::catalog::Kind;
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, decode_value, header};
 use crate::pipeline::{Exchange, Introduction};
+use crate::wire::{Headers, visible};
 
 use super::Front;
 use super::answer::{self, Wants};
@@ -143,7 +144,7 @@ fn unreadable(fault: &ParamsFault) -> Failure {
 
 /// What every Modern request has to say of itself, in `_meta` and, the same
 /// again, in its headers (2026-07-28, Streamable HTTP, "Server Validation").
-fn check(headers: &HeaderMap, method: &Method, params: &Params) -> Result<Meta, Failure> {
+fn check(headers: &Headers, method: &Method, params: &Params) -> Result<Meta, Failure> {
     let meta = params.meta().map_err(|fault| unreadable(&fault))?;
     let said = single(headers, &header::PROTOCOL_VERSION)?;
     let missing =
@@ -178,10 +179,10 @@ fn check(headers: &HeaderMap, method: &Method, params: &Params) -> Result<Meta, 
     Ok(meta)
 }
 
-fn check_name(headers: &HeaderMap, named: &str) -> Result<(), Failure> {
+fn check_name(headers: &Headers, named: &str) -> Result<(), Failure> {
     // The header may be encoded: it is read before it is compared.
     single(headers, &header::NAME)?;
-    let said = headers.get(header::NAME).map(decode_value).transpose();
+    let said = headers.get(&header::NAME).map(decode_value).transpose();
     let said = said.map_err(|error| Failure::HeaderMismatch {
         detail: format!("the Mcp-Name header cannot be read: {error}"),
     })?;
@@ -199,16 +200,15 @@ fn same(name: &HeaderName, said: Option<&str>, body: &str) -> Result<(), Failure
 }
 
 /// A header that stands there once, or not at all.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Failure> {
+fn single<'a>(headers: &'a Headers, name: &HeaderName) -> Result<Option<&'a str>, Failure> {
     let wrong =
         |what: &str| Failure::HeaderMismatch { detail: format!("the {name} header {what}") };
-    let first = headers.get(name);
-    // Looking for a second one costs more than finding the first.
-    let is_alone = headers.len() == headers.keys_len();
-    if first.is_some() && !is_alone && headers.get_all(name).iter().nth(1).is_some() {
+    let mut all = headers.get_all(name);
+    let first = all.next();
+    if first.is_some() && all.next().is_some() {
         return Err(wrong("stands there more than once"));
     }
-    first.map(|value| value.to_str().map_err(|_| wrong("has invalid characters"))).transpose()
+    first.map(|value| visible(value).ok_or_else(|| wrong("has invalid characters"))).transpose()
 }
 
 fn unsupported(requested: &str) -> Failure {
@@ -224,11 +224,11 @@ mod tests {
 
     fn checked(headers: &[(&str, &str)], params: String) -> Result<Meta, Failure> {
         let params = Params::parse(Some(Bytes::from(params))).unwrap();
-        let map = headers
+        let map: http::HeaderMap = headers
             .iter()
             .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()))
             .collect();
-        check(&map, &Method::ToolsCall, &params)
+        check(&Headers::from(&map), &Method::ToolsCall, &params)
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Version, header};
+use http::{Version, header};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use tokio::time::timeout;
@@ -16,12 +16,13 @@ use crate::identity::Peer;
 use crate::jsonrpc::body::{BodyError, collect};
 use crate::jsonrpc::{Fault, Frame, Id};
 use crate::mcp::{self, LogLevel};
+use crate::wire::{Headers, Received, visible};
 
 use super::caller::Caller;
 
 /// A request's body and what came with it.
 pub(super) struct Posted {
-    pub(super) headers: Arc<HeaderMap>,
+    pub(super) headers: Arc<Headers>,
     pub(super) body: Bytes,
     pub(super) caller: Caller,
     peer: Peer,
@@ -30,19 +31,19 @@ pub(super) struct Posted {
 
 impl Posted {
     pub(super) async fn read<B: Body<Data = Bytes> + Unpin>(
-        request: Request<B>,
+        request: Received<B>,
         (caller, peer): (Caller, Peer),
         limits: &Limits,
     ) -> Result<Self, Failure> {
-        let (head, mut body) = request.into_parts();
-        if !is_json(&head.headers) {
+        let Received { headers, version, mut body, .. } = request;
+        if !is_json(&headers) {
             return Err(Failure::MediaType);
         }
         let body = match timeout(patience(limits), collect(&mut body, limits.body)).await {
             Ok(Ok(body)) => body,
             Ok(Err(BodyError::TooLarge { limit })) => {
                 // Whoever waits to be told to go on has not begun.
-                if !head.headers.contains_key(header::EXPECT) {
+                if !headers.contains(&header::EXPECT) {
                     Box::pin(pass_over(body, limits.body)).await;
                 }
                 return Err(Failure::BodyTooLarge { limit });
@@ -50,12 +51,12 @@ impl Posted {
             Ok(Err(BodyError::Broken(_))) => return Err(invalid("the body broke off")),
             Err(_) => return Err(invalid("the body came too slowly")),
         };
-        let transport = match head.version {
+        let transport = match version {
             _ if peer.stdio => "stdio",
             Version::HTTP_2 => "http2",
             _ => "http1",
         };
-        Ok(Self { headers: Arc::new(head.headers), body, caller, peer, transport })
+        Ok(Self { headers: Arc::new(headers), body, caller, peer, transport })
     }
 
     pub(super) fn is_batch(&self) -> bool {
@@ -69,15 +70,10 @@ impl Posted {
 
     /// The conditions of a call that came with this request.
     pub(super) fn context(&self, client: Arc<Client>, meta: Meta) -> Context {
-        let header = |name| {
-            self.headers
-                .get(name)
-                .and_then(|v: &http::HeaderValue| v.to_str().ok())
-                .map(str::to_owned)
-        };
-        let in_header = header(mcp::header::TRACEPARENT);
+        let header = |name: &http::HeaderName| self.headers.get_text(name).map(str::to_owned);
+        let in_header = header(&mcp::header::TRACEPARENT);
         let state = match (&meta.traceparent, &in_header) {
-            (None, Some(_)) => header(mcp::header::TRACESTATE),
+            (None, Some(_)) => header(&mcp::header::TRACESTATE),
             _ => meta.tracestate,
         };
         Context {
@@ -117,12 +113,12 @@ pub(super) fn invalid(detail: &str) -> Failure {
     Failure::InvalidRequest { detail: detail.to_owned() }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
-    let Some(media) = headers.get(header::CONTENT_TYPE) else { return true };
-    if media == "application/json" {
+fn is_json(headers: &Headers) -> bool {
+    let Some(media) = headers.get(&header::CONTENT_TYPE) else { return true };
+    if media == b"application/json" {
         return true;
     }
-    let media = media.to_str().unwrap_or_default();
+    let media = visible(media).unwrap_or_default();
     let kind = media.split(';').next().unwrap_or_default().trim();
     kind.eq_ignore_ascii_case("application/json")
 }

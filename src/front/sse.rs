@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::stream;
-use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode, Uri, header};
+use http::{Method as HttpMethod, Response, StatusCode, Uri, header};
 use http_body_util::Full;
 use tokio::time::{sleep, timeout};
 
@@ -20,6 +20,7 @@ use crate::call::{Drain, Failure};
 use crate::identity::Peer;
 use crate::jsonrpc::{self, sse};
 use crate::mcp::{self, Era};
+use crate::wire::{Headers, Received};
 
 use super::caller::{Caller, Standing};
 use super::request::{self, Posted};
@@ -72,20 +73,18 @@ struct Inside {
     caller: Caller,
     peer: Peer,
     /// Those of the request that opened the stream.
-    headers: HeaderMap,
+    headers: Headers,
 }
 
 impl Endpoint for Inside {
     type Body = Body;
 
-    async fn send(&self, request: Request<Bytes>) -> Result<Response<Body>, Failure> {
-        let (mut head, body) = request.into_parts();
+    async fn send(&self, posted: http::Request<Bytes>) -> Result<Response<Body>, Failure> {
         let mut headers = self.headers.clone();
-        for (name, value) in &head.headers {
-            headers.insert(name, value.clone());
+        for (name, value) in posted.headers() {
+            headers.set(name, value.as_bytes());
         }
-        head.headers = headers;
-        let request = Request::from_parts(head, Full::new(body));
+        let request = Received { headers, ..Received::from(posted.map(Full::new)) };
         Ok(Arc::clone(&self.front).answer(request, (self.caller.clone(), self.peer)).await)
     }
 
@@ -134,21 +133,21 @@ impl Streaming {
 
 impl Front {
     /// Whether a request is one to the old transport.
-    pub(super) fn is_old_transport<B>(&self, request: &Request<B>) -> bool {
-        let path = request.uri().path();
+    pub(super) fn is_old_transport<B>(&self, request: &Received<B>) -> bool {
+        let path = request.uri.path();
         (is_stream(path) || path == MESSAGES) && self.gateway.snapshots.load().config.gateway.sse
     }
 
     /// Answers one.
     pub(super) async fn old_transport<B>(
         self: Arc<Self>,
-        request: Request<B>,
+        request: Received<B>,
         peer: Peer,
     ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
     {
-        match (is_stream(request.uri().path()), request.method()) {
+        match (is_stream(request.uri.path()), &request.method) {
             (true, &HttpMethod::GET) => self.open_pipe(request, peer),
             (false, &HttpMethod::POST) => self.post_to_pipe(request, peer).await,
             // What a client of a newer transport posts here first tells it
@@ -157,9 +156,9 @@ impl Front {
         }
     }
 
-    fn open_pipe<B>(self: &Arc<Self>, mut request: Request<B>, peer: Peer) -> Response<Body> {
-        let uri = inner(request.uri());
-        *request.uri_mut() = uri.clone();
+    fn open_pipe<B>(self: &Arc<Self>, mut request: Received<B>, peer: Peer) -> Response<Body> {
+        let uri = inner(&request.uri);
+        request.uri = uri.clone();
         let caller = match self.caller(&mut request, peer) {
             Ok(caller) => caller,
             Err(failure) => return super::caller::refusal(&failure),
@@ -174,7 +173,7 @@ impl Front {
             front: Arc::clone(self),
             caller: caller.clone(),
             peer,
-            headers: kept(request.headers()),
+            headers: kept(&request.headers),
         };
         // What servers answer is bounded where it comes in.
         let bounds = Bounds { answer: usize::MAX, ..Bounds::default() };
@@ -197,19 +196,19 @@ impl Front {
 
     async fn post_to_pipe<B>(
         self: &Arc<Self>,
-        mut request: Request<B>,
+        mut request: Received<B>,
         peer: Peer,
     ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
     {
         let refuse = |failure: &Failure| answer::refusal(None, failure, Era::Legacy);
-        let query = request.uri().query().unwrap_or_default();
+        let query = request.uri.query().unwrap_or_default();
         let id = query.split('&').find_map(|part| part.strip_prefix("session="));
         let pipe = id.and_then(|id| self.pipes.find(id));
         // To a stranger it is not there, whatever they lack.
-        let uri = pipe.as_ref().map_or_else(|| inner(request.uri()), |pipe| pipe.uri.clone());
-        *request.uri_mut() = uri;
+        let uri = pipe.as_ref().map_or_else(|| inner(&request.uri), |pipe| pipe.uri.clone());
+        request.uri = uri;
         let caller = match self.caller(&mut request, peer) {
             Ok(caller) => caller,
             Err(failure) => return super::caller::refusal(&failure),
@@ -253,7 +252,7 @@ fn is_end_of_segment(rest: &str) -> bool {
 
 /// The headers of the stream's own request that say something of the messages
 /// that are posted, too.
-fn kept(headers: &HeaderMap) -> HeaderMap {
+fn kept(headers: &Headers) -> Headers {
     let mut kept = headers.clone();
     let not = [
         header::ACCEPT,
@@ -268,7 +267,7 @@ fn kept(headers: &HeaderMap) -> HeaderMap {
         mcp::header::TRACESTATE,
     ];
     for name in not {
-        kept.remove(name);
+        kept.remove(&name);
     }
     kept
 }

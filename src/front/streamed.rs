@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
-use http::{HeaderValue, Response, StatusCode};
+use http::{Response, StatusCode};
 
 use crate::call::Event;
 use crate::jsonrpc::sse;
+use crate::wire::visible;
 
 use super::answer::{self, Writer};
 use super::caller::{Caller, Standing};
@@ -70,10 +71,10 @@ impl Front {
     pub(super) fn resume(
         &self,
         session: &Arc<Session>,
-        last: &HeaderValue,
+        last: &[u8],
         caller: &Caller,
     ) -> Response<Body> {
-        let id = last.to_str().ok().and_then(EventId::parse);
+        let id = visible(last).and_then(EventId::parse);
         let Some((id, outbox)) = id.and_then(|id| Some((id, session.stream(id)?))) else {
             return answer::plain(
                 StatusCode::BAD_REQUEST,

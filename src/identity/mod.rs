@@ -24,10 +24,11 @@ use std::sync::Arc;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderName, header};
 
 use crate::call::{Failure, Principal, ProfileName};
 use crate::config::{Client, KeyHash};
+use crate::wire::Headers;
 
 /// Whom a request came from, as far as the socket knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +113,7 @@ impl Identity {
     ///
     /// # Errors
     /// [`Failure::KeyMissing`] and [`Failure::KeyUnknown`], where there are clients.
-    pub fn identify(&self, headers: &mut HeaderMap) -> Result<Credential, Failure> {
+    pub fn identify(&self, headers: &mut Headers) -> Result<Credential, Failure> {
         if self.shelves.is_empty() {
             return Ok(Credential::anonymous());
         }
@@ -213,27 +214,24 @@ fn shelf(key: &KeyHash) -> Shelf {
 
 /// The key that a request shows. Two of a kind are none: something on the way
 /// may have believed the other one.
-fn take_key(headers: &mut HeaderMap) -> Result<Vec<u8>, Failure> {
+fn take_key(headers: &mut Headers) -> Result<Vec<u8>, Failure> {
     let (name, value) = if let Some(value) = single(headers, &API_KEY)? {
-        (API_KEY, Some(value.as_bytes()))
+        (API_KEY, Some(value))
     } else {
         let value = single(headers, &header::AUTHORIZATION)?;
-        (header::AUTHORIZATION, value.and_then(|value| bearer(value.as_bytes())))
+        (header::AUTHORIZATION, value.and_then(bearer))
     };
     let key = match value {
         Some(key) if key.len() > LONGEST => return Err(Failure::KeyUnknown),
         Some(key) if !key.is_empty() => key.to_vec(),
         _ => return Err(Failure::KeyMissing),
     };
-    headers.remove(name);
+    headers.remove(&name);
     Ok(key)
 }
 
-fn single<'a>(
-    headers: &'a HeaderMap,
-    name: &HeaderName,
-) -> Result<Option<&'a HeaderValue>, Failure> {
-    let mut all = headers.get_all(name).iter();
+fn single<'a>(headers: &'a Headers, name: &HeaderName) -> Result<Option<&'a [u8]>, Failure> {
+    let mut all = headers.get_all(name);
     match (all.next(), all.next()) {
         (value, None) => Ok(value),
         (_, Some(_)) => Err(Failure::KeyUnknown),

@@ -6,11 +6,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http::{HeaderValue, Response, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 
 use super::{Admission, BoxError, Incoming, Peer, Refusal, Service, Settings, cors};
+use crate::wire::Received;
 
 /// A body of the service's, or of the gate's.
 pub(super) enum Whose<B> {
@@ -23,7 +24,7 @@ pub(super) enum Whose<B> {
 pub(super) async fn answer<S: Service>(
     service: &S,
     settings: &Settings,
-    request: Request<Incoming>,
+    request: Received<Incoming>,
     (peer, most): (Peer, Option<usize>),
 ) -> Response<Whose<S::Body>> {
     let (mut response, origin) = match judge(settings, &request, (peer, most)) {
@@ -32,7 +33,7 @@ pub(super) async fn answer<S: Service>(
             (refuse(&refusal).map(Whose::Gate), None)
         }
         Ok(Admission { origin }) if cors::is_preflight(&request) => {
-            (cors::preflight(request.headers()).map(Whose::Gate), origin)
+            (cors::preflight(&request.headers).map(Whose::Gate), origin)
         }
         Ok(Admission { origin }) => (service.call(request, peer).await.map(Whose::Service), origin),
     };
@@ -44,7 +45,7 @@ pub(super) async fn answer<S: Service>(
 
 fn judge<B>(
     settings: &Settings,
-    request: &Request<B>,
+    request: &Received<B>,
     (peer, most): (Peer, Option<usize>),
 ) -> Result<Admission, Refusal> {
     let limit = settings.limits.header;
@@ -66,13 +67,11 @@ fn refuse(refusal: &Refusal) -> Response<Full<Bytes>> {
 }
 
 /// The bytes of the target and of every header's name and value, as HTTP/1 writes them.
-fn size<B>(request: &Request<B>) -> usize {
-    let target = request.uri().path_and_query().map_or(0, |it| it.as_str().len());
-    target + lines(request.headers())
-}
-
-fn lines(headers: &HeaderMap) -> usize {
-    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len()).sum()
+fn size<B>(request: &Received<B>) -> usize {
+    let target = request.uri.path_and_query().map_or(0, |it| it.as_str().len());
+    let lines =
+        request.headers.iter().map(|(name, value)| name.len() + value.len() + ": \r\n".len());
+    target + lines.sum::<usize>()
 }
 
 impl<B> Body for Whose<B>

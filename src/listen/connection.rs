@@ -21,6 +21,8 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
+use crate::wire::Received;
+
 use super::{
     BoxError, ConnectionLimits, Drain, Incoming, Peer, Service, Settings,
     activity::{Activity, Busy, Due},
@@ -151,7 +153,7 @@ impl<S: Service> Line<'_, S> {
             let peer = self.peer;
             async move {
                 let settings = context.settings.load();
-                let request = request.map(Incoming::h2);
+                let request = Received::from(request).map(Incoming::h2);
                 let response = answer(&context.service, &settings, request, (peer, None)).await;
                 Ok::<_, Infallible>(response.map(|body| Lasting { body, _busy: busy }))
             }

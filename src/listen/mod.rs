@@ -41,11 +41,12 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::Response;
 use http_body::Body;
 
 use crate::call::Drain;
 use crate::identity::Peer;
+use crate::wire::Received;
 
 pub use self::{
     guard::{Admission, Excerpt, Guard, GuardError, Refusal},
@@ -58,7 +59,7 @@ pub use self::{
 /// Why a response's body broke off.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What answers requests. Any `Fn(Request<Incoming>, Peer) -> impl Future<Output = Response<B>>`
+/// What answers requests. Any `Fn(Received<Incoming>, Peer) -> impl Future<Output = Response<B>>`
 /// is one.
 ///
 /// It is called once per request, several at a time on an HTTP/2 connection. Its future, and the
@@ -72,14 +73,14 @@ pub trait Service: Send + Sync + 'static {
     /// has not been read, and bounding that, in size and in time, is the service's work.
     fn call(
         &self,
-        request: Request<Incoming>,
+        request: Received<Incoming>,
         peer: Peer,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
 impl<F, R, B> Service for F
 where
-    F: Fn(Request<Incoming>, Peer) -> R + Send + Sync + 'static,
+    F: Fn(Received<Incoming>, Peer) -> R + Send + Sync + 'static,
     R: Future<Output = Response<B>> + Send,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
@@ -87,7 +88,7 @@ where
 
     fn call(
         &self,
-        request: Request<Incoming>,
+        request: Received<Incoming>,
         peer: Peer,
     ) -> impl Future<Output = Response<B>> + Send {
         self(request, peer)

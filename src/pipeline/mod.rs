@@ -32,7 +32,6 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::HeaderMap;
 use tokio::sync::watch;
 
 use crate::call::{Call, Context, Endpoint, Failure, Principal, Reply};
@@ -42,6 +41,7 @@ use crate::identity::Credential;
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Tracing;
+use crate::wire::Headers;
 
 use input::{Asker, Inputs};
 use record::Record;
@@ -95,11 +95,7 @@ impl Gateway {
     ///
     /// # Errors
     /// [`Failure::KeyMissing`], [`Failure::KeyUnknown`] and [`Failure::OverLimit`].
-    pub fn identify(
-        &self,
-        headers: &mut HeaderMap,
-        address: IpAddr,
-    ) -> Result<Credential, Failure> {
+    pub fn identify(&self, headers: &mut Headers, address: IpAddr) -> Result<Credential, Failure> {
         let snapshot = self.snapshots.load();
         snapshot.identity.identify(headers).map_err(|unknown| {
             let failure = snapshot.policy.admit_stranger(address).err().unwrap_or(unknown);

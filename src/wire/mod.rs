@@ -15,8 +15,10 @@ mod body;
 mod connection;
 mod framing;
 mod head;
+mod headers;
 mod idle;
 mod pool;
+mod received;
 mod request;
 mod stream;
 
@@ -26,7 +28,9 @@ pub use body::{Body, Response};
 pub use connection::Connection;
 pub use framing::{Framed, Piece};
 pub use head::{Fields, Framing, digits};
+pub use headers::{Headers, visible};
 pub use pool::{Pool, PoolFault};
+pub use received::Received;
 pub use request::{Fixed, Request};
 pub use stream::Stream;
 

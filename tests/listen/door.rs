@@ -148,9 +148,9 @@ struct Script {
 type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
 
 impl Script {
-    async fn answer(self, request: Request<Incoming>, peer: Peer) -> Answer {
+    async fn answer(self, request: Received<Incoming>, peer: Peer) -> Answer {
         let leaving = Leaving(self.report.clone());
-        match request.uri().path() {
+        match request.uri.path() {
             "/hold" => {
                 self.report.send(Event::Entered).await.unwrap();
                 self.release.notified().await;
@@ -158,14 +158,14 @@ impl Script {
                 full("held".into())
             }
             "/stream" | "/flood" => {
-                let flood = request.uri().path() == "/flood";
+                let flood = request.uri.path() == "/flood";
                 let stream = Stream { first: Some("line\n".into()), flood, _leaving: leaving };
                 self.report.send(Event::Entered).await.unwrap();
                 Response::new(stream.map_err(|never| match never {}).boxed_unsync())
             }
             "/echo" => {
                 std::mem::forget(leaving);
-                let answer = match read(request.into_body()).await {
+                let answer = match read(request.body).await {
                     Ok(body) => Full::new(body),
                     Err(fault) => Full::new(Bytes::from(format!("no body: {fault}"))),
                 };
@@ -193,7 +193,7 @@ impl Script {
             }
             _ => {
                 std::mem::forget(leaving);
-                full(format!("{:?} tls={}", request.version(), peer.tls))
+                full(format!("{:?} tls={}", request.version, peer.tls))
             }
         }
     }

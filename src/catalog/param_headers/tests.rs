@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::mcp::HeaderValueError;
+use crate::wire::Headers;
 
 fn params(schema: &Value) -> Result<Vec<ParamHeader>, AnnotationError> {
     find(schema.as_object().unwrap())
@@ -181,7 +182,11 @@ fn headers_must_say_what_the_body_says() {
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_static(value));
         }
-        assert_eq!(verify(&sql(), &map, Some(arguments.as_bytes())), expected, "{headers:?}");
+        assert_eq!(
+            verify(&sql(), &Headers::from(&map), Some(arguments.as_bytes())),
+            expected,
+            "{headers:?}"
+        );
     }
 }
 
@@ -190,14 +195,19 @@ fn arguments_that_say_two_things_match_no_header() {
     let mut headers = HeaderMap::new();
     headers.insert("mcp-param-region", HeaderValue::from_static("us"));
     let twice = br#"{"region":"us","region":"eu"}"#;
-    assert!(matches!(verify(&sql(), &headers, Some(twice)), Err(Mismatch::Arguments(_))));
+    let verified = verify(&sql(), &Headers::from(&headers), Some(twice));
+    assert!(matches!(verified, Err(Mismatch::Arguments(_))));
 }
 
 #[test]
 fn what_the_gateway_sends_it_would_itself_accept() {
     for text in ["us", "", " a ", "=?base64?x?=", "日本", "a\u{0}b", "true", "42"] {
         let arguments = json!({"region": text, "options": {"limit": 7, "dry": false}}).to_string();
-        let headers = headers_for(&sql(), Some(arguments.as_bytes())).into_iter().collect();
-        assert_eq!(verify(&sql(), &headers, Some(arguments.as_bytes())), Ok(()), "{text:?}");
+        let map: HeaderMap = headers_for(&sql(), Some(arguments.as_bytes())).into_iter().collect();
+        assert_eq!(
+            verify(&sql(), &Headers::from(&map), Some(arguments.as_bytes())),
+            Ok(()),
+            "{text:?}"
+        );
     }
 }

@@ -1,12 +1,13 @@
 //! The check that a client's `Mcp-Param-*` headers say what its body says.
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
 use serde_json::Value;
 
 use super::{ParamHeader, ParamKind, at, to_text};
 use crate::catalog::schema::MAX_ARGUMENT_DEPTH;
 use crate::catalog::strict_json::{self, JsonError};
 use crate::mcp::{HeaderValueError, decode_value};
+use crate::wire::Headers;
 
 /// How a header and the body disagree. No variant carries a value: parameters
 /// may be secrets, and this text goes back over the wire and into logs.
@@ -59,7 +60,7 @@ pub enum Mismatch {
 /// [`Mismatch`], for which the client gets `-32020`.
 pub fn verify(
     params: &[ParamHeader],
-    headers: &HeaderMap,
+    headers: &Headers,
     arguments: Option<&[u8]>,
 ) -> Result<(), Mismatch> {
     if params.is_empty() {
@@ -70,9 +71,9 @@ pub fn verify(
     params.iter().try_for_each(|param| verify_one(param, headers, &arguments))
 }
 
-fn verify_one(param: &ParamHeader, headers: &HeaderMap, arguments: &Value) -> Result<(), Mismatch> {
+fn verify_one(param: &ParamHeader, headers: &Headers, arguments: &Value) -> Result<(), Mismatch> {
     let header = || param.header.clone();
-    let mut sent = headers.get_all(&param.header).iter();
+    let mut sent = headers.get_all(&param.header);
     let (first, second) = (sent.next(), sent.next());
     if second.is_some() {
         return Err(Mismatch::Repeated { header: header() });
@@ -92,7 +93,7 @@ fn verify_one(param: &ParamHeader, headers: &HeaderMap, arguments: &Value) -> Re
         (ParamKind::Integer, Value::Number(_)) => {
             integer(&sent).is_some_and(|sent| text.as_deref().and_then(integer) == Some(sent))
         }
-        _ => text.as_ref() == Some(&sent),
+        _ => text.as_deref() == Some(&*sent),
     };
     if same { Ok(()) } else { Err(Mismatch::Different { header: header() }) }
 }

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::Response;
 use http_body_util::Full;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -32,6 +32,7 @@ use crate::snapshot::{Snapshots, StartUp};
 use crate::telemetry::log::{self, AccessLine, Log, LogError, LogLevels};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Otel;
+use crate::wire::Received;
 
 use super::{Common, OPEN, complain, fail};
 pub use reload::Reloader;
@@ -278,7 +279,7 @@ fn serve_clients(
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
         let service =
-            move |request: Request<Incoming>, peer: Peer| Arc::clone(&front).serve(request, peer);
+            move |request: Received<Incoming>, peer: Peer| Arc::clone(&front).serve(request, peer);
         let drained = socket.serve(settings, service, draining).await;
         if drained.cut > 0 {
             tracing::warn!(connections = drained.cut, "cut at the end of the drain time");
@@ -293,7 +294,7 @@ fn serve_operators(
     draining: Drain,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let service = move |request: Request<Incoming>, _: Peer| {
+        let service = move |request: Received<Incoming>, _: Peer| {
             let response: Response<Full<bytes::Bytes>> = admin::respond(&request, &*report);
             std::future::ready(response)
         };

@@ -10,7 +10,7 @@ use crate::call::Failure;
 use crate::front::{Body, Front};
 use crate::identity::Peer;
 use crate::link::HttpClient;
-use crate::wire;
+use crate::wire::{self, Received};
 
 /// Something that answers as an MCP endpoint does over HTTP.
 pub trait Endpoint: Send + Sync + 'static {
@@ -56,9 +56,8 @@ impl Endpoint for Here {
     type Body = Body;
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Body>, Failure> {
-        let (mut head, body) = request.into_parts();
-        head.uri = self.uri.clone();
-        let request = Request::from_parts(head, Full::new(body));
+        let request = Received::from(request.map(Full::new));
+        let request = Received { uri: self.uri.clone(), ..request };
         Ok(Arc::clone(&self.front).serve(request, Peer::parent()).await)
     }
 

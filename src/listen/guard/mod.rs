@@ -19,7 +19,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, StatusCode, Version, header};
+use http::{HeaderValue, StatusCode, Version, header};
+
+use crate::wire::{Headers, Received, visible};
 
 use self::host::{Host, HostPort, Origin, ends_below};
 
@@ -113,12 +115,12 @@ impl Guard {
     ///
     /// # Errors
     /// The first [`Refusal`] that applies; nothing behind the guard may see the request.
-    pub fn admit<B>(&self, request: &Request<B>, local: SocketAddr) -> Result<Admission, Refusal> {
+    pub fn admit<B>(&self, request: &Received<B>, local: SocketAddr) -> Result<Admission, Refusal> {
         let target = target(request)?;
         if !self.serves(target, local) {
             return Err(Refusal::ForeignHost(Excerpt::of(authority_text(request))));
         }
-        let origin = sole_origin(request.headers())?;
+        let origin = sole_origin(&request.headers)?;
         if let Some(value) = &origin {
             let text = value.to_str().map_err(|_| Refusal::OpaqueOrigin)?;
             let page = Origin::parse(text).ok_or(Refusal::OpaqueOrigin)?;
@@ -235,38 +237,41 @@ impl HostRule {
 }
 
 /// The one host a request names, in its target and its Host header together.
-fn target<B>(request: &Request<B>) -> Result<HostPort<'_>, Refusal> {
-    let mut hosts = request.headers().get_all(header::HOST).iter();
+fn target<B>(request: &Received<B>) -> Result<HostPort<'_>, Refusal> {
+    let mut hosts = request.headers.get_all(&header::HOST);
     let header = hosts.next().map(read_host).transpose()?;
     if hosts.next().is_some() {
         return Err(Refusal::AmbiguousHost);
     }
     // HTTP/2's `:authority`, or the absolute form of an HTTP/1 target.
-    let uri = request.uri().authority();
+    let uri = request.uri.authority();
     let uri =
         uri.map(|it| HostPort::parse(it.as_str()).ok_or(Refusal::MalformedHost)).transpose()?;
     match (uri, header) {
         (Some(uri), Some(header)) if uri != header => Err(Refusal::AmbiguousHost),
         (_, Some(header)) => Ok(header),
-        (Some(uri), None) if request.version() >= Version::HTTP_2 => Ok(uri),
+        (Some(uri), None) if request.version >= Version::HTTP_2 => Ok(uri),
         _ => Err(Refusal::MissingHost),
     }
 }
 
-fn read_host(value: &HeaderValue) -> Result<HostPort<'_>, Refusal> {
-    let text = value.to_str().map_err(|_| Refusal::MalformedHost)?;
+fn read_host(value: &[u8]) -> Result<HostPort<'_>, Refusal> {
+    let text = visible(value).ok_or(Refusal::MalformedHost)?;
     HostPort::parse(text.trim()).ok_or(Refusal::MalformedHost)
 }
 
-fn authority_text<B>(request: &Request<B>) -> &str {
-    let header = request.headers().get(header::HOST).and_then(|value| value.to_str().ok());
-    header.or_else(|| request.uri().authority().map(http::uri::Authority::as_str)).unwrap_or("")
+fn authority_text<B>(request: &Received<B>) -> &str {
+    let header = request.headers.get_text(&header::HOST);
+    header.or_else(|| request.uri.authority().map(http::uri::Authority::as_str)).unwrap_or("")
 }
 
-fn sole_origin(headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
-    let mut origins = headers.get_all(header::ORIGIN).iter();
-    let first = origins.next().cloned();
-    if origins.next().is_some() { Err(Refusal::OpaqueOrigin) } else { Ok(first) }
+fn sole_origin(headers: &Headers) -> Result<Option<HeaderValue>, Refusal> {
+    let mut origins = headers.get_all(&header::ORIGIN);
+    let first = origins.next().map(HeaderValue::from_bytes).transpose();
+    if origins.next().is_some() {
+        return Err(Refusal::OpaqueOrigin);
+    }
+    first.map_err(|_| Refusal::OpaqueOrigin)
 }
 
 /// JSON-RPC 2.0, 5.1: what was sent is not a valid request.

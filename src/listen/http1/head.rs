@@ -1,16 +1,16 @@
 //! The head of a request.
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header};
+use http::{Method, StatusCode, Uri, Version};
 
 use super::Fault;
 use crate::listen::ConnectionLimits;
-use crate::wire::Framing;
+use crate::wire::{Framing, Headers, Received, digits};
 
 /// A request whose body is yet to come.
 #[derive(Debug)]
 pub(super) struct Head {
-    pub(super) request: Request<()>,
+    pub(super) request: Received<()>,
     /// How many bytes it took.
     pub(super) size: usize,
     /// Where its body ends.
@@ -110,21 +110,18 @@ impl Heads {
         }
         let is_11 = parsed.version == Some(1);
         let mut says = Says::default();
-        let mut headers = HeaderMap::with_capacity(parsed.headers.len());
         for line in parsed.headers.iter() {
-            let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| BAD)?;
-            says.take(&name, line.value)?;
-            let value = HeaderValue::from_maybe_shared(text.slice_ref(line.value));
-            headers.append(name, value.map_err(|_| BAD)?);
+            says.take(line.name, line.value)?;
         }
-        let target = parsed.path.unwrap_or_default();
-        let uri = self.target(target, text).ok_or(BAD)?;
         let method = Method::from_bytes(parsed.method.unwrap_or_default().as_bytes());
-        let mut request = Request::new(());
-        *request.method_mut() = method.map_err(|_| BAD)?;
-        *request.uri_mut() = uri;
-        *request.version_mut() = if is_11 { Version::HTTP_11 } else { Version::HTTP_10 };
-        *request.headers_mut() = headers;
+        let lines = parsed.headers.iter().map(|line| (line.name.as_bytes(), line.value));
+        let request = Received {
+            method: method.map_err(|_| BAD)?,
+            uri: self.target(parsed.path.unwrap_or_default(), text).ok_or(BAD)?,
+            version: if is_11 { Version::HTTP_11 } else { Version::HTTP_10 },
+            headers: Headers::parts(text, lines),
+            body: (),
+        };
         Ok(Head {
             request,
             size: text.len(),
@@ -169,31 +166,34 @@ struct Says {
 }
 
 impl Says {
-    fn take(&mut self, name: &HeaderName, value: &[u8]) -> Result<(), Fault> {
-        match *name {
-            header::CONTENT_LENGTH => {
-                let length = crate::wire::digits(value);
-                let length = length.ok_or(Fault::Head(StatusCode::BAD_REQUEST))?;
+    fn take(&mut self, name: &str, value: &[u8]) -> Result<(), Fault> {
+        let is = |wanted: &str| name.eq_ignore_ascii_case(wanted);
+        // The lengths of the names come first: most lines are none of these.
+        match name.len() {
+            14 if is("content-length") => {
+                let length = digits(value).ok_or(Fault::Head(StatusCode::BAD_REQUEST))?;
                 if self.length.is_some_and(|other| other != length) {
                     return Err(Fault::Head(StatusCode::BAD_REQUEST));
                 }
                 self.length = Some(length);
             }
             // No other coding is undone here, and one line of it is all that there may be.
-            header::TRANSFER_ENCODING if self.chunked => {
-                return Err(Fault::Head(StatusCode::BAD_REQUEST));
-            }
-            header::TRANSFER_ENCODING if value.eq_ignore_ascii_case(b"chunked") => {
+            17 if is("transfer-encoding") => {
+                if self.chunked {
+                    return Err(Fault::Head(StatusCode::BAD_REQUEST));
+                }
+                if !value.eq_ignore_ascii_case(b"chunked") {
+                    return Err(Fault::Head(StatusCode::NOT_IMPLEMENTED));
+                }
                 self.chunked = true;
             }
-            header::TRANSFER_ENCODING => return Err(Fault::Head(StatusCode::NOT_IMPLEMENTED)),
-            header::CONNECTION => {
+            10 if is("connection") => {
                 for one in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
                     self.close |= one.eq_ignore_ascii_case(b"close");
                     self.keep_alive |= one.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
-            header::EXPECT => self.expects |= value.eq_ignore_ascii_case(b"100-continue"),
+            6 if is("expect") => self.expects |= value.eq_ignore_ascii_case(b"100-continue"),
             _ => {}
         }
         Ok(())

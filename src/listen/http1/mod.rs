@@ -70,8 +70,8 @@ where
         let busy = line.activity.request();
         let Head { request, size, framing, keep_alive, expects } = head;
         let mut reply = Reply {
-            is_head: request.method() == Method::HEAD,
-            is_11: request.version() == Version::HTTP_11,
+            is_head: request.method == Method::HEAD,
+            is_11: request.version == Version::HTTP_11,
             keep_alive,
         };
         let body = socket.body(framing, expects);
