@@ -28,6 +28,7 @@ use trunkline::identity::Peer;
 use trunkline::listen::{
     ConnectionLimits, Counts, Drained, Incoming, Listener, LiveSettings, Settings,
 };
+use trunkline::wire::Received;
 
 /// What the service reports while it works.
 #[derive(Debug, PartialEq, Eq)]
