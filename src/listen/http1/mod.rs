@@ -15,6 +15,8 @@ mod output;
 mod response;
 mod socket;
 
+use std::pin::pin;
+
 use http::{Method, StatusCode, Version};
 
 use super::Service;
@@ -77,8 +79,11 @@ where
         let body = socket.body(framing, expects);
         let settings = line.context.settings.load();
         let request = request.map(|()| body);
-        let answered = answer(&line.context.service, &settings, request, (line.peer, Some(size)));
-        let response = socket.attend(answered).await?;
+        let response = {
+            let from = (line.peer, Some(size));
+            let answered = pin!(answer(&line.context.service, &settings, request, from));
+            socket.attend(answered).await?
+        };
         reply.keep_alive &= socket.may_go_on() && !line.activity.is_closing();
         socket.respond(response, &mut reply).await?;
         drop(busy);

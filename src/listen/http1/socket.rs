@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -141,8 +141,10 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Socket<I> {
     ///
     /// # Errors
     /// [`Fault::Gone`] as soon as it goes away.
-    pub(super) async fn attend<T>(&mut self, answer: impl Future<Output = T>) -> Result<T, Fault> {
-        let mut answer = pin!(answer);
+    pub(super) async fn attend<F: Future>(
+        &mut self,
+        mut answer: Pin<&mut F>,
+    ) -> Result<F::Output, Fault> {
         poll_fn(|cx| {
             loop {
                 if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
