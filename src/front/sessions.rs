@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
 
 use crate::call::{Client, Failure, Principal};
-use crate::identity::hex;
+use crate::identity::{self, hex};
 use crate::link::Askable;
 use crate::pipeline::Gateway;
 use crate::policy::network;
@@ -184,8 +184,7 @@ async fn sweep(sessions: Weak<Sessions>, mut loads: watch::Receiver<SystemTime>)
 
 /// 128 random bits in hexadecimal.
 pub(super) fn unguessable() -> Result<Arc<str>, Failure> {
-    let mut bytes = [0_u8; 16];
-    aws_lc_rs::rand::fill(&mut bytes)
+    let bytes = identity::unguessable::<16>()
         .map_err(|_| Failure::Internal { detail: "making a session id".into() })?;
     Ok(hex(&bytes).into())
 }

@@ -19,12 +19,15 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 use http::{HeaderName, header};
+use rustix::io::retry_on_intr;
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::call::{Failure, Principal, ProfileName};
 use crate::config::{Client, KeyHash};
@@ -206,6 +209,20 @@ pub fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// Bytes that nobody can guess, from the system: the cipher library's own source
+/// takes 20 ms to begin with, which a gateway that starts does not have.
+///
+/// # Errors
+/// What the system says where it gives none.
+pub fn unguessable<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        filled += retry_on_intr(|| getrandom(&mut *rest, GetRandomFlags::empty()))?;
+    }
+    Ok(bytes)
 }
 
 fn shelf(key: &KeyHash) -> Shelf {

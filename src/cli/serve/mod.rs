@@ -23,7 +23,7 @@ use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
 use crate::config::{Config, LogFormat};
 use crate::front::Front;
-use crate::identity::Peer;
+use crate::identity::{self, Peer};
 use crate::link::Surroundings;
 use crate::link::child::Guardian;
 use crate::listen::{Incoming, ListenError, Listener, LiveSettings, Workers};
@@ -93,7 +93,7 @@ pub(super) fn run(common: Common) -> ExitCode {
 /// What ends the children if this process is killed.
 pub(super) fn guardian() -> Guardian {
     let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("trunkline"));
-    Guardian::start(&executable)
+    Guardian::when_needed(&executable)
 }
 
 pub(super) fn start_log(config: &Config) -> Result<Log, LogError> {
@@ -198,8 +198,7 @@ impl Running {
         let startup = StartUp { config, surroundings, info: own_info() };
         let snapshots = Snapshots::start(startup);
         let follower = tokio::spawn(Arc::clone(&snapshots).follow());
-        let mut key = [0; 32];
-        aws_lc_rs::rand::fill(&mut key).map_err(|_| ServeError::Key)?;
+        let key = identity::unguessable::<32>().map_err(|_| ServeError::Key)?;
         let cursors = SealedCursors::new(&key).map_err(|_| ServeError::Key)?;
         let gateway = Arc::new(Gateway::new(snapshots, metrics, cursors));
         if let Some(otel) = &otel {
@@ -222,6 +221,7 @@ impl Running {
             serve_operators(socket, operators.clone(), Arc::clone(&report), admin_draining)
         });
         announce(address, admin, &gateway);
+        tokio::spawn(warm_up());
         Ok(Self {
             address: address.unwrap_or(NOWHERE),
             admin,
@@ -262,6 +262,14 @@ impl Running {
             otel.shutdown(OTEL_PATIENCE).await;
         }
     }
+}
+
+/// Has the cipher library make its source of random numbers, which takes it
+/// 20 ms once: not while the gateway starts, and not with the first seal.
+async fn warm_up() {
+    tokio::time::sleep(WARM_UP).await;
+    // Whoever needs one hears of it if there are none.
+    let _ = tokio::task::spawn_blocking(|| aws_lc_rs::rand::fill(&mut [0; 1])).await;
 }
 
 async fn bind(address: Option<SocketAddr>) -> Result<Option<Listener>, ListenError> {
@@ -319,6 +327,8 @@ fn announce(address: Option<SocketAddr>, admin: Option<SocketAddr>, gateway: &Ga
 
 /// Stands for a door that is not open.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+/// How long after the start the processors may have something better to do.
+const WARM_UP: Duration = Duration::from_secs(1);
 /// How long the admin listener may take to end.
 const ADMIN_DRAIN: Duration = Duration::from_millis(500);
 /// How long the last spans and metrics may take to be sent.

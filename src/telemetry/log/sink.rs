@@ -15,7 +15,8 @@ const CAPACITY: usize = 1 << 20;
 /// From here on the writer does not wait for more.
 const ENOUGH: usize = CAPACITY / 8;
 
-/// How long the writer gathers lines before it writes them.
+/// How long the writer gathers lines after it has written some. The first after
+/// a silence waits for nothing: whoever starts a gateway reads its address there.
 const GATHER: Duration = Duration::from_millis(20);
 
 /// How long the end of the process waits for the last lines.
@@ -97,6 +98,7 @@ impl Shared {
             // Nobody is left to tell when the log itself cannot be written.
             let _ = out.write_all(&lines).and_then(|()| out.flush());
             lines.clear();
+            self.gather();
         }
         self.lock().stage = Stage::Ended;
         self.ended.notify_all();
@@ -105,21 +107,22 @@ impl Shared {
     /// Waits for lines and takes them all; `None` when there will be no more.
     fn take(&self, lines: &mut Vec<u8>) -> Option<u64> {
         let waiting = self.lock();
-        let waiting = self
+        let mut waiting = self
             .writer
             .wait_while(waiting, |w| w.lines.is_empty() && w.stage == Stage::Open)
-            .unwrap_or_else(PoisonError::into_inner);
-        let (mut waiting, _) = self
-            .writer
-            .wait_timeout_while(waiting, GATHER, |w| {
-                w.lines.len() < ENOUGH && w.stage == Stage::Open
-            })
             .unwrap_or_else(PoisonError::into_inner);
         if waiting.lines.is_empty() && waiting.lost == 0 {
             return None;
         }
         std::mem::swap(&mut waiting.lines, lines);
         Some(std::mem::take(&mut waiting.lost))
+    }
+
+    /// Lets lines come together.
+    fn gather(&self) {
+        drop(self.writer.wait_timeout_while(self.lock(), GATHER, |w| {
+            w.lines.len() < ENOUGH && w.stage == Stage::Open
+        }));
     }
 }
 
