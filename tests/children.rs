@@ -249,6 +249,19 @@ async fn a_guardian_outlives_signals_and_is_replaced_when_killed() {
     assert!(tokio::time::timeout(Duration::from_millis(50), one.exited()).await.is_err());
 }
 
+#[tokio::test]
+async fn a_guardian_that_is_not_needed_does_not_run_until_there_is_a_child() {
+    let guardian = Guardian::when_needed(Path::new(TRUNKLINE));
+    assert_eq!(guardian.id(), None);
+    let server = ServerName::new("test").unwrap();
+    let (child, _stdin, _stdout) =
+        Child::spawn(&server, &ChildSpec::new("cat"), &guardian).unwrap();
+    let guards = i32::try_from(guardian.id().unwrap()).unwrap();
+    assert!(runs(guards));
+    drop((child, guardian));
+    ends(guards).await;
+}
+
 /// Waits until SIGTERM is among the signals that process `id` catches.
 async fn listens_for_signals(id: i32) {
     let caught = || {

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
 use crate::config::{Command, EraChoice, Http as HttpConfig, HttpTransport, Target};
 use crate::mcp::Era;
 
@@ -10,7 +14,7 @@ use super::child::{Child, ChildSpec};
 use super::connection::Connection;
 use super::http::{self, Http};
 use super::life::Life;
-use super::stdio::{self, Stdio};
+use super::stdio::{self, Output, Stdio};
 
 impl Life<'_> {
     /// Opens the connection, whatever it is. The caller bounds the time.
@@ -98,10 +102,8 @@ impl Life<'_> {
         era: EraChoice,
     ) -> Result<Connection, LinkFault> {
         let config = self.instance.config();
-        let spec = self.spec(command);
-        let (mut child, input, output) =
-            Child::spawn(&config.name, &spec, &self.instance.kin.surroundings.guardian)
-                .map_err(LinkFault::Spawn)?;
+        let (mut child, input, output) = self.spawn(command).await?;
+        let output = Output::new(output).map_err(|error| LinkFault::Setup(error.to_string()))?;
         self.instance.notes().pid = u32::try_from(child.id()).ok();
         let opening = stdio::Opening {
             server: config.name.clone(),
@@ -122,6 +124,21 @@ impl Life<'_> {
             }
             Err(fault) => Err(self.bury(child, fault).await),
         }
+    }
+
+    /// Starts the program. That blocks until it runs, a millisecond or more, and
+    /// no thread that serves calls waits for it.
+    async fn spawn(
+        &self,
+        command: &Command,
+    ) -> Result<(Child, ChildStdin, ChildStdout), LinkFault> {
+        let instance = self.instance;
+        let (server, spec) = (instance.name().clone(), self.spec(command));
+        let guardian = instance.kin.surroundings.guardian.clone();
+        let _turn = STARTING.acquire().await;
+        let spawned = spawn_blocking(move || Child::spawn(&server, &spec, &guardian)).await;
+        let gone = |error| LinkFault::Setup(format!("it cannot be started: {error}"));
+        spawned.map_err(gone)?.map_err(LinkFault::Spawn)
     }
 
     /// Ends a child that cannot be used; adds what it said last to the fault.
@@ -151,3 +168,7 @@ impl Life<'_> {
         }
     }
 }
+
+/// Programs that are started at once: each takes a thread, and the processors are
+/// theirs as soon as they run.
+static STARTING: Semaphore = Semaphore::const_new(2);

@@ -32,7 +32,8 @@ pub struct Guardian(Option<Arc<Mutex<Helper>>>);
 #[derive(Debug)]
 struct Helper {
     executable: PathBuf,
-    process: Child,
+    /// None before it is needed, or where it could not be started.
+    process: Option<Child>,
     groups: HashSet<Group>,
 }
 
@@ -40,17 +41,25 @@ impl Guardian {
     /// Starts `executable guardian`. When that fails there is a warning in the
     /// log and no guardian: a gateway without one still serves.
     pub fn start(executable: &Path) -> Self {
-        match spawn(executable) {
-            Ok(process) => Self(Some(Arc::new(Mutex::new(Helper {
-                executable: executable.to_path_buf(),
-                process,
-                groups: HashSet::new(),
-            })))),
-            Err(error) => {
-                tracing::warn!(%error, "no guardian: children outlive a gateway that is killed");
-                Self::none()
-            }
-        }
+        let guardian = Self::when_needed(executable);
+        guardian.awake();
+        guardian
+    }
+
+    /// The same before the first child: a gateway without children needs none.
+    pub fn when_needed(executable: &Path) -> Self {
+        let executable = executable.to_path_buf();
+        let helper = Helper { executable, process: None, groups: HashSet::new() };
+        Self(Some(Arc::new(Mutex::new(helper))))
+    }
+
+    /// Has it run before a child is started: there is no moment in which nobody
+    /// would end that.
+    pub(super) fn awake(&self) {
+        self.change(|helper| match helper.process {
+            Some(_) => Ok(()),
+            None => helper.replace(),
+        });
     }
 
     /// No guardian: what a killed gateway leaves behind is left alone.
@@ -61,7 +70,7 @@ impl Guardian {
     /// The process id of the helper, where there is one.
     pub fn id(&self) -> Option<u32> {
         let helper = self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(helper.process.id())
+        helper.process.as_ref().map(Child::id)
     }
 
     pub(super) fn watch(&self, group: Group) {
@@ -84,20 +93,23 @@ impl Guardian {
         let Some(helper) = &self.0 else { return };
         let mut helper = helper.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = change(&mut helper).or_else(|_died| helper.replace()) {
-            tracing::warn!(%error, "the guardian is gone and cannot be replaced");
+            tracing::warn!(%error, "no guardian: children outlive a gateway that is killed");
         }
     }
 }
 
 impl Helper {
     fn tell(&mut self, line: &str) -> io::Result<()> {
-        let pipe = self.process.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        let pipe = self.process.as_mut().and_then(|process| process.stdin.as_mut());
+        let pipe = pipe.ok_or(io::ErrorKind::BrokenPipe)?;
         pipe.write_all(line.as_bytes())
     }
 
     fn replace(&mut self) -> io::Result<()> {
-        let _reaped = self.process.try_wait();
-        self.process = spawn(&self.executable)?;
+        if let Some(mut gone) = self.process.take() {
+            let _reaped = gone.try_wait();
+        }
+        self.process = Some(spawn(&self.executable)?);
         for id in self.groups.iter().map(|group| group.id()).collect::<Vec<_>>() {
             self.tell(&format!("+{id}\n"))?;
         }

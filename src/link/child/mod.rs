@@ -119,7 +119,7 @@ impl Child {
     /// Starts `spec` as a process group of its own, registered with `guardian`.
     ///
     /// Must be called within a tokio runtime: reading standard error and
-    /// reaping go on in it.
+    /// reaping go on in it. Blocks until the program runs.
     ///
     /// # Errors
     /// [`SpawnError`] says what about the specification is wrong.
@@ -128,6 +128,7 @@ impl Child {
         spec: &ChildSpec,
         guardian: &Guardian,
     ) -> Result<(Self, ChildStdin, ChildStdout), SpawnError> {
+        guardian.awake();
         let mut process = command(spec)?.spawn().map_err(|source| spawn_error(spec, source))?;
         let unusable = || SpawnError::Io {
             program: spec.program.clone(),

@@ -5,7 +5,9 @@
 //! token never meet.
 
 mod news;
+mod outgoing;
 mod pending;
+mod reader;
 mod wire;
 
 use std::sync::Arc;
@@ -35,6 +37,8 @@ use super::peer::{
     Peer, Verdict, initialize_params, judge_discover, judge_initialize, modern_params,
 };
 use super::questions::{Aside, Caller, Questions};
+pub(super) use reader::Output;
+
 use pending::{Came, Lines, Waiting, Wants};
 use wire::Wire;
 
@@ -66,7 +70,7 @@ impl Stdio {
     /// the time.
     pub(super) async fn open(
         opening: Opening,
-        input: impl AsyncWrite + Send + Unpin + 'static,
+        input: impl AsyncWrite + Send + 'static,
         output: impl AsyncRead + Send + Unpin + 'static,
     ) -> Result<Self, LinkFault> {
         let wire = Wire::start(opening.server, input, output, opening.limit, opening.inbox);

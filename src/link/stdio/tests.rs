@@ -1,6 +1,7 @@
 use futures_util::future::join_all;
 use serde_json::json;
-use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
+use tokio::net::unix::pipe;
 
 use super::*;
 use crate::call::Failure;
@@ -51,8 +52,8 @@ async fn end(mut reply: Reply) -> Result<Answer, Failure> {
 async fn a_child_that_reads_nothing_costs_each_call_its_time_and_no_more() {
     let (stdio, _its_input, _its_output) = child(ProtocolVersion::LATEST_LEGACY);
     let (target, one) = (target(), call(None));
-    // More than the pipe and the queue to it can hold.
-    let calls = (0..400).map(|_| async {
+    // More than the pipe and what waits before it can hold.
+    let calls = (0..4000).map(|_| async {
         match stdio.call(&one, &target, deadline()).await {
             Ok(reply) => {
                 end(reply).await.is_err_and(|f| matches!(f, Failure::ServerTimeout { .. }))
@@ -113,4 +114,39 @@ async fn an_answer_too_long_to_read_ends_the_only_call_also_while_changes_are_li
     });
     assert!(matches!(end(reply).await, Err(Failure::BadAnswer { .. })));
     drop(drip.await.unwrap());
+}
+
+#[tokio::test]
+async fn a_child_is_read_where_it_is_called_from_and_lost_when_that_ends() {
+    let (input, its_input) = duplex(64 * 1024);
+    let (mut its_output, output) = pipe::pipe().unwrap();
+    let server = ServerName::new("s").unwrap();
+    let inbox = crate::link::tests::inbox();
+    let wire = Wire::start(server, input, Output::of(output), 1 << 20, inbox);
+    let peer = peer(ProtocolVersion::LATEST_LEGACY);
+    let stdio = Stdio { wire, peer, levels: Levels::default(), _listening: JoinSet::new() };
+    tokio::spawn(async move {
+        let mut lines = BufReader::new(its_input).lines();
+        for id in 1.. {
+            lines.next_line().await.unwrap();
+            let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n");
+            its_output.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    let stdio = Arc::new(stdio);
+    let elsewhere =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    for _ in 0..3 {
+        let stdio = Arc::clone(&stdio);
+        let called = elsewhere.spawn(async move {
+            let reply = stdio.call(&call(None), &target(), deadline()).await.unwrap();
+            end(reply).await.is_ok()
+        });
+        assert!(called.await.unwrap());
+    }
+    while stdio.wire.place.at() != Some(elsewhere.handle().id()) {
+        tokio::task::yield_now().await;
+    }
+    elsewhere.shutdown_background();
+    assert!(matches!(stdio.closed().await, LinkFault::Exited(_)));
 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::call::{Answer, Notice, Question, ServerName};
-use crate::jsonrpc::lines::{LineEnds, LineError, LineReader};
+use crate::jsonrpc::lines::LineEnds;
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::link::LinkFault;
 use crate::link::given_up::GivenUp;
@@ -24,12 +24,16 @@ use crate::link::peer::{MAX_DEPTH, answer_to_server};
 use crate::link::questions::{self, Aside, Caller, Tie, tie, tie_question};
 use crate::mcp::notification;
 
+use super::outgoing::{Closed, Outgoing};
 use super::pending::{ASIDES, Came, Lines, Pending, Waiting, Wants};
+use super::reader::{Place, Reader};
 
 /// What the calls to one child share.
 pub(super) struct Wire {
     server: ServerName,
-    outgoing: mpsc::Sender<Outgoing>,
+    outgoing: Outgoing,
+    /// Where it is read.
+    pub(super) place: Place,
     pending: Mutex<HashMap<u64, Pending>>,
     given_up: GivenUp,
     next_id: AtomicU64,
@@ -43,25 +47,19 @@ pub(super) struct Wire {
     streams: Mutex<HashMap<u64, (mpsc::Sender<Signal>, Carries)>>,
 }
 
-enum Outgoing {
-    Line(Bytes),
-    /// End of input: the child is asked to end.
-    Close,
-}
-
 impl Wire {
     /// Starts to read and to write. `limit` bounds a line of the child's.
     pub(super) fn start(
         server: ServerName,
-        input: impl AsyncWrite + Send + Unpin + 'static,
+        input: impl AsyncWrite + Send + 'static,
         output: impl AsyncRead + Send + Unpin + 'static,
         limit: usize,
         inbox: Arc<Inbox>,
     ) -> Arc<Self> {
-        let (outgoing, lines) = mpsc::channel(OUTGOING);
         let wire = Arc::new(Self {
             server,
-            outgoing,
+            outgoing: Outgoing::start(input),
+            place: Place::default(),
             pending: Mutex::default(),
             given_up: GivenUp::default(),
             next_id: AtomicU64::new(1),
@@ -70,8 +68,7 @@ impl Wire {
             inbox,
             streams: Mutex::default(),
         });
-        tokio::spawn(write(lines, input));
-        tokio::spawn(Arc::clone(&wire).read(LineReader::new(output, limit)));
+        Reader::start(&wire, output, limit);
         wire
     }
 
@@ -103,7 +100,14 @@ impl Wire {
             }
             Wants::Answer => (None, None),
         };
-        self.pending().insert(id, Pending { asides, caller, lines, answer });
+        let is_call = caller.is_some();
+        let mut pending = self.pending();
+        pending.insert(id, Pending { asides, caller, lines, answer });
+        let alone = is_call && pending.len() == 1;
+        drop(pending);
+        if alone {
+            self.place.call_here();
+        }
         self.inbox.begun.notify_waiters();
         Waiting { id, asides: asides_rx, answer: answer_rx }
     }
@@ -118,16 +122,16 @@ impl Wire {
         if let Some(reason) = self.closed.borrow().clone() {
             return Err(LinkFault::Exited(reason));
         }
-        let sent = self.outgoing.send(Outgoing::Line(line)).await;
-        sent.map_err(|_| LinkFault::Exited("its input is closed".into()))
+        let sent = self.outgoing.send(&line).await;
+        sent.map_err(|Closed| LinkFault::Exited("its input is closed".into()))
     }
 
     /// Gives the child the answer to what it asked.
     pub(super) async fn respond(&self, id: &Id, response: &Response) -> Result<(), LinkFault> {
-        let sent = self.outgoing.send(Outgoing::Line(questions::message(id, response)));
-        match timeout(RESPOND, sent).await {
+        let line = questions::message(id, response);
+        match timeout(RESPOND, self.outgoing.send(&line)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(LinkFault::Exited("its input is closed".into())),
+            Ok(Err(Closed)) => Err(LinkFault::Exited("its input is closed".into())),
             Err(_) => Err(LinkFault::Timeout { after: RESPOND }),
         }
     }
@@ -136,7 +140,7 @@ impl Wire {
     pub(super) async fn notify(&self, method: &str, params: Option<&[u8]>) {
         let line = jsonrpc::notification(method, params);
         // A child that is gone needs no notifications.
-        let _ = self.outgoing.send(Outgoing::Line(line)).await;
+        let _ = self.outgoing.send(&line).await;
     }
 
     /// Nobody waits for `id` any longer.
@@ -159,15 +163,14 @@ impl Wire {
     fn send_cancelled(&self, id: u64) {
         let params = format!("{{\"requestId\":{id}}}");
         let line = jsonrpc::notification(notification::CANCELLED, Some(params.as_bytes()));
-        // A full queue means that the child does not read: it will not stop
-        // for a notification either.
-        let _ = self.outgoing.try_send(Outgoing::Line(line));
+        // No room means that the child does not read: it will not stop for a
+        // notification either.
+        let _ = self.outgoing.try_send(&line);
     }
 
-    /// Asks the child to end, by the end of its input. Never waits: where the
-    /// queue is full the child does not read, and would not see the end either.
+    /// Asks the child to end, by the end of its input. Never waits.
     pub(super) fn close(&self) {
-        let _ = self.outgoing.try_send(Outgoing::Close);
+        self.outgoing.close();
     }
 
     /// Waits until the child is lost; says why.
@@ -177,21 +180,16 @@ impl Wire {
         reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()
     }
 
-    async fn read<R: AsyncRead + Unpin>(self: Arc<Self>, mut lines: LineReader<R>) {
-        let reason = loop {
-            match lines.next().await {
-                Ok(Some(line)) => self.take(&line),
-                Ok(None) => break "it closed its output".to_owned(),
-                Err(LineError::TooLong { limit, ends }) => {
-                    if self.is_worth_a_warning() {
-                        tracing::warn!(server = %self.server, limit, "a line is too long and is skipped");
-                    }
-                    self.fail_one(id_in(&ends), LinkFault::TooLarge { limit });
-                }
-                Err(error) => break error.to_string(),
-            }
-        };
-        self.closed.send_replace(Some(reason.clone()));
+    /// The child is lost, for the reason that is given first.
+    pub(super) fn lost(&self, reason: String) {
+        let first = self.closed.send_if_modified(|closed| {
+            let first = closed.is_none();
+            closed.get_or_insert_with(|| reason.clone());
+            first
+        });
+        if !first {
+            return;
+        }
         let pending: Vec<_> = self.pending().drain().collect();
         for (_, pending) in pending {
             let gone = LinkFault::Exited(reason.clone());
@@ -200,7 +198,15 @@ impl Wire {
         self.streams().clear();
     }
 
-    fn take(self: &Arc<Self>, line: &Bytes) {
+    /// A line was longer than the limit, and is lost.
+    pub(super) fn too_long(&self, limit: usize, ends: &LineEnds) {
+        if self.is_worth_a_warning() {
+            tracing::warn!(server = %self.server, limit, "a line is too long and is skipped");
+        }
+        self.fail_one(id_in(ends), LinkFault::TooLarge { limit });
+    }
+
+    pub(super) fn take(self: &Arc<Self>, line: &Bytes) {
         match jsonrpc::parse(line, MAX_DEPTH) {
             Ok(Frame::Response { id: Some(id), response }) => self.answer(&id, response),
             Ok(Frame::Response { id: None, response }) => {
@@ -345,7 +351,7 @@ impl Wire {
     /// Never waits: a child that asks and asks and does not read must not keep
     /// the answers behind its questions from being read.
     fn write_aside(&self, line: Bytes) {
-        let _ = self.outgoing.try_send(Outgoing::Line(line));
+        let _ = self.outgoing.try_send(&line);
     }
 
     /// The first few useless lines are told, then ever fewer: a child that
@@ -430,44 +436,14 @@ fn find_id(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()
 }
 
-async fn write(mut lines: mpsc::Receiver<Outgoing>, mut input: impl AsyncWrite + Unpin) {
-    let mut batch = Vec::with_capacity(WRITE_BATCH);
-    while let Some(first) = lines.recv().await {
-        let mut next = Some(first);
-        let mut last = false;
-        while let Some(outgoing) = next.take() {
-            match outgoing {
-                Outgoing::Line(line) => {
-                    batch.extend_from_slice(&line);
-                    batch.push(b'\n');
-                }
-                Outgoing::Close => last = true,
-            }
-            if batch.len() < WRITE_BATCH && !last {
-                next = lines.try_recv().ok();
-            }
-        }
-        // The reader sees the end of the child's output and tells everybody.
-        if input.write_all(&batch).await.is_err() || input.flush().await.is_err() || last {
-            return;
-        }
-        batch.clear();
-        batch.shrink_to(WRITE_BATCH);
-    }
-}
-
 /// The beginning of a line, fit for a log.
 fn excerpt(line: &[u8]) -> String {
     let cut = line.get(..EXCERPT).unwrap_or(line);
     String::from_utf8_lossy(cut).escape_debug().to_string()
 }
 
-/// Lines that wait to be written to one child.
-const OUTGOING: usize = 256;
 /// How long an answer may wait for a child that does not read.
 const RESPOND: Duration = Duration::from_secs(5);
-/// How many bytes are written at once.
-const WRITE_BATCH: usize = 64 * 1024;
 /// How many useless lines are told one by one.
 const TOLD: u64 = 8;
 /// How many bytes of a bad line go into the log.

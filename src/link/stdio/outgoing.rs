@@ -1,0 +1,242 @@
+//! The lines to a child: written by whoever sends them, and by a task of their
+//! own where the child does not take them at once.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::io::AsyncWrite;
+use tokio::sync::Notify;
+
+/// The way to a child. What it is given it writes, all of it and in order, until
+/// it is dropped.
+pub(super) struct Outgoing(Arc<Shared>);
+
+/// The child's input is closed: it hears nothing any more.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Closed;
+
+struct Shared {
+    lines: Mutex<Lines>,
+    /// Tells that there is room again.
+    room: Notify,
+}
+
+struct Lines {
+    /// None once it is closed.
+    input: Option<Input>,
+    /// Lines of which the child has taken the first `taken` bytes.
+    left: Vec<u8>,
+    taken: usize,
+    /// The input is to be closed behind them.
+    closing: bool,
+    /// Wakes the task that writes what is left.
+    writer: Option<Waker>,
+}
+
+/// What is written to it is on its way: it keeps nothing back to be flushed.
+type Input = Pin<Box<dyn AsyncWrite + Send>>;
+
+impl Outgoing {
+    /// The way into `input`.
+    pub(super) fn start(input: impl AsyncWrite + Send + 'static) -> Self {
+        let lines = Lines {
+            input: Some(Box::pin(input)),
+            left: Vec::new(),
+            taken: 0,
+            closing: false,
+            writer: None,
+        };
+        let shared = Arc::new(Shared { lines: Mutex::new(lines), room: Notify::new() });
+        let writer = Arc::clone(&shared);
+        tokio::spawn(std::future::poll_fn(move |cx| writer.poll_write(cx)));
+        Self(shared)
+    }
+
+    /// Sends a line. Waits for as long as there is no room.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    ///
+    /// # Cancel safety
+    /// The line is sent whole or not at all.
+    pub(super) async fn send(&self, line: &[u8]) -> Result<(), Closed> {
+        loop {
+            let room = self.0.room.notified();
+            if self.try_send(line)? {
+                return Ok(());
+            }
+            room.await;
+        }
+    }
+
+    /// Sends a line if there is room, and says whether there was.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub(super) fn try_send(&self, line: &[u8]) -> Result<bool, Closed> {
+        let mut lines = self.0.lines();
+        if lines.input.is_none() || lines.closing {
+            return Err(Closed);
+        }
+        if lines.left.len() >= MOST {
+            return Ok(false);
+        }
+        let first = lines.left.is_empty();
+        lines.left.extend_from_slice(line);
+        lines.left.push(b'\n');
+        // Behind others it waits for its turn.
+        if first && lines.poll_take(&mut Context::from_waker(Waker::noop())).is_pending() {
+            lines.wake();
+        }
+        Ok(true)
+    }
+
+    /// Closes the child's input behind what was sent.
+    pub(super) fn close(&self) {
+        let mut lines = self.0.lines();
+        lines.closing = true;
+        lines.wake();
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        let mut lines = self.0.lines();
+        lines.shut();
+        lines.wake();
+    }
+}
+
+impl Shared {
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        // No code that can panic runs while the lock is held.
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what is left, whenever something is, until the input is closed.
+    fn poll_write(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut lines = self.lines();
+        let taken = lines.poll_take(cx);
+        if taken.is_ready() {
+            if lines.closing {
+                lines.shut();
+            }
+            self.room.notify_waiters();
+        }
+        if lines.input.is_none() {
+            return Poll::Ready(());
+        }
+        match &mut lines.writer {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Lines {
+    /// Has the child take what is left; ready when nothing is.
+    fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while let Some(rest) = self.left.get(self.taken..).filter(|rest| !rest.is_empty()) {
+            let Some(input) = &mut self.input else { break };
+            match ready!(input.as_mut().poll_write(cx, rest)) {
+                Ok(taken @ 1..) => self.taken += taken,
+                // The reader sees the end of the child's output and tells everybody.
+                Ok(0) | Err(_) => self.shut(),
+            }
+        }
+        self.left.clear();
+        self.left.shrink_to(KEPT);
+        self.taken = 0;
+        Poll::Ready(())
+    }
+
+    fn shut(&mut self) {
+        self.input = None;
+        self.left = Vec::new();
+        self.taken = 0;
+    }
+
+    fn wake(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            writer.wake();
+        }
+    }
+}
+
+/// How many bytes may wait for a child that does not read, before a line.
+const MOST: usize = 256 * 1024;
+/// How many bytes of room for lines are kept.
+const KEPT: usize = 4 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_come_whole_and_in_order_however_slowly_they_are_read() {
+        let (input, mut child) = duplex(7);
+        let outgoing = Outgoing::start(input);
+        for line in ["one", "and a second one", "three"] {
+            outgoing.send(line.as_bytes()).await.unwrap();
+        }
+        outgoing.close();
+        assert_eq!(outgoing.send(b"four").await, Err(Closed));
+        let mut read = String::new();
+        child.read_to_string(&mut read).await.unwrap();
+        assert_eq!(read, "one\nand a second one\nthree\n");
+    }
+
+    #[tokio::test]
+    async fn what_there_is_room_for_is_written_before_anybody_else_runs() {
+        let (input, mut child) = duplex(64);
+        let outgoing = Outgoing::start(input);
+        assert_eq!(outgoing.try_send(b"now"), Ok(true));
+        let mut read = [0; 64];
+        assert_eq!(child.read(&mut read).await.unwrap(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_child_that_does_not_read_lets_senders_wait_and_not_pile_up() {
+        let (input, mut child) = duplex(16);
+        let outgoing = Outgoing::start(input);
+        let line = [b'x'; 1024];
+        let mut sent = 0;
+        while outgoing.try_send(&line).unwrap() {
+            sent += 1;
+        }
+        assert_eq!(sent, MOST.div_ceil(line.len() + 1));
+        let waits = outgoing.send(&line);
+        let reads = async {
+            let mut left = (sent + 1) * (line.len() + 1);
+            while left > 0 {
+                left -= child.read(&mut [0; 512]).await.unwrap();
+            }
+        };
+        let (sent, ()) = tokio::join!(waits, reads);
+        assert_eq!(sent, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_child_whose_input_is_gone_hears_nothing() {
+        let (input, child) = duplex(16);
+        let outgoing = Outgoing::start(input);
+        drop(child);
+        let _first = outgoing.try_send(b"a line");
+        assert_eq!(outgoing.send(b"another").await, Err(Closed));
+    }
+
+    #[tokio::test]
+    async fn the_input_is_closed_when_nobody_sends_any_more() {
+        let (input, mut child) = duplex(4);
+        let outgoing = Outgoing::start(input);
+        assert_eq!(outgoing.try_send(b"longer than there is room for"), Ok(true));
+        drop(outgoing);
+        let mut read = Vec::new();
+        child.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, b"long");
+    }
+}
