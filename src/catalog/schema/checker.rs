@@ -1,16 +1,17 @@
 //! The whole check of a schema's rules, built when it is needed.
 //!
 //! A validator takes tens of kilobytes, and most calls never ask it: their
-//! arguments are plainly admitted by a glance. So it is built once to see that
-//! the schema is one, and kept only where no glance can stand in for it; the
-//! others are built again by the first call that has to ask.
+//! arguments are plainly admitted by a glance. So it is kept only where no
+//! glance can stand in for it, and the others are built by the first call that
+//! has to ask. Before that one is built to see that the schema is one, unless
+//! that is plain.
 
 use std::sync::OnceLock;
 
 use jsonschema::{Draft, Validator};
 use serde_json::Value;
 
-use super::{SchemaError, build};
+use super::{SchemaError, build, plain};
 
 /// A schema that compiles, and its validator from when it is first asked.
 #[derive(Debug)]
@@ -33,10 +34,12 @@ impl Checker {
         patterns: usize,
         will_be_asked: bool,
     ) -> Result<Self, SchemaError> {
-        let validator = Box::new(build(schema, draft, patterns)?);
         let (built, schema) = if will_be_asked {
-            (OnceLock::from(Ok(validator)), Box::default())
+            (OnceLock::from(Ok(Box::new(build(schema, draft, patterns)?))), Box::default())
         } else {
+            if !plain::is_plain(schema, draft) {
+                build(schema, draft, patterns)?;
+            }
             (OnceLock::new(), schema.to_string().into_boxed_str())
         };
         Ok(Self { schema, draft, patterns, built })

@@ -11,6 +11,7 @@
 mod bounds;
 mod checker;
 mod glance;
+mod plain;
 mod reach;
 mod violations;
 
