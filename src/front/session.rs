@@ -1,6 +1,6 @@
 //! A Legacy client's session.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ pub(super) struct Session {
     /// Calls that the client may take back, by their raw ids.
     calls: Mutex<HashMap<Id, CancellationToken>>,
     /// What the client is asked, by the ids of the requests to it.
-    awaited: Mutex<HashMap<u64, mpsc::Sender<(u64, Response)>>>,
+    awaited: Mutex<BTreeMap<u64, mpsc::Sender<(u64, Response)>>>,
     asked: AtomicU64,
     /// Connections that carry what it is told outside of its calls.
     listening: AtomicUsize,
@@ -152,7 +152,7 @@ impl Session {
         }
     }
 
-    fn awaited(&self) -> MutexGuard<'_, HashMap<u64, mpsc::Sender<(u64, Response)>>> {
+    fn awaited(&self) -> MutexGuard<'_, BTreeMap<u64, mpsc::Sender<(u64, Response)>>> {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
