@@ -146,7 +146,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> Reader<R> {
                     Err(error) => break error.to_string(),
                 }
             };
-            self.wire.lost(reason);
+            self.wire.lost(&reason);
         })
     }
 }
@@ -154,7 +154,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> Reader<R> {
 impl<R> Drop for Reader<R> {
     fn drop(&mut self) {
         // Does nothing where a reason was given, or it goes on elsewhere.
-        self.wire.lost("nobody reads its output any more".to_owned());
+        self.wire.lost("nobody reads its output any more");
     }
 }
 

@@ -181,10 +181,10 @@ impl Wire {
     }
 
     /// The child is lost, for the reason that is given first.
-    pub(super) fn lost(&self, reason: String) {
+    pub(super) fn lost(&self, reason: &str) {
         let first = self.closed.send_if_modified(|closed| {
             let first = closed.is_none();
-            closed.get_or_insert_with(|| reason.clone());
+            closed.get_or_insert_with(|| reason.to_owned());
             first
         });
         if !first {
@@ -192,7 +192,7 @@ impl Wire {
         }
         let pending: Vec<_> = self.pending().drain().collect();
         for (_, pending) in pending {
-            let gone = LinkFault::Exited(reason.clone());
+            let gone = LinkFault::Exited(reason.to_owned());
             let _ = pending.answer.send(Came::Answer(Err(gone)));
         }
         self.streams().clear();
@@ -345,13 +345,13 @@ impl Wire {
     /// Answers a request that goes to no client: `ping`, or one that cannot be
     /// tied to a call.
     pub(super) fn refuse(&self, id: &Id, method: &str) {
-        self.write_aside(answer_to_server(id, method));
+        self.write_aside(&answer_to_server(id, method));
     }
 
     /// Never waits: a child that asks and asks and does not read must not keep
     /// the answers behind its questions from being read.
-    fn write_aside(&self, line: Bytes) {
-        let _ = self.outgoing.try_send(&line);
+    fn write_aside(&self, line: &[u8]) {
+        let _ = self.outgoing.try_send(line);
     }
 
     /// The first few useless lines are told, then ever fewer: a child that
@@ -403,7 +403,7 @@ impl Connected for Wire {
     }
 
     fn send(self: &Arc<Self>, message: Bytes) {
-        self.write_aside(message);
+        self.write_aside(&message);
     }
 }
 
