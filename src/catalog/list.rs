@@ -6,6 +6,7 @@ use std::ops::Range;
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
 
+use super::kind::Kind;
 use super::server_list::Freshness;
 
 /// SHA-256 of a listing.
@@ -27,7 +28,10 @@ pub struct Page {
 /// A JSON array and where its elements stand.
 #[derive(Debug)]
 pub struct List {
+    /// The array, as the only member of an object.
+    object: Bytes,
     bytes: Bytes,
+    /// Within `bytes`.
     spans: Vec<Range<usize>>,
     digest: Digest,
     freshness: Freshness,
@@ -36,30 +40,41 @@ pub struct List {
 impl List {
     /// A list of what each of `write` appends.
     pub(super) fn write(
+        kind: Kind,
         freshness: Freshness,
         capacity: usize,
         write: impl IntoIterator<Item = impl FnOnce(&mut Vec<u8>)>,
     ) -> Self {
         let mut bytes = Vec::with_capacity(capacity);
         let mut spans = Vec::new();
+        bytes.extend_from_slice(format!("{{\"{}\":", kind.member()).as_bytes());
+        let begin = bytes.len();
         bytes.push(b'[');
         for write in write {
             if !spans.is_empty() {
                 bytes.push(b',');
             }
-            let start = bytes.len();
+            let start = bytes.len() - begin;
             write(&mut bytes);
-            spans.push(start..bytes.len());
+            spans.push(start..bytes.len() - begin);
         }
-        bytes.push(b']');
+        bytes.extend_from_slice(b"]}");
+        let object = Bytes::from(bytes);
+        let bytes = object.slice(begin..object.len() - 1);
         let mut sum = Digest::default();
         sum.copy_from_slice(digest(&SHA256, &bytes).as_ref());
-        Self { bytes: bytes.into(), spans, digest: sum, freshness }
+        Self { object, bytes, spans, digest: sum, freshness }
     }
 
     /// The JSON array of all elements.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+
+    /// The object whose only member it is: what a list request is answered with
+    /// that has no more to say.
+    pub fn object(&self) -> &Bytes {
+        &self.object
     }
 
     /// How many elements there are.

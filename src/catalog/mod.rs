@@ -114,20 +114,20 @@ impl Catalog {
                 one.item.splice(&one.name, one.description, public_uri, one.offers, out);
             }
         });
-        let tool_list = List::write(fresh.tools, capacity, write);
+        let tool_list = List::write(Kind::Tools, fresh.tools, capacity, write);
         let write = prompts.iter().map(|one| |out: &mut Vec<u8>| one.item.splice(&one.name, out));
-        let prompt_list = List::write(fresh.prompts, 0, write);
-        let shown = |fresh, all: Vec<uris::Shown<'_>>| {
+        let prompt_list = List::write(Kind::Prompts, fresh.prompts, 0, write);
+        let shown = |kind, all: Vec<uris::Shown<'_>>| {
             let write = all
                 .iter()
                 .map(|one| |out: &mut Vec<u8>| one.item.splice_as(one.field, &one.public, out));
-            List::write(fresh, 0, write)
+            List::write(kind, *fresh.get(kind), 0, write)
         };
         let lists = ByKind {
             tools: tool_list,
             prompts: prompt_list,
-            resources: shown(fresh.resources, resources),
-            templates: shown(fresh.templates, templates),
+            resources: shown(Kind::Resources, resources),
+            templates: shown(Kind::Templates, templates),
         };
 
         let entries: Vec<_> = tools

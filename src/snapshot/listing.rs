@@ -24,7 +24,7 @@ impl Listing {
         let tail = tail(list.freshness(), most, info);
         let items = list.bytes();
         let modern = modern(kind, items, None, &tail);
-        Self { kind, modern, legacy: legacy(kind, items, None), tail }
+        Self { kind, modern, legacy: list.object().clone(), tail }
     }
 
     /// The whole list.

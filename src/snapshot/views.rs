@@ -130,9 +130,9 @@ impl Made {
     }
 }
 
-/// About how much a view holds: its lists stand in it three times over.
+/// About how much a view holds: its lists stand in it twice, once for each era.
 fn size(view: &View) -> usize {
-    let lists = Kind::ALL.map(|kind| 3 * view.catalog.list(kind).bytes().len());
+    let lists = Kind::ALL.map(|kind| 2 * view.catalog.list(kind).bytes().len());
     lists.iter().sum::<usize>() + LEAST
 }
 
