@@ -145,8 +145,10 @@ impl<S: Service> Line<'_, S> {
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        // Boxed, here and below: a future has room twice for those that it takes in and waits for.
         if protocol == Protocol::Http1 {
-            return self.drive(http1::serve(io, &self), |_| self.activity.close()).await;
+            let connection = Box::pin(http1::serve(io, &self));
+            return self.drive(connection, |_| self.activity.close()).await;
         }
         let service = service_fn(|request: http::Request<_>| {
             let (context, busy) = (Arc::clone(&self.context), self.activity.request());
@@ -158,7 +160,6 @@ impl<S: Service> Line<'_, S> {
                 Ok::<_, Infallible>(response.map(|body| Lasting { body, _busy: busy }))
             }
         });
-        // Boxed: few speak it to us, and every connection would have room for it.
         let connection = Box::pin(http2(self.limits).serve_connection(TokioIo::new(io), service));
         self.drive(connection, |it| it.get_mut().as_mut().graceful_shutdown()).await
     }
