@@ -8,8 +8,10 @@
 
 pub mod body;
 mod depth;
+mod follow;
 mod frame;
 pub mod lines;
+mod masks;
 mod members;
 mod outline;
 mod passing;
