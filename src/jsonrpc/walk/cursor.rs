@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 
 use super::brackets::Brackets;
-use super::strings::{BLOCK, has_special, special};
 use super::{Malformed, NoObject, TooDeep};
+use crate::jsonrpc::masks::{BLOCK, special, special_in_block};
 
 /// What should have stood where the text goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -364,19 +364,17 @@ impl<'a> Cursor<'a> {
         let start = self.at + 1;
         let rest = self.text.get(start..).unwrap_or_default();
         let mut end = start;
-        for eight in rest.as_chunks::<8>().0.iter().take(SHORT) {
-            let eight = u64::from_le_bytes(*eight);
-            let found = special(eight);
+        for sixteen in rest.as_chunks::<16>().0.iter().take(SHORT) {
+            let found = special(sixteen);
             if found != 0 {
-                let bit = found.trailing_zeros() & !7;
-                end += bit as usize / 8;
-                if (eight >> bit) & 0xff != u64::from(b'"') {
+                end += found.trailing_zeros() as usize;
+                if self.text.get(end) != Some(&b'"') {
                     break;
                 }
                 self.at = end + 1;
                 return Ok(Quoted { start, end, escaped: false });
             }
-            end += 8;
+            end += 16;
         }
         self.at = end;
         let escaped = self.rest_of_string()?;
@@ -388,63 +386,75 @@ impl<'a> Cursor<'a> {
     /// Steps to the quote that ends a string; whether there are escapes before
     /// it.
     fn rest_of_string(&mut self) -> Result<bool, Wrong> {
-        let mut escaped = false;
-        loop {
-            self.plain();
-            match self.byte() {
-                Some(b'"') => return Ok(escaped),
-                Some(b'\\') => {
-                    escaped = true;
-                    self.at += 1;
-                    self.escape()?;
+        let (mut escaped, mut plain) = (false, 0);
+        while let Some(block) = self.rest_of_text().first_chunk() {
+            let (begun, mut found) = (self.at, special_in_block(block));
+            plain = if found == 0 { plain + 1 } else { 0 };
+            while found != 0 {
+                self.at = begun + found.trailing_zeros() as usize;
+                if self.ends_string()? {
+                    return Ok(escaped);
                 }
-                Some(_) => return Err(Wrong::Control),
-                None => return Err(Wrong::Quote),
+                escaped = true;
+                let passed = u32::try_from(self.at - begun).unwrap_or(u32::MAX);
+                found &= u64::MAX.checked_shl(passed).unwrap_or_default();
             }
+            self.at = self.at.max(begun + BLOCK);
+            if plain == LONG {
+                self.at = self.text.len() - behind_plain(self.rest_of_text()).len();
+            }
+        }
+        loop {
+            let rest = self.rest_of_text().iter();
+            let plain = rest.take_while(|byte| !matches!(byte, b'"' | b'\\' | b'\0'..b' '));
+            self.at += plain.count();
+            if self.ends_string()? {
+                return Ok(escaped);
+            }
+            escaped = true;
         }
     }
 
-    /// Steps over what needs no look: stands on a quote, a backslash, a control
-    /// character or the end.
     #[inline]
-    fn plain(&mut self) {
-        let mut rest = self.text.get(self.at..).unwrap_or_default();
-        let whole = rest.len();
-        let mut blocks = 0;
-        while let Some((block, behind)) = rest.split_first_chunk::<BLOCK>()
-            && !has_special(block)
-        {
-            rest = behind;
-            blocks += 1;
-            if blocks == LONG {
-                rest = behind_plain(rest);
-                break;
-            }
-        }
-        while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
-            let found = special(u64::from_le_bytes(*eight));
-            if found != 0 {
-                self.at += whole - rest.len() + found.trailing_zeros() as usize / 8;
-                return;
-            }
-            rest = behind;
-        }
-        let plain = rest.iter().take_while(|byte| !matches!(byte, b'"' | b'\\' | b'\0'..b' '));
-        self.at += whole - rest.len() + plain.count();
+    fn rest_of_text(&self) -> &'a [u8] {
+        self.text.get(self.at..).unwrap_or_default()
     }
 
+    /// Whether a string ends where the cursor stands. Steps over the escape that
+    /// stands there otherwise.
+    #[inline(always)]
+    fn ends_string(&mut self) -> Result<bool, Wrong> {
+        match self.byte() {
+            Some(b'"') => Ok(true),
+            Some(b'\\') => {
+                self.at += 1;
+                self.escape()?;
+                Ok(false)
+            }
+            Some(_) => Err(Wrong::Control),
+            None => Err(Wrong::Quote),
+        }
+    }
+
+    #[inline]
     fn escape(&mut self) -> Result<(), Wrong> {
         match self.byte() {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
-            Some(b'u') => {
-                let digits = self.text.get(self.at + 1..self.at + 5);
-                if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
-                    return Err(Wrong::CodePoint);
-                }
-                self.at += 5;
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                self.at += 1;
+                Ok(())
             }
-            _ => return Err(Wrong::Escape),
+            Some(b'u') => self.code_point(),
+            _ => Err(Wrong::Escape),
         }
+    }
+
+    #[cold]
+    fn code_point(&mut self) -> Result<(), Wrong> {
+        let digits = self.text.get(self.at + 1..self.at + 5);
+        if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+            return Err(Wrong::CodePoint);
+        }
+        self.at += 5;
         Ok(())
     }
 }
@@ -474,7 +484,7 @@ pub(in crate::jsonrpc) fn unescaped(raw: &[u8]) -> Option<Vec<u8>> {
     serde_json::from_slice::<String>(&quoted).ok().map(String::into_bytes)
 }
 
-/// How many times eight bytes a short text has.
-const SHORT: usize = 6;
-/// How many blocks a text has that is worth a step of its own.
-const LONG: usize = 8;
+/// How many times sixteen bytes a short text has.
+const SHORT: usize = 4;
+/// How many blocks are plain of a text that is worth a step of its own.
+const LONG: usize = 4;
