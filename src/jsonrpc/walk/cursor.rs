@@ -391,13 +391,20 @@ impl<'a> Cursor<'a> {
             let (begun, mut found) = (self.at, special_in_block(block));
             plain = if found == 0 { plain + 1 } else { 0 };
             while found != 0 {
-                self.at = begun + found.trailing_zeros() as usize;
-                if self.ends_string()? {
+                let place = found.trailing_zeros();
+                self.at = begun + place as usize;
+                if let Some([b'\\', escape]) = self.rest_of_text().first_chunk()
+                    && is_simple(*escape)
+                {
+                    self.at += 2;
+                    found &= u64::MAX << place << 2;
+                } else if self.ends_string()? {
                     return Ok(escaped);
+                } else {
+                    let passed = u32::try_from(self.at - begun).unwrap_or(u32::MAX);
+                    found &= u64::MAX.checked_shl(passed).unwrap_or_default();
                 }
                 escaped = true;
-                let passed = u32::try_from(self.at - begun).unwrap_or(u32::MAX);
-                found &= u64::MAX.checked_shl(passed).unwrap_or_default();
             }
             self.at = self.at.max(begun + BLOCK);
             if plain == LONG {
@@ -439,7 +446,7 @@ impl<'a> Cursor<'a> {
     #[inline]
     fn escape(&mut self) -> Result<(), Wrong> {
         match self.byte() {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+            Some(byte) if is_simple(byte) => {
                 self.at += 1;
                 Ok(())
             }
@@ -459,6 +466,12 @@ impl<'a> Cursor<'a> {
     }
 }
 
+/// Whether a byte behind a backslash is all there is of the escape.
+#[inline]
+fn is_simple(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')
+}
+
 /// What is left of a long text from the first byte on that may be special.
 #[inline(never)]
 fn behind_plain(text: &[u8]) -> &[u8] {
@@ -469,11 +482,16 @@ fn behind_plain(text: &[u8]) -> &[u8] {
     if has_control(plain) { text } else { rest }
 }
 
-/// Written so that the compiler looks at many bytes at once.
+/// Written so that the compiler looks at many bytes at once, and at more of a
+/// long text.
 fn is_ascii(text: &[u8]) -> bool {
-    let (blocks, rest) = text.as_chunks::<64>();
-    let is_ascii = |block: &[u8; 64]| block.iter().fold(0, |all, byte| all | byte) < 0x80;
-    blocks.iter().all(is_ascii) && rest.is_ascii()
+    let (blocks, rest) = text.as_chunks::<256>();
+    let (short, rest) = rest.as_chunks::<32>();
+    blocks.iter().all(all_ascii) && short.iter().all(all_ascii) && rest.is_ascii()
+}
+
+fn all_ascii<const N: usize>(block: &[u8; N]) -> bool {
+    block.iter().fold(0, |all, byte| all | byte) < 0x80
 }
 
 /// What stands between quotes, without its escapes; `None` where one of them is
