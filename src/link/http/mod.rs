@@ -153,7 +153,7 @@ impl Http {
     ) -> Result<Reply, LinkFault> {
         let shared = Arc::clone(&self.shared);
         let id = shared.number();
-        let params = shared.params(call, target, &id);
+        let message = shared.message(call, target, &id);
         let named = target.native.as_ref().filter(|_| call.method.named_by().is_some());
         let mut headers = shared.headers(&call.method, named.map(NativeName::as_str));
         shared.add_clients_own(&mut headers, call);
@@ -161,15 +161,14 @@ impl Http {
         // On its way from here on: a server that answers with plain JSON sends
         // no head until it is done, and has to hear of a cancellation as well.
         let (mut coming, answers) = Coming::of(&shared, &id, (call, target), deadline);
-        let (method, log) = (&call.method, call.context.log);
+        let log = call.context.log;
         if coming.questions.can_be() {
-            let sent = Arc::clone(&shared).send(id, method.clone(), params, headers, log);
+            let sent = Arc::clone(&shared).send(id, message, headers, log);
             coming.stage = Stage::Sent(sent, shared.clients_own(call));
             return Ok(coming.reply().answered_by(answers));
         }
         let reception = if coming.hearing.elsewhere() {
-            let mut sent =
-                Arc::clone(&shared).send(id.clone(), method.clone(), params, headers, log);
+            let mut sent = Arc::clone(&shared).send(id.clone(), message, headers, log);
             tokio::select! {
                 reception = &mut sent => reception,
                 () = coming.hearing.arrived() => {
@@ -181,7 +180,7 @@ impl Http {
         } else {
             let mut sent = Box::pin(async {
                 shared.set_level(log).await;
-                shared.exchange(&id, method, &params, headers).await
+                shared.exchange(&id, message, headers).await
             });
             tokio::select! {
                 reception = &mut sent => reception,
@@ -233,7 +232,8 @@ impl Shared {
     ) -> Result<Answer, LinkFault> {
         let id = self.number();
         let headers = self.headers(method, None);
-        let reception = match self.exchange(&id, method, &params, headers).await? {
+        let message = jsonrpc::request(&id, method.as_str(), &params);
+        let reception = match self.exchange(&id, message, headers).await? {
             Reception::Events(events) => events,
             whole => return whole.answer(&id).await,
         };
@@ -292,9 +292,10 @@ impl Shared {
         headers
     }
 
-    fn params(&self, call: &Call, target: &Target, id: &Id) -> Bytes {
+    /// A call as this server takes it.
+    fn message(&self, call: &Call, target: &Target, id: &Id) -> Bytes {
         let wanted = call.context.progress_token.as_ref();
-        match self.peer.era() {
+        let params = match self.peer.era() {
             // A stream of its own: the client's own token meets no other.
             Era::Modern => lift::request(
                 call,
@@ -303,7 +304,8 @@ impl Shared {
                 wanted.map(|token| &token[..]),
             ),
             Era::Legacy => lower::request(call, &target.edits, wanted.map(|_| id.raw())),
-        }
+        };
+        jsonrpc::request_with(id, call.method.as_str(), params)
     }
 
     fn headers(&self, method: &Method, name: Option<&str>) -> HeaderMap {
@@ -338,14 +340,13 @@ impl Shared {
     fn send(
         self: Arc<Self>,
         id: Id,
-        method: Method,
-        params: Bytes,
+        message: Bytes,
         headers: HeaderMap,
         log: Option<LogLevel>,
     ) -> Head {
         Box::pin(async move {
             self.set_level(log).await;
-            self.exchange(&id, &method, &params, headers).await
+            self.exchange(&id, message, headers).await
         })
     }
 
@@ -354,21 +355,20 @@ impl Shared {
     async fn exchange(
         &self,
         id: &Id,
-        method: &Method,
-        params: &[u8],
+        message: Bytes,
         mut headers: HeaderMap,
     ) -> Result<Reception, LinkFault> {
-        let body = jsonrpc::request(id, method.as_str(), params);
         let used = self.session.add_to(&mut headers);
-        let reception = self.post(&headers, body.clone()).await?;
-        if !used.is_some_and(|_| session::is_lost(&reception, id)) {
+        let again = used.is_some().then(|| message.clone());
+        let reception = self.post(&headers, message).await?;
+        let Some(again) = again.filter(|_| session::is_lost(&reception, id)) else {
             return Ok(reception);
-        }
+        };
         // Rare, and apart: what waits here is as large as what went before.
         Box::pin(async {
             self.reopen(used).await?;
             self.session.add_to(&mut headers);
-            let reception = self.post(&headers, body).await?;
+            let reception = self.post(&headers, again).await?;
             if !session::is_lost(&reception, id) {
                 // What it offered may have changed with the session. One that
                 // loses every session is not asked: the listing would lose the
@@ -432,9 +432,10 @@ impl Shared {
 /// The headers that a Modern request carries (2026-07-28, Streamable HTTP,
 /// "Standard Request Headers").
 fn modern_headers(version: ProtocolVersion, method: &Method, name: Option<&str>) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(8);
+    // Three, and mostly none of the client's own. One for more has a kilobyte.
+    let mut headers = HeaderMap::with_capacity(6);
     headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
-    headers.insert(header::METHOD, encode_value(method.as_str()));
+    headers.insert(header::METHOD, method.to_header());
     if let Some(name) = name {
         headers.insert(header::NAME, encode_value(name));
     }
