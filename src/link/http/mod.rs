@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use tokio::sync::{Semaphore, watch as cell};
 use tokio::task::JoinSet;
 
@@ -32,6 +32,7 @@ use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, encode_value, header};
 use crate::policy::Target;
+use crate::wire::OwnHeaders;
 
 use super::LinkFault;
 use super::Owner;
@@ -157,7 +158,9 @@ impl Http {
         let named = target.native.as_ref().filter(|_| call.method.named_by().is_some());
         let mut headers = shared.headers(&call.method, named.map(NativeName::as_str));
         shared.add_clients_own(&mut headers, call);
-        headers.extend(mirrored);
+        for (name, value) in mirrored {
+            headers.insert(name, value);
+        }
         // On its way from here on: a server that answers with plain JSON sends
         // no head until it is done, and has to hear of a cancellation as well.
         let (mut coming, answers) = Coming::of(&shared, &id, (call, target), deadline);
@@ -237,7 +240,7 @@ impl Shared {
             Reception::Events(events) => events,
             whole => return whole.answer(&id).await,
         };
-        let mut events = self.resumable(&id, reception, HeaderMap::new());
+        let mut events = self.resumable(&id, reception, OwnHeaders::new());
         while let Some(said) = events.next().await? {
             match said {
                 Said::Frame(frame @ Frame::Response { .. }) => {
@@ -276,7 +279,7 @@ impl Shared {
 
     /// A stream of events that goes on when its connection ends. Resumptions
     /// carry the client's `own` headers.
-    fn resumable(self: &Arc<Self>, id: &Id, events: Box<Events>, mut own: HeaderMap) -> Resumable {
+    fn resumable(self: &Arc<Self>, id: &Id, events: Box<Events>, mut own: OwnHeaders) -> Resumable {
         if self.peer.era() == Era::Legacy {
             self.session.add_to(&mut own);
         }
@@ -284,8 +287,8 @@ impl Shared {
     }
 
     /// The headers of a client's own that go on with its call.
-    fn clients_own(&self, call: &Call) -> HeaderMap {
-        let mut headers = HeaderMap::new();
+    fn clients_own(&self, call: &Call) -> OwnHeaders {
+        let mut headers = OwnHeaders::new();
         if self.peer.era() == Era::Legacy {
             self.add_clients_own(&mut headers, call);
         }
@@ -308,16 +311,16 @@ impl Shared {
         jsonrpc::request_with(id, call.method.as_str(), params)
     }
 
-    fn headers(&self, method: &Method, name: Option<&str>) -> HeaderMap {
+    fn headers(&self, method: &Method, name: Option<&str>) -> OwnHeaders {
         match self.peer.era() {
             Era::Modern => modern_headers(self.peer.version, method, name),
-            Era::Legacy => HeaderMap::new(),
+            Era::Legacy => OwnHeaders::new(),
         }
     }
 
     /// The client's trace, and those of its headers that the configuration
     /// lets go on.
-    fn add_clients_own(&self, headers: &mut HeaderMap, call: &Call) {
+    fn add_clients_own(&self, headers: &mut OwnHeaders, call: &Call) {
         let trace = &call.context.trace;
         let (parent, state) = match &trace.sent {
             Some((parent, state)) => (Some(parent), state.as_ref()),
@@ -341,7 +344,7 @@ impl Shared {
         self: Arc<Self>,
         id: Id,
         message: Bytes,
-        headers: HeaderMap,
+        headers: OwnHeaders,
         log: Option<LogLevel>,
     ) -> Head {
         Box::pin(async move {
@@ -356,7 +359,7 @@ impl Shared {
         &self,
         id: &Id,
         message: Bytes,
-        mut headers: HeaderMap,
+        mut headers: OwnHeaders,
     ) -> Result<Reception, LinkFault> {
         let used = self.session.add_to(&mut headers);
         let again = used.is_some().then(|| message.clone());
@@ -388,7 +391,7 @@ impl Shared {
         reopened.inspect_err(|fault| self.lose(fault))
     }
 
-    async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<Reception, LinkFault> {
+    async fn post(&self, headers: &OwnHeaders, body: Bytes) -> Result<Reception, LinkFault> {
         let response = match self.client.post(headers, body).await {
             Ok(response) => Reception::read(response, self.limit).await,
             Err(fault) => Err(fault),
@@ -398,7 +401,7 @@ impl Shared {
 
     /// Gives a Legacy server the answer to what it asked, within [`ASIDE`].
     async fn respond(&self, id: &Id, response: &Response) -> Result<(), LinkFault> {
-        let mut headers = HeaderMap::new();
+        let mut headers = OwnHeaders::new();
         self.session.add_to(&mut headers);
         let post = self.client.post(&headers, message(id, response));
         match tokio::time::timeout(ASIDE, post).await {
@@ -418,7 +421,7 @@ impl Shared {
         };
         let shared = Arc::clone(self);
         tokio::spawn(async move {
-            let mut headers = HeaderMap::new();
+            let mut headers = OwnHeaders::new();
             shared.session.add_to(&mut headers);
             let sent = tokio::time::timeout(ASIDE, shared.client.post(&headers, body)).await;
             if let Ok(Err(fault)) = sent {
@@ -431,9 +434,8 @@ impl Shared {
 
 /// The headers that a Modern request carries (2026-07-28, Streamable HTTP,
 /// "Standard Request Headers").
-fn modern_headers(version: ProtocolVersion, method: &Method, name: Option<&str>) -> HeaderMap {
-    // Three, and mostly none of the client's own. One for more has a kilobyte.
-    let mut headers = HeaderMap::with_capacity(6);
+fn modern_headers(version: ProtocolVersion, method: &Method, name: Option<&str>) -> OwnHeaders {
+    let mut headers = OwnHeaders::with_capacity(4);
     headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
     headers.insert(header::METHOD, method.to_header());
     if let Some(name) = name {
