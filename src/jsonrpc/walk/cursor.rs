@@ -429,7 +429,7 @@ impl<'a> Cursor<'a> {
 
     /// Whether a string ends where the cursor stands. Steps over the escape that
     /// stands there otherwise.
-    #[inline(always)]
+    #[inline]
     fn ends_string(&mut self) -> Result<bool, Wrong> {
         match self.byte() {
             Some(b'"') => Ok(true),
