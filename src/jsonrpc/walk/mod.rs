@@ -8,6 +8,7 @@
 
 mod brackets;
 mod cursor;
+mod strings;
 
 pub(super) use cursor::{Cursor, Place, Quoted, Wrong, unescaped};
 
