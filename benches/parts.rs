@@ -46,10 +46,10 @@ fn eras(c: &mut Criterion) {
         let edits = [(name, Bytes::from_static(b"\"search\""))];
         group.bench_with_input(BenchmarkId::new("lift request", size), &call, |b, call| {
             let version = ProtocolVersion::LATEST_MODERN;
-            b.iter(|| lift::request(black_box(call), &edits, version, None));
+            b.iter(|| lift::request(black_box(call), &edits, version, None).finish());
         });
         group.bench_with_input(BenchmarkId::new("lower request", size), &call, |b, call| {
-            b.iter(|| lower::request(black_box(call), &edits, None));
+            b.iter(|| lower::request(black_box(call), &edits, None).finish());
         });
     }
     for size in [1_000, 1_000_000] {
@@ -64,10 +64,10 @@ fn eras(c: &mut Criterion) {
             unreachable!()
         };
         group.bench_with_input(BenchmarkId::new("lift result", size), &body, |b, body| {
-            b.iter(|| lift::result(black_box(body), b"{}"));
+            b.iter(|| lift::result(black_box(body), b"{}").finish());
         });
         group.bench_with_input(BenchmarkId::new("lower result", size), &body, |b, body| {
-            b.iter(|| lower::result(black_box(body)));
+            b.iter(|| lower::result(black_box(body)).finish());
         });
     }
     group.finish();

@@ -26,11 +26,11 @@ pub fn lift(data: &[u8]) {
         request(&params);
     }
     if let Ok(body) = ResultBody::parse(source.clone()) {
-        let lifted = up::result(&body, INFO);
+        let lifted = up::result(&body, INFO).finish();
         is_object(&lifted);
         let modern = ResultBody::parse(lifted).expect("a lifted result is one");
         assert!(modern.kind_span().is_some(), "a Modern result has its type");
-        let lowered = down::result(&modern);
+        let lowered = down::result(&modern).finish();
         is_object(&lowered);
         if is_plain(&source, &["resultType"]) {
             same(&lowered, &source, &[meta::SERVER_INFO]);
@@ -77,7 +77,7 @@ pub fn lower(data: &[u8]) {
     if let Ok(params) = Params::parse(Some(source.clone())) {
         let call = call(params, ProtocolVersion::LATEST_MODERN);
         for token in [None, Some(&b"7"[..])] {
-            let lowered = down::request(&call, &[], token);
+            let lowered = down::request(&call, &[], token).finish();
             is_object(&lowered);
             if is_plain(&source, &["inputResponses", "requestState"]) {
                 let known = [

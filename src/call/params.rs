@@ -1,6 +1,7 @@
 //! A request's params: the bytes, and where the members stand that matter.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -23,11 +24,12 @@ pub enum ParamsFault {
     },
 }
 
-/// The params of a request, whole and unchanged.
+/// The params of a request, whole and unchanged. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Params(Box<Read>);
+pub struct Params(Arc<Read>);
 
-/// In a box, because params are moved many times until they are a call's.
+/// Apart, because params are moved many times until they are a call's, and
+/// kept where a call may have to be made again.
 #[derive(Debug, Clone)]
 struct Read {
     payload: Payload,
@@ -77,7 +79,7 @@ impl Params {
         let notifications = object("notifications", &payload, told)?;
         // Its place, also where it is `null`: a second one must not be added.
         object("_meta", &payload, meta)?;
-        Ok(Self(Box::new(Read {
+        Ok(Self(Arc::new(Read {
             payload,
             name,
             uri,

@@ -18,12 +18,12 @@ use super::{lower::ELICITATION_ID, rewritten, without_progress};
 ///
 /// `token` is what the server is to send progress under. With the client's own
 /// token and version nothing but the `edits` is changed.
-pub fn request(
-    call: &Call,
+pub fn request<'a>(
+    call: &'a Call,
     edits: &Edits,
     version: ProtocolVersion,
     token: Option<&[u8]>,
-) -> Bytes {
+) -> Splice<'a> {
     let context = &call.context;
     let same_token = token == context.progress_token.as_deref();
     if context.client.version == version && same_token && call.context.trace.sent.is_none() {
@@ -69,7 +69,7 @@ pub fn question(question: &Question) -> Question {
 
 /// A result as a Modern client wants it: with its type, and with who sent it
 /// where the server did not say so itself: that server, or else the gateway.
-pub fn result(body: &ResultBody, gateway_info: &[u8]) -> Bytes {
+pub fn result<'a>(body: &'a ResultBody, gateway_info: &[u8]) -> Splice<'a> {
     let raw = body.raw();
     let server_info = body.sender().map_or(gateway_info, |info| &info[..]);
     let own_meta = body.meta_span().and_then(|span| raw.get(span));
@@ -79,10 +79,10 @@ pub fn result(body: &ResultBody, gateway_info: &[u8]) -> Bytes {
     });
     let is_text = |span: &Range<usize>| raw.get(span.start) == Some(&b'"');
     let typed = body.kind_span().is_some_and(|span| is_text(&span));
-    if typed && says_who {
-        return raw.clone();
-    }
     let mut splice = Splice::new(raw);
+    if typed && says_who {
+        return splice;
+    }
     let mut members = BytesMut::new();
     match body.kind_span() {
         None => members.extend_from_slice(b"\"resultType\":\"complete\""),
@@ -106,7 +106,7 @@ pub fn result(body: &ResultBody, gateway_info: &[u8]) -> Bytes {
     if !members.is_empty() {
         splice.prepend(&members);
     }
-    splice.finish()
+    splice
 }
 
 /// The result of a read whose server does not say how long it may be kept, or
@@ -196,7 +196,7 @@ mod tests {
                 r#"{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}},"resultType":"input_required"}"#,
             ),
         ] {
-            assert_eq!(result(&body(from), br#"{"name":"s"}"#), to);
+            assert_eq!(result(&body(from), br#"{"name":"s"}"#).finish(), to);
         }
     }
 
@@ -238,6 +238,6 @@ mod tests {
     #[test]
     fn a_modern_result_that_names_its_sender_stays_as_it_is() {
         let text = r#"{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x"}}}"#;
-        assert_eq!(result(&body(text), b"{}"), text);
+        assert_eq!(result(&body(text), b"{}").finish(), text);
     }
 }

@@ -16,10 +16,10 @@ use super::{rewritten, without_progress};
 
 /// A call's params as a Legacy server wants them: edited, and none of
 /// the `_meta` members that only Modern servers know.
-pub fn request(call: &Call, edits: &Edits, token: Option<&[u8]>) -> Bytes {
-    let params = request_with_input(call, edits, token);
+pub fn request<'a>(call: &'a Call, edits: &Edits, token: Option<&[u8]>) -> Splice<'a> {
+    let mut params = request_with_input(call, edits, token);
     let no_input = call.params.responses_span().is_none() && call.params.state_span().is_none();
-    if no_input { params } else { without_input(&params) }
+    if no_input { params } else { without_input(&params.finish()).into() }
 }
 
 /// Params without what a retry adds: to a Legacy server it is the first time.
@@ -35,7 +35,7 @@ pub fn with_input(params: &[u8], responses: &[u8], state: Option<&str>) -> Bytes
     rewrite(Some(params), &INPUT, &add)
 }
 
-fn request_with_input(call: &Call, edits: &Edits, token: Option<&[u8]>) -> Bytes {
+fn request_with_input<'a>(call: &'a Call, edits: &Edits, token: Option<&[u8]>) -> Splice<'a> {
     let raw = call.params.meta_span().and_then(|span| call.params.raw().get(span));
     if raw.is_none() && token.is_none() && call.context.trace.sent.is_none() {
         return rewritten(&call.params, edits, None);
@@ -100,12 +100,13 @@ pub fn question(question: &Question, version: ProtocolVersion, id: &str) -> Ques
 }
 
 /// A result as a Legacy client wants it: without its type.
-pub fn result(body: &ResultBody) -> Bytes {
+pub fn result(body: &ResultBody) -> Splice<'_> {
     let raw = body.raw();
-    match body.kind_span().and_then(|value| member_around(raw, value)) {
-        Some(member) => Splice::new(raw).replace(member, "").finish(),
-        None => raw.clone(),
+    let mut splice = Splice::new(raw);
+    if let Some(member) = body.kind_span().and_then(|value| member_around(raw, value)) {
+        splice.replace(member, "");
     }
+    splice
 }
 
 /// The error of a read as the Legacy revisions have it: an unknown resource,
@@ -190,7 +191,7 @@ mod tests {
             (r#"{"a":1}"#, r#"{"a":1}"#),
         ] {
             let body = ResultBody::parse(Bytes::from_static(from.as_bytes())).unwrap();
-            assert_eq!(result(&body), to);
+            assert_eq!(result(&body).finish(), to);
         }
     }
 }

@@ -22,10 +22,7 @@ use crate::mcp::meta::{META, PROGRESS_TOKEN};
 /// Params with the edits that the catalog asks for and another `_meta`.
 ///
 /// `_meta` is left as it is where `meta` is `None`.
-fn rewritten(params: &Params, edits: &Edits, meta: Option<Bytes>) -> Bytes {
-    if edits.is_empty() && meta.is_none() {
-        return params.raw().clone();
-    }
+fn rewritten<'a>(params: &'a Params, edits: &Edits, meta: Option<Bytes>) -> Splice<'a> {
     let mut splice = Splice::new(params.raw());
     for (span, json) in edits {
         splice.replace(span.clone(), json.clone());
@@ -39,7 +36,7 @@ fn rewritten(params: &Params, edits: &Edits, meta: Option<Bytes>) -> Bytes {
         }
         _ => {}
     }
-    splice.finish()
+    splice
 }
 
 /// A question without what the gateway does not carry between a server that

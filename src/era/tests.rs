@@ -56,7 +56,7 @@ proptest! {
         // What the catalog does on the way: the client's name there, and back.
         let place = first.params.name_span().or(first.params.uri_span()).filter(|_| renamed);
         let there: Vec<_> = place.iter().cloned().map(|at| (at, Bytes::from_static(b"\"other\""))).collect();
-        let lifted = lift::request(&first, &there, ProtocolVersion::LATEST_MODERN, Some(b"77"));
+        let lifted = lift::request(&first, &there, ProtocolVersion::LATEST_MODERN, Some(b"77")).finish();
         let (second, _) = call(method, &lifted, ProtocolVersion::LATEST_MODERN);
         let said = second.params.meta().unwrap();
         prop_assert_eq!(said.version.as_deref(), Some("2026-07-28"));
@@ -65,18 +65,18 @@ proptest! {
         let back = second.params.name_span().or(second.params.uri_span()).filter(|_| renamed);
         let back: Vec<_> =
             back.into_iter().zip(place.map(|at| first.params.raw().slice(at))).collect();
-        let lowered = lower::request(&second, &back, token.as_deref());
+        let lowered = lower::request(&second, &back, token.as_deref()).finish();
         same(&lowered, &legacy, &[])?;
     }
 
     #[test]
     fn a_request_that_needs_no_change_is_not_touched(text in object_of_any()) {
         let (legacy, _) = call("tools/call", &text, ProtocolVersion::V2025_11_25);
-        prop_assert_eq!(&lower::request(&legacy, &[], None), &text);
+        prop_assert_eq!(&lower::request(&legacy, &[], None).finish(), &text);
         let modern = with_member(&text, meta::META, r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#);
         let (modern, _) = call("tools/call", &modern, ProtocolVersion::LATEST_MODERN);
         prop_assert_eq!(
-            &lift::request(&modern, &[], ProtocolVersion::LATEST_MODERN, None),
+            &lift::request(&modern, &[], ProtocolVersion::LATEST_MODERN, None).finish(),
             modern.params.raw()
         );
     }
@@ -96,13 +96,13 @@ proptest! {
     fn a_result_survives(text in object_of_any(), own_meta in any_meta()) {
         let legacy = with_meta(&text, own_meta.as_deref());
         let body = ResultBody::parse(legacy.clone()).unwrap();
-        let lifted = lift::result(&body, br#"{"name":"gateway","version":"1"}"#);
+        let lifted = lift::result(&body, br#"{"name":"gateway","version":"1"}"#).finish();
         let modern = ResultBody::parse(lifted.clone()).unwrap();
         let kind = modern.kind_span().map(|span| lifted.slice(span));
         prop_assert_eq!(kind.as_deref(), Some(&b"\"complete\""[..]));
         // Who sent it is news to a Modern client, and no harm to a Legacy one.
-        same(&lower::result(&modern), &legacy, &[meta::SERVER_INFO])?;
-        prop_assert_eq!(&lower::result(&body), &legacy, "what is Legacy is not touched");
+        same(&lower::result(&modern).finish(), &legacy, &[meta::SERVER_INFO])?;
+        prop_assert_eq!(&lower::result(&body).finish(), &legacy, "what is Legacy is not touched");
     }
 
     #[test]
@@ -112,7 +112,7 @@ proptest! {
     ) {
         let typed = inserted(&text, &format!("{space}{key}{space}:{space}\"complete\"{space}"), at);
         let body = ResultBody::parse(typed).unwrap();
-        same(&lower::result(&body), &text, &[])?;
+        same(&lower::result(&body).finish(), &text, &[])?;
     }
 
     #[test]

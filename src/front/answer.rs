@@ -115,7 +115,7 @@ impl Writer {
             Era::Modern => lift::result(result, &self.info),
             Era::Legacy => lower::result(result),
         };
-        jsonrpc::response(&self.id, &raw)
+        jsonrpc::response_with(&self.id, raw)
     }
 
     fn failure(&self, failure: &Failure) -> (StatusCode, Bytes) {

@@ -46,7 +46,8 @@ where
             continue;
         }
         if whole.is_empty() {
-            whole.reserve(first.len() + data.len());
+            let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+            whole.reserve(first.len() + data.len() + announced.min(AHEAD));
             whole.extend_from_slice(&first);
             first = Bytes::new();
         }
@@ -54,3 +55,7 @@ where
     }
     Ok(if whole.is_empty() { first } else { whole.freeze() })
 }
+
+/// For how much of what is announced there is room before it comes: a body that
+/// grows is copied each time it does.
+const AHEAD: usize = 256 * 1024;

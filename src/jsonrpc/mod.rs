@@ -8,8 +8,10 @@
 
 pub mod body;
 mod depth;
+mod follow;
 mod frame;
 pub mod lines;
+mod masks;
 mod members;
 mod outline;
 mod passing;
@@ -27,7 +29,7 @@ pub use passing::Scanner;
 pub use payload::Payload;
 pub use splice::{Splice, span_of};
 pub use walk::{Malformed, NoObject, members};
-pub use write::{error, notification, request, response, string};
+pub use write::{error, notification, request, request_with, response, response_with, string};
 
 use std::borrow::Cow;
 

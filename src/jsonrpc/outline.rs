@@ -288,7 +288,7 @@ impl<'a> Iterator for Parts<'a> {
 /// How many levels below an object are noted down at most.
 pub(super) const LEVELS: usize = 16;
 /// How many values most objects have.
-const FEW: usize = 32;
+const FEW: usize = 24;
 /// No place in a longer text is noted down.
 const MOST_BYTES: usize = u32::MAX as usize;
 

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use super::follow::{Step, Value};
 use super::{Fault, TooDeep};
 
 /// Finds a response's `id` and `result` in bytes that come in pieces.
@@ -45,70 +46,6 @@ enum Member {
     Other,
 }
 
-/// How far a value has been followed.
-#[derive(Debug, Default)]
-struct Value {
-    depth: usize,
-    in_string: bool,
-    escaped: bool,
-    begun: bool,
-}
-
-/// What one byte means to the value it stands in.
-enum Step {
-    Inside,
-    /// It is the value's last byte.
-    Last,
-    /// It follows the value.
-    Behind,
-}
-
-impl Value {
-    /// How many of the next bytes stand inside of the value and change nothing.
-    fn plain(&self, bytes: &[u8]) -> usize {
-        let next = if self.escaped {
-            return 0;
-        } else if self.in_string {
-            memchr::memchr2(b'"', b'\\', bytes)
-        } else if self.depth > 0 {
-            bytes.iter().position(|byte| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']'))
-        } else {
-            return 0;
-        };
-        next.unwrap_or(bytes.len())
-    }
-
-    fn step(&mut self, byte: u8) -> Step {
-        if self.in_string {
-            match byte {
-                _ if self.escaped => self.escaped = false,
-                b'\\' => self.escaped = true,
-                b'"' => {
-                    self.in_string = false;
-                    return if self.depth == 0 { Step::Last } else { Step::Inside };
-                }
-                _ => {}
-            }
-            return Step::Inside;
-        }
-        match byte {
-            b'"' => self.in_string = true,
-            b'{' | b'[' => self.depth += 1,
-            b',' | b'}' | b']' if self.depth == 0 => return Step::Behind,
-            b'}' | b']' => {
-                self.depth -= 1;
-                return if self.depth == 0 { Step::Last } else { Step::Inside };
-            }
-            byte if byte.is_ascii_whitespace() && self.depth == 0 && self.begun => {
-                return Step::Behind;
-            }
-            _ => {}
-        }
-        self.begun |= !byte.is_ascii_whitespace();
-        Step::Inside
-    }
-}
-
 impl Scanner {
     /// A scanner before the first byte.
     pub fn new(max_depth: usize) -> Self {
@@ -134,7 +71,7 @@ impl Scanner {
             // Most of a large result says nothing of where it ends.
             let (passed, is_result) = match self.place {
                 Place::Value(member @ (Member::Result | Member::Other)) => {
-                    (self.value.plain(rest), member == Member::Result)
+                    (self.value.pass(rest, self.max_depth), member == Member::Result)
                 }
                 _ => (0, false),
             };

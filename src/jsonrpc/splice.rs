@@ -1,5 +1,6 @@
 //! Edits at known places of a text whose rest stays as it is.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -16,14 +17,14 @@ pub fn span_of(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
 /// Edits to be made to one text, in the order of their places.
 #[derive(Debug)]
 pub struct Splice<'a> {
-    source: &'a [u8],
+    source: Cow<'a, [u8]>,
     edits: Vec<(Range<usize>, Bytes)>,
 }
 
 impl<'a> Splice<'a> {
     /// No edits yet.
     pub fn new(source: &'a [u8]) -> Self {
-        Self { source, edits: Vec::new() }
+        Self { source: source.into(), edits: Vec::new() }
     }
 
     /// Puts `with` where `range` stands. Ranges must not overlap; an empty one
@@ -50,9 +51,21 @@ impl<'a> Splice<'a> {
     /// The text with all edits made. An edit outside the text, or one that
     /// overlaps another, is left out.
     pub fn finish(&mut self) -> Bytes {
-        self.edits.sort_by_key(|(range, _)| range.start);
+        let mut out = BytesMut::with_capacity(self.size());
+        self.put(&mut out);
+        out.freeze()
+    }
+
+    /// How large the text is at most.
+    pub(super) fn size(&self) -> usize {
         let added: usize = self.edits.iter().map(|(_, with)| with.len()).sum();
-        let mut out = BytesMut::with_capacity(self.source.len() + added);
+        self.source.len() + added
+    }
+
+    /// Writes the text with all edits made, as [`Splice::finish`] does, behind
+    /// what stands there.
+    pub(super) fn put(&mut self, out: &mut BytesMut) {
+        self.edits.sort_by_key(|(range, _)| range.start);
         let mut at = 0;
         for (range, with) in &self.edits {
             let Some(kept) = self.source.get(at..range.start) else { continue };
@@ -64,7 +77,12 @@ impl<'a> Splice<'a> {
             at = range.end;
         }
         out.put_slice(self.source.get(at..).unwrap_or_default());
-        out.freeze()
+    }
+}
+
+impl From<Bytes> for Splice<'static> {
+    fn from(source: Bytes) -> Self {
+        Self { source: Vec::from(source).into(), edits: Vec::new() }
     }
 }
 

@@ -2,29 +2,39 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::Id;
+use super::{Id, Splice};
 
 /// A request.
 pub fn request(id: &Id, method: &str, params: &[u8]) -> Bytes {
-    envelope(Some(id), b",\"method\":", Some(method), b",\"params\":", params)
+    envelope(Some(id), Some(method), b",\"params\":", Raw::Whole(params))
+}
+
+/// One whose params are edited while it is written.
+pub fn request_with(id: &Id, method: &str, params: Splice<'_>) -> Bytes {
+    envelope(Some(id), Some(method), b",\"params\":", Raw::Edited(params))
 }
 
 /// A notification, with or without params.
 pub fn notification(method: &str, params: Option<&[u8]>) -> Bytes {
     match params {
-        Some(params) => envelope(None, b",\"method\":", Some(method), b",\"params\":", params),
-        None => envelope(None, b",\"method\":", Some(method), b"", b""),
+        Some(params) => envelope(None, Some(method), b",\"params\":", Raw::Whole(params)),
+        None => envelope(None, Some(method), b"", Raw::Whole(b"")),
     }
 }
 
 /// An answer that succeeded.
 pub fn response(id: &Id, result: &[u8]) -> Bytes {
-    envelope(Some(id), b"", None, b",\"result\":", result)
+    envelope(Some(id), None, b",\"result\":", Raw::Whole(result))
+}
+
+/// One whose result is edited while it is written.
+pub fn response_with(id: &Id, result: Splice<'_>) -> Bytes {
+    envelope(Some(id), None, b",\"result\":", Raw::Edited(result))
 }
 
 /// An answer that failed; `None` where the request's id could not be read.
 pub fn error(id: Option<&Id>, error: &[u8]) -> Bytes {
-    envelope(id, b"", None, b",\"error\":", error)
+    envelope(id, None, b",\"error\":", Raw::Whole(error))
 }
 
 /// A JSON string.
@@ -33,22 +43,46 @@ pub fn string(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
-fn envelope(id: Option<&Id>, key: &[u8], method: Option<&str>, member: &[u8], raw: &[u8]) -> Bytes {
+/// What an envelope is written around.
+enum Raw<'a> {
+    Whole(&'a [u8]),
+    Edited(Splice<'a>),
+}
+
+fn envelope(id: Option<&Id>, method: Option<&str>, member: &[u8], raw: Raw<'_>) -> Bytes {
     let id_len = id.map_or(0, |id| id.raw().len());
-    let mut out = BytesMut::with_capacity(64 + id_len + method.map_or(0, str::len) + raw.len());
+    let size = match &raw {
+        Raw::Whole(raw) => raw.len(),
+        Raw::Edited(splice) => splice.size(),
+    };
+    let mut out = BytesMut::with_capacity(64 + id_len + method.map_or(0, str::len) + size);
     out.put_slice(b"{\"jsonrpc\":\"2.0\"");
     if let Some(id) = id {
         out.put_slice(b",\"id\":");
         out.put_slice(id.raw());
     }
     if let Some(method) = method {
-        out.put_slice(key);
-        out.put_slice(string(method).as_bytes());
+        out.put_slice(b",\"method\":");
+        put_string(&mut out, method);
     }
     out.put_slice(member);
-    out.put_slice(raw);
+    match raw {
+        Raw::Whole(raw) => out.put_slice(raw),
+        Raw::Edited(mut splice) => splice.put(&mut out),
+    }
     out.put_u8(b'}');
     out.freeze()
+}
+
+/// Writes a JSON string; most names need no escapes.
+fn put_string(out: &mut BytesMut, text: &str) {
+    if text.bytes().any(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f)) {
+        out.put_slice(string(text).as_bytes());
+    } else {
+        out.put_u8(b'"');
+        out.put_slice(text.as_bytes());
+        out.put_u8(b'"');
+    }
 }
 
 #[cfg(test)]
@@ -60,6 +94,7 @@ mod tests {
         let id = Id::number(7);
         for (bytes, text) in [
             (request(&id, "a/b", b"{}"), r#"{"jsonrpc":"2.0","id":7,"method":"a/b","params":{}}"#),
+            (notification("n\"", None), r#"{"jsonrpc":"2.0","method":"n\""}"#),
             (notification("n", None), r#"{"jsonrpc":"2.0","method":"n"}"#),
             (notification("n", Some(b"{}")), r#"{"jsonrpc":"2.0","method":"n","params":{}}"#),
             (response(&id, b"{}"), r#"{"jsonrpc":"2.0","id":7,"result":{}}"#),

@@ -1,5 +1,9 @@
 //! The table of methods that the gateway knows by name.
 
+use http::HeaderValue;
+
+use super::encode_value;
+
 /// A request's method.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Method {
@@ -77,7 +81,20 @@ impl Method {
 
     /// The name on the wire.
     pub fn as_str(&self) -> &str {
-        match self {
+        self.known().unwrap_or_else(|other| other)
+    }
+
+    /// Its name as a header says it.
+    pub fn to_header(&self) -> HeaderValue {
+        match self.known() {
+            Ok(known) => HeaderValue::from_static(known),
+            Err(other) => encode_value(other),
+        }
+    }
+
+    /// The name of one that is known here, or else its own.
+    fn known(&self) -> Result<&'static str, &str> {
+        Ok(match self {
             Self::Initialize => "initialize",
             Self::Ping => "ping",
             Self::Discover => "server/discover",
@@ -98,8 +115,8 @@ impl Method {
             Self::TasksCancel => "tasks/cancel",
             Self::TasksResult => "tasks/result",
             Self::TasksList => "tasks/list",
-            Self::Other(name) => name,
-        }
+            Self::Other(name) => return Err(name),
+        })
     }
 
     /// Whether only Modern peers know it.

@@ -31,7 +31,7 @@ pub use head::{Fields, Framing, digits};
 pub use headers::{Headers, visible};
 pub use pool::{Pool, PoolFault};
 pub use received::Received;
-pub use request::{Fixed, Request};
+pub use request::{Fixed, OwnHeaders, Request};
 pub use stream::Stream;
 
 /// Why a connection is of no use any more.

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use hyper_rustls::HttpsConnectorBuilder;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::{Body, Fixed, Pool, PoolFault, Request, Response, WireFault};
+use super::{Body, Fixed, OwnHeaders, Pool, PoolFault, Request, Response, WireFault};
 
 /// A server that a test plays by hand.
 struct Server {
@@ -43,7 +43,7 @@ impl Server {
     }
 
     async fn ask(&self, body: impl Into<Bytes>) -> Result<Response, PoolFault> {
-        let (fixed, headers) = (Fixed::default(), HeaderMap::new());
+        let (fixed, headers) = (Fixed::default(), OwnHeaders::new());
         let request = Request {
             method: &Method::POST,
             uri: &self.uri,
@@ -96,9 +96,11 @@ async fn a_request_is_written_as_http_has_it() {
     let mut fixed = HeaderMap::new();
     fixed.insert("authorization", HeaderValue::from_static("Bearer ours"));
     let fixed = Fixed::new(fixed);
-    let mut headers = HeaderMap::new();
-    headers.insert("authorization", HeaderValue::from_static("Bearer the client's"));
-    headers.insert("mcp-method", HeaderValue::from_static("ping"));
+    let mut headers = OwnHeaders::new();
+    let authorization = http::header::AUTHORIZATION;
+    headers.insert(authorization, HeaderValue::from_static("Bearer the client's"));
+    headers.insert(HeaderName::from_static("mcp-method"), HeaderValue::from_static("list"));
+    headers.insert(HeaderName::from_static("mcp-method"), HeaderValue::from_static("ping"));
     let request_to_send = Request {
         method: &Method::POST,
         uri: &server.uri,

@@ -60,7 +60,7 @@ async fn a_large_json_answer_is_passed_on_before_it_is_whole() {
     );
     client.write_all(request.as_bytes()).await.unwrap();
     let mut said = Vec::new();
-    while said.len() < HALF {
+    while said.len() < FIRST {
         let read = within(client.read_buf(&mut said)).await.unwrap();
         assert!(read > 0, "it ended early: {}", String::from_utf8_lossy(&said));
     }
@@ -99,10 +99,13 @@ async fn a_large_answer_that_is_read_whole_first_may_take_its_time() {
     gateway.stop().await;
 }
 
-/// So much of the answer comes at once, and the rest when it is told to.
-const HALF: usize = 300 * 1024;
+/// So much of the answer comes at once.
+const FIRST: usize = 20 * 1024;
+/// And so much when it is told to.
+const REST: usize = 300 * 1024;
 
-/// A Modern server whose one tool answers in two halves.
+/// A Modern server whose one tool answers in two parts, and says at once how
+/// long both are.
 async fn dripping(listener: TcpListener, capabilities: Value, go_on: Arc<Notify>) {
     loop {
         let (socket, _) = listener.accept().await.unwrap();
@@ -125,9 +128,12 @@ async fn drip(mut socket: TcpStream, capabilities: Value, go_on: Arc<Notify>) {
             Some("tools/call") => {
                 let first = format!(
                     r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","content":[{{"type":"text","text":"{}"#,
-                    "x".repeat(HALF)
+                    "x".repeat(FIRST)
                 );
-                let rest = r#"the end"},{"type":"resource_link","name":"a","uri":"a:b"}]}}"#;
+                let rest = format!(
+                    r#"{}the end"}},{{"type":"resource_link","name":"a","uri":"a:b"}}]}}}}"#,
+                    "y".repeat(REST)
+                );
                 let head = format!(
                     "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
                     first.len() + rest.len()

@@ -81,7 +81,7 @@ impl Endpoint for There {
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response<wire::Body>, Failure> {
         let (head, body) = request.into_parts();
-        let sent = self.0.send(&head.method, &head.headers, body).await;
+        let sent = self.0.send(&head.method, &wire::OwnHeaders::from(&head.headers), body).await;
         sent.map(wire::Response::into_http).map_err(|fault| {
             tracing::warn!("no answer from the gateway: {}", fault.chain());
             Failure::Unreachable { reason: fault.public() }

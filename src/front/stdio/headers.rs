@@ -41,7 +41,7 @@ impl Asked {
         if let Ok(version) = HeaderValue::from_str(version) {
             headers.insert(header::PROTOCOL_VERSION, version);
         }
-        headers.insert(header::METHOD, encode_value(self.method.as_str()));
+        headers.insert(header::METHOD, self.method.to_header());
         let params = self.params.as_ref();
         let name = params.and_then(|params| match self.method.named_by()? {
             "uri" => params.uri(),

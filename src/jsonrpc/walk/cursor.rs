@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 
 use super::brackets::Brackets;
-use super::strings::{BLOCK, has_special, special};
 use super::{Malformed, NoObject, TooDeep};
+use crate::jsonrpc::masks::special;
 
 /// What should have stood where the text goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +63,8 @@ impl Wrong {
 /// A place in a text.
 #[derive(Debug, Clone, Copy)]
 pub struct Cursor<'a> {
-    text: &'a [u8],
-    at: usize,
+    pub(super) text: &'a [u8],
+    pub(super) at: usize,
     max_depth: usize,
 }
 
@@ -116,7 +116,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    fn byte(&self) -> Option<u8> {
+    pub(super) fn byte(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
 
@@ -364,19 +364,17 @@ impl<'a> Cursor<'a> {
         let start = self.at + 1;
         let rest = self.text.get(start..).unwrap_or_default();
         let mut end = start;
-        for eight in rest.as_chunks::<8>().0.iter().take(SHORT) {
-            let eight = u64::from_le_bytes(*eight);
-            let found = special(eight);
+        for sixteen in rest.as_chunks::<16>().0.iter().take(SHORT) {
+            let found = special(sixteen);
             if found != 0 {
-                let bit = found.trailing_zeros() & !7;
-                end += bit as usize / 8;
-                if (eight >> bit) & 0xff != u64::from(b'"') {
+                end += found.trailing_zeros() as usize;
+                if self.text.get(end) != Some(&b'"') {
                     break;
                 }
                 self.at = end + 1;
                 return Ok(Quoted { start, end, escaped: false });
             }
-            end += 8;
+            end += 16;
         }
         self.at = end;
         let escaped = self.rest_of_string()?;
@@ -384,86 +382,18 @@ impl<'a> Cursor<'a> {
         self.at += 1;
         Ok(Quoted { start, end, escaped })
     }
-
-    /// Steps to the quote that ends a string; whether there are escapes before
-    /// it.
-    fn rest_of_string(&mut self) -> Result<bool, Wrong> {
-        let mut escaped = false;
-        loop {
-            self.plain();
-            match self.byte() {
-                Some(b'"') => return Ok(escaped),
-                Some(b'\\') => {
-                    escaped = true;
-                    self.at += 1;
-                    self.escape()?;
-                }
-                Some(_) => return Err(Wrong::Control),
-                None => return Err(Wrong::Quote),
-            }
-        }
-    }
-
-    /// Steps over what needs no look: stands on a quote, a backslash, a control
-    /// character or the end.
-    #[inline]
-    fn plain(&mut self) {
-        let mut rest = self.text.get(self.at..).unwrap_or_default();
-        let whole = rest.len();
-        let mut blocks = 0;
-        while let Some((block, behind)) = rest.split_first_chunk::<BLOCK>()
-            && !has_special(block)
-        {
-            rest = behind;
-            blocks += 1;
-            if blocks == LONG {
-                rest = behind_plain(rest);
-                break;
-            }
-        }
-        while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
-            let found = special(u64::from_le_bytes(*eight));
-            if found != 0 {
-                self.at += whole - rest.len() + found.trailing_zeros() as usize / 8;
-                return;
-            }
-            rest = behind;
-        }
-        let plain = rest.iter().take_while(|byte| !matches!(byte, b'"' | b'\\' | b'\0'..b' '));
-        self.at += whole - rest.len() + plain.count();
-    }
-
-    fn escape(&mut self) -> Result<(), Wrong> {
-        match self.byte() {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
-            Some(b'u') => {
-                let digits = self.text.get(self.at + 1..self.at + 5);
-                if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
-                    return Err(Wrong::CodePoint);
-                }
-                self.at += 5;
-            }
-            _ => return Err(Wrong::Escape),
-        }
-        Ok(())
-    }
 }
 
-/// What is left of a long text from the first byte on that may be special.
-#[inline(never)]
-fn behind_plain(text: &[u8]) -> &[u8] {
-    let length = memchr::memchr2(b'"', b'\\', text).unwrap_or(text.len());
-    let (plain, rest) = text.split_at_checked(length).unwrap_or_default();
-    let has_control =
-        |part: &[u8]| part.iter().fold(u8::MAX, |least, byte| least.min(*byte)) < b' ';
-    if has_control(plain) { text } else { rest }
-}
-
-/// Written so that the compiler looks at many bytes at once.
+/// Written so that the compiler looks at many bytes at once, and at more of a
+/// long text.
 fn is_ascii(text: &[u8]) -> bool {
-    let (blocks, rest) = text.as_chunks::<64>();
-    let is_ascii = |block: &[u8; 64]| block.iter().fold(0, |all, byte| all | byte) < 0x80;
-    blocks.iter().all(is_ascii) && rest.is_ascii()
+    let (blocks, rest) = text.as_chunks::<256>();
+    let (short, rest) = rest.as_chunks::<32>();
+    blocks.iter().all(all_ascii) && short.iter().all(all_ascii) && rest.is_ascii()
+}
+
+fn all_ascii<const N: usize>(block: &[u8; N]) -> bool {
+    block.iter().fold(0, |all, byte| all | byte) < 0x80
 }
 
 /// What stands between quotes, without its escapes; `None` where one of them is
@@ -474,7 +404,5 @@ pub(in crate::jsonrpc) fn unescaped(raw: &[u8]) -> Option<Vec<u8>> {
     serde_json::from_slice::<String>(&quoted).ok().map(String::into_bytes)
 }
 
-/// How many times eight bytes a short text has.
-const SHORT: usize = 6;
-/// How many blocks a text has that is worth a step of its own.
-const LONG: usize = 8;
+/// How many times sixteen bytes a short text has.
+const SHORT: usize = 4;

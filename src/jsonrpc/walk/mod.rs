@@ -2,7 +2,7 @@
 //! them checked to be JSON (RFC 8259) and nothing taken apart.
 //!
 //! This is what every message passes several times, so it is written for that:
-//! strings are stepped over eight bytes at a time, brackets are remembered as
+//! strings are stepped over sixteen bytes at a time, brackets are remembered as
 //! bits, and nothing is allocated for what has no escapes in its keys. Texts are
 //! bytes: whether they are UTF-8 is seen to before the first step.
 

@@ -1,59 +1,108 @@
-//! What ends the plain part of a string: a quote, a backslash or a control
-//! character.
+//! Strings that are longer than most, or have escapes.
 
-/// The high bit of each of eight bytes that is special; behind the lowest of
-/// them also of others.
-///
-/// To turn the second bit of a byte over changes the quote into a space and
-/// lets control characters be such: what is then no more than a space was one
-/// of them. No byte that has its high bit is special, and none of those is
-/// changed into one that has none.
-#[inline]
-pub(super) fn special(eight: u64) -> u64 {
-    let below = (eight ^ (ONES * 0x02)).wrapping_sub(ONES * 0x21);
-    let backslash = (eight ^ (ONES * 0x5c)).wrapping_sub(ONES);
-    (below | backslash) & !eight & (ONES << 7)
-}
+use crate::jsonrpc::masks::{BLOCK, special_in_block};
 
-/// Whether one of these bytes is special. Written so that the compiler looks at
-/// many of them at once.
-#[expect(clippy::needless_bitwise_bool, reason = "a branch for each byte is no look at many")]
-#[inline]
-pub(super) fn has_special(block: &[u8; BLOCK]) -> bool {
-    block.iter().fold(false, |found, byte| found | (byte ^ 0x02 <= 0x20) | (*byte == b'\\'))
-}
+use super::cursor::{Cursor, Wrong};
 
-/// As many bytes as long strings are looked at in one step.
-pub(super) const BLOCK: usize = 32;
-
-const ONES: u64 = 0x0101_0101_0101_0101;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_lowest_special_byte_is_found_whatever_stands_around_it() {
-        let is_special = |byte: u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
-        for around in [b'a', b' ', b'!', b'#', b'[', b']', 0x7f, 0x80, 0xa2, 0xdc, 0xff] {
-            for byte in 0..=u8::MAX {
-                for at in 0..8 {
-                    for behind in [around, b'"', 0, b'\\', b' ', b'!'] {
-                        let mut eight = [around; 8];
-                        eight[at] = byte;
-                        eight[at + 1..].fill(behind);
-                        let first = eight.iter().position(|byte| is_special(*byte));
-                        let found = special(u64::from_le_bytes(eight));
-                        let found = (found != 0).then(|| found.trailing_zeros() as usize / 8);
-                        assert_eq!(found, first, "{eight:?}");
-                    }
+impl<'a> Cursor<'a> {
+    /// Steps to the quote that ends a string; whether there are escapes before
+    /// it.
+    pub(super) fn rest_of_string(&mut self) -> Result<bool, Wrong> {
+        let (mut escaped, mut plain) = (false, 0);
+        while let Some(block) = self.rest_of_text().first_chunk() {
+            let (begun, mut found) = (self.at, special_in_block(block));
+            plain = if found == 0 { plain + 1 } else { 0 };
+            while found != 0 {
+                let place = found.trailing_zeros();
+                self.at = begun + place as usize;
+                if let Some([b'\\', escape]) = self.rest_of_text().first_chunk()
+                    && is_simple(*escape)
+                {
+                    self.at += 2;
+                    found &= u64::MAX << place << 2;
+                } else if self.ends_string()? {
+                    return Ok(escaped);
+                } else {
+                    let passed = u32::try_from(self.at - begun).unwrap_or(u32::MAX);
+                    found &= u64::MAX.checked_shl(passed).unwrap_or_default();
                 }
-                for at in 0..BLOCK {
-                    let mut block = [around; BLOCK];
-                    block[at] = byte;
-                    assert_eq!(has_special(&block), is_special(byte));
-                }
+                escaped = true;
+            }
+            self.at = self.at.max(begun + BLOCK);
+            if plain == LONG {
+                self.at = self.text.len() - behind_plain(self.rest_of_text()).len();
             }
         }
+        loop {
+            let rest = self.rest_of_text().iter();
+            let plain = rest.take_while(|byte| !matches!(byte, b'"' | b'\\' | b'\0'..b' '));
+            self.at += plain.count();
+            if self.ends_string()? {
+                return Ok(escaped);
+            }
+            escaped = true;
+        }
+    }
+
+    #[inline]
+    fn rest_of_text(&self) -> &'a [u8] {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// Whether a string ends where the cursor stands. Steps over the escape that
+    /// stands there otherwise.
+    #[inline]
+    fn ends_string(&mut self) -> Result<bool, Wrong> {
+        match self.byte() {
+            Some(b'"') => Ok(true),
+            Some(b'\\') => {
+                self.at += 1;
+                self.escape()?;
+                Ok(false)
+            }
+            Some(_) => Err(Wrong::Control),
+            None => Err(Wrong::Quote),
+        }
+    }
+
+    #[inline]
+    fn escape(&mut self) -> Result<(), Wrong> {
+        match self.byte() {
+            Some(byte) if is_simple(byte) => {
+                self.at += 1;
+                Ok(())
+            }
+            Some(b'u') => self.code_point(),
+            _ => Err(Wrong::Escape),
+        }
+    }
+
+    #[cold]
+    fn code_point(&mut self) -> Result<(), Wrong> {
+        let digits = self.text.get(self.at + 1..self.at + 5);
+        if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+            return Err(Wrong::CodePoint);
+        }
+        self.at += 5;
+        Ok(())
     }
 }
+
+/// Whether a byte behind a backslash is all there is of the escape.
+#[inline]
+fn is_simple(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')
+}
+
+/// What is left of a long text from the first byte on that may be special.
+#[inline(never)]
+fn behind_plain(text: &[u8]) -> &[u8] {
+    let length = memchr::memchr2(b'"', b'\\', text).unwrap_or(text.len());
+    let (plain, rest) = text.split_at_checked(length).unwrap_or_default();
+    let has_control =
+        |part: &[u8]| part.iter().fold(u8::MAX, |least, byte| least.min(*byte)) < b' ';
+    if has_control(plain) { text } else { rest }
+}
+
+/// How many blocks are plain of a text that is worth a step of its own.
+const LONG: usize = 4;

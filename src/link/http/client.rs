@@ -15,7 +15,7 @@ use rustls_pki_types::pem::PemObject;
 
 use crate::config::Http;
 use crate::link::LinkFault;
-use crate::wire::{Fixed, Pool, PoolFault, Request, Response};
+use crate::wire::{Fixed, OwnHeaders, Pool, PoolFault, Request, Response};
 
 /// Sends requests to one server.
 pub struct Client {
@@ -68,7 +68,7 @@ impl Client {
     /// Posts one JSON-RPC message.
     pub(super) async fn post(
         &self,
-        headers: &HeaderMap,
+        headers: &OwnHeaders,
         body: Bytes,
     ) -> Result<Response, LinkFault> {
         self.send(&Method::POST, headers, body).await
@@ -83,7 +83,7 @@ impl Client {
     pub async fn send(
         &self,
         method: &Method,
-        headers: &HeaderMap,
+        headers: &OwnHeaders,
         body: Bytes,
     ) -> Result<Response, LinkFault> {
         self.send_to(&self.uri, method, headers, body).await
@@ -94,7 +94,7 @@ impl Client {
         &self,
         uri: &Uri,
         method: &Method,
-        headers: &HeaderMap,
+        headers: &OwnHeaders,
         body: Bytes,
     ) -> Result<Response, LinkFault> {
         let response = self.ask(uri, method, headers, body.clone()).await?;
@@ -109,7 +109,7 @@ impl Client {
         &self,
         from: &Uri,
         mut response: Response,
-        (method, headers, body): (&Method, &HeaderMap, Bytes),
+        (method, headers, body): (&Method, &OwnHeaders, Bytes),
     ) -> Result<Response, LinkFault> {
         let mut uri = from.clone();
         for _ in 0..REDIRECTS {
@@ -127,7 +127,7 @@ impl Client {
         &self,
         uri: &Uri,
         method: &Method,
-        headers: &HeaderMap,
+        headers: &OwnHeaders,
         body: Bytes,
     ) -> Result<Response, LinkFault> {
         let fixed = if *method == Method::POST { &self.posts } else { &self.others };

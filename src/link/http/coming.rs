@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::HeaderMap;
 use tokio::sync::mpsc;
 
 use crate::call::{Answers, Call, Event, Notice, Question, Reply};
@@ -21,6 +20,7 @@ use crate::link::questions::{Aside, Caller, Questions, Tie, cancelled, tie, tie_
 use crate::link::{LinkFault, Whose};
 use crate::mcp::{Era, LogLevel, notification};
 use crate::policy::Target;
+use crate::wire::OwnHeaders;
 
 use super::Shared;
 use super::reception::{Events, Reception, answer_in};
@@ -91,7 +91,7 @@ pub(super) enum Stage {
     /// Its head has not. Meanwhile a server that answers with plain JSON may ask
     /// on the session's own stream. The headers are those that the client's own
     /// are taken from if the answer's stream has to be resumed.
-    Sent(Head, HeaderMap),
+    Sent(Head, OwnHeaders),
     /// It is a stream of events.
     Streaming(Resumable),
 }

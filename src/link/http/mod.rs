@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use tokio::sync::{Semaphore, watch as cell};
 use tokio::task::JoinSet;
 
@@ -32,6 +32,7 @@ use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, encode_value, header};
 use crate::policy::Target;
+use crate::wire::OwnHeaders;
 
 use super::LinkFault;
 use super::Owner;
@@ -153,23 +154,24 @@ impl Http {
     ) -> Result<Reply, LinkFault> {
         let shared = Arc::clone(&self.shared);
         let id = shared.number();
-        let params = shared.params(call, target, &id);
+        let message = shared.message(call, target, &id);
         let named = target.native.as_ref().filter(|_| call.method.named_by().is_some());
         let mut headers = shared.headers(&call.method, named.map(NativeName::as_str));
         shared.add_clients_own(&mut headers, call);
-        headers.extend(mirrored);
+        for (name, value) in mirrored {
+            headers.insert(name, value);
+        }
         // On its way from here on: a server that answers with plain JSON sends
         // no head until it is done, and has to hear of a cancellation as well.
         let (mut coming, answers) = Coming::of(&shared, &id, (call, target), deadline);
-        let (method, log) = (&call.method, call.context.log);
+        let log = call.context.log;
         if coming.questions.can_be() {
-            let sent = Arc::clone(&shared).send(id, method.clone(), params, headers, log);
+            let sent = Arc::clone(&shared).send(id, message, headers, log);
             coming.stage = Stage::Sent(sent, shared.clients_own(call));
             return Ok(coming.reply().answered_by(answers));
         }
         let reception = if coming.hearing.elsewhere() {
-            let mut sent =
-                Arc::clone(&shared).send(id.clone(), method.clone(), params, headers, log);
+            let mut sent = Arc::clone(&shared).send(id.clone(), message, headers, log);
             tokio::select! {
                 reception = &mut sent => reception,
                 () = coming.hearing.arrived() => {
@@ -181,7 +183,7 @@ impl Http {
         } else {
             let mut sent = Box::pin(async {
                 shared.set_level(log).await;
-                shared.exchange(&id, method, &params, headers).await
+                shared.exchange(&id, message, headers).await
             });
             tokio::select! {
                 reception = &mut sent => reception,
@@ -233,11 +235,12 @@ impl Shared {
     ) -> Result<Answer, LinkFault> {
         let id = self.number();
         let headers = self.headers(method, None);
-        let reception = match self.exchange(&id, method, &params, headers).await? {
+        let message = jsonrpc::request(&id, method.as_str(), &params);
+        let reception = match self.exchange(&id, message, headers).await? {
             Reception::Events(events) => events,
             whole => return whole.answer(&id).await,
         };
-        let mut events = self.resumable(&id, reception, HeaderMap::new());
+        let mut events = self.resumable(&id, reception, OwnHeaders::new());
         while let Some(said) = events.next().await? {
             match said {
                 Said::Frame(frame @ Frame::Response { .. }) => {
@@ -276,7 +279,7 @@ impl Shared {
 
     /// A stream of events that goes on when its connection ends. Resumptions
     /// carry the client's `own` headers.
-    fn resumable(self: &Arc<Self>, id: &Id, events: Box<Events>, mut own: HeaderMap) -> Resumable {
+    fn resumable(self: &Arc<Self>, id: &Id, events: Box<Events>, mut own: OwnHeaders) -> Resumable {
         if self.peer.era() == Era::Legacy {
             self.session.add_to(&mut own);
         }
@@ -284,17 +287,18 @@ impl Shared {
     }
 
     /// The headers of a client's own that go on with its call.
-    fn clients_own(&self, call: &Call) -> HeaderMap {
-        let mut headers = HeaderMap::new();
+    fn clients_own(&self, call: &Call) -> OwnHeaders {
+        let mut headers = OwnHeaders::new();
         if self.peer.era() == Era::Legacy {
             self.add_clients_own(&mut headers, call);
         }
         headers
     }
 
-    fn params(&self, call: &Call, target: &Target, id: &Id) -> Bytes {
+    /// A call as this server takes it.
+    fn message(&self, call: &Call, target: &Target, id: &Id) -> Bytes {
         let wanted = call.context.progress_token.as_ref();
-        match self.peer.era() {
+        let params = match self.peer.era() {
             // A stream of its own: the client's own token meets no other.
             Era::Modern => lift::request(
                 call,
@@ -303,19 +307,20 @@ impl Shared {
                 wanted.map(|token| &token[..]),
             ),
             Era::Legacy => lower::request(call, &target.edits, wanted.map(|_| id.raw())),
-        }
+        };
+        jsonrpc::request_with(id, call.method.as_str(), params)
     }
 
-    fn headers(&self, method: &Method, name: Option<&str>) -> HeaderMap {
+    fn headers(&self, method: &Method, name: Option<&str>) -> OwnHeaders {
         match self.peer.era() {
             Era::Modern => modern_headers(self.peer.version, method, name),
-            Era::Legacy => HeaderMap::new(),
+            Era::Legacy => OwnHeaders::new(),
         }
     }
 
     /// The client's trace, and those of its headers that the configuration
     /// lets go on.
-    fn add_clients_own(&self, headers: &mut HeaderMap, call: &Call) {
+    fn add_clients_own(&self, headers: &mut OwnHeaders, call: &Call) {
         let trace = &call.context.trace;
         let (parent, state) = match &trace.sent {
             Some((parent, state)) => (Some(parent), state.as_ref()),
@@ -338,14 +343,13 @@ impl Shared {
     fn send(
         self: Arc<Self>,
         id: Id,
-        method: Method,
-        params: Bytes,
-        headers: HeaderMap,
+        message: Bytes,
+        headers: OwnHeaders,
         log: Option<LogLevel>,
     ) -> Head {
         Box::pin(async move {
             self.set_level(log).await;
-            self.exchange(&id, &method, &params, headers).await
+            self.exchange(&id, message, headers).await
         })
     }
 
@@ -354,21 +358,20 @@ impl Shared {
     async fn exchange(
         &self,
         id: &Id,
-        method: &Method,
-        params: &[u8],
-        mut headers: HeaderMap,
+        message: Bytes,
+        mut headers: OwnHeaders,
     ) -> Result<Reception, LinkFault> {
-        let body = jsonrpc::request(id, method.as_str(), params);
         let used = self.session.add_to(&mut headers);
-        let reception = self.post(&headers, body.clone()).await?;
-        if !used.is_some_and(|_| session::is_lost(&reception, id)) {
+        let again = used.is_some().then(|| message.clone());
+        let reception = self.post(&headers, message).await?;
+        let Some(again) = again.filter(|_| session::is_lost(&reception, id)) else {
             return Ok(reception);
-        }
+        };
         // Rare, and apart: what waits here is as large as what went before.
         Box::pin(async {
             self.reopen(used).await?;
             self.session.add_to(&mut headers);
-            let reception = self.post(&headers, body).await?;
+            let reception = self.post(&headers, again).await?;
             if !session::is_lost(&reception, id) {
                 // What it offered may have changed with the session. One that
                 // loses every session is not asked: the listing would lose the
@@ -388,7 +391,7 @@ impl Shared {
         reopened.inspect_err(|fault| self.lose(fault))
     }
 
-    async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<Reception, LinkFault> {
+    async fn post(&self, headers: &OwnHeaders, body: Bytes) -> Result<Reception, LinkFault> {
         let response = match self.client.post(headers, body).await {
             Ok(response) => Reception::read(response, self.limit).await,
             Err(fault) => Err(fault),
@@ -398,7 +401,7 @@ impl Shared {
 
     /// Gives a Legacy server the answer to what it asked, within [`ASIDE`].
     async fn respond(&self, id: &Id, response: &Response) -> Result<(), LinkFault> {
-        let mut headers = HeaderMap::new();
+        let mut headers = OwnHeaders::new();
         self.session.add_to(&mut headers);
         let post = self.client.post(&headers, message(id, response));
         match tokio::time::timeout(ASIDE, post).await {
@@ -418,7 +421,7 @@ impl Shared {
         };
         let shared = Arc::clone(self);
         tokio::spawn(async move {
-            let mut headers = HeaderMap::new();
+            let mut headers = OwnHeaders::new();
             shared.session.add_to(&mut headers);
             let sent = tokio::time::timeout(ASIDE, shared.client.post(&headers, body)).await;
             if let Ok(Err(fault)) = sent {
@@ -431,10 +434,10 @@ impl Shared {
 
 /// The headers that a Modern request carries (2026-07-28, Streamable HTTP,
 /// "Standard Request Headers").
-fn modern_headers(version: ProtocolVersion, method: &Method, name: Option<&str>) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(8);
+fn modern_headers(version: ProtocolVersion, method: &Method, name: Option<&str>) -> OwnHeaders {
+    let mut headers = OwnHeaders::with_capacity(4);
     headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
-    headers.insert(header::METHOD, encode_value(method.as_str()));
+    headers.insert(header::METHOD, method.to_header());
     if let Some(name) = name {
         headers.insert(header::NAME, encode_value(name));
     }

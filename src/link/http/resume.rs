@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::ACCEPT;
-use http::{HeaderMap, HeaderValue, Method as HttpMethod};
+use http::{HeaderValue, Method as HttpMethod};
 
 use crate::jsonrpc::{Frame, Id};
 use crate::link::LinkFault;
 use crate::mcp::{Era, header};
+use crate::wire::OwnHeaders;
 
 use super::Shared;
 use super::reception::{Events, Reception};
@@ -28,7 +29,7 @@ pub(super) struct Resumable {
     /// The request.
     id: Id,
     /// What resumptions carry, besides the place to resume from.
-    headers: HeaderMap,
+    headers: OwnHeaders,
     stage: Stage,
     /// How long the server wants to be left alone, once it has said so.
     retry: Option<Duration>,
@@ -68,7 +69,7 @@ impl Resumable {
         shared: &Arc<Shared>,
         id: &Id,
         events: Box<Events>,
-        headers: HeaderMap,
+        headers: OwnHeaders,
     ) -> Self {
         let stage = Stage::Open(events);
         Self { shared: Arc::clone(shared), id: id.clone(), headers, stage, retry: None, vain: 0 }
@@ -124,7 +125,7 @@ impl Resumable {
     /// stream outside of calls may send such on it.
     fn is_anothers(&self, frame: &Frame) -> bool {
         let Frame::Response { id: Some(id), .. } = frame else { return false };
-        self.headers.contains_key(header::LAST_EVENT_ID) && *id != self.id
+        self.headers.has(&header::LAST_EVENT_ID) && *id != self.id
     }
 
     /// Begins to resume, if that can be done.
@@ -181,7 +182,7 @@ impl Resumable {
     }
 }
 
-async fn resume(shared: &Shared, mut headers: HeaderMap) -> Attempt {
+async fn resume(shared: &Shared, mut headers: OwnHeaders) -> Attempt {
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let response = match shared.client.send(&HttpMethod::GET, &headers, Bytes::new()).await {
         Ok(response) => response,

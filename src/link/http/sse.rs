@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use http::{HeaderValue, Method, StatusCode, Uri};
 use http_body_util::BodyExt;
 use serde_json::json;
 use tokio::io::{AsyncWriteExt, DuplexStream};
@@ -26,7 +26,7 @@ use crate::jsonrpc::{self, Frame, Id};
 use crate::link::LinkFault;
 use crate::link::peer::MAX_DEPTH;
 use crate::mcp::code;
-use crate::wire::{Body, Response};
+use crate::wire::{Body, OwnHeaders, Response};
 
 use super::client::{Client, same_origin_as};
 
@@ -48,7 +48,7 @@ pub(in crate::link) async fn open(
     server: ServerName,
     limit: usize,
 ) -> Result<(DuplexStream, DuplexStream), LinkFault> {
-    let mut headers = HeaderMap::new();
+    let mut headers = OwnHeaders::new();
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let response = client.send(&Method::GET, &headers, Bytes::new()).await?;
     let mut events = Incomings::new(response, limit)?;
@@ -219,7 +219,7 @@ impl Post {
     }
 
     async fn send(&self, line: Bytes) -> Result<StatusCode, LinkFault> {
-        let headers = HeaderMap::new();
+        let headers = OwnHeaders::new();
         let sent = self.client.send_to(&self.endpoint, &Method::POST, &headers, line);
         let response = sent.await?;
         let status = response.status;

@@ -108,8 +108,8 @@ impl Stdio {
         let wanted = call.context.progress_token.as_ref();
         let token = wanted.map(|_| number.as_bytes());
         let params = match self.peer.era() {
-            Era::Modern => lift::request(call, &target.edits, self.peer.version, token),
-            Era::Legacy => lower::request(call, &target.edits, token),
+            Era::Modern => lift::request(call, &target.edits, self.peer.version, token).finish(),
+            Era::Legacy => lower::request(call, &target.edits, token).finish(),
         };
         let hears = call.context.hears();
         let lines = if hears.is_some() { Lines::Heard } else { Lines::Unheard };

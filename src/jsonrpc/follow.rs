@@ -1,0 +1,205 @@
+//! A value followed through bytes that come in pieces, as far as its end.
+//!
+//! Most of a large value says nothing of where it ends: whole blocks of it are
+//! passed by the masks of their quotes and brackets, and only where one of them
+//! may end the value is it read byte by byte.
+
+use super::masks::{BLOCK, Quoting, brackets, quoting};
+
+/// How far a value has been followed.
+#[derive(Debug, Default)]
+pub(super) struct Value {
+    pub(super) depth: usize,
+    pub(super) begun: bool,
+    in_string: bool,
+    escaped: bool,
+}
+
+/// What one byte means to the value it stands in.
+pub(super) enum Step {
+    Inside,
+    /// It is the value's last byte.
+    Last,
+    /// It follows the value.
+    Behind,
+}
+
+impl Value {
+    /// Passes over whole blocks as long as they are inside of the value and
+    /// cannot nest deeper than `max_depth`; gives how many bytes those are.
+    pub(super) fn pass(&mut self, bytes: &[u8], max_depth: usize) -> usize {
+        let (blocks, _) = bytes.as_chunks::<BLOCK>();
+        if self.depth == 0 {
+            return 0;
+        }
+        let mut passed = 0;
+        for block in blocks {
+            if !self.pass_block(block, max_depth) {
+                break;
+            }
+            passed += BLOCK;
+        }
+        passed
+    }
+
+    #[inline]
+    fn pass_block(&mut self, block: &[u8; BLOCK], max_depth: usize) -> bool {
+        let Quoting { quotes, backslashes } = quoting(block);
+        let (escaped, last_escapes) = escaped(backslashes, self.escaped);
+        let quotes = quotes & !escaped;
+        if quotes == 0 && self.in_string {
+            self.escaped = last_escapes;
+            return true;
+        }
+        let strings = inside(quotes) ^ if self.in_string { u64::MAX } else { 0 };
+        // Outside of strings a backslash escapes nothing: that is no JSON.
+        if backslashes & !strings != 0 {
+            return false;
+        }
+        let (open, close) = brackets(block);
+        let (open, close) = (open & !strings, close & !strings);
+        let (opened, closed) = (open.count_ones() as usize, close.count_ones() as usize);
+        if self.depth + opened >= max_depth || closed >= self.depth && self.ends(open, close) {
+            return false;
+        }
+        self.depth = self.depth + opened - closed;
+        self.in_string = strings >> (BLOCK - 1) == 1;
+        self.escaped = last_escapes;
+        true
+    }
+
+    /// Whether one of these closing brackets is the value's last byte.
+    fn ends(&self, open: u64, mut close: u64) -> bool {
+        let mut closed = 0;
+        while close != 0 {
+            let before = close & close.wrapping_neg();
+            closed += 1;
+            if self.depth + (open & (before - 1)).count_ones() as usize <= closed {
+                return true;
+            }
+            close ^= before;
+        }
+        false
+    }
+
+    /// Takes the next byte.
+    pub(super) fn step(&mut self, byte: u8) -> Step {
+        if self.in_string {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => {
+                    self.in_string = false;
+                    return if self.depth == 0 { Step::Last } else { Step::Inside };
+                }
+                _ => {}
+            }
+            return Step::Inside;
+        }
+        match byte {
+            b'"' => self.in_string = true,
+            b'{' | b'[' => self.depth += 1,
+            b',' | b'}' | b']' if self.depth == 0 => return Step::Behind,
+            b'}' | b']' => {
+                self.depth -= 1;
+                return if self.depth == 0 { Step::Last } else { Step::Inside };
+            }
+            byte if byte.is_ascii_whitespace() && self.depth == 0 && self.begun => {
+                return Step::Behind;
+            }
+            _ => {}
+        }
+        self.begun |= !byte.is_ascii_whitespace();
+        Step::Inside
+    }
+}
+
+/// Which bytes an odd number of backslashes stands before, and whether the last
+/// byte escapes the one behind it. `first` says so of the first.
+///
+/// Of a run of backslashes every second one is escaped, counted from its
+/// beginning: a subtraction carries through the run, and where it ends tells
+/// whether the run began on an odd place (Langdale and Lemire, "Parsing
+/// Gigabytes of JSON per Second", 3.1.1).
+#[inline]
+fn escaped(backslashes: u64, first: bool) -> (u64, bool) {
+    let first = u64::from(first);
+    if backslashes == 0 {
+        return (first, false);
+    }
+    let escaping = backslashes & !first;
+    let ends = ((escaping << 1 | ODD).wrapping_sub(escaping)) ^ ODD;
+    (ends ^ (backslashes | first), ends & backslashes & 1 << (BLOCK - 1) != 0)
+}
+
+/// Which bytes stand between quotes: the first of each pair does, the second
+/// does not.
+#[inline]
+fn inside(quotes: u64) -> u64 {
+    (0..6).fold(quotes, |mask, step| mask ^ mask << (1 << step))
+}
+
+/// Every second bit.
+const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn state(value: &Value) -> (usize, bool, bool) {
+        (value.depth, value.in_string, value.escaped)
+    }
+
+    proptest! {
+        #[test]
+        fn a_block_is_passed_as_its_bytes_are(
+            block in prop::collection::vec(prop::sample::select(b"\"\\{}[] a,\\\"".to_vec()), BLOCK),
+            depth in 1_usize..20, in_string: bool, escaped: bool,
+        ) {
+            let begin = || Value { depth, begun: true, in_string, escaped: escaped && in_string };
+            let (mut fast, mut slow) = (begin(), begin());
+            let (mut is_inside, mut deepest) = (true, depth);
+            for byte in &block {
+                is_inside &= matches!(slow.step(*byte), Step::Inside);
+                if !is_inside {
+                    break;
+                }
+                deepest = deepest.max(slow.depth);
+            }
+            if fast.pass(&block, 24) == BLOCK {
+                prop_assert!(is_inside && deepest < 24);
+                prop_assert_eq!(state(&fast), state(&slow));
+            } else {
+                prop_assert_eq!(state(&fast), state(&begin()));
+            }
+        }
+
+        #[test]
+        fn a_block_of_a_string_is_passed(
+            text in prop::collection::vec(prop::sample::select(b"\\\\\\\"a".to_vec()), BLOCK), escaped: bool,
+        ) {
+            let begin = || Value { depth: 1, begun: true, in_string: true, escaped };
+            let (mut fast, mut slow) = (begin(), begin());
+            let in_one = text.iter().all(|byte| { slow.step(*byte); slow.in_string });
+            let passed = fast.pass(&text, 24) == BLOCK;
+            prop_assert!(passed || !in_one);
+            prop_assert!(!passed || !in_one || state(&fast) == state(&slow));
+        }
+    }
+
+    #[test]
+    fn blocks_are_passed_unless_the_value_ends_in_them_or_may_get_too_deep() {
+        let passed = |text: &str, depth| {
+            let mut value = Value { depth, begun: true, ..Value::default() };
+            let block = format!("{text:<64}");
+            (value.pass(block.as_bytes(), 8) == BLOCK).then_some(value.depth)
+        };
+        assert_eq!(passed(r#"{"a":[1,2]},{"b":"}]"},{}"#, 1), Some(1));
+        assert_eq!(passed("]", 1), None);
+        assert_eq!(passed("[],{}]", 1), None);
+        assert_eq!(passed("[],{}]", 2), Some(1));
+        assert_eq!(passed("[[[[[[[", 1), None);
+    }
+}

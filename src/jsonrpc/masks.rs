@@ -1,0 +1,96 @@
+//! Bytes looked at sixteen at a time: which of them are what is looked for, a
+//! bit for each, the first byte's the lowest.
+
+use wide::u8x16;
+
+/// Those of sixteen bytes that end the plain part of a string: a quote, a
+/// backslash, a control character.
+#[inline]
+pub(super) fn special(bytes: &[u8; 16]) -> u32 {
+    special_of(u8x16::new(*bytes)).to_bitmask()
+}
+
+/// The same of a block.
+#[inline]
+pub(super) fn special_in_block(block: &[u8; BLOCK]) -> u64 {
+    masks(block, special_of)
+}
+
+/// To turn the second bit of a byte over changes the quote into a space and
+/// lets control characters be such: what is then no more than a space was one
+/// of them.
+#[inline]
+fn special_of(bytes: u8x16) -> u8x16 {
+    let turned = bytes ^ u8x16::splat(0x02);
+    let low = turned.min(u8x16::splat(b' ')).simd_eq(turned);
+    low | bytes.simd_eq(u8x16::splat(b'\\'))
+}
+
+/// What of a block can change where a value ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Quoting {
+    /// `"`
+    pub(super) quotes: u64,
+    /// `\`
+    pub(super) backslashes: u64,
+}
+
+/// The quotes and backslashes of a block.
+#[inline]
+pub(super) fn quoting(block: &[u8; BLOCK]) -> Quoting {
+    let quotes = masks(block, |bytes| bytes.simd_eq(u8x16::splat(b'"')));
+    let backslashes = masks(block, |bytes| bytes.simd_eq(u8x16::splat(b'\\')));
+    Quoting { quotes, backslashes }
+}
+
+/// The opening and the closing brackets of a block, of both kinds.
+#[inline]
+pub(super) fn brackets(block: &[u8; BLOCK]) -> (u64, u64) {
+    // `[` and `{` differ in this one bit, and so do `]` and `}`.
+    let of =
+        |bracket| masks(block, |bytes| (bytes | u8x16::splat(0x20)).simd_eq(u8x16::splat(bracket)));
+    (of(b'{'), of(b'}'))
+}
+
+#[inline]
+fn masks(block: &[u8; BLOCK], found: impl Fn(u8x16) -> u8x16) -> u64 {
+    let (parts, _) = block.as_chunks::<16>();
+    parts
+        .iter()
+        .rev()
+        .fold(0, |mask, part| mask << 16 | u64::from(found(u8x16::new(*part)).to_bitmask()))
+}
+
+/// How many bytes there is a mask for at most.
+pub(super) const BLOCK: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bits<const N: usize>(bytes: &[u8; N], is: impl Fn(u8) -> bool) -> u64 {
+        (0..N).filter(|at| is(bytes[*at])).fold(0, |mask, at| mask | 1 << at)
+    }
+
+    #[test]
+    fn each_byte_is_told_in_each_place() {
+        for around in [b'a', b' ', b'!', b'#', b'[', b']', 0x7f, 0x80, 0xa2, 0xdc, 0xff, b'"', 0] {
+            for byte in 0..=u8::MAX {
+                for at in 0..BLOCK {
+                    let mut block = [around; BLOCK];
+                    block[at] = byte;
+                    let Quoting { quotes, backslashes } = quoting(&block);
+                    assert_eq!(quotes, bits(&block, |byte| byte == b'"'));
+                    assert_eq!(backslashes, bits(&block, |byte| byte == b'\\'));
+                    let (open, close) = brackets(&block);
+                    assert_eq!(open, bits(&block, |byte| matches!(byte, b'{' | b'[')));
+                    assert_eq!(close, bits(&block, |byte| matches!(byte, b'}' | b']')));
+                    let sixteen = block.first_chunk::<16>().unwrap();
+                    let is_special = |byte| matches!(byte, b'"' | b'\\' | 0..=0x1f);
+                    assert_eq!(u64::from(special(sixteen)), bits(sixteen, is_special));
+                    assert_eq!(special_in_block(&block), bits(&block, is_special));
+                }
+            }
+        }
+    }
+}
