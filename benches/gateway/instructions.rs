@@ -8,8 +8,9 @@
 //! without being counted, several times as fast.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use trunkline::bench::Caller;
+use trunkline::bench::{Caller, Meter};
 use trunkline::mcp::Era;
 use url::Url;
 
@@ -98,6 +99,7 @@ impl Count {
         let load = load(1, &crate::QUICK);
         let script = Arc::new(way.script(&load).await.expect("the way leads there"));
         let mut caller = Caller::open(script, &load).await.expect("a connection");
+        settled(process.id()).await;
         process.callgrind("--instr=on");
         for _ in 0..WARM {
             caller.call().await.expect("a right answer");
@@ -114,6 +116,25 @@ impl Count {
         total.expect("a whole profile").trim().parse::<u64>().unwrap() / COUNTED
     }
 }
+
+/// Waits until a program that nobody asks anything does nothing: behind its start some of it is put
+/// off for a second.
+async fn settled(id: u32) {
+    let program = Meter::new(vec![id]).expect("it runs");
+    tokio::time::sleep(BEHIND_START).await;
+    loop {
+        let before = program.cpu();
+        tokio::time::sleep(LOOK).await;
+        if program.cpu().saturating_sub(before) <= NEXT_TO_NOTHING {
+            return;
+        }
+    }
+}
+
+const BEHIND_START: Duration = Duration::from_millis(1500);
+const LOOK: Duration = Duration::from_millis(500);
+/// Some percent of a processor: threads look at the time now and then.
+const NEXT_TO_NOTHING: Duration = Duration::from_millis(30);
 
 const WARM: u64 = 200;
 const COUNTED: u64 = 1000;

@@ -7,6 +7,7 @@
 //! tell where the members stand that someone has to read or to rewrite.
 
 mod abilities;
+mod alarm;
 mod answer;
 mod context;
 mod drain;
@@ -20,6 +21,7 @@ mod reply;
 mod tests;
 
 pub use abilities::Abilities;
+pub use alarm::{Alarm, watch_alarms};
 pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType};
 pub use context::{Client, Context, Endpoint, Principal, Trace};
 pub use drain::{Drain, DrainSwitch, drain};

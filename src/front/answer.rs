@@ -8,7 +8,7 @@ use futures_util::stream;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use crate::call::{Answer, Event, Failure, Notice, Passing, ResultBody, tool_error};
+use crate::call::{Alarm, Answer, Event, Failure, Notice, Passing, ResultBody, tool_error};
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice, sse};
 use crate::mcp::{Era, Method, code, header};
@@ -178,7 +178,7 @@ enum Comes {
 
 async fn first(steps: &mut impl Steps, writer: &Writer) -> Comes {
     loop {
-        let quiet = tokio::time::sleep(writer.patience());
+        let quiet = Alarm::after(writer.patience());
         let step = tokio::select! {
             // An answer that is there needs no timer.
             biased;

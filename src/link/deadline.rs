@@ -1,15 +1,16 @@
 //! How long a call may take: so long without a sign of life, and so long in all.
 
-use std::pin::Pin;
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
+
+use crate::call::Alarm;
 
 /// A call's time limit. Progress moves it, up to a cap (2026-07-28,
 /// Cancellation, "Timeouts").
 #[derive(Debug)]
 pub(super) struct Deadline {
-    sleep: Pin<Box<Sleep>>,
+    alarm: Alarm,
     started: Instant,
     quiet: Duration,
     cap: Duration,
@@ -22,7 +23,7 @@ impl Deadline {
     pub(super) fn new(quiet: Duration, cap: Duration) -> Self {
         let started = Instant::now();
         let quiet = quiet.min(cap);
-        Self { sleep: Box::pin(sleep_until(started + quiet)), started, quiet, cap, paused: None }
+        Self { alarm: Alarm::after(quiet), started, quiet, cap, paused: None }
     }
 
     /// How long may pass without a sign of life.
@@ -33,7 +34,7 @@ impl Deadline {
     /// A sign of life came.
     pub(super) fn extend(&mut self) {
         let until = (Instant::now() + self.quiet).min(self.started + self.cap);
-        self.sleep.as_mut().reset(until);
+        self.alarm.set(until);
     }
 
     /// Stands still: it is the client that takes its time.
@@ -57,7 +58,7 @@ impl Deadline {
         if self.paused.is_some() {
             std::future::pending::<()>().await;
         }
-        self.sleep.as_mut().await;
+        (&mut self.alarm).await;
         self.started.elapsed()
     }
 }

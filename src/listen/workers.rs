@@ -9,10 +9,11 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
+
+use crate::call::watch_alarms;
 
 /// The threads. They end when this is dropped, and what still runs on them
 /// ends with them.
@@ -74,7 +75,7 @@ impl Worker {
             runtime.block_on(async {
                 tokio::select! {
                     _ = stopped => {}
-                    () = tick() => {}
+                    () = watch_alarms() => {}
                 }
             });
             // What blocks, such as looking up a name, holds nothing up.
@@ -89,18 +90,6 @@ impl Worker {
         })
     }
 }
-
-/// Wakes now and then. A timer that is due before all others makes its runtime
-/// write to itself and look again, which costs two system calls; the limits of
-/// calls never are while this one is due sooner.
-async fn tick() {
-    loop {
-        tokio::time::sleep(TICK).await;
-    }
-}
-
-/// Shorter than what most waits are bounded by.
-const TICK: Duration = Duration::from_millis(900);
 
 impl Drop for Worker {
     fn drop(&mut self) {
