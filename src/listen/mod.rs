@@ -16,7 +16,7 @@
 //! | disappears without a word, or stops reading its response | [`ConnectionLimits::stall`] later; over HTTP/2 also when a ping stays unanswered |
 //! | comes when all connections are taken | at once, with a 503 if it speaks in clear |
 //! | closes its side, or resets its stream | at once; the service's future and body are dropped |
-//! | is there when a [`Drain`] starts | after the responses in flight, or when the drain's time is up |
+//! | is there when a [`Drain`] starts | after the responses in flight, and the head it is in the middle of, or when the drain's time is up |
 //!
 //! Dropping the future is how a client's cancellation reaches the service, so a
 //! service that must finish something spawns it.

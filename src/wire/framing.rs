@@ -114,8 +114,16 @@ impl Framed {
                     self.state = State::Size;
                 }
                 State::Close | State::Left(_) | State::Chunk(_) => return Ok(Next::Data),
+                // No size at all would be read as none left, and whoever stands on the way may see
+                // other lines where one ends without a CR.
+                State::Size if input.first().is_some_and(|first| !first.is_ascii_hexdigit()) => {
+                    return Err(WireFault::Chunk);
+                }
                 State::Size => match httparse::parse_chunk_size(input) {
                     Ok(httparse::Status::Complete((length, size))) => {
+                        if has_loose_end(input.get(..length.saturating_sub(2))) {
+                            return Err(WireFault::Chunk);
+                        }
                         input.advance(length);
                         self.state =
                             if size == 0 { State::Trailers(0) } else { State::Chunk(size) };
@@ -130,6 +138,7 @@ impl Framed {
                         input.advance(2);
                         self.state = State::Over;
                     }
+                    Some(end) if has_loose_end(input.get(..end)) => return Err(WireFault::Chunk),
                     Some(end) if passed + end < MOST_LINE => {
                         input.advance(end + 2);
                         self.state = State::Trailers(passed + end + 2);
@@ -140,6 +149,11 @@ impl Framed {
             }
         }
     }
+}
+
+/// Whether a line without its end has an end in it.
+fn has_loose_end(line: Option<&[u8]>) -> bool {
+    memchr::memchr2(b'\r', b'\n', line.unwrap_or_default()).is_some()
 }
 
 /// What stands next in a body.
@@ -192,7 +206,19 @@ mod tests {
     #[test]
     fn chunks_that_are_none_are_refused() {
         let endless = format!("0\r\n{}", "x: y\r\n".repeat(MOST_LINE / 6 + 1));
-        for text in [&b"x\r\n"[..], b"1\r\nabc", b"fffffffffffffffff\r\n", endless.as_bytes()] {
+        for text in [
+            &b"x\r\n"[..],
+            b"1\r\nabc",
+            b"fffffffffffffffff\r\n",
+            b"\r\n",
+            b" 1\r\na\r\n",
+            b";x\r\n",
+            b"3\r\nabc\r\n\r\n\r\n",
+            b"2;\nxx\r\nab",
+            b"0\r\nx: a\n\r\n",
+            b"0\r\nx: a\ry\r\n",
+            endless.as_bytes(),
+        ] {
             assert!(matches!(read(Framing::Chunked, text), Err(WireFault::Chunk)), "{text:?}");
         }
     }

@@ -60,7 +60,7 @@ async fn requests_that_come_together_are_answered_one_after_the_other() {
     let one = "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\none";
     let two = "GET /lines HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let three = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    let all = door.exchange(format!("{one}\r\n{two}{three}")).await;
+    let all = door.exchange(format!("{one}\r\n\r\n{two}{three}\r\n")).await;
     let places: Vec<_> = ["one", "three\n", "tls=false"].map(|text| all.find(text)).into();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{all}");
     assert_eq!(all.matches("HTTP/1.1 200 OK").count(), 3, "{all}");
@@ -95,6 +95,8 @@ async fn a_head_that_may_mean_two_things_is_refused() {
         (format!("POST /echo HTTP/1.1\r\n{host}Content-Length : 3\r\n\r\nabc"), 400),
         (format!("GET / HTTP/1.1\r\n{host}X: y\r\n folded\r\n\r\n"), 400),
         ("GET / HTTP/1.1\nHost: localhost\n\n".into(), 400),
+        (format!("GET / HTTP/1.1\r\n{host}X: a\nTransfer-Encoding: chunked\r\n\r\n"), 400),
+        ("GET / HTTP/1.1\nHost: localhost\r\n\r\n".into(), 400),
         ("GET / HTTP/1.1\nHost: localhost\n\nGET / HTTP/1.1\r\n\r\n".into(), 400),
         (format!("GET / HTTP/1.1\r\n{host}X: \0\r\n\r\n"), 400),
         (format!("GET / HTTP/3.7\r\n{host}\r\n"), 505),
@@ -216,13 +218,35 @@ async fn a_body_that_breaks_off_is_seen_to() {
 async fn a_client_that_leaves_within_its_body_takes_its_request_back() {
     let door = Door::open(Settings::default()).await;
     let mut socket = door.connect().await;
-    let text = "POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc";
+    let text = "POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nab";
     socket.write_all(text.as_bytes()).await.unwrap();
     assert_eq!(door.event().await, Event::Entered);
-    // What it asks meanwhile waits, and does not hide that it goes.
-    socket.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
     drop(socket);
     assert_eq!(door.event().await, Event::Dropped);
+}
+
+#[tokio::test]
+async fn what_a_client_asks_ahead_waits_and_does_not_hide_that_it_goes() {
+    let door = Door::open(Settings::default()).await;
+    let hold = "POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc";
+    for ahead in [30, 10_000, 1_000_000] {
+        let mut socket = door.connect().await;
+        socket.write_all(hold.as_bytes()).await.unwrap();
+        assert_eq!(door.event().await, Event::Entered);
+        socket.write_all(&vec![b'x'; ahead]).await.unwrap();
+        drop(socket);
+        assert_eq!(door.event().await, Event::Dropped, "{ahead}");
+    }
+    // More than is kept is no request any more.
+    let mut socket = door.connect().await;
+    socket.write_all(hold.as_bytes()).await.unwrap();
+    assert_eq!(door.event().await, Event::Entered);
+    let next = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(8000);
+    socket.write_all(next.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    door.release.notify_one();
+    let all = read_to_close(&mut socket).await;
+    assert_eq!(all.matches("HTTP/1.1 200").count(), 1, "{all}");
 }
 
 /// One answer's head and its body, which has a length.

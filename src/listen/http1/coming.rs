@@ -10,14 +10,11 @@ use bytes::Bytes;
 use super::super::BodyFault;
 
 /// Where pieces are handed over.
-#[derive(Debug)]
 pub(super) struct Coming(Arc<Mutex<Passage>>);
 
 /// The reader's end.
-#[derive(Debug)]
 pub(in crate::listen) struct Pieces(Arc<Mutex<Passage>>);
 
-#[derive(Debug)]
 struct Passage {
     piece: Option<Bytes>,
     end: Option<Result<(), BodyFault>>,

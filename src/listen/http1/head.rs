@@ -44,6 +44,11 @@ impl Heads {
         }
     }
 
+    /// Begins with another input.
+    pub(super) fn begin(&mut self) {
+        self.searched = 0;
+    }
+
     /// Takes a head from the start of `input`, if the whole of it is there.
     ///
     /// # Errors
@@ -53,7 +58,7 @@ impl Heads {
         if size > self.most_bytes {
             return Err(Fault::Head(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
         }
-        self.searched = 0;
+        self.begin();
         let text = input.split_to(size).freeze();
         if self.most_lines <= LINES {
             let mut lines = [const { std::mem::MaybeUninit::uninit() }; LINES];
@@ -100,9 +105,11 @@ impl Heads {
         let read = httparse::ParserConfig::default()
             .parse_request_with_uninit_headers(&mut parsed, text, lines)
             .map_err(refused)?;
-        // One that ends sooner has lines that end without a CR: whoever stands in front of us may
-        // see its end elsewhere.
-        if read != httparse::Status::Complete(text.len()) {
+        // A line that ends without a CR is one to us, and to whoever stands in front of us it may
+        // be a part of another.
+        let mut ends = memchr::memchr_iter(b'\n', text);
+        let has_cr = |at: usize| at.checked_sub(1).and_then(|at| text.get(at)) == Some(&b'\r');
+        if read != httparse::Status::Complete(text.len()) || !ends.all(has_cr) {
             return Err(BAD);
         }
         if parsed.headers.len() > self.most_lines {

@@ -1,5 +1,6 @@
 //! What is to be written, gathered so that it goes out in as few writes as can be.
 
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -8,7 +9,7 @@ use bytes::Bytes;
 use tokio::io::AsyncWrite;
 
 /// Bytes on their way out. Small ones are copied together, large ones stand between them.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Output {
     text: Vec<u8>,
     /// Where in `text` each large piece belongs.
@@ -16,6 +17,8 @@ pub(super) struct Output {
     /// The bytes of the large pieces.
     large_bytes: usize,
     written: usize,
+    /// What was written may still be held back, for TLS takes more than its socket does.
+    unflushed: bool,
 }
 
 impl Output {
@@ -39,10 +42,15 @@ impl Output {
         self.text.len() + self.large_bytes - self.written
     }
 
+    /// How much memory it holds for small bytes.
+    pub(super) fn capacity(&self) -> usize {
+        self.text.capacity()
+    }
+
     /// Lets go of memory that nothing is in.
     pub(super) fn release(&mut self) {
         if self.left() == 0 {
-            *self = Self::default();
+            *self = Self { unflushed: self.unflushed, ..Self::default() };
         }
     }
 
@@ -52,10 +60,11 @@ impl Output {
         io: &mut I,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.left() == 0 {
+        if self.left() == 0 && !self.unflushed {
             return Poll::Ready(Ok(()));
         }
         while self.left() > 0 {
+            self.unflushed = true;
             let io = Pin::new(&mut *io);
             let wrote = if self.large.is_empty() {
                 io.poll_write(cx, self.text.get(self.written..).unwrap_or_default())
@@ -72,7 +81,9 @@ impl Output {
         self.text.clear();
         self.large.clear();
         (self.large_bytes, self.written) = (0, 0);
-        Pin::new(io).poll_flush(cx)
+        ready!(Pin::new(io).poll_flush(cx))?;
+        self.unflushed = false;
+        Poll::Ready(Ok(()))
     }
 
     /// What is left, in order, as far as there is room; how many slices it takes.
@@ -98,6 +109,13 @@ impl Output {
     }
 }
 
+/// Sizes alone: what is in it is between a client and a server.
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output").field("left", &self.left()).finish_non_exhaustive()
+    }
+}
+
 /// A piece up to this size is copied.
 const COPIED: usize = 4 * 1024;
 /// How many pieces one write takes.
@@ -107,8 +125,21 @@ const SLICES: usize = 16;
 mod tests {
     use super::*;
 
-    /// Takes so many bytes a write.
-    struct Slow(usize, Vec<u8>);
+    /// Takes so many bytes a write, every other time, and holds them back until it is flushed.
+    #[derive(Default)]
+    struct Slow {
+        step: usize,
+        tired: bool,
+        held: Vec<u8>,
+        came: Vec<u8>,
+    }
+
+    impl Slow {
+        fn rests(&mut self) -> bool {
+            self.tired = !self.tired;
+            self.tired
+        }
+    }
 
     impl AsyncWrite for Slow {
         fn poll_write(
@@ -116,8 +147,11 @@ mod tests {
             _: &mut Context<'_>,
             bytes: &[u8],
         ) -> Poll<io::Result<usize>> {
-            let taken = bytes.len().min(self.0);
-            self.1.extend_from_slice(&bytes[..taken]);
+            if self.rests() {
+                return Poll::Pending;
+            }
+            let taken = bytes.len().min(self.step);
+            self.held.extend_from_slice(&bytes[..taken]);
             Poll::Ready(Ok(taken))
         }
 
@@ -127,11 +161,16 @@ mod tests {
             slices: &[IoSlice<'_>],
         ) -> Poll<io::Result<usize>> {
             let all = slices.iter().flat_map(|slice| slice.iter().copied());
-            let taken: Vec<u8> = all.take(self.0).collect();
+            let taken: Vec<u8> = all.take(self.step).collect();
             self.poll_write(cx, &taken)
         }
 
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            if self.rests() {
+                return Poll::Pending;
+            }
+            let held = std::mem::take(&mut self.held);
+            self.came.extend_from_slice(&held);
             Poll::Ready(Ok(()))
         }
 
@@ -153,10 +192,12 @@ mod tests {
                 output.push(piece.into());
             }
             assert_eq!(output.left(), wanted.len());
-            let mut io = Slow(step, Vec::new());
+            let mut io = Slow { step, ..Slow::default() };
             let mut cx = Context::from_waker(std::task::Waker::noop());
-            assert!(matches!(output.poll_write(&mut io, &mut cx), Poll::Ready(Ok(()))));
-            assert_eq!(io.1, wanted, "{step}");
+            while output.poll_write(&mut io, &mut cx).is_pending() {
+                output.release();
+            }
+            assert_eq!(io.came, wanted, "{step}");
             assert_eq!(output.left(), 0);
         }
     }

@@ -161,8 +161,10 @@ pub(super) fn status(out: &mut Vec<u8>, status: StatusCode, is_11: bool) {
 /// The service's headers, but for those that are the connection's.
 fn lines(out: &mut Vec<u8>, head: &response::Parts) {
     for (name, value) in &head.headers {
-        if matches!(*name, header::CONTENT_LENGTH | header::TRANSFER_ENCODING | header::CONNECTION)
-        {
+        if matches!(
+            *name,
+            header::CONNECTION | header::CONTENT_LENGTH | header::DATE | header::TRANSFER_ENCODING
+        ) {
             continue;
         }
         for piece in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http::{Response, StatusCode};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
@@ -23,18 +23,18 @@ use crate::listen::{BodyFault, BoxError, ConnectionLimits, Incoming};
 use crate::wire::{Framed, Framing, Piece};
 
 /// A socket and what is between it and the requests.
-#[derive(Debug)]
 pub(super) struct Socket<I> {
     io: I,
     /// What was read and not yet used.
     input: BytesMut,
+    /// How much room that was given at most.
+    room: usize,
     output: Output,
     heads: Heads,
     rest: Rest,
 }
 
 /// What is still to come of the request's body.
-#[derive(Debug)]
 enum Rest {
     Nothing,
     Coming {
@@ -52,6 +52,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Socket<I> {
         Self {
             io,
             input: BytesMut::new(),
+            room: 0,
             output: Output::default(),
             heads: Heads::new(limits),
             rest: Rest::Nothing,
@@ -65,6 +66,11 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Socket<I> {
     pub(super) async fn head(&mut self, activity: &Activity) -> Result<Option<Head>, Fault> {
         poll_fn(|cx| {
             loop {
+                // Robust servers pass over empty lines before a head (RFC 9112, 2.2).
+                while self.input.starts_with(b"\r\n") {
+                    self.input.advance(2);
+                    self.heads.begin();
+                }
                 if !self.input.is_empty()
                     && let Some(head) = self.heads.take(&mut self.input)?
                 {
@@ -73,7 +79,11 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Socket<I> {
                 if self.input.is_empty() && activity.is_closing() {
                     return Poll::Ready(Ok(None));
                 }
-                if ready!(self.poll_read(READ, cx))? == 0 {
+                let Poll::Ready(read) = self.poll_read(READ, cx) else {
+                    self.release(KEPT);
+                    return Poll::Pending;
+                };
+                if read? == 0 {
                     let whole = self.input.is_empty();
                     return Poll::Ready(if whole { Ok(None) } else { Err(Fault::Gone) });
                 }
@@ -150,7 +160,11 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Socket<I> {
                 if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
                     return Poll::Ready(Ok(answer));
                 }
-                ready!(self.poll_client(cx))?;
+                let Poll::Ready(client) = self.poll_client(cx) else {
+                    self.release(KEPT);
+                    return Poll::Pending;
+                };
+                client?;
             }
         })
         .await
@@ -190,12 +204,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Socket<I> {
                 match written {
                     Poll::Ready(()) if writing.is_over() => return Poll::Ready(Ok(())),
                     Poll::Ready(()) if !waits => continue,
-                    Poll::Ready(()) => {
-                        self.output.release();
-                        if self.input.is_empty() {
-                            self.input = BytesMut::new();
-                        }
-                    }
+                    Poll::Ready(()) => self.release(0),
                     Poll::Pending => {}
                 }
                 ready!(self.poll_client(cx))?;
@@ -210,7 +219,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Socket<I> {
         let Rest::Coming { to, framed, held_back } = &mut self.rest else {
             return self.poll_gone(cx);
         };
-        if !ready!(to.poll_wanted(cx)) {
+        if !matches!(to.poll_wanted(cx), Poll::Ready(true)) {
             return self.poll_gone(cx);
         }
         if std::mem::take(held_back) {
@@ -254,24 +263,43 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Socket<I> {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits for the client to go away. What it asks meanwhile is kept for later, within reason;
-    /// no memory is held for what may never come.
+    /// Waits for the client to go away. What it asks meanwhile is kept for later; one that asks
+    /// for more than is kept is served no more behind this request.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
-        while self.input.len() < READ {
+        loop {
+            // A body that nobody wants yet waits in the socket.
+            if matches!(self.rest, Rest::Coming { .. }) && self.input.len() >= READ {
+                return Poll::Pending;
+            }
             let mut space = [const { MaybeUninit::uninit() }; GLANCE];
             let mut room = ReadBuf::uninit(&mut space);
             ready!(Pin::new(&mut self.io).poll_read(cx, &mut room))?;
             if room.filled().is_empty() {
                 return Poll::Ready(Err(Fault::Gone));
             }
-            self.input.extend_from_slice(room.filled());
+            if self.input.len() + room.filled().len() <= MOST_AHEAD {
+                self.input.extend_from_slice(room.filled());
+            } else {
+                self.rest = Rest::Broken;
+            }
         }
-        Poll::Pending
+    }
+
+    /// Lets go of memory that is larger than `kept` and has nothing in it.
+    fn release(&mut self, kept: usize) {
+        if self.input.is_empty() && self.room > kept {
+            self.input = BytesMut::new();
+            self.room = 0;
+        }
+        if self.output.capacity() > kept {
+            self.output.release();
+        }
     }
 
     /// Reads something more: how many bytes.
     fn poll_read(&mut self, room: usize, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.input.reserve(room);
+        self.room = self.room.max(room);
         tokio_util::io::poll_read_buf(Pin::new(&mut self.io), cx, &mut self.input)
     }
 
@@ -319,8 +347,11 @@ const READ: usize = 4 * 1024;
 const MOST_READ: usize = 256 * 1024;
 /// A body up to this size is handed over in one piece.
 const ONE_PIECE: u64 = 64 * 1024;
-/// How much is read at once of what comes unasked.
+/// How much is read at once of what comes unasked, and how much of it is kept.
 const GLANCE: usize = 512;
+const MOST_AHEAD: usize = 256 * 1024;
+/// How much memory a connection keeps for its next request.
+const KEPT: usize = 8 * 1024;
 /// How long, and for how many bytes, a client that was refused may go on writing.
 const LINGER: Duration = Duration::from_secs(1);
 const MOST_LINGERED: usize = 256 * 1024;
