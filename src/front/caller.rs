@@ -20,6 +20,9 @@ use super::{Body, Front, answer};
 pub(super) struct Caller {
     credential: Credential,
     endpoint: Endpoint,
+    /// Tells of the configurations that came after the one that they were
+    /// identified by.
+    loads: watch::Receiver<SystemTime>,
 }
 
 impl Caller {
@@ -55,6 +58,7 @@ impl Front {
         if profile_of(request.uri.path()).is_none() {
             return Err(Failure::UnknownEndpoint);
         }
+        let loads = self.gateway.snapshots.loads();
         let credential = if peer.stdio {
             Credential::parent()
         } else {
@@ -63,15 +67,12 @@ impl Front {
         let profile = profile_of(request.uri.path()).unwrap_or_default();
         let query = request.uri.query();
         let endpoint = self.gateway.endpoint(credential.principal(), profile, query)?;
-        Ok(Caller { credential, endpoint })
+        Ok(Caller { credential, endpoint, loads })
     }
 
     /// Watches whether a caller keeps what it has now.
     pub(super) fn standing(&self, caller: &Caller) -> Standing {
-        let mut loads = self.gateway.snapshots.loads();
-        // One may have come since the caller was identified.
-        loads.mark_changed();
-        Standing { caller: caller.clone(), gateway: Arc::clone(&self.gateway), loads }
+        Standing { caller: caller.clone(), gateway: Arc::clone(&self.gateway) }
     }
 }
 
@@ -79,7 +80,6 @@ impl Front {
 pub(super) struct Standing {
     caller: Caller,
     gateway: Arc<Gateway>,
-    loads: watch::Receiver<SystemTime>,
 }
 
 impl Standing {
@@ -89,7 +89,7 @@ impl Standing {
     /// # Cancel safety
     /// Safe: what was missed is seen by the next.
     pub(super) async fn lost(&mut self) {
-        while self.loads.changed().await.is_ok() {
+        while self.caller.loads.changed().await.is_ok() {
             let snapshot = self.gateway.snapshots.load();
             if !snapshot.admits(&self.caller.credential, &self.caller.endpoint) {
                 return;

@@ -8,9 +8,9 @@ use http::{HeaderName, StatusCode};
 use crate::call::{Call, Client, Event, Failure, Meta, Params, ParamsFault};
 use crate::catalog::Kind;
 use crate::jsonrpc::{Frame, Id};
-use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, decode_value, header};
+use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, decode_value, header, is_encoded};
 use crate::pipeline::{Exchange, Introduction};
-use crate::wire::{Headers, visible};
+use crate::wire::{Headers, is_visible, visible};
 
 use super::Front;
 use super::answer::{self, Wants};
@@ -150,7 +150,7 @@ fn check(headers: &Headers, method: &Method, params: &Params) -> Result<Meta, Fa
     let missing =
         |key| Failure::InvalidMeta { detail: format!("invalid params: _meta lacks {key}") };
     let Some(version) = meta.version.as_deref() else {
-        return Err(match said {
+        return Err(match said.and_then(visible) {
             // In a version that nobody here knows, `_meta` may be another.
             Some(said) if ProtocolVersion::parse(said).is_none() => unsupported(said),
             _ => missing("io.modelcontextprotocol/protocolVersion"),
@@ -180,27 +180,33 @@ fn check(headers: &Headers, method: &Method, params: &Params) -> Result<Meta, Fa
 }
 
 fn check_name(headers: &Headers, named: &str) -> Result<(), Failure> {
-    // The header may be encoded: it is read before it is compared.
-    single(headers, &header::NAME)?;
-    let said = headers.get(&header::NAME).map(decode_value).transpose();
+    let said = single(headers, &header::NAME)?;
+    // The header may be encoded: then it is read before it is compared.
+    if said == Some(named.as_bytes()) && !is_encoded(named) {
+        return Ok(());
+    }
+    let said = said.map(decode_value).transpose();
     let said = said.map_err(|error| Failure::HeaderMismatch {
         detail: format!("the Mcp-Name header cannot be read: {error}"),
     })?;
-    same(&header::NAME, said.as_deref(), named)
+    same(&header::NAME, said.as_deref().map(str::as_bytes), named)
 }
 
-fn same(name: &HeaderName, said: Option<&str>, body: &str) -> Result<(), Failure> {
+fn same(name: &HeaderName, said: Option<&[u8]>, body: &str) -> Result<(), Failure> {
     let clip = |text: &str| text.chars().take(128).collect::<String>();
     let detail = match said {
-        Some(said) if said == body => return Ok(()),
-        Some(said) => format!("the {name} header says {:?}, the body {:?}", clip(said), clip(body)),
+        Some(said) if said == body.as_bytes() => return Ok(()),
+        Some(said) => {
+            let said = clip(&String::from_utf8_lossy(said));
+            format!("the {name} header says {said:?}, the body {:?}", clip(body))
+        }
         None => format!("the {name} header is missing, the body says {:?}", clip(body)),
     };
     Err(Failure::HeaderMismatch { detail })
 }
 
 /// A header that stands there once, or not at all.
-fn single<'a>(headers: &'a Headers, name: &HeaderName) -> Result<Option<&'a str>, Failure> {
+fn single<'a>(headers: &'a Headers, name: &HeaderName) -> Result<Option<&'a [u8]>, Failure> {
     let wrong =
         |what: &str| Failure::HeaderMismatch { detail: format!("the {name} header {what}") };
     let mut all = headers.get_all(name);
@@ -208,7 +214,10 @@ fn single<'a>(headers: &'a Headers, name: &HeaderName) -> Result<Option<&'a str>
     if first.is_some() && all.next().is_some() {
         return Err(wrong("stands there more than once"));
     }
-    first.map(|value| visible(value).ok_or_else(|| wrong("has invalid characters"))).transpose()
+    match first {
+        Some(value) if !is_visible(value) => Err(wrong("has invalid characters")),
+        first => Ok(first),
+    }
 }
 
 fn unsupported(requested: &str) -> Failure {

@@ -2,6 +2,7 @@
 
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -19,15 +20,44 @@ pub(super) enum Whose<B> {
     Service(B),
 }
 
+/// What a connection was admitted for last: most clients name one host for ever.
+#[derive(Default)]
+pub(super) struct Known {
+    host: Vec<u8>,
+    /// By these settings.
+    settings: Option<Arc<Settings>>,
+}
+
+impl Known {
+    /// Whether a request asks for nothing that was not admitted before: it names the same host
+    /// again, once, and no page.
+    fn has<B>(&self, request: &Received<B>, settings: &Arc<Settings>) -> bool {
+        let mut hosts = request.headers.get_all(&header::HOST);
+        self.settings.as_ref().is_some_and(|by| Arc::ptr_eq(by, settings))
+            && request.uri.authority().is_none()
+            && hosts.next() == Some(&self.host)
+            && hosts.next().is_none()
+            && !request.headers.contains(&header::ORIGIN)
+    }
+
+    fn learn<B>(&mut self, request: &Received<B>, settings: &Arc<Settings>) {
+        let names_it = request.uri.authority().is_none();
+        let host = request.headers.get(&header::HOST).filter(|_| names_it);
+        self.host = host.unwrap_or_default().to_vec();
+        self.settings = host.map(|_| Arc::clone(settings));
+    }
+}
+
 /// Judges a request, has it served, and marks the response for a browser. `most` is what the
 /// request's head has at most, in bytes, where that is known.
 pub(super) async fn answer<S: Service>(
     service: &S,
-    settings: &Settings,
+    settings: &Arc<Settings>,
     request: Received<Incoming>,
     (peer, most): (Peer, Option<usize>),
+    known: &mut Known,
 ) -> Response<Whose<S::Body>> {
-    let (mut response, origin) = match judge(settings, &request, (peer, most)) {
+    let (mut response, origin) = match judge(settings, &request, (peer, most), known) {
         Err(refusal) => {
             tracing::debug!(client = %peer.addr, %refusal, "request refused");
             (refuse(&refusal).map(Whose::Gate), None)
@@ -44,9 +74,10 @@ pub(super) async fn answer<S: Service>(
 }
 
 fn judge<B>(
-    settings: &Settings,
+    settings: &Arc<Settings>,
     request: &Received<B>,
     (peer, most): (Peer, Option<usize>),
+    known: &mut Known,
 ) -> Result<Admission, Refusal> {
     let limit = settings.limits.header;
     if most.is_none_or(|most| most > limit) {
@@ -55,7 +86,12 @@ fn judge<B>(
             return Err(Refusal::HeadersTooLarge { size, limit });
         }
     }
-    settings.guard.admit(request, peer.local)
+    if known.has(request, settings) {
+        return Ok(Admission { origin: None });
+    }
+    let admission = settings.guard.admit(request, peer.local)?;
+    known.learn(request, settings);
+    Ok(admission)
 }
 
 fn refuse(refusal: &Refusal) -> Response<Full<Bytes>> {

@@ -26,7 +26,7 @@ use crate::wire::Received;
 use super::{
     BoxError, ConnectionLimits, Drain, Incoming, Peer, Service, Settings,
     activity::{Activity, Busy, Due},
-    answer::{Whose, answer},
+    answer::{Known, Whose, answer},
     http1,
     socket::Context,
     tls::ALPN_H2,
@@ -156,7 +156,9 @@ impl<S: Service> Line<'_, S> {
             async move {
                 let settings = context.settings.load();
                 let request = Received::from(request).map(Incoming::h2);
-                let response = answer(&context.service, &settings, request, (peer, None)).await;
+                let (service, from) = (&context.service, (peer, None));
+                let response =
+                    answer(service, &settings, request, from, &mut Known::default()).await;
                 Ok::<_, Infallible>(response.map(|body| Lasting { body, _busy: busy }))
             }
         });

@@ -56,8 +56,12 @@ pub fn decode_value(value: &[u8]) -> Result<Cow<'_, str>, HeaderValueError> {
 fn is_plain(text: &str) -> bool {
     let visible = text.bytes().all(|b| b == b'\t' || (b' '..=b'~').contains(&b));
     let padded = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
-    let sentinel = text.starts_with(PREFIX) && text.ends_with(SUFFIX);
-    !text.is_empty() && visible && !padded && !sentinel
+    !text.is_empty() && visible && !padded && !is_encoded(text)
+}
+
+/// Whether a header's text stands for another.
+pub fn is_encoded(text: &str) -> bool {
+    text.starts_with(PREFIX) && text.ends_with(SUFFIX)
 }
 
 const PREFIX: &str = "=?base64?";

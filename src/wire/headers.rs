@@ -139,8 +139,12 @@ impl fmt::Debug for Headers {
 
 /// The text of a value, if it is visible ASCII, spaces and tabs.
 pub fn visible(value: &[u8]) -> Option<&str> {
-    let text = std::str::from_utf8(value).ok()?;
-    value.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~')).then_some(text)
+    is_visible(value).then(|| std::str::from_utf8(value).ok()).flatten()
+}
+
+/// Whether a value is visible ASCII, spaces and tabs.
+pub fn is_visible(value: &[u8]) -> bool {
+    value.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'))
 }
 
 #[cfg(test)]

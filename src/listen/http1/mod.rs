@@ -20,7 +20,7 @@ use std::pin::pin;
 use http::{Method, StatusCode, Version};
 
 use super::Service;
-use super::answer::answer;
+use super::answer::{Known, answer};
 use super::connection::Line;
 
 use head::Head;
@@ -59,6 +59,7 @@ where
     S: Service,
 {
     let mut socket = Socket::new(io, line.limits);
+    let mut known = Known::default();
     loop {
         let head = match socket.head(&line.activity).await {
             Ok(Some(head)) => head,
@@ -81,7 +82,8 @@ where
         let request = request.map(|()| body);
         let response = {
             let from = (line.peer, Some(size));
-            let answered = pin!(answer(&line.context.service, &settings, request, from));
+            let answered =
+                pin!(answer(&line.context.service, &settings, request, from, &mut known));
             socket.attend(answered).await?
         };
         reply.keep_alive &= socket.may_go_on() && !line.activity.is_closing();

@@ -95,7 +95,9 @@ where
         output: &mut Output,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Fault>> {
-        while !self.over && output.left() < FULL {
+        // The last few bytes behind a large piece go out with it.
+        while !self.over && (output.left() < FULL || matches!(self.framing, Framing::Left(..=LAST)))
+        {
             match std::pin::Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => self.end(output)?,
@@ -185,3 +187,5 @@ fn hex(out: &mut Vec<u8>, size: usize) {
 
 /// How much is gathered before it is written.
 const FULL: usize = 64 * 1024;
+/// How little is gathered in any case.
+const LAST: u64 = 4 * 1024;
