@@ -20,6 +20,18 @@ struct Line {
     value: Span,
 }
 
+impl Line {
+    /// Whether it is one of this name, which is in lower case.
+    fn is(self, name: &[u8], text: &[u8]) -> bool {
+        if self.name.length as usize != name.len() {
+            return false;
+        }
+        let own = self.name.read(text);
+        // As most programs write it, it is told at once.
+        own == name || own.eq_ignore_ascii_case(name)
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Span {
     start: u32,
@@ -70,10 +82,7 @@ impl Headers {
         let name = name.as_str().as_bytes();
         self.lines
             .iter()
-            .filter(move |line| {
-                line.name.length as usize == name.len()
-                    && line.name.read(&self.text).eq_ignore_ascii_case(name)
-            })
+            .filter(move |line| line.is(name, &self.text))
             .map(|line| line.value.read(&self.text))
     }
 
@@ -90,7 +99,7 @@ impl Headers {
     /// Takes all lines of a header out.
     pub fn remove(&mut self, name: &HeaderName) {
         let (text, name) = (&self.text, name.as_str().as_bytes());
-        self.lines.retain(|line| !line.name.read(text).eq_ignore_ascii_case(name));
+        self.lines.retain(|line| !line.is(name, text));
     }
 
     /// Sets a header to one value, whatever it was.
