@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use slab::Slab;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// Is ready at a point in time.
@@ -70,13 +71,7 @@ impl Future for Alarm {
 
 /// Where the alarms of one thread hang.
 #[derive(Debug, Default)]
-struct Board(Mutex<Places>);
-
-#[derive(Debug, Default)]
-struct Places {
-    all: Vec<Option<Hung>>,
-    free: Vec<usize>,
-}
+struct Board(Mutex<Slab<Hung>>);
 
 #[derive(Debug)]
 struct Hung {
@@ -94,7 +89,7 @@ impl Board {
         BOARD.with(|board| board.borrow().clone())
     }
 
-    fn places(&self) -> MutexGuard<'_, Places> {
+    fn places(&self) -> MutexGuard<'_, Slab<Hung>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,7 +97,7 @@ impl Board {
     fn look(&self) {
         let soon = Instant::now() + SOON;
         let mut wakers = Vec::new();
-        for hung in self.places().all.iter_mut().flatten() {
+        for (_, hung) in self.places().iter_mut() {
             if !hung.soon && hung.at <= soon {
                 hung.soon = true;
                 wakers.push(hung.waker.clone());
@@ -121,29 +116,15 @@ struct Hook {
 
 impl Hook {
     fn new(board: Arc<Board>, at: Instant, waker: &Waker) -> Self {
-        let place = {
-            let mut places = board.places();
-            let hung = Some(Hung { at, waker: waker.clone(), soon: false });
-            match places.free.pop() {
-                Some(place) => {
-                    if let Some(free) = places.all.get_mut(place) {
-                        *free = hung;
-                    }
-                    place
-                }
-                None => {
-                    places.all.push(hung);
-                    places.all.len() - 1
-                }
-            }
-        };
+        let hung = Hung { at, waker: waker.clone(), soon: false };
+        let place = board.places().insert(hung);
         Self { board, place }
     }
 
     /// Whether it is; if not, `waker` will hear when it is.
     fn is_due_soon(&self, waker: &Waker) -> bool {
         let mut places = self.board.places();
-        let Some(Some(hung)) = places.all.get_mut(self.place) else { return true };
+        let Some(hung) = places.get_mut(self.place) else { return true };
         if !hung.soon {
             hung.waker.clone_from(waker);
         }
@@ -153,10 +134,8 @@ impl Hook {
 
 impl Drop for Hook {
     fn drop(&mut self) {
-        let mut places = self.board.places();
-        let hung = places.all.get_mut(self.place).and_then(Option::take);
-        places.free.push(self.place);
-        drop(places);
+        let hung = self.board.places().try_remove(self.place);
+        // Outside of the lock: whoever is woken or dropped may hang something.
         drop(hung);
     }
 }
@@ -183,8 +162,8 @@ impl Drop for Gone {
     fn drop(&mut self) {
         let board = BOARD.with(RefCell::take);
         // Whoever hangs there has to look after itself.
-        for hung in board.iter().flat_map(|board| std::mem::take(&mut board.places().all)).flatten()
-        {
+        let all = board.map(|board| std::mem::take(&mut *board.places()));
+        for (_, hung) in all.into_iter().flatten() {
             hung.waker.wake();
         }
     }
@@ -201,7 +180,7 @@ mod tests {
 
     fn hung() -> usize {
         let board = Board::of_this_thread();
-        board.map_or(0, |board| board.places().all.iter().flatten().count())
+        board.map_or(0, |board| board.places().len())
     }
 
     #[tokio::test(start_paused = true)]
@@ -231,7 +210,7 @@ mod tests {
         assert_eq!(hung(), 2);
         let mut another = Alarm::after(Duration::from_mins(1));
         assert!(futures_util::poll!(&mut another).is_pending());
-        assert_eq!(Board::of_this_thread().unwrap().places().all.len(), 3, "a place is used again");
+        assert_eq!(hung(), 3);
         // One that is put off hangs there anew, and one without a board goes on by itself.
         another.set(Instant::now() + Duration::from_mins(2));
         assert_eq!(hung(), 2);

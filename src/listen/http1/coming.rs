@@ -97,19 +97,17 @@ impl Pieces {
         if let Some(piece) = passage.piece.take() {
             return Poll::Ready(Some(Ok(piece)));
         }
-        match &mut passage.end {
-            Some(end) => Poll::Ready(std::mem::replace(end, Ok(())).err().map(Err)),
-            None => {
-                passage.waiting = Some(cx.waker().clone());
-                // Mostly it is the connection that reads, and looks at once.
-                let connection = passage.connection.take();
-                drop(passage);
-                if let Some(connection) = connection.filter(|it| !it.will_wake(cx.waker())) {
-                    connection.wake();
-                }
-                Poll::Pending
-            }
+        if let Some(end) = &mut passage.end {
+            return Poll::Ready(std::mem::replace(end, Ok(())).err().map(Err));
         }
+        passage.waiting = Some(cx.waker().clone());
+        // Mostly it is the connection that reads, and looks at once.
+        let connection = passage.connection.take();
+        drop(passage);
+        if let Some(connection) = connection.filter(|it| !it.will_wake(cx.waker())) {
+            connection.wake();
+        }
+        Poll::Pending
     }
 
     pub(in crate::listen) fn is_over(&self) -> bool {

@@ -133,7 +133,7 @@ impl Heads {
             request,
             size: text.len(),
             framing: says.framing(is_11)?,
-            keep_alive: (is_11 || says.keep_alive) && !says.close,
+            keep_alive: (is_11 || says.connection.keep_alive) && !says.connection.close,
             expects: is_11 && says.expects,
         })
     }
@@ -167,9 +167,15 @@ fn refused(error: httparse::Error) -> Fault {
 struct Says {
     length: Option<u64>,
     chunked: bool,
+    expects: bool,
+    connection: Connection,
+}
+
+/// What it says of the connection.
+#[derive(Default)]
+struct Connection {
     keep_alive: bool,
     close: bool,
-    expects: bool,
 }
 
 impl Says {
@@ -196,8 +202,8 @@ impl Says {
             }
             10 if is("connection") => {
                 for one in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-                    self.close |= one.eq_ignore_ascii_case(b"close");
-                    self.keep_alive |= one.eq_ignore_ascii_case(b"keep-alive");
+                    self.connection.close |= one.eq_ignore_ascii_case(b"close");
+                    self.connection.keep_alive |= one.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
             6 if is("expect") => self.expects |= value.eq_ignore_ascii_case(b"100-continue"),
