@@ -314,9 +314,10 @@ async fn a_profile_changes_and_goes_with_a_reload() {
     }
     gateway.reload(two.with("")).await;
     for stream in &mut streams {
-        // It ends with its profile, if not before it has told that the list has.
+        // It ends with its profile, if not before it has told that one of the lists has.
         while let Some(message) = stream.message().await {
-            assert_eq!(message["method"], "notifications/tools/list_changed");
+            let method = message["method"].as_str().unwrap();
+            assert!(method.ends_with("/list_changed"), "{message}");
         }
     }
     for client in [&modern, &legacy] {
