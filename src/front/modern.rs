@@ -10,7 +10,7 @@ use crate::catalog::Kind;
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, decode_value, header, is_encoded};
 use crate::pipeline::{Exchange, Introduction};
-use crate::wire::{Headers, is_visible, visible};
+use crate::wire::{Headers, Repeated, is_visible, visible};
 
 use super::Front;
 use super::answer::{self, Wants};
@@ -209,14 +209,10 @@ fn same(name: &HeaderName, said: Option<&[u8]>, body: &str) -> Result<(), Failur
 fn single<'a>(headers: &'a Headers, name: &HeaderName) -> Result<Option<&'a [u8]>, Failure> {
     let wrong =
         |what: &str| Failure::HeaderMismatch { detail: format!("the {name} header {what}") };
-    let mut all = headers.get_all(name);
-    let first = all.next();
-    if first.is_some() && all.next().is_some() {
-        return Err(wrong("stands there more than once"));
-    }
-    match first {
-        Some(value) if !is_visible(value) => Err(wrong("has invalid characters")),
-        first => Ok(first),
+    match headers.single(name) {
+        Ok(Some(value)) if !is_visible(value) => Err(wrong("has invalid characters")),
+        Ok(value) => Ok(value),
+        Err(Repeated) => Err(wrong("stands there more than once")),
     }
 }
 

@@ -31,7 +31,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::call::{Failure, Principal, ProfileName};
 use crate::config::{Client, KeyHash};
-use crate::wire::Headers;
+use crate::wire::{Headers, Repeated};
 
 /// Whom a request came from, as far as the socket knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,12 +247,9 @@ fn take_key(headers: &mut Headers) -> Result<Vec<u8>, Failure> {
     Ok(key)
 }
 
+/// A header that stands there once, or not at all.
 fn single<'a>(headers: &'a Headers, name: &HeaderName) -> Result<Option<&'a [u8]>, Failure> {
-    let mut all = headers.get_all(name);
-    match (all.next(), all.next()) {
-        (value, None) => Ok(value),
-        (_, Some(_)) => Err(Failure::KeyUnknown),
-    }
+    headers.single(name).map_err(|Repeated| Failure::KeyUnknown)
 }
 
 /// The token of a `Bearer` credential (RFC 6750, 2.1); the scheme in any case

@@ -1,24 +1,16 @@
 //! One request on its way through the guard to the service, and the response back.
 
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
-use http_body::{Body, Frame, SizeHint};
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 
-use super::{Admission, BoxError, Incoming, Peer, Refusal, Service, Settings, cors};
+use super::{Admission, Incoming, Peer, Refusal, Service, Settings, cors};
 use crate::wire::Received;
 
-/// A body of the service's, or of the gate's.
-pub(super) enum Whose<B> {
-    Gate(Full<Bytes>),
-    Service(B),
-}
+/// A body of the gate's, or of the service's.
+pub(super) type Answer<B> = Either<Full<Bytes>, B>;
 
 /// What a connection was admitted for last: most clients name one host for ever.
 #[derive(Default)]
@@ -32,11 +24,9 @@ impl Known {
     /// Whether a request asks for nothing that was not admitted before: it names the same host
     /// again, once, and no page.
     fn has<B>(&self, request: &Received<B>, settings: &Arc<Settings>) -> bool {
-        let mut hosts = request.headers.get_all(&header::HOST);
         self.settings.as_ref().is_some_and(|by| Arc::ptr_eq(by, settings))
             && request.uri.authority().is_none()
-            && hosts.next() == Some(&self.host)
-            && hosts.next().is_none()
+            && request.headers.single(&header::HOST) == Ok(Some(&self.host))
             && !request.headers.contains(&header::ORIGIN)
     }
 
@@ -56,16 +46,16 @@ pub(super) async fn answer<S: Service>(
     request: Received<Incoming>,
     (peer, most): (Peer, Option<usize>),
     known: &mut Known,
-) -> Response<Whose<S::Body>> {
+) -> Response<Answer<S::Body>> {
     let (mut response, origin) = match judge(settings, &request, (peer, most), known) {
         Err(refusal) => {
             tracing::debug!(client = %peer.addr, %refusal, "request refused");
-            (refuse(&refusal).map(Whose::Gate), None)
+            (refuse(&refusal).map(Either::Left), None)
         }
         Ok(Admission { origin }) if cors::is_preflight(&request) => {
-            (cors::preflight(&request.headers).map(Whose::Gate), origin)
+            (cors::preflight(&request.headers).map(Either::Left), origin)
         }
-        Ok(Admission { origin }) => (service.call(request, peer).await.map(Whose::Service), origin),
+        Ok(Admission { origin }) => (service.call(request, peer).await.map(Either::Right), origin),
     };
     if let Some(origin) = origin {
         cors::mark(response.headers_mut(), origin);
@@ -108,36 +98,4 @@ fn size<B>(request: &Received<B>) -> usize {
     let lines =
         request.headers.iter().map(|(name, value)| name.len() + value.len() + ": \r\n".len());
     target + lines.sum::<usize>()
-}
-
-impl<B> Body for Whose<B>
-where
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
-{
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match &mut *self {
-            Self::Gate(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
-            Self::Service(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Gate(body) => body.is_end_stream(),
-            Self::Service(body) => body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Gate(body) => body.size_hint(),
-            Self::Service(body) => body.size_hint(),
-        }
-    }
 }

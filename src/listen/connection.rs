@@ -26,7 +26,7 @@ use crate::wire::Received;
 use super::{
     BoxError, ConnectionLimits, Drain, Incoming, Peer, Service, Settings,
     activity::{Activity, Busy, Due},
-    answer::{Known, Whose, answer},
+    answer::{Answer, Known, answer},
     http1,
     socket::Context,
     tls::ALPN_H2,
@@ -221,7 +221,7 @@ impl<S: Service> Line<'_, S> {
 
 /// A body that keeps its connection busy while it lasts.
 struct Lasting<B> {
-    body: Whose<B>,
+    body: Answer<B>,
     _busy: Busy,
 }
 

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 
-use crate::wire::visible;
+use crate::wire::{is_visible, visible};
 
 /// Why a header value stands for no text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -54,9 +54,8 @@ pub fn decode_value(value: &[u8]) -> Result<Cow<'_, str>, HeaderValueError> {
 /// An empty value is allowed by HTTP, yet some proxies drop such a header and
 /// the call would then be refused as a mismatch: it is encoded too.
 fn is_plain(text: &str) -> bool {
-    let visible = text.bytes().all(|b| b == b'\t' || (b' '..=b'~').contains(&b));
     let padded = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
-    !text.is_empty() && visible && !padded && !is_encoded(text)
+    !text.is_empty() && is_visible(text.as_bytes()) && !padded && !is_encoded(text)
 }
 
 /// Whether a header's text stands for another.

@@ -13,6 +13,10 @@ pub struct Headers {
     lines: Vec<Line>,
 }
 
+/// A header stands there more than once: others may believe another of its values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repeated;
+
 /// Where in the text a line's name and value stand.
 #[derive(Debug, Clone, Copy)]
 struct Line {
@@ -84,6 +88,16 @@ impl Headers {
             .iter()
             .filter(move |line| line.is(name, &self.text))
             .map(|line| line.value.read(&self.text))
+    }
+
+    /// A header's value, where the header stands there at most once.
+    ///
+    /// # Errors
+    /// [`Repeated`].
+    pub fn single(&self, name: &HeaderName) -> Result<Option<&[u8]>, Repeated> {
+        let mut all = self.get_all(name);
+        let first = all.next();
+        if first.is_some() && all.next().is_some() { Err(Repeated) } else { Ok(first) }
     }
 
     /// Whether a header is there.
@@ -179,6 +193,9 @@ mod tests {
         let mut headers = parts([[0, 4, 6, 7], [9, 16, 18, 19], [21, 25, 27, 28]]);
         assert_eq!(headers.get_all(&header::HOST).collect::<Vec<_>>(), [b"a", b"c"]);
         assert_eq!(headers.get(&header::HOST), Some(&b"a"[..]));
+        assert_eq!(headers.single(&header::HOST), Err(Repeated));
+        assert_eq!(headers.single(&HeaderName::from_static("hostess")), Ok(Some(&b"b"[..])));
+        assert_eq!(headers.single(&header::ACCEPT), Ok(None));
         assert_eq!(headers.get(&header::ACCEPT), None);
         headers.remove(&header::HOST);
         assert_eq!(headers.iter().collect::<Vec<_>>(), [(&b"Hostess"[..], &b"b"[..])]);

@@ -28,7 +28,7 @@ pub use body::{Body, Response};
 pub use connection::Connection;
 pub use framing::{Framed, Piece};
 pub use head::{Fields, Framing, digits};
-pub use headers::{Headers, is_visible, visible};
+pub use headers::{Headers, Repeated, is_visible, visible};
 pub use pool::{Pool, PoolFault};
 pub use received::Received;
 pub use request::{Fixed, OwnHeaders, Request};

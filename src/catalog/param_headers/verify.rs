@@ -7,7 +7,7 @@ use super::{ParamHeader, ParamKind, at, to_text};
 use crate::catalog::schema::MAX_ARGUMENT_DEPTH;
 use crate::catalog::strict_json::{self, JsonError};
 use crate::mcp::{HeaderValueError, decode_value};
-use crate::wire::Headers;
+use crate::wire::{Headers, Repeated};
 
 /// How a header and the body disagree. No variant carries a value: parameters
 /// may be secrets, and this text goes back over the wire and into logs.
@@ -73,12 +73,9 @@ pub fn verify(
 
 fn verify_one(param: &ParamHeader, headers: &Headers, arguments: &Value) -> Result<(), Mismatch> {
     let header = || param.header.clone();
-    let mut sent = headers.get_all(&param.header);
-    let (first, second) = (sent.next(), sent.next());
-    if second.is_some() {
-        return Err(Mismatch::Repeated { header: header() });
-    }
-    let (value, sent) = match (at(arguments, &param.path), first) {
+    let sent = headers.single(&param.header);
+    let sent = sent.map_err(|Repeated| Mismatch::Repeated { header: header() })?;
+    let (value, sent) = match (at(arguments, &param.path), sent) {
         (None, None) => return Ok(()),
         (None, Some(_)) => return Err(Mismatch::Unexpected { header: header() }),
         (Some(value), None) if to_text(value).is_none() => return Ok(()),

@@ -21,7 +21,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, Version, header};
 
-use crate::wire::{Headers, Received, visible};
+use crate::wire::{Headers, Received, Repeated, visible};
 
 use self::host::{Host, HostPort, Origin, ends_below};
 
@@ -266,12 +266,8 @@ fn authority_text<B>(request: &Received<B>) -> &str {
 }
 
 fn sole_origin(headers: &Headers) -> Result<Option<HeaderValue>, Refusal> {
-    let mut origins = headers.get_all(&header::ORIGIN);
-    let first = origins.next().map(HeaderValue::from_bytes).transpose();
-    if origins.next().is_some() {
-        return Err(Refusal::OpaqueOrigin);
-    }
-    first.map_err(|_| Refusal::OpaqueOrigin)
+    let origin = headers.single(&header::ORIGIN).map_err(|Repeated| Refusal::OpaqueOrigin)?;
+    origin.map(HeaderValue::from_bytes).transpose().map_err(|_| Refusal::OpaqueOrigin)
 }
 
 /// JSON-RPC 2.0, 5.1: what was sent is not a valid request.

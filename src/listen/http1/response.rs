@@ -1,5 +1,6 @@
 //! An answer's head, and how its body is framed.
 
+use std::io::Write as _;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -177,12 +178,8 @@ fn lines(out: &mut Vec<u8>, head: &response::Parts) {
 
 /// A chunk's first line.
 fn hex(out: &mut Vec<u8>, size: usize) {
-    let digits = (usize::BITS - size.leading_zeros()).div_ceil(4);
-    for place in (0..digits).rev() {
-        let digit = u32::try_from(size >> (place * 4) & 0xf).unwrap_or(0);
-        out.push(char::from_digit(digit, 16).map_or(b'0', |digit| digit as u8));
-    }
-    out.extend_from_slice(b"\r\n");
+    // Memory takes whatever is written.
+    let _ = write!(out, "{size:x}\r\n");
 }
 
 /// How much is gathered before it is written.
