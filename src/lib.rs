@@ -10,11 +10,11 @@
 pub mod cli;
 pub mod bench;
 pub mod admin;
-pub mod listen;
-pub mod front;
+pub mod listener;
+pub mod downstream;
 pub mod pipeline;
 pub mod snapshot;
-pub mod link;
+pub mod upstream;
 pub mod policy;
 pub mod catalog;
 pub mod identity;

@@ -69,12 +69,12 @@ use crate::call::{Call, Failure};
 use crate::{
     mcp::Era, jsonrpc::{self, Id},
 };
-fn f(x: &crate::catalog::Entry) -> &str { \"crate::front\" }
-fn g() { super::super::listen::x(); super::sibling(); }
+fn f(x: &crate::catalog::Entry) -> &str { \"crate::downstream\" }
+fn g() { super::super::listener::x(); super::sibling(); }
 #[cfg(test)]
 mod tests { use crate::admin::Status; }
 ";
-    let file = Source { path: "src/link/deep.rs".into(), text: text.into() };
+    let file = Source { path: "src/upstream/deep.rs".into(), text: text.into() };
     let expected = [(2, "call"), (3, "mcp"), (3, "jsonrpc"), (6, "catalog"), (7, "listen")];
     assert_eq!(uses(&file), expected.map(|(line, used)| (line, used.to_owned())));
     let rooms = rooms();

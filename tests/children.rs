@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use trunkline::call::ServerName;
 use trunkline::jsonrpc::lines::{LineError, LineReader};
-use trunkline::link::child::{Child, ChildSpec, Guardian, SpawnError};
+use trunkline::upstream::child::{Child, ChildSpec, Guardian, SpawnError};
 
 const TRUNKLINE: &str = env!("CARGO_BIN_EXE_trunkline");
 

@@ -9,14 +9,14 @@ use jiff::Timestamp;
 
 use crate::catalog::{Catalog, Kind};
 use crate::config::{Start, Target};
-use crate::front::Front;
+use crate::downstream::Front;
 use crate::identity::hex;
-use crate::link::{InstanceView, State, View, Whose};
-use crate::listen::Counts;
+use crate::listener::Counts;
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::snapshot::{Member, Snapshot};
 use crate::telemetry::metrics::ReloadOutcome;
+use crate::upstream::{InstanceView, State, View, Whose};
 
 use super::{
     CatalogStatus, ConfigurationStatus, GatewayState, InstanceOwner, InstanceStatus, LastError,

@@ -10,7 +10,7 @@ use url::Url;
 
 use super::BenchFault;
 use super::wire::Dial;
-use crate::link::client_tls;
+use crate::upstream::client_tls;
 
 /// An endpoint that may be tested.
 #[derive(Clone)]

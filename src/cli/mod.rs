@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Color, Config, Source, System};
-use crate::link::child::run_guardian;
+use crate::upstream::child::run_guardian;
 
 /// One URL in front of many MCP servers
 ///

@@ -16,9 +16,9 @@ use url::Url;
 
 use crate::call::ProfileName;
 use crate::config::{Config, Http, HttpTransport, Secret};
-use crate::front::stdio::{self, Bounds, Ended, Here, There};
-use crate::link::{HttpClient, LinkFault};
+use crate::downstream::stdio::{self, Bounds, Ended, Here, There};
 use crate::telemetry::log::{self, AccessLine, LogFormat, LogLevels};
+use crate::upstream::{HttpClient, LinkFault};
 
 use super::serve::{Doors, Running, guardian, not_started, signals, start_log};
 use super::{Common, FAILURE, WRONG_USE, complain, fail};

@@ -164,7 +164,7 @@ section! {
     pub struct Log {
         settings {
             /// A level (`error`, `warn`, `info`, `debug`, `trace`), then levels for parts, such as
-            /// `info,trunkline::link=debug`.
+            /// `info,trunkline::upstream=debug`.
             level: String as Filter = "info",
             /// How a line looks.
             format: LogFormat = "human",

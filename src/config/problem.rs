@@ -335,7 +335,9 @@ impl Problem {
             Self::SameAddress => "give the admin listener a port of its own, or write \"off\"",
             Self::TimeoutOrder => "progress extends `timeout` up to `max_timeout`: make it longer",
             Self::NoInstances => "allow some, or write isolation = \"shared\"",
-            Self::Filter => "write a level, such as \"info\", or \"info,trunkline::link=debug\"",
+            Self::Filter => {
+                "write a level, such as \"info\", or \"info,trunkline::upstream=debug\""
+            }
             _ => "see docs/configuration.md",
         }
     }

@@ -13,9 +13,9 @@ use crate::call::{
 use crate::era::lift;
 use crate::era::state::State;
 use crate::jsonrpc::{Id, Response};
-use crate::link::parking::{Place, Ticket, Waiting};
 use crate::mcp::code;
 use crate::policy::Permitted;
+use crate::upstream::parking::{Place, Ticket, Waiting};
 
 use super::input::{Asker, invalid_state};
 use super::record::Record;

@@ -20,11 +20,11 @@ use crate::era::state::{Bound, Digest, Seals, State, StateError, digest};
 use crate::era::tasks::ids::TaskIds;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{Members, Response, Splice, object, string};
-use crate::link::parking::{Bounds, Parking};
 use crate::mcp::question::ELICITATION;
 use crate::mcp::{Era, Method};
 use crate::snapshot::Snapshots;
 use crate::telemetry::metrics::Metrics;
+use crate::upstream::parking::{Bounds, Parking};
 
 use super::tasks::{OwnTasks, Questions};
 

@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 use crate::call::Context;
 use crate::catalog::{Kind, Offers};
 use crate::config::{Gateway as Settings, Naming};
-use crate::link::State;
 use crate::mcp::{Era, ProtocolVersion, meta};
 use crate::snapshot::{Member, Snapshot, View};
+use crate::upstream::State;
 
 use super::{Gateway, listing, tasks};
 

@@ -13,10 +13,10 @@ use crate::catalog::{Shape, TaskForm};
 use crate::era::news;
 use crate::era::tasks::rename::Place;
 use crate::jsonrpc::Id;
-use crate::link::{Askable, Held, Letter, Mailbox, Refusal, Subject, Topic};
 use crate::mcp::{Method, ProtocolVersion, notification};
 use crate::policy::Target;
 use crate::snapshot::{Digests, Snapshot, View};
+use crate::upstream::{Askable, Held, Letter, Mailbox, Refusal, Subject, Topic};
 
 use super::{Gateway, introduce, release, route, tasks};
 

@@ -30,9 +30,9 @@ use crate::call::{Abilities, Endpoint, Named, Principal, ServerName};
 use crate::catalog::Entry;
 use crate::config::{self, Config};
 use crate::identity::Identity;
-use crate::link;
 use crate::policy::Policy;
 use crate::telemetry::metrics::{CallMetrics, ServerMetrics, ToolMetrics};
+use crate::upstream;
 
 use counts::Counts;
 use views::{Lists, Views};
@@ -61,7 +61,7 @@ pub struct Snapshot {
 #[derive(Clone)]
 pub struct Member {
     /// The server with its life.
-    pub server: Arc<link::Server>,
+    pub server: Arc<upstream::Server>,
     /// Its part of this snapshot's configuration: newer than the one it was
     /// started with where a change needed no restart.
     pub config: Arc<config::Server>,
@@ -71,7 +71,7 @@ pub struct Member {
     pub operations: Arc<Operations>,
     /// A call that has found its way here may still be on its way to the
     /// server when a later snapshot no longer names it.
-    _hold: link::Hold,
+    _hold: upstream::Hold,
 }
 
 /// Where a public name leads.

@@ -13,9 +13,9 @@ use crate::call::{Named, ServerName};
 use crate::catalog::Warning;
 use crate::config::Config;
 use crate::identity::Identity;
-use crate::link::{self, Hub, Surroundings};
 use crate::policy::{Policy, Registry};
 use crate::telemetry::metrics::Metrics;
+use crate::upstream::{self, Hub, Surroundings};
 
 use super::counts::Counts;
 use super::views::{Lists, Maker, Views};
@@ -63,7 +63,7 @@ impl Snapshots {
         let servers = config.servers.iter();
         let servers = servers
             .map(|config| {
-                (config.name.clone(), link::Server::start(Arc::clone(config), &surroundings))
+                (config.name.clone(), upstream::Server::start(Arc::clone(config), &surroundings))
             })
             .collect();
         let identity = Arc::new(Identity::new(&config.clients));
@@ -142,7 +142,7 @@ impl Snapshots {
             let kept = before.server(&server.name).filter(|_| plan.kept.contains(&server.name));
             let server = match kept {
                 Some(member) => Arc::clone(&member.server),
-                None => link::Server::start(Arc::clone(server), &self.surroundings),
+                None => upstream::Server::start(Arc::clone(server), &self.surroundings),
             };
             servers.insert(server.name().clone(), server);
         }
@@ -183,7 +183,7 @@ impl Snapshots {
         &self,
         before: &Snapshot,
         plan: &Plan,
-        servers: &HashMap<ServerName, Arc<link::Server>>,
+        servers: &HashMap<ServerName, Arc<upstream::Server>>,
     ) {
         let replacing = plan.replaced.iter().filter_map(|name| servers.get(name));
         for server in replacing.clone() {
@@ -232,7 +232,7 @@ impl Snapshots {
 struct Parts {
     config: Arc<Config>,
     identity: Arc<Identity>,
-    servers: HashMap<ServerName, Arc<link::Server>>,
+    servers: HashMap<ServerName, Arc<upstream::Server>>,
     generation: u64,
 }
 

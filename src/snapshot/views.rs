@@ -190,7 +190,7 @@ const MOST_BYTES: usize = 128 << 20;
 mod tests {
     use super::*;
     use crate::call::Endpoint;
-    use crate::link::tests::config;
+    use crate::upstream::tests::config;
 
     fn key(number: usize) -> ViewKey {
         let narrowing = Some(format!("tools=t{number}").into());

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use trunkline::front::stdio::{Bounds, Ended};
+use trunkline::downstream::stdio::{Bounds, Ended};
 
 use crate::support::host::{bounds, there};
 use crate::support::{Gateway, Host, Step, Upstream, WAYS, every_kind};

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 use trunkline::cli::Common;
 use trunkline::cli::serve::{Reloader, Running};
 use trunkline::config::{Config, Source, Surroundings, System};
-use trunkline::link::child::Guardian;
 use trunkline::telemetry::metrics::ReloadOutcome;
+use trunkline::upstream::child::Guardian;
 
 use super::client::{Client, Reply, Said};
 use super::upstream::Kind;

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
 use tokio::task::JoinHandle;
 use trunkline::config::{Http, HttpTransport, Secret};
-use trunkline::front::stdio::{Bounds, Ended, Endpoint, Here, There, serve};
-use trunkline::link::HttpClient;
+use trunkline::downstream::stdio::{Bounds, Ended, Endpoint, Here, There, serve};
+use trunkline::upstream::HttpClient;
 
 use super::{Gateway, within};
 

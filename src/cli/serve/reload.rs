@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use crate::admin::Report;
 use crate::cli::{Common, OPEN};
 use crate::config::{Config, Reload, Source, System};
-use crate::listen::LiveSettings;
+use crate::listener::LiveSettings;
 use crate::pipeline::Gateway;
 use crate::telemetry::log::Log;
 use crate::telemetry::metrics::ReloadOutcome;

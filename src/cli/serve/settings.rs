@@ -7,7 +7,7 @@ use http::HeaderValue;
 use tokio::runtime::Handle;
 
 use crate::config::{Config, Tls};
-use crate::listen::{Certificates, ConnectionLimits, Guard, Settings, TlsFiles};
+use crate::listener::{Certificates, ConnectionLimits, Guard, Settings, TlsFiles};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::{self, Otel};
 

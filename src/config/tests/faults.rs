@@ -311,7 +311,7 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "[log]\nlevel = \"info,=\"",
-        "2: log.level: not a log filter; write a level, such as \"info\", or \"info,trunkline::link=debug\"",
+        "2: log.level: not a log filter; write a level, such as \"info\", or \"info,trunkline::upstream=debug\"",
     ),
     (
         "[telemetry]\nsample = 1.5",

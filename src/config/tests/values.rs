@@ -236,8 +236,8 @@ fn a_child_gets_what_is_safe_and_what_is_named() {
 #[test]
 fn the_log_filter_of_the_command_line_is_held_to_the_rules_of_the_file() {
     let mut config = World::new().read("").unwrap();
-    config.log_at("warn,trunkline::link=debug").unwrap();
-    assert_eq!(config.log.level, "warn,trunkline::link=debug");
+    config.log_at("warn,trunkline::upstream=debug").unwrap();
+    assert_eq!(config.log.level, "warn,trunkline::upstream=debug");
     assert!(matches!(config.log_at("a=b=c"), Err(Problem::Filter)));
 }
 

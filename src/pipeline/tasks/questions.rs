@@ -22,9 +22,9 @@ use crate::call::{
 };
 use crate::era::lift;
 use crate::jsonrpc::{Id, Response, string};
-use crate::link::parking::Place;
 use crate::pipeline::exchange::{cannot_be_asked, refusal_of};
 use crate::pipeline::input::Asker;
+use crate::upstream::parking::Place;
 
 use super::at::{TaskAt, raw_object};
 

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::link::tests::{call, config, succeeds, surroundings};
 use crate::policy::Target;
+use crate::upstream::tests::{call, config, succeeds, surroundings};
 
 fn start(servers: &[(&str, &str)]) -> Arc<Snapshots> {
     let info = Bytes::from_static(b"{}");
@@ -52,8 +52,8 @@ async fn the_gateways_end_is_the_end_of_servers_that_finish_their_calls_as_well(
     let server = Arc::clone(&before.servers().next().unwrap().server);
     drop(before);
     snapshots.apply(config(&[])).await;
-    assert_eq!(server.view().state, link::State::Ready, "its call goes on");
+    assert_eq!(server.view().state, upstream::State::Ready, "its call goes on");
     tokio::time::timeout(Duration::from_secs(30), snapshots.stop()).await.expect("it stops");
-    assert_eq!(server.view().state, link::State::Stopped);
+    assert_eq!(server.view().state, upstream::State::Stopped);
     drop(reply);
 }

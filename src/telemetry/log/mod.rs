@@ -55,7 +55,7 @@ pub enum AccessLine {
 /// What is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogLevels<'a> {
-    /// A level, `TARGET=LEVEL` pairs, or both: `info,trunkline::link=debug`.
+    /// A level, `TARGET=LEVEL` pairs, or both: `info,trunkline::upstream=debug`.
     pub directives: &'a str,
     /// Whether each call gets its line.
     pub access: AccessLine,

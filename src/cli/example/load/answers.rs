@@ -199,7 +199,7 @@ const SCHEMA: &str = r#"{"type":"object","properties":{
   "tags":{"type":"array","items":{"type":"string"},"maxItems":16},
   "options":{"type":"object","properties":{"case":{"type":"boolean"},"context":{"type":"integer"}},"additionalProperties":false}
  },"required":["number","path","query"],"additionalProperties":false}"#;
-const PROSE: &str = "found it in src/listen/connection.rs, line 214:\n    match protocol {\n\
+const PROSE: &str = "found it in src/listener/connection.rs, line 214:\n    match protocol {\n\
     the protocol is told by the first three bytes of the connection, and kept until its end; what \
     comes later is judged by the same rule, so that \"late\" and \"early\" mean one thing. ";
 const MODERN: &str = "2026-07-28";

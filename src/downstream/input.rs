@@ -1,0 +1,181 @@
+//! A Legacy client that is asked in the middle of its call.
+//!
+//! Inside, a server's questions are a result, and their answers another call.
+//! A Legacy client knows neither: it gets requests on its call's stream, with
+//! ids of its session's, and answers them with messages of their own. This
+//! half asks, gathers the answers and says when the call is to be made again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use crate::call::{Event, Failure, Input, MOST_QUESTIONS, Notice, ResultBody};
+use crate::era::lower;
+use crate::jsonrpc::{Id, Response};
+use crate::mcp::{code, notification};
+use crate::pipeline::Exchange;
+use crate::upstream::parking::Place;
+
+use super::session::Session;
+
+/// What a session's client is asked in one call, round after round.
+pub(super) struct Inquiry {
+    session: Arc<Session>,
+    /// Whether there is a stream to ask on.
+    streams: bool,
+    /// Asked and not answered: the server's key, and the session's id.
+    awaited: Vec<(String, u64)>,
+    said: mpsc::Receiver<(u64, Response)>,
+    says: mpsc::Sender<(u64, Response)>,
+    /// Answered in this round.
+    answered: Vec<(String, Response)>,
+    state: Option<String>,
+    /// What the client is yet to be told.
+    untold: VecDeque<Event>,
+    rounds: usize,
+    until: Instant,
+    lasting: Duration,
+    place: Option<Place>,
+}
+
+impl Inquiry {
+    pub(super) fn new(session: &Arc<Session>, streams: bool) -> Self {
+        let (says, said) = mpsc::channel(MOST_QUESTIONS);
+        Self {
+            session: Arc::clone(session),
+            streams,
+            awaited: Vec::new(),
+            said,
+            says,
+            answered: Vec::new(),
+            state: None,
+            untold: VecDeque::new(),
+            rounds: 0,
+            until: Instant::now(),
+            lasting: Duration::ZERO,
+            place: None,
+        }
+    }
+
+    /// What the client is to be told next.
+    pub(super) fn untold(&mut self) -> Option<Event> {
+        self.untold.pop_front()
+    }
+
+    /// Asks what `result` asks. What the client is asked already it is not
+    /// asked again; what is no longer asked it is told to forget.
+    pub(super) fn ask(&mut self, result: &ResultBody, exchange: &Exchange) -> Result<(), Failure> {
+        self.rounds += 1;
+        if self.rounds > MOST_ROUNDS {
+            return Err(exchange.endless(MOST_ROUNDS));
+        }
+        let invalid = |detail: String| Failure::Internal { detail };
+        let asked = result.asked().map_err(|fault| invalid(fault.to_string()))?;
+        let asked = asked.ok_or_else(|| invalid("a question that is none".into()))?;
+        self.place = exchange.place()?;
+        self.lasting = exchange.patience();
+        self.until = Instant::now() + self.lasting;
+        self.state = asked.state.map(|(state, _)| state);
+        let gone: Vec<_> = {
+            let still = |key: &String| asked.questions.iter().any(|(asked, _)| asked == key);
+            self.awaited.extract_if(.., |(key, _)| !still(key)).collect()
+        };
+        for (_, number) in gone {
+            self.withdraw(number);
+        }
+        for (key, question) in asked.questions {
+            if self.awaited.iter().any(|(awaited, _)| *awaited == key) {
+                continue;
+            }
+            if !self.streams || !question.is_known() {
+                let text = if self.streams {
+                    format!("the client knows no {}", question.method)
+                } else {
+                    "the client takes no event stream, on which it could be asked".to_owned()
+                };
+                let error = json!({ "code": code::METHOD_NOT_FOUND, "message": text });
+                self.answered.push((key, Response::Error(error.to_string().into())));
+                continue;
+            }
+            let number = self.session.expect(self.says.clone());
+            let version = self.session.client().version;
+            let question = lower::question(&question, version, &self.session.page(number));
+            self.untold.push_back(Event::Asks(Id::number(number), question));
+            self.awaited.push((key, number));
+        }
+        if self.awaited.is_empty() && self.answered.is_empty() {
+            // The server wants nothing but to be called again, by and by.
+            self.until = Instant::now() + PAUSE * u32::try_from(self.rounds).unwrap_or(u32::MAX);
+        }
+        Ok(())
+    }
+
+    /// Waits until the call is to be made again, and gives what the client
+    /// said.
+    ///
+    /// # Errors
+    /// [`Failure::InputTimeout`] where it said nothing in time.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn answers(&mut self, exchange: &mut Exchange) -> Result<Input, Failure> {
+        let nothing_asked = self.awaited.is_empty() && self.answered.is_empty();
+        let late = Failure::InputTimeout { after: self.lasting };
+        while !self.awaited.is_empty() || nothing_asked {
+            tokio::select! {
+                said = self.said.recv() => {
+                    let Some((number, response)) = said else { break };
+                    if let Some(at) = self.awaited.iter().position(|(_, own)| *own == number) {
+                        let (key, _) = self.awaited.swap_remove(at);
+                        self.answered.push((key, response));
+                    }
+                }
+                // It has answered after all, or asks something else: the call
+                // goes on with what there is.
+                disturbed = exchange.disturbed() => if disturbed { break } else { return Err(late) },
+                () = sleep_until(self.until) => if nothing_asked { break } else { return Err(late) },
+            }
+        }
+        self.place = None;
+        Ok(Input { state: self.state.take(), responses: std::mem::take(&mut self.answered) })
+    }
+
+    /// The call is over: whatever the client is still asked, it may forget.
+    /// False where there is nothing of the kind.
+    pub(super) fn end(&mut self) -> bool {
+        let awaited = std::mem::take(&mut self.awaited);
+        let some = !awaited.is_empty();
+        for (_, number) in awaited {
+            self.withdraw(number);
+        }
+        some
+    }
+
+    fn withdraw(&mut self, number: u64) {
+        self.session.unexpect(number);
+        let params = json!({ "requestId": number, "reason": "the server no longer asks" });
+        self.untold.push_back(Event::Notice(Notice {
+            method: notification::CANCELLED.into(),
+            params: params.to_string().into(),
+            token: None,
+        }));
+    }
+}
+
+impl Drop for Inquiry {
+    fn drop(&mut self) {
+        for (_, number) in &self.awaited {
+            self.session.unexpect(*number);
+        }
+    }
+}
+
+/// How often one call may ask.
+const MOST_ROUNDS: usize = 64;
+/// A server that wants to be called again without an answer waits this long
+/// for the first time.
+const PAUSE: Duration = Duration::from_millis(100);

@@ -1,0 +1,213 @@
+//! The gateway's side towards its clients: one URL, both eras.
+//!
+//! [`Front::serve`] takes an HTTP request and tells its era; [`modern`] and
+//! [`legacy`] are siblings that turn it into calls and the replies into
+//! answers. What they share is how an answer is written ([`answer`]) and how a
+//! stream is kept alive ([`stream`]).
+
+mod answer;
+mod body;
+mod caller;
+mod changes;
+mod era;
+mod in_session;
+mod input;
+mod legacy;
+mod listening;
+mod modern;
+mod outbox;
+mod outside;
+mod request;
+mod session;
+mod sessions;
+mod sse;
+pub mod stdio;
+mod stream;
+mod streamed;
+mod then;
+
+pub use body::Body;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method as HttpMethod, Response, StatusCode, header};
+
+use crate::call::{Drain, Failure};
+use crate::identity::Peer;
+use crate::jsonrpc::{self, Frame};
+use crate::mcp::{self, Era};
+use crate::pipeline::Gateway;
+use crate::wire::Received;
+
+use answer::Wants;
+use caller::Caller;
+use outbox::Start;
+use request::Posted;
+use sessions::Sessions;
+use sse::Pipes;
+use stream::Streams;
+use then::Then;
+
+/// What clients talk to.
+pub struct Front {
+    gateway: Arc<Gateway>,
+    sessions: Arc<Sessions>,
+    pipes: Pipes,
+    streams: Streams,
+    drain: Drain,
+}
+
+impl Front {
+    /// A front for a gateway, open until `drain` starts. Needs a runtime.
+    pub fn new(gateway: Arc<Gateway>, drain: Drain) -> Arc<Self> {
+        let sessions = Sessions::start(&gateway);
+        let (streams, pipes) = (Streams::new(), Pipes::default());
+        Arc::new(Self { gateway, sessions, pipes, streams, drain })
+    }
+
+    /// How many Legacy sessions are open.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Answers one request to the MCP endpoint, or to nowhere.
+    ///
+    /// # Cancel safety
+    /// Dropping the future is the client's going away: a Modern call is
+    /// cancelled, a Legacy one runs to its end.
+    pub async fn serve<B>(self: Arc<Self>, mut request: Received<B>, peer: Peer) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
+    {
+        if self.is_old_transport(&request) {
+            // Boxed, because it serves requests in requests.
+            return Box::pin(self.old_transport(request, peer)).await;
+        }
+        let caller = match self.caller(&mut request, peer) {
+            Ok(caller) => caller,
+            Err(failure) => return caller::refusal(&failure),
+        };
+        self.answer(request, (caller, peer)).await
+    }
+
+    /// Answers somebody who has been identified.
+    async fn answer<B>(
+        self: Arc<Self>,
+        request: Received<B>,
+        from: (Caller, Peer),
+    ) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
+    {
+        match request.method {
+            HttpMethod::POST => self.post(request, from).await,
+            HttpMethod::GET => self.get(&request, &from.0),
+            HttpMethod::DELETE => self.delete(&request, &from.0),
+            _ => answer::method_not_allowed(),
+        }
+    }
+
+    async fn post<B>(self: Arc<Self>, request: Received<B>, from: (Caller, Peer)) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
+    {
+        let wants = Wants::of(&request.headers);
+        let settings = Arc::clone(&self.gateway.snapshots.load().config);
+        let limits = &settings.gateway.limits;
+        let posted = match Posted::read(request, from, limits).await {
+            Ok(posted) => posted,
+            Err(refused) => return answer::refusal(None, &refused, Era::Modern),
+        };
+        if posted.is_batch() {
+            return Box::pin(self.batch(posted, limits)).await;
+        }
+        let parsed = jsonrpc::parse(&posted.body, limits.depth);
+        if let Err(failure) = self.admit(parsed.as_ref().ok(), &posted) {
+            let id = parsed.as_ref().ok().and_then(request::id_of);
+            return answer::refusal(id, &failure, Era::Modern);
+        }
+        let then = match parsed {
+            Ok(frame) => self.frame(frame, &posted, wants),
+            Err(fault) => {
+                Then::Answered(answer::refusal(None, &request::failure(&fault), Era::Modern))
+            }
+        };
+        drop((posted, settings));
+        then.answer().await
+    }
+
+    /// Counts a message towards its client's rate and the gateway's. What asks
+    /// for nothing passes: a client over its limit may still cancel.
+    fn admit(&self, frame: Option<&Frame>, posted: &Posted) -> Result<(), Failure> {
+        match frame {
+            Some(Frame::Notification { .. } | Frame::Response { .. }) => Ok(()),
+            Some(Frame::Request { .. }) | None => {
+                self.gateway.admit_request(posted.caller.principal(), posted.address())
+            }
+        }
+    }
+
+    fn frame(&self, frame: Frame, posted: &Posted, wants: Wants) -> Then {
+        match era::of(&posted.headers, &frame) {
+            Ok(Era::Modern) => self.modern(frame, posted, wants),
+            Ok(Era::Legacy) => self.legacy(frame, posted, wants),
+            Err(failure) => {
+                let id = request::id_of(&frame);
+                Then::Answered(answer::refusal(id, &failure, Era::Modern))
+            }
+        }
+    }
+
+    /// The stream of a Legacy session's notifications. A Modern server has no
+    /// such thing, and says so (2026-07-28, "Earlier Streamable HTTP Revisions").
+    fn get<B>(self: Arc<Self>, request: &Received<B>, caller: &Caller) -> Response<Body> {
+        match self.session_of(&request.headers, caller) {
+            Ok(_) if !Wants::of(&request.headers).stream() => answer::plain(
+                StatusCode::NOT_ACCEPTABLE,
+                "a GET opens an event stream: send `Accept: text/event-stream`",
+            ),
+            Ok(session) => match request.headers.get(&mcp::header::LAST_EVENT_ID) {
+                Some(id) if !id.is_empty() => self.resume(&session, id, caller),
+                _ => self.outside(&session, Start::Unsent, caller),
+            },
+            Err(Failure::SessionRequired) => answer::method_not_allowed(),
+            Err(failure) => answer::refusal(None, &failure, Era::Legacy),
+        }
+    }
+
+    fn delete<B>(&self, request: &Received<B>, caller: &Caller) -> Response<Body> {
+        match self.session_of(&request.headers, caller) {
+            Ok(session) => {
+                self.sessions.close(&session);
+                answer::empty(StatusCode::NO_CONTENT)
+            }
+            Err(Failure::SessionRequired) => answer::method_not_allowed(),
+            Err(failure) => answer::refusal(None, &failure, Era::Legacy),
+        }
+    }
+}
+
+/// A JSON body's media type.
+const JSON: header::HeaderValue = header::HeaderValue::from_static("application/json");
+/// An event stream's media type.
+const EVENTS: header::HeaderValue = header::HeaderValue::from_static("text/event-stream");
+
+/// The result of a request that says nothing but that it was served.
+const NOTHING: Bytes = Bytes::from_static(b"{}");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, B, C, F>(_: impl Fn(A, B, C) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// It moves when a connection takes it up: a larger one costs every call.
+    #[test]
+    fn a_requests_future_is_small() {
+        let size = size(Front::serve::<crate::listener::Incoming>);
+        assert!(size <= 3584, "{size} bytes");
+    }
+}

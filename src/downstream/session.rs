@@ -1,0 +1,387 @@
+//! A Legacy client's session.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Client, Context, Failure, Notice, Question};
+use crate::catalog::Kind;
+use crate::era::lower;
+use crate::identity::{hex, sha256};
+use crate::jsonrpc::{self, Id, Response};
+use crate::mcp::{LogLevel, notification};
+use crate::pipeline::{Gateway, Subscriber};
+use crate::snapshot::Digests;
+use crate::telemetry::metrics::Entered;
+use crate::upstream::Askable;
+
+use super::caller::Caller;
+use super::outbox::{Bounds, EventId, Merge, Outbox, Source};
+use super::sessions::Holder;
+
+/// One Legacy client's session.
+pub(super) struct Session {
+    id: Arc<str>,
+    owner: Caller,
+    holder: Holder,
+    client: Arc<Client>,
+    opened: Instant,
+    /// When it was used last, in milliseconds after `opened`.
+    used: AtomicU64,
+    /// Calls and streams under way.
+    busy: AtomicUsize,
+    /// Calls that the client may take back, by their raw ids.
+    calls: Mutex<HashMap<Id, CancellationToken>>,
+    /// What the client is asked, by the ids of the requests to it.
+    awaited: Mutex<BTreeMap<u64, mpsc::Sender<(u64, Response)>>>,
+    asked: AtomicU64,
+    /// Connections that carry what it is told outside of its calls.
+    listening: AtomicUsize,
+    /// How it was opened, and the lists that the client has asked for last, or
+    /// that there were then.
+    introduced: OnceLock<(Context, Mutex<Digests>)>,
+    /// The resources that the client wants to hear of.
+    subscriber: Subscriber,
+    /// The least severe log lines that the client wants, once it has said so.
+    log: AtomicU8,
+    /// Messages outside of calls, which the GET stream carries.
+    outbox: Arc<Outbox>,
+    /// The streams of its calls.
+    streams: Mutex<Streams>,
+    /// How many bytes of its streams are kept.
+    replay: Bounds,
+    closed: CancellationToken,
+    _counted: Entered,
+}
+
+/// The streams of a session's calls.
+#[derive(Default)]
+struct Streams {
+    /// How many there have been.
+    opened: u64,
+    /// Those that can be resumed.
+    kept: Vec<Arc<Outbox>>,
+}
+
+impl Session {
+    pub(super) fn new(
+        (id, client): (Arc<str>, Client),
+        (owner, holder): (Caller, Holder),
+        replay: Bounds,
+        gateway: &Gateway,
+    ) -> Self {
+        Self {
+            id,
+            owner,
+            holder,
+            client: Arc::new(client),
+            opened: Instant::now(),
+            used: AtomicU64::new(0),
+            busy: AtomicUsize::new(0),
+            calls: Mutex::default(),
+            awaited: Mutex::default(),
+            asked: AtomicU64::new(0),
+            listening: AtomicUsize::new(0),
+            introduced: OnceLock::new(),
+            subscriber: Subscriber::default(),
+            log: AtomicU8::new(UNASKED),
+            outbox: Outbox::new(OUTSIDE, &replay),
+            streams: Mutex::default(),
+            replay,
+            closed: CancellationToken::new(),
+            _counted: gateway.metrics.sessions().enter(),
+        }
+    }
+
+    pub(super) fn id(&self) -> &Arc<str> {
+        &self.id
+    }
+
+    pub(super) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    pub(super) fn owner(&self) -> &Caller {
+        &self.owner
+    }
+
+    /// Who is charged for it.
+    pub(super) fn holder(&self) -> &Holder {
+        &self.holder
+    }
+
+    /// Ends all that is under way in it; gives how long it lasted.
+    pub(super) fn end(&self) -> Duration {
+        self.closed.cancel();
+        self.subscriber.clear();
+        self.opened.elapsed()
+    }
+
+    /// Notes that the client is asked something; gives the id of the request.
+    /// Whoever calls this calls `unexpect`, too, unless it is answered.
+    pub(super) fn expect(&self, answers: mpsc::Sender<(u64, Response)>) -> u64 {
+        let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        self.awaited().insert(number, answers);
+        number
+    }
+
+    /// The name of a page that the client is sent to, for a server that has
+    /// none. It shows nothing of the session's id, which is a secret.
+    pub(super) fn page(&self, number: u64) -> String {
+        let hash = sha256(format!("{} {number}", self.id).as_bytes());
+        hex(hash.split_at(16).0)
+    }
+
+    /// The client's answer no longer matters.
+    pub(super) fn unexpect(&self, number: u64) {
+        self.awaited().remove(&number);
+    }
+
+    /// The client answers what it was asked. What nobody asked is ignored.
+    pub(super) fn responded(&self, id: Option<&Id>, response: Response) {
+        let Some(number) = id.and_then(Id::as_number) else { return };
+        let awaited = self.awaited().remove(&number);
+        if let Some(answers) = awaited {
+            // There is room for as many as a call may have open.
+            let _ = answers.try_send((number, response));
+        }
+    }
+
+    fn awaited(&self) -> MutexGuard<'_, BTreeMap<u64, mpsc::Sender<(u64, Response)>>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a connection carries what the client is told outside of its
+    /// calls, until the answer is dropped.
+    pub(super) fn listens(self: &Arc<Self>) -> Listens {
+        self.listening.fetch_add(1, Ordering::Relaxed);
+        Listens(Arc::clone(self))
+    }
+
+    /// Cancelled with the session's end.
+    pub(super) fn closed(&self) -> &CancellationToken {
+        &self.closed
+    }
+
+    /// Notes how the session was opened, and what there was to be listed then.
+    pub(super) fn introduced(&self, context: &Context, shown: Digests) {
+        let mut context = context.clone();
+        // For as long as the session lasts nobody needs them.
+        context.headers = Arc::default();
+        let _ = self.introduced.set((context, Mutex::new(shown)));
+    }
+
+    /// The conditions of what the client is told outside of its calls, and the
+    /// lists that it knows.
+    pub(super) fn knows(&self) -> Option<(&Context, Digests)> {
+        let (context, listed) = self.introduced.get()?;
+        Some((context, *listed.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Notes that the client has been given a list of this kind.
+    pub(super) fn listed(&self, kind: Kind, shown: &Digests) {
+        let Some((_, listed)) = self.introduced.get() else { return };
+        let mut listed = listed.lock().unwrap_or_else(PoisonError::into_inner);
+        match kind {
+            Kind::Tools => listed.tools = shown.tools,
+            Kind::Prompts => listed.prompts = shown.prompts,
+            Kind::Resources => listed.resources[0] = shown.resources[0],
+            Kind::Templates => listed.resources[1] = shown.resources[1],
+        }
+    }
+
+    /// The resources that the client wants to hear of.
+    pub(super) fn subscriber(&self) -> &Subscriber {
+        &self.subscriber
+    }
+
+    /// The least severe log lines that the client asked for.
+    pub(super) fn log_level(&self) -> Option<LogLevel> {
+        LogLevel::ALL.get(usize::from(self.log.load(Ordering::Relaxed))).copied()
+    }
+
+    /// Whether the client gets this notification: any but a log line that is
+    /// not severe enough.
+    pub(super) fn hears(&self, method: &str, params: Option<&Bytes>) -> bool {
+        if method != notification::MESSAGE {
+            return true;
+        }
+        let least = self.log_level().unwrap_or(LogLevel::Info);
+        let line = |params: &Bytes| Notice::line(method.to_owned(), params.clone(), least);
+        params.and_then(line).is_some()
+    }
+
+    /// Notes the least severe log lines that the client wants.
+    pub(super) fn set_log_level(&self, level: LogLevel) {
+        self.log.store(level as u8, Ordering::Relaxed);
+    }
+
+    /// Where messages for the client go that belong to none of its calls.
+    pub(super) fn outbox(&self) -> &Arc<Outbox> {
+        &self.outbox
+    }
+
+    /// Opens the stream of a call's messages. The oldest that are over make
+    /// room: together they keep no more than one may.
+    pub(super) fn open_stream(&self, source: Source) -> Arc<Outbox> {
+        let mut streams = self.streams();
+        streams.opened += 1;
+        let outbox = Outbox::fed(OUTSIDE + streams.opened, &self.replay, source);
+        let mut left = 0;
+        let mut kept: Vec<_> = streams.kept.drain(..).rev().collect();
+        kept.retain(|outbox| {
+            left += outbox.left_over().unwrap_or(0);
+            left <= self.replay.each || outbox.left_over().is_none()
+        });
+        kept.reverse();
+        kept.push(Arc::clone(&outbox));
+        streams.kept = kept;
+        outbox
+    }
+
+    /// The stream that an event of that id was part of, while it is kept.
+    pub(super) fn stream(&self, id: EventId) -> Option<Arc<Outbox>> {
+        if self.outbox.is(id.stream) {
+            return Some(Arc::clone(&self.outbox));
+        }
+        self.streams().kept.iter().find(|outbox| outbox.is(id.stream)).cloned()
+    }
+
+    /// Forgets what a client that resumes would ask for by now.
+    pub(super) fn forget(&self, now: Instant, after: Duration) {
+        self.outbox.forget(now, after);
+        let mut streams = self.streams();
+        streams.kept.retain(|outbox| !outbox.forget(now, after));
+        if streams.kept.is_empty() {
+            streams.kept = Vec::new();
+        }
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a call, so that the client can take it back.
+    pub(super) fn begin(self: &Arc<Self>, id: Id) -> Result<Withdrawal, Failure> {
+        let token = self.closed.child_token();
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if calls.contains_key(&id) {
+            let detail = "a request with this id is under way in the session".to_owned();
+            return Err(Failure::InvalidRequest { detail });
+        }
+        calls.insert(id.clone(), token.clone());
+        drop(calls);
+        Ok(Withdrawal { token, id, busy: Busy::begin(self) })
+    }
+
+    /// The client takes a call back.
+    pub(super) fn withdraw(&self, raw_id: &[u8]) {
+        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let call = calls.iter().find(|(id, _)| id.raw() == raw_id);
+        if let Some((_, token)) = call {
+            token.cancel();
+        }
+    }
+
+    /// It is being used.
+    pub(super) fn touch(&self) {
+        let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.used.store(now, Ordering::Relaxed);
+    }
+
+    /// For how long it has not been used.
+    pub(super) fn idle_for(&self) -> Duration {
+        if self.busy.load(Ordering::Relaxed) > 0 {
+            return Duration::ZERO;
+        }
+        let used = Duration::from_millis(self.used.load(Ordering::Relaxed));
+        self.opened.elapsed().saturating_sub(used)
+    }
+}
+
+impl Askable for Session {
+    fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool {
+        let client = &self.client;
+        let can = self.listening.load(Ordering::Relaxed) > 0
+            && question.is_known()
+            && question.beyond(client.abilities()).is_none()
+            && self.awaited().len() < AWAITED;
+        if can {
+            let number = self.expect(answers);
+            let page = self.page(number);
+            let Question { method, params } = lower::question(question, client.version, &page);
+            let params = params.as_deref().unwrap_or(b"{}");
+            let message = jsonrpc::request(&Id::number(number), &method, params);
+            self.outbox.push(&message, Merge::Never);
+        }
+        can
+    }
+}
+
+/// A connection that carries what a client is told outside of its calls.
+pub(super) struct Listens(Arc<Session>);
+
+impl Drop for Listens {
+    fn drop(&mut self) {
+        self.0.listening.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Keeps a session from being idle.
+pub(super) struct Busy(Arc<Session>);
+
+impl Busy {
+    pub(super) fn begin(session: &Arc<Session>) -> Self {
+        session.busy.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(session))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A call's entry in its session.
+pub(super) struct Withdrawal {
+    token: CancellationToken,
+    id: Id,
+    busy: Busy,
+}
+
+impl Withdrawal {
+    /// Cancelled when the client takes the call back or its session ends.
+    pub(super) fn token(&self) -> CancellationToken {
+        self.token.clone()
+    }
+
+    /// Runs `call` to its end, or until the client takes it back.
+    pub(super) async fn or(&self, call: impl Future<Output = ()>) {
+        tokio::select! {
+            () = self.token.cancelled() => {}
+            () = call => {}
+        }
+    }
+}
+
+impl Drop for Withdrawal {
+    fn drop(&mut self) {
+        let calls = &self.busy.0.calls;
+        calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}
+
+/// The client has asked for no log level.
+const UNASKED: u8 = u8::MAX;
+/// The number of the stream outside of calls.
+const OUTSIDE: u64 = 0;
+/// The most that a client may be asked at once for it to be asked more outside
+/// of its calls.
+const AWAITED: usize = 128;

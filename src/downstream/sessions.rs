@@ -1,0 +1,193 @@
+//! All Legacy sessions: opened, found, counted and closed.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::IpAddr;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::sync::watch;
+
+use crate::call::{Client, Failure, Principal};
+use crate::identity::{self, hex};
+use crate::pipeline::Gateway;
+use crate::policy::network;
+use crate::upstream::Askable;
+
+use super::caller::Caller;
+use super::outbox::Bounds;
+use super::session::Session;
+
+/// All open sessions.
+pub(super) struct Sessions {
+    open: Mutex<Open>,
+    /// How many bytes their streams keep.
+    held: Arc<AtomicUsize>,
+    gateway: Arc<Gateway>,
+}
+
+#[derive(Default)]
+struct Open {
+    sessions: HashMap<Arc<str>, Arc<Session>>,
+    /// How many each has.
+    held: HashMap<Holder, usize>,
+}
+
+/// Who holds a session, for the bound on how many one may have: a client by its
+/// name, or else by the address it comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Holder {
+    Client(Arc<str>),
+    Address(IpAddr),
+}
+
+impl Holder {
+    fn of(principal: &Principal, address: IpAddr) -> Self {
+        match principal {
+            Principal::Client(name) => Self::Client(Arc::clone(name)),
+            Principal::Anonymous => Self::Address(network(address)),
+        }
+    }
+}
+
+impl Sessions {
+    /// No sessions yet, and a task that closes those that have been idle for
+    /// too long, and those of clients that are gone.
+    pub(super) fn start(gateway: &Arc<Gateway>) -> Arc<Self> {
+        let sessions = Arc::new(Self {
+            open: Mutex::default(),
+            held: Arc::default(),
+            gateway: Arc::clone(gateway),
+        });
+        tokio::spawn(sweep(Arc::downgrade(&sessions), gateway.snapshots.loads()));
+        sessions
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().sessions.len()
+    }
+
+    /// Opens a session for whoever asks, from that address.
+    pub(super) fn open(
+        &self,
+        client: Client,
+        owner: Caller,
+        address: IpAddr,
+    ) -> Result<Arc<Session>, Failure> {
+        let snapshot = self.gateway.snapshots.load();
+        let limits = &snapshot.config.gateway.limits;
+        let holder = Holder::of(owner.principal(), address);
+        let id = unguessable()?;
+        let mut open = self.lock();
+        if open.sessions.len() >= limits.sessions {
+            return Err(Failure::TooManySessions { limit: limits.sessions });
+        }
+        let held = open.held.entry(holder.clone()).or_default();
+        if *held >= limits.sessions_each {
+            return Err(Failure::TooManySessions { limit: limits.sessions_each });
+        }
+        *held += 1;
+        let held = Arc::clone(&self.held);
+        let replay = Bounds { each: limits.replay, all: limits.replay_all, held };
+        let session = Session::new((id, client), (owner, holder), replay, &self.gateway);
+        let session = Arc::new(session);
+        open.sessions.insert(Arc::clone(session.id()), Arc::clone(&session));
+        let askable: Arc<dyn Askable> = Arc::clone(&session) as _;
+        self.gateway.client_came(session.id(), session.subscriber(), Arc::downgrade(&askable));
+        Ok(session)
+    }
+
+    /// The session of that id, if it is open and `who`'s. To anybody else it
+    /// is not there.
+    pub(super) fn find(&self, id: &str, who: &Caller) -> Option<Arc<Session>> {
+        let open = self.lock();
+        let session = open.sessions.get(id).filter(|session| session.owner().is(who)).cloned()?;
+        drop(open);
+        session.touch();
+        Some(session)
+    }
+
+    /// Ends a session with everything in it.
+    pub(super) fn close(&self, session: &Session) {
+        let gone = self.lock().remove(session.id());
+        if let Some(gone) = gone {
+            self.end(&gone);
+        }
+    }
+
+    fn close_idle(&self) {
+        let config = Arc::clone(&self.gateway.snapshots.load().config);
+        let limits = &config.gateway.limits;
+        let now = Instant::now();
+        self.close_unless(|session| {
+            session.forget(now, limits.replay_time);
+            session.idle_for() < limits.session_idle
+        });
+    }
+
+    /// Closes the sessions of those whom the configuration knows no longer, or
+    /// who may no longer come in where they did.
+    fn close_strangers(&self) {
+        let snapshot = self.gateway.snapshots.load_full();
+        self.close_unless(|session| session.owner().keeps(&snapshot));
+        self.gateway.forget_strangers();
+    }
+
+    fn close_unless(&self, keep: impl Fn(&Session) -> bool) {
+        let mut open = self.lock();
+        let gone = open.sessions.values().filter(|session| !keep(session));
+        let gone: Vec<_> = gone.map(|session| Arc::clone(session.id())).collect();
+        let gone: Vec<_> = gone.iter().filter_map(|id| open.remove(id)).collect();
+        drop(open);
+        for session in gone {
+            self.end(&session);
+        }
+    }
+
+    fn end(&self, session: &Session) {
+        self.gateway.client_left(session.id());
+        self.gateway.metrics.session_ended(session.end());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    fn remove(&mut self, id: &str) -> Option<Arc<Session>> {
+        let session = self.sessions.remove(id)?;
+        if let Entry::Occupied(mut held) = self.held.entry(session.holder().clone()) {
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
+        Some(session)
+    }
+}
+
+async fn sweep(sessions: Weak<Sessions>, mut loads: watch::Receiver<SystemTime>) {
+    let mut every = tokio::time::interval(SWEEP);
+    loop {
+        let close = tokio::select! {
+            _ = every.tick() => Sessions::close_idle,
+            Ok(()) = loads.changed() => Sessions::close_strangers,
+        };
+        match sessions.upgrade() {
+            Some(sessions) => close(&sessions),
+            None => return,
+        }
+    }
+}
+
+/// 128 random bits in hexadecimal.
+pub(super) fn unguessable() -> Result<Arc<str>, Failure> {
+    let bytes = identity::unguessable::<16>()
+        .map_err(|_| Failure::Internal { detail: "making a session id".into() })?;
+    Ok(hex(&bytes).into())
+}
+
+/// How often idle sessions are looked for.
+const SWEEP: Duration = Duration::from_secs(5);

@@ -1,0 +1,399 @@
+//! Lines in, and what becomes of them.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, StatusCode, header::HeaderMap};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::call::Failure;
+use crate::downstream::request;
+use crate::jsonrpc::lines::{LineError, LineReader};
+use crate::jsonrpc::{self, Frame, Id, Response as Answer};
+use crate::mcp::{Method, header, notification};
+
+use super::endpoint::Endpoint;
+use super::exchange::{Batch, Exchange};
+use super::headers::{self, Asked};
+use super::mirror::Mirror;
+use super::output::{Lines, Output};
+use super::reception::{Reception, answer_in, broken};
+use super::session::{Open, Session};
+use super::{Bounds, Ended, MAX_DEPTH};
+
+/// Serves the client behind `input` and `output` until one of them ends. Behind
+/// the end of the input, what is under way has `patience` to be answered.
+///
+/// # Cancel safety
+/// Dropping the future cuts everything off at once.
+pub async fn serve<E: Endpoint>(
+    endpoint: E,
+    (input, output): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    bounds: Bounds,
+    patience: Duration,
+) -> Ended {
+    let (bridge, lines) = Bridge::new(endpoint, bounds);
+    let _cut = bridge.cut.clone().drop_guard();
+    let mut writing = pin!(lines.write(output));
+    let serving = async {
+        bridge.read(input).await;
+        bridge.finish(patience).await;
+    };
+    tokio::select! {
+        written = &mut writing => {
+            if let Err(error) = written {
+                tracing::warn!(%error, "the output is closed");
+            }
+            return Ended::Output;
+        }
+        () = serving => {}
+    }
+    // A host that does not read any more holds nothing up.
+    let _ = timeout(LAST_WORDS, writing).await;
+    Ended::Input
+}
+
+/// What everything under way shares.
+pub(in crate::downstream) struct Bridge<E> {
+    pub(super) endpoint: E,
+    pub(super) bounds: Bounds,
+    pub(super) output: Output,
+    pub(super) session: Session,
+    pub(super) mirror: Mirror,
+    under_way: Mutex<HashMap<Id, Entry>>,
+    tasks: TaskTracker,
+    /// The input has ended: streams that bring news end.
+    pub(super) ending: CancellationToken,
+    /// Everything ends.
+    pub(in crate::downstream) cut: CancellationToken,
+}
+
+/// A request that is under way.
+struct Entry {
+    method: Method,
+    withdrawal: Arc<Withdrawal>,
+}
+
+/// How a client takes a request back.
+#[derive(Default)]
+pub(super) struct Withdrawal {
+    /// Cancelled when it does.
+    pub(super) told: CancellationToken,
+    /// The message that said so.
+    pub(super) message: OnceLock<Bytes>,
+}
+
+/// Keeps a request in the table of those under way.
+pub(super) struct Place<E> {
+    pub(super) bridge: Arc<Bridge<E>>,
+    pub(super) id: Id,
+    pub(super) withdrawal: Arc<Withdrawal>,
+}
+
+impl<E> Drop for Place<E> {
+    fn drop(&mut self) {
+        self.bridge.under_way().remove(&self.id);
+    }
+}
+
+impl<E> Bridge<E> {
+    fn under_way(&self) -> MutexGuard<'_, HashMap<Id, Entry>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a request before it is sent: the client may take it back with the
+    /// next line.
+    fn begin(self: &Arc<Self>, id: &Id, method: &Method) -> Result<Place<E>, Failure> {
+        self.room()?;
+        let mut under_way = self.under_way();
+        if under_way.contains_key(id) {
+            return Err(request::invalid("a request with this id is under way"));
+        }
+        let withdrawal = Arc::<Withdrawal>::default();
+        let entry = Entry { method: method.clone(), withdrawal: Arc::clone(&withdrawal) };
+        under_way.insert(id.clone(), entry);
+        drop(under_way);
+        Ok(Place { bridge: Arc::clone(self), id: id.clone(), withdrawal })
+    }
+
+    fn room(&self) -> Result<(), Failure> {
+        if self.tasks.len() < self.bounds.in_flight {
+            return Ok(());
+        }
+        Err(Failure::OverLimit { limit: "stdio:in_flight".into(), retry_after: RETRY })
+    }
+
+    /// The client takes a request back.
+    fn withdraw(&self, line: Bytes, params: Option<&Bytes>) {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Cancelled<'a> {
+            #[serde(borrow)]
+            request_id: &'a RawValue,
+        }
+        let params: Option<Cancelled<'_>> = params.and_then(|params| jsonrpc::object(params).ok());
+        let Some(id) = params.map(|params| params.request_id.get().as_bytes()) else { return };
+        let under_way = self.under_way();
+        if let Some((_, entry)) = under_way.iter().find(|(other, _)| other.raw() == id) {
+            // Only the first counts.
+            let _ = entry.withdrawal.message.set(line);
+            entry.withdrawal.told.cancel();
+        }
+    }
+
+    /// Does something beside the lines that come, until everything ends.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let cut = self.cut.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = cut.cancelled() => {}
+                () = task => {}
+            }
+        });
+    }
+
+    pub(super) async fn refuse(&self, id: Option<&Id>, failure: &Failure) {
+        self.output.message(jsonrpc::error(id, &failure.to_error())).await;
+    }
+}
+
+impl<E: Endpoint> Bridge<E> {
+    /// A bridge that nothing has been given yet, and what it has to say.
+    pub(in crate::downstream) fn new(endpoint: E, bounds: Bounds) -> (Arc<Self>, Lines) {
+        let (output, lines) = Output::new();
+        let bridge = Self {
+            mirror: Mirror::new(endpoint.mirroring()),
+            endpoint,
+            bounds,
+            output,
+            session: Session::default(),
+            under_way: Mutex::default(),
+            tasks: TaskTracker::new(),
+            ending: CancellationToken::new(),
+            cut: CancellationToken::new(),
+        };
+        (Arc::new(bridge), lines)
+    }
+
+    async fn read(self: &Arc<Self>, input: impl AsyncRead + Unpin) {
+        let mut lines = LineReader::new(input, self.bounds.line);
+        loop {
+            match lines.next().await {
+                Ok(Some(line)) => self.take(line).await,
+                Ok(None) => return,
+                Err(error @ LineError::TooLong { .. }) => {
+                    self.refuse(None, &request::invalid(&error.to_string())).await;
+                }
+                Err(LineError::Io(error)) => {
+                    tracing::warn!(%error, "the input cannot be read");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes one message. What asks for nothing, and what asks for a session,
+    /// is sent before this returns: the order of lines is lost behind this point.
+    pub(in crate::downstream) async fn take(self: &Arc<Self>, line: Bytes) {
+        if line.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+            return self.batch(line).await;
+        }
+        match jsonrpc::parse(&line, MAX_DEPTH) {
+            Ok(Frame::Request { id, method, params }) => {
+                let asked = Asked::new(&method, params.map(Bytes::from));
+                match asked.method {
+                    Method::Initialize => self.initialize(line, id).await,
+                    _ => self.request(line, &id, asked).await,
+                }
+            }
+            Ok(Frame::Notification { method, params }) => match method.as_str() {
+                notification::CANCELLED => self.withdraw(line, params.as_ref()),
+                notification::INITIALIZED => {
+                    self.send_aside(line, None).await;
+                    self.listen_to_news();
+                }
+                _ => self.send_aside(line, Some(&Asked::new(&method, params))).await,
+            },
+            Ok(Frame::Response { .. }) => self.send_aside(line, None).await,
+            Err(fault) => self.refuse(None, &request::failure(&fault)).await,
+        }
+    }
+
+    async fn request(self: &Arc<Self>, line: Bytes, id: &Id, asked: Asked) {
+        match self.begin(id, &asked.method) {
+            Ok(place) => {
+                let exchange = Exchange { place, line, asked };
+                self.spawn(exchange.run());
+            }
+            Err(failure) => self.refuse(Some(id), &failure).await,
+        }
+    }
+
+    async fn batch(self: &Arc<Self>, line: Bytes) {
+        match self.room() {
+            Ok(()) => self.spawn(Batch { bridge: Arc::clone(self), line }.run()),
+            Err(failure) => self.refuse(None, &failure).await,
+        }
+    }
+
+    /// Sends what no answer is expected to. Without a session it says of
+    /// itself what a Modern message does.
+    pub(super) async fn send_aside(&self, line: Bytes, asked: Option<&Asked>) {
+        let headers = match (self.session.current(), asked) {
+            (Some(open), _) => open.headers.clone(),
+            (None, Some(asked)) => asked.mirrored(),
+            (None, None) => {
+                tracing::debug!("a message outside of a session is dropped");
+                return;
+            }
+        };
+        let sent = timeout(ASIDE, self.endpoint.send(headers::post(headers, line))).await;
+        match sent {
+            Ok(Ok(response)) if response.status().is_success() => {}
+            Ok(Ok(response)) => {
+                tracing::warn!(status = %response.status(), "the gateway refused a message");
+            }
+            Ok(Err(failure)) => tracing::warn!(%failure, "a message was lost"),
+            Err(_) => tracing::warn!("a message took too long and was lost"),
+        }
+    }
+
+    async fn initialize(self: &Arc<Self>, line: Bytes, id: Id) {
+        let opened = timeout(OPENING, self.open(line, &id)).await;
+        match opened.unwrap_or_else(|_| Err(broken())) {
+            Ok((answer, open)) => {
+                let before = open.and_then(|open| self.session.replace(Arc::new(open)));
+                if let Some(before) = before {
+                    let bridge = Arc::clone(self);
+                    self.spawn(async move { bridge.close(&before).await });
+                }
+                self.output.message(answer).await;
+            }
+            Err(failure) => self.refuse(Some(&id), &failure).await,
+        }
+    }
+
+    /// Asks for a session; gives the answer, and the session if it is one.
+    async fn open(&self, line: Bytes, id: &Id) -> Result<(Bytes, Option<Open>), Failure> {
+        let request = headers::post(HeaderMap::new(), line.clone());
+        let response = self.endpoint.send(request).await?;
+        let session = response.headers().get(header::SESSION_ID).cloned();
+        let answer = self.answer_to(response, id).await?;
+        let open = match jsonrpc::parse(&answer, MAX_DEPTH) {
+            Ok(Frame::Response { response: Answer::Result(raw), .. }) => {
+                Some(Open::new((line, id.clone()), session, &raw))
+            }
+            _ => None,
+        };
+        Ok((answer, open))
+    }
+
+    /// The message that answers a request; others pass on their way.
+    pub(super) async fn answer_to(
+        &self,
+        response: Response<E::Body>,
+        id: &Id,
+    ) -> Result<Bytes, Failure> {
+        let mut events = match Reception::read(response, self.bounds.answer).await? {
+            Reception::Whole(status, body) => return answer_in(status, body, id),
+            Reception::Events(events) => events,
+        };
+        while let Some(data) = events.next().await? {
+            match jsonrpc::parse(&data, MAX_DEPTH) {
+                Ok(Frame::Response { .. }) => return answer_in(StatusCode::OK, data, id),
+                Ok(_) => self.output.message(data).await,
+                Err(fault) => tracing::warn!(%fault, "the gateway sent no message"),
+            }
+        }
+        Err(broken())
+    }
+
+    /// Opens a session in the place of a lost one, with the client's own
+    /// words. What changed meanwhile nobody knows, so the client is told that
+    /// everything may have.
+    pub(super) async fn reopen(self: &Arc<Self>, lost: &Arc<Open>) -> Result<(), Failure> {
+        let _turn = self.session.opening.lock().await;
+        if self.session.current().is_some_and(|current| !Arc::ptr_eq(&current, lost)) {
+            return Ok(());
+        }
+        tracing::info!("the gateway has lost the session, a new one is opened");
+        let (line, id) = lost.initialize.clone();
+        let (_, open) = self.open(line, &id).await?;
+        let refused = || Failure::Unreachable { reason: "it opens no new session".into() };
+        let open = Arc::new(open.ok_or_else(refused)?);
+        self.session.replace(Arc::clone(&open));
+        if lost.is_ready() {
+            let ready = jsonrpc::notification(notification::INITIALIZED, None);
+            self.send_aside(ready, None).await;
+            self.listen_to_news();
+            for changed in open.all_changed() {
+                self.output.message(changed).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the session's own stream, once its client is ready.
+    fn listen_to_news(self: &Arc<Self>) {
+        if let Some(open) = self.session.current().filter(|open| open.is_now_ready()) {
+            let (bridge, cut) = (Arc::clone(self), self.cut.clone());
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = cut.cancelled() => {}
+                    () = bridge.ending.cancelled() => {}
+                    () = open.closed.cancelled() => {}
+                    () = bridge.news(&open) => {}
+                }
+            });
+        }
+    }
+
+    /// The input has ended: lets what is under way be answered, within its time.
+    pub(in crate::downstream) async fn finish(&self, patience: Duration) {
+        self.ending.cancel();
+        for entry in self.under_way().values().filter(|entry| entry.method == Method::Listen) {
+            entry.withdrawal.told.cancel();
+        }
+        self.tasks.close();
+        if timeout(patience, self.tasks.wait()).await.is_err() {
+            tracing::warn!(requests = self.tasks.len(), "cut at the end of the drain time");
+        }
+        self.cut.cancel();
+        self.close_session().await;
+        self.output.last().await;
+    }
+
+    /// Ends the session, if there is one.
+    pub(in crate::downstream) async fn close_session(&self) {
+        if let Some(open) = self.session.current() {
+            self.close(&open).await;
+        }
+    }
+
+    async fn close(&self, open: &Open) {
+        if open.has_id() {
+            let request = headers::delete(open.headers.clone());
+            // Whether the endpoint minds is its own affair.
+            let _ = timeout(FAREWELL, self.endpoint.send(request)).await;
+        }
+    }
+}
+
+/// How long a message that no answer is expected to may take.
+const ASIDE: Duration = Duration::from_secs(10);
+/// How long the opening of a session may take.
+const OPENING: Duration = Duration::from_mins(1);
+/// How long the end of one may take.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// How long the last lines may take to be read.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// When a request may find room again.
+const RETRY: Duration = Duration::from_secs(1);

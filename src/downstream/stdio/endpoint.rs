@@ -1,0 +1,94 @@
+//! Where a bridge leads.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use http_body_util::Full;
+
+use crate::call::Failure;
+use crate::downstream::{Body, Front};
+use crate::identity::Peer;
+use crate::upstream::HttpClient;
+use crate::wire::{self, Received};
+
+/// Something that answers as an MCP endpoint does over HTTP.
+pub trait Endpoint: Send + Sync + 'static {
+    /// What its answers are made of.
+    type Body: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin;
+
+    /// Sends one request. The URI is the endpoint's own, whatever the request
+    /// says. Dropping the future, or the body of the answer, is the client's
+    /// going away.
+    fn send(
+        &self,
+        request: Request<Bytes>,
+    ) -> impl Future<Output = Result<Response<Self::Body>, Failure>> + Send;
+
+    /// Whether it wants tools' parameters in headers.
+    fn mirroring(&self) -> Mirroring;
+}
+
+/// Whether tools' parameters are mirrored into headers (2026-07-28, Streamable
+/// HTTP, "Custom Headers from Tool Parameters").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mirroring {
+    /// They are: somebody on the way may want to read them.
+    Wanted,
+    /// They are not: there is no way that they could be read on.
+    Needless,
+}
+
+/// The front of this process.
+pub struct Here {
+    front: Arc<Front>,
+    uri: Uri,
+}
+
+impl Here {
+    /// The endpoint at a path such as `/mcp`.
+    pub fn new(front: Arc<Front>, uri: Uri) -> Self {
+        Self { front, uri }
+    }
+}
+
+impl Endpoint for Here {
+    type Body = Body;
+
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<Body>, Failure> {
+        let request = Received::from(request.map(Full::new));
+        let request = Received { uri: self.uri.clone(), ..request };
+        Ok(Arc::clone(&self.front).serve(request, Peer::parent()).await)
+    }
+
+    fn mirroring(&self) -> Mirroring {
+        Mirroring::Needless
+    }
+}
+
+/// A gateway that runs elsewhere.
+pub struct There(HttpClient);
+
+impl There {
+    /// The endpoint that a client leads to.
+    pub fn new(client: HttpClient) -> Self {
+        Self(client)
+    }
+}
+
+impl Endpoint for There {
+    type Body = wire::Body;
+
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<wire::Body>, Failure> {
+        let (head, body) = request.into_parts();
+        let sent = self.0.send(&head.method, &wire::OwnHeaders::from(&head.headers), body).await;
+        sent.map(wire::Response::into_http).map_err(|fault| {
+            tracing::warn!("no answer from the gateway: {}", fault.chain());
+            Failure::Unreachable { reason: fault.public() }
+        })
+    }
+
+    fn mirroring(&self) -> Mirroring {
+        Mirroring::Wanted
+    }
+}

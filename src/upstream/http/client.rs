@@ -1,0 +1,245 @@
+//! The HTTP client of one server: its pool, its trust, its fixed headers.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::connect::HttpConnector;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+
+use crate::config::Http;
+use crate::upstream::LinkFault;
+use crate::wire::{Fixed, OwnHeaders, Pool, PoolFault, Request, Response};
+
+/// Sends requests to one server.
+pub struct Client {
+    pool: Pool,
+    uri: Uri,
+    /// What stands in every message that is posted, and in every other request:
+    /// what the configuration adds, and what the transport asks for.
+    posts: Fixed,
+    others: Fixed,
+}
+
+impl Client {
+    /// A client as configured. Reads the platform's and the configured roots.
+    ///
+    /// # Errors
+    /// [`LinkFault::Setup`] where something of the configuration cannot be used.
+    pub fn new(config: &Http, connect_timeout: Duration) -> Result<Self, LinkFault> {
+        let uri = config
+            .url
+            .as_str()
+            .parse()
+            .map_err(|error| LinkFault::Setup(format!("the url cannot be used: {error}")))?;
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        // A stream of changes may be quiet for hours: a peer that has vanished shows.
+        tcp.set_keepalive(Some(KEEP_ALIVE));
+        tcp.set_connect_timeout(Some(connect_timeout));
+        let tls = HttpsConnectorBuilder::new()
+            .with_tls_config(client_tls(config.ca.as_deref())?)
+            .https_or_http()
+            .enable_all_versions()
+            .wrap_connector(tcp);
+        let mut headers = HeaderMap::new();
+        for (name, secret) in &config.headers {
+            let mut value = HeaderValue::from_str(secret.expose())
+                .map_err(|_| LinkFault::Setup(format!("the header {name} has an invalid value")))?;
+            value.set_sensitive(true);
+            headers.insert(name.clone(), value);
+        }
+        let others = Fixed::new(headers.clone());
+        for (name, value) in
+            [(ACCEPT, "application/json, text/event-stream"), (CONTENT_TYPE, "application/json")]
+        {
+            headers.entry(name).or_insert(HeaderValue::from_static(value));
+        }
+        Ok(Self { pool: Pool::new(tls), uri, posts: Fixed::new(headers), others })
+    }
+
+    /// Posts one JSON-RPC message.
+    pub(super) async fn post(
+        &self,
+        headers: &OwnHeaders,
+        body: Bytes,
+    ) -> Result<Response, LinkFault> {
+        self.send(&Method::POST, headers, body).await
+    }
+
+    /// Sends a request, along at most [`REDIRECTS`] redirects within the
+    /// server's own origin. Anything further would carry credentials and
+    /// arguments to somewhere the configuration does not name.
+    ///
+    /// # Errors
+    /// [`LinkFault`] where nothing comes back, or a redirect that leads away.
+    pub async fn send(
+        &self,
+        method: &Method,
+        headers: &OwnHeaders,
+        body: Bytes,
+    ) -> Result<Response, LinkFault> {
+        self.send_to(&self.uri, method, headers, body).await
+    }
+
+    /// The same to another address of the server's origin.
+    pub(super) async fn send_to(
+        &self,
+        uri: &Uri,
+        method: &Method,
+        headers: &OwnHeaders,
+        body: Bytes,
+    ) -> Result<Response, LinkFault> {
+        let response = self.ask(uri, method, headers, body.clone()).await?;
+        if !response.status.is_redirection() {
+            return Ok(response);
+        }
+        // Rare, and apart: most requests need not be as large as one that goes on.
+        Box::pin(self.follow(uri, response, (method, headers, body))).await
+    }
+
+    async fn follow(
+        &self,
+        from: &Uri,
+        mut response: Response,
+        (method, headers, body): (&Method, &OwnHeaders, Bytes),
+    ) -> Result<Response, LinkFault> {
+        let mut uri = from.clone();
+        for _ in 0..REDIRECTS {
+            let location = response.fields.get_text(LOCATION.as_str());
+            uri = same_origin(&uri, response.status, location)?;
+            response = self.ask(&uri, method, headers, body.clone()).await?;
+            if !response.status.is_redirection() {
+                return Ok(response);
+            }
+        }
+        Err(LinkFault::Redirect { to: uri.path().to_owned() })
+    }
+
+    async fn ask(
+        &self,
+        uri: &Uri,
+        method: &Method,
+        headers: &OwnHeaders,
+        body: Bytes,
+    ) -> Result<Response, LinkFault> {
+        let fixed = if *method == Method::POST { &self.posts } else { &self.others };
+        let sent = self.pool.send(Request { method, uri, fixed, headers, body });
+        sent.await.map_err(|fault| match fault {
+            PoolFault::Connect(error) => LinkFault::Connect(error),
+            PoolFault::Broken(fault) => LinkFault::Broken(Box::new(fault)),
+        })
+    }
+
+    /// The server's address.
+    pub(super) fn uri(&self) -> &Uri {
+        &self.uri
+    }
+}
+
+/// Where a redirect leads, if it stays within the origin and keeps the method.
+fn same_origin(from: &Uri, status: StatusCode, to: &str) -> Result<Uri, LinkFault> {
+    let refused = || LinkFault::Redirect { to: to.chars().take(200).collect() };
+    if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
+        return Err(refused());
+    }
+    same_origin_as(from, to)
+}
+
+/// What an address named by `from` is, if it is of the same origin.
+pub(super) fn same_origin_as(from: &Uri, to: &str) -> Result<Uri, LinkFault> {
+    let refused = || LinkFault::Redirect { to: to.chars().take(200).collect() };
+    let base = url::Url::parse(&from.to_string()).map_err(|_| refused())?;
+    let target = base.join(to.trim()).map_err(|_| refused())?;
+    if target.origin() != base.origin() {
+        return Err(refused());
+    }
+    target.as_str().parse().map_err(|_| refused())
+}
+
+/// TLS towards servers: the platform's roots, and those of a file.
+///
+/// # Errors
+/// [`LinkFault::Setup`] where the file cannot be used.
+pub fn client_tls(ca: Option<&Path>) -> Result<ClientConfig, LinkFault> {
+    // Most servers need nothing of their own, and share all of it.
+    static USUAL: OnceLock<ClientConfig> = OnceLock::new();
+    match (ca, USUAL.get()) {
+        (None, Some(usual)) => Ok(usual.clone()),
+        (None, None) => {
+            let usual = trusting(platform_roots().clone())?;
+            Ok(USUAL.get_or_init(|| usual).clone())
+        }
+        (Some(path), _) => trusting(with_roots_of(path)?),
+    }
+}
+
+fn with_roots_of(path: &Path) -> Result<RootCertStore, LinkFault> {
+    let unreadable = |error: String| {
+        LinkFault::Setup(format!("the CA file {} cannot be used: {error}", path.display()))
+    };
+    let mut roots = platform_roots().clone();
+    for certificate in
+        CertificateDer::pem_file_iter(path).map_err(|error| unreadable(error.to_string()))?
+    {
+        let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
+        roots.add(certificate).map_err(|error| unreadable(error.to_string()))?;
+    }
+    Ok(roots)
+}
+
+fn trusting(roots: RootCertStore) -> Result<ClientConfig, LinkFault> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| LinkFault::Setup(error.to_string()))?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// The roots that this machine trusts, read once.
+fn platform_roots() -> &'static RootCertStore {
+    static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
+    ROOTS.get_or_init(|| {
+        let found = rustls_native_certs::load_native_certs();
+        for error in &found.errors {
+            tracing::warn!(%error, "some of the platform's root certificates cannot be read");
+        }
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(found.certs);
+        roots
+    })
+}
+
+/// How many redirects are followed.
+const REDIRECTS: usize = 3;
+/// How often a quiet connection is tested.
+const KEEP_ALIVE: Duration = Duration::from_mins(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_is_followed_only_within_its_origin_and_with_its_method() {
+        let from: Uri = "http://a.test:80/mcp".parse().unwrap();
+        for (status, to, followed) in [
+            (307, "/mcp/", Some("http://a.test/mcp/")),
+            (308, "http://a.test/x", Some("http://a.test/x")),
+            (302, "/mcp/", None),
+            (307, "https://a.test/mcp", None),
+            (307, "http://a.test:81/mcp", None),
+            (307, "//b.test/mcp", None),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let uri = same_origin(&from, status, to).ok().map(|uri| uri.to_string());
+            assert_eq!(uri.as_deref(), followed, "{to}");
+        }
+    }
+}

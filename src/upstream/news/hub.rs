@@ -1,0 +1,120 @@
+//! The subscriptions at all servers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::call::{Question, ServerName};
+use crate::jsonrpc::Response;
+
+use super::subscriptions::Room;
+use super::{Letter, Mailbox, Subject, Subscriptions};
+use crate::upstream::{Owner, Whose};
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+/// All servers' subscriptions by the server's name: a server that takes the
+/// place of another in a reload finds what its clients are subscribed to.
+#[derive(Debug, Default)]
+pub struct Hub {
+    servers: Mutex<HashMap<(ServerName, Owner), Weak<Subscriptions>>>,
+    room: Arc<Room>,
+    clients: Arc<Clients>,
+}
+
+/// The mailboxes of Legacy clients, by their sessions: for what their own
+/// instances of servers tell without having been asked.
+#[derive(Debug, Default)]
+pub(super) struct Clients(Mutex<HashMap<Arc<str>, Weak<Mailbox>>>);
+
+impl Clients {
+    pub(super) fn tell(
+        &self,
+        session: &str,
+        server: &ServerName,
+        method: &str,
+        params: Option<Bytes>,
+    ) {
+        let mailbox = self.lock().get(session).and_then(Weak::upgrade);
+        if let Some(mailbox) = mailbox {
+            let subject = Subject::Other(method.to_owned());
+            mailbox.put_other(Letter { server: server.clone(), subject, params });
+        }
+    }
+
+    /// Asks a session's client; false where it cannot be asked.
+    pub(super) fn ask(
+        &self,
+        session: &str,
+        question: &Question,
+        answers: mpsc::Sender<(u64, Response)>,
+    ) -> bool {
+        let mailbox = self.lock().get(session).and_then(Weak::upgrade);
+        mailbox.is_some_and(|mailbox| mailbox.ask(question, answers))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Weak<Mailbox>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Hub {
+    /// A Legacy client hears, in this mailbox, of what its own instances of
+    /// servers tell, until its session is over.
+    pub fn enter(&self, session: &Arc<str>, mailbox: &Arc<Mailbox>) {
+        self.clients.lock().insert(Arc::clone(session), Arc::downgrade(mailbox));
+    }
+
+    /// A Legacy client's session is over.
+    pub fn leave(&self, session: &str) {
+        self.clients.lock().remove(session);
+    }
+
+    /// What clients are subscribed to at the first instance of `server`. Kept
+    /// for as long as the server or a subscriber is there.
+    pub fn at(&self, server: &ServerName) -> Arc<Subscriptions> {
+        self.of(server, &Owner::main())
+    }
+
+    /// The same at the instance of that owner.
+    pub fn of(&self, server: &ServerName, owner: &Owner) -> Arc<Subscriptions> {
+        let key = (server.clone(), owner.clone());
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = servers.get(&key).and_then(Weak::upgrade) {
+            return there;
+        }
+        servers.retain(|_, subscriptions| subscriptions.strong_count() > 0);
+        let client = owner.whose.session().map(|id| (id, Arc::clone(&self.clients)));
+        let mut new = Subscriptions::new(server.clone(), client, Arc::clone(&self.room));
+        new.one_clients = owner.whose != Whose::Everybody;
+        let new = Arc::new(new);
+        servers.insert(key, Arc::downgrade(&new));
+        new
+    }
+
+    /// Whose instances of `server`, besides the first, somebody is subscribed at.
+    pub(in crate::upstream) fn waiting(&self, server: &ServerName) -> Vec<Owner> {
+        let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = servers.iter().filter(|((name, owner), _)| name == server && !owner.is_main());
+        let wanted = |there: &Weak<Subscriptions>| {
+            there.upgrade().is_some_and(|subscriptions| subscriptions.are_wanted())
+        };
+        here.filter(|(_, there)| wanted(there)).map(|((_, owner), _)| owner.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_comes_back_finds_its_subscribers() {
+        let (hub, name) = (Hub::default(), ServerName::new("s").unwrap());
+        let first = hub.at(&name);
+        assert!(Arc::ptr_eq(&first, &hub.at(&name)));
+        let weak = Arc::downgrade(&first);
+        drop(first);
+        assert!(weak.upgrade().is_none(), "nobody needs it");
+        hub.at(&ServerName::new("t").unwrap());
+        assert_eq!(hub.servers.lock().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,227 @@
+//! What one client has yet to be told.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use bytes::Bytes;
+use tokio::sync::{Notify, mpsc};
+
+use crate::call::{Question, ServerName};
+use crate::jsonrpc::Response;
+use crate::upstream::Askable;
+
+use super::Topic;
+
+/// News for one client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Letter {
+    /// Whose news.
+    pub server: ServerName,
+    /// Of what.
+    pub subject: Subject,
+    /// The params of the server's notification, with its own names.
+    pub params: Option<Bytes>,
+}
+
+/// What a letter is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// Something that the client subscribed to, or a part of it.
+    Topic(Topic),
+    /// Anything else, by the notification's method: for the client alone whose
+    /// own instance of the server tells it.
+    Other(String),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Topic(topic) => topic.fmt(f),
+            Self::Other(method) => f.write_str(method),
+        }
+    }
+}
+
+/// News that wait for one client: of each thing the newest only. So a client
+/// that reads nothing costs no more than one that does, and still hears of
+/// everything that it asked for once it reads.
+#[derive(Default)]
+pub struct Mailbox {
+    letters: Mutex<Letters>,
+    arrived: Notify,
+    /// Whom to ask, where the client can be asked something.
+    listener: OnceLock<Weak<dyn Askable>>,
+}
+
+#[derive(Debug, Default)]
+struct Letters {
+    order: VecDeque<Waiting>,
+    params: HashMap<(ServerName, Topic), Bytes>,
+    /// How many of those that wait are about no topic.
+    others: usize,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    /// The newest of this.
+    About((ServerName, Topic)),
+    /// A letter like no other.
+    Other(Letter),
+}
+
+impl fmt::Debug for Mailbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mailbox").finish_non_exhaustive()
+    }
+}
+
+impl Mailbox {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Puts news in: of `topic`, for a client that subscribed to `wanted`,
+    /// which may be what the topic is a part of.
+    pub(super) fn put(&self, server: &ServerName, wanted: &Topic, topic: &Topic, params: &Bytes) {
+        let mut letters = self.letters();
+        let mut key = (server.clone(), topic.clone());
+        let mut params = params.clone();
+        if letters.params.len() >= PARTS && wanted != topic && !letters.params.contains_key(&key) {
+            // Too many parts of what was asked for: the whole instead.
+            key.1 = wanted.clone();
+            let Some(whole) = wanted.params() else { return };
+            params = whole;
+        }
+        if letters.params.insert(key.clone(), params).is_none() {
+            letters.order.push_back(Waiting::About(key));
+        }
+        drop(letters);
+        self.arrived.notify_one();
+    }
+
+    /// Puts in what is about no topic. The oldest of such make room for it.
+    pub(super) fn put_other(&self, letter: Letter) {
+        let mut letters = self.letters();
+        if letters.others >= OTHERS {
+            let other = |waiting: &Waiting| matches!(waiting, Waiting::Other(_));
+            if let Some(oldest) = letters.order.iter().position(other) {
+                letters.order.remove(oldest);
+            }
+        } else {
+            letters.others += 1;
+        }
+        letters.order.push_back(Waiting::Other(letter));
+        drop(letters);
+        self.arrived.notify_one();
+    }
+
+    /// Whose mailbox it is, for a client that can be asked something, too.
+    pub fn is_of(&self, listener: Weak<dyn Askable>) {
+        // It is nobody else's later.
+        let _ = self.listener.set(listener);
+    }
+
+    /// Asks the client; false where it cannot be asked.
+    pub(super) fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool {
+        let listener = self.listener.get().and_then(Weak::upgrade);
+        listener.is_some_and(|listener| listener.ask(question, answers))
+    }
+
+    /// The oldest news, waiting for it. One reader at a time.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn next(&self) -> Letter {
+        loop {
+            if let Some(letter) = self.take() {
+                return letter;
+            }
+            self.arrived.notified().await;
+        }
+    }
+
+    /// The oldest news, if there are any.
+    pub fn take(&self) -> Option<Letter> {
+        let mut letters = self.letters();
+        match letters.order.pop_front()? {
+            Waiting::Other(letter) => {
+                letters.others -= 1;
+                Some(letter)
+            }
+            Waiting::About(key) => {
+                let params = letters.params.remove(&key)?;
+                let (server, topic) = key;
+                Some(Letter { server, subject: Subject::Topic(topic), params: Some(params) })
+            }
+        }
+    }
+
+    fn letters(&self) -> MutexGuard<'_, Letters> {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// From so many letters on, parts of what was subscribed to count as the whole.
+const PARTS: usize = 256;
+/// How many letters about no topic wait at most.
+const OTHERS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(mailbox: &Mailbox, uri: &str, params: &'static str) {
+        let topic = Topic::resource(uri);
+        let server = ServerName::new("s").unwrap();
+        mailbox.put(&server, &topic, &topic, &Bytes::from_static(params.as_bytes()));
+    }
+
+    fn topic(letter: Letter) -> Topic {
+        match letter.subject {
+            Subject::Topic(topic) => topic,
+            Subject::Other(method) => panic!("{method}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn of_each_thing_only_the_newest_waits() {
+        let mailbox = Mailbox::new();
+        put(&mailbox, "a", "1");
+        put(&mailbox, "b", "2");
+        put(&mailbox, "a", "3");
+        let first = mailbox.next().await;
+        assert_eq!(first.params.as_deref(), Some(b"3".as_slice()));
+        assert_eq!(topic(first), Topic::resource("a"));
+        assert_eq!(topic(mailbox.next().await), Topic::resource("b"));
+        assert_eq!(mailbox.take(), None);
+    }
+
+    #[test]
+    fn what_is_about_nothing_waits_in_order_and_has_an_end() {
+        let mailbox = Mailbox::new();
+        put(&mailbox, "a", "1");
+        for number in 0..OTHERS + 3 {
+            let subject = Subject::Other(number.to_string());
+            let server = ServerName::new("s").unwrap();
+            mailbox.put_other(Letter { server, subject, params: None });
+        }
+        assert_eq!(topic(mailbox.take().unwrap()), Topic::resource("a"));
+        let rest: Vec<_> = std::iter::from_fn(|| mailbox.take()).collect();
+        assert_eq!(rest.len(), OTHERS);
+        assert_eq!(rest[0].subject, Subject::Other("3".into()), "the oldest made room");
+        assert_eq!(mailbox.letters().others, 0);
+    }
+
+    #[test]
+    fn endless_parts_become_the_whole() {
+        let (mailbox, server) = (Mailbox::new(), ServerName::new("s").unwrap());
+        let wanted = Topic::resource("d/");
+        for part in 0..PARTS * 2 {
+            let topic = Topic::resource(&format!("d/{part}"));
+            mailbox.put(&server, &wanted, &topic, &Bytes::new());
+        }
+        assert_eq!(std::iter::from_fn(|| mailbox.take()).count(), PARTS + 1);
+    }
+}

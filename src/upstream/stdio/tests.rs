@@ -1,0 +1,152 @@
+use futures_util::future::join_all;
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
+use tokio::net::unix::pipe;
+
+use super::*;
+use crate::call::Failure;
+use crate::catalog::Offers;
+use crate::upstream::Tells;
+
+fn peer(version: ProtocolVersion) -> Peer {
+    let offers = json!({ "tools": { "listChanged": true } });
+    let offers = Arc::new(Offers::new(&offers, None));
+    let tells = Tells { tools: true, ..Tells::default() };
+    Peer { version, info: Bytes::from_static(b"{}"), tells, offers }
+}
+
+/// A child that has answered, with its ends of the two pipes.
+fn child(version: ProtocolVersion) -> (Stdio, DuplexStream, DuplexStream) {
+    let (input, its_input) = duplex(64);
+    let (its_output, output) = duplex(64 * 1024);
+    let server = ServerName::new("s").unwrap();
+    let wire = Wire::start(server, input, output, 1 << 20, crate::upstream::tests::inbox());
+    let stdio =
+        Stdio { wire, peer: peer(version), levels: Levels::default(), _listening: JoinSet::new() };
+    (stdio, its_input, its_output)
+}
+
+fn call(token: Option<&'static str>) -> Call {
+    let mut call = crate::upstream::tests::call("t");
+    call.context.progress_token = token.map(|token| Bytes::from_static(token.as_bytes()));
+    call
+}
+
+fn target() -> Target {
+    crate::upstream::tests::target(&ServerName::new("s").unwrap(), "t")
+}
+
+fn deadline() -> Deadline {
+    Deadline::new(Duration::from_secs(1), Duration::from_secs(2))
+}
+
+async fn end(mut reply: Reply) -> Result<Answer, Failure> {
+    loop {
+        if let Event::Answer(answer) = reply.next().await.unwrap() {
+            return answer;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_reads_nothing_costs_each_call_its_time_and_no_more() {
+    let (stdio, _its_input, _its_output) = child(ProtocolVersion::LATEST_LEGACY);
+    let (target, one) = (target(), call(None));
+    // More than the pipe and what waits before it can hold.
+    let calls = (0..4000).map(|_| async {
+        match stdio.call(&one, &target, deadline()).await {
+            Ok(reply) => {
+                end(reply).await.is_err_and(|f| matches!(f, Failure::ServerTimeout { .. }))
+            }
+            Err(fault) => matches!(fault, LinkFault::Timeout { .. }),
+        }
+    });
+    assert!(join_all(calls).await.into_iter().all(|timed_out| timed_out));
+    assert_eq!(stdio.wire.in_flight(), 0, "nothing is kept of a call that is over");
+    stdio.close();
+}
+
+#[tokio::test]
+async fn a_child_that_asks_without_reading_is_heard_all_the_same() {
+    let (stdio, _its_input, mut its_output) = child(ProtocolVersion::LATEST_LEGACY);
+    let (target, one) = (target(), call(None));
+    let reply = stdio.call(&one, &target, deadline()).await.unwrap();
+    let feed = tokio::spawn(async move {
+        for id in 0..1000 {
+            let ask = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n");
+            its_output.write_all(ask.as_bytes()).await.unwrap();
+        }
+        its_output.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n").await.unwrap();
+        its_output
+    });
+    assert!(end(reply).await.is_ok());
+    drop(feed.await.unwrap());
+}
+
+#[tokio::test]
+async fn endless_progress_does_not_outlast_the_cap() {
+    let (stdio, _its_input, mut its_output) = child(ProtocolVersion::LATEST_LEGACY);
+    let (target, one) = (target(), call(Some("7")));
+    let short = Deadline::new(Duration::from_millis(20), Duration::from_millis(60));
+    let reply = stdio.call(&one, &target, short).await.unwrap();
+    let flood = tokio::spawn(async move {
+        let notice = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\
+                      \"params\":{\"progressToken\":1,\"progress\":1}}\n";
+        while its_output.write_all(notice.repeat(100).as_bytes()).await.is_ok() {}
+    });
+    let answer = timeout(Duration::from_secs(20), end(reply)).await.expect("it ends");
+    assert!(matches!(answer, Err(Failure::ServerTimeout { .. })));
+    flood.abort();
+}
+
+#[tokio::test]
+async fn an_answer_too_long_to_read_ends_the_only_call_also_while_changes_are_listened_for() {
+    let (stdio, mut its_input, mut its_output) = child(ProtocolVersion::LATEST_MODERN);
+    tokio::spawn(async move { tokio::io::copy(&mut its_input, &mut tokio::io::sink()).await });
+    let _listening = news::start(&stdio.wire, &stdio.peer);
+    let (target, one) = (target(), call(None));
+    let reply = stdio.call(&one, &target, deadline()).await.unwrap();
+    let drip = tokio::spawn(async move {
+        // Its id stands at neither of its ends.
+        let line = format!("{{\"jsonrpc\":\"2.0\",\"result\":\"{}\"}}\n", "x".repeat(2 << 20));
+        its_output.write_all(line.as_bytes()).await.unwrap();
+        its_output
+    });
+    assert!(matches!(end(reply).await, Err(Failure::BadAnswer { .. })));
+    drop(drip.await.unwrap());
+}
+
+#[tokio::test]
+async fn a_child_is_read_where_it_is_called_from_and_lost_when_that_ends() {
+    let (input, its_input) = duplex(64 * 1024);
+    let (mut its_output, output) = pipe::pipe().unwrap();
+    let server = ServerName::new("s").unwrap();
+    let inbox = crate::upstream::tests::inbox();
+    let wire = Wire::start(server, input, Output::of(output), 1 << 20, inbox);
+    let peer = peer(ProtocolVersion::LATEST_LEGACY);
+    let stdio = Stdio { wire, peer, levels: Levels::default(), _listening: JoinSet::new() };
+    tokio::spawn(async move {
+        let mut lines = BufReader::new(its_input).lines();
+        for id in 1.. {
+            lines.next_line().await.unwrap();
+            let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n");
+            its_output.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    let stdio = Arc::new(stdio);
+    let elsewhere =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    for _ in 0..3 {
+        let stdio = Arc::clone(&stdio);
+        let called = elsewhere.spawn(async move {
+            let reply = stdio.call(&call(None), &target(), deadline()).await.unwrap();
+            end(reply).await.is_ok()
+        });
+        assert!(called.await.unwrap());
+    }
+    while stdio.wire.place.at() != Some(elsewhere.handle().id()) {
+        tokio::task::yield_now().await;
+    }
+    elsewhere.shutdown_background();
+    assert!(matches!(stdio.closed().await, LinkFault::Exited(_)));
+}

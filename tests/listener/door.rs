@@ -1,0 +1,243 @@
+//! A listener with a small scripted service behind it, and clients for it.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt as _, Empty, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
+use hyper::client::conn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpStream,
+    sync::{Mutex, Notify, mpsc},
+    task::JoinHandle,
+    time::timeout,
+};
+use trunkline::call::{DrainSwitch, drain};
+use trunkline::identity::Peer;
+use trunkline::listener::{
+    ConnectionLimits, Counts, Drained, Incoming, Listener, LiveSettings, Settings,
+};
+use trunkline::wire::Received;
+
+/// What the service reports while it works.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event {
+    Entered,
+    Dropped,
+}
+
+pub struct Door {
+    pub addr: SocketAddr,
+    pub live: LiveSettings,
+    pub counts: Arc<Counts>,
+    pub release: Arc<Notify>,
+    pub switch: DrainSwitch,
+    pub served: JoinHandle<Drained>,
+    events: Mutex<mpsc::Receiver<Event>>,
+}
+
+impl Door {
+    pub async fn open(settings: Settings) -> Self {
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let (addr, counts) = (listener.local_addr(), listener.counts());
+        let live = LiveSettings::new(settings);
+        let (switch, drain) = drain();
+        let (report, events) = mpsc::channel(16);
+        let release = Arc::new(Notify::new());
+        let script = Script { report, release: Arc::clone(&release) };
+        let service = move |request, peer| script.clone().answer(request, peer);
+        let served = tokio::spawn(listener.serve(live.clone(), service, drain));
+        Self { addr, live, counts, release, switch, served, events: Mutex::new(events) }
+    }
+
+    pub async fn with(limits: ConnectionLimits) -> Self {
+        Self::open(Settings { limits, ..Settings::default() }).await
+    }
+
+    pub async fn event(&self) -> Event {
+        within(async { self.events.lock().await.recv().await.unwrap() }).await
+    }
+
+    pub async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.addr).await.unwrap()
+    }
+
+    pub async fn h1(&self) -> conn::http1::SendRequest<Empty<Bytes>> {
+        h1_over(self.connect().await).await
+    }
+
+    pub async fn h2(&self) -> conn::http2::SendRequest<Empty<Bytes>> {
+        h2_over(self.connect().await).await
+    }
+
+    /// Sends these bytes and reads until the other side closes.
+    pub async fn exchange(&self, bytes: impl AsRef<[u8]>) -> String {
+        let mut socket = self.connect().await;
+        socket.write_all(bytes.as_ref()).await.unwrap();
+        read_to_close(&mut socket).await
+    }
+}
+
+pub async fn h1_over<I>(io: I) -> conn::http1::SendRequest<Empty<Bytes>>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = conn::http1::handshake(TokioIo::new(io)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+pub async fn h2_over<I>(io: I) -> conn::http2::SendRequest<Empty<Bytes>>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let io = TokioIo::new(io);
+    let (sender, connection) = conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+pub async fn read_to_close(socket: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut text = Vec::new();
+    // A reset is a close too; what came before it counts.
+    let _ = within(socket.read_to_end(&mut text)).await;
+    String::from_utf8(text).unwrap()
+}
+
+pub async fn within<T>(step: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(20), step).await.expect("in time")
+}
+
+/// A request as HTTP/1 sends it.
+pub fn get(path: &str) -> Request<Empty<Bytes>> {
+    Request::get(path).header("host", "localhost").body(Empty::new()).unwrap()
+}
+
+/// A request as HTTP/2 sends it.
+pub fn get_h2(path: &str) -> Request<Empty<Bytes>> {
+    Request::get(format!("http://localhost{path}")).body(Empty::new()).unwrap()
+}
+
+#[allow(clippy::disallowed_methods, reason = "bounded by Limited")]
+pub async fn text(response: Response<hyper::body::Incoming>) -> String {
+    let body =
+        within(Limited::new(response.into_body(), LONGEST).collect()).await.unwrap().to_bytes();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+/// `/hold` answers when it is released, `/stream` sends one line and then keeps the body open,
+/// `/flood` never stops sending, `/echo` answers with what it was sent, `/lines` with a body of
+/// unknown length, `/none` without one, `/breaks` with one that breaks off, and anything else
+/// answers with the protocol it was asked in.
+#[derive(Clone)]
+struct Script {
+    report: mpsc::Sender<Event>,
+    release: Arc<Notify>,
+}
+
+type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
+
+impl Script {
+    async fn answer(self, request: Received<Incoming>, peer: Peer) -> Answer {
+        let leaving = Leaving(self.report.clone());
+        match request.uri.path() {
+            "/hold" => {
+                self.report.send(Event::Entered).await.unwrap();
+                self.release.notified().await;
+                std::mem::forget(leaving);
+                full("held".into())
+            }
+            "/stream" | "/flood" => {
+                let flood = request.uri.path() == "/flood";
+                let stream = Stream { first: Some("line\n".into()), flood, _leaving: leaving };
+                self.report.send(Event::Entered).await.unwrap();
+                Response::new(stream.map_err(|never| match never {}).boxed_unsync())
+            }
+            "/echo" => {
+                std::mem::forget(leaving);
+                let answer = match read(request.body).await {
+                    Ok(body) => Full::new(body),
+                    Err(fault) => Full::new(Bytes::from(format!("no body: {fault}"))),
+                };
+                Response::new(answer.map_err(|never| match never {}).boxed_unsync())
+            }
+            "/lines" => {
+                std::mem::forget(leaving);
+                let lines = ["one\n".to_owned(), "x".repeat(9000), "three\n".to_owned()];
+                let lines = lines.map(|line| Ok(Frame::data(Bytes::from(line))));
+                Response::new(StreamBody::new(futures_util::stream::iter(lines)).boxed_unsync())
+            }
+            "/none" => {
+                std::mem::forget(leaving);
+                let mut answer = full(String::new());
+                *answer.status_mut() = http::StatusCode::NO_CONTENT;
+                answer
+            }
+            "/breaks" => {
+                std::mem::forget(leaving);
+                let pieces = [
+                    Ok(Frame::data(Bytes::from_static(b"begun"))),
+                    Err(io::Error::other("no more")),
+                ];
+                Response::new(StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync())
+            }
+            _ => {
+                std::mem::forget(leaving);
+                full(format!("{:?} tls={}", request.version, peer.tls))
+            }
+        }
+    }
+}
+
+fn full(text: String) -> Answer {
+    Response::new(Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync())
+}
+
+#[allow(clippy::disallowed_methods, reason = "bounded by Limited")]
+async fn read(body: Incoming) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(Limited::new(body, LONGEST_ECHO).collect().await?.to_bytes())
+}
+
+/// Reports that the service's future or body was dropped before it was done.
+struct Leaving(mpsc::Sender<Event>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let _ = self.0.try_send(Event::Dropped);
+    }
+}
+
+struct Stream {
+    first: Option<Bytes>,
+    flood: bool,
+    _leaving: Leaving,
+}
+
+impl Body for Stream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let line = self.first.take().or_else(|| self.flood.then(|| Bytes::from_static(&[0; 4096])));
+        line.map_or(Poll::Pending, |line| Poll::Ready(Some(Ok(Frame::data(line)))))
+    }
+}
+
+/// More than any body here.
+const LONGEST: usize = 64 * 1024;
+/// More than any body that is sent back.
+const LONGEST_ECHO: usize = 4 * 1024 * 1024;

@@ -1,0 +1,264 @@
+//! HTTP/1.1 as it comes over the wire: bodies, keeping connections, and what is refused.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use trunkline::listener::{ConnectionLimits, Settings};
+
+use crate::door::{Door, Event, read_to_close, within};
+
+#[tokio::test]
+async fn a_body_is_read_however_it_comes() {
+    let door = Door::open(Settings::default()).await;
+    let long = "y".repeat(300_000);
+    let moderate = "z".repeat(57_000);
+    for (framing, body, wanted) in [
+        ("Content-Length: 5", "hello".to_owned(), "hello"),
+        ("Content-Length: 0", String::new(), ""),
+        ("X-None: 1", String::new(), ""),
+        (
+            "Transfer-Encoding: chunked",
+            "3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\nx: y\r\n\r\n".into(),
+            "hello",
+        ),
+        ("transfer-encoding:Chunked", "0\r\n\r\n".into(), ""),
+        ("Content-Length: 57000", moderate.clone(), &moderate),
+        ("Content-Length: 300000", long.clone(), &long),
+        ("Transfer-Encoding: chunked", format!("493e0\r\n{long}\r\n0\r\n\r\n"), &long),
+    ] {
+        let text = format!("POST /echo HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n{body}");
+        // All at once, the body behind its head, and in pieces of the size of nothing.
+        let head = text.len() - body.len();
+        for steps in [vec![text.len()], vec![head, text.len()], drops(text.len())] {
+            let mut socket = door.connect().await;
+            socket.set_nodelay(true).unwrap();
+            let mut from = 0;
+            for to in steps {
+                socket.write_all(&text.as_bytes()[from..to]).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                from = to;
+            }
+            let (head, answer) = answer(&mut socket).await;
+            assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+            assert!(answer == wanted, "{framing}: {} bytes, not {}", answer.len(), wanted.len());
+            socket.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+            assert_eq!(self::answer(&mut socket).await.1, "HTTP/1.1 tls=false", "{framing}");
+        }
+    }
+}
+
+/// Where a text is cut so that it comes byte by byte at both ends.
+fn drops(length: usize) -> Vec<usize> {
+    let start = length.min(120);
+    (1..start).chain(length.saturating_sub(9).max(start)..=length).collect()
+}
+
+#[tokio::test]
+async fn requests_that_come_together_are_answered_one_after_the_other() {
+    let door = Door::open(Settings::default()).await;
+    let one = "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\none";
+    let two = "GET /lines HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let three = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let all = door.exchange(format!("{one}\r\n\r\n{two}{three}\r\n")).await;
+    let places: Vec<_> = ["one", "three\n", "tls=false"].map(|text| all.find(text)).into();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{all}");
+    assert_eq!(all.matches("HTTP/1.1 200 OK").count(), 3, "{all}");
+}
+
+#[tokio::test]
+async fn a_head_that_may_mean_two_things_is_refused() {
+    let door = Door::open(Settings::default()).await;
+    let host = "Host: localhost\r\n";
+    for (text, status) in [
+        (
+            format!("POST /echo HTTP/1.1\r\n{host}Content-Length: 3\r\nContent-Length: 4\r\n\r\n"),
+            400,
+        ),
+        (format!("POST /echo HTTP/1.1\r\n{host}Content-Length: 3, 3\r\n\r\nabc"), 400),
+        (format!("POST /echo HTTP/1.1\r\n{host}Content-Length: +3\r\n\r\nabc"), 400),
+        (format!("POST /echo HTTP/1.1\r\n{host}Content-Length: 99999999999999999999\r\n\r\n"), 400),
+        (
+            format!(
+                "POST /echo HTTP/1.1\r\n{host}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"
+            ),
+            400,
+        ),
+        (
+            format!(
+                "POST /echo HTTP/1.1\r\n{host}Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n"
+            ),
+            400,
+        ),
+        (format!("POST /echo HTTP/1.0\r\n{host}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), 400),
+        (format!("POST /echo HTTP/1.1\r\n{host}Transfer-Encoding: gzip, chunked\r\n\r\n"), 501),
+        (format!("POST /echo HTTP/1.1\r\n{host}Content-Length : 3\r\n\r\nabc"), 400),
+        (format!("GET / HTTP/1.1\r\n{host}X: y\r\n folded\r\n\r\n"), 400),
+        ("GET / HTTP/1.1\nHost: localhost\n\n".into(), 400),
+        (format!("GET / HTTP/1.1\r\n{host}X: a\nTransfer-Encoding: chunked\r\n\r\n"), 400),
+        ("GET / HTTP/1.1\nHost: localhost\r\n\r\n".into(), 400),
+        ("GET / HTTP/1.1\nHost: localhost\n\nGET / HTTP/1.1\r\n\r\n".into(), 400),
+        (format!("GET / HTTP/1.1\r\n{host}X: \0\r\n\r\n"), 400),
+        (format!("GET / HTTP/3.7\r\n{host}\r\n"), 505),
+        (format!("GET /\u{7f} HTTP/1.1\r\n{host}\r\n"), 400),
+        ("\u{16}\u{3}\u{1}".into(), 400),
+    ] {
+        let answer = door.exchange(&text).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{text:?}: {answer}");
+        assert!(answer.contains("connection: close"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_as_its_client_asks() {
+    let door = Door::open(Settings::default()).await;
+    for (head, kept) in [
+        ("GET / HTTP/1.1\r\nHost: localhost\r\n", true),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: x, close\r\n", false),
+        ("GET / HTTP/1.0\r\nHost: localhost\r\n", false),
+        ("GET / HTTP/1.0\r\nHost: localhost\r\nConnection: Keep-Alive\r\n", true),
+        ("GET /none HTTP/1.1\r\nHost: localhost\r\n", true),
+        ("HEAD / HTTP/1.1\r\nHost: localhost\r\n", true),
+        ("GET /lines HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n", false),
+    ] {
+        let last = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let all = door.exchange(format!("{head}\r\n{last}")).await;
+        let answers = all.matches("HTTP/1.1 20").count() + all.matches("HTTP/1.0 20").count();
+        assert_eq!(answers, if kept { 2 } else { 1 }, "{head:?}: {all}");
+        assert_eq!(all.contains("connection: keep-alive"), kept && head.contains("1.0"), "{all}");
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_body_says_so_and_what_has_says_how_long_it_is() {
+    let door = Door::open(Settings::default()).await;
+    for (request, wanted, body) in [
+        ("HEAD / HTTP/1.1", "content-length: 18\r\n", ""),
+        ("GET / HTTP/1.1", "content-length: 18\r\n", "HTTP/1.1 tls=false"),
+        ("GET /none HTTP/1.1", "HTTP/1.1 204 No Content\r\n", ""),
+        ("GET /lines HTTP/1.1", "transfer-encoding: chunked\r\n", "4\r\none\n\r\n2328\r\nxxx"),
+    ] {
+        let all = door
+            .exchange(format!("{request}\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+            .await;
+        let (head, rest) = all.split_once("\r\n\r\n").unwrap();
+        let head = format!("{head}\r\n");
+        assert!(head.contains(wanted), "{head}");
+        assert!(head.contains("\r\ndate: "), "{head}");
+        assert_eq!(head.contains("204"), !head.contains("content-length: ") && body.is_empty());
+        assert!(rest.starts_with(body) && rest.is_empty() == body.is_empty(), "{rest}");
+    }
+    let all = door.exchange("GET /lines HTTP/1.0\r\nHost: localhost\r\n\r\n").await;
+    assert!(!all.contains("transfer-encoding") && all.ends_with("xxthree\n"), "{all}");
+}
+
+#[tokio::test]
+async fn a_client_that_waits_to_be_told_to_go_on_is_told() {
+    let door = Door::open(Settings::default()).await;
+    let mut socket = door.connect().await;
+    let head =
+        "POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 5";
+    socket.write_all(format!("{head}\r\n\r\n").as_bytes()).await.unwrap();
+    let mut told = [0; 25];
+    within(socket.read_exact(&mut told)).await.unwrap();
+    assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n");
+    socket.write_all(b"hello").await.unwrap();
+    assert_eq!(answer(&mut socket).await.1, "hello");
+
+    // One that nobody wants the body of is not, and cannot be understood any further.
+    let unwanted = head.replace("/echo", "/");
+    socket.write_all(format!("{unwanted}\r\n\r\n").as_bytes()).await.unwrap();
+    let rest = read_to_close(&mut socket).await;
+    assert!(
+        rest.starts_with("HTTP/1.1 200 OK\r\n") && rest.contains("connection: close"),
+        "{rest}"
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_nobody_reads_is_passed_over_where_that_is_soon_done() {
+    let door = Door::open(Settings::default()).await;
+    for (length, kept) in [(50_000, true), (100_000, false)] {
+        let mut socket = door.connect().await;
+        let head =
+            format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+        socket.write_all(head.as_bytes()).await.unwrap();
+        let (head, _) = answer(&mut socket).await;
+        assert_eq!(head.contains("connection: close"), !kept, "{head}");
+        let body = vec![b'x'; length];
+        let next = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let _ = socket.write_all(&[&body, &next[..]].concat()).await;
+        let rest = read_to_close(&mut socket).await;
+        assert_eq!(rest.contains("tls=false"), kept, "{rest}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_sends_only_half_of_a_body_it_left_unread_is_closed_in_time() {
+    let idle = Duration::from_millis(200);
+    let door = Door::with(ConnectionLimits { idle, ..ConnectionLimits::default() }).await;
+    let answer =
+        door.exchange("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\nhalf").await;
+    assert_eq!(answer.matches("HTTP/1.1").count(), 2, "the status and the text: {answer}");
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_seen_to() {
+    let door = Door::open(Settings::default()).await;
+    let text = "POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n";
+    let answer = door.exchange(text).await;
+    assert!(answer.contains("no body: the chunks of the body are broken"), "{answer}");
+    assert!(answer.contains("connection: close"), "{answer}");
+    // Towards a client, too: its end is missing.
+    let answer = door.exchange("GET /breaks HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert!(answer.ends_with("5\r\nbegun\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_within_its_body_takes_its_request_back() {
+    let door = Door::open(Settings::default()).await;
+    let mut socket = door.connect().await;
+    let text = "POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nab";
+    socket.write_all(text.as_bytes()).await.unwrap();
+    assert_eq!(door.event().await, Event::Entered);
+    drop(socket);
+    assert_eq!(door.event().await, Event::Dropped);
+}
+
+#[tokio::test]
+async fn what_a_client_asks_ahead_waits_and_does_not_hide_that_it_goes() {
+    let door = Door::open(Settings::default()).await;
+    let hold = "POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc";
+    for ahead in [30, 10_000, 1_000_000] {
+        let mut socket = door.connect().await;
+        socket.write_all(hold.as_bytes()).await.unwrap();
+        assert_eq!(door.event().await, Event::Entered);
+        socket.write_all(&vec![b'x'; ahead]).await.unwrap();
+        drop(socket);
+        assert_eq!(door.event().await, Event::Dropped, "{ahead}");
+    }
+    // More than is kept is no request any more.
+    let mut socket = door.connect().await;
+    socket.write_all(hold.as_bytes()).await.unwrap();
+    assert_eq!(door.event().await, Event::Entered);
+    // So much that sockets cannot hold it: when it is written, more than is kept has been read.
+    let next = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1_000_000);
+    within(socket.write_all(next.as_bytes())).await.unwrap();
+    door.release.notify_one();
+    let all = read_to_close(&mut socket).await;
+    assert_eq!(all.matches("HTTP/1.1 200").count(), 1, "{all}");
+}
+
+/// One answer's head and its body, which has a length.
+async fn answer(socket: &mut TcpStream) -> (String, String) {
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"\r\n\r\n") {
+        seen.push(within(socket.read_u8()).await.unwrap());
+    }
+    let head = String::from_utf8(seen).unwrap();
+    let length = head.split_once("content-length: ").unwrap().1;
+    let length = length.split_once("\r\n").unwrap().0.parse().unwrap();
+    let mut body = vec![0; length];
+    within(socket.read_exact(&mut body)).await.unwrap();
+    (head, String::from_utf8(body).unwrap())
+}
