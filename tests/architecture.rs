@@ -75,11 +75,11 @@ fn g() { super::super::listener::x(); super::sibling(); }
 mod tests { use crate::admin::Status; }
 ";
     let file = Source { path: "src/upstream/deep.rs".into(), text: text.into() };
-    let expected = [(2, "call"), (3, "mcp"), (3, "jsonrpc"), (6, "catalog"), (7, "listen")];
+    let expected = [(2, "call"), (3, "mcp"), (3, "jsonrpc"), (6, "catalog"), (7, "listener")];
     assert_eq!(uses(&file), expected.map(|(line, used)| (line, used.to_owned())));
     let rooms = rooms();
-    assert!(allowed(&rooms, "link", "call") && allowed(&rooms, "jsonrpc", "telemetry"));
-    assert!(!allowed(&rooms, "call", "link") && !allowed(&rooms, "telemetry", "jsonrpc"));
+    assert!(allowed(&rooms, "upstream", "call") && allowed(&rooms, "jsonrpc", "telemetry"));
+    assert!(!allowed(&rooms, "call", "upstream") && !allowed(&rooms, "telemetry", "jsonrpc"));
 }
 
 /// The rooms, in the order of `src/lib.rs`.
