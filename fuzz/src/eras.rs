@@ -4,7 +4,7 @@
 //! members of `x` again, each to the byte; where it is anything else, the
 //! rewrites still make valid JSON of valid JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ pub fn lower(data: &[u8]) {
         is_object(&down::without_input(&input));
     }
     if let Ok(body) = ResultBody::parse(source.clone()) {
-        let lowered = down::result(&body);
+        let lowered = down::result(&body).finish();
         is_object(&lowered);
         let legacy = ResultBody::parse(lowered).expect("a lowered result is one");
         assert!(legacy.kind_span().is_none(), "a Legacy result has no type");
@@ -122,7 +122,7 @@ pub fn lower(data: &[u8]) {
 fn request(params: &Params) {
     let Ok(said) = params.meta() else { return };
     let legacy = call(params.clone(), ProtocolVersion::V2025_11_25);
-    let lifted = up::request(&legacy, &[], ProtocolVersion::LATEST_MODERN, Some(b"7"));
+    let lifted = up::request(&legacy, &[], ProtocolVersion::LATEST_MODERN, Some(b"7")).finish();
     is_object(&lifted);
     let modern = Params::parse(Some(lifted)).expect("lifted params can be read");
     let now = modern.meta().expect("so can their metadata");
@@ -130,7 +130,7 @@ fn request(params: &Params) {
     assert_eq!(now.progress_token.as_deref(), Some(&b"7"[..]));
     let own = params.raw();
     let modern = call(modern, ProtocolVersion::LATEST_MODERN);
-    let lowered = down::request(&modern, &[], said.progress_token.as_deref());
+    let lowered = down::request(&modern, &[], said.progress_token.as_deref()).finish();
     if is_plain(own, &["inputResponses", "requestState"]) && !names_modern(own) {
         same(&lowered, own, &[]);
     }
@@ -175,8 +175,8 @@ fn call(params: Params, version: ProtocolVersion) -> Call {
 fn is_plain(raw: &[u8], not: &[&str]) -> bool {
     let once = |raw: &[u8]| {
         let Ok(Members(members)) = Members::parse(raw) else { return false };
-        let keys: BTreeMap<_, _> = members.iter().map(|(key, _)| (key.clone(), ())).collect();
-        keys.len() == members.len() && !not.iter().any(|key| keys.contains_key(*key))
+        let keys: BTreeSet<_> = members.iter().map(|(key, _)| key.clone()).collect();
+        keys.len() == members.len() && !not.iter().any(|key| keys.contains(*key))
     };
     let own = Members::parse(raw).ok().and_then(|members| members.find(meta::META));
     once(raw) && own.is_none_or(|own| own.get() == "null" || once(own.get().as_bytes()))
