@@ -23,5 +23,6 @@ pub mod era;
 pub mod call;
 pub mod mcp;
 pub mod jsonrpc;
+pub mod codec;
 pub mod wire;
 pub mod telemetry;

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use trunkline::call::ServerName;
-use trunkline::jsonrpc::lines::{LineError, LineReader};
+use trunkline::codec::lines::{LineError, LineReader};
 use trunkline::upstream::child::{Child, ChildSpec, Guardian, SpawnError};
 
 const TRUNKLINE: &str = env!("CARGO_BIN_EXE_trunkline");

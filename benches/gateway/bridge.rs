@@ -23,7 +23,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::sync::oneshot;
-use trunkline::jsonrpc::body::collect;
+use trunkline::codec::body::collect;
 
 /// Asks this program to be the bridge, to the program that follows.
 pub const OPTION: &str = "--bridge";

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use trunkline::jsonrpc::lines::{LineError, LineReader};
-use trunkline::jsonrpc::sse::{SseDecoder, SseEvent, message, message_with};
+use trunkline::codec::lines::{LineError, LineReader};
+use trunkline::codec::sse::{SseDecoder, SseEvent, message, message_with};
 use trunkline::jsonrpc::{self, Frame, Response, Scanner};
 
 /// Any bytes are a message or are refused; what is a message stays the same

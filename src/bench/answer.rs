@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::wire::{Connection, Framed, Head, Media, WireFault};
-use crate::jsonrpc::sse::SseDecoder;
+use crate::codec::sse::SseDecoder;
 use crate::jsonrpc::{self, Frame, Id};
 
 /// What came back for a request.

@@ -9,8 +9,9 @@ use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::call::{Alarm, Answer, Event, Failure, Notice, Passing, ResultBody, tool_error};
+use crate::codec::sse;
 use crate::era::{lift, lower};
-use crate::jsonrpc::{self, Id, Splice, sse};
+use crate::jsonrpc::{self, Id, Splice};
 use crate::mcp::{Era, Method, code, header};
 use crate::wire::{Headers, visible};
 

@@ -14,7 +14,8 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use crate::call::{Context, Drain, Failure, Params};
-use crate::jsonrpc::{self, Id, Members, sse};
+use crate::codec::sse;
+use crate::jsonrpc::{self, Id, Members};
 use crate::mcp::{meta, notification};
 use crate::pipeline::{Gateway, Subscriber, Told};
 use crate::telemetry::metrics::Entered;

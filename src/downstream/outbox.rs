@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::Stream;
 
-use crate::jsonrpc::sse;
+use crate::codec::sse;
 
 /// The messages of one stream, bounded in bytes and in number.
 pub(super) struct Outbox {

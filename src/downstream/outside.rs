@@ -9,7 +9,8 @@ use http::Response;
 use tokio::sync::watch;
 
 use crate::call::{Drain, Failure};
-use crate::jsonrpc::{self, sse};
+use crate::codec::sse;
+use crate::jsonrpc;
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::telemetry::metrics::Entered;

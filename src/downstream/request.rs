@@ -11,9 +11,9 @@ use http_body_util::BodyExt as _;
 use tokio::time::timeout;
 
 use crate::call::{Client, Context, Failure, Meta, Trace};
+use crate::codec::body::{BodyError, collect};
 use crate::config::Limits;
 use crate::identity::Peer;
-use crate::jsonrpc::body::{BodyError, collect};
 use crate::jsonrpc::{Fault, Frame, Id};
 use crate::mcp::{self, LogLevel};
 use crate::wire::{Headers, Received, visible};

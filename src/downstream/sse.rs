@@ -17,8 +17,9 @@ use http_body_util::Full;
 use tokio::time::{sleep, timeout};
 
 use crate::call::{Drain, Failure};
+use crate::codec::sse;
 use crate::identity::Peer;
-use crate::jsonrpc::{self, sse};
+use crate::jsonrpc;
 use crate::mcp::{self, Era};
 use crate::wire::{Headers, Received};
 

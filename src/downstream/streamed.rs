@@ -13,7 +13,7 @@ use futures_util::{Stream, StreamExt, stream};
 use http::{Response, StatusCode};
 
 use crate::call::Event;
-use crate::jsonrpc::sse;
+use crate::codec::sse;
 use crate::wire::visible;
 
 use super::answer::{self, Writer};

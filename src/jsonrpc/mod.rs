@@ -6,18 +6,15 @@
 //! no values are built. What is changed is spliced in, what is not changed is
 //! never written anew. This room knows no method names and no protocol eras.
 
-pub mod body;
 mod depth;
 mod follow;
 mod frame;
-pub mod lines;
 mod masks;
 mod members;
 mod outline;
 mod passing;
 mod payload;
 mod splice;
-pub mod sse;
 mod walk;
 mod write;
 

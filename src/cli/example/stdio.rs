@@ -12,7 +12,7 @@ use tokio::task::{JoinSet, LocalSet};
 use tokio_util::sync::CancellationToken;
 
 use super::tool::merged;
-use crate::jsonrpc::lines::{LineError, LineReader};
+use crate::codec::lines::{LineError, LineReader};
 
 /// What an era makes of a request.
 pub(super) trait Server {

@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::call::Failure;
+use crate::codec::lines::{LineError, LineReader};
 use crate::downstream::request;
-use crate::jsonrpc::lines::{LineError, LineReader};
 use crate::jsonrpc::{self, Frame, Id, Response as Answer};
 use crate::mcp::{Method, header, notification};
 

@@ -6,8 +6,8 @@ use http_body::Body;
 use http_body_util::BodyExt;
 
 use crate::call::Failure;
-use crate::jsonrpc::body::{BodyError, collect};
-use crate::jsonrpc::sse::{SseDecoder, SseError};
+use crate::codec::body::{BodyError, collect};
+use crate::codec::sse::{SseDecoder, SseError};
 use crate::jsonrpc::{self, Frame, Id, Response as Answer};
 
 use super::MAX_DEPTH;

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::call::ServerName;
-use crate::jsonrpc::lines::{LineError, LineReader};
+use crate::codec::lines::{LineError, LineReader};
 
 /// The task that reads a child's standard error, and what it read last.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
 use crate::call::{Failure, Passing, ServerName};
-use crate::jsonrpc::body::BodyError;
+use crate::codec::body::BodyError;
 use crate::jsonrpc::{self, Frame, Id, Scanner};
 use crate::mcp::Era;
 use crate::upstream::LinkFault;

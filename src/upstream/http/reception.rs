@@ -9,8 +9,8 @@ use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt;
 
 use crate::call::Answer;
-use crate::jsonrpc::body::{BodyError, collect};
-use crate::jsonrpc::sse::{SseDecoder, SseEvent};
+use crate::codec::body::{BodyError, collect};
+use crate::codec::sse::{SseDecoder, SseEvent};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::upstream::LinkFault;
 use crate::upstream::peer::MAX_DEPTH;
@@ -141,7 +141,7 @@ impl Events {
     pub(super) async fn next(&mut self) -> Result<Option<Frame>, LinkFault> {
         loop {
             let event = self.decoder.next_event().map_err(|error| match error {
-                crate::jsonrpc::sse::SseError::TooLarge { limit } => LinkFault::TooLarge { limit },
+                crate::codec::sse::SseError::TooLarge { limit } => LinkFault::TooLarge { limit },
             })?;
             if let Some(event) = &event {
                 self.note(event);

@@ -20,8 +20,9 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::call::ServerName;
-use crate::jsonrpc::lines::LineReader;
-use crate::jsonrpc::sse::{SseDecoder, SseError, SseEvent};
+use crate::codec::body::collect;
+use crate::codec::lines::LineReader;
+use crate::codec::sse::{SseDecoder, SseError, SseEvent};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::mcp::code;
 use crate::upstream::LinkFault;
@@ -224,7 +225,7 @@ impl Post {
         let response = sent.await?;
         let status = response.status;
         // Read to its end, the connection can be used again.
-        let _ = jsonrpc::body::collect(response.body, REFUSAL).await;
+        let _ = collect(response.body, REFUSAL).await;
         Ok(status)
     }
 }

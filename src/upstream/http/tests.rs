@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::*;
 use crate::call::Event;
-use crate::jsonrpc::body::collect;
+use crate::codec::body::collect;
 use crate::upstream::Hub;
 
 type Answered = Response<UnsyncBoxBody<Bytes, Infallible>>;

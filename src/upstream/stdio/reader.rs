@@ -18,7 +18,7 @@ use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::jsonrpc::lines::{LineError, LineReader};
+use crate::codec::lines::{LineError, LineReader};
 
 use super::wire::Wire;
 

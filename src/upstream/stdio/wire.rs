@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::call::{Answer, Notice, Question, ServerName};
-use crate::jsonrpc::lines::LineEnds;
+use crate::codec::lines::LineEnds;
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::mcp::notification;
 use crate::upstream::LinkFault;

@@ -20,7 +20,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
 use super::answers::{Answer, Answers, Session};
-use crate::jsonrpc::body::collect;
+use crate::codec::body::collect;
 
 /// A server, whatever it is asked.
 pub(super) struct Server {

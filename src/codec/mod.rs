@@ -1,0 +1,10 @@
+//! Bounded readers of what networks and pipes bring: HTTP bodies, lines and
+//! server-sent events.
+//!
+//! Every reader takes a limit and reports the violation once the limit is passed, so that
+//! no peer decides how much memory it gets. `jsonrpc` reads what these readers
+//! hand out; this module knows no messages and no protocol eras.
+
+pub mod body;
+pub mod lines;
+pub mod sse;
