@@ -87,7 +87,7 @@ fn many_tools(c: &mut Criterion) {
         );
         let name = format!("files__search_{}", count / 2);
         group.bench_with_input(BenchmarkId::new("look up", count), &catalog, |b, catalog| {
-            b.iter(|| black_box(catalog).route(black_box(&name)).unwrap());
+            b.iter(|| black_box(catalog).find_tool(black_box(&name)).unwrap());
         });
     }
     group.finish();

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use serde_json::json;
 use trunkline::call::{Call, Client, Context, Endpoint, Params, Principal, ServerName, Trace};
 use trunkline::catalog::{
-    ByKind, Catalog, HeaderRules, Naming, Rules, Scope, ServerList, ServerRules, Source as Listed,
-    UriMode,
+    ByKind, Catalog, HeaderRules, MergeSource as Listed, NamingScheme, Rules, Scope, ServerList,
+    ServerRules, UriMode,
 };
 use trunkline::jsonrpc::{self, Frame};
 use trunkline::mcp::{Method, ProtocolVersion};
@@ -89,7 +89,7 @@ pub fn tools(count: usize) -> ServerList {
 pub fn catalog(tools: &ServerList) -> Catalog {
     let rules = ServerRules::default();
     let source = Listed { server: &tools.server, rules: &rules, list: Some(tools) };
-    let naming = Rules { naming: Naming::Prefix, uris: UriMode::Prefix };
+    let naming = Rules { naming: NamingScheme::Prefix, uris: UriMode::Prefix };
     Catalog::merge(naming, &[source], &Scope::default()).0
 }
 

@@ -5,7 +5,7 @@ use aws_lc_rs::error::Unspecified;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::{Digest, Kind, Position};
+use super::{Digest, Kind, ListPosition};
 
 /// Why a cursor is refused; the client gets `-32602`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -40,13 +40,15 @@ impl SealedCursors {
     pub fn seal(
         &self,
         kind: Kind,
-        position: Position,
+        position: ListPosition,
         list: &Digest,
     ) -> Result<String, Unspecified> {
         let position = u64::try_from(position.0).map_err(|_| Unspecified)?;
         let mut sealed = position.to_be_bytes().to_vec();
         sealed.extend(list.iter().take(DIGEST_LEN));
-        let nonce = self.key.seal_in_place_append_tag(Aad::from(purpose(kind)), &mut sealed)?;
+        let nonce = self
+            .key
+            .seal_in_place_append_tag(Aad::from(authenticated_purpose(kind)), &mut sealed)?;
         Ok(URL_SAFE_NO_PAD.encode([nonce.as_ref().as_slice(), &sealed].concat()))
     }
 
@@ -54,7 +56,12 @@ impl SealedCursors {
     ///
     /// # Errors
     /// [`CursorError`]: the cursor is not ours, or belongs to another list.
-    pub fn open(&self, kind: Kind, cursor: &str, list: &Digest) -> Result<Position, CursorError> {
+    pub fn open(
+        &self,
+        kind: Kind,
+        cursor: &str,
+        list: &Digest,
+    ) -> Result<ListPosition, CursorError> {
         // Bounded before it is decoded: a client chooses its length.
         if cursor.len() > MAX_CURSOR_CHARS {
             return Err(CursorError::Invalid);
@@ -63,14 +70,14 @@ impl SealedCursors {
         let (nonce, sealed) =
             sealed.split_first_chunk_mut::<NONCE_LEN>().ok_or(CursorError::Invalid)?;
         let nonce = Nonce::from(&*nonce);
-        let opened = self.key.open_in_place(nonce, Aad::from(purpose(kind)), sealed);
+        let opened = self.key.open_in_place(nonce, Aad::from(authenticated_purpose(kind)), sealed);
         let opened = opened.map_err(|_| CursorError::Invalid)?;
         let (position, digest) = opened.split_first_chunk::<8>().ok_or(CursorError::Invalid)?;
         if !list.starts_with(digest) {
             return Err(CursorError::Stale);
         }
         let position = usize::try_from(u64::from_be_bytes(*position));
-        position.map(Position).map_err(|_| CursorError::Invalid)
+        position.map(ListPosition).map_err(|_| CursorError::Invalid)
     }
 }
 
@@ -82,7 +89,7 @@ impl std::fmt::Debug for SealedCursors {
 
 /// Keeps a cursor from being taken for anything else sealed with the key, and
 /// for another kind of list's.
-fn purpose(kind: Kind) -> &'static [u8] {
+fn authenticated_purpose(kind: Kind) -> &'static [u8] {
     match kind {
         Kind::Tools => b"trunkline tools/list cursor",
         Kind::Prompts => b"trunkline prompts/list cursor",
@@ -108,14 +115,14 @@ mod tests {
 
     #[test]
     fn a_cursor_leads_back_to_its_position_in_its_list() {
-        let cursor = cursors().seal(Kind::Tools, Position(4_200), &LIST).unwrap();
-        assert_eq!(cursors().open(Kind::Tools, &cursor, &LIST), Ok(Position(4_200)));
+        let cursor = cursors().seal(Kind::Tools, ListPosition(4_200), &LIST).unwrap();
+        assert_eq!(cursors().open(Kind::Tools, &cursor, &LIST), Ok(ListPosition(4_200)));
         assert_eq!(cursors().open(Kind::Tools, &cursor, &[2; 32]), Err(CursorError::Stale));
     }
 
     #[test]
     fn a_cursor_that_was_changed_or_made_elsewhere_is_refused() {
-        let cursor = cursors().seal(Kind::Tools, Position(3), &LIST).unwrap();
+        let cursor = cursors().seal(Kind::Tools, ListPosition(3), &LIST).unwrap();
         for place in 0..cursor.len() {
             let mut changed = cursor.clone().into_bytes();
             changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
@@ -135,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_cursor_of_one_kind_of_list_is_none_of_another() {
-        let cursor = cursors().seal(Kind::Prompts, Position(3), &LIST).unwrap();
+        let cursor = cursors().seal(Kind::Prompts, ListPosition(3), &LIST).unwrap();
         for kind in [Kind::Tools, Kind::Resources, Kind::Templates] {
             assert_eq!(cursors().open(kind, &cursor, &LIST), Err(CursorError::Invalid));
         }
@@ -144,8 +151,8 @@ mod tests {
     #[test]
     fn two_cursors_for_one_position_look_nothing_alike() {
         let (a, b) = (
-            cursors().seal(Kind::Tools, Position(1), &LIST),
-            cursors().seal(Kind::Tools, Position(1), &LIST),
+            cursors().seal(Kind::Tools, ListPosition(1), &LIST),
+            cursors().seal(Kind::Tools, ListPosition(1), &LIST),
         );
         assert_ne!(a.unwrap(), b.unwrap());
     }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::de::{Deserializer as _, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::cut;
+use super::clip_foreign_text;
 use super::kind::Kind;
 use super::param_headers::AnnotationError;
 use super::schema::{self, SchemaError};
@@ -105,7 +105,7 @@ impl fmt::Display for FieldKind {
 
 /// One prompt, resource or template of one server.
 #[derive(Debug)]
-pub struct Item {
+pub struct CatalogItem {
     /// The name, URI or URI template that the server knows it by.
     pub native: NativeName,
     /// The object, without space around it.
@@ -114,16 +114,16 @@ pub struct Item {
     key: Range<usize>,
 }
 
-impl Item {
+impl CatalogItem {
     /// Checks one element of a server's list.
     ///
     /// # Errors
     /// [`InvalidItem`] names the rule that it breaks.
     pub fn parse(kind: Kind, raw: &[u8]) -> Result<Self, InvalidItem> {
-        let raw = bounded(raw)?;
-        let fields = Fields::read(&raw)?;
+        let raw = copy_within_bounds(raw)?;
+        let fields = ItemFields::read(&raw)?;
         let (native, key) = fields.check(kind)?;
-        Ok(Self { native, key: span(&raw, key), raw })
+        Ok(Self { native, key: span_within(&raw, key), raw })
     }
 
     /// The object as the server sent it.
@@ -142,13 +142,13 @@ impl Item {
     pub(super) fn splice_as(&self, field: Option<&str>, public: &str, out: &mut Vec<u8>) {
         let mut edits = Vec::with_capacity(2);
         if let Some((field, place)) = field.zip(self.field_span()) {
-            edits.push((place, json_text(field)));
+            edits.push((place, json_string(field)));
         }
         // The server's own spelling (escapes) stays when it is the same.
         if public != self.native.as_str() {
-            edits.push((self.key.clone(), json_text(public)));
+            edits.push((self.key.clone(), json_string(public)));
         }
-        splice(&self.raw, edits, out);
+        splice_edits(&self.raw, edits, out);
     }
 
     /// Where the name of its key field stands, quotes included: no quote that
@@ -163,7 +163,7 @@ impl Item {
 
 /// Appends `raw` with edits made, which are in the order of their places and
 /// do not overlap.
-pub(super) fn splice(raw: &[u8], edits: Vec<(Range<usize>, String)>, out: &mut Vec<u8>) {
+pub(super) fn splice_edits(raw: &[u8], edits: Vec<(Range<usize>, String)>, out: &mut Vec<u8>) {
     let mut from = 0;
     for (span, text) in edits {
         out.extend_from_slice(raw.get(from..span.start).unwrap_or_default());
@@ -175,41 +175,41 @@ pub(super) fn splice(raw: &[u8], edits: Vec<(Range<usize>, String)>, out: &mut V
 
 /// A copy of one element, within its bounds: a slice would keep the whole page
 /// that it came in, and one unchanged element outlives many pages.
-pub(super) fn bounded(raw: &[u8]) -> Result<Bytes, InvalidItem> {
+pub(super) fn copy_within_bounds(raw: &[u8]) -> Result<Bytes, InvalidItem> {
     if raw.len() > MAX_ITEM_BYTES {
         return Err(InvalidItem::TooLarge { len: raw.len(), max: MAX_ITEM_BYTES });
     }
-    strict_json::bound_depth(raw, MAX_ITEM_DEPTH)?;
+    strict_json::check_depth(raw, MAX_ITEM_DEPTH)?;
     Ok(Bytes::copy_from_slice(raw.trim_ascii()))
 }
 
 /// The name that a refused element goes by in a warning, as far as it has one.
-pub(super) fn label(kind: Kind, raw: &[u8], position: usize) -> String {
+pub(super) fn element_label(kind: Kind, raw: &[u8], position: usize) -> String {
     let bounded = raw.get(..raw.len().min(MAX_ITEM_BYTES)).unwrap_or_default();
-    let name = Fields::read(bounded).ok().and_then(|fields| {
+    let name = ItemFields::read(bounded).ok().and_then(|fields| {
         let key = fields.find(kind.key())?;
         serde_json::from_str::<String>(key).ok().filter(|name| !name.is_empty())
     });
     match name {
-        Some(name) => cut(&name),
+        Some(name) => clip_foreign_text(&name),
         None => format!("#{}", position + 1),
     }
 }
 
-pub(super) fn json_text(text: &str) -> String {
+pub(super) fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
 /// Where `part` stands in `whole`, of which it is a slice.
-pub(super) fn span(whole: &[u8], part: &str) -> Range<usize> {
+pub(super) fn span_within(whole: &[u8], part: &str) -> Range<usize> {
     let start = part.as_ptr().addr().saturating_sub(whole.as_ptr().addr());
     start..start + part.len()
 }
 
 /// The fields of an object, by name, each value as it stands.
-pub(super) struct Fields<'a>(Vec<(String, &'a str)>);
+pub(super) struct ItemFields<'a>(Vec<(String, &'a str)>);
 
-impl<'a> Fields<'a> {
+impl<'a> ItemFields<'a> {
     pub(super) fn read(raw: &'a [u8]) -> Result<Self, InvalidItem> {
         let text = std::str::from_utf8(raw).map_err(|_| JsonError::Syntax)?;
         if !text.trim_ascii_start().starts_with('{') {
@@ -220,7 +220,7 @@ impl<'a> Fields<'a> {
         reader.end().map_err(|_| JsonError::Syntax)?;
         let mut seen = HashSet::with_capacity(fields.len());
         match fields.iter().find(|(key, _)| !seen.insert(key.as_str())) {
-            Some((key, _)) => Err(JsonError::DuplicateKey { key: cut(key) }.into()),
+            Some((key, _)) => Err(JsonError::DuplicateKey { key: clip_foreign_text(key) }.into()),
             None => Ok(Self(fields)),
         }
     }

@@ -14,20 +14,20 @@ pub type Digest = [u8; 32];
 
 /// How many elements come before a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position(pub(super) usize);
+pub struct ListPosition(pub(super) usize);
 
 /// A part of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct ListPage {
     /// The JSON array of its elements.
     pub items: Bytes,
     /// Where the next page begins, if there is one.
-    pub next: Option<Position>,
+    pub next: Option<ListPosition>,
 }
 
 /// A JSON array and where its elements stand.
 #[derive(Debug)]
-pub struct List {
+pub struct CatalogList {
     /// The array, as the only member of an object.
     object: Bytes,
     bytes: Bytes,
@@ -37,9 +37,9 @@ pub struct List {
     freshness: Freshness,
 }
 
-impl List {
+impl CatalogList {
     /// A list of what each of `write` appends.
-    pub(super) fn write(
+    pub(super) fn write_list(
         kind: Kind,
         freshness: Freshness,
         capacity: usize,
@@ -73,7 +73,7 @@ impl List {
 
     /// The object whose only member it is: what a list request is answered with
     /// that has no more to say.
-    pub fn object(&self) -> &Bytes {
+    pub fn list_result(&self) -> &Bytes {
         &self.object
     }
 
@@ -89,12 +89,12 @@ impl List {
 
     /// The elements from a position on, at most `size` of them. A position
     /// behind the end gives an empty last page.
-    pub fn page(&self, from: Option<Position>, size: NonZeroUsize) -> Page {
+    pub fn page(&self, from: Option<ListPosition>, size: NonZeroUsize) -> ListPage {
         let start = from.map_or(0, |position| position.0).min(self.spans.len());
         let end = start.saturating_add(size.get()).min(self.spans.len());
-        let next = (end < self.spans.len()).then_some(Position(end));
+        let next = (end < self.spans.len()).then_some(ListPosition(end));
         if start == 0 && next.is_none() {
-            return Page { items: self.bytes.clone(), next };
+            return ListPage { items: self.bytes.clone(), next };
         }
         let shown = self.spans.get(start..end).unwrap_or_default();
         let bytes = match (shown.first(), shown.last()) {
@@ -102,7 +102,7 @@ impl List {
             _ => None,
         };
         let items = [b"[", bytes.unwrap_or_default(), b"]"].concat().into();
-        Page { items, next }
+        ListPage { items, next }
     }
 
     /// Tells one list from another: it changes when a client would see a

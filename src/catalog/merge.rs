@@ -11,18 +11,18 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-use super::item::Item;
+use super::item::CatalogItem;
 use super::kind::Kind;
-use super::naming::{Form, Naming};
-use super::offers::Offers;
-use super::rules::{Override, ServerRules};
-use super::server_list::{Listed, ServerList};
+use super::naming::{NameForm, NamingScheme};
+use super::offers::ServerOffers;
+use super::rules::{ServerRules, ToolChange};
+use super::server_list::{ListedElement, ServerList};
 use super::tool::Tool;
 use crate::call::{NativeName, PublicName, ServerName};
 
 /// One configured server, as the merge sees it.
 #[derive(Debug, Clone, Copy)]
-pub struct Source<'a> {
+pub struct MergeSource<'a> {
     /// The server.
     pub server: &'a ServerName,
     /// What the configuration says about its lists.
@@ -33,14 +33,14 @@ pub struct Source<'a> {
 
 /// Something that a server listed, by its owner's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
+pub struct ElementOrigin {
     /// The server.
     pub server: ServerName,
     /// Its name, or URI, there.
     pub native: NativeName,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ElementOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} of server {}", self.native.as_str(), self.server)
     }
@@ -48,7 +48,7 @@ impl fmt::Display for Origin {
 
 /// Something an operator should know about a merge.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Warning {
+pub enum MergeWarning {
     /// Two of a kind want one public name and nothing may be changed about it.
     #[error(
         "the public name {public:?} belongs to {noun} {winner}, so {noun} {loser} is left out",
@@ -60,15 +60,15 @@ pub enum Warning {
         /// The name.
         public: PublicName,
         /// Who has it.
-        winner: Origin,
+        winner: ElementOrigin,
         /// Who is not in the catalog.
-        loser: Origin,
+        loser: ElementOrigin,
     },
     /// The configuration changes a tool that the server does not list.
     #[error("the configuration changes tool {tool}, which that server does not list")]
     NoSuchTool {
         /// The tool.
-        tool: Origin,
+        tool: ElementOrigin,
     },
     /// The configuration binds a variable that no template of the server has.
     #[error("the configuration binds {name:?}, which no resource template of server {server} has")]
@@ -81,61 +81,65 @@ pub enum Warning {
 }
 
 /// A tool or a prompt on its way into the catalog.
-pub(super) struct Candidate<'a, T> {
+pub(super) struct NameCandidate<'a, T> {
     pub server: &'a ServerName,
     pub item: &'a Arc<T>,
     pub description: Option<&'a str>,
     /// What its server can do.
-    pub offers: &'a Offers,
+    pub offers: &'a ServerOffers,
     pub name: String,
-    form: Option<Form>,
+    form: Option<NameForm>,
 }
 
-impl<T: Listed> Candidate<'_, T> {
-    fn origin(&self) -> Origin {
-        Origin { server: self.server.clone(), native: self.item.native().clone() }
+impl<T: ListedElement> NameCandidate<'_, T> {
+    fn origin(&self) -> ElementOrigin {
+        ElementOrigin { server: self.server.clone(), native: self.item.native().clone() }
     }
 }
 
 /// The tools that clients see, each with its public name, in listing order.
-pub(super) fn settle_tools<'a>(
-    naming: Naming,
-    sources: &[Source<'a>],
-    warnings: &mut Vec<Warning>,
-) -> Vec<Candidate<'a, Tool>> {
-    warnings.extend(sources.iter().flat_map(missing));
-    let renames = renames(sources, warnings);
+pub(super) fn name_tools<'a>(
+    naming: NamingScheme,
+    sources: &[MergeSource<'a>],
+    warnings: &mut Vec<MergeWarning>,
+) -> Vec<NameCandidate<'a, Tool>> {
+    warnings.extend(sources.iter().flat_map(unlisted_overrides));
+    let renames = configured_names(sources, warnings);
     let mut candidates: Vec<_> =
-        sources.iter().flat_map(|source| shown_tools(naming, source)).collect();
-    while make_way(&mut candidates, &renames) {}
-    keep_first(Kind::Tools, candidates, &renames, warnings)
+        sources.iter().flat_map(|source| tool_candidates(naming, source)).collect();
+    while resolve_clashes(&mut candidates, &renames) {}
+    drop_duplicates(Kind::Tools, candidates, &renames, warnings)
 }
 
 /// The prompts that clients see, named as tools are.
-pub(super) fn settle_prompts<'a>(
-    naming: Naming,
-    sources: &[Source<'a>],
-    warnings: &mut Vec<Warning>,
-) -> Vec<Candidate<'a, Item>> {
+pub(super) fn name_prompts<'a>(
+    naming: NamingScheme,
+    sources: &[MergeSource<'a>],
+    warnings: &mut Vec<MergeWarning>,
+) -> Vec<NameCandidate<'a, CatalogItem>> {
     let renames = HashMap::new();
     let mut candidates: Vec<_> =
-        sources.iter().flat_map(|source| shown_prompts(naming, source)).collect();
-    while make_way(&mut candidates, &renames) {}
-    keep_first(Kind::Prompts, candidates, &renames, warnings)
+        sources.iter().flat_map(|source| prompt_candidates(naming, source)).collect();
+    while resolve_clashes(&mut candidates, &renames) {}
+    drop_duplicates(Kind::Prompts, candidates, &renames, warnings)
 }
 
 /// Overrides of tools that a server which did answer does not list.
-fn missing(source: &Source<'_>) -> Vec<Warning> {
+fn unlisted_overrides(source: &MergeSource<'_>) -> Vec<MergeWarning> {
     let Some(list) = source.list else { return Vec::new() };
     let listed: HashSet<&str> = list.tools.iter().map(|tool| tool.native.as_str()).collect();
     let absent = source.rules.overrides().filter(|(native, _)| !listed.contains(native));
-    let origin = |native| Origin { server: source.server.clone(), native: NativeName::new(native) };
-    absent.map(|(native, _)| Warning::NoSuchTool { tool: origin(native) }).collect()
+    let origin =
+        |native| ElementOrigin { server: source.server.clone(), native: NativeName::new(native) };
+    absent.map(|(native, _)| MergeWarning::NoSuchTool { tool: origin(native) }).collect()
 }
 
 /// The names that the configuration gives, each to the first tool it gives it
 /// to, whether or not that tool is listed now.
-fn renames<'a>(sources: &[Source<'a>], warnings: &mut Vec<Warning>) -> HashMap<&'a str, Origin> {
+fn configured_names<'a>(
+    sources: &[MergeSource<'a>],
+    warnings: &mut Vec<MergeWarning>,
+) -> HashMap<&'a str, ElementOrigin> {
     let mut renames = HashMap::new();
     for source in sources {
         for (native, change) in source.rules.overrides() {
@@ -143,11 +147,12 @@ fn renames<'a>(sources: &[Source<'a>], warnings: &mut Vec<Warning>) -> HashMap<&
             let Some(name) = change.name.as_ref().filter(|_| shown) else {
                 continue;
             };
-            let origin = Origin { server: source.server.clone(), native: NativeName::new(native) };
+            let origin =
+                ElementOrigin { server: source.server.clone(), native: NativeName::new(native) };
             if let Some(winner) = renames.get(name.as_str()) {
-                let (public, winner) = (name.clone(), Origin::clone(winner));
+                let (public, winner) = (name.clone(), ElementOrigin::clone(winner));
                 let kind = Kind::Tools;
-                warnings.push(Warning::NameTaken { kind, public, winner, loser: origin });
+                warnings.push(MergeWarning::NameTaken { kind, public, winner, loser: origin });
             } else {
                 renames.insert(name.as_str(), origin);
             }
@@ -157,51 +162,57 @@ fn renames<'a>(sources: &[Source<'a>], warnings: &mut Vec<Warning>) -> HashMap<&
 }
 
 /// The tools of a server that are not hidden, under the names they ask for.
-fn shown_tools<'a>(naming: Naming, source: &Source<'a>) -> Vec<Candidate<'a, Tool>> {
+fn tool_candidates<'a>(
+    naming: NamingScheme,
+    source: &MergeSource<'a>,
+) -> Vec<NameCandidate<'a, Tool>> {
     let (server, rules) = (source.server, source.rules);
     let tools = source.list.map_or(&[][..], |list| &list.tools);
     let offers = offers_of(source);
     let tools = tools.iter().filter(|tool| rules.shows(Kind::Tools, tool.native.as_str()));
     tools
         .map(|tool| {
-            let change = rules.of(tool.native.as_str());
-            let description = change.and_then(|change: &Override| change.description.as_deref());
-            let first = Form::first(naming);
+            let change = rules.override_of(tool.native.as_str());
+            let description = change.and_then(|change: &ToolChange| change.description.as_deref());
+            let first = NameForm::first_for(naming);
             let (name, form) = match change.and_then(|change| change.name.as_ref()) {
                 Some(given) => (given.to_string(), None),
-                None => (first.name(server, tool.native.as_str()), Some(first)),
+                None => (first.public_name(server, tool.native.as_str()), Some(first)),
             };
-            Candidate { server, item: tool, description, offers, name, form }
+            NameCandidate { server, item: tool, description, offers, name, form }
         })
         .collect()
 }
 
 /// The prompts of a server that are not hidden, likewise.
-fn shown_prompts<'a>(naming: Naming, source: &Source<'a>) -> Vec<Candidate<'a, Item>> {
-    let (server, first) = (source.server, Form::first(naming));
+fn prompt_candidates<'a>(
+    naming: NamingScheme,
+    source: &MergeSource<'a>,
+) -> Vec<NameCandidate<'a, CatalogItem>> {
+    let (server, first) = (source.server, NameForm::first_for(naming));
     let prompts = source.list.map_or(&[][..], |list| &list.prompts).iter();
     let offers = offers_of(source);
     prompts
         .filter(|prompt| source.rules.shows(Kind::Prompts, prompt.native.as_str()))
         .map(|prompt| {
-            let name = first.name(server, prompt.native.as_str());
+            let name = first.public_name(server, prompt.native.as_str());
             let (description, form) = (None, Some(first));
-            Candidate { server, item: prompt, description, offers, name, form }
+            NameCandidate { server, item: prompt, description, offers, name, form }
         })
         .collect()
 }
 
-fn offers_of<'a>(source: &Source<'a>) -> &'a Offers {
-    static NONE: LazyLock<Offers> = LazyLock::new(Offers::default);
+fn offers_of<'a>(source: &MergeSource<'a>) -> &'a ServerOffers {
+    static NONE: LazyLock<ServerOffers> = LazyLock::new(ServerOffers::default);
     source.list.map_or(&NONE, |list| &list.offers)
 }
 
 /// Moves every one whose name is not its own to the next form; says whether
 /// any moved. All that clash move, not all but the first: so a name says the
 /// same whichever of them is there. Forms only go up, so this ends.
-fn make_way<T: Listed>(
-    candidates: &mut [Candidate<'_, T>],
-    renames: &HashMap<&str, Origin>,
+fn resolve_clashes<T: ListedElement>(
+    candidates: &mut [NameCandidate<'_, T>],
+    renames: &HashMap<&str, ElementOrigin>,
 ) -> bool {
     let mut claims: HashMap<&str, usize> = HashMap::with_capacity(candidates.len());
     for candidate in candidates.iter().filter(|candidate| candidate.form.is_some()) {
@@ -212,11 +223,13 @@ fn make_way<T: Listed>(
     };
     let moves: Vec<_> = candidates
         .iter()
-        .map(|candidate| candidate.form.and_then(Form::next).filter(|_| clashes(&candidate.name)))
+        .map(|candidate| {
+            candidate.form.and_then(NameForm::next).filter(|_| clashes(&candidate.name))
+        })
         .collect();
     for (candidate, next) in candidates.iter_mut().zip(&moves) {
         if let Some(next) = *next {
-            candidate.name = next.name(candidate.server, candidate.item.native().as_str());
+            candidate.name = next.public_name(candidate.server, candidate.item.native().as_str());
             candidate.form = Some(next);
         }
     }
@@ -225,13 +238,13 @@ fn make_way<T: Listed>(
 
 /// Leaves out whoever still has no name of its own: given names win, then the
 /// first in order.
-fn keep_first<'a, T: Listed>(
+fn drop_duplicates<'a, T: ListedElement>(
     kind: Kind,
-    candidates: Vec<Candidate<'a, T>>,
-    renames: &HashMap<&str, Origin>,
-    warnings: &mut Vec<Warning>,
-) -> Vec<Candidate<'a, T>> {
-    let mut owners: HashMap<String, Origin> =
+    candidates: Vec<NameCandidate<'a, T>>,
+    renames: &HashMap<&str, ElementOrigin>,
+    warnings: &mut Vec<MergeWarning>,
+) -> Vec<NameCandidate<'a, T>> {
+    let mut owners: HashMap<String, ElementOrigin> =
         renames.iter().map(|(name, owner)| ((*name).to_owned(), owner.clone())).collect();
     let mut kept = Vec::with_capacity(candidates.len());
     for candidate in candidates {
@@ -242,7 +255,7 @@ fn keep_first<'a, T: Listed>(
         } else if candidate.form.is_some() {
             // Two equal given names were warned about when they were read.
             let (public, winner) = (PublicName::new(&candidate.name), winner.clone());
-            warnings.push(Warning::NameTaken { kind, public, winner, loser: origin });
+            warnings.push(MergeWarning::NameTaken { kind, public, winner, loser: origin });
         }
     }
     kept

@@ -1,11 +1,11 @@
 //! The catalog: many servers' lists as one, under names that are unique.
 //!
-//! It answers three questions. What may a client use ([`Catalog::route`],
+//! It answers three questions. What may a client use ([`Catalog::find_tool`],
 //! [`Catalog::prompt`], [`Catalog::uris`]: a tool that the configuration hides
 //! is not in it, so it cannot be called either)? What does a listing say
 //! ([`Catalog::list`]: prepared bytes, every field as the server sent it, but
 //! for a new name, URI or description spliced in)? And has a list changed
-//! ([`List::digest`])?
+//! ([`CatalogList::digest`])?
 //!
 //! On the way in, each tool is checked and compiled once ([`Tool`]), and so is
 //! each prompt, resource and template ([`Item`]); one that is invalid is left
@@ -39,27 +39,27 @@ use std::sync::Arc;
 
 use crate::call::{Named, NativeName, PublicName, ServerName};
 pub use cursor::{CursorError, SealedCursors};
-pub use item::{FieldKind, InvalidItem, Item};
+pub use item::{CatalogItem, FieldKind, InvalidItem};
 pub use kind::{ByKind, Kind};
-pub use list::{Digest, List, Page, Position};
-pub use merge::{Origin, Source, Warning};
-pub use naming::{MAX_PUBLIC_NAME, Naming};
-pub use offers::{Offers, TaskForm};
+pub use list::{CatalogList, Digest, ListPage, ListPosition};
+pub use merge::{ElementOrigin, MergeSource, MergeWarning};
+pub use naming::{MAX_PUBLIC_NAME, NamingScheme};
+pub use offers::{ServerOffers, TaskForm};
 pub use param_headers::{
-    AnnotationError, Mismatch, ParamHeader, ParamKind, find as find_param_headers, headers_for,
-    verify as verify_headers,
+    AnnotationError, HeaderMismatch, ParamHeader, ParamKind, find_param_headers, headers_for,
+    verify_headers,
 };
-pub use rules::{Override, ServerRules};
+pub use rules::{ServerRules, ToolChange};
 pub use schema::{ArgumentSchema, SchemaError, Violations};
 pub use selection::{Scope, Selection, SelectionFault};
-pub use server_list::{CacheScope, Freshness, Refused, ServerList};
+pub use server_list::{CacheScope, Freshness, RejectedElement, ServerList};
 pub use strict_json::JsonError;
 pub use tool::{HeaderRules, TaskSupport, Tool};
-pub use uris::{Reference, Shape, UriMode, Uris, rewrite};
+pub use uris::{CatalogUris, PublicReference, ResultShape, UriMode, rewrite_uris};
 
 /// One tool in the catalog.
 #[derive(Debug)]
-pub struct Entry {
+pub struct ToolEntry {
     /// The name that clients call it by.
     pub public: PublicName,
     /// The server that has it.
@@ -68,7 +68,7 @@ pub struct Entry {
     pub tool: Arc<Tool>,
 }
 
-impl Entry {
+impl ToolEntry {
     /// The name that the server calls it by.
     pub fn native(&self) -> &NativeName {
         &self.tool.native
@@ -79,7 +79,7 @@ impl Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// How tools and prompts get their names.
-    pub naming: Naming,
+    pub naming: NamingScheme,
     /// Which URIs clients see.
     pub uris: UriMode,
 }
@@ -87,41 +87,46 @@ pub struct Rules {
 /// All that all servers list, immutable.
 #[derive(Debug)]
 pub struct Catalog {
-    entries: Vec<Entry>,
+    entries: Vec<ToolEntry>,
     by_name: Named<PublicName, usize>,
-    prompts: Named<PublicName, Origin>,
-    uris: Uris,
-    lists: ByKind<List>,
+    prompts: Named<PublicName, ElementOrigin>,
+    uris: CatalogUris,
+    lists: ByKind<CatalogList>,
 }
 
 impl Catalog {
     /// Merges the servers' lists and keeps what is in scope; `sources` are the
     /// configured servers in file order. Names are settled among all of them,
     /// so that a smaller scope shows less and nothing under another name.
-    pub fn merge(rules: Rules, sources: &[Source<'_>], scope: &Scope) -> (Self, Vec<Warning>) {
+    pub fn merge(
+        rules: Rules,
+        sources: &[MergeSource<'_>],
+        scope: &Scope,
+    ) -> (Self, Vec<MergeWarning>) {
         let mut warnings = Vec::new();
-        let mut tools = merge::settle_tools(rules.naming, sources, &mut warnings);
+        let mut tools = merge::name_tools(rules.naming, sources, &mut warnings);
         tools.retain(|one| scope.admits(one.server, Kind::Tools, &one.name));
-        let mut prompts = merge::settle_prompts(rules.naming, sources, &mut warnings);
+        let mut prompts = merge::name_prompts(rules.naming, sources, &mut warnings);
         prompts.retain(|one| scope.admits(one.server, Kind::Prompts, &one.name));
-        let (uris, resources, templates) = Uris::settle(rules.uris, sources, scope, &mut warnings);
-        let fresh = ByKind::from_fn(|kind| strictest(sources, kind));
+        let (uris, resources, templates) =
+            CatalogUris::build_from(rules.uris, sources, scope, &mut warnings);
+        let fresh = ByKind::from_fn(|kind| strictest_freshness(sources, kind));
 
         let capacity = tools.iter().map(|one| one.item.raw().len() + MAX_PUBLIC_NAME + 1).sum();
         let write = tools.iter().map(|one| {
-            let public_uri = |uri| uris.public(one.server, uri);
+            let public_uri = |uri| uris.public_uri(one.server, uri);
             move |out: &mut Vec<u8>| {
                 one.item.splice(&one.name, one.description, public_uri, one.offers, out);
             }
         });
-        let tool_list = List::write(Kind::Tools, fresh.tools, capacity, write);
+        let tool_list = CatalogList::write_list(Kind::Tools, fresh.tools, capacity, write);
         let write = prompts.iter().map(|one| |out: &mut Vec<u8>| one.item.splice(&one.name, out));
-        let prompt_list = List::write(Kind::Prompts, fresh.prompts, 0, write);
-        let shown = |kind, all: Vec<uris::Shown<'_>>| {
+        let prompt_list = CatalogList::write_list(Kind::Prompts, fresh.prompts, 0, write);
+        let shown = |kind, all: Vec<uris::ShownResource<'_>>| {
             let write = all
                 .iter()
                 .map(|one| |out: &mut Vec<u8>| one.item.splice_as(one.field, &one.public, out));
-            List::write(kind, *fresh.get(kind), 0, write)
+            CatalogList::write_list(kind, *fresh.get(kind), 0, write)
         };
         let lists = ByKind {
             tools: tool_list,
@@ -132,7 +137,7 @@ impl Catalog {
 
         let entries: Vec<_> = tools
             .into_iter()
-            .map(|one| Entry {
+            .map(|one| ToolEntry {
                 public: PublicName::new(&one.name),
                 server: one.server.clone(),
                 tool: Arc::clone(one.item),
@@ -141,39 +146,40 @@ impl Catalog {
         let by_name =
             entries.iter().enumerate().map(|(i, entry)| (entry.public.clone(), i)).collect();
         let prompts = prompts.into_iter().map(|one| {
-            let origin = Origin { server: one.server.clone(), native: one.item.native.clone() };
+            let origin =
+                ElementOrigin { server: one.server.clone(), native: one.item.native.clone() };
             (PublicName::new(&one.name), origin)
         });
         (Self { entries, by_name, prompts: prompts.collect(), uris, lists }, warnings)
     }
 
     /// The tool that a public name stands for.
-    pub fn route(&self, public: &str) -> Option<&Entry> {
+    pub fn find_tool(&self, public: &str) -> Option<&ToolEntry> {
         self.by_name.get(public).and_then(|place| self.entries.get(*place))
     }
 
     /// The prompt that a public name stands for.
-    pub fn prompt(&self, public: &str) -> Option<(&PublicName, &Origin)> {
+    pub fn prompt(&self, public: &str) -> Option<(&PublicName, &ElementOrigin)> {
         self.prompts.get_key_value(public)
     }
 
     /// The URIs of all resources.
-    pub fn uris(&self) -> &Uris {
+    pub fn uris(&self) -> &CatalogUris {
         &self.uris
     }
 
     /// All tools in listing order: file order of servers, then each server's own.
-    pub fn entries(&self) -> impl ExactSizeIterator<Item = &Entry> {
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = &ToolEntry> {
         self.entries.iter()
     }
 
     /// The list of a kind, in the order of the file and then each server's own.
-    pub fn list(&self, kind: Kind) -> &List {
+    pub fn list(&self, kind: Kind) -> &CatalogList {
         self.lists.get(kind)
     }
 }
 
-fn strictest(sources: &[Source<'_>], kind: Kind) -> Freshness {
+fn strictest_freshness(sources: &[MergeSource<'_>], kind: Kind) -> Freshness {
     let said =
         sources.iter().filter_map(|source| source.list).map(|list| *list.freshness.get(kind));
     said.reduce(Freshness::stricter).unwrap_or_default()
@@ -181,6 +187,6 @@ fn strictest(sources: &[Source<'_>], kind: Kind) -> Freshness {
 
 /// At most 120 characters of somebody else's text: enough to find what is
 /// meant, too little to flood a log.
-fn cut(text: &str) -> String {
+fn clip_foreign_text(text: &str) -> String {
     text.chars().take(120).collect()
 }

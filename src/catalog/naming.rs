@@ -14,7 +14,7 @@ pub const MAX_PUBLIC_NAME: usize = 64;
 
 /// How names are made (`naming` in the configuration).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Naming {
+pub enum NamingScheme {
     /// Always `SERVER__TOOL`. A name depends on nothing but its own server and
     /// tool, except where two such names would be the same.
     Prefix,
@@ -29,7 +29,7 @@ pub enum Naming {
 
 /// The forms of a name, shortest first. A name that clashes takes the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum NameForm {
     /// The native name as it is.
     Native,
     /// The native name made safe.
@@ -40,13 +40,13 @@ pub(super) enum Form {
     Hashed,
 }
 
-impl Form {
+impl NameForm {
     /// The form that is tried first.
-    pub(super) fn first(naming: Naming) -> Self {
+    pub(super) fn first_for(naming: NamingScheme) -> Self {
         match naming {
-            Naming::Prefix => Self::Prefixed,
-            Naming::Conflict => Self::Plain,
-            Naming::None => Self::Native,
+            NamingScheme::Prefix => Self::Prefixed,
+            NamingScheme::Conflict => Self::Plain,
+            NamingScheme::None => Self::Native,
         }
     }
 
@@ -60,37 +60,39 @@ impl Form {
     }
 
     /// The public name of a server's tool in this form.
-    pub(super) fn name(self, server: &ServerName, native: &str) -> String {
+    pub(super) fn public_name(self, server: &ServerName, native: &str) -> String {
         let whole = || format!("{server}__{native}");
         match self {
             Self::Native => native.to_owned(),
-            Self::Plain => safe(native).unwrap_or_else(|| hashed(native, server, native)),
+            Self::Plain => {
+                as_safe_name(native).unwrap_or_else(|| hashed_name(native, server, native))
+            }
             Self::Prefixed => {
                 let whole = whole();
-                safe(&whole).unwrap_or_else(|| hashed(&whole, server, native))
+                as_safe_name(&whole).unwrap_or_else(|| hashed_name(&whole, server, native))
             }
-            Self::Hashed => hashed(&whole(), server, native),
+            Self::Hashed => hashed_name(&whole(), server, native),
         }
     }
 }
 
 /// The text itself, if it can be a public name as it is.
-fn safe(text: &str) -> Option<String> {
+fn as_safe_name(text: &str) -> Option<String> {
     let fits = (1..=MAX_PUBLIC_NAME).contains(&text.len());
-    (fits && text.chars().all(is_safe)).then(|| text.to_owned())
+    (fits && text.chars().all(is_safe_char)).then(|| text.to_owned())
 }
 
 /// The text made safe and cut, then `_` and a hash of the whole original: two
 /// tools whose names differ only in what was replaced or cut stay apart.
-fn hashed(text: &str, server: &ServerName, native: &str) -> String {
-    let replaced = text.chars().map(|c| if is_safe(c) { c } else { '_' });
+fn hashed_name(text: &str, server: &ServerName, native: &str) -> String {
+    let replaced = text.chars().map(|c| if is_safe_char(c) { c } else { '_' });
     let mut name: String = replaced.take(MAX_PUBLIC_NAME - HASH_CHARS - 1).collect();
     name.push('_');
     name.extend(short_hash(server, native));
     name
 }
 
-fn is_safe(c: char) -> bool {
+fn is_safe_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 

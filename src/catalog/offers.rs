@@ -4,12 +4,12 @@ use serde_json::{Map, Value, json};
 
 use crate::mcp::meta::TASKS;
 
-use super::cut;
+use super::clip_foreign_text;
 use super::kind::Kind;
 
 /// A server's capabilities and its words to models, as it introduced itself.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Offers {
+pub struct ServerOffers {
     capabilities: Map<String, Value>,
     /// What it tells models of itself.
     pub instructions: Option<String>,
@@ -26,7 +26,7 @@ pub enum TaskForm {
     Modern,
 }
 
-impl Offers {
+impl ServerOffers {
     /// Reads what a server said. Capabilities that take more than
     /// [`MAX_BYTES`] are left out but for the well-known ones.
     pub fn new(capabilities: &Value, instructions: Option<&str>) -> Self {
@@ -40,36 +40,36 @@ impl Offers {
             }
         }
         let instructions = instructions.map(|text| text.chars().take(MAX_INSTRUCTIONS).collect());
-        let tasks = task_form(&capabilities);
+        let tasks = parse_task_form(&capabilities);
         Self { capabilities, instructions, tasks }
     }
 
     /// Whether it has such a capability.
-    pub fn has(&self, capability: &str) -> bool {
+    pub fn has_capability(&self, capability: &str) -> bool {
         self.capabilities.contains_key(capability)
     }
 
     /// The form of tasks that calls of its tools may become, if they may.
-    pub fn tasks(&self) -> Option<TaskForm> {
+    pub fn task_form(&self) -> Option<TaskForm> {
         self.tasks
     }
 
     /// Whether it has lists of this kind.
-    pub fn lists(&self, kind: Kind) -> bool {
-        self.has(kind.capability())
+    pub fn offers_list(&self, kind: Kind) -> bool {
+        self.has_capability(kind.capability())
     }
 
     /// Whether it says when its list of this kind changes.
-    pub fn tells(&self, kind: Kind) -> bool {
-        self.flag(kind.capability(), "listChanged")
+    pub fn announces_changes(&self, kind: Kind) -> bool {
+        self.capability_flag(kind.capability(), "listChanged")
     }
 
     /// Whether one can subscribe to its resources.
-    pub fn subscribes(&self) -> bool {
-        self.flag("resources", "subscribe")
+    pub fn allows_subscriptions(&self) -> bool {
+        self.capability_flag("resources", "subscribe")
     }
 
-    fn flag(&self, capability: &str, flag: &str) -> bool {
+    fn capability_flag(&self, capability: &str, flag: &str) -> bool {
         self.capabilities.get(capability).is_some_and(|value| value[flag] == true)
     }
 
@@ -90,18 +90,18 @@ impl Offers {
     /// What all of them together can do, for clients: the first in order counts
     /// where two say different things about one extension. Their list-changed
     /// is the gateway's own, and always there.
-    pub fn union<'a>(all: impl IntoIterator<Item = &'a Self>) -> Map<String, Value> {
+    pub fn merge_capabilities<'a>(all: impl IntoIterator<Item = &'a Self>) -> Map<String, Value> {
         let mut union = Map::new();
         for offers in all {
             for (key, value) in &offers.capabilities {
                 match key.as_str() {
-                    "extensions" | "experimental" => add(&mut union, key, value),
+                    "extensions" | "experimental" => add_capability(&mut union, key, value),
                     "tools" | "prompts" => {
                         union.insert(key.clone(), json!({ "listChanged": true }));
                     }
                     "resources" => {
                         let before = union.get(key).is_some_and(|all| all["subscribe"] == true);
-                        let subscribe = before || offers.subscribes();
+                        let subscribe = before || offers.allows_subscriptions();
                         let said = json!({ "subscribe": subscribe, "listChanged": true });
                         union.insert(key.clone(), said);
                     }
@@ -116,7 +116,7 @@ impl Offers {
     }
 }
 
-fn task_form(capabilities: &Map<String, Value>) -> Option<TaskForm> {
+fn parse_task_form(capabilities: &Map<String, Value>) -> Option<TaskForm> {
     let has = |key: &str, path: &str| {
         capabilities.get(key).and_then(|all| all.pointer(path)).is_some_and(Value::is_object)
     };
@@ -129,13 +129,13 @@ fn task_form(capabilities: &Map<String, Value>) -> Option<TaskForm> {
     }
 }
 
-fn add(union: &mut Map<String, Value>, key: &str, value: &Value) {
+fn add_capability(union: &mut Map<String, Value>, key: &str, value: &Value) {
     let Some(more) = value.as_object() else { return };
     let more = more.iter().filter(|(name, _)| !NOT_CARRIED.contains(&name.as_str()));
     for (name, value) in more {
         let all = union.entry(key.to_owned()).or_insert_with(|| json!({}));
         if let Some(all) = all.as_object_mut() {
-            all.entry(cut(name)).or_insert_with(|| value.clone());
+            all.entry(clip_foreign_text(name)).or_insert_with(|| value.clone());
         }
     }
 }
@@ -154,8 +154,8 @@ mod tests {
     use super::*;
 
     #[expect(clippy::needless_pass_by_value, reason = "it reads as what a server says")]
-    fn offers(capabilities: Value) -> Offers {
-        Offers::new(&capabilities, None)
+    fn offers(capabilities: Value) -> ServerOffers {
+        ServerOffers::new(&capabilities, None)
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
             ),
         ];
         assert_eq!(
-            Value::Object(Offers::union(&all)),
+            Value::Object(ServerOffers::merge_capabilities(&all)),
             json!({
                 "tools": { "listChanged": true },
                 "resources": { "subscribe": true, "listChanged": true },
@@ -187,13 +187,13 @@ mod tests {
         let huge = "x".repeat(MAX_BYTES);
         let cut = offers(json!({ "tools": { "listChanged": true, "y": huge }, "x": { "y": 1 } }));
         assert_eq!(cut, offers(json!({ "tools": { "listChanged": true } })));
-        let long = Offers::new(&json!({}), Some(&huge.repeat(2)));
+        let long = ServerOffers::new(&json!({}), Some(&huge.repeat(2)));
         assert_eq!(long.instructions.unwrap().len(), MAX_INSTRUCTIONS);
     }
 
     #[test]
     fn a_server_has_one_form_of_tasks_or_none() {
-        let tasks = |said: Value| offers(said).tasks();
+        let tasks = |said: Value| offers(said).task_form();
         let calls = json!({ "requests": { "tools": { "call": {} } } });
         assert_eq!(tasks(json!({ "tasks": calls })), Some(TaskForm::Legacy));
         assert_eq!(tasks(json!({ "tasks": { "list": {} } })), None);

@@ -11,13 +11,13 @@ use crate::call::PublicName;
 #[derive(Clone)]
 pub struct ServerRules {
     shown: Arc<dyn Fn(&str) -> bool + Send + Sync>,
-    overrides: BTreeMap<String, Override>,
+    overrides: BTreeMap<String, ToolChange>,
     variables: BTreeMap<String, String>,
 }
 
 /// What the configuration changes about one tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Override {
+pub struct ToolChange {
     /// The public name, exactly: no naming rule touches it.
     pub name: Option<PublicName>,
     /// The description that clients see.
@@ -29,14 +29,14 @@ impl ServerRules {
     /// (`allow` and `deny`); `overrides` are by native name.
     pub fn new(
         shown: impl Fn(&str) -> bool + Send + Sync + 'static,
-        overrides: BTreeMap<String, Override>,
+        overrides: BTreeMap<String, ToolChange>,
     ) -> Self {
         Self { shown: Arc::new(shown), overrides, variables: BTreeMap::new() }
     }
 
     /// The same with values for variables of the server's resource templates.
     #[must_use]
-    pub fn binding(mut self, variables: BTreeMap<String, String>) -> Self {
+    pub fn with_variables(mut self, variables: BTreeMap<String, String>) -> Self {
         self.variables = variables;
         self
     }
@@ -56,12 +56,12 @@ impl ServerRules {
         self.variables.keys().map(String::as_str)
     }
 
-    pub(super) fn of(&self, native: &str) -> Option<&Override> {
+    pub(super) fn override_of(&self, native: &str) -> Option<&ToolChange> {
         self.overrides.get(native)
     }
 
     /// The overrides in the order of their native names.
-    pub(super) fn overrides(&self) -> impl Iterator<Item = (&str, &Override)> {
+    pub(super) fn overrides(&self) -> impl Iterator<Item = (&str, &ToolChange)> {
         self.overrides.iter().map(|(native, change)| (native.as_str(), change))
     }
 }

@@ -77,7 +77,7 @@ impl Selection {
     pub const MOST: usize = 64;
 
     /// What a profile selects.
-    pub fn of(profile: &Profile) -> Self {
+    pub fn from_profile(profile: &Profile) -> Self {
         Self {
             servers: profile.servers.clone(),
             tools: profile.tools.clone(),
@@ -99,13 +99,13 @@ impl Selection {
         let mut count = 0;
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let Some((name, place)) = selection.place(name) else {
-                return Err(SelectionFault::Unknown { name: cut(name) });
+            let Some((name, place)) = selection.patterns_for(name) else {
+                return Err(SelectionFault::Unknown { name: clip_pattern(name) });
             };
             if place.is_some() {
                 return Err(SelectionFault::Twice { name });
             }
-            let patterns = patterns(name, value)?;
+            let patterns = parse_patterns(name, value)?;
             count += patterns.len();
             *place = Some(patterns);
         }
@@ -119,12 +119,12 @@ impl Selection {
 
     /// Whether a server's offers can be among it.
     pub fn admits_server(&self, server: &ServerName) -> bool {
-        admits(self.servers.as_deref(), true, server.as_str())
+        any_matches(self.servers.as_deref(), true, server.as_str())
     }
 
     /// Whether it shows one of that kind by that public name or URI.
     pub fn admits(&self, kind: Kind, public: &str) -> bool {
-        admits(self.of_kind(kind), self.names_no_kind(), public)
+        any_matches(self.kind_patterns(kind), self.names_no_kind(), public)
     }
 
     /// The names of servers that are meant, not patterns that may match some.
@@ -137,7 +137,7 @@ impl Selection {
         self.tools.is_none() && self.prompts.is_none() && self.resources.is_none()
     }
 
-    fn of_kind(&self, kind: Kind) -> Option<&[Pattern]> {
+    fn kind_patterns(&self, kind: Kind) -> Option<&[Pattern]> {
         match kind {
             Kind::Tools => self.tools.as_deref(),
             Kind::Prompts => self.prompts.as_deref(),
@@ -145,7 +145,7 @@ impl Selection {
         }
     }
 
-    fn place(&mut self, name: &str) -> Option<(&'static str, &mut Patterns)> {
+    fn patterns_for(&mut self, name: &str) -> Option<(&'static str, &mut Patterns)> {
         Some(match name {
             "servers" => ("servers", &mut self.servers),
             "tools" => ("tools", &mut self.tools),
@@ -180,8 +180,9 @@ impl Scope {
 
     /// Whether it may show any of a kind.
     pub fn may_show(&self, kind: Kind) -> bool {
-        let some =
-            |one: &Selection| one.of_kind(kind).map_or(one.names_no_kind(), |all| !all.is_empty());
+        let some = |one: &Selection| {
+            one.kind_patterns(kind).map_or(one.names_no_kind(), |all| !all.is_empty())
+        };
         self.0.iter().all(some)
     }
 
@@ -204,7 +205,7 @@ impl Scope {
         self.0.iter().all(|one| {
             one.admits_server(server)
                 && (one.names_no_kind()
-                    || (one.admits(Kind::Resources, public) && !climbs(public))
+                    || (one.admits(Kind::Resources, public) && !has_parent_segment(public))
                     || of_template(one))
         })
     }
@@ -212,7 +213,7 @@ impl Scope {
 
 /// Whether a URI leads up again, so that it may mean something else than what a
 /// pattern sees in it.
-fn climbs(uri: &str) -> bool {
+fn has_parent_segment(uri: &str) -> bool {
     let plain = uri.to_ascii_lowercase();
     let plain = plain.replace("%2e", ".").replace("%2f", "/").replace("%5c", "/");
     plain.split(['/', '\\', '?', '#']).any(|segment| matches!(segment, "." | ".."))
@@ -249,26 +250,26 @@ impl fmt::Display for Selection {
     }
 }
 
-fn admits(patterns: Option<&[Pattern]>, otherwise: bool, name: &str) -> bool {
+fn any_matches(patterns: Option<&[Pattern]>, otherwise: bool, name: &str) -> bool {
     patterns.map_or(otherwise, |patterns| patterns.iter().any(|pattern| pattern.matches(name)))
 }
 
 /// The patterns of a value, between commas. One in a pattern is `%2C`.
-fn patterns(name: &'static str, value: &str) -> Result<Vec<Pattern>, SelectionFault> {
+fn parse_patterns(name: &'static str, value: &str) -> Result<Vec<Pattern>, SelectionFault> {
     let texts = value.split(',').filter(|_| !value.is_empty());
     texts
         .map(|raw| {
-            let text = decoded(raw);
+            let text = decode_query(raw);
             Pattern::new(&text)
                 .filter(|_| !text.contains('\u{fffd}'))
-                .ok_or_else(|| SelectionFault::Pattern { name, pattern: cut(&text) })
+                .ok_or_else(|| SelectionFault::Pattern { name, pattern: clip_pattern(&text) })
         })
         .collect()
 }
 
 /// A text without its percent signs. A `+` is one, not a space: templates of
 /// URIs have some.
-fn decoded(raw: &str) -> Cow<'_, str> {
+fn decode_query(raw: &str) -> Cow<'_, str> {
     if !raw.contains(['%', '+']) {
         return Cow::Borrowed(raw);
     }
@@ -278,7 +279,7 @@ fn decoded(raw: &str) -> Cow<'_, str> {
     Cow::Owned(pair.map(|(text, _)| text.into_owned()).unwrap_or_default())
 }
 
-fn cut(text: &str) -> String {
+fn clip_pattern(text: &str) -> String {
     text.chars().take(64).collect()
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::item::{self, InvalidItem, Item};
+use super::item::{self, CatalogItem, InvalidItem};
 use super::kind::{ByKind, Kind};
-use super::offers::Offers;
+use super::offers::ServerOffers;
 use super::tool::{HeaderRules, Tool};
 use crate::call::{NativeName, ServerName};
 
@@ -56,21 +56,21 @@ pub struct ServerList {
     /// Its valid tools in its own order, each native name once.
     pub tools: Vec<Arc<Tool>>,
     /// Its valid prompts, likewise.
-    pub prompts: Vec<Arc<Item>>,
+    pub prompts: Vec<Arc<CatalogItem>>,
     /// Its valid resources, each URI once.
-    pub resources: Vec<Arc<Item>>,
+    pub resources: Vec<Arc<CatalogItem>>,
     /// Its valid resource templates.
-    pub templates: Vec<Arc<Item>>,
+    pub templates: Vec<Arc<CatalogItem>>,
     /// What the server said about caching; for the link to set. Until then it
     /// is the strictest there is.
     pub freshness: ByKind<Freshness>,
     /// What it can do, as it said when it listed.
-    pub offers: Arc<Offers>,
+    pub offers: Arc<ServerOffers>,
     rules: HeaderRules,
 }
 
 /// What was left out: an element by its name (or its place), and the reason.
-pub type Refused = (Kind, String, InvalidItem);
+pub type RejectedElement = (Kind, String, InvalidItem);
 
 impl ServerList {
     /// Checks the lists of a server. Elements whose bytes are the same as in
@@ -81,14 +81,14 @@ impl ServerList {
         raws: &ByKind<Option<Vec<Bytes>>>,
         rules: HeaderRules,
         old: Option<&Self>,
-    ) -> (Self, Vec<Refused>) {
+    ) -> (Self, Vec<RejectedElement>) {
         let mut refused = Vec::new();
         let same_rules = old.filter(|old| old.rules == rules);
         let tools = match &raws.tools {
             Some(raws) => {
                 let old = same_rules.map_or(&[][..], |old| &old.tools);
                 let parse = |raw: &[u8]| Tool::parse(raw, rules);
-                check(Kind::Tools, raws, old, parse, &mut refused)
+                check_elements(Kind::Tools, raws, old, parse, &mut refused)
             }
             None => same_rules.map(|old| old.tools.clone()).unwrap_or_default(),
         };
@@ -96,8 +96,8 @@ impl ServerList {
             let old = old.map_or(&[][..], |old| old.items(kind));
             match raws.get(kind) {
                 Some(raws) => {
-                    let parse = |raw: &[u8]| Item::parse(kind, raw);
-                    check(kind, raws, old, parse, &mut refused)
+                    let parse = |raw: &[u8]| CatalogItem::parse(kind, raw);
+                    check_elements(kind, raws, old, parse, &mut refused)
                 }
                 None => old.to_vec(),
             }
@@ -116,7 +116,7 @@ impl ServerList {
     }
 
     /// Its elements of a kind; tools are not among them.
-    pub fn items(&self, kind: Kind) -> &[Arc<Item>] {
+    pub fn items(&self, kind: Kind) -> &[Arc<CatalogItem>] {
         match kind {
             Kind::Tools => &[],
             Kind::Prompts => &self.prompts,
@@ -130,24 +130,26 @@ impl ServerList {
     pub fn is_same(&self, other: &Self) -> bool {
         self.freshness == other.freshness
             && *self.offers == *other.offers
-            && are_same(&self.tools, &other.tools)
-            && Kind::ALL.into_iter().all(|kind| are_same(self.items(kind), other.items(kind)))
+            && are_same_elements(&self.tools, &other.tools)
+            && Kind::ALL
+                .into_iter()
+                .all(|kind| are_same_elements(self.items(kind), other.items(kind)))
     }
 }
 
-fn are_same<T>(one: &[Arc<T>], two: &[Arc<T>]) -> bool {
+fn are_same_elements<T>(one: &[Arc<T>], two: &[Arc<T>]) -> bool {
     one.len() == two.len() && one.iter().zip(two).all(|(one, two)| Arc::ptr_eq(one, two))
 }
 
 /// An element of any kind.
-pub(super) trait Listed {
+pub(super) trait ListedElement {
     /// What its server knows it by.
     fn native(&self) -> &NativeName;
     /// Its bytes, as the server sent them.
     fn raw(&self) -> &Bytes;
 }
 
-impl Listed for Tool {
+impl ListedElement for Tool {
     fn native(&self) -> &NativeName {
         &self.native
     }
@@ -157,7 +159,7 @@ impl Listed for Tool {
     }
 }
 
-impl Listed for Item {
+impl ListedElement for CatalogItem {
     fn native(&self) -> &NativeName {
         &self.native
     }
@@ -167,12 +169,12 @@ impl Listed for Item {
     }
 }
 
-fn check<T: Listed>(
+fn check_elements<T: ListedElement>(
     kind: Kind,
     raws: &[Bytes],
     old: &[Arc<T>],
     parse: impl Fn(&[u8]) -> Result<T, InvalidItem>,
-    refused: &mut Vec<Refused>,
+    refused: &mut Vec<RejectedElement>,
 ) -> Vec<Arc<T>> {
     let known: HashMap<&[u8], &Arc<T>> = old.iter().map(|one| (one.raw().as_ref(), one)).collect();
     let mut names = HashSet::with_capacity(raws.len());
@@ -185,7 +187,7 @@ fn check<T: Listed>(
         match parsed {
             Ok(one) if names.insert(one.native().clone()) => found.push(one),
             Ok(one) => refused.push((kind, one.native().to_string(), InvalidItem::Repeated)),
-            Err(reason) => refused.push((kind, item::label(kind, raw, position), reason)),
+            Err(reason) => refused.push((kind, item::element_label(kind, raw, position), reason)),
         }
     }
     found

@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::cut;
+use super::clip_foreign_text;
 use crate::jsonrpc::within_depth;
 
 /// Why bytes are no strict JSON.
@@ -34,15 +34,15 @@ pub enum JsonError {
 ///
 /// # Errors
 /// [`JsonError`] names the rule that the bytes break.
-pub fn parse(json: &[u8], max_depth: usize) -> Result<Value, JsonError> {
-    bound_depth(json, max_depth)?;
+pub fn parse_strict(json: &[u8], max_depth: usize) -> Result<Value, JsonError> {
+    check_depth(json, max_depth)?;
     let duplicate = RefCell::new(None);
     let mut reader = serde_json::Deserializer::from_slice(json);
-    let parsed = Strict { duplicate: &duplicate }
+    let parsed = StrictValue { duplicate: &duplicate }
         .deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value));
     parsed.map_err(|_| match duplicate.take() {
-        Some(key) => JsonError::DuplicateKey { key: cut(&key) },
+        Some(key) => JsonError::DuplicateKey { key: clip_foreign_text(&key) },
         None => JsonError::Syntax,
     })
 }
@@ -51,12 +51,12 @@ pub fn parse(json: &[u8], max_depth: usize) -> Result<Value, JsonError> {
 ///
 /// # Errors
 /// [`JsonError::TooDeep`].
-pub fn bound_depth(json: &[u8], max: usize) -> Result<(), JsonError> {
+pub fn check_depth(json: &[u8], max: usize) -> Result<(), JsonError> {
     within_depth(json, max).map_err(|_| JsonError::TooDeep { max })
 }
 
 /// The most levels that arrays and objects nest.
-pub fn depth(json: &[u8]) -> usize {
+pub fn nesting_depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_string, mut escaped) = (false, false);
     for byte in json {
@@ -76,12 +76,12 @@ pub fn depth(json: &[u8]) -> usize {
 }
 
 #[derive(Clone, Copy)]
-struct Strict<'a> {
+struct StrictValue<'a> {
     /// Where a duplicate key is reported: serde's errors carry only text.
     duplicate: &'a RefCell<Option<String>>,
 }
 
-impl<'de> DeserializeSeed<'de> for Strict<'_> {
+impl<'de> DeserializeSeed<'de> for StrictValue<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
@@ -89,7 +89,7 @@ impl<'de> DeserializeSeed<'de> for Strict<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Strict<'_> {
+impl<'de> Visitor<'de> for StrictValue<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -154,7 +154,7 @@ mod tests {
     fn a_key_that_stands_twice_is_refused_however_it_is_written() {
         for json in [r#"{"a":1,"a":2}"#, r#"{"x":[{"a":1,"b":0,"\u0061":2}]}"#] {
             assert_eq!(
-                parse(json.as_bytes(), 8),
+                parse_strict(json.as_bytes(), 8),
                 Err(JsonError::DuplicateKey { key: "a".into() }),
                 "{json}"
             );
@@ -163,14 +163,14 @@ mod tests {
 
     #[test]
     fn depth_counts_brackets_outside_strings_only() {
-        assert!(parse(br#"{"a":["[[[[\"{{{{"]}"#, 2).is_ok());
-        assert_eq!(parse(br#"{"a":[[]]}"#, 2), Err(JsonError::TooDeep { max: 2 }));
+        assert!(parse_strict(br#"{"a":["[[[[\"{{{{"]}"#, 2).is_ok());
+        assert_eq!(parse_strict(br#"{"a":[[]]}"#, 2), Err(JsonError::TooDeep { max: 2 }));
     }
 
     #[test]
     fn what_is_not_one_json_value_is_a_syntax_error() {
         for json in ["", "{", "{} {}", "{'a':1}", "1e999", "nul", "\u{feff}{}"] {
-            assert_eq!(parse(json.as_bytes(), 8), Err(JsonError::Syntax), "{json:?}");
+            assert_eq!(parse_strict(json.as_bytes(), 8), Err(JsonError::Syntax), "{json:?}");
         }
     }
 }

@@ -7,9 +7,11 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::item::{Fields, InvalidItem, bounded, json_text, span, splice};
+use super::item::{
+    InvalidItem, ItemFields, copy_within_bounds, json_string, span_within, splice_edits,
+};
 use super::kind::Kind;
-use super::offers::{Offers, TaskForm};
+use super::offers::{ServerOffers, TaskForm};
 use super::param_headers::{self, ParamHeader};
 use super::schema::{self, ArgumentSchema};
 use crate::call::NativeName;
@@ -68,28 +70,31 @@ impl Tool {
     /// # Errors
     /// [`InvalidItem`] names the rule that the tool breaks.
     pub fn parse(raw: &[u8], rules: HeaderRules) -> Result<Self, InvalidItem> {
-        let raw = bounded(raw)?;
-        let fields = Fields::read(&raw)?;
+        let raw = copy_within_bounds(raw)?;
+        let fields = ItemFields::read(&raw)?;
         let (native, name) = fields.check(Kind::Tools)?;
         let schema =
             fields.find("inputSchema").ok_or(InvalidItem::Missing { field: "inputSchema" })?;
-        let schema = schema::parse(schema.as_bytes())?;
-        let param_headers = match (param_headers::find(&schema), rules) {
+        let schema = schema::parse_schema(schema.as_bytes())?;
+        let param_headers = match (param_headers::find_param_headers(&schema), rules) {
             (Ok(found), _) => found,
             (Err(_), HeaderRules::Ignore) => Vec::new(),
             (Err(error), HeaderRules::Enforce) => return Err(error.into()),
         };
         let interface = fields.find("_meta").map(interface).unwrap_or_default();
-        let (tasks_at, tasks) = fields.find("execution").and_then(task_support).unzip();
+        let (tasks_at, tasks) = fields.find("execution").and_then(parse_task_support).unzip();
         Ok(Self {
             tasks: tasks.unwrap_or_default(),
-            tasks_at: tasks_at.map(|at| span(&raw, at)),
+            tasks_at: tasks_at.map(|at| span_within(&raw, at)),
             native,
             arguments: ArgumentSchema::from_value(schema)?,
             param_headers,
-            name: span(&raw, name),
-            description: fields.find("description").map(|text| span(&raw, text)),
-            interface: interface.into_iter().map(|(at, uri)| (span(&raw, at), uri)).collect(),
+            name: span_within(&raw, name),
+            description: fields.find("description").map(|text| span_within(&raw, text)),
+            interface: interface
+                .into_iter()
+                .map(|(at, uri)| (span_within(&raw, at), uri))
+                .collect(),
             raw,
         })
     }
@@ -113,39 +118,39 @@ impl Tool {
         public: &str,
         description: Option<&str>,
         public_uri: impl Fn(&'a str) -> Cow<'a, str>,
-        offers: &Offers,
+        offers: &ServerOffers,
         out: &mut Vec<u8>,
     ) {
         let mut edits = Vec::new();
         // The name keeps the server's own spelling (escapes) when it is the same.
         if public != self.native.as_str() {
-            edits.push((self.name.clone(), json_text(public)));
+            edits.push((self.name.clone(), json_string(public)));
         }
         if let Some(text) = description {
             edits.push(match &self.description {
-                Some(span) => (span.clone(), json_text(text)),
-                None => (self.name.end..self.name.end, new_description(text)),
+                Some(span) => (span.clone(), json_string(text)),
+                None => (self.name.end..self.name.end, description_member(text)),
             });
         }
         for (place, uri) in &self.interface {
             if let Cow::Owned(public) = public_uri(uri) {
-                edits.push((place.clone(), json_text(&public)));
+                edits.push((place.clone(), json_string(&public)));
             }
         }
         if let Some(place) = self.tasks_at.clone()
             && self.tasks != TaskSupport::Forbidden
-            && offers.tasks() != Some(TaskForm::Legacy)
+            && offers.task_form() != Some(TaskForm::Legacy)
         {
-            edits.push((place, json_text("forbidden")));
+            edits.push((place, json_string("forbidden")));
         }
         edits.sort_by_key(|(span, _)| span.start);
-        splice(&self.raw, edits, out);
+        splice_edits(&self.raw, edits, out);
     }
 }
 
 /// The raw value in an `execution` that says whether calls may become tasks,
 /// and what it means.
-fn task_support(execution: &str) -> Option<(&str, TaskSupport)> {
+fn parse_task_support(execution: &str) -> Option<(&str, TaskSupport)> {
     #[derive(Deserialize)]
     struct Execution<'a> {
         #[serde(borrow, rename = "taskSupport")]
@@ -160,15 +165,15 @@ fn task_support(execution: &str) -> Option<(&str, TaskSupport)> {
     Some((raw.get(), support))
 }
 
-fn new_description(text: &str) -> String {
-    format!(",\"description\":{}", json_text(text))
+fn description_member(text: &str) -> String {
+    format!(",\"description\":{}", json_string(text))
 }
 
 /// The raw values in a `_meta` that name a user interface, with their text. The
 /// extension spells the key in two ways; servers often send both.
 pub(super) fn interface(meta: &str) -> Vec<(&str, String)> {
     #[derive(Deserialize)]
-    struct Meta<'a> {
+    struct InterfaceMeta<'a> {
         #[serde(borrow, default)]
         ui: Option<&'a RawValue>,
         #[serde(borrow, default, rename = "ui/resourceUri")]
@@ -179,7 +184,7 @@ pub(super) fn interface(meta: &str) -> Vec<(&str, String)> {
         #[serde(borrow, default, rename = "resourceUri")]
         uri: Option<&'a RawValue>,
     }
-    let Ok(meta) = serde_json::from_str::<Meta<'_>>(meta) else { return Vec::new() };
+    let Ok(meta) = serde_json::from_str::<InterfaceMeta<'_>>(meta) else { return Vec::new() };
     let nested = meta.ui.and_then(|ui| serde_json::from_str::<Ui<'_>>(ui.get()).ok()?.uri);
     let found = nested.into_iter().chain(meta.flat);
     found.filter_map(|raw| Some((raw.get(), text(raw)?.into_owned()))).collect()

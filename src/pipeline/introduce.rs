@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::call::Context;
-use crate::catalog::{Kind, Offers};
+use crate::catalog::{Kind, ServerOffers};
 use crate::config::{Gateway as Settings, Naming};
 use crate::mcp::{Era, ProtocolVersion, meta};
 use crate::snapshot::{Member, Snapshot, View};
@@ -83,9 +83,10 @@ pub(super) fn capabilities(
         });
     }
     let lists = servers().filter_map(|member| view.list(&member.config.name));
-    let supposed = Offers::new(&said, None);
+    let supposed = ServerOffers::new(&said, None);
     let lists: Vec<_> = lists.map(|list| &*list.offers).collect();
-    let mut all = Offers::union(std::iter::once(&supposed).chain(lists.iter().copied()));
+    let mut all =
+        ServerOffers::merge_capabilities(std::iter::once(&supposed).chain(lists.iter().copied()));
     tasks::tell(&mut all, &lists, version);
     let shown = |kind| view.scope().may_show(kind);
     all.retain(|key, _| match key.as_str() {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::call::{Answer, Call, ErrorBody, Failure, Notice, ResultBody, ResultType, ServerName};
-use crate::catalog::{Shape, rewrite};
+use crate::catalog::{ResultShape, rewrite_uris};
 use crate::era::lift;
 use crate::era::tasks::form;
 use crate::era::tasks::rename::Place;
@@ -28,7 +28,7 @@ pub(super) struct Release {
     server: ServerName,
     method: Method,
     /// Where URIs stand that clients know in another form.
-    uris: Option<Shape>,
+    uris: Option<ResultShape>,
     /// The client has to be told how long it may keep what it read.
     caching: bool,
     /// The URI that a read asked for, as the client wrote it.
@@ -50,15 +50,15 @@ impl Release {
         asker: &Asker,
     ) -> Result<Self, Failure> {
         let server = &route.target.server;
-        let has_tasks = || view.list(server).is_some_and(|list| list.offers.tasks().is_some());
+        let has_tasks = || view.list(server).is_some_and(|list| list.offers.task_form().is_some());
         let knows_tasks = call.context.client.abilities().tasks;
         let may_be_one = call.method.is_of_a_task()
             || (call.method == Method::ToolsCall && (knows_tasks || has_tasks()));
-        let plain = view.catalog.uris().is_plain(server);
+        let plain = view.catalog.uris().keeps_native_uris(server);
         let reads = call.method == Method::ResourcesRead;
         Ok(Self {
             tasks: may_be_one.then(|| asker.tasks()).transpose()?,
-            uris: Shape::of(&call.method).filter(|_| !plain),
+            uris: ResultShape::for_method(&call.method).filter(|_| !plain),
             caching: reads && call.context.client.version.era() == Era::Modern,
             asked: call.params.uri().filter(|_| reads).map(str::to_owned),
             method: call.method.clone(),
@@ -170,10 +170,10 @@ pub(super) fn public_uris(
     view: &View,
     server: &ServerName,
     raw: &[u8],
-    shape: Shape,
+    shape: ResultShape,
 ) -> Option<Bytes> {
     let uris = view.catalog.uris();
-    rewrite(raw, shape, |native| match uris.public(server, native) {
+    rewrite_uris(raw, shape, |native| match uris.public_uri(server, native) {
         Cow::Owned(public) => Some(public),
         Cow::Borrowed(_) => None,
     })

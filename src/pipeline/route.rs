@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::call::{Call, Edits, Failure, NativeName, Params};
-use crate::catalog::{Origin, Reference, verify_headers};
+use crate::catalog::{ElementOrigin, PublicReference, verify_headers};
 use crate::jsonrpc::{object, span_of, string, text};
 use crate::mcp::{Era, Method};
 use crate::policy::Target;
@@ -52,7 +52,8 @@ pub(super) fn find<'a>(
         Method::ResourcesRead => {
             let uri = needed(call.params.uri(), "uri")?;
             let span = call.params.uri_span();
-            let origin = view.catalog.uris().route(uri).ok_or_else(|| unknown_resource(uri))?;
+            let origin =
+                view.catalog.uris().find_origin(uri).ok_or_else(|| unknown_resource(uri))?;
             let native = origin.native.as_str();
             let edit = span.filter(|_| native != uri).map(|at| (at, string(native).into()));
             to(snapshot, &origin, edit.into_iter().collect()).ok_or_else(|| unknown_resource(uri))
@@ -101,12 +102,12 @@ pub(super) fn check_headers(route: &Route<'_>, call: &Call) -> Result<(), Failur
         .map_err(|mismatch| Failure::HeaderMismatch { detail: mismatch.to_string() })
 }
 
-fn prompt<'a>(view: &'a View, name: &str) -> Result<&'a Origin, Failure> {
+fn prompt<'a>(view: &'a View, name: &str) -> Result<&'a ElementOrigin, Failure> {
     let found = view.catalog.prompt(name).map(|(_, origin)| origin);
     found.ok_or_else(|| unknown_prompt(name))
 }
 
-fn to<'a>(snapshot: &'a Snapshot, origin: &Origin, edits: Box<Edits>) -> Option<Route<'a>> {
+fn to<'a>(snapshot: &'a Snapshot, origin: &ElementOrigin, edits: Box<Edits>) -> Option<Route<'a>> {
     let member = snapshot.server(&origin.server)?;
     let (server, native) = (origin.server.clone(), Some(origin.native.clone()));
     let target = Target { server, native, tool: None, edits };
@@ -127,7 +128,7 @@ fn task<'a>(
     if !view.scope().admits_server(&server) {
         return Err(tasks::unknown(id));
     }
-    let origin = Origin { server, native };
+    let origin = ElementOrigin { server, native };
     to(snapshot, &origin, edit.into_iter().collect()).ok_or_else(|| tasks::unknown(id))
 }
 
@@ -163,7 +164,7 @@ fn completion<'a>(
         Some("ref/prompt") => {
             let (name, place) = said(wire.name, "name")?;
             let origin = prompt(view, &name)?.clone();
-            (name, place, Reference { origin, bound: Arc::default() })
+            (name, place, PublicReference { origin, bound: Arc::default() })
         }
         Some("ref/resource") => {
             let (uri, place) = said(wire.uri, "uri")?;

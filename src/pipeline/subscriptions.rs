@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::time::timeout;
 
 use crate::call::{Context, ErrorBody, Failure, NativeName, ServerName};
-use crate::catalog::{Shape, TaskForm};
+use crate::catalog::{ResultShape, TaskForm};
 use crate::era::news;
 use crate::era::tasks::rename::Place;
 use crate::jsonrpc::Id;
@@ -92,11 +92,11 @@ impl Subscriber {
         let Topic::Resource(native) = topic else { return known };
         if known.is_empty() {
             // A part of what was subscribed to.
-            known.push(view.catalog.uris().public(server, native).into_owned());
+            known.push(view.catalog.uris().public_uri(server, native).into_owned());
         }
         // What the client is no longer shown it does not hear of.
         known.retain(|uri| {
-            let origin = view.catalog.uris().route(uri);
+            let origin = view.catalog.uris().find_origin(uri);
             origin.is_some_and(|to| to.server == *server && to.native.as_str() == &**native)
         });
         known
@@ -127,7 +127,7 @@ impl Gateway {
         let asked = Asked::Resource(uri.to_owned());
         let unknown = || Failure::UnknownResource { uri: uri.to_owned() };
         let find = |_: &Snapshot, view: &View| {
-            let origin = view.catalog.uris().route(uri).ok_or_else(unknown)?;
+            let origin = view.catalog.uris().find_origin(uri).ok_or_else(unknown)?;
             let topic = Topic::resource(origin.native.as_str());
             Ok((origin.server, Some(origin.native), topic))
         };
@@ -158,7 +158,7 @@ impl Gateway {
                 return Err(tasks::unknown(id));
             }
             let list = view.list(&server);
-            if list.and_then(|list| list.offers.tasks()) == Some(TaskForm::Legacy) {
+            if list.and_then(|list| list.offers.task_form()) == Some(TaskForm::Legacy) {
                 // It need not tell, and never the whole of a task (2025-11-25,
                 // Tasks, "Task Notifications"): nothing is promised.
                 return Err(tasks::unknown(id));
@@ -293,7 +293,7 @@ impl Gateway {
             return named;
         }
         let view = self.snapshots.load().view(&self.view_key(context));
-        release::public_uris(&view, server, &named, Shape::Task).unwrap_or(named)
+        release::public_uris(&view, server, &named, ResultShape::Task).unwrap_or(named)
     }
 
     /// Lets a Legacy client hear of what its own instances of servers tell it

@@ -35,7 +35,7 @@ impl Target {
     pub(super) fn check_arguments(&self, params: &Params) -> Result<(), Failure> {
         let Some(tool) = &self.tool else { return Ok(()) };
         tool.arguments
-            .check_read(params.arguments(), params.arguments_parts())
+            .check_outlined(params.arguments(), params.arguments_parts())
             .map_err(|violations| Failure::InvalidArguments { violations: violations.to_string() })
     }
 }

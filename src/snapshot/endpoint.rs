@@ -57,7 +57,7 @@ impl Snapshot {
     fn narrowing(&self, profile: Option<&Profile>, query: &str) -> Result<Selection, Failure> {
         let invalid = |detail: String| Failure::InvalidRequest { detail };
         let narrowing = Selection::parse(query).map_err(|fault| invalid(fault.to_string()))?;
-        let whole = profile.map(Selection::of).unwrap_or_default();
+        let whole = profile.map(Selection::from_profile).unwrap_or_default();
         let is_there = |name: &str| {
             let server = ServerName::new(name).ok().filter(|name| self.server(name).is_some());
             server.is_some_and(|server| whole.admits_server(&server))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::catalog::{CacheScope, Freshness, Kind, List};
+use crate::catalog::{CacheScope, CatalogList, Freshness, Kind};
 use crate::mcp::{Era, meta};
 
 /// Results of one list request without their envelope.
@@ -20,11 +20,11 @@ pub struct Listing {
 impl Listing {
     /// Prepares the whole list. `info` is the gateway's raw `serverInfo`;
     /// nothing is told fresh for longer than `most`.
-    pub fn prepare(kind: Kind, list: &List, most: Duration, info: &[u8]) -> Self {
+    pub fn prepare(kind: Kind, list: &CatalogList, most: Duration, info: &[u8]) -> Self {
         let tail = tail(list.freshness(), most, info);
         let items = list.bytes();
         let modern = modern(kind, items, None, &tail);
-        Self { kind, modern, legacy: list.object().clone(), tail }
+        Self { kind, modern, legacy: list.list_result().clone(), tail }
     }
 
     /// The whole list.

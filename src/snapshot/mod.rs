@@ -27,7 +27,7 @@ pub use view::{Digests, View, ViewKey};
 use std::sync::Arc;
 
 use crate::call::{Abilities, Endpoint, Named, Principal, ServerName};
-use crate::catalog::Entry;
+use crate::catalog::ToolEntry;
 use crate::config::{self, Config};
 use crate::identity::Identity;
 use crate::policy::Policy;
@@ -78,7 +78,7 @@ pub struct Member {
 #[derive(Clone, Copy)]
 pub struct Route<'a> {
     /// The tool.
-    pub entry: &'a Entry,
+    pub entry: &'a ToolEntry,
     /// Its server.
     pub member: &'a Member,
     /// Its metric handle.
@@ -133,7 +133,7 @@ impl Snapshot {
     /// Where a public tool name leads in a view; `None` for one that is not in
     /// its catalog, whether it never was or is hidden.
     pub fn route<'a>(&'a self, view: &'a View, public: &str) -> Option<Route<'a>> {
-        let entry = view.catalog.route(public)?;
+        let entry = view.catalog.find_tool(public)?;
         let member = self.servers.get(&entry.server)?;
         let metrics = view.tools.get(&entry.public)?;
         Some(Route { entry, member, metrics })

@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
 use crate::call::{Named, ServerName};
-use crate::catalog::Warning;
+use crate::catalog::MergeWarning;
 use crate::config::Config;
 use crate::identity::Identity;
 use crate::policy::{Policy, Registry};
@@ -51,7 +51,7 @@ pub struct Snapshots {
 }
 
 /// What was warned of already, so that no warning repeats with every list.
-type Warned = Vec<Warning>;
+type Warned = Vec<MergeWarning>;
 
 impl Snapshots {
     /// Starts all servers side by side, and publishes a first snapshot without
@@ -249,7 +249,7 @@ impl Parts {
         }
     }
 
-    fn compile(self, registry: &Registry, maker: &Maker) -> (Snapshot, Vec<Warning>) {
+    fn compile(self, registry: &Registry, maker: &Maker) -> (Snapshot, Vec<MergeWarning>) {
         let lists = self.servers.iter();
         let lists: Lists =
             lists.filter_map(|(name, server)| Some((name.clone(), server.list()?))).collect();

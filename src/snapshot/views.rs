@@ -8,7 +8,8 @@ use bytes::Bytes;
 
 use crate::call::{Named, ServerName};
 use crate::catalog::{
-    self, ByKind, Catalog, Kind, Scope, Selection, ServerList, ServerRules, Source, Warning,
+    self, ByKind, Catalog, Kind, MergeSource, MergeWarning, Scope, Selection, ServerList,
+    ServerRules,
 };
 use crate::config::{self, Config, Naming, Profile, Uris};
 use crate::telemetry::metrics::Metrics;
@@ -34,8 +35,8 @@ impl Maker {
         config: &Config,
         (profile, narrowing): (Option<&Profile>, Option<&str>),
         lists: &Lists,
-    ) -> (View, Vec<Warning>) {
-        let inner = profile.map(Selection::of).unwrap_or_default();
+    ) -> (View, Vec<MergeWarning>) {
+        let inner = profile.map(Selection::from_profile).unwrap_or_default();
         // A profile's own servers alone settle its names and URIs. A client
         // that narrows it sees less of the same.
         let lists: Lists = lists
@@ -49,7 +50,7 @@ impl Maker {
         let servers: Vec<_> = servers.map(|config| (config, rules(config))).collect();
         let sources: Vec<_> = servers
             .iter()
-            .map(|(config, rules)| Source {
+            .map(|(config, rules)| MergeSource {
                 server: &config.name,
                 rules,
                 list: lists.get(&config.name).map(|list| &**list),
@@ -149,9 +150,9 @@ pub(super) fn profile<'a>(config: &'a Config, name: &str) -> Option<&'a Profile>
 
 fn made_by(config: &Config, profile: Option<&Profile>) -> catalog::Rules {
     let naming = match config.gateway.naming {
-        Naming::Prefix => catalog::Naming::Prefix,
-        Naming::Conflict => catalog::Naming::Conflict,
-        Naming::None => catalog::Naming::None,
+        Naming::Prefix => catalog::NamingScheme::Prefix,
+        Naming::Conflict => catalog::NamingScheme::Conflict,
+        Naming::None => catalog::NamingScheme::None,
     };
     let uris = profile.and_then(|profile| profile.uris).unwrap_or(config.gateway.uris);
     let uris = match uris {
@@ -167,7 +168,7 @@ fn rules(config: &Arc<config::Server>) -> ServerRules {
         .overrides
         .iter()
         .map(|(native, tool)| {
-            let change = catalog::Override {
+            let change = catalog::ToolChange {
                 name: tool.name.clone(),
                 description: tool.description.clone(),
             };
@@ -176,7 +177,7 @@ fn rules(config: &Arc<config::Server>) -> ServerRules {
         .collect();
     let config = Arc::clone(config);
     let variables = config.resource_vars.iter().cloned().collect();
-    ServerRules::new(move |native| config.tools.admits(native), overrides).binding(variables)
+    ServerRules::new(move |native| config.tools.admits(native), overrides).with_variables(variables)
 }
 
 /// What a view holds at least.

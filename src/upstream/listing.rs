@@ -107,7 +107,7 @@ pub(super) async fn fetch(
         Listing { lists: ByKind::default(), freshness: ByKind::default(), failures: Vec::new() };
     let mut offered = 0;
     for kind in Kind::ALL {
-        offered += usize::from(connection.peer().offers.lists(kind));
+        offered += usize::from(connection.peer().offers.offers_list(kind));
         let fetched = std::mem::replace(fetched.get_mut(kind), Err(LinkFault::NoAnswer));
         match fetched {
             Ok(fetched) => {
@@ -134,7 +134,7 @@ struct Asking<'a> {
 impl Asking<'_> {
     async fn list(self, kind: Kind) -> Result<Fetched, LinkFault> {
         let Self { connection, bounds, .. } = self;
-        if !connection.peer().offers.lists(kind) {
+        if !connection.peer().offers.offers_list(kind) {
             return Ok(Fetched { items: Vec::new(), freshness: Freshness::FOR_EVER });
         }
         // A server that never answers for one list is not to be kept waiting for
@@ -196,7 +196,7 @@ impl Asking<'_> {
 /// A Legacy server says nothing about caching: its list holds until it says
 /// that it changed, or for [`UNTOLD`] where it never says.
 fn start(peer: &Peer, kind: Kind) -> Freshness {
-    let ttl = match (peer.era(), peer.offers.tells(kind)) {
+    let ttl = match (peer.era(), peer.offers.announces_changes(kind)) {
         (Era::Legacy, false) => UNTOLD,
         _ => Duration::MAX,
     };

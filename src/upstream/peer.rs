@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::call::{Answer, ErrorBody, ResultBody};
-use crate::catalog::Offers;
+use crate::catalog::ServerOffers;
 use crate::jsonrpc::{self, Id, object};
 use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
 use crate::mcp::{Era, ProtocolVersion, code, meta};
@@ -25,7 +25,7 @@ pub struct Peer {
     /// What it says by itself.
     pub tells: Tells,
     /// What it can do, and what it tells models of itself.
-    pub offers: Arc<Offers>,
+    pub offers: Arc<ServerOffers>,
 }
 
 /// What a server says without being asked each time.
@@ -137,7 +137,7 @@ impl Introduction {
             (_, None) => {}
         }
         let tells = Tells::of(&capabilities);
-        let offers = Offers::new(&capabilities, self.instructions.as_deref());
+        let offers = ServerOffers::new(&capabilities, self.instructions.as_deref());
         Peer { version, info: info.to_string().into(), tells, offers: Arc::new(offers) }
     }
 }
@@ -346,7 +346,7 @@ mod tests {
         ))
         .unwrap();
         assert_eq!(peer.era(), Era::Legacy);
-        assert!(peer.offers.lists(Kind::Tools) && !peer.offers.lists(Kind::Prompts));
+        assert!(peer.offers.offers_list(Kind::Tools) && !peer.offers.offers_list(Kind::Prompts));
         assert!(peer.tells.changes() && !peer.tells.updates);
         assert_eq!(peer.name_and_version(), ("x".into(), "1".into()));
     }

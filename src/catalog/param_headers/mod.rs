@@ -15,11 +15,11 @@ use std::collections::HashSet;
 use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
-use super::cut;
+use super::clip_foreign_text;
 use super::schema::MAX_ARGUMENT_DEPTH;
 use super::strict_json;
 use crate::mcp::encode_value;
-pub use verify::{Mismatch, verify};
+pub use verify::{HeaderMismatch, verify_headers};
 
 /// The kind of a mirrored parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,9 +77,11 @@ pub enum AnnotationError {
 ///
 /// # Errors
 /// [`AnnotationError`] for the first annotation that breaks a rule.
-pub fn find(schema: &Map<String, Value>) -> Result<Vec<ParamHeader>, AnnotationError> {
-    let mut search = Search::default();
-    search.visit(schema, &mut Vec::new(), &mut Vec::new())?;
+pub fn find_param_headers(
+    schema: &Map<String, Value>,
+) -> Result<Vec<ParamHeader>, AnnotationError> {
+    let mut search = AnnotationSearch::default();
+    search.visit_schema(schema, &mut Vec::new(), &mut Vec::new())?;
     Ok(search.found)
 }
 
@@ -90,25 +92,27 @@ pub fn headers_for(
     params: &[ParamHeader],
     arguments: Option<&[u8]>,
 ) -> Vec<(HeaderName, HeaderValue)> {
-    let Some(arguments) = read(params, arguments) else { return Vec::new() };
-    let text = |param: &ParamHeader| Some(encode_value(&to_text(at(&arguments, &param.path)?)?));
+    let Some(arguments) = read_arguments(params, arguments) else { return Vec::new() };
+    let text = |param: &ParamHeader| {
+        Some(encode_value(&header_text(value_at_path(&arguments, &param.path)?)?))
+    };
     params.iter().filter_map(|param| Some((param.header.clone(), text(param)?))).collect()
 }
 
 /// The arguments as a value, where there is anything to mirror.
-fn read(params: &[ParamHeader], arguments: Option<&[u8]>) -> Option<Value> {
+fn read_arguments(params: &[ParamHeader], arguments: Option<&[u8]>) -> Option<Value> {
     let arguments = arguments.filter(|_| !params.is_empty())?;
-    strict_json::parse(arguments, MAX_ARGUMENT_DEPTH).ok()
+    strict_json::parse_strict(arguments, MAX_ARGUMENT_DEPTH).ok()
 }
 
 /// What stands at a path; `null` counts as nothing.
-fn at<'a>(arguments: &'a Value, path: &[String]) -> Option<&'a Value> {
+fn value_at_path<'a>(arguments: &'a Value, path: &[String]) -> Option<&'a Value> {
     path.iter().try_fold(arguments, |value, key| value.get(key)).filter(|value| !value.is_null())
 }
 
 /// A primitive as text; an integer is written without fraction or exponent
 /// even where the body has them.
-fn to_text(value: &Value) -> Option<String> {
+fn header_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Bool(flag) => Some(flag.to_string()),
@@ -124,22 +128,22 @@ fn to_text(value: &Value) -> Option<String> {
 }
 
 #[derive(Default)]
-struct Search {
+struct AnnotationSearch {
     found: Vec<ParamHeader>,
     names: HashSet<String>,
 }
 
-impl Search {
+impl AnnotationSearch {
     /// Looks at a subschema that is reached through `properties` alone, by the
     /// property names in `path`; `pointer` is the way into the schema.
-    fn visit<'a>(
+    fn visit_schema<'a>(
         &mut self,
         schema: &'a Map<String, Value>,
         path: &mut Vec<&'a str>,
         pointer: &mut Vec<&'a str>,
     ) -> Result<(), AnnotationError> {
         if let Some(name) = schema.get(ANNOTATION) {
-            let header = self.annotation(name, schema, path, pointer)?;
+            let header = self.read_annotation(name, schema, path, pointer)?;
             self.found.push(header);
         }
         for (key, value) in schema {
@@ -150,7 +154,7 @@ impl Search {
                         let Value::Object(property) = property else { continue };
                         path.push(name);
                         pointer.push(name);
-                        self.visit(property, path, pointer)?;
+                        self.visit_schema(property, path, pointer)?;
                         pointer.pop();
                         path.pop();
                     }
@@ -162,14 +166,14 @@ impl Search {
         Ok(())
     }
 
-    fn annotation(
+    fn read_annotation(
         &mut self,
         name: &Value,
         schema: &Map<String, Value>,
         path: &[&str],
         pointer: &[&str],
     ) -> Result<ParamHeader, AnnotationError> {
-        let at = || place(pointer);
+        let at = || place_in_schema(pointer);
         if path.is_empty() {
             return Err(AnnotationError::Unreachable { path: at() });
         }
@@ -185,7 +189,7 @@ impl Search {
             .map_err(|_| AnnotationError::Token { path: at() })?;
         let name = name.to_ascii_lowercase();
         if !self.names.insert(name.clone()) {
-            return Err(AnnotationError::Repeated { name: cut(&name) });
+            return Err(AnnotationError::Repeated { name: clip_foreign_text(&name) });
         }
         let path = path.iter().map(|&name| name.to_owned()).collect();
         Ok(ParamHeader { header, path, kind })
@@ -211,7 +215,7 @@ fn refuse_below<'a>(
         let Value::Object(schema) = value else { continue };
         pointer.push(step);
         if schema.contains_key(ANNOTATION) {
-            return Err(AnnotationError::Unreachable { path: place(pointer) });
+            return Err(AnnotationError::Unreachable { path: place_in_schema(pointer) });
         }
         for (key, value) in schema {
             pointer.push(key);
@@ -223,8 +227,8 @@ fn refuse_below<'a>(
     Ok(())
 }
 
-fn place(pointer: &[&str]) -> String {
-    cut(&format!("/{}", pointer.join("/")))
+fn place_in_schema(pointer: &[&str]) -> String {
+    clip_foreign_text(&format!("/{}", pointer.join("/")))
 }
 
 const ANNOTATION: &str = "x-mcp-header";

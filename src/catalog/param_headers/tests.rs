@@ -6,7 +6,7 @@ use crate::mcp::HeaderValueError;
 use crate::wire::Headers;
 
 fn params(schema: &Value) -> Result<Vec<ParamHeader>, AnnotationError> {
-    find(schema.as_object().unwrap())
+    find_param_headers(schema.as_object().unwrap())
 }
 
 fn annotated(name: &str) -> Value {
@@ -144,38 +144,42 @@ fn headers_must_say_what_the_body_says() {
         (&[(&region, "=?base64?dXM=?=")], r#"{"region":"us"}"#, Ok(())),
         (&[(&limit, "42")], r#"{"options":{"limit":42.0}}"#, Ok(())),
         (&[(&limit, "42.0")], r#"{"options":{"limit":42}}"#, Ok(())),
-        (&[], r#"{"region":"us"}"#, Err(Mismatch::Missing { header: of(&region) })),
-        (&[(&region, "us")], "{}", Err(Mismatch::Unexpected { header: of(&region) })),
+        (&[], r#"{"region":"us"}"#, Err(HeaderMismatch::Missing { header: of(&region) })),
+        (&[(&region, "us")], "{}", Err(HeaderMismatch::Unexpected { header: of(&region) })),
         (
             &[(&region, "us")],
             r#"{"region":null}"#,
-            Err(Mismatch::Unexpected { header: of(&region) }),
+            Err(HeaderMismatch::Unexpected { header: of(&region) }),
         ),
         (
             &[(&region, "US")],
             r#"{"region":"us"}"#,
-            Err(Mismatch::Different { header: of(&region) }),
+            Err(HeaderMismatch::Different { header: of(&region) }),
         ),
-        (&[(&region, "1")], r#"{"region":1.5}"#, Err(Mismatch::Different { header: of(&region) })),
+        (
+            &[(&region, "1")],
+            r#"{"region":1.5}"#,
+            Err(HeaderMismatch::Different { header: of(&region) }),
+        ),
         (
             &[(&limit, "4.2e1")],
             r#"{"options":{"limit":42}}"#,
-            Err(Mismatch::Different { header: of(&limit) }),
+            Err(HeaderMismatch::Different { header: of(&limit) }),
         ),
         (
             &[(&limit, "9007199254740993")],
             r#"{"options":{"limit":9007199254740992}}"#,
-            Err(Mismatch::Different { header: of(&limit) }),
+            Err(HeaderMismatch::Different { header: of(&limit) }),
         ),
         (
             &[(&region, "=?base64?dXM?=")],
             r#"{"region":"us"}"#,
-            Err(Mismatch::Malformed { header: of(&region), cause: HeaderValueError::Base64 }),
+            Err(HeaderMismatch::Malformed { header: of(&region), cause: HeaderValueError::Base64 }),
         ),
         (
             &[(&region, "us"), (&region, "us")],
             r#"{"region":"us"}"#,
-            Err(Mismatch::Repeated { header: of(&region) }),
+            Err(HeaderMismatch::Repeated { header: of(&region) }),
         ),
     ] {
         let mut map = HeaderMap::new();
@@ -183,7 +187,7 @@ fn headers_must_say_what_the_body_says() {
             map.append(*name, HeaderValue::from_static(value));
         }
         assert_eq!(
-            verify(&sql(), &Headers::from(&map), Some(arguments.as_bytes())),
+            verify_headers(&sql(), &Headers::from(&map), Some(arguments.as_bytes())),
             expected,
             "{headers:?}"
         );
@@ -195,8 +199,8 @@ fn arguments_that_say_two_things_match_no_header() {
     let mut headers = HeaderMap::new();
     headers.insert("mcp-param-region", HeaderValue::from_static("us"));
     let twice = br#"{"region":"us","region":"eu"}"#;
-    let verified = verify(&sql(), &Headers::from(&headers), Some(twice));
-    assert!(matches!(verified, Err(Mismatch::Arguments(_))));
+    let verified = verify_headers(&sql(), &Headers::from(&headers), Some(twice));
+    assert!(matches!(verified, Err(HeaderMismatch::Arguments(_))));
 }
 
 #[test]
@@ -205,7 +209,7 @@ fn what_the_gateway_sends_it_would_itself_accept() {
         let arguments = json!({"region": text, "options": {"limit": 7, "dry": false}}).to_string();
         let map: HeaderMap = headers_for(&sql(), Some(arguments.as_bytes())).into_iter().collect();
         assert_eq!(
-            verify(&sql(), &Headers::from(&map), Some(arguments.as_bytes())),
+            verify_headers(&sql(), &Headers::from(&map), Some(arguments.as_bytes())),
             Ok(()),
             "{text:?}"
         );

@@ -3,7 +3,7 @@
 use http::HeaderName;
 use serde_json::Value;
 
-use super::{ParamHeader, ParamKind, at, to_text};
+use super::{ParamHeader, ParamKind, header_text, value_at_path};
 use crate::catalog::schema::MAX_ARGUMENT_DEPTH;
 use crate::catalog::strict_json::{self, JsonError};
 use crate::mcp::{HeaderValueError, decode_value};
@@ -12,7 +12,7 @@ use crate::wire::{Headers, Repeated};
 /// How a header and the body disagree. No variant carries a value: parameters
 /// may be secrets, and this text goes back over the wire and into logs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Mismatch {
+pub enum HeaderMismatch {
     /// The body has the parameter, the header is not there.
     #[error("{header} is missing, but the arguments have a value for it")]
     Missing {
@@ -57,47 +57,50 @@ pub enum Mismatch {
 /// carry is left to the argument check.
 ///
 /// # Errors
-/// [`Mismatch`], for which the client gets `-32020`.
-pub fn verify(
+/// [`HeaderMismatch`], for which the client gets `-32020`.
+pub fn verify_headers(
     params: &[ParamHeader],
     headers: &Headers,
     arguments: Option<&[u8]>,
-) -> Result<(), Mismatch> {
+) -> Result<(), HeaderMismatch> {
     if params.is_empty() {
         return Ok(());
     }
-    let arguments = strict_json::parse(arguments.unwrap_or(b"{}"), MAX_ARGUMENT_DEPTH)
-        .map_err(Mismatch::Arguments)?;
-    params.iter().try_for_each(|param| verify_one(param, headers, &arguments))
+    let arguments = strict_json::parse_strict(arguments.unwrap_or(b"{}"), MAX_ARGUMENT_DEPTH)
+        .map_err(HeaderMismatch::Arguments)?;
+    params.iter().try_for_each(|param| verify_header(param, headers, &arguments))
 }
 
-fn verify_one(param: &ParamHeader, headers: &Headers, arguments: &Value) -> Result<(), Mismatch> {
+fn verify_header(
+    param: &ParamHeader,
+    headers: &Headers,
+    arguments: &Value,
+) -> Result<(), HeaderMismatch> {
     let header = || param.header.clone();
     let sent = headers.single(&param.header);
-    let sent = sent.map_err(|Repeated| Mismatch::Repeated { header: header() })?;
-    let (value, sent) = match (at(arguments, &param.path), sent) {
+    let sent = sent.map_err(|Repeated| HeaderMismatch::Repeated { header: header() })?;
+    let (value, sent) = match (value_at_path(arguments, &param.path), sent) {
         (None, None) => return Ok(()),
-        (None, Some(_)) => return Err(Mismatch::Unexpected { header: header() }),
-        (Some(value), None) if to_text(value).is_none() => return Ok(()),
-        (Some(_), None) => return Err(Mismatch::Missing { header: header() }),
+        (None, Some(_)) => return Err(HeaderMismatch::Unexpected { header: header() }),
+        (Some(value), None) if header_text(value).is_none() => return Ok(()),
+        (Some(_), None) => return Err(HeaderMismatch::Missing { header: header() }),
         (Some(value), Some(sent)) => (value, sent),
     };
-    let sent =
-        decode_value(sent).map_err(|cause| Mismatch::Malformed { header: header(), cause })?;
-    let text = to_text(value);
+    let sent = decode_value(sent)
+        .map_err(|cause| HeaderMismatch::Malformed { header: header(), cause })?;
+    let text = header_text(value);
     let same = match (param.kind, value) {
         // "Servers SHOULD compare the header value and the body value numerically."
-        (ParamKind::Integer, Value::Number(_)) => {
-            integer(&sent).is_some_and(|sent| text.as_deref().and_then(integer) == Some(sent))
-        }
+        (ParamKind::Integer, Value::Number(_)) => parse_integer(&sent)
+            .is_some_and(|sent| text.as_deref().and_then(parse_integer) == Some(sent)),
         _ => text.as_deref() == Some(&*sent),
     };
-    if same { Ok(()) } else { Err(Mismatch::Different { header: header() }) }
+    if same { Ok(()) } else { Err(HeaderMismatch::Different { header: header() }) }
 }
 
 /// An integer in decimal, a fraction of zeros allowed: exact, unlike a detour
 /// through floating point, so that no two integers are taken for one.
-fn integer(text: &str) -> Option<i64> {
+fn parse_integer(text: &str) -> Option<i64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let zeros = !fraction.is_empty() && fraction.bytes().all(|b| b == b'0');
     let signed = whole.starts_with('+');

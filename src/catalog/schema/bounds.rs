@@ -16,7 +16,7 @@ pub const MAX_PATTERNS: usize = 256;
 
 /// What the compiler needs to know of a schema that is within bounds.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Census {
+pub(super) struct SchemaCensus {
     pub subschemas: usize,
     pub patterns: usize,
 }
@@ -25,15 +25,15 @@ pub(super) struct Census {
 ///
 /// Objects that are data (a `default`, an `enum` member) count as subschemas
 /// too: the bound is generous, and telling them apart buys nothing.
-pub(super) fn census(schema: &Value) -> Result<Census, SchemaError> {
-    let mut census = Census::default();
+pub(super) fn take_census(schema: &Value) -> Result<SchemaCensus, SchemaError> {
+    let mut census = SchemaCensus::default();
     let mut open = vec![schema];
     while let Some(value) = open.pop() {
         match value {
             Value::Array(items) => open.extend(items),
             Value::Object(members) => {
                 census.subschemas += 1;
-                census.patterns += patterns(members);
+                census.patterns += count_patterns(members);
                 open.extend(members.values());
             }
             _ => {}
@@ -48,7 +48,7 @@ pub(super) fn census(schema: &Value) -> Result<Census, SchemaError> {
     Ok(census)
 }
 
-fn patterns(members: &Map<String, Value>) -> usize {
+fn count_patterns(members: &Map<String, Value>) -> usize {
     let own = usize::from(members.get("pattern").is_some_and(Value::is_string));
     own + members.get("patternProperties").and_then(Value::as_object).map_or(0, Map::len)
 }

@@ -11,11 +11,11 @@ use std::sync::OnceLock;
 use jsonschema::{Draft, Validator};
 use serde_json::Value;
 
-use super::{SchemaError, build, plain};
+use super::{SchemaError, build_validator, plain};
 
 /// A schema that compiles, and its validator from when it is first asked.
 #[derive(Debug)]
-pub(super) struct Checker {
+pub(super) struct LazyValidator {
     /// The schema as JSON text; empty where the validator was kept.
     schema: Box<str>,
     draft: Draft,
@@ -23,7 +23,7 @@ pub(super) struct Checker {
     built: OnceLock<Result<Box<Validator>, SchemaError>>,
 }
 
-impl Checker {
+impl LazyValidator {
     /// Builds the validator, and keeps it if calls will ask it.
     ///
     /// # Errors
@@ -35,10 +35,13 @@ impl Checker {
         will_be_asked: bool,
     ) -> Result<Self, SchemaError> {
         let (built, schema) = if will_be_asked {
-            (OnceLock::from(Ok(Box::new(build(schema, draft, patterns)?))), Box::default())
+            (
+                OnceLock::from(Ok(Box::new(build_validator(schema, draft, patterns)?))),
+                Box::default(),
+            )
         } else {
-            if !plain::is_plain(schema, draft) {
-                build(schema, draft, patterns)?;
+            if !plain::is_plain_schema(schema, draft) {
+                build_validator(schema, draft, patterns)?;
             }
             (OnceLock::new(), schema.to_string().into_boxed_str())
         };
@@ -53,7 +56,7 @@ impl Checker {
         let build = || {
             let schema = serde_json::from_str(&self.schema)
                 .map_err(|_| SchemaError::Json(super::JsonError::Syntax))?;
-            build(&schema, self.draft, self.patterns).map(Box::new)
+            build_validator(&schema, self.draft, self.patterns).map(Box::new)
         };
         self.built.get_or_init(build).as_ref().map(AsRef::as_ref)
     }

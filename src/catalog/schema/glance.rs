@@ -16,7 +16,7 @@ use super::MAX_ARGUMENT_DEPTH;
 
 /// What a glance understands of a schema.
 #[derive(Debug)]
-pub(super) enum Glance {
+pub(super) enum QuickCheck {
     /// Nothing: values that it stands for are not admitted here.
     Nothing,
     /// Any scalar. Objects and arrays could have a key twice: they are not
@@ -24,19 +24,19 @@ pub(super) enum Glance {
     Scalar,
     Null,
     Boolean,
-    Number(Range),
-    Integer(Range),
-    Text(Length),
+    Number(NumberRange),
+    Integer(NumberRange),
+    Text(TextLength),
     /// One of these texts.
     OneOf(Vec<String>),
-    Array(Box<Glance>, Count),
-    Object(Box<Members>),
+    Array(Box<QuickCheck>, ItemCount),
+    Object(Box<ObjectMembers>),
     /// Any of these.
-    Any(Vec<Glance>),
+    Any(Vec<QuickCheck>),
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Range {
+pub(super) struct NumberRange {
     least: f64,
     most: f64,
     above: f64,
@@ -45,30 +45,30 @@ pub(super) struct Range {
 
 /// In characters.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Length {
+pub(super) struct TextLength {
     least: usize,
     most: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Count {
+pub(super) struct ItemCount {
     least: usize,
     most: usize,
 }
 
 #[derive(Debug)]
-pub(super) struct Members {
+pub(super) struct ObjectMembers {
     /// At most [`MOST_MEMBERS`].
-    known: Vec<(String, Glance)>,
+    known: Vec<(String, QuickCheck)>,
     /// A bit for each of those that have to be there.
     required: u64,
-    others: Glance,
+    others: QuickCheck,
 }
 
-impl Glance {
+impl QuickCheck {
     /// What there is to see in a schema, or in a part of one.
-    pub(super) fn of(schema: &Value) -> Self {
-        Self::read(schema).unwrap_or(Self::Nothing)
+    pub(super) fn from_schema(schema: &Value) -> Self {
+        Self::parse_schema(schema).unwrap_or(Self::Nothing)
     }
 
     /// Whether there are arguments that it admits.
@@ -85,7 +85,7 @@ impl Glance {
         }
     }
 
-    fn read(schema: &Value) -> Option<Self> {
+    fn parse_schema(schema: &Value) -> Option<Self> {
         let schema = match schema {
             Value::Bool(true) => return Some(Self::Scalar),
             Value::Object(schema) => schema,
@@ -102,7 +102,7 @@ impl Glance {
             return choices
                 .as_array()?
                 .iter()
-                .map(Self::read)
+                .map(Self::parse_schema)
                 .collect::<Option<_>>()
                 .map(Self::Any);
         }
@@ -113,17 +113,18 @@ impl Glance {
             return texts.collect::<Option<_>>().filter(|_| is_text).map(Self::OneOf);
         }
         match schema.get("type")? {
-            Value::String(kind) => Self::typed(kind, schema, &only),
+            Value::String(kind) => Self::parse_typed(kind, schema, &only),
             Value::Array(kinds) => {
                 only(&["type"])?;
-                let kinds = kinds.iter().map(|kind| Self::typed(kind.as_str()?, schema, &only));
+                let kinds =
+                    kinds.iter().map(|kind| Self::parse_typed(kind.as_str()?, schema, &only));
                 kinds.collect::<Option<_>>().map(Self::Any)
             }
             _ => None,
         }
     }
 
-    fn typed(
+    fn parse_typed(
         kind: &str,
         schema: &Map<String, Value>,
         only: &dyn Fn(&[&str]) -> Option<()>,
@@ -142,23 +143,23 @@ impl Glance {
                 Self::Boolean
             }
             "number" | "integer" => {
-                let range = Range::read(schema, only)?;
+                let range = NumberRange::read_range(schema, only)?;
                 if kind == "number" { Self::Number(range) } else { Self::Integer(range) }
             }
             "string" => {
                 only(&["type", "minLength", "maxLength"])?;
                 let (least, most) = (count("minLength", 0)?, count("maxLength", usize::MAX)?);
-                Self::Text(Length { least, most })
+                Self::Text(TextLength { least, most })
             }
             "array" => {
                 only(&["type", "items", "minItems", "maxItems"])?;
                 let (least, most) = (count("minItems", 0)?, count("maxItems", usize::MAX)?);
-                let items = schema.get("items").map_or(Self::Scalar, Self::of);
-                Self::Array(Box::new(items), Count { least, most })
+                let items = schema.get("items").map_or(Self::Scalar, Self::from_schema);
+                Self::Array(Box::new(items), ItemCount { least, most })
             }
             "object" => {
                 only(&["type", "properties", "required", "additionalProperties"])?;
-                Self::Object(Box::new(Members::read(schema)?))
+                Self::Object(Box::new(ObjectMembers::read_members(schema)?))
             }
             _ => return None,
         })
@@ -173,41 +174,44 @@ impl Glance {
 
     /// Whether an object with these members is admitted for certain.
     pub(super) fn admits_object(&self, parts: Parts<'_>) -> bool {
-        matches!(self, Self::Object(members) if members.admit(parts) == Some(true))
+        matches!(self, Self::Object(members) if members.admit_object(parts) == Some(true))
     }
 
     fn admits_part(&self, part: &Part<'_>) -> bool {
         let raw = part.raw();
         match (self, raw.first()) {
             (Self::Any(choices), _) => choices.iter().any(|one| one.admits_part(part)),
-            (Self::Scalar, Some(b'"')) => is_plain(part),
-            (Self::Scalar, Some(b'-' | b'0'..=b'9')) => number(raw).is_some(),
+            (Self::Scalar, Some(b'"')) => is_plain_text(part),
+            (Self::Scalar, Some(b'-' | b'0'..=b'9')) => parse_number(raw).is_some(),
             (Self::Scalar, Some(b't' | b'f' | b'n'))
             | (Self::Null, Some(b'n'))
             | (Self::Boolean, Some(b't' | b'f')) => true,
             (Self::Number(range), Some(b'-' | b'0'..=b'9')) => {
-                number(raw).is_some_and(|value| range.holds(value))
+                parse_number(raw).is_some_and(|value| range.holds(value))
             }
             (Self::Integer(range), Some(b'-' | b'0'..=b'9')) => {
-                integer(raw).is_some_and(|value| range.holds(value))
+                parse_integer(raw).is_some_and(|value| range.holds(value))
             }
             (Self::Text(length), Some(b'"')) => length.holds(part),
             (Self::OneOf(texts), Some(b'"')) => {
                 // One with escapes is left to the whole check.
-                !part.is_escaped() && texts.iter().any(|one| one.as_bytes() == inner(raw))
+                !part.is_escaped() && texts.iter().any(|one| one.as_bytes() == without_quotes(raw))
             }
-            (Self::Array(items, count), Some(b'[')) => elements(items, part)
+            (Self::Array(items, count), Some(b'[')) => count_elements(items, part)
                 .is_some_and(|found| count.least <= found && found <= count.most),
             (Self::Object(members), Some(b'{')) => {
-                part.parts().and_then(|parts| members.admit(parts)).unwrap_or(false)
+                part.parts().and_then(|parts| members.admit_object(parts)).unwrap_or(false)
             }
             _ => false,
         }
     }
 }
 
-impl Range {
-    fn read(schema: &Map<String, Value>, only: &dyn Fn(&[&str]) -> Option<()>) -> Option<Self> {
+impl NumberRange {
+    fn read_range(
+        schema: &Map<String, Value>,
+        only: &dyn Fn(&[&str]) -> Option<()>,
+    ) -> Option<Self> {
         only(&["type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"])?;
         let bound = |key: &str, or: f64| match schema.get(key) {
             None => Some(or),
@@ -227,28 +231,30 @@ impl Range {
     }
 }
 
-impl Length {
+impl TextLength {
     fn holds(self, part: &Part<'_>) -> bool {
         if self.least == 0 && self.most == usize::MAX {
-            return is_plain(part);
+            return is_plain_text(part);
         }
         if part.is_escaped() {
             return false;
         }
-        let text = inner(part.raw());
+        let text = without_quotes(part.raw());
         // A character has at most four bytes.
         let surely = text.len() <= self.most && text.len() / 4 >= self.least;
-        surely || (self.least..=self.most).contains(&characters(text))
+        surely || (self.least..=self.most).contains(&count_characters(text))
     }
 }
 
-impl Members {
-    fn read(schema: &Map<String, Value>) -> Option<Self> {
+impl ObjectMembers {
+    fn read_members(schema: &Map<String, Value>) -> Option<Self> {
         let known: Vec<_> = match schema.get("properties") {
             None => Vec::new(),
-            Some(all) => {
-                all.as_object()?.iter().map(|(key, rule)| (key.clone(), Glance::of(rule))).collect()
-            }
+            Some(all) => all
+                .as_object()?
+                .iter()
+                .map(|(key, rule)| (key.clone(), QuickCheck::from_schema(rule)))
+                .collect(),
         };
         if known.len() > MOST_MEMBERS {
             return None;
@@ -259,19 +265,19 @@ impl Members {
             required |= 1 << at;
         }
         let others = match schema.get("additionalProperties") {
-            None => Glance::Scalar,
-            Some(rule) => Glance::of(rule),
+            None => QuickCheck::Scalar,
+            Some(rule) => QuickCheck::from_schema(rule),
         };
         Some(Self { known, required, others })
     }
 
     /// None where it cannot be told.
-    fn admit(&self, parts: Parts<'_>) -> Option<bool> {
+    fn admit_object(&self, parts: Parts<'_>) -> Option<bool> {
         let (mut seen, mut next) = (0_u64, 0);
         let mut others: Vec<Cow<'_, [u8]>> = Vec::new();
         for part in parts {
             let key = part.key().ok()?;
-            let rule = if let Some(at) = self.find(&key, next) {
+            let rule = if let Some(at) = self.find_member(&key, next) {
                 if seen & 1 << at != 0 {
                     return None;
                 }
@@ -294,8 +300,8 @@ impl Members {
 
     /// The place of a known member. Mostly they come in the order in which they
     /// were declared.
-    fn find(&self, key: &[u8], next: usize) -> Option<usize> {
-        let is = |(name, _): &(String, Glance)| name.as_bytes() == key;
+    fn find_member(&self, key: &[u8], next: usize) -> Option<usize> {
+        let is = |(name, _): &(String, QuickCheck)| name.as_bytes() == key;
         if self.known.get(next).is_some_and(is) {
             Some(next)
         } else {
@@ -305,7 +311,7 @@ impl Members {
 }
 
 /// How many elements there are, if all of them are admitted.
-fn elements(items: &Glance, part: &Part<'_>) -> Option<usize> {
+fn count_elements(items: &QuickCheck, part: &Part<'_>) -> Option<usize> {
     let mut found = 0;
     for element in part.parts()? {
         found += items.admits_part(&element).then_some(1)?;
@@ -314,22 +320,22 @@ fn elements(items: &Glance, part: &Part<'_>) -> Option<usize> {
 }
 
 /// Whether a string has no code points by number: half of a pair is no text.
-fn is_plain(part: &Part<'_>) -> bool {
+fn is_plain_text(part: &Part<'_>) -> bool {
     !part.is_escaped() || memmem::find(part.raw(), b"\\u").is_none()
 }
 
 /// What is between the quotes of a string.
-fn inner(raw: &[u8]) -> &[u8] {
+fn without_quotes(raw: &[u8]) -> &[u8] {
     raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default()
 }
 
 /// How many characters a text has: as many as there are bytes that begin one.
-fn characters(text: &[u8]) -> usize {
+fn count_characters(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
 /// A number that is the same as a float.
-fn number(raw: &[u8]) -> Option<f64> {
+fn parse_number(raw: &[u8]) -> Option<f64> {
     if raw.len() > DIGITS || raw.iter().any(|byte| matches!(byte, b'e' | b'E')) {
         return None;
     }
@@ -337,7 +343,7 @@ fn number(raw: &[u8]) -> Option<f64> {
 }
 
 /// The same of one without a fraction.
-fn integer(raw: &[u8]) -> Option<f64> {
+fn parse_integer(raw: &[u8]) -> Option<f64> {
     let (sign, digits) = raw.strip_prefix(b"-").map_or((1, raw), |digits| (-1, digits));
     if raw.len() > DIGITS || !digits.iter().all(u8::is_ascii_digit) {
         return None;

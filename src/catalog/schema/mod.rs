@@ -22,13 +22,13 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 
-use super::cut;
+use super::clip_foreign_text;
 use super::strict_json::{self, JsonError};
 use crate::jsonrpc::Parts;
 pub use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
-use checker::Checker;
-use glance::Glance;
-use reach::Reach;
+use checker::LazyValidator;
+use glance::QuickCheck;
+use reach::SchemaReach;
 pub use violations::Violations;
 
 /// The most levels that a call's arguments nest.
@@ -119,20 +119,20 @@ pub enum SchemaError {
 /// A compiled `inputSchema`.
 #[derive(Debug)]
 pub struct ArgumentSchema {
-    rule: Rule,
+    rule: CompiledRule,
 }
 
 #[derive(Debug)]
-enum Rule {
+enum CompiledRule {
     /// Nothing but `"type": "object"`: no value needs to be built.
     AnyObject,
     /// Everything else.
     Schema {
         /// Asked first.
-        glance: Glance,
-        checker: Checker,
+        glance: QuickCheck,
+        checker: LazyValidator,
         /// Says what an answer that names all violations would cost.
-        reach: Reach,
+        reach: SchemaReach,
     },
 }
 
@@ -145,28 +145,28 @@ impl ArgumentSchema {
     /// # Errors
     /// [`SchemaError`] names the rule or the bound that the schema breaks.
     pub fn compile(schema: &[u8]) -> Result<Self, SchemaError> {
-        Self::from_value(parse(schema)?)
+        Self::from_value(parse_schema(schema)?)
     }
 
-    /// Compiles a schema that [`parse`] has read.
+    /// Compiles a schema that [`parse_strict`] has read.
     pub(super) fn from_value(mut schema: Map<String, Value>) -> Result<Self, SchemaError> {
-        let draft = draft(schema.get("$schema"))?;
+        let draft = choose_draft(schema.get("$schema"))?;
         if schema.get("type").and_then(Value::as_str) != Some("object") {
             return Err(SchemaError::RootType);
         }
         if accepts_any_object(&schema) {
-            return Ok(Self { rule: Rule::AnyObject });
+            return Ok(Self { rule: CompiledRule::AnyObject });
         }
         // The draft is chosen; left in, an `http`/`https` or `#` variant would
         // be looked up as if it were a schema of its own.
         schema.shift_remove("$schema");
         let schema = Value::Object(schema);
-        let census = bounds::census(&schema)?;
-        let reach = reach::bound(&schema, draft)?;
-        let glance = Glance::of(&schema);
+        let census = bounds::take_census(&schema)?;
+        let reach = reach::measure_reach(&schema, draft)?;
+        let glance = QuickCheck::from_schema(&schema);
         let will_be_asked = !glance.can_admit();
-        let checker = Checker::new(&schema, draft, census.patterns, will_be_asked)?;
-        Ok(Self { rule: Rule::Schema { glance, checker, reach } })
+        let checker = LazyValidator::new(&schema, draft, census.patterns, will_be_asked)?;
+        Ok(Self { rule: CompiledRule::Schema { glance, checker, reach } })
     }
 
     /// Checks the raw `arguments` of one call; absent ones count as `{}`.
@@ -177,7 +177,7 @@ impl ArgumentSchema {
     pub fn check(&self, arguments: Option<&[u8]>) -> Result<(), Violations> {
         let raw = arguments.unwrap_or(b"{}");
         match &self.rule {
-            Rule::Schema { glance, .. } if glance.admits(raw) => Ok(()),
+            CompiledRule::Schema { glance, .. } if glance.admits(raw) => Ok(()),
             _ => self.check_whole(raw),
         }
     }
@@ -187,45 +187,47 @@ impl ArgumentSchema {
     ///
     /// # Errors
     /// As for [`ArgumentSchema::check`].
-    pub fn check_read(
+    pub fn check_outlined(
         &self,
         arguments: Option<&[u8]>,
         parts: Option<Parts<'_>>,
     ) -> Result<(), Violations> {
         let (Some(raw), Some(parts)) = (arguments, parts) else { return self.check(arguments) };
         let admitted = match &self.rule {
-            Rule::AnyObject => raw.starts_with(b"{"),
-            Rule::Schema { glance, .. } => glance.admits_object(parts),
+            CompiledRule::AnyObject => raw.starts_with(b"{"),
+            CompiledRule::Schema { glance, .. } => glance.admits_object(parts),
         };
         if admitted { Ok(()) } else { self.check_whole(raw) }
     }
 
     fn check_whole(&self, raw: &[u8]) -> Result<(), Violations> {
         match &self.rule {
-            Rule::AnyObject => match serde_json::from_slice::<&serde_json::value::RawValue>(raw) {
-                Ok(value) if value.get().starts_with('{') => Ok(()),
-                Ok(value) => Err(Violations::not_an_object(value.get())),
-                Err(_) => Err(Violations::unreadable(&JsonError::Syntax)),
-            },
-            Rule::Schema { checker, reach, .. } => {
+            CompiledRule::AnyObject => {
+                match serde_json::from_slice::<&serde_json::value::RawValue>(raw) {
+                    Ok(value) if value.get().starts_with('{') => Ok(()),
+                    Ok(value) => Err(Violations::not_an_object(value.get())),
+                    Err(_) => Err(Violations::unreadable(&JsonError::Syntax)),
+                }
+            }
+            CompiledRule::Schema { checker, reach, .. } => {
                 let validator = checker.validator().map_err(Violations::unchecked)?;
-                let value = strict_json::parse(raw, MAX_ARGUMENT_DEPTH)
+                let value = strict_json::parse_strict(raw, MAX_ARGUMENT_DEPTH)
                     .map_err(|error| Violations::unreadable(&error))?;
                 if validator.is_valid(&value) {
                     return Ok(());
                 }
-                Err(Violations::collect(validator, &value, reach.cost(raw)))
+                Err(Violations::collect(validator, &value, reach.checking_cost(raw)))
             }
         }
     }
 }
 
 /// Reads a schema within the bounds on size and depth.
-pub(super) fn parse(schema: &[u8]) -> Result<Map<String, Value>, SchemaError> {
+pub(super) fn parse_schema(schema: &[u8]) -> Result<Map<String, Value>, SchemaError> {
     if schema.len() > MAX_SCHEMA_BYTES {
         return Err(SchemaError::TooLarge { len: schema.len(), max: MAX_SCHEMA_BYTES });
     }
-    match strict_json::parse(schema, MAX_SCHEMA_DEPTH).map_err(SchemaError::Json)? {
+    match strict_json::parse_strict(schema, MAX_SCHEMA_DEPTH).map_err(SchemaError::Json)? {
         Value::Object(members) => Ok(members),
         _ => Err(SchemaError::NotAnObject),
     }
@@ -246,7 +248,7 @@ fn accepts_any_object(schema: &Map<String, Value>) -> bool {
 }
 
 /// The draft that `$schema` declares.
-fn draft(declared: Option<&Value>) -> Result<Draft, SchemaError> {
+fn choose_draft(declared: Option<&Value>) -> Result<Draft, SchemaError> {
     let Some(declared) = declared else { return Ok(Draft::Draft202012) };
     let uri = declared.as_str().unwrap_or_default().trim_end_matches('#');
     let bare = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://")).unwrap_or(uri);
@@ -256,14 +258,20 @@ fn draft(declared: Option<&Value>) -> Result<Draft, SchemaError> {
         "json-schema.org/draft-07/schema" => Ok(Draft::Draft7),
         "json-schema.org/draft-06/schema" => Ok(Draft::Draft6),
         "json-schema.org/draft-04/schema" => Ok(Draft::Draft4),
-        _ => Err(SchemaError::UnsupportedDialect { dialect: cut(&declared.to_string()) }),
+        _ => Err(SchemaError::UnsupportedDialect {
+            dialect: clip_foreign_text(&declared.to_string()),
+        }),
     }
 }
 
 /// Compiles on the linear-time engine. A pattern that it cannot express
 /// (look-around, back-reference) sends the whole schema to the backtracking
 /// one, which still hands each plain pattern to the linear one.
-fn build(schema: &Value, draft: Draft, patterns: usize) -> Result<Validator, SchemaError> {
+fn build_validator(
+    schema: &Value,
+    draft: Draft,
+    patterns: usize,
+) -> Result<Validator, SchemaError> {
     let size = (PATTERN_BYTES / patterns.max(1)).min(MAX_PATTERN_BYTES);
     let options = jsonschema::options()
         .with_draft(draft)
@@ -274,28 +282,28 @@ fn build(schema: &Value, draft: Draft, patterns: usize) -> Result<Validator, Sch
         Ok(validator) => return Ok(validator),
         Err(error) => error,
     };
-    if !is_pattern(&error) {
-        return Err(refusal(&error));
+    if !is_pattern_error(&error) {
+        return Err(schema_error(&error));
     }
     let fancy = PatternOptions::fancy_regex()
         .backtrack_limit(BACKTRACK_LIMIT)
         .size_limit(size)
         .dfa_size_limit(size);
-    options.with_pattern_options(fancy).build(schema).map_err(|error| refusal(&error))
+    options.with_pattern_options(fancy).build(schema).map_err(|error| schema_error(&error))
 }
 
-fn is_pattern(error: &ValidationError<'_>) -> bool {
+fn is_pattern_error(error: &ValidationError<'_>) -> bool {
     matches!(error.kind(), ValidationErrorKind::Format { format } if format == "regex")
 }
 
-fn refusal(error: &ValidationError<'_>) -> SchemaError {
-    let path = cut(error.instance_path().as_str());
+fn schema_error(error: &ValidationError<'_>) -> SchemaError {
+    let path = clip_foreign_text(error.instance_path().as_str());
     match error.kind() {
         ValidationErrorKind::Referencing(cause) => {
-            SchemaError::Reference { target: cut(&cause.to_string()) }
+            SchemaError::Reference { target: clip_foreign_text(&cause.to_string()) }
         }
-        _ if is_pattern(error) => SchemaError::Pattern { path },
-        kind => SchemaError::Invalid { path, keyword: cut(kind.keyword()) },
+        _ if is_pattern_error(error) => SchemaError::Pattern { path },
+        kind => SchemaError::Invalid { path, keyword: clip_foreign_text(kind.keyword()) },
     }
 }
 

@@ -12,61 +12,61 @@ use jsonschema::Draft;
 use serde_json::{Map, Value};
 
 /// Whether a schema is plainly one, and would compile. Its depth is bounded.
-pub(super) fn is_plain(schema: &Value, draft: Draft) -> bool {
+pub(super) fn is_plain_schema(schema: &Value, draft: Draft) -> bool {
     // In Draft 4 some keywords hold other values.
     let known = [Draft::Draft6, Draft::Draft7, Draft::Draft201909, Draft::Draft202012];
-    known.contains(&draft) && is_schema(schema)
+    known.contains(&draft) && is_known_schema(schema)
 }
 
-fn is_schema(schema: &Value) -> bool {
+fn is_known_schema(schema: &Value) -> bool {
     match schema {
         Value::Bool(_) => true,
-        Value::Object(members) => members.iter().all(|(key, value)| holds(key, value)),
+        Value::Object(members) => members.iter().all(|(key, value)| is_valid_keyword(key, value)),
         _ => false,
     }
 }
 
 /// Whether a keyword may hold this value.
-fn holds(keyword: &str, value: &Value) -> bool {
+fn is_valid_keyword(keyword: &str, value: &Value) -> bool {
     match keyword {
         "title" | "description" | "$comment" | "format" => value.is_string(),
         "default" | "const" => true,
         "deprecated" | "readOnly" | "writeOnly" | "uniqueItems" => value.is_boolean(),
         "examples" => value.is_array(),
         "type" => {
-            value.as_str().is_some_and(is_kind)
-                || texts(value).is_some_and(|texts| are_kinds(&texts))
+            value.as_str().is_some_and(is_type_name)
+                || distinct_texts(value).is_some_and(|texts| are_type_names(&texts))
         }
-        "enum" => texts(value).is_some_and(|texts| !texts.is_empty()),
-        "required" => texts(value).is_some(),
+        "enum" => distinct_texts(value).is_some_and(|texts| !texts.is_empty()),
+        "required" => distinct_texts(value).is_some(),
         "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => value.is_number(),
         "multipleOf" => value.as_u64().is_some_and(|of| of > 0),
         "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => {
             value.is_u64()
         }
-        "items" | "additionalProperties" | "propertyNames" | "not" => is_schema(value),
+        "items" | "additionalProperties" | "propertyNames" | "not" => is_known_schema(value),
         "properties" | "$defs" | "definitions" => {
-            value.as_object().is_some_and(|all: &Map<_, _>| all.values().all(is_schema))
+            value.as_object().is_some_and(|all: &Map<_, _>| all.values().all(is_known_schema))
         }
         "anyOf" | "oneOf" | "allOf" => {
-            value.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(is_schema))
+            value.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(is_known_schema))
         }
         other => other.starts_with("x-"),
     }
 }
 
 /// An array of texts, each of them once.
-fn texts(value: &Value) -> Option<HashSet<&str>> {
+fn distinct_texts(value: &Value) -> Option<HashSet<&str>> {
     let all = value.as_array()?;
     let texts: HashSet<_> = all.iter().map(Value::as_str).collect::<Option<_>>()?;
     (texts.len() == all.len()).then_some(texts)
 }
 
-fn are_kinds(texts: &HashSet<&str>) -> bool {
-    !texts.is_empty() && texts.iter().all(|text| is_kind(text))
+fn are_type_names(texts: &HashSet<&str>) -> bool {
+    !texts.is_empty() && texts.iter().all(|text| is_type_name(text))
 }
 
-fn is_kind(text: &str) -> bool {
+fn is_type_name(text: &str) -> bool {
     ["null", "boolean", "object", "array", "number", "integer", "string"].contains(&text)
 }
 
@@ -75,7 +75,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::super::build;
+    use super::super::build_validator;
     use super::*;
 
     /// What stands behind a keyword, right or wrong.
@@ -159,8 +159,8 @@ mod tests {
         #[test]
         fn what_is_plain_compiles_in_every_dialect(schema in schema()) {
             let drafts = [Draft::Draft6, Draft::Draft7, Draft::Draft201909, Draft::Draft202012];
-            for draft in drafts.into_iter().filter(|draft| is_plain(&schema, *draft)) {
-                prop_assert!(build(&schema, draft, 0).is_ok(), "{draft:?}: {schema}");
+            for draft in drafts.into_iter().filter(|draft| is_plain_schema(&schema, *draft)) {
+                prop_assert!(build_validator(&schema, draft, 0).is_ok(), "{draft:?}: {schema}");
             }
         }
     }
@@ -178,10 +178,12 @@ mod tests {
             "required": ["path"],
             "additionalProperties": false,
         });
-        assert!(is_plain(&tool, Draft::Draft202012) && !is_plain(&tool, Draft::Draft4));
+        assert!(
+            is_plain_schema(&tool, Draft::Draft202012) && !is_plain_schema(&tool, Draft::Draft4)
+        );
         for other in [json!({"$ref": "#"}), json!({"pattern": "["}), json!({"type": "text"})] {
             let schema = json!({ "type": "object", "properties": { "a": other } });
-            assert!(!is_plain(&schema, Draft::Draft202012), "{schema}");
+            assert!(!is_plain_schema(&schema, Draft::Draft202012), "{schema}");
         }
     }
 }

@@ -60,10 +60,11 @@ impl Violations {
         }
         if cost > MAX_COST_OF_ALL {
             let first = validator.validate(value).err();
-            return Self { lines: first.iter().map(line).collect(), more: 0 };
+            return Self { lines: first.iter().map(violation_message).collect(), more: 0 };
         }
         let mut errors = validator.iter_errors(value);
-        let lines = errors.by_ref().take(MAX_LINES).map(|error| line(&error)).collect();
+        let lines =
+            errors.by_ref().take(MAX_LINES).map(|error| violation_message(&error)).collect();
         Self { lines, more: errors.count() }
     }
 }
@@ -80,41 +81,45 @@ impl fmt::Display for Violations {
 
 impl std::error::Error for Violations {}
 
-fn line(error: &ValidationError<'_>) -> String {
+fn violation_message(error: &ValidationError<'_>) -> String {
     let path = match error.instance_path().as_str() {
         "" => "(root)".to_owned(),
-        path => shorten(path),
+        path => shorten_text(path),
     };
     let kind = error.kind();
     let rule = match kind {
         Kind::FalseSchema => "false",
         kind => kind.keyword(),
     };
-    format!("{path}: {rule}: {}", message(kind, error.instance()))
+    format!("{path}: {rule}: {}", rule_message(kind, error.instance()))
 }
 
 /// What the rule expected, and the kind of what came.
-fn message(kind: &Kind, found: &Value) -> String {
-    let got = kind_of(found);
+fn rule_message(kind: &Kind, found: &Value) -> String {
+    let got = value_kind(found);
     match kind {
-        Kind::Type { kind } => format!("expected {}, got {got}", expected(kind).join(" or ")),
+        Kind::Type { kind } => format!("expected {}, got {got}", kind_names(kind).join(" or ")),
         Kind::Required { property } => format!("property {} is missing", shorten_value(property)),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-            format!("expected no such property as {}", names(unexpected))
+            format!("expected no such property as {}", quoted_names(unexpected))
         }
-        Kind::Enum { options } => format!("expected {}, got another {got}", one_of(options)),
+        Kind::Enum { options } => {
+            format!("expected {}, got another {got}", choices_message(options))
+        }
         Kind::Constant { expected_value } => {
             format!("expected {}, got another {got}", shorten_value(expected_value))
         }
-        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => match kinds(context, found) {
-            Some(kinds) => format!("expected {kinds}, got {got}"),
-            None => format!("expected one of {} alternatives, got {got}", context.len()),
-        },
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
+            match expected_kinds(context, found) {
+                Some(kinds) => format!("expected {kinds}, got {got}"),
+                None => format!("expected one of {} alternatives, got {got}", context.len()),
+            }
+        }
         Kind::OneOfMultipleValid { .. } => {
             format!("expected exactly one alternative to match, got {got} that matches several")
         }
         Kind::Pattern { pattern } => {
-            format!("expected text that matches {}, got another {got}", shorten(pattern))
+            format!("expected text that matches {}, got another {got}", shorten_text(pattern))
         }
         Kind::PropertyNames { error } => {
             format!("a property name breaks {}", error.kind().keyword())
@@ -124,12 +129,12 @@ fn message(kind: &Kind, found: &Value) -> String {
         }
         Kind::FalseSchema => format!("expected no value here, got {got}"),
         Kind::Not { .. } => format!("expected anything but this kind of {got}"),
-        kind => limit(kind, got),
+        kind => limit_message(kind, got),
     }
 }
 
 /// The rules about sizes and ranges.
-fn limit(kind: &Kind, got: &str) -> String {
+fn limit_message(kind: &Kind, got: &str) -> String {
     match kind {
         Kind::Minimum { limit } => format!("expected at least {limit}, got a smaller {got}"),
         Kind::Maximum { limit } => format!("expected at most {limit}, got a larger {got}"),
@@ -154,12 +159,12 @@ fn limit(kind: &Kind, got: &str) -> String {
 
 /// Where every alternative failed on the kind of this very value: those kinds.
 /// So reads what generators make of an optional field.
-fn kinds(context: &[Vec<ValidationError<'_>>], found: &Value) -> Option<String> {
+fn expected_kinds(context: &[Vec<ValidationError<'_>>], found: &Value) -> Option<String> {
     let mut all = BTreeSet::new();
     for alternative in context {
         match alternative.as_slice() {
             [error] if error.instance().as_ref() == found => match error.kind() {
-                Kind::Type { kind } => all.extend(expected(kind)),
+                Kind::Type { kind } => all.extend(kind_names(kind)),
                 _ => return None,
             },
             _ => return None,
@@ -168,14 +173,14 @@ fn kinds(context: &[Vec<ValidationError<'_>>], found: &Value) -> Option<String> 
     Some(all.into_iter().collect::<Vec<_>>().join(" or "))
 }
 
-fn expected(kind: &TypeKind) -> Vec<&'static str> {
+fn kind_names(kind: &TypeKind) -> Vec<&'static str> {
     match kind {
         TypeKind::Single(one) => vec![one.as_str()],
         TypeKind::Multiple(several) => several.iter().map(jsonschema::JsonType::as_str).collect(),
     }
 }
 
-fn kind_of(value: &Value) -> &'static str {
+fn value_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
@@ -188,7 +193,7 @@ fn kind_of(value: &Value) -> &'static str {
 }
 
 /// The schema's own alternatives, which every client has seen in the listing.
-fn one_of(options: &Value) -> String {
+fn choices_message(options: &Value) -> String {
     let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
     let all: Vec<_> = options.iter().map(shorten_value).collect();
     let text = all.join(", ");
@@ -199,9 +204,9 @@ fn one_of(options: &Value) -> String {
 }
 
 /// Property names are not values: the model needs them to mend the call.
-fn names(unexpected: &[String]) -> String {
+fn quoted_names(unexpected: &[String]) -> String {
     let shown: Vec<_> =
-        unexpected.iter().take(3).map(|name| format!("{:?}", shorten(name))).collect();
+        unexpected.iter().take(3).map(|name| format!("{:?}", shorten_text(name))).collect();
     match unexpected.len().saturating_sub(shown.len()) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
@@ -209,11 +214,11 @@ fn names(unexpected: &[String]) -> String {
 }
 
 fn shorten_value(value: &Value) -> String {
-    shorten(&value.to_string())
+    shorten_text(&value.to_string())
 }
 
 /// At most [`MAX_CHARS`] characters, on one line.
-fn shorten(text: &str) -> String {
+fn shorten_text(text: &str) -> String {
     let mut short: String =
         text.chars().take(MAX_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().nth(MAX_CHARS).is_some() {

@@ -35,13 +35,14 @@ fn built(
     tools: Vec<Bytes>,
     rules: HeaderRules,
     old: Option<&ServerList>,
-) -> (ServerList, Vec<Refused>) {
+) -> (ServerList, Vec<RejectedElement>) {
     ServerList::build(name, &ByKind { tools: Some(tools), ..ByKind::default() }, rules, old)
 }
 
 impl Server {
     fn renaming(mut self, renames: &[(&str, &str)]) -> Self {
-        let change = |name: &str| Override { name: Some(PublicName::new(name)), description: None };
+        let change =
+            |name: &str| ToolChange { name: Some(PublicName::new(name)), description: None };
         let overrides = renames.iter().map(|(native, name)| ((*native).to_owned(), change(name)));
         self.rules = ServerRules::new(|_| true, overrides.collect());
         self
@@ -57,21 +58,21 @@ fn raw(name: &str) -> Bytes {
     json!({"name": name, "inputSchema": {"type": "object"}}).to_string().into()
 }
 
-fn merge(naming: Naming, servers: &[Server]) -> (Catalog, Vec<Warning>) {
+fn merge(naming: NamingScheme, servers: &[Server]) -> (Catalog, Vec<MergeWarning>) {
     let sources: Vec<_> = servers
         .iter()
-        .map(|one| Source { server: &one.name, rules: &one.rules, list: one.list.as_ref() })
+        .map(|one| MergeSource { server: &one.name, rules: &one.rules, list: one.list.as_ref() })
         .collect();
     Catalog::merge(rules(naming), &sources, &Scope::default())
 }
 
-fn rules(naming: Naming) -> Rules {
+fn rules(naming: NamingScheme) -> Rules {
     Rules { naming, uris: UriMode::Prefix }
 }
 
 /// The catalog as `public=server/native`, in listing order.
-fn names(naming: Naming, servers: &[Server]) -> Vec<String> {
-    let entry = |one: &Entry| format!("{}={}/{}", one.public, one.server, one.native());
+fn names(naming: NamingScheme, servers: &[Server]) -> Vec<String> {
+    let entry = |one: &ToolEntry| format!("{}={}/{}", one.public, one.server, one.native());
     merge(naming, servers).0.entries().map(entry).collect()
 }
 
@@ -95,21 +96,21 @@ fn a_tool_keeps_every_byte_but_its_name_and_description() {
     ];
     let (list, refused) = built(name.clone(), raws.to_vec(), HeaderRules::Enforce, None);
     assert_eq!(refused, []);
-    let said = |text: &str| Override { name: None, description: Some(text.into()) };
+    let said = |text: &str| ToolChange { name: None, description: Some(text.into()) };
     let overrides = BTreeMap::from([("ab".into(), said("new \"x\"")), ("c".into(), said("C"))]);
     for (naming, changes, expected) in [
         (
-            Naming::None,
+            NamingScheme::None,
             ServerRules::default(),
             r#"[{ "z" : [1 , 2.50] , "na\u006de" : "a\u0062" ,"description":"old", "inputSchema" :{"type":"object"}, "_meta":{"k":1e2} },{"name":"c","inputSchema":{"type":"object"}}]"#,
         ),
         (
-            Naming::Prefix,
+            NamingScheme::Prefix,
             ServerRules::new(|_| true, overrides),
             r#"[{ "z" : [1 , 2.50] , "na\u006de" : "s__ab" ,"description":"new \"x\"", "inputSchema" :{"type":"object"}, "_meta":{"k":1e2} },{"name":"s__c","description":"C","inputSchema":{"type":"object"}}]"#,
         ),
     ] {
-        let source = Source { server: &name, rules: &changes, list: Some(&list) };
+        let source = MergeSource { server: &name, rules: &changes, list: Some(&list) };
         let (catalog, warnings) = Catalog::merge(rules(naming), &[source], &Scope::default());
         assert_eq!(std::str::from_utf8(catalog.list(Kind::Tools).bytes()).unwrap(), expected);
         assert_eq!(warnings, []);
@@ -120,35 +121,37 @@ fn a_tool_keeps_every_byte_but_its_name_and_description() {
 fn a_hidden_tool_is_neither_listed_nor_found() {
     let mut one = server("s", &["read", "write"]);
     one.rules = ServerRules::new(|native| native != "write", BTreeMap::new());
-    let (catalog, _) = merge(Naming::Prefix, &[one]);
+    let (catalog, _) = merge(NamingScheme::Prefix, &[one]);
     assert_eq!(listed(&catalog), ["s__read"]);
-    assert!(catalog.route("s__write").is_none());
-    assert!(catalog.route("write").is_none());
+    assert!(catalog.find_tool("s__write").is_none());
+    assert!(catalog.find_tool("write").is_none());
 }
 
 #[test]
 fn a_renamed_tool_answers_to_its_new_name_only() {
     let (catalog, _) =
-        merge(Naming::Prefix, &[server("s", &["a", "b"]).renaming(&[("a", "find.it")])]);
+        merge(NamingScheme::Prefix, &[server("s", &["a", "b"]).renaming(&[("a", "find.it")])]);
     assert_eq!(listed(&catalog), ["find.it", "s__b"]);
-    assert_eq!(catalog.route("find.it").unwrap().native().as_str(), "a");
-    assert!(catalog.route("s__a").is_none());
+    assert_eq!(catalog.find_tool("find.it").unwrap().native().as_str(), "a");
+    assert!(catalog.find_tool("s__a").is_none());
 }
 
 #[test]
 fn a_change_to_a_tool_that_is_not_there_is_warned_about_once_the_server_has_answered() {
     let typo = || server("s", &["a"]).renaming(&[("aa", "x")]);
-    let said: Vec<_> = merge(Naming::Prefix, &[typo()]).1.iter().map(ToString::to_string).collect();
+    let said: Vec<_> =
+        merge(NamingScheme::Prefix, &[typo()]).1.iter().map(ToString::to_string).collect();
     assert_eq!(
         said,
         [r#"the configuration changes tool "aa" of server s, which that server does not list"#]
     );
-    assert_eq!(merge(Naming::Prefix, &[typo().silent()]).1, []);
+    assert_eq!(merge(NamingScheme::Prefix, &[typo().silent()]).1, []);
 }
 
 #[test]
 fn the_digest_changes_with_the_listing_and_only_then() {
-    let digest = |servers: &[Server]| *merge(Naming::Prefix, servers).0.list(Kind::Tools).digest();
+    let digest =
+        |servers: &[Server]| *merge(NamingScheme::Prefix, servers).0.list(Kind::Tools).digest();
     let base = digest(&[server("s", &["a", "b"])]);
     assert_eq!(base, digest(&[server("s", &["a", "b"]), server("t", &[])]));
     assert_ne!(base, digest(&[server("s", &["b", "a"])]));
@@ -159,7 +162,8 @@ fn the_digest_changes_with_the_listing_and_only_then() {
 fn pages_cut_the_listing_without_gap_or_repetition() {
     let tools: Vec<_> = (0..7).map(|i| format!("t{i}")).collect();
     let tools: Vec<_> = tools.iter().map(String::as_str).collect();
-    let (catalog, _) = merge(Naming::None, &[server("a", &tools[..3]), server("b", &tools[3..])]);
+    let (catalog, _) =
+        merge(NamingScheme::None, &[server("a", &tools[..3]), server("b", &tools[3..])]);
     for size in 1..=9 {
         let (mut seen, mut from) = (Vec::new(), None);
         loop {
@@ -174,13 +178,13 @@ fn pages_cut_the_listing_without_gap_or_repetition() {
         }
         assert_eq!(seen, tools, "{size}");
     }
-    let behind = catalog.list(Kind::Tools).page(Some(Position(99)), NonZeroUsize::MIN);
-    assert_eq!(behind, Page { items: Bytes::from_static(b"[]"), next: None });
+    let behind = catalog.list(Kind::Tools).page(Some(ListPosition(99)), NonZeroUsize::MIN);
+    assert_eq!(behind, ListPage { items: Bytes::from_static(b"[]"), next: None });
 }
 
 #[test]
 fn a_catalog_without_tools_is_an_empty_array() {
-    let (catalog, warnings) = merge(Naming::Conflict, &[server("s", &["a"]).silent()]);
+    let (catalog, warnings) = merge(NamingScheme::Conflict, &[server("s", &["a"]).silent()]);
     assert_eq!((catalog.list(Kind::Tools).bytes().as_ref(), warnings), (&b"[]"[..], vec![]));
     assert_eq!(catalog.list(Kind::Tools).page(None, NonZeroUsize::MIN).items, "[]");
 }
@@ -193,10 +197,10 @@ fn freshness_is_the_strictest_that_any_server_said() {
         one.list.as_mut().unwrap().freshness.tools = Freshness { ttl, scope: CacheScope::Public };
         one
     };
-    let both = merge(Naming::None, &[lenient(9), lenient(5)]).0.list(Kind::Tools).freshness();
+    let both = merge(NamingScheme::None, &[lenient(9), lenient(5)]).0.list(Kind::Tools).freshness();
     assert_eq!(both, Freshness { ttl: Duration::from_secs(5), scope: CacheScope::Public });
     let silent =
-        merge(Naming::None, &[lenient(9), server("t", &[])]).0.list(Kind::Tools).freshness();
+        merge(NamingScheme::None, &[lenient(9), server("t", &[])]).0.list(Kind::Tools).freshness();
     assert_eq!(silent, Freshness::default());
 }
 
@@ -239,7 +243,7 @@ fn an_invalid_tool_is_lost_alone_and_named() {
 #[test]
 fn a_catalog_can_be_shared_between_workers() {
     fn shared<T: Send + Sync>(_: &T) {}
-    shared(&merge(Naming::Prefix, &[]).0);
+    shared(&merge(NamingScheme::Prefix, &[]).0);
     shared(&SealedCursors::new(&[0; 32]).unwrap());
 }
 
@@ -264,25 +268,25 @@ proptest! {
 
     #[test]
     fn every_name_leads_to_one_tool_and_back(servers in any_servers()) {
-        for naming in [Naming::Prefix, Naming::Conflict, Naming::None] {
+        for naming in [NamingScheme::Prefix, NamingScheme::Conflict, NamingScheme::None] {
             let (catalog, warnings) = merge(naming, &servers);
             let mut origins = HashSet::new();
             for entry in catalog.entries() {
-                let found = catalog.route(entry.public.as_str()).unwrap();
+                let found = catalog.find_tool(entry.public.as_str()).unwrap();
                 prop_assert!(std::ptr::eq(found, entry));
                 prop_assert!(origins.insert((entry.server.clone(), entry.native().clone())));
             }
             let public: Vec<_> = catalog.entries().map(|one| one.public.to_string()).collect();
             prop_assert_eq!(&public, &listed(&catalog));
             let all: usize = servers.iter().map(|one| one.list.as_ref().unwrap().tools.len()).sum();
-            let lost = warnings.iter().filter(|one| matches!(one, Warning::NameTaken { .. })).count();
+            let lost = warnings.iter().filter(|one| matches!(one, MergeWarning::NameTaken { .. })).count();
             prop_assert_eq!(catalog.entries().len() + lost, all);
         }
     }
 
     #[test]
     fn every_produced_name_suits_the_strictest_model_provider(servers in any_servers()) {
-        for naming in [Naming::Prefix, Naming::Conflict] {
+        for naming in [NamingScheme::Prefix, NamingScheme::Conflict] {
             for entry in merge(naming, &servers).0.entries() {
                 let name = entry.public.as_str();
                 prop_assert!((1..=64).contains(&name.len()), "{}", name);
@@ -297,7 +301,7 @@ proptest! {
         for one in &mut servers {
             one.rules = ServerRules::default();
         }
-        for naming in [Naming::Prefix, Naming::Conflict] {
+        for naming in [NamingScheme::Prefix, NamingScheme::Conflict] {
             let mut forward = names(naming, &servers);
             servers.reverse();
             let mut backward = names(naming, &servers);
@@ -320,7 +324,7 @@ proptest! {
         let whole = Tool::parse(&raw, HeaderRules::Enforce);
         if let Ok(tool) = whole {
             let mut out = Vec::new();
-            tool.splice("public", Some("said"), Cow::Borrowed, &Offers::default(), &mut out);
+            tool.splice("public", Some("said"), Cow::Borrowed, &ServerOffers::default(), &mut out);
             let back: Value = serde_json::from_slice(&out).unwrap();
             prop_assert_eq!(&back["name"], "public");
             prop_assert_eq!(&back["description"], "said");

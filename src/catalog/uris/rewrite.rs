@@ -14,7 +14,7 @@ use crate::mcp::Method;
 
 /// Where URIs stand in a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum ResultShape {
     /// A tool's: links and embedded resources in its content, and its user
     /// interface in `_meta`.
     ToolResult,
@@ -26,9 +26,9 @@ pub enum Shape {
     Task,
 }
 
-impl Shape {
+impl ResultShape {
     /// The shape of a method's results; `None` where no URI stands in them.
-    pub fn of(method: &Method) -> Option<Self> {
+    pub fn for_method(method: &Method) -> Option<Self> {
         match method {
             Method::ToolsCall | Method::TasksResult => Some(Self::ToolResult),
             Method::TasksGet => Some(Self::Task),
@@ -41,36 +41,36 @@ impl Shape {
 
 /// The result with the URIs that `public` gives; `None` where none is another.
 /// A result that is not of its shape stays as it is.
-pub fn rewrite<'a>(
+pub fn rewrite_uris<'a>(
     raw: &'a [u8],
-    shape: Shape,
+    shape: ResultShape,
     public: impl Fn(&str) -> Option<String>,
 ) -> Option<Bytes> {
-    let mut finder = Finder { raw, public, splice: Splice::new(raw), found: false };
+    let mut finder = UriFinder { raw, public, splice: Splice::new(raw), found: false };
     // Most results hold none: a search for the key costs next to nothing. A key
     // written with escapes is missed, and its URI stays the server's own.
     let has_uri = memmem::find(raw, b"\"uri\"").is_some();
-    let has_interface = matches!(shape, Shape::ToolResult | Shape::Task)
+    let has_interface = matches!(shape, ResultShape::ToolResult | ResultShape::Task)
         && memmem::find(raw, b"esourceUri\"").is_some();
     if !has_uri && !has_interface {
         return None;
     }
     let result: WireResult<'a> = object(raw).ok()?;
     match shape {
-        Shape::ToolResult => finder.tool_result(&result),
-        Shape::Task => {
+        ResultShape::ToolResult => finder.find_in_tool_result(&result),
+        ResultShape::Task => {
             if let Some(inner) = result.result.and_then(|raw| object(raw.get().as_bytes()).ok()) {
-                finder.tool_result(&inner);
+                finder.find_in_tool_result(&inner);
             }
         }
-        Shape::Prompt => {
-            for message in result.messages.into_iter().flat_map(list) {
-                finder.message(message);
+        ResultShape::Prompt => {
+            for message in result.messages.into_iter().flat_map(parse_list) {
+                finder.find_in_message(message);
             }
         }
-        Shape::Contents => {
-            for content in result.contents.into_iter().flat_map(list) {
-                finder.resource(content);
+        ResultShape::Contents => {
+            for content in result.contents.into_iter().flat_map(parse_list) {
+                finder.find_in_resource(content);
             }
         }
     }
@@ -93,7 +93,7 @@ struct WireResult<'a> {
 
 /// A block of content, a message, or a resource.
 #[derive(Deserialize)]
-struct Node<'a> {
+struct ResultNode<'a> {
     #[serde(borrow, default, rename = "type")]
     kind: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -105,7 +105,7 @@ struct Node<'a> {
 }
 
 /// The elements of a raw array; of anything else, itself.
-fn list(raw: &RawValue) -> Vec<&RawValue> {
+fn parse_list(raw: &RawValue) -> Vec<&RawValue> {
     if raw.get().starts_with('[') {
         serde_json::from_str(raw.get()).unwrap_or_default()
     } else {
@@ -113,60 +113,60 @@ fn list(raw: &RawValue) -> Vec<&RawValue> {
     }
 }
 
-fn node(raw: &RawValue) -> Option<Node<'_>> {
+fn parse_node(raw: &RawValue) -> Option<ResultNode<'_>> {
     object(raw.get().as_bytes()).ok()
 }
 
-struct Finder<'a, F> {
+struct UriFinder<'a, F> {
     raw: &'a [u8],
     public: F,
     splice: Splice<'a>,
     found: bool,
 }
 
-impl<'a, F: Fn(&str) -> Option<String>> Finder<'a, F> {
-    fn tool_result(&mut self, result: &WireResult<'a>) {
-        result.content.into_iter().flat_map(list).for_each(|block| self.block(block));
-        self.interface(result.meta);
+impl<'a, F: Fn(&str) -> Option<String>> UriFinder<'a, F> {
+    fn find_in_tool_result(&mut self, result: &WireResult<'a>) {
+        result.content.into_iter().flat_map(parse_list).for_each(|block| self.find_in_block(block));
+        self.find_in_interface(result.meta);
     }
 
-    fn message(&mut self, raw: &'a RawValue) {
-        let content = node(raw).and_then(|message| message.content);
-        content.into_iter().flat_map(list).for_each(|block| self.block(block));
+    fn find_in_message(&mut self, raw: &'a RawValue) {
+        let content = parse_node(raw).and_then(|message| message.content);
+        content.into_iter().flat_map(parse_list).for_each(|block| self.find_in_block(block));
     }
 
-    fn block(&mut self, raw: &'a RawValue) {
-        let Some(block) = node(raw) else { return };
+    fn find_in_block(&mut self, raw: &'a RawValue) {
+        let Some(block) = parse_node(raw) else { return };
         match block.kind.as_deref() {
-            Some("resource_link") => self.uri(block.uri),
+            Some("resource_link") => self.find_uri(block.uri),
             Some("resource") => {
                 if let Some(resource) = block.resource {
-                    self.resource(resource);
+                    self.find_in_resource(resource);
                 }
             }
             _ => {}
         }
     }
 
-    fn resource(&mut self, raw: &'a RawValue) {
-        if let Some(resource) = node(raw) {
-            self.uri(resource.uri);
+    fn find_in_resource(&mut self, raw: &'a RawValue) {
+        if let Some(resource) = parse_node(raw) {
+            self.find_uri(resource.uri);
         }
     }
 
-    fn interface(&mut self, meta: Option<&'a RawValue>) {
+    fn find_in_interface(&mut self, meta: Option<&'a RawValue>) {
         for (raw, uri) in meta.map(|meta| interface(meta.get())).unwrap_or_default() {
-            self.put(raw, &uri);
+            self.add_edit(raw, &uri);
         }
     }
 
-    fn uri(&mut self, raw: Option<&'a RawValue>) {
+    fn find_uri(&mut self, raw: Option<&'a RawValue>) {
         if let Some((raw, uri)) = raw.and_then(|raw| Some((raw, text(raw)?))) {
-            self.put(raw.get(), &uri);
+            self.add_edit(raw.get(), &uri);
         }
     }
 
-    fn put(&mut self, raw: &str, uri: &str) {
+    fn add_edit(&mut self, raw: &str, uri: &str) {
         let place = span_of(self.raw, raw.as_bytes());
         if let Some((place, public)) = place.zip((self.public)(uri)) {
             self.splice.replace(place, string(&public));
@@ -179,8 +179,8 @@ impl<'a, F: Fn(&str) -> Option<String>> Finder<'a, F> {
 mod tests {
     use super::*;
 
-    fn shout(raw: &str, shape: Shape) -> Option<String> {
-        let out = rewrite(raw.as_bytes(), shape, |uri| {
+    fn shout(raw: &str, shape: ResultShape) -> Option<String> {
+        let out = rewrite_uris(raw.as_bytes(), shape, |uri| {
             uri.strip_prefix("a:").map(|rest| format!("A:\"{rest}"))
         });
         out.map(|out| String::from_utf8(out.to_vec()).unwrap())
@@ -190,22 +190,22 @@ mod tests {
     fn every_uri_of_a_shape_is_found_and_nothing_else_is_touched() {
         for (shape, raw, expected) in [
             (
-                Shape::ToolResult,
+                ResultShape::ToolResult,
                 r#"{"content":[ {"type":"resource_link","uri": "a:1"},{"type":"resource","resource":{"text":"\"uri\":\"a:0\"","uri":"a:2"}},{"type":"text","uri":"a:3","text":"x"}],"structuredContent":{"uri":"a:4"},"_meta":{"ui":{"resourceUri":"a:5"},"ui/resourceUri":"a:6"}}"#,
                 r#"{"content":[ {"type":"resource_link","uri": "A:\"1"},{"type":"resource","resource":{"text":"\"uri\":\"a:0\"","uri":"A:\"2"}},{"type":"text","uri":"a:3","text":"x"}],"structuredContent":{"uri":"a:4"},"_meta":{"ui":{"resourceUri":"A:\"5"},"ui/resourceUri":"A:\"6"}}"#,
             ),
             (
-                Shape::Task,
+                ResultShape::Task,
                 r#"{"taskId":"1","content":[{"type":"resource_link","uri":"a:0"}],"result":{"content":[{"type":"resource_link","uri":"a:1"}]}}"#,
                 r#"{"taskId":"1","content":[{"type":"resource_link","uri":"a:0"}],"result":{"content":[{"type":"resource_link","uri":"A:\"1"}]}}"#,
             ),
             (
-                Shape::Prompt,
+                ResultShape::Prompt,
                 r#"{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"a:1"}}},{"content":[{"type":"resource_link","uri":"\u0061:2"},7]},{"content":"x"}]}"#,
                 r#"{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"A:\"1"}}},{"content":[{"type":"resource_link","uri":"A:\"2"},7]},{"content":"x"}]}"#,
             ),
             (
-                Shape::Contents,
+                ResultShape::Contents,
                 r#"{"contents":[{"uri":"a:1","text":""},{"uri":"b:1"},{"uri":7}],"uri":"a:2"}"#,
                 r#"{"contents":[{"uri":"A:\"1","text":""},{"uri":"b:1"},{"uri":7}],"uri":"a:2"}"#,
             ),
@@ -225,7 +225,7 @@ mod tests {
             r#"{"content":[{"type":"resource_link","uri":"a:1","uri":"a:2"}]}"#,
             r#"{"content":"uri","x":"uri"}"#,
         ] {
-            assert_eq!(shout(raw, Shape::ToolResult), None, "{raw}");
+            assert_eq!(shout(raw, ResultShape::ToolResult), None, "{raw}");
         }
     }
 }

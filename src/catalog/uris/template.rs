@@ -6,16 +6,16 @@ use std::fmt::Write as _;
 
 /// A template, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Template(Vec<Part>);
+pub(super) struct UriTemplate(Vec<TemplatePart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Literal(String),
-    Expression { operator: Operator, variables: Vec<Variable> },
+    Expression { operator: Operator, variables: Vec<TemplateVariable> },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Variable {
+struct TemplateVariable {
     name: String,
     /// `*` or `:N`, as it is written.
     modifier: String,
@@ -35,7 +35,7 @@ enum Operator {
 
 /// What became of a template when values were bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Bound {
+pub(super) enum BoundTemplate {
     /// It has none of the variables.
     Untouched,
     /// Some of its variables are bound: a smaller template.
@@ -44,28 +44,28 @@ pub(super) enum Bound {
     Whole(String),
 }
 
-impl Template {
+impl UriTemplate {
     /// Takes a template apart. What is no expression stands for itself.
     pub(super) fn parse(text: &str) -> Self {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some((before, after)) = rest.split_once('{') {
             let Some((inside, behind)) = after.split_once('}') else { break };
             if !before.is_empty() {
-                parts.push(Part::Literal(before.to_owned()));
+                parts.push(TemplatePart::Literal(before.to_owned()));
             }
-            parts.push(Part::expression(inside));
+            parts.push(TemplatePart::expression(inside));
             rest = behind;
         }
         if !rest.is_empty() {
-            parts.push(Part::Literal(rest.to_owned()));
+            parts.push(TemplatePart::Literal(rest.to_owned()));
         }
         Self(parts)
     }
 
     /// What all that it stands for begins with.
-    pub(super) fn beginning(&self) -> &str {
+    pub(super) fn literal_prefix(&self) -> &str {
         match self.0.first() {
-            Some(Part::Literal(text)) => text,
+            Some(TemplatePart::Literal(text)) => text,
             _ => "",
         }
     }
@@ -73,14 +73,14 @@ impl Template {
     /// Whether some URI could be meant by both: told by their beginnings, and
     /// rather said once too often.
     pub(super) fn may_overlap(&self, other: &Self) -> bool {
-        let (one, two) = (self.beginning(), other.beginning());
+        let (one, two) = (self.literal_prefix(), other.literal_prefix());
         one.starts_with(two) || two.starts_with(one)
     }
 
     /// Whether it can stand for `uri`: in time linear in the URI for each part.
     pub(super) fn matches(&self, uri: &str) -> bool {
         let uri = uri.as_bytes();
-        if !uri.starts_with(self.beginning().as_bytes()) {
+        if !uri.starts_with(self.literal_prefix().as_bytes()) {
             return false;
         }
         // The places up to which the parts so far can reach.
@@ -90,8 +90,8 @@ impl Template {
         }
         for part in &self.0 {
             reached = match part {
-                Part::Literal(text) => after_literal(&reached, uri, text.as_bytes()),
-                Part::Expression { operator, variables } => {
+                TemplatePart::Literal(text) => positions_after(&reached, uri, text.as_bytes()),
+                TemplatePart::Expression { operator, variables } => {
                     let nested = variables.iter().any(|variable| variable.modifier == "*");
                     operator.reach(&reached, uri, nested)
                 }
@@ -101,24 +101,27 @@ impl Template {
     }
 
     /// The names of its variables.
-    pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn variable_names(&self) -> impl Iterator<Item = &str> {
         self.0
             .iter()
             .flat_map(|part| match part {
-                Part::Literal(_) => &[][..],
-                Part::Expression { variables, .. } => variables,
+                TemplatePart::Literal(_) => &[][..],
+                TemplatePart::Expression { variables, .. } => variables,
             })
             .map(|variable| variable.name.as_str())
     }
 
     /// Puts values in for those variables that have one.
-    pub(super) fn bind<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> Bound {
+    pub(super) fn bind_variables<'a>(
+        &self,
+        value: impl Fn(&str) -> Option<&'a str>,
+    ) -> BoundTemplate {
         let (mut out, mut bound, mut free) = (String::new(), false, false);
         for part in &self.0 {
             match part {
-                Part::Literal(text) => out.push_str(text),
-                Part::Expression { operator, variables } => {
-                    let known = |variable: &&Variable| value(&variable.name).is_some();
+                TemplatePart::Literal(text) => out.push_str(text),
+                TemplatePart::Expression { operator, variables } => {
+                    let known = |variable: &&TemplateVariable| value(&variable.name).is_some();
                     let (given, left): (Vec<_>, Vec<_>) = variables.iter().partition(known);
                     bound |= !given.is_empty();
                     free |= !left.is_empty();
@@ -128,20 +131,20 @@ impl Template {
             }
         }
         match (bound, free) {
-            (false, _) => Bound::Untouched,
-            (true, true) => Bound::Partly(out),
-            (true, false) => Bound::Whole(out),
+            (false, _) => BoundTemplate::Untouched,
+            (true, true) => BoundTemplate::Partly(out),
+            (true, false) => BoundTemplate::Whole(out),
         }
     }
 }
 
-impl Part {
+impl TemplatePart {
     fn expression(inside: &str) -> Self {
         let (operator, names) = Operator::read(inside);
         let variables = names.split(',').map(|written| {
             let end = written.find([':', '*']).unwrap_or(written.len());
             let (name, modifier) = written.split_at(end);
-            Variable { name: name.to_owned(), modifier: modifier.to_owned() }
+            TemplateVariable { name: name.to_owned(), modifier: modifier.to_owned() }
         });
         Self::Expression { operator, variables: variables.collect() }
     }
@@ -190,7 +193,7 @@ impl Operator {
 
     fn expand<'a>(
         self,
-        given: &[&Variable],
+        given: &[&TemplateVariable],
         value: &impl Fn(&str) -> Option<&'a str>,
         out: &mut String,
     ) {
@@ -207,7 +210,7 @@ impl Operator {
     }
 
     /// Writes what is left of the expression behind values that were put in.
-    fn leave(self, left: &[&Variable], behind_values: bool, out: &mut String) {
+    fn leave(self, left: &[&TemplateVariable], behind_values: bool, out: &mut String) {
         if left.is_empty() {
             return;
         }
@@ -265,7 +268,7 @@ impl Operator {
     }
 }
 
-fn after_literal(from: &[bool], uri: &[u8], text: &[u8]) -> Vec<bool> {
+fn positions_after(from: &[bool], uri: &[u8], text: &[u8]) -> Vec<bool> {
     let mut reached = vec![false; from.len()];
     for (place, _) in from.iter().enumerate().filter(|(_, reached)| **reached) {
         if uri.get(place..).is_some_and(|rest| rest.starts_with(text))
@@ -301,7 +304,7 @@ mod tests {
             ("{+any}", "what:ever", true),
             ("a://é{x}", "a://éü", true),
         ] {
-            assert_eq!(Template::parse(template).matches(uri), matches, "{template} {uri}");
+            assert_eq!(UriTemplate::parse(template).matches(uri), matches, "{template} {uri}");
         }
     }
 
@@ -310,10 +313,10 @@ mod tests {
         let values = [("a", "1/2"), ("b", "x y")];
         let value =
             |name: &str| values.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-        let whole = |text: &str| Bound::Whole(text.into());
-        let partly = |text: &str| Bound::Partly(text.into());
+        let whole = |text: &str| BoundTemplate::Whole(text.into());
+        let partly = |text: &str| BoundTemplate::Partly(text.into());
         for (template, bound) in [
-            ("s://{x}", Bound::Untouched),
+            ("s://{x}", BoundTemplate::Untouched),
             ("s://{a}", whole("s://1%2F2")),
             ("s://{+a}", whole("s://1/2")),
             ("s://{a:1}/{b}", whole("s://1/x%20y")),
@@ -326,14 +329,14 @@ mod tests {
             ("s://h{#a,x}", partly("s://h#1/2,{+x}")),
             ("s://h{;b}{.b}", whole("s://h;b=x%20y.x%20y")),
         ] {
-            assert_eq!(Template::parse(template).bind(value), bound, "{template}");
+            assert_eq!(UriTemplate::parse(template).bind_variables(value), bound, "{template}");
         }
     }
 
     #[test]
     fn templates_overlap_where_one_begins_as_the_other() {
         let overlap =
-            |one: &str, two: &str| Template::parse(one).may_overlap(&Template::parse(two));
+            |one: &str, two: &str| UriTemplate::parse(one).may_overlap(&UriTemplate::parse(two));
         assert!(overlap("file:///{a}", "file:///x/{+b}"));
         assert!(overlap("{+any}", "file:///x"));
         assert!(!overlap("file:///a/{a}", "file:///b/{a}"));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::catalog::{
-    ByKind, Catalog, HeaderRules, Naming, Offers, Rules, Scope, ServerList, ServerRules,
+    ByKind, Catalog, HeaderRules, NamingScheme, Rules, Scope, ServerList, ServerOffers, ServerRules,
 };
 
 /// One server of a test.
@@ -75,22 +75,22 @@ impl Server {
         };
         let mut list = ServerList::build(self.name.clone(), &lists, HeaderRules::Ignore, None).0;
         let offers = if self.offers { json!({ "resources": {} }) } else { json!({}) };
-        list.offers = Arc::new(Offers::new(&offers, None));
+        list.offers = Arc::new(ServerOffers::new(&offers, None));
         self.listed.then_some(list)
     }
 }
 
-fn merged(mode: UriMode, servers: &[Server]) -> (Catalog, Vec<Warning>) {
+fn merged(mode: UriMode, servers: &[Server]) -> (Catalog, Vec<MergeWarning>) {
     let parts: Vec<_> = servers
         .iter()
-        .map(|one| (ServerRules::default().binding(one.variables.clone()), one.list()))
+        .map(|one| (ServerRules::default().with_variables(one.variables.clone()), one.list()))
         .collect();
     let sources: Vec<_> = servers
         .iter()
         .zip(&parts)
-        .map(|(one, (rules, list))| Source { server: &one.name, rules, list: list.as_ref() })
+        .map(|(one, (rules, list))| MergeSource { server: &one.name, rules, list: list.as_ref() })
         .collect();
-    Catalog::merge(Rules { naming: Naming::Prefix, uris: mode }, &sources, &Scope::default())
+    Catalog::merge(Rules { naming: NamingScheme::Prefix, uris: mode }, &sources, &Scope::default())
 }
 
 fn catalog(mode: UriMode, servers: &[Server]) -> Catalog {
@@ -112,7 +112,7 @@ fn templates(catalog: &Catalog) -> Vec<String> {
 
 /// Where a URI leads, as `server/native`.
 fn way(catalog: &Catalog, uri: &str) -> Option<String> {
-    let origin = catalog.uris().route(uri)?;
+    let origin = catalog.uris().find_origin(uri)?;
     Some(format!("{} {}", origin.server, origin.native))
 }
 
@@ -170,8 +170,8 @@ fn the_only_server_with_resources_is_passed_through_byte_for_byte() {
     assert_eq!(templates(&catalog), ["{+any}"]);
     let uris = catalog.uris();
     for server in &servers {
-        assert!(uris.is_plain(&server.name));
-        assert_eq!(uris.public(&server.name, "what:ever"), "what:ever");
+        assert!(uris.keeps_native_uris(&server.name));
+        assert_eq!(uris.public_uri(&server.name, "what:ever"), "what:ever");
     }
     assert_eq!(way(&catalog, "what:ever").as_deref(), Some("a what:ever"));
     assert_eq!(way(&catalog, "mcp://a/odd").as_deref(), Some("a mcp://a/odd"));
@@ -237,10 +237,10 @@ fn a_resource_made_of_a_template_keeps_all_its_fields_but_the_key() {
     let server = server("a", &[], &["d://{x}"]).binding("x", "1");
     let mut list = server.list().unwrap();
     let raw = br#"{ "uriTemplate" : "d:\/\/{x}","name":"n","later":[1 , 2]}"#;
-    list.templates = vec![Arc::new(Item::parse(Kind::Templates, raw).unwrap())];
-    let rules = ServerRules::default().binding(server.variables.clone());
-    let source = Source { server: &server.name, rules: &rules, list: Some(&list) };
-    let rules = Rules { naming: Naming::Prefix, uris: UriMode::Prefix };
+    list.templates = vec![Arc::new(CatalogItem::parse(Kind::Templates, raw).unwrap())];
+    let rules = ServerRules::default().with_variables(server.variables.clone());
+    let source = MergeSource { server: &server.name, rules: &rules, list: Some(&list) };
+    let rules = Rules { naming: NamingScheme::Prefix, uris: UriMode::Prefix };
     let catalog = Catalog::merge(rules, &[source], &Scope::default()).0;
     assert_eq!(
         catalog.list(Kind::Resources).bytes(),
@@ -305,7 +305,7 @@ proptest! {
             let distinct: std::collections::HashSet<_> = public.iter().collect();
             prop_assert_eq!(distinct.len(), public.len());
             for (one, native) in servers.iter().flat_map(|s| s.resources.iter().map(move |r| (s, r))) {
-                let again = catalog.uris().public(&one.name, native);
+                let again = catalog.uris().public_uri(&one.name, native);
                 prop_assert!(public.iter().any(|uri| *uri == again));
             }
         }
@@ -319,7 +319,7 @@ proptest! {
         for mode in [UriMode::Prefix, UriMode::Original] {
             let catalog = catalog(mode, &servers);
             for one in &servers {
-                let public = catalog.uris().public(&one.name, &native);
+                let public = catalog.uris().public_uri(&one.name, &native);
                 let expected = format!("{} {native}", one.name);
                 if native.starts_with(UI) && *public == native {
                     // An interface of nobody's list keeps its URI whoever shows it.

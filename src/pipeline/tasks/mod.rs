@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::call::{
     Call, Failure, Params, ParamsFault, Principal, Reply, ResultBody, ResultType, ServerName,
 };
-use crate::catalog::{Offers, TaskForm, TaskSupport};
+use crate::catalog::{ServerOffers, TaskForm, TaskSupport};
 use crate::era::tasks::form;
 use crate::era::tasks::ids::TaskIds;
 use crate::era::tasks::rename::{Place, rename};
@@ -109,7 +109,7 @@ impl Course {
         let client = &call.context.client;
         let is_modern = client.version.era() == Era::Modern;
         let list = view.list(&route.target.server);
-        let form = list.and_then(|list| list.offers.tasks());
+        let form = list.and_then(|list| list.offers.task_form());
         let (has_legacy, has_modern) =
             (form == Some(TaskForm::Legacy), form == Some(TaskForm::Modern));
         if call.method.is_of_a_task() {
@@ -163,16 +163,20 @@ pub(super) async fn bridged(
 
 /// What a client of this version is told of tasks, of all that these servers
 /// offer: each era has its own form of them.
-pub(super) fn tell(all: &mut Map<String, Value>, servers: &[&Offers], version: ProtocolVersion) {
+pub(super) fn tell(
+    all: &mut Map<String, Value>,
+    servers: &[&ServerOffers],
+    version: ProtocolVersion,
+) {
     if version.era() == Era::Modern {
-        if servers.iter().any(|offers| offers.tasks().is_some()) {
+        if servers.iter().any(|offers| offers.task_form().is_some()) {
             let extensions = all.entry("extensions").or_insert_with(|| json!({}));
             if let Some(extensions) = extensions.as_object_mut() {
                 extensions.insert(TASKS.into(), json!({}));
             }
         }
     } else if version >= ProtocolVersion::V2025_11_25
-        && servers.iter().any(|offers| offers.tasks() == Some(TaskForm::Legacy))
+        && servers.iter().any(|offers| offers.task_form() == Some(TaskForm::Legacy))
     {
         // No list: it would be of all that everybody has at a shared server.
         let tasks = json!({ "cancel": {}, "requests": { "tools": { "call": {} } } });

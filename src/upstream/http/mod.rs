@@ -262,7 +262,7 @@ impl Shared {
 
     /// Has a Legacy server write as much into its log as its clients want.
     async fn set_level(self: &Arc<Self>, wants: Option<LogLevel>) {
-        if !self.peer.offers.has("logging") || self.peer.era() == Era::Modern {
+        if !self.peer.offers.has_capability("logging") || self.peer.era() == Era::Modern {
             return;
         }
         let Some(level) = self.levels.before(wants, self.session.number()) else { return };

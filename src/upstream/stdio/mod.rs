@@ -143,7 +143,7 @@ impl Stdio {
     /// Has a Legacy child write as much into its log as its clients want. It
     /// reads that before the call that follows; its answer says nothing.
     async fn set_level(&self, wants: Option<LogLevel>) -> Result<(), LinkFault> {
-        if self.peer.era() == Era::Modern || !self.peer.offers.has("logging") {
+        if self.peer.era() == Era::Modern || !self.peer.offers.has_capability("logging") {
             return Ok(());
         }
         let Some(level) = self.levels.before(wants, 0) else { return Ok(()) };

@@ -5,12 +5,12 @@ use tokio::net::unix::pipe;
 
 use super::*;
 use crate::call::Failure;
-use crate::catalog::Offers;
+use crate::catalog::ServerOffers;
 use crate::upstream::Tells;
 
 fn peer(version: ProtocolVersion) -> Peer {
     let offers = json!({ "tools": { "listChanged": true } });
-    let offers = Arc::new(Offers::new(&offers, None));
+    let offers = Arc::new(ServerOffers::new(&offers, None));
     let tells = Tells { tools: true, ..Tells::default() };
     Peer { version, info: Bytes::from_static(b"{}"), tells, offers }
 }

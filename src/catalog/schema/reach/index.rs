@@ -5,31 +5,31 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::Node;
-use crate::catalog::cut;
+use super::SchemaNode;
+use crate::catalog::clip_foreign_text;
 use crate::catalog::schema::SchemaError;
 
 /// The subschemas, found once; every reference must lead to one of them.
-pub(super) struct Index<'a> {
+pub(super) struct SchemaIndex<'a> {
     id: &'static str,
     /// By address: the node, and the place of its base in `bases`.
-    nodes: HashMap<usize, (Node<'a>, usize)>,
-    order: Vec<Node<'a>>,
+    nodes: HashMap<usize, (SchemaNode<'a>, usize)>,
+    order: Vec<SchemaNode<'a>>,
     bases: Vec<Url>,
     /// By absolute address without fragment.
     resources: HashMap<String, &'a Value>,
     /// By absolute address with fragment.
-    anchors: HashMap<String, Node<'a>>,
+    anchors: HashMap<String, SchemaNode<'a>>,
     /// `$dynamicAnchor`s by name, `$recursiveAnchor`s under the empty name:
     /// which of them is meant depends on the way taken, so all of them are.
-    dynamic: HashMap<&'a str, Vec<Node<'a>>>,
+    dynamic: HashMap<&'a str, Vec<SchemaNode<'a>>>,
 }
 
-impl<'a> Index<'a> {
+impl<'a> SchemaIndex<'a> {
     /// `id` is the keyword that names a subschema: draft-04 had another one.
     pub(super) fn new(schema: &'a Value, id: &'static str) -> Result<Self, SchemaError> {
         // A base of our own for a schema that has no `$id`.
-        let root = Url::parse("json-schema:///").map_err(|_| reference("$id"))?;
+        let root = Url::parse("json-schema:///").map_err(|_| unresolved_reference("$id"))?;
         let mut index = Self {
             id,
             nodes: HashMap::new(),
@@ -44,8 +44,8 @@ impl<'a> Index<'a> {
             match value {
                 Value::Array(items) => open.extend(items.iter().map(|item| (item, base))),
                 Value::Object(node) => {
-                    let base = index.admit(value, node, base)?;
-                    open.extend(below(node).map(|value| (value, base)));
+                    let base = index.index_node(value, node, base)?;
+                    open.extend(nested_values(node).map(|value| (value, base)));
                 }
                 _ => {}
             }
@@ -54,20 +54,23 @@ impl<'a> Index<'a> {
     }
 
     /// All subschemas, in the order found.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = Node<'a>> + '_ {
+    pub(super) fn all_nodes(&self) -> impl Iterator<Item = SchemaNode<'a>> + '_ {
         self.order.iter().copied()
     }
 
     /// The subschemas that `node` applies to the value it is applied to.
-    pub(super) fn same_value(&self, node: Node<'a>) -> Result<Vec<Node<'a>>, SchemaError> {
+    pub(super) fn schemas_on_same_value(
+        &self,
+        node: SchemaNode<'a>,
+    ) -> Result<Vec<SchemaNode<'a>>, SchemaError> {
         let mut found: Vec<_> = SAME_VALUE.iter().filter_map(|key| node.get(*key)).collect();
         let maps = ["dependentSchemas", "dependencies"];
         let maps = maps.iter().filter_map(|key| node.get(*key)?.as_object());
         found.extend(maps.flat_map(Map::values));
-        let mut next: Vec<_> = found.into_iter().flat_map(objects).collect();
+        let mut next: Vec<_> = found.into_iter().flat_map(nested_objects).collect();
         for key in ["$ref", "$dynamicRef", "$recursiveRef"] {
             if let Some(Value::String(target)) = node.get(key) {
-                next.extend(self.resolve(node, target)?);
+                next.extend(self.resolve_reference(node, target)?);
                 let name = target.rsplit_once('#').map_or("", |(_, name)| name);
                 if key != "$ref" {
                     next.extend(self.dynamic.get(name).into_iter().flatten());
@@ -78,18 +81,18 @@ impl<'a> Index<'a> {
     }
 
     /// The subschemas that `node` applies to parts of the value.
-    pub(super) fn parts(node: Node<'a>) -> impl Iterator<Item = Node<'a>> {
+    pub(super) fn child_schemas(node: SchemaNode<'a>) -> impl Iterator<Item = SchemaNode<'a>> {
         let maps = ["properties", "patternProperties"];
         let maps = maps.into_iter().filter_map(|key| node.get(key)?.as_object());
         let singles = PARTS.iter().filter_map(|key| node.get(*key));
-        maps.flat_map(Map::values).chain(singles).flat_map(objects)
+        maps.flat_map(Map::values).chain(singles).flat_map(nested_objects)
     }
 
     /// Takes note of one subschema; gives the base that holds within it.
-    fn admit(
+    fn index_node(
         &mut self,
         value: &'a Value,
-        node: Node<'a>,
+        node: SchemaNode<'a>,
         outer: usize,
     ) -> Result<usize, SchemaError> {
         let is_root = self.order.is_empty();
@@ -97,20 +100,20 @@ impl<'a> Index<'a> {
         if let Some(Value::String(id)) = node.get(self.id) {
             if !is_root && node.contains_key("$ref") {
                 // Drafts disagree on which of the two counts.
-                return Err(reference(id));
+                return Err(unresolved_reference(id));
             }
-            let absolute = self.join(outer, id)?;
+            let absolute = self.resolve_url(outer, id)?;
             match absolute.fragment() {
                 // Some generators write where a subschema stands: that names nothing.
                 Some(name) if name.starts_with('/') => {}
-                Some(name) if !name.is_empty() => self.anchor(absolute.as_str(), node)?,
-                _ => base = self.resource(absolute, value, is_root)?,
+                Some(name) if !name.is_empty() => self.index_anchor(absolute.as_str(), node)?,
+                _ => base = self.index_resource(absolute, value, is_root)?,
             }
         }
         for key in ["$anchor", "$dynamicAnchor"] {
             if let Some(Value::String(name)) = node.get(key) {
-                let absolute = self.join(base, &format!("#{name}"))?;
-                self.anchor(absolute.as_str(), node)?;
+                let absolute = self.resolve_url(base, &format!("#{name}"))?;
+                self.index_anchor(absolute.as_str(), node)?;
             }
         }
         if let Some(Value::String(name)) = node.get("$dynamicAnchor") {
@@ -121,14 +124,16 @@ impl<'a> Index<'a> {
         }
         if !is_root && let Some(dialect @ Value::String(_)) = node.get("$schema") {
             // A second dialect within one schema would have rules of its own.
-            return Err(SchemaError::UnsupportedDialect { dialect: cut(&dialect.to_string()) });
+            return Err(SchemaError::UnsupportedDialect {
+                dialect: clip_foreign_text(&dialect.to_string()),
+            });
         }
-        self.nodes.insert(address(node), (node, base));
+        self.nodes.insert(node_address(node), (node, base));
         self.order.push(node);
         Ok(base)
     }
 
-    fn resource(
+    fn index_resource(
         &mut self,
         mut id: Url,
         at: &'a Value,
@@ -137,54 +142,60 @@ impl<'a> Index<'a> {
         id.set_fragment(None);
         let clash = self.resources.insert(id.to_string(), at).is_some();
         if clash && !is_root {
-            return Err(SchemaError::Redefined { target: cut(id.as_str()) });
+            return Err(SchemaError::Redefined { target: clip_foreign_text(id.as_str()) });
         }
         self.bases.push(id);
         Ok(self.bases.len() - 1)
     }
 
-    fn anchor(&mut self, absolute: &str, node: Node<'a>) -> Result<(), SchemaError> {
+    fn index_anchor(&mut self, absolute: &str, node: SchemaNode<'a>) -> Result<(), SchemaError> {
         match self.anchors.insert(absolute.to_owned(), node) {
-            Some(other) if address(other) != address(node) => {
-                Err(SchemaError::Redefined { target: cut(absolute) })
+            Some(other) if node_address(other) != node_address(node) => {
+                Err(SchemaError::Redefined { target: clip_foreign_text(absolute) })
             }
             _ => Ok(()),
         }
     }
 
-    fn join(&self, base: usize, target: &str) -> Result<Url, SchemaError> {
-        let base = self.bases.get(base).ok_or_else(|| reference(target))?;
-        base.join(target).map_err(|_| reference(target))
+    fn resolve_url(&self, base: usize, target: &str) -> Result<Url, SchemaError> {
+        let base = self.bases.get(base).ok_or_else(|| unresolved_reference(target))?;
+        base.join(target).map_err(|_| unresolved_reference(target))
     }
 
     /// Where a reference leads: a subschema, or nowhere for `true` and `false`.
-    fn resolve(&self, from: Node<'a>, target: &str) -> Result<Option<Node<'a>>, SchemaError> {
-        let base = self.nodes.get(&address(from)).map_or(0, |(_, base)| *base);
-        let mut absolute = self.join(base, target)?;
+    fn resolve_reference(
+        &self,
+        from: SchemaNode<'a>,
+        target: &str,
+    ) -> Result<Option<SchemaNode<'a>>, SchemaError> {
+        let base = self.nodes.get(&node_address(from)).map_or(0, |(_, base)| *base);
+        let mut absolute = self.resolve_url(base, target)?;
         let fragment = absolute.fragment().unwrap_or_default();
         if !fragment.is_empty() && !fragment.starts_with('/') {
             let anchored = self.anchors.get(absolute.as_str()).copied();
-            return anchored.map(Some).ok_or_else(|| reference(target));
+            return anchored.map(Some).ok_or_else(|| unresolved_reference(target));
         }
-        let pointer = decoded(fragment);
+        let pointer = decode_fragment(fragment);
         absolute.set_fragment(None);
         let found = self.resources.get(absolute.as_str()).zip(pointer);
         match found.and_then(|(resource, pointer)| resource.pointer(&pointer)) {
-            Some(Value::Object(node)) if self.nodes.contains_key(&address(node)) => Ok(Some(node)),
+            Some(Value::Object(node)) if self.nodes.contains_key(&node_address(node)) => {
+                Ok(Some(node))
+            }
             Some(Value::Bool(_)) => Ok(None),
-            _ => Err(reference(target)),
+            _ => Err(unresolved_reference(target)),
         }
     }
 }
 
 /// Where a subschema is in memory: its identity while the schema is borrowed.
-pub(super) fn address(node: Node<'_>) -> usize {
+pub(super) fn node_address(node: SchemaNode<'_>) -> usize {
     std::ptr::from_ref(node).addr()
 }
 
 /// The values below a subschema that are subschemas, or may be: the values of
 /// a keyword nobody knows could be the target of a reference.
-fn below(node: Node<'_>) -> impl Iterator<Item = &Value> {
+fn nested_values(node: SchemaNode<'_>) -> impl Iterator<Item = &Value> {
     node.iter().flat_map(|(key, value)| {
         let map = MAPS.contains(&key.as_str()).then(|| value.as_object()).flatten();
         let single =
@@ -194,13 +205,13 @@ fn below(node: Node<'_>) -> impl Iterator<Item = &Value> {
 }
 
 /// The objects that a keyword's value consists of: itself, or its items.
-fn objects(value: &Value) -> impl Iterator<Item = Node<'_>> {
+fn nested_objects(value: &Value) -> impl Iterator<Item = SchemaNode<'_>> {
     let items = value.as_array().into_iter().flatten().filter_map(Value::as_object);
     value.as_object().into_iter().chain(items)
 }
 
 /// A fragment with its percent signs resolved.
-fn decoded(fragment: &str) -> Option<String> {
+fn decode_fragment(fragment: &str) -> Option<String> {
     let mut bytes = fragment.bytes();
     let mut out = Vec::with_capacity(fragment.len());
     while let Some(byte) = bytes.next() {
@@ -215,8 +226,8 @@ fn decoded(fragment: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-fn reference(target: &str) -> SchemaError {
-    SchemaError::Reference { target: cut(target) }
+fn unresolved_reference(target: &str) -> SchemaError {
+    SchemaError::Reference { target: clip_foreign_text(target) }
 }
 
 /// Keywords whose value maps names to subschemas.

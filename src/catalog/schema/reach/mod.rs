@@ -8,7 +8,7 @@
 //!
 //! A schema that refers to itself through a property can multiply once more per
 //! level of the arguments. The validator remembers its verdicts on such
-//! references, but not the errors: [`Reach::cost`] says when those are too many.
+//! references, but not the errors: [`SchemaReach::cost`] says when those are too many.
 
 mod index;
 
@@ -19,18 +19,18 @@ use serde_json::{Map, Value};
 
 use super::SchemaError;
 use crate::catalog::strict_json;
-use index::{Index, address};
+use index::{SchemaIndex, node_address};
 
 /// The most subschemas that may follow one another on one and the same value.
 pub const MAX_CHAIN: usize = 32;
 /// The most times that a schema without recursion may look at one value.
 pub const MAX_WORK: usize = 16 * 1024;
 
-type Node<'a> = &'a Map<String, Value>;
+type SchemaNode<'a> = &'a Map<String, Value>;
 
 /// How far a schema within the bounds reaches.
 #[derive(Debug)]
-pub(super) struct Reach {
+pub(super) struct SchemaReach {
     /// How often one value is looked at, at most, recursion aside.
     work: usize,
     /// By how much that can grow with each level of recursion.
@@ -38,39 +38,39 @@ pub(super) struct Reach {
     recursive: bool,
 }
 
-impl Reach {
+impl SchemaReach {
     /// An upper bound on what it costs to name every fault of these arguments,
     /// in looks at a byte.
-    pub(super) fn cost(&self, arguments: &[u8]) -> usize {
+    pub(super) fn checking_cost(&self, arguments: &[u8]) -> usize {
         let once = arguments.len().saturating_mul(self.work);
         if !self.recursive {
             return once;
         }
-        let levels = u32::try_from(strict_json::depth(arguments)).unwrap_or(u32::MAX);
+        let levels = u32::try_from(strict_json::nesting_depth(arguments)).unwrap_or(u32::MAX);
         once.saturating_mul(self.growth.saturating_pow(levels))
     }
 }
 
 /// Refuses a schema that reaches too far.
-pub(super) fn bound(schema: &Value, draft: Draft) -> Result<Reach, SchemaError> {
+pub(super) fn measure_reach(schema: &Value, draft: Draft) -> Result<SchemaReach, SchemaError> {
     let id = if draft == Draft::Draft4 { "id" } else { "$id" };
-    let index = Index::new(schema, id)?;
+    let index = SchemaIndex::new(schema, id)?;
     let mut heights = HashMap::new();
-    for node in index.nodes() {
-        height(&index, node, 1, &mut heights)?;
+    for node in index.all_nodes() {
+        chain_length(&index, node, 1, &mut heights)?;
     }
-    work(&index)
+    measure_work(&index)
 }
 
 /// The length of the longest chain of subschemas that apply to one value,
 /// starting at `node`; `depth` is the chain's length down to it.
-fn height<'a>(
-    index: &Index<'a>,
-    node: Node<'a>,
+fn chain_length<'a>(
+    index: &SchemaIndex<'a>,
+    node: SchemaNode<'a>,
     depth: usize,
     known: &mut HashMap<usize, usize>,
 ) -> Result<usize, SchemaError> {
-    if let Some(height) = known.get(&address(node)) {
+    if let Some(height) = known.get(&node_address(node)) {
         return Ok(*height);
     }
     // An endless chain passes every bound: it needs no mark of its own.
@@ -78,14 +78,14 @@ fn height<'a>(
         return Err(SchemaError::Chain { max: MAX_CHAIN });
     }
     let mut highest = 0;
-    for next in index.same_value(node)? {
-        highest = highest.max(height(index, next, depth + 1, known)?);
+    for next in index.schemas_on_same_value(node)? {
+        highest = highest.max(chain_length(index, next, depth + 1, known)?);
     }
     let height = highest + 1;
     if height > MAX_CHAIN {
         return Err(SchemaError::Chain { max: MAX_CHAIN });
     }
-    known.insert(address(node), height);
+    known.insert(node_address(node), height);
     Ok(height)
 }
 
@@ -95,27 +95,31 @@ fn height<'a>(
 /// items) the largest counts: each part is another value. A way back to a
 /// subschema that is still open is recursion and counts as nothing. The walk
 /// keeps its own stack: its depth is the server's choice.
-fn work(index: &Index<'_>) -> Result<Reach, SchemaError> {
-    let mut known: HashMap<usize, Count> = HashMap::new();
-    let mut reach = Reach { work: 1, growth: 1, recursive: false };
-    let mut open: Vec<(Node<'_>, Step)> = index.nodes().map(|node| (node, Step::Enter)).collect();
+fn measure_work(index: &SchemaIndex<'_>) -> Result<SchemaReach, SchemaError> {
+    let mut known: HashMap<usize, NodeWork> = HashMap::new();
+    let mut reach = SchemaReach { work: 1, growth: 1, recursive: false };
+    let mut open: Vec<(SchemaNode<'_>, WalkStep)> =
+        index.all_nodes().map(|node| (node, WalkStep::Enter)).collect();
     while let Some((node, step)) = open.pop() {
-        match (step, known.get(&address(node))) {
-            (Step::Enter, Some(count)) => reach.recursive |= count.work == 0,
-            (Step::Enter, None) => {
-                known.insert(address(node), Count::default());
-                open.push((node, Step::Leave));
-                let next = index.same_value(node)?.into_iter().chain(Index::parts(node));
-                open.extend(next.map(|node| (node, Step::Enter)));
+        match (step, known.get(&node_address(node))) {
+            (WalkStep::Enter, Some(count)) => reach.recursive |= count.work == 0,
+            (WalkStep::Enter, None) => {
+                known.insert(node_address(node), NodeWork::default());
+                open.push((node, WalkStep::Leave));
+                let next = index
+                    .schemas_on_same_value(node)?
+                    .into_iter()
+                    .chain(SchemaIndex::child_schemas(node));
+                open.extend(next.map(|node| (node, WalkStep::Enter)));
             }
-            (Step::Leave, _) => {
-                let count = count(index, node, &known)?;
+            (WalkStep::Leave, _) => {
+                let count = add_up_work(index, node, &known)?;
                 if count.work > MAX_WORK {
                     return Err(SchemaError::Work { max: MAX_WORK });
                 }
                 reach.work = reach.work.max(count.work);
                 reach.growth = reach.growth.max(count.growth);
-                known.insert(address(node), count);
+                known.insert(node_address(node), count);
             }
         }
     }
@@ -123,16 +127,16 @@ fn work(index: &Index<'_>) -> Result<Reach, SchemaError> {
 }
 
 /// Adds up what a subschema leads to.
-fn count<'a>(
-    index: &Index<'a>,
-    node: Node<'a>,
-    known: &HashMap<usize, Count>,
-) -> Result<Count, SchemaError> {
-    let of = |node: Node<'_>| known.get(&address(node)).copied().unwrap_or_default();
-    let part = Index::parts(node).map(|part| of(part).work).max();
-    let own = Count { work: part.unwrap_or(0) + 1, growth: usize::from(part.is_some()) };
-    let same = index.same_value(node)?.into_iter().map(of);
-    Ok(same.fold(own, |sum, next| Count {
+fn add_up_work<'a>(
+    index: &SchemaIndex<'a>,
+    node: SchemaNode<'a>,
+    known: &HashMap<usize, NodeWork>,
+) -> Result<NodeWork, SchemaError> {
+    let of = |node: SchemaNode<'_>| known.get(&node_address(node)).copied().unwrap_or_default();
+    let part = SchemaIndex::child_schemas(node).map(|part| of(part).work).max();
+    let own = NodeWork { work: part.unwrap_or(0) + 1, growth: usize::from(part.is_some()) };
+    let same = index.schemas_on_same_value(node)?.into_iter().map(of);
+    Ok(same.fold(own, |sum, next| NodeWork {
         work: sum.work.saturating_add(next.work),
         growth: sum.growth.saturating_add(next.growth),
     }))
@@ -140,14 +144,14 @@ fn count<'a>(
 
 /// What is known of a subschema; all zero while it is open.
 #[derive(Clone, Copy, Default)]
-struct Count {
+struct NodeWork {
     /// Looks at one value.
     work: usize,
     /// Subschemas that go from this value on to its parts.
     growth: usize,
 }
 
-enum Step {
+enum WalkStep {
     /// Look at what the node leads to.
     Enter,
     /// All that it leads to is known: add it up.
