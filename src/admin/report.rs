@@ -1,11 +1,12 @@
 //! How the running gateway stands, in the words of `/status`.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::catalog::{Catalog, Kind};
 use crate::config::{Start, Target};
@@ -71,7 +72,7 @@ impl Report {
     }
 
     fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.notes.lock()
     }
 
     fn configuration(&self, snapshot: &Snapshot) -> ConfigurationStatus {

@@ -8,10 +8,11 @@
 
 use std::cell::RefCell;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use slab::Slab;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
@@ -90,7 +91,7 @@ impl Board {
     }
 
     fn places(&self) -> MutexGuard<'_, Slab<Hung>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Wakes those that are due soon.

@@ -12,13 +12,14 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::Stream;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::codec::sse;
 
@@ -182,7 +183,7 @@ impl Outbox {
     /// Moves the source for the reader of that number: `None` at the end, or
     /// when another one has taken over.
     fn poll_source(&self, reader: u64, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
-        let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut source = self.source.lock();
         if !self.log().watch(reader, cx) {
             return Poll::Ready(None);
         }
@@ -202,7 +203,7 @@ impl Outbox {
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock()
     }
 }
 
@@ -343,7 +344,7 @@ impl Drop for Reader {
         let log = self.outbox.log();
         let left = log.reader == self.number && log.ended.is_none();
         drop(log);
-        let fed = self.outbox.source.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let fed = self.outbox.source.lock().is_some();
         if left && fed {
             let (outbox, number) = (Arc::clone(&self.outbox), self.number);
             tokio::spawn(async move {

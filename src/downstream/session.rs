@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -153,7 +154,7 @@ impl Session {
     }
 
     fn awaited(&self) -> MutexGuard<'_, BTreeMap<u64, mpsc::Sender<(u64, Response)>>> {
-        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+        self.awaited.lock()
     }
 
     /// Notes that a connection carries what the client is told outside of its
@@ -180,13 +181,13 @@ impl Session {
     /// lists that it knows.
     pub(super) fn knows(&self) -> Option<(&Context, Digests)> {
         let (context, listed) = self.introduced.get()?;
-        Some((context, *listed.lock().unwrap_or_else(PoisonError::into_inner)))
+        Some((context, *listed.lock()))
     }
 
     /// Notes that the client has been given a list of this kind.
     pub(super) fn listed(&self, kind: Kind, shown: &Digests) {
         let Some((_, listed)) = self.introduced.get() else { return };
-        let mut listed = listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = listed.lock();
         match kind {
             Kind::Tools => listed.tools = shown.tools,
             Kind::Prompts => listed.prompts = shown.prompts,
@@ -263,13 +264,13 @@ impl Session {
     }
 
     fn streams(&self) -> MutexGuard<'_, Streams> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        self.streams.lock()
     }
 
     /// Notes a call, so that the client can take it back.
     pub(super) fn begin(self: &Arc<Self>, id: Id) -> Result<Withdrawal, Failure> {
         let token = self.closed.child_token();
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.calls.lock();
         if calls.contains_key(&id) {
             let detail = "a request with this id is under way in the session".to_owned();
             return Err(Failure::InvalidRequest { detail });
@@ -281,7 +282,7 @@ impl Session {
 
     /// The client takes a call back.
     pub(super) fn withdraw(&self, raw_id: &[u8]) {
-        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = self.calls.lock();
         let call = calls.iter().find(|(id, _)| id.raw() == raw_id);
         if let Some((_, token)) = call {
             token.cancel();
@@ -374,7 +375,7 @@ impl Withdrawal {
 impl Drop for Withdrawal {
     fn drop(&mut self) {
         let calls = &self.busy.0.calls;
-        calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        calls.lock().remove(&self.id);
     }
 }
 

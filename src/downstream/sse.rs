@@ -7,13 +7,14 @@
 //! The session lasts as long as the stream.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::stream;
 use http::{Method as HttpMethod, Response, StatusCode, Uri, header};
 use http_body_util::Full;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{sleep, timeout};
 
 use crate::call::{Drain, Failure};
@@ -40,7 +41,7 @@ impl Pipes {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Pipe>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -2,10 +2,11 @@
 //! of it, and of the news on the way back.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 
 use crate::call::{Context, ErrorBody, Failure, NativeName, ServerName};
@@ -103,7 +104,7 @@ impl Subscriber {
     }
 
     fn subscribed(&self) -> MutexGuard<'_, HashMap<Asked, Arc<Held>>> {
-        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.subscribed.lock()
     }
 }
 

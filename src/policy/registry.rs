@@ -8,7 +8,9 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use crate::call::{Failure, Named, NativeName, ServerName};
 use crate::config::{Config, Rate, Server};
@@ -37,7 +39,7 @@ impl<K, V> Default for Shelf<K, V> {
 
 impl<K: Eq + Hash, V> Shelf<K, V> {
     fn find(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.retain(|_, held| held.strong_count() > 0);
         if let Some(held) = all.get(&key).and_then(Weak::upgrade) {
             return held;

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use crate::call::{Named, ServerName};
 use crate::catalog::{
@@ -105,8 +106,8 @@ impl Views {
         view
     }
 
-    fn made(&self) -> std::sync::MutexGuard<'_, Made> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    fn made(&self) -> parking_lot::MutexGuard<'_, Made> {
+        self.made.lock()
     }
 }
 

@@ -3,9 +3,9 @@
 //! A server need not read a cancellation soon, nor heed it: for a while what
 //! it sends without saying of which call may be of one that was given up.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::Whose;
@@ -47,7 +47,7 @@ impl GivenUp {
     /// Those whose time is not over.
     fn current(&self) -> MutexGuard<'_, Vec<Stray>> {
         // No code that can panic runs while the lock is held.
-        let mut strays = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut strays = self.0.lock();
         if !strays.is_empty() {
             let now = Instant::now();
             strays.retain(|stray| stray.until > now);

@@ -1,8 +1,9 @@
 //! What the instances of one server have in common.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -96,17 +97,17 @@ impl Kin {
     /// The version that the server spoke last, or has to speak as it is
     /// configured; none where nobody knows yet.
     pub(super) fn version(&self) -> Option<ProtocolVersion> {
-        *self.version.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.version.lock()
     }
 
     /// Notes the version that the first instance speaks.
     pub(super) fn speaks(&self, version: ProtocolVersion) {
-        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = Some(version);
+        *self.version.lock() = Some(version);
     }
 
     /// The HTTP client that all instances share.
-    pub(super) fn client(&self) -> std::sync::MutexGuard<'_, Option<Arc<http::Client>>> {
-        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn client(&self) -> parking_lot::MutexGuard<'_, Option<Arc<http::Client>>> {
+        self.client.lock()
     }
 
     pub(super) fn hold(&self) -> Hold {

@@ -5,10 +5,10 @@
 //! still gets no more than it asked for. A client that asks for nothing leaves
 //! the level as it is.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::mcp::LogLevel;
@@ -31,7 +31,7 @@ impl Levels {
     pub(super) fn before(&self, wants: Option<LogLevel>, session: u64) -> Option<LogLevel> {
         let wants = wants?;
         let now = Instant::now();
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         if let Some(wanted) = state.wanted.get_mut(wants as usize) {
             *wanted = Some(now);
         }

@@ -6,12 +6,13 @@
 //! one instance lists for each.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
@@ -180,7 +181,7 @@ impl Lists {
     }
 
     fn further(&self) -> MutexGuard<'_, HashMap<Bytes, Slot>> {
-        self.further.lock().unwrap_or_else(PoisonError::into_inner)
+        self.further.lock()
     }
 }
 

@@ -2,9 +2,10 @@
 //! bounded in number, and gone when their client or their work is.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 
 use crate::config::Isolation;
@@ -95,7 +96,7 @@ impl Pool {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Instance>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 

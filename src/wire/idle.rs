@@ -5,8 +5,10 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::connection::Connection;
 
@@ -109,7 +111,7 @@ impl Shelves {
         }
         let number = NUMBER.try_with(Cell::get).unwrap_or(0) % SHELVES;
         let own = self.by_thread.get(number)?;
-        Some(own.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(own.lock())
     }
 
     /// Throws out those that have waited for a whole round or are closed; how
@@ -117,7 +119,7 @@ impl Shelves {
     fn sweep(&self) -> usize {
         let round = self.round.fetch_add(1, Ordering::Relaxed);
         let sweep = |shelf: &Mutex<Vec<Waiting>>| {
-            let mut kept = shelf.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = shelf.lock();
             kept.retain_mut(|waiting| waiting.since >= round && waiting.connection.is_fresh());
             kept.len()
         };

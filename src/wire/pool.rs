@@ -1,7 +1,6 @@
 //! Requests to one server, over whatever HTTP it speaks.
 
 use std::error::Error;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http::Uri;
@@ -10,6 +9,7 @@ use hyper::client::conn::http2;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use parking_lot::{Mutex, MutexGuard};
 use tower_service::Service;
 
 use super::WireFault;
@@ -112,7 +112,7 @@ impl Pool {
     }
 
     fn h2(&self) -> MutexGuard<'_, Option<H2>> {
-        self.h2.lock().unwrap_or_else(PoisonError::into_inner)
+        self.h2.lock()
     }
 }
 

@@ -2,7 +2,7 @@
 //! the old one on any fault.
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
@@ -26,7 +26,7 @@ pub struct Reloader {
     log: Option<Log>,
     one_at_a_time: Mutex<()>,
     /// What a configuration that was refused names: it may be mended there.
-    refused: std::sync::Mutex<Vec<PathBuf>>,
+    refused: parking_lot::Mutex<Vec<PathBuf>>,
 }
 
 impl Running {
@@ -40,7 +40,7 @@ impl Running {
             operators: self.operators.clone(),
             log,
             one_at_a_time: Mutex::new(()),
-            refused: std::sync::Mutex::default(),
+            refused: parking_lot::Mutex::default(),
         }
     }
 }
@@ -79,7 +79,7 @@ impl Reloader {
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let config = &self.gateway.snapshots.load().config;
         let tls = config.gateway.tls.iter().flat_map(|tls| [tls.cert.clone(), tls.key.clone()]);
-        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let refused = self.refused.lock().clone();
         let named = config.files.iter().cloned();
         [self.common.config.clone()].into_iter().chain(named).chain(tls).chain(refused).collect()
     }
@@ -97,7 +97,7 @@ impl Reloader {
         let read: Result<Config, (Vec<String>, Vec<PathBuf>)> =
             read.await.unwrap_or_else(|error| Err((vec![error.to_string()], Vec::new())));
         let refused = read.as_ref().err().map(|(_, files)| files.clone()).unwrap_or_default();
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+        *self.refused.lock() = refused;
         let mut config = read.map_err(|(told, _)| told)?;
         self.common.apply(&mut config).map_err(|problem| vec![problem])?;
         Ok(config)

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header::HeaderMap};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -106,7 +107,7 @@ impl<E> Drop for Place<E> {
 
 impl<E> Bridge<E> {
     fn under_way(&self) -> MutexGuard<'_, HashMap<Id, Entry>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        self.under_way.lock()
     }
 
     /// Notes a request before it is sent: the client may take it back with the

@@ -5,9 +5,9 @@
 //! where the endpoint says that something is missing.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::{HeaderName, HeaderValue};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -68,7 +68,7 @@ impl Mirror {
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Vec<ParamHeader>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

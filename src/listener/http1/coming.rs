@@ -2,10 +2,11 @@
 //!
 //! The connection reads its socket only when a piece is asked for: at most one is held here.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::super::BodyFault;
 
@@ -42,7 +43,7 @@ pub(super) fn passage(left: (u64, bool)) -> (Coming, Pieces) {
 }
 
 fn lock(passage: &Mutex<Passage>) -> MutexGuard<'_, Passage> {
-    passage.lock().unwrap_or_else(PoisonError::into_inner)
+    passage.lock()
 }
 
 impl Coming {

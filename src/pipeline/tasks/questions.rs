@@ -8,12 +8,13 @@
 //! as calls may wait for input. They count among those calls.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OnceCell, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
@@ -136,7 +137,7 @@ impl Questions {
 
 impl Registry {
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Cell>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn forget(&self, key: &Key, cell: &Weak<OnceCell<Arc<Asking>>>) {
@@ -187,7 +188,7 @@ fn key(at: &TaskAt, asker: &Asker) -> Key {
 
 impl Asking {
     fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     /// What is asked now, waiting a while for it to come.

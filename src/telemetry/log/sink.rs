@@ -1,10 +1,11 @@
 //! The way of a line from the caller to the descriptor.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::LogFormat;
@@ -70,7 +71,7 @@ pub(super) fn start(
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     fn push(&self, line: &[u8]) {
@@ -106,11 +107,8 @@ impl Shared {
 
     /// Waits for lines and takes them all; `None` when there will be no more.
     fn take(&self, lines: &mut Vec<u8>) -> Option<u64> {
-        let waiting = self.lock();
-        let mut waiting = self
-            .writer
-            .wait_while(waiting, |w| w.lines.is_empty() && w.stage == Stage::Open)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.lock();
+        self.writer.wait_while(&mut waiting, |w| w.lines.is_empty() && w.stage == Stage::Open);
         if waiting.lines.is_empty() && waiting.lost == 0 {
             return None;
         }
@@ -120,9 +118,9 @@ impl Shared {
 
     /// Lets lines come together.
     fn gather(&self) {
-        drop(self.writer.wait_timeout_while(self.lock(), GATHER, |w| {
-            w.lines.len() < ENOUGH && w.stage == Stage::Open
-        }));
+        let mut waiting = self.lock();
+        let few = |w: &mut Waiting| w.lines.len() < ENOUGH && w.stage == Stage::Open;
+        self.writer.wait_while_for(&mut waiting, few, GATHER);
     }
 }
 
@@ -133,7 +131,7 @@ impl Drop for Flusher {
             waiting.stage = Stage::Closing;
         }
         self.0.writer.notify_one();
-        drop(self.0.ended.wait_timeout_while(waiting, LAST_LINES, |w| w.stage != Stage::Ended));
+        self.0.ended.wait_while_for(&mut waiting, |w| w.stage != Stage::Ended, LAST_LINES);
     }
 }
 

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::RwLock;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::{MetricType, TypedMetric};
@@ -37,7 +38,7 @@ impl<V> Entries<V> {
     /// The entry under a key, made when nobody holds one.
     pub(super) fn hold(&self, key: &[&str], make: impl FnOnce() -> V) -> Arc<V> {
         let key: Box<[Box<str>]> = key.iter().map(|part| Box::from(*part)).collect();
-        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.0.write();
         if let Some(entry) = table.entries.get(&key).and_then(Weak::upgrade) {
             return entry;
         }
@@ -52,13 +53,13 @@ impl<V> Entries<V> {
 
     /// All that somebody holds, by key.
     pub(super) fn all(&self) -> Vec<Arc<V>> {
-        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.0.read();
         table.entries.values().filter_map(Weak::upgrade).collect()
     }
 
     /// Forgets what nobody holds.
     pub(super) fn prune(&self) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).prune();
+        self.0.write().prune();
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
@@ -33,16 +34,16 @@ pub(super) struct Operations(Arc<RwLock<BTreeMap<&'static str, Arc<Operation>>>>
 
 impl Operations {
     pub(super) fn handle(&self, method: &'static str) -> Arc<Operation> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(method).cloned();
+        let known = self.0.read().get(method).cloned();
         known.unwrap_or_else(|| {
-            let mut methods = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            let mut methods = self.0.write();
             Arc::clone(methods.entry(method).or_default())
         })
     }
 
     /// Shows every duration that was ever noted, with its method and outcome.
     pub(super) fn each(&self, visit: Visit<'_, Histogram>) {
-        let methods = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let methods = self.0.read();
         for (method, operation) in &*methods {
             for (outcome, histogram) in Outcome::LABELS.iter().zip(&operation.durations) {
                 if !histogram.is_empty() {

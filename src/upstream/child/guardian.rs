@@ -16,9 +16,10 @@ use std::io::{self, BufRead, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -69,7 +70,7 @@ impl Guardian {
 
     /// The process id of the helper, where there is one.
     pub fn id(&self) -> Option<u32> {
-        let helper = self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let helper = self.0.as_ref()?.lock();
         helper.process.as_ref().map(Child::id)
     }
 
@@ -91,7 +92,7 @@ impl Guardian {
     /// over what it guarded.
     fn change(&self, change: impl FnOnce(&mut Helper) -> io::Result<()>) {
         let Some(helper) = &self.0 else { return };
-        let mut helper = helper.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut helper = helper.lock();
         if let Err(error) = change(&mut helper).or_else(|_died| helper.replace()) {
             tracing::warn!(%error, "no guardian: children outlive a gateway that is killed");
         }

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::io::AsyncRead;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -36,7 +37,7 @@ impl StderrLog {
     }
 
     pub(super) fn last_lines(&self) -> Vec<String> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.last.lock().iter().cloned().collect()
     }
 
     /// Waits, briefly, until all that a dead child wrote is logged.
@@ -88,7 +89,7 @@ impl Log {
             self.say_suppressed();
             tracing::info!(target: "trunkline::server", server = %self.server, "{line}");
         }
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if last.len() >= LAST_LINES {
             last.pop_front();
         }

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 
 use crate::call::{Answers, Call, Event, Notice, Question, Reply};
@@ -376,7 +377,7 @@ impl Drop for InCall {
 
 impl Calls {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Tied>> {
-        self.tied.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tied.lock()
     }
 }
 

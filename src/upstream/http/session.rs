@@ -1,8 +1,7 @@
 //! A Legacy server's session: opened, kept, and opened again when lost.
 
-use std::sync::{Mutex, PoisonError};
-
 use http::{HeaderValue, Method as HttpMethod, StatusCode};
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use bytes::Bytes;
@@ -112,8 +111,8 @@ impl Session {
         }
     }
 
-    fn current(&self) -> std::sync::MutexGuard<'_, Option<Open>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    fn current(&self) -> parking_lot::MutexGuard<'_, Option<Open>> {
+        self.current.lock()
     }
 }
 

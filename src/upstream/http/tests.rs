@@ -1,6 +1,5 @@
 #![allow(clippy::disallowed_methods, reason = "bodies that the tests themselves send")]
 use std::convert::Infallible;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
 use futures_util::stream;
@@ -10,6 +9,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame as Piece, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
@@ -102,7 +102,7 @@ impl Scripted {
     /// Waits until it has been asked for `method`.
     async fn asked_for(&self, method: &str) -> Asked {
         let wait = std::future::poll_fn(|cx| {
-            let mut asked = self.asked.lock().unwrap();
+            let mut asked = self.asked.lock();
             loop {
                 match asked.poll_recv(cx) {
                     std::task::Poll::Ready(Some(one)) if one.method() == method => {

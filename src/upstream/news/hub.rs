@@ -1,7 +1,7 @@
 //! The subscriptions at all servers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::call::{Question, ServerName};
 use crate::jsonrpc::Response;
@@ -10,6 +10,7 @@ use super::subscriptions::Room;
 use super::{Letter, Mailbox, Subject, Subscriptions};
 use crate::upstream::{Owner, Whose};
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 
 /// All servers' subscriptions by the server's name: a server that takes the
@@ -53,7 +54,7 @@ impl Clients {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Weak<Mailbox>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -78,7 +79,7 @@ impl Hub {
     /// The same at the instance of that owner.
     pub fn of(&self, server: &ServerName, owner: &Owner) -> Arc<Subscriptions> {
         let key = (server.clone(), owner.clone());
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.servers.lock();
         if let Some(there) = servers.get(&key).and_then(Weak::upgrade) {
             return there;
         }
@@ -93,7 +94,7 @@ impl Hub {
 
     /// Whose instances of `server`, besides the first, somebody is subscribed at.
     pub(in crate::upstream) fn waiting(&self, server: &ServerName) -> Vec<Owner> {
-        let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let servers = self.servers.lock();
         let here = servers.iter().filter(|((name, owner), _)| name == server && !owner.is_main());
         let wanted = |there: &Weak<Subscriptions>| {
             there.upgrade().is_some_and(|subscriptions| subscriptions.are_wanted())
@@ -115,6 +116,6 @@ mod tests {
         drop(first);
         assert!(weak.upgrade().is_none(), "nobody needs it");
         hub.at(&ServerName::new("t").unwrap());
-        assert_eq!(hub.servers.lock().unwrap().len(), 1);
+        assert_eq!(hub.servers.lock().len(), 1);
     }
 }

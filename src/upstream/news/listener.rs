@@ -2,9 +2,9 @@
 //! call's own.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::call::Notice;
@@ -60,7 +60,7 @@ impl Listener {
     }
 
     fn lines(&self) -> MutexGuard<'_, VecDeque<Notice>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lines.lock()
     }
 }
 

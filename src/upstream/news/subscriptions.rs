@@ -1,10 +1,11 @@
 //! Who wants to hear of what at one server.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{mpsc, watch};
 
 use crate::call::{ErrorBody, Question, ServerName};
@@ -250,7 +251,7 @@ impl Subscriptions {
     }
 
     fn topics(&self) -> MutexGuard<'_, HashMap<Topic, Standing>> {
-        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+        self.topics.lock()
     }
 }
 

@@ -2,9 +2,10 @@
 //! own where the child does not take them at once.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
 
@@ -111,7 +112,7 @@ impl Drop for Outgoing {
 impl Shared {
     fn lines(&self) -> MutexGuard<'_, Lines> {
         // No code that can panic runs while the lock is held.
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lines.lock()
     }
 
     /// Writes what is left, whenever something is, until the input is closed.

@@ -2,11 +2,12 @@
 //! and who waits for which answer.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -379,13 +380,15 @@ impl Wire {
         self.pending().len()
     }
 
-    fn streams(&self) -> std::sync::MutexGuard<'_, HashMap<u64, (mpsc::Sender<Signal>, Carries)>> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    fn streams(
+        &self,
+    ) -> parking_lot::MutexGuard<'_, HashMap<u64, (mpsc::Sender<Signal>, Carries)>> {
+        self.streams.lock()
     }
 
-    fn pending(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Pending>> {
+    fn pending(&self) -> parking_lot::MutexGuard<'_, HashMap<u64, Pending>> {
         // No code that can panic runs while the lock is held.
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 }
 

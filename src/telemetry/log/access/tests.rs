@@ -1,6 +1,6 @@
 use std::io;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tracing::subscriber::with_default;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -20,7 +20,7 @@ struct Kept(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Kept {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
+        self.0.lock().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -37,7 +37,7 @@ where
     let (sink, flusher) = sink::start(kept.clone(), format).unwrap();
     with_default(make(sink), say);
     drop(flusher);
-    String::from_utf8(std::mem::take(&mut kept.0.lock().unwrap())).unwrap()
+    String::from_utf8(std::mem::take(&mut kept.0.lock())).unwrap()
 }
 
 /// The line as our layer writes it.

@@ -1,5 +1,4 @@
-use std::sync::Mutex;
-
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -30,14 +29,14 @@ struct Open(Scripted, usize);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.0.lock().unwrap().log.push(format!("-{}", self.1));
+        self.0.0.lock().log.push(format!("-{}", self.1));
     }
 }
 
 impl Line for Scripted {
     async fn open(&self, params: Bytes, _: Carries) -> Result<Stream, NoStream> {
         let params: Value = serde_json::from_slice(&params).unwrap();
-        let mut script = self.0.lock().unwrap();
+        let mut script = self.0.lock();
         let mut filter = params["notifications"].clone();
         script.asked.push(filter.clone());
         if let Some(fault) = script.fails.pop() {
@@ -85,15 +84,15 @@ impl World {
     }
 
     fn asked(&self) -> Vec<Value> {
-        self.server.0.lock().unwrap().asked.clone()
+        self.server.0.lock().asked.clone()
     }
 
     fn log(&self) -> Vec<String> {
-        self.server.0.lock().unwrap().log.clone()
+        self.server.0.lock().log.clone()
     }
 
     async fn end(&self, stream: usize) {
-        let sender = self.server.0.lock().unwrap().streams[stream].clone();
+        let sender = self.server.0.lock().streams[stream].clone();
         sender.send(Signal::Ended(None)).await.unwrap();
     }
 
@@ -157,7 +156,7 @@ async fn a_stream_that_ends_is_opened_again_and_what_may_have_been_missed_is_tol
 #[tokio::test(start_paused = true)]
 async fn what_the_server_leaves_out_is_refused_and_not_asked_for_again() {
     let server = Scripted::default();
-    server.0.lock().unwrap().unknown.push("a:no");
+    server.0.lock().unknown.push("a:no");
     let world = World::start(TOOLS, server);
     let (good, bad) = (world.add("a:1"), world.add("a:no"));
     good.verdict().await.unwrap();
@@ -187,7 +186,7 @@ async fn a_refused_stream_leaves_the_one_that_stands() {
     let error = Bytes::from_static(br#"{"code":-32602,"message":"no such resource"}"#);
     let Ok(Answer::Error(error)) = Answer::parse(Response::Error(error.into())) else { panic!() };
     let error: ErrorBody = error;
-    world.server.0.lock().unwrap().fails.push(NoStream::Refused(Refusal::Said(error)));
+    world.server.0.lock().fails.push(NoStream::Refused(Refusal::Said(error)));
     let bad = world.add("a:2");
     let Err(Refusal::Said(said)) = bad.verdict().await else { panic!("it is refused") };
     assert_eq!(said.code(), -32602);
@@ -204,7 +203,7 @@ async fn a_refused_stream_leaves_the_one_that_stands() {
 async fn a_fault_is_tried_again_ever_more_rarely() {
     let server = Scripted::default();
     let faults = (0..100).map(|_| NoStream::Fault(LinkFault::NoAnswer));
-    server.0.lock().unwrap().fails.extend(faults);
+    server.0.lock().fails.extend(faults);
     let world = World::start(TOOLS, server);
     sleep(Duration::from_mins(5)).await;
     let tries = world.asked().len();
@@ -220,7 +219,7 @@ async fn what_nobody_knows_has_a_stream_of_its_own() {
     held.verdict().await.unwrap();
     assert_eq!(held.agreed().unwrap(), r#"{"com.example/x":[1]}"#);
     assert_eq!(world.asked().pop().unwrap(), json!({ "com.example/x": [1] }));
-    let sender = world.server.0.lock().unwrap().streams[1].clone();
+    let sender = world.server.0.lock().streams[1].clone();
     let params = Some(Bytes::from_static(b"{}"));
     sender.send(Signal::Told("x/y".into(), params)).await.unwrap();
     a_while().await;

@@ -1,5 +1,4 @@
-use std::sync::Mutex;
-
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
@@ -21,8 +20,8 @@ impl Asks for Scripted {
         let params: Value = serde_json::from_slice(&params).unwrap();
         let uri = params["uri"].as_str().unwrap();
         let verb = method.as_str().trim_start_matches("resources/");
-        self.asked.lock().unwrap().push(format!("{verb} {uri}"));
-        let mut broken = self.broken.lock().unwrap();
+        self.asked.lock().push(format!("{verb} {uri}"));
+        let mut broken = self.broken.lock();
         if *broken > 0 {
             *broken -= 1;
             return Err(LinkFault::NoAnswer);
@@ -63,7 +62,7 @@ impl World {
     }
 
     fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut *self.server.asked.lock().unwrap())
+        std::mem::take(&mut *self.server.asked.lock())
     }
 }
 
@@ -116,7 +115,7 @@ async fn a_new_session_is_asked_for_all_of_them_and_what_was_missed_is_told() {
 #[tokio::test(start_paused = true)]
 async fn what_broke_off_is_tried_again() {
     let world = World::start(UPDATES);
-    *world.server.broken.lock().unwrap() = 2;
+    *world.server.broken.lock() = 2;
     world.add("a:1").verdict().await.unwrap();
     assert_eq!(world.asked().len(), 3);
 }
