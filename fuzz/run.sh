@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets with coverage on the stable compiler and runs them, one
-# after the other:
+# Builds the fuzz targets with coverage on the stable compiler, runs each over its
+# seeds, then for some time:
 #
-#     fuzz/run.sh [SECONDS] [TARGET…]      30 seconds of each unless said otherwise
+#     fuzz/run.sh [SECONDS] [TARGET…]      30 seconds of each target unless said otherwise
 #
-# What was found grows in fuzz/corpus; a finding is written to fuzz/findings, told,
-# and makes the script fail. FUZZ_JOBS=N runs N processes of each target.
+# FUZZ_JOBS targets run at a time, 2 unless said otherwise. What was discovered grows in
+# fuzz/corpus; a finding is written to fuzz/findings, told, and makes the script fail.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 seconds=${1:-30}
 [ $# -gt 0 ] && shift
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(frames sse lift lower)
-jobs=${FUZZ_JOBS:-1}
+if [ ${#targets[@]} -eq 0 ]; then
+    for program in fuzz_targets/*.rs; do targets+=("$(basename "$program" .rs)"); done
+fi
+mkdir -p findings
 
 # What cargo-fuzz sets, but for the sanitizers, which only a nightly compiler has.
 # The flags are for the target alone, so that build scripts stay as they are.
@@ -22,16 +24,28 @@ flags="-Cpasses=sancov-module"
 for option in level=4 inline-8bit-counters pc-table trace-compares; do
     flags+=" -Cllvm-args=-sanitizer-coverage-$option"
 done
+# shellcheck disable=SC2046 # one word each
 RUSTFLAGS="$flags --cfg fuzzing" cargo build --release --target "$triple" \
     $(printf -- '--bin %s ' "${targets[@]}")
 
-status=0
-for target in "${targets[@]}"; do
-    mkdir -p "corpus/$target" findings
-    echo "=== $target, $seconds s"
-    "target/$triple/release/$target" "corpus/$target" "seeds/$target" \
-        -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 -max_len=8192 \
-        -dict=mcp.dict -artifact_prefix="findings/$target-" -print_final_stats=1 \
-        -fork="$jobs" -ignore_crashes=0 2>&1 | tail -n "${FUZZ_TAIL:-20}" || status=1
-done
-exit $status
+# One target: every seed once, then whatever the fuzzer makes of them.
+fuzz() {
+    local target=$1 program=target/$triple/release/$1 log=findings/$1.log
+    local options=(-timeout=10 -rss_limit_mb=2048 -max_len=8192 -dict=mcp.dict
+        -artifact_prefix="findings/$target-" -print_final_stats=1)
+    mkdir -p "corpus/$target"
+    if "$program" "${options[@]}" -runs=0 "seeds/$target" >"$log" 2>&1 &&
+        "$program" "${options[@]}" -max_total_time="$seconds" "corpus/$target" "seeds/$target" >"$log" 2>&1; then
+        awk -v target="$target" '/^Done/ { print target ": " $2 " runs in " $5 " s" }' "$log"
+        rm "$log"
+    else
+        printf '%s: FAILED\n' "$target"
+        grep -v '^#' "$log" | tail -n 60
+        return 1
+    fi
+}
+export -f fuzz
+export triple seconds
+
+# An error of any target is an error of xargs.
+printf '%s\n' "${targets[@]}" | xargs -P "${FUZZ_JOBS:-2}" -I{} bash -c 'fuzz {}'

@@ -14,7 +14,7 @@ pub type Digest = [u8; 32];
 
 /// How many elements come before a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ListPosition(pub(super) usize);
+pub struct ListPosition(pub usize);
 
 /// A part of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]

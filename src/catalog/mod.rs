@@ -55,7 +55,9 @@ pub use selection::{Scope, Selection, SelectionFault};
 pub use server_list::{CacheScope, Freshness, RejectedElement, ServerList};
 pub use strict_json::JsonError;
 pub use tool::{HeaderRules, TaskSupport, Tool};
-pub use uris::{CatalogUris, PublicReference, ResultShape, UriMode, rewrite_uris};
+pub use uris::{
+    BoundTemplate, CatalogUris, PublicReference, ResultShape, UriMode, UriTemplate, rewrite_uris,
+};
 
 /// One tool in the catalog.
 #[derive(Debug)]

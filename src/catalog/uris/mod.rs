@@ -14,6 +14,7 @@ mod rewrite;
 mod template;
 
 pub use rewrite::{ResultShape, rewrite_uris};
+pub use template::{BoundTemplate, UriTemplate};
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -24,7 +25,6 @@ use super::kind::Kind;
 use super::merge::{ElementOrigin, MergeSource, MergeWarning};
 use super::selection::{Scope, Selection};
 use crate::call::{Named, NativeName, ServerName};
-use template::{BoundTemplate, UriTemplate};
 
 /// Which URIs clients see (`uris` in the configuration).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

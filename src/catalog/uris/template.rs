@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 /// A template, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct UriTemplate(Vec<TemplatePart>);
+pub struct UriTemplate(Vec<TemplatePart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TemplatePart {
@@ -35,7 +35,7 @@ enum Operator {
 
 /// What became of a template when values were bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum BoundTemplate {
+pub enum BoundTemplate {
     /// It has none of the variables.
     Untouched,
     /// Some of its variables are bound: a smaller template.
@@ -46,7 +46,7 @@ pub(super) enum BoundTemplate {
 
 impl UriTemplate {
     /// Takes a template apart. What is no expression stands for itself.
-    pub(super) fn parse(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some((before, after)) = rest.split_once('{') {
             let Some((inside, behind)) = after.split_once('}') else { break };
@@ -63,7 +63,7 @@ impl UriTemplate {
     }
 
     /// What all that it stands for begins with.
-    pub(super) fn literal_prefix(&self) -> &str {
+    pub fn literal_prefix(&self) -> &str {
         match self.0.first() {
             Some(TemplatePart::Literal(text)) => text,
             _ => "",
@@ -72,13 +72,13 @@ impl UriTemplate {
 
     /// Whether some URI could be meant by both: told by their beginnings, and
     /// rather said once too often.
-    pub(super) fn may_overlap(&self, other: &Self) -> bool {
+    pub fn may_overlap(&self, other: &Self) -> bool {
         let (one, two) = (self.literal_prefix(), other.literal_prefix());
         one.starts_with(two) || two.starts_with(one)
     }
 
     /// Whether it can stand for `uri`: in time linear in the URI for each part.
-    pub(super) fn matches(&self, uri: &str) -> bool {
+    pub fn matches(&self, uri: &str) -> bool {
         let uri = uri.as_bytes();
         if !uri.starts_with(self.literal_prefix().as_bytes()) {
             return false;
@@ -101,7 +101,7 @@ impl UriTemplate {
     }
 
     /// The names of its variables.
-    pub(super) fn variable_names(&self) -> impl Iterator<Item = &str> {
+    pub fn variable_names(&self) -> impl Iterator<Item = &str> {
         self.0
             .iter()
             .flat_map(|part| match part {
@@ -112,10 +112,7 @@ impl UriTemplate {
     }
 
     /// Puts values in for those variables that have one.
-    pub(super) fn bind_variables<'a>(
-        &self,
-        value: impl Fn(&str) -> Option<&'a str>,
-    ) -> BoundTemplate {
+    pub fn bind_variables<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> BoundTemplate {
         let (mut out, mut bound, mut free) = (String::new(), false, false);
         for part in &self.0 {
             match part {

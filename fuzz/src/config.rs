@@ -1,0 +1,47 @@
+//! Configuration text: any bytes are a configuration or a list of faults.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use trunkline::config::{Color, Config, Source, Surroundings};
+
+/// Any text is read without a panic, and the same way each time. Faults name a line of the text, and
+/// none quotes what a substitution brought in.
+pub fn config(data: &[u8]) {
+    let source = Source { name: "fuzz.toml".into(), folder: "/fuzz".into(), bytes: data.to_vec() };
+    let read = Config::read(&source, &Environment);
+    match (read, Config::read(&source, &Environment)) {
+        (Ok(config), Ok(again)) => assert_eq!(config, again),
+        (Err(faults), Err(again)) => {
+            assert!(!faults.list().is_empty(), "a configuration is refused for a reason");
+            assert_eq!(faults.to_string(), again.to_string());
+            let lines = data.split(|byte| *byte == b'\n').count();
+            assert!(faults.list().iter().all(|fault| fault.line <= lines), "{faults}");
+            let written = faults.render(Color::Never);
+            let quotes = data.windows(SECRET.len()).any(|window| window == SECRET.as_bytes());
+            assert!(quotes || !written.contains(SECRET), "a fault quotes a secret:\n{written}");
+        }
+        _ => panic!("the same text is a configuration at one time only"),
+    }
+}
+
+/// A world in which every variable and every file holds the same secret.
+struct Environment;
+
+impl Surroundings for Environment {
+    fn variable(&self, name: &str) -> Option<OsString> {
+        (name != "UNSET").then(|| SECRET.into())
+    }
+
+    fn text(&self, path: &Path) -> io::Result<String> {
+        let known = path.starts_with("/fuzz");
+        if known { Ok(SECRET.into()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    fn executable(&self) -> Option<PathBuf> {
+        Some("/bin/trunkline".into())
+    }
+}
+
+const SECRET: &str = "s3cret-of-the-environment";

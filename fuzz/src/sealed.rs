@@ -1,0 +1,84 @@
+//! What clients keep for the gateway: cursors, sealed state, ids of tasks.
+
+use std::time::Duration;
+
+use trunkline::call::{Principal, ServerName};
+use trunkline::catalog::{CursorError, Kind, ListPosition, SealedCursors};
+use trunkline::era::lower::with_input;
+use trunkline::era::state::{Bound, Seals, State, StateError, digest};
+use trunkline::era::tasks::ids::TaskIds;
+use trunkline::jsonrpc::Members;
+
+/// Nothing that a client makes up is taken for something that the gateway sealed; what the gateway sealed
+/// is read again by whom it was given to, and no byte of it can be changed.
+pub fn sealed(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let place = data.iter().fold(0, |sum, byte| sum + usize::from(*byte));
+    cursors(&text, place);
+    states(&text, place);
+    tasks(&text);
+    digests(data);
+}
+
+fn cursors(text: &str, place: usize) {
+    let cursors = SealedCursors::new(&[7; 32]).expect("a key");
+    let list = [1; 32];
+    for kind in Kind::ALL {
+        assert_eq!(cursors.open(kind, text, &list), Err(CursorError::Invalid));
+    }
+    let cursor = cursors.seal(Kind::Tools, ListPosition(place), &list).expect("a cursor");
+    assert_eq!(cursors.open(Kind::Tools, &cursor, &list), Ok(ListPosition(place)));
+    assert_eq!(cursors.open(Kind::Tools, &cursor, &[2; 32]), Err(CursorError::Stale));
+    assert_eq!(cursors.open(Kind::Prompts, &cursor, &list), Err(CursorError::Invalid));
+    let changed = change(&cursor, place);
+    assert_eq!(cursors.open(Kind::Tools, &changed, &list), Err(CursorError::Invalid));
+    let longer = format!("{cursor}{text}");
+    assert!(text.is_empty() || cursors.open(Kind::Tools, &longer, &list).is_err());
+}
+
+fn states(text: &str, place: usize) {
+    let seals = Seals::new([&b"new"[..], b"old"]).expect("keys");
+    let request = digest("tools/call", b"{}");
+    let bound = Bound { principal: "ann", request: &request };
+    assert_eq!(seals.open(text, bound, NOW), Err(StateError::Invalid));
+    let state = State::Server { server: "s".into(), state: text.into() };
+    let sealed = seals.seal(state.clone(), bound, NOW, LASTING).expect("a state");
+    let changed = change(&sealed, place);
+    assert_eq!(seals.open(&changed, bound, NOW), Err(StateError::Invalid));
+    let bob = Bound { principal: "bob", ..bound };
+    assert_eq!(seals.open(&sealed, bob, NOW), Err(StateError::Invalid));
+    assert_eq!(seals.open(&sealed, bound, NOW + LASTING), Err(StateError::Expired));
+    assert_eq!(seals.open(&sealed, bound, NOW), Ok(state));
+}
+
+fn tasks(text: &str) {
+    let ids = TaskIds::new([&b"new"[..], b"old"]);
+    let server = ServerName::new("s").expect("a name");
+    let ann = Principal::Client("ann".into());
+    assert_eq!(ids.native(&ann, text), None);
+    for owner in [Principal::Anonymous, ann] {
+        let public = ids.public(&owner, &server, text);
+        assert_eq!(ids.native(&owner, &public), Some((server.clone(), text)));
+        assert_eq!(ids.native(&Principal::Client("bob".into()), &public), None);
+    }
+}
+
+/// A retry has the digest of its request.
+fn digests(data: &[u8]) {
+    let own = digest("tools/call", data);
+    assert_ne!(own, digest("prompts/get", data));
+    let Ok(members) = Members::parse(data) else { return };
+    if ["inputResponses", "requestState"].iter().all(|key| members.find(key).is_none()) {
+        assert_eq!(digest("tools/call", &with_input(data, b"{}", Some("\"s\""))), own);
+    }
+}
+
+/// The same text with one character changed.
+fn change(text: &str, place: usize) -> String {
+    let at = place % text.len();
+    let other = if text[at..].starts_with('A') { "B" } else { "A" };
+    format!("{}{other}{}", &text[..at], &text[at + 1..])
+}
+
+const NOW: Duration = Duration::from_hours(500_000);
+const LASTING: Duration = Duration::from_mins(10);

@@ -1,0 +1,45 @@
+//! URI templates, and URIs in what servers list and answer.
+
+use trunkline::catalog::{BoundTemplate, ResultShape, UriTemplate, rewrite_uris};
+
+/// A template (the first line) stands for every URI that it expands to, whether its variables are bound
+/// at once or one after the other; and any text (the rest) can be matched against it.
+pub fn templates(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (template, uri) = text.split_once('\n').unwrap_or((&text, ""));
+    let parsed = UriTemplate::parse(template);
+    let _ = parsed.matches(uri);
+    assert!(parsed.may_overlap(&parsed));
+    if parsed.matches(uri) {
+        assert!(uri.starts_with(parsed.literal_prefix()));
+    }
+    let all = parsed.bind_variables(|_| Some("v"));
+    expands(&parsed, &all);
+    let first = parsed.variable_names().next().unwrap_or_default().to_owned();
+    match parsed.bind_variables(|name| (name == first).then_some("w")) {
+        BoundTemplate::Partly(rest) => {
+            expands(&parsed, &UriTemplate::parse(&rest).bind_variables(|_| Some("v")));
+        }
+        whole => expands(&parsed, &whole),
+    }
+    uris(data);
+}
+
+fn expands(template: &UriTemplate, bound: &BoundTemplate) {
+    if let BoundTemplate::Whole(uri) = bound {
+        assert!(template.matches(uri), "{template:?} does not stand for {uri}");
+    }
+}
+
+/// URIs are found in results and renamed, and nothing else is changed.
+fn uris(data: &[u8]) {
+    let Ok(before) = serde_json::from_slice::<serde_json::Value>(data) else { return };
+    for shape in
+        [ResultShape::ToolResult, ResultShape::Task, ResultShape::Prompt, ResultShape::Contents]
+    {
+        let same = rewrite_uris(data, shape, |uri| Some(uri.to_owned()));
+        let Some(same) = same else { continue };
+        let after: serde_json::Value = serde_json::from_slice(&same).expect("a result is JSON");
+        assert_eq!(after, before, "{shape:?}");
+    }
+}
