@@ -3,15 +3,21 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::response::Parts;
+use http::{HeaderValue, Request, StatusCode};
+use http_body_util::Full;
 
-use super::wire::{Connection, Framed, Head, Media, WireFault};
+use super::connection::{BenchConnection, BenchConnectionError};
 use crate::codec::sse::SseDecoder;
 use crate::jsonrpc::{self, Frame, Id};
 
 /// What came back for a request.
-pub struct Received {
-    /// The head.
-    pub head: Head,
+pub struct ReceivedAnswer {
+    /// The head of the response.
+    pub head: Parts,
+    /// What the body is.
+    pub media: AnswerMedia,
     /// The message, or whatever stood in its place.
     pub message: Bytes,
     /// When the whole of the message was there.
@@ -30,15 +36,15 @@ pub enum Trouble {
     Connect(std::io::Error),
     /// The connection broke.
     #[error(transparent)]
-    Wire(#[from] WireFault),
+    Connection(#[from] BenchConnectionError),
     /// Nothing came in time.
     #[error("no answer in time")]
     Timeout,
     /// An HTTP status that is no success.
-    #[error("HTTP {status}: {body}")]
+    #[error("HTTP {}: {body}", status.as_u16())]
     Status {
         /// The status.
-        status: u16,
+        status: StatusCode,
         /// The beginning of what came with it.
         body: String,
     },
@@ -87,9 +93,9 @@ impl Trouble {
     pub fn kind(&self) -> String {
         match self {
             Self::Connect(_) => "connect".into(),
-            Self::Wire(_) => "connection".into(),
+            Self::Connection(_) => "connection".into(),
             Self::Timeout => "timeout".into(),
-            Self::Status { status, .. } => format!("HTTP {status}"),
+            Self::Status { status, .. } => format!("HTTP {}", status.as_u16()),
             Self::Media { .. } => "media type".into(),
             Self::Message { .. } => "not JSON-RPC".into(),
             Self::WrongId { .. } => "wrong id".into(),
@@ -100,47 +106,78 @@ impl Trouble {
     }
 }
 
-/// Reads the answer to the request `number`.
+/// What a response's body is, by its `Content-Type`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnswerMedia {
+    /// One JSON message.
+    Json,
+    /// Server-sent events.
+    Events,
+    /// Another media type; empty without one.
+    Other(String),
+}
+
+impl AnswerMedia {
+    fn of(head: &Parts) -> Self {
+        let value = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+        let value = String::from_utf8_lossy(value.unwrap_or_default());
+        let media = value.split(';').next().unwrap_or_default().trim();
+        if media.eq_ignore_ascii_case("application/json") {
+            Self::Json
+        } else if media.eq_ignore_ascii_case("text/event-stream") {
+            Self::Events
+        } else {
+            Self::Other(media.chars().take(60).collect())
+        }
+    }
+}
+
+/// Sends the request `number` and reads its answer.
 ///
 /// # Errors
-/// [`WireFault`]; the connection is of no use then.
-pub async fn receive(connection: &mut Connection, number: u64) -> Result<Received, WireFault> {
-    let head = connection.head().await?;
-    if head.media != Media::Events {
-        let message = connection.whole(&head).await?;
-        let reusable = head.keep_alive;
-        return Ok(Received { head, message, arrived: Instant::now(), asked: None, reusable });
-    }
-    let mut body = Framed::new(head.framing);
-    let mut events = SseDecoder::new(MOST_EVENT);
-    let mut received = Received {
+/// [`BenchConnectionError`]; the connection is of no use then.
+pub async fn exchange(
+    connection: &mut BenchConnection,
+    request: Request<Full<Bytes>>,
+    number: u64,
+) -> Result<ReceivedAnswer, BenchConnectionError> {
+    let (head, mut body) = connection.send(request).await?.into_parts();
+    let mut received = ReceivedAnswer {
+        media: AnswerMedia::of(&head),
+        head,
         message: Bytes::new(),
         arrived: Instant::now(),
         asked: None,
-        reusable: false,
-        head,
+        reusable: true,
     };
-    while let Some(piece) = connection.piece(&mut body).await? {
+    if received.media != AnswerMedia::Events {
+        received.message = connection.read_body(body).await?;
+        received.arrived = Instant::now();
+        return Ok(received);
+    }
+    let mut events = SseDecoder::new(MOST_EVENT);
+    while let Some(piece) = connection.read_piece(&mut body).await? {
         events.push(piece);
         loop {
-            let event =
-                events.next_event().map_err(|_| WireFault::TooLarge { limit: MOST_EVENT })?;
+            let event = events
+                .next_event()
+                .map_err(|_| BenchConnectionError::TooLarge { limit: MOST_EVENT })?;
             let Some(event) = event else { break };
             if event.is_message() && received.take(event.data, number) {
-                // What comes behind the answer is not waited for for long.
-                let rest = async { while let Ok(Some(_)) = connection.piece(&mut body).await {} };
-                let ended = tokio::time::timeout(AFTERWARDS, rest).await.is_ok();
-                received.reusable = received.head.keep_alive && ended;
+                // The rest of the stream may delay the next request only briefly.
+                let rest =
+                    async { while let Ok(Some(_)) = connection.read_piece(&mut body).await {} };
+                received.reusable = tokio::time::timeout(AFTERWARDS, rest).await.is_ok();
                 return Ok(received);
             }
         }
     }
-    // A stream without its answer: an empty message is none.
+    // A stream that ends without its answer: the empty message fails the check.
     received.arrived = Instant::now();
     Ok(received)
 }
 
-impl Received {
+impl ReceivedAnswer {
     /// Takes a message of a stream; true where it is the last that matters.
     fn take(&mut self, message: Bytes, number: u64) -> bool {
         match jsonrpc::parse(&message, MAX_DEPTH) {

@@ -4,7 +4,7 @@ use std::io;
 
 use http::StatusCode;
 
-use super::wire::WireFault;
+use super::connection::BenchConnectionError;
 use crate::mcp::ProtocolVersion;
 
 /// Why a run could not begin. Each says what would help.
@@ -80,13 +80,13 @@ pub enum BenchFault {
     },
     /// The connection is of no use.
     #[error("{url}: {during}")]
-    Wire {
+    Connection {
         /// Where.
         url: String,
         /// What was asked.
         during: &'static str,
         /// What went wrong.
-        source: WireFault,
+        source: BenchConnectionError,
     },
     /// A first answer did not come in time.
     #[error("{url}: no answer to {during} within {seconds} s")]

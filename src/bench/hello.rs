@@ -4,15 +4,16 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
+use http::header::LOCATION;
+use http::{HeaderValue, StatusCode};
 use serde_json::Value;
 
 use super::BenchFault;
-use super::answer::{Received, Trouble, excerpt, receive};
-use super::request::{FIRST, Request, Writer, session_lines};
+use super::answer::{AnswerMedia, ReceivedAnswer, Trouble, excerpt, exchange};
+use super::connection::{BenchConnection, BenchConnectionError};
+use super::request::{FIRST, RequestTemplate, Writer};
 use super::target::Target;
-use super::wire::{Connection, Media, WireFault};
-use crate::mcp::{Era, ProtocolVersion};
+use crate::mcp::{Era, ProtocolVersion, header};
 
 /// A server that has introduced itself.
 pub struct Hello {
@@ -21,8 +22,8 @@ pub struct Hello {
     /// Its name and version.
     pub server: String,
     /// Whether it opened a session.
-    pub session: Option<String>,
-    connection: Option<Connection>,
+    pub session: Option<HeaderValue>,
+    connection: Option<BenchConnection>,
     patience: Duration,
 }
 
@@ -101,7 +102,7 @@ impl Hello {
         let received = match self.ask(&request, "server/discover").await {
             Ok(received) => received,
             // A Legacy server may do anything with a request before `initialize`.
-            Err(BenchFault::Silent { .. } | BenchFault::Wire { .. }) => {
+            Err(BenchFault::Silent { .. } | BenchFault::Connection { .. }) => {
                 return Ok(Err("no answer to server/discover".into()));
             }
             Err(fault) => return Err(fault),
@@ -132,7 +133,7 @@ impl Hello {
             None => return Ok(Err(received.text())),
         }
         self.server = name(result.get("serverInfo"));
-        self.session.clone_from(&received.head.session);
+        self.session = received.head.headers.get(header::SESSION_ID).cloned();
         let request = self.writer.initialized();
         self.ask(&request, "notifications/initialized").await?;
         Ok(Ok(()))
@@ -142,16 +143,16 @@ impl Hello {
     /// server.
     async fn ask(
         &mut self,
-        request: &Request,
+        request: &RequestTemplate,
         during: &'static str,
-    ) -> Result<Received, BenchFault> {
+    ) -> Result<ReceivedAnswer, BenchFault> {
         let received = match tokio::time::timeout(self.patience, self.exchange(request)).await {
             Ok(Ok(received)) => received,
             Ok(Err(Trouble::Connect(source))) => {
                 return Err(BenchFault::Connect { url: self.url(), source });
             }
-            Ok(Err(Trouble::Wire(source))) => {
-                return Err(BenchFault::Wire { url: self.url(), during, source });
+            Ok(Err(Trouble::Connection(source))) => {
+                return Err(BenchFault::Connection { url: self.url(), during, source });
             }
             Ok(Err(other)) => return Err(self.refused(during, other.to_string())),
             Err(_) => {
@@ -160,13 +161,14 @@ impl Hello {
                 return Err(BenchFault::Silent { url, during, seconds });
             }
         };
-        match StatusCode::from_u16(received.head.status) {
-            Ok(status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)) => {
+        match received.head.status {
+            status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
                 Err(BenchFault::Credentials { url: self.url(), status })
             }
-            Ok(StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) => {
-                let location = received.head.location.as_deref().unwrap_or_default();
-                let Some(target) = self.writer.target.redirected(location) else {
+            StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
+                let location = received.head.headers.get(LOCATION).map(HeaderValue::as_bytes);
+                let location = String::from_utf8_lossy(location.unwrap_or_default());
+                let Some(target) = self.writer.target.redirected(&location) else {
                     return Err(self.no_mcp(format!("it redirects to {location:?}")));
                 };
                 self.writer.target = target;
@@ -181,27 +183,25 @@ impl Hello {
         }
     }
 
-    async fn exchange(&mut self, request: &Request) -> Result<Received, Trouble> {
-        let mut bytes = Vec::new();
-        request.write(&mut bytes, FIRST, &session_lines(self.session.as_deref()));
+    async fn exchange(&mut self, request: &RequestTemplate) -> Result<ReceivedAnswer, Trouble> {
         // A connection that was kept may have been closed meanwhile.
         if let Some(connection) = self.connection.take()
-            && let Ok(received) = self.once(connection, &bytes).await
+            && let Ok(received) = self.exchange_on(connection, request).await
         {
             return Ok(received);
         }
-        let dial = &self.writer.target.dial;
-        let connection = Connection::open(dial).await.map_err(Trouble::Connect)?;
-        Ok(self.once(connection, &bytes).await?)
+        let dialer = &self.writer.target.dialer;
+        let connection = dialer.connect().await.map_err(Trouble::Connect)?;
+        Ok(self.exchange_on(connection, request).await?)
     }
 
-    async fn once(
+    async fn exchange_on(
         &mut self,
-        mut connection: Connection,
-        bytes: &[u8],
-    ) -> Result<Received, WireFault> {
-        connection.send(bytes).await?;
-        let received = receive(&mut connection, FIRST).await?;
+        mut connection: BenchConnection,
+        request: &RequestTemplate,
+    ) -> Result<ReceivedAnswer, BenchConnectionError> {
+        let request = request.build(FIRST, self.session.as_ref());
+        let received = exchange(&mut connection, request, FIRST).await?;
         self.connection = received.reusable.then_some(connection);
         Ok(received)
     }
@@ -232,12 +232,12 @@ impl Tool {
 }
 
 /// The result in an answer, or what came instead.
-fn result(received: &Received) -> Result<Value, String> {
-    let head = &received.head;
-    if !(200..300).contains(&head.status) {
-        return Err(format!("HTTP {}: {}", head.status, excerpt(&received.message)));
+fn result(received: &ReceivedAnswer) -> Result<Value, String> {
+    let status = received.head.status;
+    if !status.is_success() {
+        return Err(format!("HTTP {}: {}", status.as_u16(), excerpt(&received.message)));
     }
-    if let Media::Other(media) = &head.media {
+    if let AnswerMedia::Other(media) = &received.media {
         return Err(format!("{media:?} instead of JSON"));
     }
     let message: Value =

@@ -8,9 +8,8 @@ use bytes::Bytes;
 use memchr::memmem;
 use serde_json::Value;
 
-use super::answer::{MAX_DEPTH, Received, Trouble, excerpt, is};
+use super::answer::{AnswerMedia, MAX_DEPTH, ReceivedAnswer, Trouble, excerpt, is};
 use super::request::Digits;
-use super::wire::Media;
 use crate::jsonrpc::{self, Frame, Response};
 
 /// A right answer.
@@ -56,7 +55,7 @@ impl Judge {
     ///
     /// # Errors
     /// [`Trouble`].
-    pub fn judge(&mut self, received: &Received, number: u64) -> Result<Right, Trouble> {
+    pub fn judge(&mut self, received: &ReceivedAnswer, number: u64) -> Result<Right, Trouble> {
         let digits = Digits::of(number);
         let message = &received.message;
         if received.head.status == 200
@@ -86,15 +85,16 @@ impl Judge {
     }
 }
 
-fn read(received: &Received, number: u64) -> Result<Right, Trouble> {
+fn read(received: &ReceivedAnswer, number: u64) -> Result<Right, Trouble> {
     let (head, message) = (&received.head, &received.message);
     if let Some(what) = &received.asked {
         return Err(Trouble::Asks { what: what.clone() });
     }
-    if !(200..300).contains(&head.status) {
-        return Err(Trouble::Status { status: head.status, body: excerpt(message) });
+    if !head.status.is_success() {
+        let (status, body) = (head.status, excerpt(message));
+        return Err(Trouble::Status { status, body });
     }
-    if let Media::Other(media) = &head.media {
+    if let AnswerMedia::Other(media) = &received.media {
         return Err(Trouble::Media { media: media.clone() });
     }
     let text = || excerpt(message);
@@ -140,20 +140,18 @@ mod tests {
     use super::super::request::FIRST;
     use std::time::Instant;
 
-    use super::super::wire::{Framing, Head};
     use super::*;
 
-    fn received(status: u16, text: &str) -> Received {
-        let head = Head {
-            status,
-            framing: Framing::Length(0),
-            media: Media::Json,
-            keep_alive: true,
-            session: None,
-            location: None,
-        };
-        let message = Bytes::copy_from_slice(text.as_bytes());
-        Received { head, message, arrived: Instant::now(), asked: None, reusable: true }
+    fn received(status: u16, text: &str) -> ReceivedAnswer {
+        let response = http::Response::builder().status(status).body(()).unwrap();
+        ReceivedAnswer {
+            head: response.into_parts().0,
+            media: AnswerMedia::Json,
+            message: Bytes::copy_from_slice(text.as_bytes()),
+            arrived: Instant::now(),
+            asked: None,
+            reusable: true,
+        }
     }
 
     fn kind(judge: &mut Judge, status: u16, text: &str) -> String {

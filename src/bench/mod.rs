@@ -1,10 +1,10 @@
 //! The load tester: `trunkline bench`, for any MCP server or gateway.
 //!
 //! It stands outside of the gateway and looks at it, and at everything else
-//! that speaks MCP over HTTP, as a client does. That is why it has a wire of its
-//! own ([`wire`]) instead of a link's: a yardstick must cost little, must not
-//! share the mistakes of what it measures, and has to time each answer from the
-//! right moment. What it shares with the gateway is the protocol's vocabulary,
+//! that speaks MCP over HTTP, as a client does. That is why its connections
+//! ([`connection`]) are hyper's own and not those of [`crate::upstream`]: a
+//! yardstick must cost little, must not share the mistakes of what it measures,
+//! and has to time each answer from the right moment. What it shares with the gateway is the protocol's vocabulary,
 //! the reading of JSON-RPC, and the schemas.
 //!
 //! A run: [`hello`] finds out whom it talks to, [`tools`] chooses what to call,
@@ -20,6 +20,7 @@ mod answer;
 mod arguments;
 mod caller;
 mod clock;
+mod connection;
 mod contest;
 mod crew;
 mod fault;
@@ -33,7 +34,6 @@ mod script;
 mod tally;
 mod target;
 mod tools;
-mod wire;
 mod worker;
 
 pub mod report;

@@ -1,7 +1,10 @@
-//! Requests prepared as bytes: what changes from one to the next is a number of
-//! ten digits, and on a session its id.
+//! Requests prepared before the run: from one to the next only a number of ten
+//! digits changes, and the id of a session.
 
-use http::HeaderValue;
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri};
+use http_body_util::Full;
 use memchr::memmem;
 use serde_json::{Map, Value, json};
 
@@ -11,31 +14,35 @@ use crate::mcp::{Era, ProtocolVersion, encode_value, header, meta, notification}
 
 /// A request that can be sent again and again.
 #[derive(Debug, Clone)]
-pub struct Request {
-    /// All lines of the head but the session's and the empty one.
-    head: String,
+pub struct RequestTemplate {
+    method: Method,
+    path: Uri,
+    /// All headers but the session's; hyper adds `Content-Length`.
+    headers: HeaderMap,
     body: Vec<u8>,
     /// Where in the body the number stands: as the id, and wherever the
     /// arguments ask for it.
     places: Vec<usize>,
 }
 
-impl Request {
-    /// Writes the request as number `number`, with the lines of a session.
-    pub fn write(&self, out: &mut Vec<u8>, number: u64, session: &str) {
-        out.clear();
-        out.extend_from_slice(self.head.as_bytes());
-        out.extend_from_slice(session.as_bytes());
-        out.extend_from_slice(b"\r\n");
-        let begin = out.len();
-        out.extend_from_slice(&self.body);
+impl RequestTemplate {
+    /// The request with this number, within a session if there is one.
+    pub fn build(&self, number: u64, session: Option<&HeaderValue>) -> Request<Full<Bytes>> {
+        let mut body = self.body.clone();
         let digits = Digits::of(number);
         for place in &self.places {
-            let at = begin + place;
-            if let Some(into) = out.get_mut(at..at + DIGITS) {
+            if let Some(into) = body.get_mut(*place..place + DIGITS) {
                 into.copy_from_slice(&digits.0);
             }
         }
+        let mut request = Request::new(Full::new(body.into()));
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.path.clone();
+        *request.headers_mut() = self.headers.clone();
+        if let Some(session) = session {
+            request.headers_mut().insert(header::SESSION_ID, session.clone());
+        }
+        request
     }
 
     /// How many bytes its body has.
@@ -71,12 +78,12 @@ pub struct Writer {
 
 impl Writer {
     /// Modern: who are you?
-    pub fn discover(&self) -> Request {
-        self.request("server/discover", json!({}), "")
+    pub fn discover(&self) -> RequestTemplate {
+        self.request("server/discover", json!({}))
     }
 
     /// Legacy: a session, please.
-    pub fn initialize(&self) -> Request {
+    pub fn initialize(&self) -> RequestTemplate {
         let params = json!({
             "protocolVersion": self.version.as_str(),
             "capabilities": {},
@@ -84,50 +91,43 @@ impl Writer {
         });
         // The version header comes with what was agreed.
         let message = message("initialize", &params, Some(FIRST));
-        self.post("", &message.to_string())
+        self.post(HeaderMap::new(), &message.to_string())
     }
 
     /// Legacy: the session has begun.
-    pub fn initialized(&self) -> Request {
+    pub fn initialized(&self) -> RequestTemplate {
         let message = json!({ "jsonrpc": "2.0", "method": notification::INITIALIZED });
-        self.post(&self.version_line(), &message.to_string())
+        self.post(self.version_header(), &message.to_string())
     }
 
     /// Legacy: the session is over.
-    pub fn delete(&self) -> Request {
-        let head = format!("{}{}", self.target.head("DELETE"), self.version_line());
-        Request { head, body: Vec::new(), places: Vec::new() }
+    pub fn delete(&self) -> RequestTemplate {
+        self.template(Method::DELETE, self.version_header(), Vec::new())
     }
 
     /// A page of the list of tools: the first, or the one behind a cursor.
-    pub fn list(&self, cursor: Option<&str>) -> Request {
+    pub fn list(&self, cursor: Option<&str>) -> RequestTemplate {
         let params = cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
-        self.request("tools/list", params, "")
+        self.request("tools/list", params)
     }
 
     /// A call. `arguments` is raw JSON, in which the string `"{{n}}"` stands
     /// for the request's number.
-    pub fn call(&self, tool: &str, arguments: &str, mirrored: &[ParamHeader]) -> Request {
+    pub fn call(&self, tool: &str, arguments: &str, mirrored: &[ParamHeader]) -> RequestTemplate {
         let params = json!({ "name": tool, "arguments": Value::Null });
-        let mut lines = String::new();
+        let mut headers = self.method_headers("tools/call");
         if self.version.era() == Era::Modern {
-            let line = |name: &str, value: &HeaderValue| {
-                format!("{name}: {}\r\n", value.to_str().unwrap_or_default())
-            };
-            lines.push_str(&line(header::NAME.as_str(), &encode_value(tool)));
-            for (name, value) in headers_for(mirrored, Some(arguments.as_bytes())) {
-                lines.push_str(&line(name.as_str(), &value));
-            }
+            headers.insert(header::NAME, encode_value(tool));
+            headers.extend(headers_for(mirrored, Some(arguments.as_bytes())));
         }
         // The raw arguments go in behind: big numbers and the order of keys stay as given.
         let message = self.message("tools/call", params);
         let whole = message.replacen(EMPTY, &format!("\"arguments\":{arguments}"), 1);
-        self.post(&self.lines("tools/call", &lines), &whole)
+        self.post(headers, &whole)
     }
 
-    fn request(&self, method: &str, params: Value, lines: &str) -> Request {
-        let message = self.message(method, params);
-        self.post(&self.lines(method, lines), &message)
+    fn request(&self, method: &'static str, params: Value) -> RequestTemplate {
+        self.post(self.method_headers(method), &self.message(method, params))
     }
 
     fn message(&self, method: &str, mut params: Value) -> String {
@@ -147,34 +147,32 @@ impl Writer {
         all
     }
 
-    fn lines(&self, method: &str, more: &str) -> String {
-        let version = self.version_line();
-        match self.version.era() {
-            Era::Legacy => version,
-            Era::Modern => format!("{version}{}: {method}\r\n{more}", header::METHOD),
+    fn method_headers(&self, method: &'static str) -> HeaderMap {
+        let mut headers = self.version_header();
+        if self.version.era() == Era::Modern {
+            headers.insert(header::METHOD, HeaderValue::from_static(method));
         }
+        headers
     }
 
-    fn version_line(&self) -> String {
-        format!("{}: {}\r\n", header::PROTOCOL_VERSION, self.version)
+    fn version_header(&self) -> HeaderMap {
+        let version = HeaderValue::from_static(self.version.as_str());
+        HeaderMap::from_iter([(header::PROTOCOL_VERSION, version)])
     }
 
-    fn post(&self, lines: &str, body: &str) -> Request {
-        let body = body.replace(NUMBER, &FIRST.to_string()).into_bytes();
-        let head = format!(
-            "{}accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n\
-             {lines}content-length: {}\r\n",
-            self.target.head("POST"),
-            body.len()
-        );
+    fn post(&self, mut headers: HeaderMap, body: &str) -> RequestTemplate {
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let body = body.replace(NUMBER, &FIRST.to_string());
+        self.template(Method::POST, headers, body.into_bytes())
+    }
+
+    /// Headers that were given on the command line replace the protocol's.
+    fn template(&self, method: Method, mut headers: HeaderMap, body: Vec<u8>) -> RequestTemplate {
+        headers.extend(self.target.headers.clone());
         let places = memmem::find_iter(&body, &Digits::of(FIRST).0).collect();
-        Request { head, body, places }
+        RequestTemplate { method, path: self.target.path.clone(), headers, body, places }
     }
-}
-
-/// The lines that a session adds to each request.
-pub fn session_lines(id: Option<&str>) -> String {
-    id.map_or_else(String::new, |id| format!("{}: {id}\r\n", header::SESSION_ID))
 }
 
 fn message(method: &str, params: &Value, id: Option<u64>) -> Value {
@@ -195,46 +193,47 @@ const EMPTY: &str = "\"arguments\":null";
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use http_body_util::BodyExt as _;
     use url::Url;
+
+    use super::*;
 
     async fn writer(version: ProtocolVersion) -> Writer {
         let url = Url::parse("http://127.0.0.1:1/mcp").unwrap();
         Writer { target: Target::new(&url, &[], None).await.unwrap(), version }
     }
 
-    fn text(request: &Request, number: u64, session: Option<&str>) -> (String, Value) {
-        let mut out = Vec::new();
-        request.write(&mut out, number, &session_lines(session));
-        let text = String::from_utf8(out).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        let length = format!("content-length: {}", body.len());
-        assert!(head.contains(&length), "{length} in {head}");
-        (head.to_owned(), serde_json::from_str(body).unwrap())
+    #[expect(clippy::disallowed_methods, reason = "the request is our own")]
+    async fn parts(request: Request<Full<Bytes>>) -> (HeaderMap, String) {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        (head.headers, String::from_utf8(body.to_vec()).unwrap())
     }
 
     #[tokio::test]
     async fn a_modern_call_says_in_headers_what_its_body_says() {
         let writer = writer(ProtocolVersion::LATEST_MODERN).await;
         let request = writer.call("search", r#"{"n":"{{n}}","x":1e400}"#, &[]);
-        let mut out = Vec::new();
-        request.write(&mut out, FIRST + 7, "");
-        let text = String::from_utf8(out).unwrap();
-        assert!(text.contains(r#""arguments":{"n":1000000007,"x":1e400}"#), "{text}");
-        assert!(text.contains(r#""id":1000000007"#), "{text}");
-        for line in ["mcp-method: tools/call\r\n", "mcp-name: search\r\n"] {
-            assert!(text.contains(line), "{line} in {text}");
-        }
+        let (headers, body) = parts(request.build(FIRST + 7, None)).await;
+        assert!(body.contains(r#""arguments":{"n":1000000007,"x":1e400}"#), "{body}");
+        assert!(body.contains(r#""id":1000000007"#), "{body}");
+        assert_eq!(headers["mcp-method"], "tools/call");
+        assert_eq!(headers["mcp-name"], "search");
     }
 
     #[tokio::test]
     async fn a_legacy_call_carries_its_session() {
         let writer = writer(ProtocolVersion::LATEST_LEGACY).await;
-        let (head, body) = text(&writer.call("search", "{}", &[]), FIRST, Some("s1"));
-        assert!(head.contains("mcp-session-id: s1") && !head.contains("mcp-method"), "{head}");
+        let session = HeaderValue::from_static("s1");
+        let call = writer.call("search", "{}", &[]).build(FIRST, Some(&session));
+        let (headers, body) = parts(call).await;
+        assert_eq!(headers["mcp-session-id"], "s1");
+        assert!(!headers.contains_key("mcp-method"), "{headers:?}");
+        let body: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(body["params"], json!({ "name": "search", "arguments": {} }));
-        let (head, body) = text(&writer.initialize(), FIRST, None);
-        assert!(!head.contains("mcp-protocol-version"), "{head}");
+        let (headers, body) = parts(writer.initialize().build(FIRST, None)).await;
+        assert!(!headers.contains_key("mcp-protocol-version"), "{headers:?}");
+        let body: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(body["params"]["protocolVersion"], "2025-11-25");
     }
 }

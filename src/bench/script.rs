@@ -7,7 +7,7 @@ use super::answer::Trouble;
 use super::hello::Hello;
 use super::judge::Expect;
 use super::plan::{Load, Op};
-use super::request::{Request, Writer};
+use super::request::{RequestTemplate, Writer};
 use super::target::Target;
 use super::tools::Chosen;
 use crate::mcp::Era;
@@ -20,15 +20,15 @@ pub struct Script {
     pub server: String,
     /// The tool that is called; none where only lists are asked for.
     pub tool: Option<String>,
-    calls: Vec<Request>,
+    calls: Vec<RequestTemplate>,
     /// `tools/list`.
-    pub list: Request,
+    pub list: RequestTemplate,
     /// Legacy: `initialize`.
-    pub initialize: Request,
+    pub initialize: RequestTemplate,
     /// Legacy: its notification.
-    pub initialized: Request,
+    pub initialized: RequestTemplate,
     /// Legacy: the session's end.
-    pub delete: Request,
+    pub delete: RequestTemplate,
     schedule: Vec<Op>,
     /// What every answer to a call has to contain.
     pub expect: Option<Expect>,
@@ -60,7 +60,7 @@ impl Script {
         let writer = hello.writer.clone();
         let server = hello.server.clone();
         hello.close().await;
-        let requests = |chosen: &Chosen| -> Vec<Request> {
+        let requests = |chosen: &Chosen| -> Vec<RequestTemplate> {
             let call = |arguments: &String| writer.call(&chosen.name, arguments, &chosen.mirrored);
             chosen.arguments.iter().map(call).collect()
         };
@@ -88,14 +88,14 @@ impl Script {
     ///
     /// # Errors
     /// [`Trouble::Message`] where none was prepared.
-    pub fn call(&self, variant: usize) -> Result<&Request, Trouble> {
+    pub fn call(&self, variant: usize) -> Result<&RequestTemplate, Trouble> {
         let request = self.calls.get(variant % self.calls.len().max(1));
         request.ok_or_else(|| Trouble::Message { text: "no call was prepared".into() })
     }
 
     /// Bytes of a call's body, on average.
     pub fn call_bytes(&self) -> usize {
-        self.calls.iter().map(Request::body_len).sum::<usize>() / self.calls.len().max(1)
+        self.calls.iter().map(RequestTemplate::body_len).sum::<usize>() / self.calls.len().max(1)
     }
 }
 

@@ -1,16 +1,16 @@
-//! What is tested, as bytes that every request has in common.
+//! The server under test: its address, and the headers of every request to it.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue};
+use http::header::{HOST, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use rustls_pki_types::ServerName;
 use url::Url;
 
 use super::BenchFault;
-use super::wire::Dial;
-use crate::upstream::client_tls;
+use super::connection::{Dialer, tls_settings};
 
 /// An endpoint that may be tested.
 #[derive(Clone)]
@@ -18,9 +18,11 @@ pub struct Target {
     /// Its address as it was given, without credentials.
     pub url: Url,
     /// How it is reached.
-    pub dial: Dial,
-    /// `host: …` and the headers that were given, each with its line end.
-    lines: Arc<str>,
+    pub dialer: Dialer,
+    /// The path and the query, as they stand in the request line.
+    pub path: Uri,
+    /// `Host`, `User-Agent` and the headers that were given.
+    pub headers: HeaderMap,
 }
 
 impl Target {
@@ -40,38 +42,43 @@ impl Target {
         let tls = match url.scheme() {
             "http" => None,
             "https" => {
-                let mut tls = client_tls(ca).map_err(|fault| BenchFault::Tls(fault.to_string()))?;
-                tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+                let tls = tls_settings(ca)?;
                 let name = ServerName::try_from(name.clone()).map_err(|_| unusable())?;
                 Some((Arc::new(tls), name))
             }
             _ => return Err(unusable()),
         };
-        let dial = Dial { address: resolve(&name, port).await?, tls };
+        let dialer = Dialer { address: resolve(&name, port).await?, tls };
         let shown = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        let mut lines = format!("host: {shown}\r\nuser-agent: {AGENT}\r\n");
-        for (name, value) in headers {
-            let value = value
-                .to_str()
-                .map_err(|_| BenchFault::Header(format!("the value of {name} cannot be sent")))?;
-            lines.extend([name.as_str(), ": ", value, "\r\n"]);
-        }
-        Ok(Self { url: url.clone(), dial, lines: lines.into() })
+        let mut all = HeaderMap::new();
+        all.insert(HOST, HeaderValue::try_from(shown).map_err(|_| unusable())?);
+        all.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        all.extend(given_headers(headers));
+        let path = path_of(url).ok_or_else(unusable)?;
+        Ok(Self { url: url.clone(), dialer, path, headers: all })
     }
 
     /// The same elsewhere on the same server, where a redirect leads there.
     pub fn redirected(&self, location: &str) -> Option<Self> {
         let url = self.url.join(location).ok()?;
         let same = url.origin() == self.url.origin() && url != self.url;
-        same.then(|| Self { url, ..self.clone() })
+        let path = path_of(&url).filter(|_| same)?;
+        Some(Self { url, path, ..self.clone() })
     }
+}
 
-    /// The first line of a request and the lines that all have.
-    pub fn head(&self, method: &str) -> String {
-        let path = self.url.path();
-        let query = self.url.query().map(|query| format!("?{query}")).unwrap_or_default();
-        format!("{method} {path}{query} HTTP/1.1\r\n{}", self.lines)
+/// The given headers as a map whose names replace those of another map.
+fn given_headers(headers: &[(HeaderName, HeaderValue)]) -> HeaderMap {
+    let mut given = HeaderMap::new();
+    for (name, value) in headers {
+        given.append(name, value.clone());
     }
+    given
+}
+
+fn path_of(url: &Url) -> Option<Uri> {
+    let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+    Uri::try_from(format!("{}{query}", url.path())).ok()
 }
 
 async fn resolve(host: &str, port: u16) -> Result<SocketAddr, BenchFault> {
@@ -90,15 +97,26 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_request_begins_with_path_host_and_given_headers() {
+    async fn a_target_has_path_host_and_given_headers() {
         let url = Url::parse("http://127.0.0.1:8080/mcp?x=1").unwrap();
         let given = (HeaderName::from_static("x-api-key"), HeaderValue::from_static("k"));
         let target = Target::new(&url, &[given], None).await.unwrap();
-        let head = target.head("POST");
-        assert!(head.starts_with("POST /mcp?x=1 HTTP/1.1\r\nhost: 127.0.0.1:8080\r\n"), "{head}");
-        assert!(head.ends_with("x-api-key: k\r\n"), "{head}");
+        assert_eq!(target.path, "/mcp?x=1");
+        assert_eq!(target.headers["host"], "127.0.0.1:8080");
+        assert_eq!(target.headers["x-api-key"], "k");
         let there = target.redirected("/mcp/").unwrap();
-        assert!(there.head("POST").starts_with("POST /mcp/ HTTP/1.1"));
+        assert_eq!(there.path, "/mcp/");
         assert!(target.redirected("http://127.0.0.1:9/mcp").is_none());
+    }
+
+    #[tokio::test]
+    async fn a_given_header_replaces_the_benchs_own() {
+        let url = Url::parse("http://127.0.0.1:8080/mcp").unwrap();
+        let given = [("host", "a"), ("cookie", "b"), ("cookie", "c")];
+        let given = given
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let target = Target::new(&url, &given, None).await.unwrap();
+        assert_eq!(target.headers.get_all("host").iter().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(target.headers.get_all("cookie").iter().count(), 2);
     }
 }

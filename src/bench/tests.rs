@@ -204,6 +204,51 @@ async fn what_is_no_right_answer_is_counted_by_its_kind() {
 }
 
 #[tokio::test]
+async fn a_connection_of_no_use_is_told_by_what_is_wrong_with_it() {
+    const JSON: &str = "200 OK\r\nContent-Type: application/json\r\n";
+    let cut = |bytes: &[u8]| Said { bytes: bytes.into(), closes: true, after: Duration::ZERO };
+    let said: [(Said, &str); 6] = [
+        (cut(b""), "closed the connection without an answer"),
+        (cut(b"HTTP/1.1 200 O"), "closed the connection"),
+        (cut(b"SSH-2.0-x\r\n\r\n"), "not HTTP/1.1"),
+        (Said::bytes(&format!("{JSON}x: {}", "y".repeat(65 << 10)), ""), "larger than 65536 bytes"),
+        (
+            Said::bytes(&format!("{JSON}Transfer-Encoding: chunked"), "z\r\n"),
+            "chunks are malformed",
+        ),
+        (Said { closes: true, ..Said::bytes(&format!("{JSON}Content-Length: 9"), "{") }, "closed"),
+    ];
+    for (said, expected) in said {
+        let said = Arc::new(said);
+        let url = server(move |_, _| {
+            let Said { after, bytes, closes } = &*said;
+            Said { after: *after, bytes: bytes.clone(), closes: *closes }
+        })
+        .await;
+        // One call: nothing was answered on this connection, so that none is opened in its place.
+        let outcome = outcome(&url, &Load { connections: 1, ..load(1) }).await;
+        let (count, text) = &outcome.tally.troubles["connection"];
+        assert_eq!(*count, 1);
+        assert!(text.contains(expected), "{text:?} instead of {expected:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_cut_short_is_a_failure_and_a_closed_connection_is_not() {
+    // The second of each three: nothing at all, or half of a head.
+    for (cut, failed) in [(&b""[..], 0), (b"HTTP/1.1 200 O", 1)] {
+        let url = server(move |n, request| match n {
+            1 => Said { bytes: cut.into(), closes: true, after: Duration::ZERO },
+            _ => Said::json(&result(request)),
+        })
+        .await;
+        let outcome = outcome(&url, &Load { connections: 1, ..load(3) }).await;
+        assert_eq!(outcome.tally.whole().failed, failed, "{:?}", outcome.tally.troubles);
+        assert_eq!(outcome.tally.reconnects, 1);
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_stalls_once_is_late_for_all_who_were_due() {
     const STALL: Duration = Duration::from_millis(400);
     let url = server(|n, request| {

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::answer::{Received, Trouble, receive};
+use http::{HeaderValue, StatusCode};
+
+use super::answer::{ReceivedAnswer, Trouble, exchange};
 use super::clock::{Alarm, Clock, Slot};
+use super::connection::{BenchConnection, BenchConnectionError};
 use super::judge::{Judge, Right};
 use super::plan::Op;
-use super::request::{FIRST, Request, session_lines};
+use super::request::{FIRST, RequestTemplate};
 use super::script::Script;
 use super::tally::{Tally, Times};
-use super::wire::{Connection, WireFault};
-use crate::mcp::Era;
+use crate::mcp::{Era, header};
 
 /// What all connections of a thread write to.
 pub struct Desk {
@@ -29,29 +31,28 @@ pub struct Desk {
 /// One connection's side of the work.
 pub struct Worker {
     script: Arc<Script>,
-    connection: Option<Connection>,
+    connection: Option<BenchConnection>,
     /// Whether the connection has had an answer: only then may the server have
     /// closed it because nobody used it.
     used: bool,
-    session: Session,
+    session: WorkerSession,
     number: u64,
     /// Which of the arguments come next.
     variant: usize,
     /// How far the schedule is.
     step: usize,
-    out: Vec<u8>,
     judges: Judges,
     bytes: u64,
     reconnects: u64,
 }
 
-enum Session {
+enum WorkerSession {
     /// The server is Modern.
     None,
     /// It has to be opened before the next call.
     Lost,
-    /// These lines say which it is.
-    Open(Arc<str>),
+    /// Its id, if the server gave it one.
+    Open(Option<HeaderValue>),
 }
 
 struct Judges {
@@ -69,12 +70,11 @@ impl Worker {
         let mut worker = Self {
             connection: None,
             used: false,
-            session: if legacy { Session::Lost } else { Session::None },
+            session: if legacy { WorkerSession::Lost } else { WorkerSession::None },
             number: FIRST,
             // Neighbours do not all do the same at the same time.
             variant: place,
             step: place,
-            out: Vec::new(),
             judges: Judges {
                 call: Judge::expecting(script.expect.clone()),
                 list: Judge::default(),
@@ -155,7 +155,7 @@ impl Worker {
 
     /// Opens a session, calls in it, ends it.
     async fn whole_session(&mut self, turn: &Turn<'_>) -> Result<(Right, Times), Trouble> {
-        let kept = std::mem::replace(&mut self.session, Session::Lost);
+        let kept = std::mem::replace(&mut self.session, WorkerSession::Lost);
         let whole = self.in_session_of_its_own(turn).await;
         self.session = kept;
         whole
@@ -175,9 +175,9 @@ impl Worker {
             let script = Arc::clone(&self.script);
             let (received, _) = self.exchange(&script.delete, &part_of_turn).await?;
             // 405: a server may leave it to time to end sessions.
-            if !(200..300).contains(&received.head.status) && received.head.status != 405 {
-                let (status, body) = (received.head.status, received.text());
-                return Err(Trouble::Status { status, body });
+            let status = received.head.status;
+            if !status.is_success() && status != StatusCode::METHOD_NOT_ALLOWED {
+                return Err(Trouble::Status { status, body: received.text() });
             }
             turn.count_part(Op::Delete, Right::Result, part(begun, received.arrived));
             received.arrived
@@ -189,73 +189,72 @@ impl Worker {
 
     /// Opens a session where one is needed.
     async fn session(&mut self) -> Result<(), Trouble> {
-        if !matches!(self.session, Session::Lost) {
+        if !matches!(self.session, WorkerSession::Lost) {
             return Ok(());
         }
         let script = Arc::clone(&self.script);
-        let received = self.send(&script.initialize, "").await?.0;
+        let received = self.send(&script.initialize, None).await?.0;
         Judge::default().judge(&received, self.number)?;
-        let lines = session_lines(received.head.session.as_deref());
-        let (received, _) = self.send(&script.initialized, &lines).await?;
-        if !(200..300).contains(&received.head.status) {
-            let (status, body) = (received.head.status, received.text());
-            return Err(Trouble::Status { status, body });
+        let id = received.head.headers.get(header::SESSION_ID).cloned();
+        let (received, _) = self.send(&script.initialized, id.as_ref()).await?;
+        let status = received.head.status;
+        if !status.is_success() {
+            return Err(Trouble::Status { status, body: received.text() });
         }
-        self.session = Session::Open(lines.into());
+        self.session = WorkerSession::Open(id);
         Ok(())
     }
 
     /// Sends a request within the session, and receives what comes.
     async fn exchange(
         &mut self,
-        request: &Request,
+        request: &RequestTemplate,
         turn: &Turn<'_>,
-    ) -> Result<(Received, Times), Trouble> {
-        let lines = match &self.session {
-            Session::Open(lines) => Some(Arc::clone(lines)),
+    ) -> Result<(ReceivedAnswer, Times), Trouble> {
+        let id = match &self.session {
+            WorkerSession::Open(id) => id.clone(),
             _ => None,
         };
-        let (received, sent) = self.send(request, lines.as_deref().unwrap_or_default()).await?;
+        let (received, sent) = self.send(request, id.as_ref()).await?;
         let arrived = received.arrived;
         Ok((received, Times { due: turn.slot.due.unwrap_or(sent), sent, arrived }))
     }
 
     async fn send(
         &mut self,
-        request: &Request,
-        lines: &str,
-    ) -> Result<(Received, Instant), Trouble> {
+        request: &RequestTemplate,
+        session: Option<&HeaderValue>,
+    ) -> Result<(ReceivedAnswer, Instant), Trouble> {
         self.number += 1;
         let sent = Instant::now();
-        request.write(&mut self.out, self.number, lines);
-        if let Some(mut connection) = self.connection.take() {
-            match once(&mut connection, &self.out, self.number).await {
-                Ok(received) => return Ok((self.took(received, connection), sent)),
+        if self.connection.is_some() {
+            match self.exchange_once(request, session).await {
                 // Closed while it was not used: any client would open another.
-                Err(WireFault::Unanswered) if self.used => {}
-                Err(fault) => return Err(fault.into()),
+                Err(BenchConnectionError::Unanswered) if self.used => {}
+                received => return Ok((received?, sent)),
             }
         }
         self.connect().await?;
-        match self.connection.take() {
-            Some(mut connection) => {
-                let received = once(&mut connection, &self.out, self.number).await?;
-                Ok((self.took(received, connection), sent))
-            }
-            None => Err(Trouble::Wire(WireFault::Closed)),
-        }
+        Ok((self.exchange_once(request, session).await?, sent))
     }
 
-    fn took(&mut self, received: Received, connection: Connection) -> Received {
+    async fn exchange_once(
+        &mut self,
+        request: &RequestTemplate,
+        session: Option<&HeaderValue>,
+    ) -> Result<ReceivedAnswer, BenchConnectionError> {
+        let mut connection = self.connection.take().ok_or(BenchConnectionError::Closed)?;
+        let request = request.build(self.number, session);
+        let received = exchange(&mut connection, request, self.number).await?;
         self.bytes += received.message.len() as u64;
         self.used = true;
         self.connection = received.reusable.then_some(connection);
-        received
+        Ok(received)
     }
 
     async fn connect(&mut self) -> Result<(), Trouble> {
-        let dial = &self.script.writer.target.dial;
-        self.connection = Some(Connection::open(dial).await.map_err(Trouble::Connect)?);
+        let dialer = &self.script.writer.target.dialer;
+        self.connection = Some(dialer.connect().await.map_err(Trouble::Connect)?);
         self.used = false;
         self.reconnects += 1;
         Ok(())
@@ -265,7 +264,9 @@ impl Worker {
     /// there any more, and is opened by the next call.
     async fn recover(&mut self, next: Next) {
         match next {
-            Next::Anew if matches!(self.session, Session::Open(_)) => self.session = Session::Lost,
+            Next::Anew if matches!(self.session, WorkerSession::Open(_)) => {
+                self.session = WorkerSession::Lost;
+            }
             Next::Goes | Next::Anew => {}
             Next::Waits => tokio::time::sleep(PAUSE).await,
         }
@@ -275,15 +276,17 @@ impl Worker {
     pub async fn close(mut self) {
         if self.has_id() && self.connection.is_some() {
             let script = Arc::clone(&self.script);
-            let Session::Open(lines) = std::mem::replace(&mut self.session, Session::None) else {
+            let WorkerSession::Open(id) = std::mem::replace(&mut self.session, WorkerSession::None)
+            else {
                 return;
             };
-            let _ended = tokio::time::timeout(FAREWELL, self.send(&script.delete, &lines)).await;
+            let delete = self.send(&script.delete, id.as_ref());
+            let _ended = tokio::time::timeout(FAREWELL, delete).await;
         }
     }
 
     fn has_id(&self) -> bool {
-        matches!(&self.session, Session::Open(lines) if !lines.is_empty())
+        matches!(self.session, WorkerSession::Open(Some(_)))
     }
 }
 
@@ -302,7 +305,9 @@ impl Next {
     fn of(trouble: &Trouble) -> Self {
         match trouble {
             Trouble::Connect(_) => Self::Waits,
-            Trouble::Status { status: 400 | 404, .. } => Self::Anew,
+            Trouble::Status { status: StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND, .. } => {
+                Self::Anew
+            }
             _ => Self::Goes,
         }
     }
@@ -346,15 +351,6 @@ impl Turn<'_> {
             self.desk.tally.borrow_mut().right(op, right, &times, self.clock.end);
         }
     }
-}
-
-async fn once(
-    connection: &mut Connection,
-    request: &[u8],
-    number: u64,
-) -> Result<Received, WireFault> {
-    connection.send(request).await?;
-    receive(connection, number).await
 }
 
 /// How long nobody tries to connect after it failed.
