@@ -2,8 +2,7 @@
 //!
 //! The rooms below stand in the order a call travels, from the person at the
 //! terminal to the bytes on the wire. A room may use the rooms after it, never
-//! one before it; `tests/architecture.rs` holds that. `telemetry` is the one
-//! exception: any room may write to it, and it knows none of them.
+//! one before it; `tests/architecture.rs` holds that.
 //!
 //! Read [`pipeline`] first: it tells the story of one call.
 
@@ -25,4 +24,6 @@ pub mod mcp;
 pub mod jsonrpc;
 pub mod codec;
 pub mod wire;
+pub mod crypto;
 pub mod telemetry;
+pub mod text;

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::catalog::{Catalog, Kind};
 use crate::config::{Start, Target};
+use crate::crypto::sha256;
 use crate::downstream::Front;
-use crate::identity::hex;
 use crate::listener::Counts;
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
@@ -53,9 +53,8 @@ impl Report {
     pub fn loaded(&self, path: &Path) {
         let mut notes = self.notes();
         notes.path = path.display().to_string();
-        notes.digest = std::fs::read(path)
-            .map(|text| hex(digest(&SHA256, &text).as_ref()))
-            .unwrap_or_default();
+        notes.digest =
+            std::fs::read(path).map(|text| HEXLOWER.encode(&sha256(&text))).unwrap_or_default();
     }
 
     /// Notes what became of an attempt to load the configuration anew.
@@ -203,5 +202,5 @@ fn time(at: SystemTime) -> Timestamp {
 /// One digest over all lists.
 fn digest_of(catalog: &Catalog) -> String {
     let all = Kind::ALL.map(|kind| *catalog.list(kind).digest());
-    hex(digest(&SHA256, &all.concat()).as_ref())
+    HEXLOWER.encode(&sha256(&all.concat()))
 }

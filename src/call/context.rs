@@ -29,6 +29,33 @@ impl Principal {
     }
 }
 
+/// Where a request came from, as far as the socket knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerAddress {
+    /// The client's address.
+    pub addr: SocketAddr,
+    /// The address that the client reached us at.
+    pub local: SocketAddr,
+    /// Whether the connection is encrypted.
+    pub tls: bool,
+    /// Whether it is the process that started this one, over standard streams.
+    /// Both addresses then stand for this machine.
+    pub stdio: bool,
+}
+
+impl PeerAddress {
+    /// The process that started this one.
+    pub fn parent() -> Self {
+        let here = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self { addr: here, local: here, tls: false, stdio: true }
+    }
+
+    /// The address with its port, where there is a socket.
+    pub fn socket(&self) -> Option<SocketAddr> {
+        (!self.stdio).then_some(self.addr)
+    }
+}
+
 /// What the client says of itself: with each request (Modern) or once, when it
 /// opened its session (Legacy).
 #[derive(Debug, Clone)]

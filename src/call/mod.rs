@@ -23,7 +23,7 @@ mod tests;
 pub use abilities::Abilities;
 pub use alarm::{Alarm, watch_alarms};
 pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType};
-pub use context::{Client, Context, Endpoint, Principal, Trace};
+pub use context::{Client, Context, Endpoint, PeerAddress, Principal, Trace};
 pub use drain::{Drain, DrainSwitch, drain};
 pub use failure::{Blame, Failure, Wire, tool_error};
 pub use input::{Asked, Input, MOST_QUESTIONS, Question};

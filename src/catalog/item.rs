@@ -16,6 +16,7 @@ use super::param_headers::AnnotationError;
 use super::schema::{self, SchemaError};
 use super::strict_json::{self, JsonError};
 use crate::call::NativeName;
+use crate::jsonrpc::{span_of, string};
 
 /// The most bytes in one element.
 pub const MAX_ITEM_BYTES: usize = 1024 * 1024;
@@ -123,7 +124,7 @@ impl CatalogItem {
         let raw = copy_within_bounds(raw)?;
         let fields = ItemFields::read(&raw)?;
         let (native, key) = fields.check(kind)?;
-        Ok(Self { native, key: span_within(&raw, key), raw })
+        Ok(Self { native, key: span_of(&raw, key.as_bytes()).unwrap_or_default(), raw })
     }
 
     /// The object as the server sent it.
@@ -142,11 +143,11 @@ impl CatalogItem {
     pub(super) fn splice_as(&self, field: Option<&str>, public: &str, out: &mut Vec<u8>) {
         let mut edits = Vec::with_capacity(2);
         if let Some((field, place)) = field.zip(self.field_span()) {
-            edits.push((place, json_string(field)));
+            edits.push((place, string(field)));
         }
         // The server's own spelling (escapes) stays when it is the same.
         if public != self.native.as_str() {
-            edits.push((self.key.clone(), json_string(public)));
+            edits.push((self.key.clone(), string(public)));
         }
         splice_edits(&self.raw, edits, out);
     }
@@ -194,16 +195,6 @@ pub(super) fn element_label(kind: Kind, raw: &[u8], position: usize) -> String {
         Some(name) => clip_foreign_text(&name),
         None => format!("#{}", position + 1),
     }
-}
-
-pub(super) fn json_string(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
-
-/// Where `part` stands in `whole`, of which it is a slice.
-pub(super) fn span_within(whole: &[u8], part: &str) -> Range<usize> {
-    let start = part.as_ptr().addr().saturating_sub(whole.as_ptr().addr());
-    start..start + part.len()
 }
 
 /// The fields of an object, by name, each value as it stands.

@@ -3,8 +3,9 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
+
+use crate::crypto::sha256;
 
 use super::kind::Kind;
 use super::server_list::Freshness;
@@ -61,9 +62,8 @@ impl CatalogList {
         bytes.extend_from_slice(b"]}");
         let object = Bytes::from(bytes);
         let bytes = object.slice(begin..object.len() - 1);
-        let mut sum = Digest::default();
-        sum.copy_from_slice(digest(&SHA256, &bytes).as_ref());
-        Self { object, bytes, spans, digest: sum, freshness }
+        let digest = sha256(&bytes);
+        Self { object, bytes, spans, digest, freshness }
     }
 
     /// The JSON array of all elements.

@@ -38,6 +38,7 @@ mod tests;
 use std::sync::Arc;
 
 use crate::call::{Named, NativeName, PublicName, ServerName};
+use crate::text::clip;
 pub use cursor::{CursorError, SealedCursors};
 pub use item::{CatalogItem, FieldKind, InvalidItem};
 pub use kind::{ByKind, Kind};
@@ -190,5 +191,5 @@ fn strictest_freshness(sources: &[MergeSource<'_>], kind: Kind) -> Freshness {
 /// At most 120 characters of somebody else's text: enough to find what is
 /// meant, too little to flood a log.
 fn clip_foreign_text(text: &str) -> String {
-    text.chars().take(120).collect()
+    clip(text, 120).to_owned()
 }

@@ -4,9 +4,8 @@
 //! remember. It must stay the same for ever; the golden values in the tests
 //! hold it.
 
-use aws_lc_rs::digest::{SHA256, digest};
-
 use crate::call::ServerName;
+use crate::crypto::sha256;
 
 /// The longest public name, in characters: the strictest model providers allow
 /// no more.
@@ -100,8 +99,8 @@ fn is_safe_char(c: char) -> bool {
 /// (RFC 4648). The NUL keeps the pair unambiguous: no server name has one.
 fn short_hash(server: &ServerName, native: &str) -> impl Iterator<Item = char> {
     let whole = format!("{server}\0{native}");
-    let hash = digest(&SHA256, whole.as_bytes());
-    let bits = hash.as_ref().iter().take(5).fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
+    let hash = sha256(whole.as_bytes());
+    let bits = hash.iter().take(5).fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
     (0..HASH_CHARS).rev().map(move |place| {
         let five = u8::try_from(bits >> (5 * place) & 31).unwrap_or_default();
         char::from(if five < 26 { b'a' + five } else { b'2' + (five - 26) })

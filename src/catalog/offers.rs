@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::mcp::meta::TASKS;
+use crate::text::clip;
 
 use super::clip_foreign_text;
 use super::kind::Kind;
@@ -39,7 +40,7 @@ impl ServerOffers {
                 *value = told.map(|flag| ((*flag).to_owned(), json!(true))).collect();
             }
         }
-        let instructions = instructions.map(|text| text.chars().take(MAX_INSTRUCTIONS).collect());
+        let instructions = instructions.map(|text| clip(text, MAX_INSTRUCTIONS).to_owned());
         let tasks = parse_task_form(&capabilities);
         Self { capabilities, instructions, tasks }
     }

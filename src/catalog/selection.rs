@@ -9,11 +9,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
 use super::kind::Kind;
 use crate::call::ServerName;
 use crate::config::{Pattern, Profile};
+use crate::text::clip;
 
 /// What of the catalog is shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -267,20 +269,13 @@ fn parse_patterns(name: &'static str, value: &str) -> Result<Vec<Pattern>, Selec
         .collect()
 }
 
-/// A text without its percent signs. A `+` is one, not a space: templates of
-/// URIs have some.
+/// Percent-decoded text. A `+` stays a plus sign: URI templates have some.
 fn decode_query(raw: &str) -> Cow<'_, str> {
-    if !raw.contains(['%', '+']) {
-        return Cow::Borrowed(raw);
-    }
-    // As a name without a value: an equals sign would end it.
-    let plain = raw.replace('+', "%2B").replace('=', "%3D");
-    let pair = form_urlencoded::parse(plain.as_bytes()).next();
-    Cow::Owned(pair.map(|(text, _)| text.into_owned()).unwrap_or_default())
+    percent_decode_str(raw).decode_utf8_lossy()
 }
 
 fn clip_pattern(text: &str) -> String {
-    text.chars().take(64).collect()
+    clip(text, 64).to_owned()
 }
 
 const KNOWN: &str = "it can have servers, tools, prompts and resources";

@@ -7,15 +7,13 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::item::{
-    InvalidItem, ItemFields, copy_within_bounds, json_string, span_within, splice_edits,
-};
+use super::item::{InvalidItem, ItemFields, copy_within_bounds, splice_edits};
 use super::kind::Kind;
 use super::offers::{ServerOffers, TaskForm};
 use super::param_headers::{self, ParamHeader};
 use super::schema::{self, ArgumentSchema};
 use crate::call::NativeName;
-use crate::jsonrpc::text;
+use crate::jsonrpc::{span_of, string, text};
 
 /// What to make of `x-mcp-header` annotations that break the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,15 +83,17 @@ impl Tool {
         let (tasks_at, tasks) = fields.find("execution").and_then(parse_task_support).unzip();
         Ok(Self {
             tasks: tasks.unwrap_or_default(),
-            tasks_at: tasks_at.map(|at| span_within(&raw, at)),
+            tasks_at: tasks_at.map(|at| span_of(&raw, at.as_bytes()).unwrap_or_default()),
             native,
             arguments: ArgumentSchema::from_value(schema)?,
             param_headers,
-            name: span_within(&raw, name),
-            description: fields.find("description").map(|text| span_within(&raw, text)),
+            name: span_of(&raw, name.as_bytes()).unwrap_or_default(),
+            description: fields
+                .find("description")
+                .map(|text| span_of(&raw, text.as_bytes()).unwrap_or_default()),
             interface: interface
                 .into_iter()
-                .map(|(at, uri)| (span_within(&raw, at), uri))
+                .map(|(at, uri)| (span_of(&raw, at.as_bytes()).unwrap_or_default(), uri))
                 .collect(),
             raw,
         })
@@ -124,24 +124,24 @@ impl Tool {
         let mut edits = Vec::new();
         // The name keeps the server's own spelling (escapes) when it is the same.
         if public != self.native.as_str() {
-            edits.push((self.name.clone(), json_string(public)));
+            edits.push((self.name.clone(), string(public)));
         }
         if let Some(text) = description {
             edits.push(match &self.description {
-                Some(span) => (span.clone(), json_string(text)),
+                Some(span) => (span.clone(), string(text)),
                 None => (self.name.end..self.name.end, description_member(text)),
             });
         }
         for (place, uri) in &self.interface {
             if let Cow::Owned(public) = public_uri(uri) {
-                edits.push((place.clone(), json_string(&public)));
+                edits.push((place.clone(), string(&public)));
             }
         }
         if let Some(place) = self.tasks_at.clone()
             && self.tasks != TaskSupport::Forbidden
             && offers.task_form() != Some(TaskForm::Legacy)
         {
-            edits.push((place, json_string("forbidden")));
+            edits.push((place, string("forbidden")));
         }
         edits.sort_by_key(|(span, _)| span.start);
         splice_edits(&self.raw, edits, out);
@@ -166,7 +166,7 @@ fn parse_task_support(execution: &str) -> Option<(&str, TaskSupport)> {
 }
 
 fn description_member(text: &str) -> String {
-    format!(",\"description\":{}", json_string(text))
+    format!(",\"description\":{}", string(text))
 }
 
 /// The raw values in a `_meta` that name a user interface, with their text. The

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::config::KeyHash;
-use crate::identity::sha256;
+use crate::crypto::{random_bytes, sha256};
 
 /// Make a key for a client, and the hash of it that the configuration holds
 ///
@@ -83,8 +83,7 @@ For gateway.toml:
 }
 
 fn random() -> Result<String, KeyError> {
-    let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| KeyError::Random)?;
+    let bytes = random_bytes::<32>().map_err(|_| KeyError::Random)?;
     Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }
 

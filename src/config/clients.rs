@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde_json::{Value as Json, json};
 
 use crate::call::ProfileName;
@@ -55,23 +56,15 @@ impl KeyHash {
 
     fn from_text(text: &str) -> Option<Self> {
         let word = text.split_ascii_whitespace().next()?;
-        let digits = word.strip_prefix("sha256:").unwrap_or(word).as_bytes();
-        let mut digest = [0; 32];
-        if digits.len() != 2 * digest.len() {
-            return None;
-        }
-        for (byte, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
-            let digit = |at: usize| char::from(*pair.get(at)?).to_digit(16);
-            *byte = u8::try_from(digit(0)? * 16 + digit(1)?).ok()?;
-        }
-        Some(Self(digest))
+        let digits = word.strip_prefix("sha256:").unwrap_or(word);
+        let digest = HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()?;
+        digest.try_into().ok().map(Self)
     }
 }
 
 impl fmt::Display for KeyHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sha256:")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "sha256:{}", HEXLOWER.encode_display(&self.0))
     }
 }
 

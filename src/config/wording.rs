@@ -1,5 +1,7 @@
 //! How keys, texts and kinds are put into a message.
 
+use crate::text::clip;
+
 use super::reader::{Node, Reader};
 use super::setting::Setting;
 
@@ -44,7 +46,7 @@ pub(super) fn expected<S: Setting>() -> String {
 /// The choice that looks most like a text, if any does.
 pub(super) fn nearest(text: &str, choices: &[&str]) -> Option<String> {
     // Bounded, because the comparison takes time in the product of both lengths.
-    let text: String = text.chars().take(64).collect();
+    let text: String = clip(text, 64).to_owned();
     let lower = text.to_ascii_lowercase().replace('-', "_");
     let score = |choice: &&str| strsim::jaro_winkler(&lower, choice);
     choices

@@ -6,8 +6,9 @@ use std::time::SystemTime;
 use http::{HeaderValue, Response, header};
 use tokio::sync::watch;
 
+use crate::call::PeerAddress;
 use crate::call::{Endpoint, Failure, Principal, ProfileName};
-use crate::identity::{Credential, Peer};
+use crate::identity::Credential;
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::snapshot::Snapshot;
@@ -53,7 +54,7 @@ impl Front {
     pub(super) fn caller<B>(
         &self,
         request: &mut Received<B>,
-        peer: Peer,
+        peer: PeerAddress,
     ) -> Result<Caller, Failure> {
         if profile_of(request.uri.path()).is_none() {
             return Err(Failure::UnknownEndpoint);

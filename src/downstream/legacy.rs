@@ -15,6 +15,7 @@ use crate::config::Limits;
 use crate::jsonrpc::{self, Frame, Id, Payload, within_depth};
 use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
 use crate::pipeline::Introduction;
+use crate::text::clip;
 use crate::wire::{Headers, visible};
 
 use super::answer::{self, Wants};
@@ -154,7 +155,7 @@ impl Front {
                 .ok_or_else(uri_missing),
             Method::SetLevel => set_level(session, &params),
             other => {
-                let method = other.as_str().chars().take(128).collect();
+                let method = clip(other.as_str(), 128).to_owned();
                 Err(Failure::MethodNotFound { method })
             }
         };
@@ -295,22 +296,15 @@ fn check_version(headers: &Headers) -> Result<(), Failure> {
     let said = visible(said).unwrap_or_default();
     match ProtocolVersion::parse(said) {
         Some(_) => Ok(()),
-        None => Err(Failure::UnsupportedVersion { requested: said.chars().take(64).collect() }),
+        None => Err(Failure::UnsupportedVersion { requested: clip(said, 64).to_owned() }),
     }
 }
 
 fn notice(session: &Session, method: &str, params: Option<&Bytes>) {
-    if method == notification::CANCELLED {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Cancelled<'a> {
-            #[serde(borrow)]
-            request_id: &'a RawValue,
-        }
-        let params: Option<Cancelled<'_>> = params.and_then(|params| jsonrpc::object(params).ok());
-        if let Some(cancelled) = params {
-            session.withdraw(cancelled.request_id.get().as_bytes());
-        }
+    if method == notification::CANCELLED
+        && let Some(id) = params.and_then(notification::cancelled_request)
+    {
+        session.withdraw(id.raw());
     }
 }
 

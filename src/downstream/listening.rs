@@ -19,6 +19,7 @@ use crate::jsonrpc::{self, Id, Members};
 use crate::mcp::{meta, notification};
 use crate::pipeline::{Gateway, Subscriber, Told};
 use crate::telemetry::metrics::Entered;
+use crate::text::clip;
 
 use super::answer;
 use super::caller::{Caller, Standing};
@@ -48,9 +49,9 @@ impl Filter {
         let mut seen = HashSet::new();
         for (key, value) in members {
             if !seen.insert(key.clone()) {
-                return Err(invalid(&format!(": `{}` stands twice", cut(&key))));
+                return Err(invalid(&format!(": `{}` stands twice", clip(&key, 64))));
             }
-            let bad = |error: serde_json::Error| invalid(&format!(".{}: {error}", cut(&key)));
+            let bad = |error: serde_json::Error| invalid(&format!(".{}: {error}", clip(&key, 64)));
             let flag = || serde_json::from_str::<bool>(value.get()).map_err(bad);
             let names = || serde_json::from_str::<Vec<String>>(value.get()).map_err(bad);
             match &*key {
@@ -78,10 +79,6 @@ fn distinct(mut names: Vec<String>) -> Vec<String> {
     let mut seen = HashSet::new();
     names.retain(|name| seen.insert(name.clone()));
     names
-}
-
-fn cut(key: &str) -> String {
-    key.chars().take(64).collect()
 }
 
 /// A stream for as long as its client reads it.

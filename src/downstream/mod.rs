@@ -33,8 +33,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method as HttpMethod, Response, StatusCode, header};
 
+use crate::call::PeerAddress;
 use crate::call::{Drain, Failure};
-use crate::identity::Peer;
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::{self, Era};
 use crate::pipeline::Gateway;
@@ -76,7 +76,11 @@ impl Front {
     /// # Cancel safety
     /// Dropping the future is the client's going away: a Modern call is
     /// cancelled, a Legacy one runs to its end.
-    pub async fn serve<B>(self: Arc<Self>, mut request: Received<B>, peer: Peer) -> Response<Body>
+    pub async fn serve<B>(
+        self: Arc<Self>,
+        mut request: Received<B>,
+        peer: PeerAddress,
+    ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
     {
@@ -95,7 +99,7 @@ impl Front {
     async fn answer<B>(
         self: Arc<Self>,
         request: Received<B>,
-        from: (Caller, Peer),
+        from: (Caller, PeerAddress),
     ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
@@ -108,7 +112,11 @@ impl Front {
         }
     }
 
-    async fn post<B>(self: Arc<Self>, request: Received<B>, from: (Caller, Peer)) -> Response<Body>
+    async fn post<B>(
+        self: Arc<Self>,
+        request: Received<B>,
+        from: (Caller, PeerAddress),
+    ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
     {

@@ -10,6 +10,7 @@ use crate::catalog::Kind;
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, decode_value, header, is_encoded};
 use crate::pipeline::{Exchange, Introduction};
+use crate::text::clip;
 use crate::wire::{Headers, Repeated, is_visible, visible};
 
 use super::Front;
@@ -82,7 +83,7 @@ impl Front {
                 Then::Modern(Cancelling { stage: Stage::Starting(starting), standing }, writer)
             }
             other => {
-                let method = other.as_str().chars().take(128).collect();
+                let method = clip(other.as_str(), 128).to_owned();
                 Then::Answered(refuse(&id, &Failure::MethodNotFound { method }))
             }
         }
@@ -128,7 +129,7 @@ impl Steps for Cancelling {
 /// A log level, by its name.
 pub(super) fn log_level(name: &str) -> Result<LogLevel, String> {
     LogLevel::parse(name).ok_or_else(|| {
-        let name: String = name.chars().take(64).collect();
+        let name: String = clip(name, 64).to_owned();
         format!("invalid params: there is no log level {name:?}")
     })
 }
@@ -193,14 +194,14 @@ fn check_name(headers: &Headers, named: &str) -> Result<(), Failure> {
 }
 
 fn same(name: &HeaderName, said: Option<&[u8]>, body: &str) -> Result<(), Failure> {
-    let clip = |text: &str| text.chars().take(128).collect::<String>();
     let detail = match said {
         Some(said) if said == body.as_bytes() => return Ok(()),
         Some(said) => {
-            let said = clip(&String::from_utf8_lossy(said));
-            format!("the {name} header says {said:?}, the body {:?}", clip(body))
+            let said = String::from_utf8_lossy(said);
+            let said = clip(&said, 128);
+            format!("the {name} header says {said:?}, the body {:?}", clip(body, 128))
         }
-        None => format!("the {name} header is missing, the body says {:?}", clip(body)),
+        None => format!("the {name} header is missing, the body says {:?}", clip(body, 128)),
     };
     Err(Failure::HeaderMismatch { detail })
 }
@@ -217,7 +218,7 @@ fn single<'a>(headers: &'a Headers, name: &HeaderName) -> Result<Option<&'a [u8]
 }
 
 fn unsupported(requested: &str) -> Failure {
-    Failure::UnsupportedVersion { requested: requested.chars().take(64).collect() }
+    Failure::UnsupportedVersion { requested: clip(requested, 64).to_owned() }
 }
 
 #[cfg(test)]

@@ -10,10 +10,10 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use tokio::time::timeout;
 
+use crate::call::PeerAddress;
 use crate::call::{Client, Context, Failure, Meta, Trace};
 use crate::codec::body::{BodyError, collect};
 use crate::config::Limits;
-use crate::identity::Peer;
 use crate::jsonrpc::{Fault, Frame, Id};
 use crate::mcp::{self, LogLevel};
 use crate::wire::{Headers, Received, visible};
@@ -25,14 +25,14 @@ pub(super) struct Posted {
     pub(super) headers: Arc<Headers>,
     pub(super) body: Bytes,
     pub(super) caller: Caller,
-    peer: Peer,
+    peer: PeerAddress,
     transport: &'static str,
 }
 
 impl Posted {
     pub(super) async fn read<B: Body<Data = Bytes> + Unpin>(
         request: Received<B>,
-        (caller, peer): (Caller, Peer),
+        (caller, peer): (Caller, PeerAddress),
         limits: &Limits,
     ) -> Result<Self, Failure> {
         let Received { headers, version, mut body, .. } = request;

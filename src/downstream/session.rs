@@ -6,14 +6,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Client, Context, Failure, Notice, Question};
 use crate::catalog::Kind;
+use crate::crypto::sha256;
 use crate::era::lower;
-use crate::identity::{hex, sha256};
 use crate::jsonrpc::{self, Id, Response};
 use crate::mcp::{LogLevel, notification};
 use crate::pipeline::{Gateway, Subscriber};
@@ -135,7 +136,7 @@ impl Session {
     /// none. It shows nothing of the session's id, which is a secret.
     pub(super) fn page(&self, number: u64) -> String {
         let hash = sha256(format!("{} {number}", self.id).as_bytes());
-        hex(hash.split_at(16).0)
+        HEXLOWER.encode(hash.split_at(16).0)
     }
 
     /// The client's answer no longer matters.

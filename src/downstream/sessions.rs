@@ -7,11 +7,12 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::call::{Client, Failure, Principal};
-use crate::identity::{self, hex};
+use crate::crypto::random_bytes;
 use crate::pipeline::Gateway;
 use crate::policy::network;
 use crate::upstream::Askable;
@@ -185,9 +186,9 @@ async fn sweep(sessions: Weak<Sessions>, mut loads: watch::Receiver<SystemTime>)
 
 /// 128 random bits in hexadecimal.
 pub(super) fn unguessable() -> Result<Arc<str>, Failure> {
-    let bytes = identity::unguessable::<16>()
+    let bytes = random_bytes::<16>()
         .map_err(|_| Failure::Internal { detail: "making a session id".into() })?;
-    Ok(hex(&bytes).into())
+    Ok(HEXLOWER.encode(&bytes).into())
 }
 
 /// How often idle sessions are looked for.

@@ -17,9 +17,9 @@ use http_body_util::Full;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{sleep, timeout};
 
+use crate::call::PeerAddress;
 use crate::call::{Drain, Failure};
 use crate::codec::sse;
-use crate::identity::Peer;
 use crate::jsonrpc;
 use crate::mcp::{self, Era};
 use crate::wire::{Headers, Received};
@@ -73,7 +73,7 @@ impl Drop for Registered {
 struct Inside {
     front: Arc<Front>,
     caller: Caller,
-    peer: Peer,
+    peer: PeerAddress,
     /// Those of the request that opened the stream.
     headers: Headers,
 }
@@ -144,7 +144,7 @@ impl Front {
     pub(super) async fn old_transport<B>(
         self: Arc<Self>,
         request: Received<B>,
-        peer: Peer,
+        peer: PeerAddress,
     ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
@@ -158,7 +158,11 @@ impl Front {
         }
     }
 
-    fn open_pipe<B>(self: &Arc<Self>, mut request: Received<B>, peer: Peer) -> Response<Body> {
+    fn open_pipe<B>(
+        self: &Arc<Self>,
+        mut request: Received<B>,
+        peer: PeerAddress,
+    ) -> Response<Body> {
         let uri = inner(&request.uri);
         request.uri = uri.clone();
         let caller = match self.caller(&mut request, peer) {
@@ -199,7 +203,7 @@ impl Front {
     async fn post_to_pipe<B>(
         self: &Arc<Self>,
         mut request: Received<B>,
-        peer: Peer,
+        peer: PeerAddress,
     ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,

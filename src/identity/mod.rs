@@ -18,47 +18,15 @@
 //! key: keys are 256 random bits (`trunkline key`), not passwords.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use aws_lc_rs::digest::{SHA256, digest};
 use http::{HeaderName, header};
-use rustix::io::retry_on_intr;
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::call::{Failure, Principal, ProfileName};
 use crate::config::{Client, KeyHash};
+use crate::crypto::sha256;
 use crate::wire::{Headers, Repeated};
-
-/// Whom a request came from, as far as the socket knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer {
-    /// The client's address.
-    pub addr: SocketAddr,
-    /// The address that the client reached us at.
-    pub local: SocketAddr,
-    /// Whether the connection is encrypted.
-    pub tls: bool,
-    /// Whether it is the process that started this one, over standard streams.
-    /// Both addresses then stand for this machine.
-    pub stdio: bool,
-}
-
-impl Peer {
-    /// The process that started this one.
-    pub fn parent() -> Self {
-        let here = SocketAddr::from(([127, 0, 0, 1], 0));
-        Self { addr: here, local: here, tls: false, stdio: true }
-    }
-
-    /// The address with its port, where there is a socket.
-    pub fn socket(&self) -> Option<SocketAddr> {
-        (!self.stdio).then_some(self.addr)
-    }
-}
 
 /// Everybody whom a configuration knows.
 #[derive(Debug, Default)]
@@ -193,36 +161,6 @@ impl Credential {
     pub fn principal(&self) -> &Principal {
         &self.principal
     }
-}
-
-/// The SHA-256 of a key.
-pub fn sha256(key: &[u8]) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    bytes.copy_from_slice(digest(&SHA256, key).as_ref());
-    bytes
-}
-
-/// Bytes in hexadecimal, two digits each.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// Bytes that nobody can guess, from the system: the cipher library's own source
-/// takes 20 ms to begin with, which a gateway that starts does not have.
-///
-/// # Errors
-/// What the system says where it gives none.
-pub fn unguessable<const N: usize>() -> io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        filled += retry_on_intr(|| getrandom(&mut *rest, GetRandomFlags::empty()))?;
-    }
-    Ok(bytes)
 }
 
 fn shelf(key: &KeyHash) -> Shelf {

@@ -93,13 +93,3 @@ fn a_key_that_is_gone_or_anothers_is_known_no_longer() {
     assert!(!Identity::new(&[client("desk", &["one"])]).has(&who));
     assert!(known().has(&Credential::parent()) && known().knows(&Credential::parent()));
 }
-
-#[test]
-fn no_two_unguessable_ones_are_the_same() {
-    let all: std::collections::HashSet<[u8; 16]> =
-        (0..64).map(|_| unguessable().unwrap()).collect();
-    assert_eq!(all.len(), 64);
-    // Also where the system gives them in pieces.
-    let long: [u8; 1024] = unguessable().unwrap();
-    assert!(long.chunks(16).all(|chunk| chunk.iter().any(|byte| *byte != 0)));
-}

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use http_body_util::{Either, Full};
 
-use super::{Admission, Incoming, Peer, Refusal, Service, Settings, cors};
+use super::{Admission, Incoming, PeerAddress, Refusal, Service, Settings, cors};
 use crate::wire::Received;
 
 /// A body of the gate's, or of the service's.
@@ -44,7 +44,7 @@ pub(super) async fn answer<S: Service>(
     service: &S,
     settings: &Arc<Settings>,
     request: Received<Incoming>,
-    (peer, most): (Peer, Option<usize>),
+    (peer, most): (PeerAddress, Option<usize>),
     known: &mut Known,
 ) -> Response<Answer<S::Body>> {
     let (mut response, origin) = match judge(settings, &request, (peer, most), known) {
@@ -66,7 +66,7 @@ pub(super) async fn answer<S: Service>(
 fn judge<B>(
     settings: &Arc<Settings>,
     request: &Received<B>,
-    (peer, most): (Peer, Option<usize>),
+    (peer, most): (PeerAddress, Option<usize>),
     known: &mut Known,
 ) -> Result<Admission, Refusal> {
     let limit = settings.limits.header;

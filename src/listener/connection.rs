@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::wire::Received;
 
 use super::{
-    BoxError, ConnectionLimits, Drain, Incoming, Peer, Service, Settings,
+    BoxError, ConnectionLimits, Drain, Incoming, PeerAddress, Service, Settings,
     activity::{Activity, Busy, Due},
     answer::{Answer, Known, answer},
     http1,
@@ -69,7 +69,7 @@ enum Protocol {
 /// Serves one connection until it ends, a limit ends it, or a drain does.
 pub(super) async fn run<S: Service>(
     socket: TcpStream,
-    peer: Peer,
+    peer: PeerAddress,
     settings: &Settings,
     context: Arc<Context<S>>,
 ) -> Result<(), ConnectionError> {
@@ -134,7 +134,7 @@ async fn detect(socket: &TcpStream) -> io::Result<Protocol> {
 
 /// A connection whose protocol is known.
 pub(super) struct Line<'a, S> {
-    pub(super) peer: Peer,
+    pub(super) peer: PeerAddress,
     pub(super) limits: &'a ConnectionLimits,
     pub(super) context: Arc<Context<S>>,
     pub(super) activity: Arc<Activity>,

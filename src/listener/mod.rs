@@ -45,7 +45,7 @@ use http::Response;
 use http_body::Body;
 
 use crate::call::Drain;
-use crate::identity::Peer;
+use crate::call::PeerAddress;
 use crate::wire::Received;
 
 pub use self::{
@@ -59,7 +59,7 @@ pub use self::{
 /// Why a response's body broke off.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What answers requests. Any `Fn(Received<Incoming>, Peer) -> impl Future<Output = Response<B>>`
+/// What answers requests. Any `Fn(Received<Incoming>, PeerAddress) -> impl Future<Output = Response<B>>`
 /// is one.
 ///
 /// It is called once per request, several at a time on an HTTP/2 connection. Its future, and the
@@ -74,13 +74,13 @@ pub trait Service: Send + Sync + 'static {
     fn call(
         &self,
         request: Received<Incoming>,
-        peer: Peer,
+        peer: PeerAddress,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
 impl<F, R, B> Service for F
 where
-    F: Fn(Received<Incoming>, Peer) -> R + Send + Sync + 'static,
+    F: Fn(Received<Incoming>, PeerAddress) -> R + Send + Sync + 'static,
     R: Future<Output = Response<B>> + Send,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
@@ -89,7 +89,7 @@ where
     fn call(
         &self,
         request: Received<Incoming>,
-        peer: Peer,
+        peer: PeerAddress,
     ) -> impl Future<Output = Response<B>> + Send {
         self(request, peer)
     }

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{
-    Drain, LiveSettings, Peer, Service, Settings,
+    Drain, LiveSettings, PeerAddress, Service, Settings,
     connection::{self, ConnectionError},
     tune::tune,
     workers::{Place, Workers},
@@ -199,7 +199,7 @@ impl Door {
             tracing::debug!(client = %addr, %fault, "a socket could not be tuned");
         }
         let local = socket.local_addr().unwrap_or(self.listener.addr);
-        let peer = Peer { addr, local, tls: settings.tls.is_some(), stdio: false };
+        let peer = PeerAddress { addr, local, tls: settings.tls.is_some(), stdio: false };
         let context = Arc::clone(context);
         let place = self.listener.workers.as_ref().and_then(|workers| workers.place());
         let runtime = place.as_ref().map(|place| place.runtime.clone());

@@ -156,6 +156,12 @@ impl Method {
 
 /// Names of notifications.
 pub mod notification {
+    use bytes::Bytes;
+    use serde::Deserialize;
+    use serde_json::value::RawValue;
+
+    use crate::jsonrpc::{Id, object};
+
     /// Legacy: the client is ready.
     pub const INITIALIZED: &str = "notifications/initialized";
     /// A request is no longer wanted.
@@ -182,4 +188,16 @@ pub mod notification {
     pub const TASK_STATUS: &str = "notifications/tasks/status";
     /// Modern: a subscription stands.
     pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+
+    /// The id of the request that the params of a [`CANCELLED`] name.
+    pub fn cancelled_request(params: &Bytes) -> Option<Id> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct CancelledParams<'a> {
+            #[serde(borrow)]
+            request_id: &'a RawValue,
+        }
+        let cancelled: CancelledParams<'_> = object(params).ok()?;
+        Id::read(params, cancelled.request_id)
+    }
 }

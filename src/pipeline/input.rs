@@ -24,6 +24,7 @@ use crate::mcp::question::ELICITATION;
 use crate::mcp::{Era, Method};
 use crate::snapshot::Snapshots;
 use crate::telemetry::metrics::Metrics;
+use crate::text::clip;
 use crate::upstream::parking::{Bounds, Parking};
 
 use super::tasks::{OwnTasks, Questions};
@@ -321,7 +322,7 @@ pub(super) fn check_objects(input: &Input) -> Result<(), Failure> {
     };
     match input.responses.iter().find(other) {
         Some((key, _)) => {
-            let key: String = key.chars().take(64).collect();
+            let key: String = clip(key, 64).to_owned();
             let detail = format!("invalid params: inputResponses[{key:?}] must be an object");
             Err(Failure::InvalidParams { detail })
         }
@@ -368,7 +369,7 @@ pub(super) fn refused(response: &Response) -> Failure {
     let (Response::Result(raw) | Response::Error(raw)) = response;
     let error: Value = serde_json::from_slice(raw).unwrap_or_default();
     let said = error.get("message").and_then(Value::as_str).unwrap_or("without a reason");
-    Failure::InputRefused { reason: said.chars().take(200).collect() }
+    Failure::InputRefused { reason: clip(said, 200).to_owned() }
 }
 
 pub(super) fn invalid_state(reason: impl Into<String>) -> Failure {

@@ -8,6 +8,7 @@ use crate::catalog::{Kind, ServerOffers};
 use crate::config::{Gateway as Settings, Naming};
 use crate::mcp::{Era, ProtocolVersion, meta};
 use crate::snapshot::{Member, Snapshot, View};
+use crate::text::clip;
 use crate::upstream::State;
 
 use super::{Gateway, listing, tasks};
@@ -109,7 +110,7 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
     let mut all = own.cloned();
     for (member, text) in servers().filter_map(|member| Some((member, told(member)?))) {
         if alone {
-            return Some(cut(text, MOST));
+            return Some(ellipsize(text, MOST));
         }
         let name = member.config.name.as_str();
         let prefix = match settings.naming {
@@ -118,7 +119,7 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
             }
             Naming::Conflict | Naming::None => String::new(),
         };
-        let section = format!("## {name}\n\n{prefix}{}", cut(text, MOST_OF_ONE).trim());
+        let section = format!("## {name}\n\n{prefix}{}", ellipsize(text, MOST_OF_ONE).trim());
         let before = all.take().map(|before| before + "\n\n").unwrap_or_default();
         if before.len() + section.len() > MOST {
             // The gateway's own words are the operator's, however many.
@@ -129,13 +130,9 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
     all
 }
 
-/// The beginning of a text that is too long.
-fn cut(mut text: String, most: usize) -> String {
-    if text.len() > most {
-        text.truncate(text.floor_char_boundary(most));
-        text.push('…');
-    }
-    text
+/// A text of at most `limit` bytes, and an ellipsis where it was clipped.
+fn ellipsize(text: String, limit: usize) -> String {
+    if text.len() > limit { format!("{}…", clip(&text, limit)) } else { text }
 }
 
 fn info(settings: &Settings, title: Option<&String>) -> Map<String, Value> {

@@ -14,6 +14,7 @@ use crate::mcp::{Era, Method};
 use crate::policy::Target;
 use crate::snapshot::{Member, Snapshot, View};
 use crate::telemetry::metrics::ToolMetrics;
+use crate::text::clip;
 
 use super::input::Asker;
 use super::tasks;
@@ -77,7 +78,7 @@ pub(super) fn exists(snapshot: &Snapshot, view: &View, call: &Call, asker: &Aske
 fn tool<'a>(snapshot: &'a Snapshot, view: &'a View, call: &Call) -> Result<Route<'a>, Failure> {
     let name = needed(call.params.name(), "name")?;
     let found = snapshot.route(view, name);
-    let found = found.ok_or_else(|| Failure::UnknownTool { name: cut(name) })?;
+    let found = found.ok_or_else(|| Failure::UnknownTool { name: clip_name(name) })?;
     let entry = found.entry;
     let native = entry.native();
     let renamed = call.params.name_span().filter(|_| native.as_str() != entry.public.as_str());
@@ -234,7 +235,8 @@ pub(super) fn owner<'a>(
         (None, _) => all.next().filter(|_| all.next().is_none()),
         (Some(_), Some(_)) => None,
     };
-    let member = member.ok_or_else(|| Failure::MethodNotFound { method: cut(method.as_str()) })?;
+    let member =
+        member.ok_or_else(|| Failure::MethodNotFound { method: clip_name(method.as_str()) })?;
     let server = member.config.name.clone();
     let target = Target { server, native: None, tool: None, edits: Box::default() };
     Ok(Route { member, target, tool: None })
@@ -247,15 +249,15 @@ fn needed<'a>(member: Option<&'a str>, name: &str) -> Result<&'a str, Failure> {
 }
 
 fn unknown_prompt(name: &str) -> Failure {
-    Failure::UnknownPrompt { name: cut(name) }
+    Failure::UnknownPrompt { name: clip_name(name) }
 }
 
 fn unknown_resource(uri: &str) -> Failure {
-    Failure::UnknownResource { uri: uri.chars().take(MAX_URI).collect() }
+    Failure::UnknownResource { uri: clip(uri, MAX_URI).to_owned() }
 }
 
-fn cut(name: &str) -> String {
-    name.chars().take(128).collect()
+fn clip_name(name: &str) -> String {
+    clip(name, 128).to_owned()
 }
 
 impl Route<'_> {

@@ -50,23 +50,3 @@ impl Transport {
 
 /// The longest piece of client-given text in a log line or an attribute, in bytes.
 const CLIP: usize = 128;
-
-/// The start of a text, at most [`CLIP`] bytes, cut between characters.
-fn clip(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(CLIP)).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_text_is_cut_between_characters() {
-        for (text, len) in
-            [("", 0), ("tools/call", 10), (&"x".repeat(500), 128), (&"é".repeat(500), 128)]
-        {
-            assert_eq!(clip(text).len(), len, "{text:?}");
-        }
-        assert_eq!(clip(&format!("x{}", "é".repeat(500))).len(), 127);
-    }
-}

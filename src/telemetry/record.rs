@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::{Subject, clip, log};
+use crate::text::clip;
+
+use super::{CLIP, Subject, log};
 
 /// How a call ended. Labels are `&'static str` so that the set of series in
 /// the metrics is fixed by the code.
@@ -134,7 +136,7 @@ impl CallRecord<'_> {
             principal = self.principal,
             address = self.address.map(tracing::field::display),
             profile = self.profile,
-            method = clip(self.method),
+            method = clip(self.method, CLIP),
             tool = self.public.tool(),
             native_tool = self.native.tool(),
             prompt = self.public.prompt(),
@@ -148,8 +150,8 @@ impl CallRecord<'_> {
             duration_ms = milliseconds(self.duration_us()),
             upstream_ms = self.upstream_us().map(milliseconds),
             trace_id = self.trace_id,
-            client_version = clip(self.client_version),
-            server_version = self.server_version.map(clip),
+            client_version = clip(self.client_version, CLIP),
+            server_version = self.server_version.map(|version| clip(version, CLIP)),
             transport = self.transport,
             "call"
         );

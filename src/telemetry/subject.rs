@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::clip;
+use crate::text::clip;
+
+use super::CLIP;
 
 /// What a request is about: at most one thing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,19 +23,19 @@ pub enum Subject<'a> {
 impl<'a> Subject<'a> {
     /// The tool's name; cut when long.
     pub fn tool(self) -> Option<&'a str> {
-        if let Self::Tool(name) = self { Some(clip(name)) } else { None }
+        if let Self::Tool(name) = self { Some(clip(name, CLIP)) } else { None }
     }
 
     /// The prompt's name; cut when long.
     pub fn prompt(self) -> Option<&'a str> {
-        if let Self::Prompt(name) = self { Some(clip(name)) } else { None }
+        if let Self::Prompt(name) = self { Some(clip(name, CLIP)) } else { None }
     }
 
     /// The resource's URI without what may be secret in it: credentials, query
     /// and fragment; cut when long.
     pub fn resource(self) -> Option<Cow<'a, str>> {
         let Self::Resource(uri) = self else { return None };
-        let uri = clip(uri.split(['?', '#']).next().unwrap_or_default());
+        let uri = clip(uri.split(['?', '#']).next().unwrap_or_default(), CLIP);
         // A public URI has the server's own within it: the last authority counts.
         let authority = uri.rfind("://").map_or(0, |at| at + 3);
         let (before, rest) = uri.split_at(authority);

@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::call::{Call, Event, Failure, MOST_QUESTIONS, Principal, Question, Reply, ServerName};
+use crate::crypto::random_bytes;
 use crate::jsonrpc::Id;
 use crate::policy::Permitted;
 use crate::telemetry::metrics::{Entered, Metrics};
@@ -126,8 +127,7 @@ impl Parking {
         bounds: Bounds,
     ) -> Result<Ticket, Failure> {
         let place = self.enter(owner, bounds)?;
-        let mut number = [0; 8];
-        aws_lc_rs::rand::fill(&mut number)
+        let number = random_bytes::<8>()
             .map_err(|_| Failure::Internal { detail: "numbering a call".into() })?;
         let id = u64::from_be_bytes(number);
         let (called, hears) = oneshot::channel();

@@ -12,6 +12,7 @@ use crate::catalog::ServerOffers;
 use crate::jsonrpc::{self, Id, object};
 use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
 use crate::mcp::{Era, ProtocolVersion, code, meta};
+use crate::text::clip;
 
 use super::LinkFault;
 
@@ -209,7 +210,7 @@ pub(super) fn judge_initialize(answer: &Answer) -> Result<Peer, LinkFault> {
 
 /// A server's JSON-RPC error where an answer was needed.
 pub(super) fn refused(error: &ErrorBody) -> LinkFault {
-    let message = error.message().chars().take(200).collect();
+    let message = clip(error.message(), 200).to_owned();
     LinkFault::Refused { code: error.code(), message }
 }
 

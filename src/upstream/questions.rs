@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use crate::call::{Answers, Call, MOST_QUESTIONS, NativeName, Notice, Question};
 use crate::era::tasks::rename;
-use crate::jsonrpc::{self, Id, Response, object};
+use crate::jsonrpc::{self, Id, Response};
 use crate::mcp::{Era, Method};
 use crate::policy::Target;
 
@@ -184,18 +182,6 @@ pub(super) fn tie<'a, T>(
         (Some(_), None) => Tie::Mute,
         (Some(_), Some((_, one))) => Tie::To(one),
     }
-}
-
-/// Which request a `notifications/cancelled` takes back.
-pub(super) fn cancelled(params: &Bytes) -> Option<Id> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Cancelled<'a> {
-        #[serde(borrow)]
-        request_id: &'a RawValue,
-    }
-    let cancelled: Cancelled<'_> = object(params).ok()?;
-    Id::read(params, cancelled.request_id)
 }
 
 /// The message that answers a server's request.

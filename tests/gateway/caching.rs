@@ -2,7 +2,7 @@
 //! for them.
 
 use serde_json::json;
-use trunkline::identity::sha256;
+use trunkline::crypto::sha256;
 
 use crate::support::client::Client;
 use crate::support::{Gateway, Said, Step, Upstream, until};

@@ -2,7 +2,7 @@
 //! there.
 
 use serde_json::{Value, json};
-use trunkline::identity::sha256;
+use trunkline::crypto::sha256;
 
 use crate::support::client::Client;
 use crate::support::gateway::Builder;

@@ -195,7 +195,7 @@ async fn streams_of_the_old_transport_are_bounded_with_the_others() {
 #[tokio::test]
 async fn a_stream_is_its_clients_alone() {
     let key = |name: &str| {
-        let hash = trunkline::identity::sha256(name.as_bytes());
+        let hash = trunkline::crypto::sha256(name.as_bytes());
         let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("[clients.{name}]\nkey = \"{hash}\"\n")
     };

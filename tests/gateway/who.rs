@@ -1,7 +1,7 @@
 //! Clients with keys: who is let in, as whom, and for how long.
 
 use serde_json::json;
-use trunkline::identity::sha256;
+use trunkline::crypto::sha256;
 
 use crate::support::client::{Ask, Client};
 use crate::support::gateway::Builder;

@@ -32,7 +32,7 @@ mod world;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use trunkline::identity::sha256;
+use trunkline::crypto::sha256;
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use players::{Player, Speaks};

@@ -23,8 +23,8 @@ use tokio::{
     task::JoinHandle,
     time::timeout,
 };
+use trunkline::call::PeerAddress;
 use trunkline::call::{DrainSwitch, drain};
-use trunkline::identity::Peer;
 use trunkline::listener::{
     ConnectionLimits, Counts, Drained, Incoming, Listener, LiveSettings, Settings,
 };
@@ -149,7 +149,7 @@ struct Script {
 type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
 
 impl Script {
-    async fn answer(self, request: Received<Incoming>, peer: Peer) -> Answer {
+    async fn answer(self, request: Received<Incoming>, peer: PeerAddress) -> Answer {
         let leaving = Leaving(self.report.clone());
         match request.uri.path() {
             "/hold" => {

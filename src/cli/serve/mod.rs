@@ -19,11 +19,12 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::admin::{self, Report};
+use crate::call::PeerAddress;
 use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
 use crate::config::{Config, LogFormat};
+use crate::crypto::random_bytes;
 use crate::downstream::Front;
-use crate::identity::{self, Peer};
 use crate::listener::{Incoming, ListenError, Listener, LiveSettings, Workers};
 use crate::pipeline::{Gateway, own_info};
 use crate::snapshot::{Snapshots, StartUp};
@@ -198,7 +199,7 @@ impl Running {
         let startup = StartUp { config, surroundings, info: own_info() };
         let snapshots = Snapshots::start(startup);
         let follower = tokio::spawn(Arc::clone(&snapshots).follow());
-        let key = identity::unguessable::<32>().map_err(|_| ServeError::Key)?;
+        let key = random_bytes::<32>().map_err(|_| ServeError::Key)?;
         let cursors = SealedCursors::new(&key).map_err(|_| ServeError::Key)?;
         let gateway = Arc::new(Gateway::new(snapshots, metrics, cursors));
         if let Some(otel) = &otel {
@@ -286,8 +287,9 @@ fn serve_clients(
     draining: Drain,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let service =
-            move |request: Received<Incoming>, peer: Peer| Arc::clone(&front).serve(request, peer);
+        let service = move |request: Received<Incoming>, peer: PeerAddress| {
+            Arc::clone(&front).serve(request, peer)
+        };
         let drained = socket.serve(settings, service, draining).await;
         if drained.cut > 0 {
             tracing::warn!(connections = drained.cut, "cut at the end of the drain time");
@@ -302,7 +304,7 @@ fn serve_operators(
     draining: Drain,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let service = move |request: Received<Incoming>, _: Peer| {
+        let service = move |request: Received<Incoming>, _: PeerAddress| {
             let response: Response<Full<bytes::Bytes>> = admin::respond(&request, &*report);
             std::future::ready(response)
         };

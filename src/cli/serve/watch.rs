@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
 use crate::config::Reload;
+use crate::crypto::sha256;
 
 use super::reload::Reloader;
 
@@ -99,7 +99,7 @@ fn contents(files: &[PathBuf]) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
 }
 
 fn hash(file: &Path) -> Option<Vec<u8>> {
-    std::fs::read(file).ok().map(|bytes| digest(&SHA256, &bytes).as_ref().to_vec())
+    std::fs::read(file).ok().map(|bytes| sha256(&bytes).to_vec())
 }
 
 /// How long nothing may happen before the contents are looked at.

@@ -8,8 +8,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, StatusCode, header::HeaderMap};
 use parking_lot::{Mutex, MutexGuard};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -134,16 +132,9 @@ impl<E> Bridge<E> {
 
     /// The client takes a request back.
     fn withdraw(&self, line: Bytes, params: Option<&Bytes>) {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Cancelled<'a> {
-            #[serde(borrow)]
-            request_id: &'a RawValue,
-        }
-        let params: Option<Cancelled<'_>> = params.and_then(|params| jsonrpc::object(params).ok());
-        let Some(id) = params.map(|params| params.request_id.get().as_bytes()) else { return };
+        let Some(id) = params.and_then(notification::cancelled_request) else { return };
         let under_way = self.under_way();
-        if let Some((_, entry)) = under_way.iter().find(|(other, _)| other.raw() == id) {
+        if let Some((_, entry)) = under_way.iter().find(|(other, _)| other.raw() == id.raw()) {
             // Only the first counts.
             let _ = entry.withdrawal.message.set(line);
             entry.withdrawal.told.cancel();

@@ -7,8 +7,8 @@ use http::{Request, Response, Uri};
 use http_body_util::Full;
 
 use crate::call::Failure;
+use crate::call::PeerAddress;
 use crate::downstream::{Body, Front};
-use crate::identity::Peer;
 use crate::upstream::HttpClient;
 use crate::wire::{self, Received};
 
@@ -58,7 +58,7 @@ impl Endpoint for Here {
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Body>, Failure> {
         let request = Received::from(request.map(Full::new));
         let request = Received { uri: self.uri.clone(), ..request };
-        Ok(Arc::clone(&self.front).serve(request, Peer::parent()).await)
+        Ok(Arc::clone(&self.front).serve(request, PeerAddress::parent()).await)
     }
 
     fn mirroring(&self) -> Mirroring {

@@ -21,6 +21,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, Version, header};
 
+use crate::text::clip;
 use crate::wire::{Headers, Received, Repeated, visible};
 
 use self::host::{Host, HostPort, Origin, ends_below};
@@ -181,7 +182,7 @@ pub struct Excerpt(String);
 
 impl Excerpt {
     fn of(text: &str) -> Self {
-        Self(text.chars().take(EXCERPT).collect())
+        Self(clip(text, EXCERPT).to_owned())
     }
 }
 

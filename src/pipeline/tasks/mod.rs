@@ -24,6 +24,7 @@ use crate::mcp::meta::TASKS;
 use crate::mcp::{Era, Method, ProtocolVersion};
 use crate::policy::Permitted;
 use crate::snapshot::{Snapshot, View};
+use crate::text::clip;
 
 use super::input::Asker;
 use super::route::Route;
@@ -196,7 +197,7 @@ pub(super) fn place(method: &Method, result: &ResultBody) -> Place {
 }
 
 pub(super) fn unknown(id: &str) -> Failure {
-    Failure::UnknownTask { id: id.chars().take(MAX_ID).collect() }
+    Failure::UnknownTask { id: clip(id, MAX_ID).to_owned() }
 }
 
 /// The longest id that an error repeats.

@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use crate::call::{
     Abilities, Event, Failure, MOST_QUESTIONS, Principal, Question, Reply, ServerName,
 };
+use crate::crypto::random_bytes;
 use crate::era::lift;
 use crate::jsonrpc::{Id, Response, string};
 use crate::pipeline::exchange::{cannot_be_asked, refusal_of};
@@ -110,8 +111,7 @@ impl Questions {
         let bounds = asker.inputs.bounds();
         let place = asker.inputs.parking.enter(&asker.principal, bounds)?;
         let reply = at.outcome().await?;
-        let mut number = [0; 6];
-        aws_lc_rs::rand::fill(&mut number)
+        let number = random_bytes::<6>()
             .map_err(|_| Failure::Internal { detail: "naming a question".into() })?;
         let prefix = URL_SAFE_NO_PAD.encode(number);
         let (says, said) = mpsc::channel(MOST_QUESTIONS);

@@ -13,7 +13,8 @@ use opentelemetry::trace::{
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{SdkTracer, Span};
 
-use crate::telemetry::{Outcome, Sampled, Subject, TraceIdText, TraceParent, Transport, clip};
+use crate::telemetry::{CLIP, Outcome, Sampled, Subject, TraceIdText, TraceParent, Transport};
+use crate::text::clip;
 
 /// Starts traces. Cheap to clone; what [`Tracing::off`] starts records nothing.
 #[derive(Debug, Clone)]
@@ -235,8 +236,8 @@ fn traceparent(context: &SpanContext) -> Option<TraceParent> {
 fn name(method: &str, subject: Subject<'_>) -> String {
     // URIs are too many to be names of spans.
     match subject.tool().or(subject.prompt()) {
-        Some(name) => format!("{} {name}", clip(method)),
-        None => clip(method).to_owned(),
+        Some(name) => format!("{} {name}", clip(method, CLIP)),
+        None => clip(method, CLIP).to_owned(),
     }
 }
 
@@ -249,8 +250,8 @@ fn common(
     transport: Transport,
 ) -> Vec<KeyValue> {
     let mut attributes = Vec::with_capacity(10);
-    attributes.push(KeyValue::new("mcp.method.name", clip(method).to_owned()));
-    attributes.push(KeyValue::new("mcp.protocol.version", clip(version).to_owned()));
+    attributes.push(KeyValue::new("mcp.method.name", clip(method, CLIP).to_owned()));
+    attributes.push(KeyValue::new("mcp.protocol.version", clip(version, CLIP).to_owned()));
     attributes.push(KeyValue::new("network.transport", transport.as_str()));
     if transport == Transport::Tcp {
         attributes.push(KeyValue::new("network.protocol.name", "http"));
@@ -275,7 +276,7 @@ fn call_attributes(call: &CallStart<'_>) -> Vec<KeyValue> {
     attributes.push(KeyValue::new("enduser.id", call.principal.to_owned()));
     attributes.push(KeyValue::new("trunkline.profile", call.profile.to_owned()));
     if let Some(id) = call.request_id {
-        attributes.push(KeyValue::new("jsonrpc.request.id", clip(id).to_owned()));
+        attributes.push(KeyValue::new("jsonrpc.request.id", clip(id, CLIP).to_owned()));
     }
     if let Some(client) = call.client {
         attributes.push(KeyValue::new("client.address", client.ip().to_string()));

@@ -14,6 +14,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
 use crate::config::Http;
+use crate::text::clip;
 use crate::upstream::LinkFault;
 use crate::wire::{Fixed, OwnHeaders, Pool, PoolFault, Request, Response};
 
@@ -146,7 +147,7 @@ impl Client {
 
 /// Where a redirect leads, if it stays within the origin and keeps the method.
 fn same_origin(from: &Uri, status: StatusCode, to: &str) -> Result<Uri, LinkFault> {
-    let refused = || LinkFault::Redirect { to: to.chars().take(200).collect() };
+    let refused = || LinkFault::Redirect { to: clip(to, 200).to_owned() };
     if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
         return Err(refused());
     }
@@ -155,7 +156,7 @@ fn same_origin(from: &Uri, status: StatusCode, to: &str) -> Result<Uri, LinkFaul
 
 /// What an address named by `from` is, if it is of the same origin.
 pub(super) fn same_origin_as(from: &Uri, to: &str) -> Result<Uri, LinkFault> {
-    let refused = || LinkFault::Redirect { to: to.chars().take(200).collect() };
+    let refused = || LinkFault::Redirect { to: clip(to, 200).to_owned() };
     let base = url::Url::parse(&from.to_string()).map_err(|_| refused())?;
     let target = base.join(to.trim()).map_err(|_| refused())?;
     if target.origin() != base.origin() {

@@ -19,7 +19,7 @@ use crate::upstream::given_up::GivenUp;
 use crate::upstream::news::{Inbox, Listener};
 use crate::upstream::outside::Connected;
 use crate::upstream::peer::{answer_to_server, not_offered};
-use crate::upstream::questions::{Aside, Caller, Questions, Tie, cancelled, tie, tie_question};
+use crate::upstream::questions::{Aside, Caller, Questions, Tie, tie, tie_question};
 use crate::upstream::{LinkFault, Whose};
 use crate::wire::OwnHeaders;
 
@@ -193,7 +193,7 @@ impl Coming {
                     }
                 }
                 Frame::Notification { method, params } if method == notification::CANCELLED => {
-                    let id = params.as_ref().and_then(cancelled);
+                    let id = params.as_ref().and_then(notification::cancelled_request);
                     if let Some(event) = id.and_then(|id| this.took_back(id)) {
                         return Some((event, Some(this)));
                     }
@@ -410,7 +410,7 @@ impl Connected for Shared {
 impl Shared {
     /// A Legacy server takes a question back on a stream that is no call's.
     pub(super) fn took_back(&self, params: &Bytes) {
-        let Some(id) = cancelled(params) else { return };
+        let Some(id) = notification::cancelled_request(params) else { return };
         // Whose it is the calls know.
         for asks in self.calls.lock().values().filter_map(|call| call.asks.as_ref()) {
             let _ = asks.try_send(Aside::TookBack(id.clone()));

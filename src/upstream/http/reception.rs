@@ -12,6 +12,7 @@ use crate::call::Answer;
 use crate::codec::body::{BodyError, collect};
 use crate::codec::sse::{SseDecoder, SseEvent};
 use crate::jsonrpc::{self, Frame, Id};
+use crate::text::clip;
 use crate::upstream::LinkFault;
 use crate::upstream::peer::MAX_DEPTH;
 use crate::wire::{Body, Response};
@@ -60,7 +61,7 @@ impl Reception {
             return Ok(Self::Events(Box::new(Events::new(response.body, limit))));
         }
         if !kind.eq_ignore_ascii_case("application/json") {
-            return Err(LinkFault::MediaType { found: media.chars().take(100).collect() });
+            return Err(LinkFault::MediaType { found: clip(media, 100).to_owned() });
         }
         let body = passing::read(response.body, limit).await.map_err(|error| match error {
             BodyError::TooLarge { limit } => LinkFault::TooLarge { limit },

@@ -25,6 +25,7 @@ use crate::codec::lines::LineReader;
 use crate::codec::sse::{SseDecoder, SseError, SseEvent};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::mcp::code;
+use crate::text::clip;
 use crate::upstream::LinkFault;
 use crate::upstream::peer::MAX_DEPTH;
 use crate::wire::{Body, OwnHeaders, Response};
@@ -93,7 +94,7 @@ impl Incomings {
         let media = response.fields.get_text(CONTENT_TYPE.as_str());
         let kind = media.split(';').next().unwrap_or_default().trim();
         if !kind.eq_ignore_ascii_case("text/event-stream") {
-            return Err(LinkFault::MediaType { found: media.chars().take(100).collect() });
+            return Err(LinkFault::MediaType { found: clip(media, 100).to_owned() });
         }
         Ok(Self { body: response.body, decoder: SseDecoder::new(limit) })
     }

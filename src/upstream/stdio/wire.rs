@@ -265,7 +265,9 @@ impl Wire {
                 }
             }
             notification::CANCELLED => {
-                let Some(id) = params.as_ref().and_then(questions::cancelled) else { return };
+                let Some(id) = params.as_ref().and_then(notification::cancelled_request) else {
+                    return;
+                };
                 // Whose it is the calls know.
                 for asides in self.pending().values().filter_map(|call| call.asides.as_ref()) {
                     let _ = asides.try_send(Aside::TookBack(id.clone()));

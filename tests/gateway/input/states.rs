@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use trunkline::identity::sha256;
+use trunkline::crypto::sha256;
 
 use crate::support::gateway::Builder;
 use crate::support::{Client, Gateway, Kind, Said, Upstream, every_kind};

@@ -1,7 +1,9 @@
 //! Every subschema of a schema, and where each reference leads.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -210,20 +212,9 @@ fn nested_objects(value: &Value) -> impl Iterator<Item = SchemaNode<'_>> {
     value.as_object().into_iter().chain(items)
 }
 
-/// A fragment with its percent signs resolved.
+/// A percent-decoded fragment.
 fn decode_fragment(fragment: &str) -> Option<String> {
-    let mut bytes = fragment.bytes();
-    let mut out = Vec::with_capacity(fragment.len());
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let digits = [bytes.next()?, bytes.next()?];
-            let digits = std::str::from_utf8(&digits).ok()?;
-            out.push(u8::from_str_radix(digits, 16).ok()?);
-        } else {
-            out.push(byte);
-        }
-    }
-    String::from_utf8(out).ok()
+    percent_decode_str(fragment).decode_utf8().ok().map(Cow::into_owned)
 }
 
 fn unresolved_reference(target: &str) -> SchemaError {

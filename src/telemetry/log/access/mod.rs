@@ -23,7 +23,8 @@ use tracing::dispatcher::get_default;
 use tracing_subscriber::Layer;
 
 use super::sink::Sink;
-use crate::telemetry::{CallRecord, clip};
+use crate::telemetry::{CLIP, CallRecord};
+use crate::text::clip;
 
 /// Where the access lines of this log go.
 #[derive(Debug)]
@@ -160,7 +161,7 @@ impl Line<'_> {
         field!(line, "principal", text, record.principal);
         field!(line, "address", address, record.address);
         field!(line, "profile", text, Some(record.profile));
-        field!(line, "method", text, Some(clip(record.method)));
+        field!(line, "method", text, Some(clip(record.method, CLIP)));
         field!(line, "tool", text, record.public.tool());
         field!(line, "native_tool", text, record.native.tool());
         field!(line, "prompt", text, record.public.prompt());
@@ -174,8 +175,13 @@ impl Line<'_> {
         field!(line, "duration_ms", milliseconds, Some(record.duration_us()));
         field!(line, "upstream_ms", milliseconds, record.upstream_us());
         field!(line, "trace_id", text, record.trace_id);
-        field!(line, "client_version", text, Some(clip(record.client_version)));
-        field!(line, "server_version", text, record.server_version.map(clip));
+        field!(line, "client_version", text, Some(clip(record.client_version, CLIP)));
+        field!(
+            line,
+            "server_version",
+            text,
+            record.server_version.map(|version| clip(version, CLIP))
+        );
         field!(line, "transport", word, Some(record.transport));
         by_style!(line, "\n", "\n", ",\"target\":\"trunkline::access\"}\n");
     }

@@ -1,0 +1,24 @@
+//! Text that others wrote, made safe to repeat.
+//!
+//! Names, URIs and messages of clients and servers appear in errors and log
+//! lines. They are clipped first, so that nobody floods a log or a response.
+//! This module knows nothing but text; every module may use it.
+
+/// The start of a text, at most `limit` bytes of it, cut between two characters.
+pub fn clip(text: &str, limit: usize) -> &str {
+    text.get(..text.floor_char_boundary(limit)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_clipped_between_characters() {
+        for (text, limit, clipped) in
+            [("", 3, ""), ("abc", 3, "abc"), ("abcd", 3, "abc"), ("aé", 2, "a"), ("éé", 3, "é")]
+        {
+            assert_eq!(clip(text, limit), clipped, "{text:?}");
+        }
+    }
+}
