@@ -23,8 +23,8 @@ use trunkline::config::{Config, Source, System};
 use trunkline::era::{lift, lower};
 use trunkline::mcp::ProtocolVersion;
 use trunkline::policy::{Policy, Registry, Target};
-use trunkline::telemetry::log::{self, AccessLine, Colours, LogFormat, LogLevels};
-use trunkline::telemetry::{CallRecord, Outcome, Subject};
+use trunkline::telemetry::log::{self, AccessLogSwitch, Colours, LogFormat, LogLevels};
+use trunkline::telemetry::{CallOutcome, CallRecord, CallSubject};
 
 mod material;
 
@@ -128,18 +128,22 @@ fn policy(c: &mut Criterion) {
 /// Comes last: from here on the process has a log.
 fn access_line(c: &mut Criterion) {
     let levels = |access| LogLevels { directives: "info", access };
-    let log =
-        log::init_into(std::io::sink(), levels(AccessLine::On), LogFormat::Json, Colours::Off)
-            .unwrap();
+    let log = log::init_log_into(
+        std::io::sink(),
+        levels(AccessLogSwitch::On),
+        LogFormat::Json,
+        Colours::Off,
+    )
+    .unwrap();
     let record = CallRecord {
         principal: Some("ci"),
         address: Some([127, 0, 0, 1].into()),
         profile: "default",
         method: "tools/call",
-        public: Subject::Tool("files__search"),
-        native: Subject::Tool("search"),
+        public: CallSubject::Tool("files__search"),
+        native: CallSubject::Tool("search"),
         server: Some("files"),
-        outcome: Outcome::Ok,
+        outcome: CallOutcome::Ok,
         duration: Duration::from_micros(411),
         upstream: Some(Duration::from_micros(300)),
         trace_id: None,
@@ -148,9 +152,9 @@ fn access_line(c: &mut Criterion) {
         transport: "http1",
     };
     let mut group = c.benchmark_group("access line");
-    for (name, access) in [("on", AccessLine::On), ("off", AccessLine::Off)] {
-        log.set(levels(access)).unwrap();
-        group.bench_function(name, |b| b.iter(|| black_box(&record).log()));
+    for (name, access) in [("on", AccessLogSwitch::On), ("off", AccessLogSwitch::Off)] {
+        log.set_levels(levels(access)).unwrap();
+        group.bench_function(name, |b| b.iter(|| black_box(&record).write_to_log()));
     }
     group.finish();
 }

@@ -16,8 +16,10 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio_rustls::TlsAcceptor;
 use trunkline::telemetry::metrics::Metrics;
-use trunkline::telemetry::otel::{CallStart, ClientStart, Otel, OtelError, Settings, Tracing};
-use trunkline::telemetry::{Outcome, Sampled, Subject, TraceIdText, TraceParent, Transport};
+use trunkline::telemetry::otel::{CallStart, ClientStart, Otel, OtelError, OtelSettings, Tracing};
+use trunkline::telemetry::{
+    CallOutcome, CallSubject, Sampled, TraceIdText, TraceParent, Transport,
+};
 
 #[path = "support/collector.rs"]
 mod collector;
@@ -28,7 +30,7 @@ const META: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const HTTP: &str = "00-11111111111111111111111111111111-2222222222222222-01";
 const UNSAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 
-fn start(settings: &Settings) -> (Otel, Arc<Metrics>) {
+fn start(settings: &OtelSettings) -> (Otel, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new("0.0.0"));
     (Otel::start(settings, Arc::clone(&metrics), &Handle::current()).unwrap(), metrics)
 }
@@ -40,7 +42,7 @@ fn parent(text: &str) -> TraceParent {
 fn call() -> CallStart<'static> {
     CallStart {
         method: "tools/call",
-        subject: Subject::Tool("files__read"),
+        subject: CallSubject::Tool("files__read"),
         principal: "ci",
         profile: "support",
         request_id: Some("7"),
@@ -56,7 +58,7 @@ fn call() -> CallStart<'static> {
 const REQUEST: ClientStart<'_> = ClientStart {
     server: "files",
     method: "tools/call",
-    subject: Subject::Tool("read"),
+    subject: CallSubject::Tool("read"),
     protocol_version: "2025-06-18",
     transport: Transport::Pipe,
     address: None,
@@ -79,8 +81,8 @@ async fn a_sampled_call_arrives_as_two_spans_under_the_parent_in_meta() {
     assert_eq!(trace.trace_id().unwrap().as_str(), &META[3..35]);
     let request = trace.client(&REQUEST);
     let sent = request.traceparent().unwrap();
-    request.finish(&Outcome::Ok);
-    trace.finish(&Outcome::Ok);
+    request.finish_request(&CallOutcome::Ok);
+    trace.finish_call(&CallOutcome::Ok);
 
     let (spans, _) = collector.all(otel).await;
     assert_eq!(spans.len(), 2);
@@ -123,18 +125,18 @@ async fn a_sampled_call_arrives_as_two_spans_under_the_parent_in_meta() {
 async fn how_a_call_ended_is_said_in_the_words_of_the_conventions() {
     let collector = Collector::start().await;
     let (otel, _) = start(&collector.settings());
-    let timeout = Outcome::Failed { code: -32603, label: "timeout" };
-    let refused = Outcome::Refused { reason: "rate" };
+    let timeout = CallOutcome::Failed { code: -32603, label: "timeout" };
+    let refused = CallOutcome::Refused { reason: "rate" };
     let cases = [
-        (Outcome::Ok, "", "", StatusCode::Unset),
-        (Outcome::ToolError, "tool_error", "", StatusCode::Error),
+        (CallOutcome::Ok, "", "", StatusCode::Unset),
+        (CallOutcome::ToolError, "tool_error", "", StatusCode::Error),
         (refused, "rate", "", StatusCode::Error),
         (timeout, "-32603", "-32603", StatusCode::Error),
-        (Outcome::Cancelled, "cancelled", "", StatusCode::Unset),
+        (CallOutcome::Cancelled, "cancelled", "", StatusCode::Unset),
     ];
     for (outcome, ..) in &cases {
-        let subject = Subject::Tool(outcome.label());
-        otel.tracing().start(&CallStart { subject, ..call() }).finish(outcome);
+        let subject = CallSubject::Tool(outcome.label());
+        otel.tracing().start(&CallStart { subject, ..call() }).finish_call(outcome);
     }
     let (spans, _) = collector.all(otel).await;
     for (outcome, error_type, code, status) in cases {
@@ -152,15 +154,15 @@ async fn a_call_that_is_not_sampled_passes_its_traceparent_on_and_leaves_no_span
     let mut settings = collector.settings();
     settings.sample_ratio = 0.0;
     let (otel, _) = start(&settings);
-    for tracing in [otel.tracing(), Tracing::off()] {
+    for tracing in [otel.tracing(), Tracing::disabled()] {
         for (given, trace_id) in [(Some(parent(UNSAMPLED)), Some(&META[3..35])), (None, None)] {
             let trace = tracing.start(&CallStart { parent: given, ..call() });
             assert_eq!(trace.sampled(), Sampled::No);
             assert_eq!(trace.trace_id().as_ref().map(TraceIdText::as_str), trace_id);
             let request = trace.client(&REQUEST);
             assert_eq!(request.traceparent(), given);
-            request.finish(&Outcome::Ok);
-            trace.finish(&Outcome::Ok);
+            request.finish_request(&CallOutcome::Ok);
+            trace.finish_call(&CallOutcome::Ok);
         }
     }
     let (spans, _) = collector.all(otel).await;
@@ -184,7 +186,7 @@ async fn without_a_parent_in_meta_the_one_of_the_http_request_is_the_parent() {
     let (otel, _) = start(&collector.settings());
     otel.tracing()
         .start(&CallStart { http_parent: Some(parent(HTTP)), ..call() })
-        .finish(&Outcome::Ok);
+        .finish_call(&CallOutcome::Ok);
     let (spans, _) = collector.all(otel).await;
     assert_eq!(spans[0].parent_span_id, parent(HTTP).span_id().to_be_bytes());
     assert_eq!(spans[0].links, []);
@@ -203,11 +205,11 @@ async fn metrics_arrive_under_their_conventional_names_without_a_second_count() 
     let (otel, metrics) = start(&collector.settings());
     let server = metrics.server("files");
     let took = Duration::from_millis(30);
-    metrics.operation("tools/call").record(&Outcome::Ok, took);
-    metrics.operation("tools/call").record(&Outcome::ToolError, took);
-    server.operation("tools/call").record(&Outcome::Ok, took);
-    metrics.session_ended(took);
-    server.session_ended(took);
+    metrics.operation_metrics("tools/call").record_duration(&CallOutcome::Ok, took);
+    metrics.operation_metrics("tools/call").record_duration(&CallOutcome::ToolError, took);
+    server.operation_metrics("tools/call").record_duration(&CallOutcome::Ok, took);
+    metrics.record_session(took);
+    server.record_session(took);
 
     let (_, received) = collector.all(otel).await;
     let calls = points(&received, "mcp.server.operation.duration");
@@ -232,7 +234,7 @@ async fn metrics_are_pushed_while_the_gateway_runs() {
     let mut settings = collector.settings();
     settings.metrics_every = Duration::from_millis(5);
     let (otel, metrics) = start(&settings);
-    metrics.operation("tools/list").record(&Outcome::Ok, Duration::ZERO);
+    metrics.operation_metrics("tools/list").record_duration(&CallOutcome::Ok, Duration::ZERO);
     let (head, _) = collector.received.recv().await.unwrap();
     assert_eq!(head.uri.path(), "/base/v1/metrics");
     tokio::spawn(async move { while collector.received.recv().await.is_some() {} });
@@ -252,9 +254,9 @@ async fn a_collector_behind_tls_is_reached() {
     roots.add(signed.cert.der().clone()).unwrap();
     let trusting =
         rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    let settings = Settings { tls: Some(trusting), ..collector.settings() };
+    let settings = OtelSettings { tls: Some(trusting), ..collector.settings() };
     let (otel, _) = start(&settings);
-    otel.tracing().start(&call()).finish(&Outcome::Ok);
+    otel.tracing().start(&call()).finish_call(&CallOutcome::Ok);
     let (spans, _) = collector.all(otel).await;
     assert_eq!(spans.len(), 1);
 }
@@ -263,9 +265,9 @@ async fn a_collector_behind_tls_is_reached() {
 async fn a_silent_collector_does_not_hold_up_the_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let (otel, metrics) = start(&Settings::new(url.parse().unwrap()));
-    metrics.operation("tools/call").record(&Outcome::Ok, Duration::ZERO);
-    otel.tracing().start(&call()).finish(&Outcome::Ok);
+    let (otel, metrics) = start(&OtelSettings::new(url.parse().unwrap()));
+    metrics.operation_metrics("tools/call").record_duration(&CallOutcome::Ok, Duration::ZERO);
+    otel.tracing().start(&call()).finish_call(&CallOutcome::Ok);
     let begun = Instant::now();
     otel.shutdown(Duration::from_millis(200)).await;
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
@@ -279,7 +281,7 @@ async fn settings_are_checked_and_keep_their_secrets() {
         "http://localhost/#f",
         "http://me:secret@localhost/",
     ] {
-        let settings = Settings::new(url.parse().unwrap());
+        let settings = OtelSettings::new(url.parse().unwrap());
         let started = Otel::start(&settings, Arc::new(Metrics::new("0")), &Handle::current());
         assert!(matches!(started, Err(OtelError::Endpoint)), "{url}");
     }

@@ -106,14 +106,14 @@ impl Source for Report {
                 changed_at: Some(time(self.gateway.snapshots.changed_at())),
             },
             sessions: self.front.sessions(),
-            streams: self.gateway.metrics.streams().value(),
+            streams: self.gateway.metrics.open_streams().value(),
             connections: self.connections.open.load(std::sync::atomic::Ordering::Relaxed),
             servers: snapshot.servers().map(|member| server(&snapshot, member)).collect(),
         }
     }
 
     fn metrics(&self) -> String {
-        self.gateway.metrics.encode()
+        self.gateway.metrics.encode_text()
     }
 }
 

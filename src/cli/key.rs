@@ -19,7 +19,7 @@ use crate::crypto::{random_bytes, sha256};
 /// sends its key as `Authorization: Bearer KEY` or as `X-API-Key: KEY`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct KeyArgs {
     /// What the client is to be called
     #[arg(value_name = "NAME", default_value = "NAME", hide_default_value = true)]
     name: String,
@@ -57,17 +57,17 @@ pub enum KeyError {
 ///
 /// # Errors
 /// [`KeyError`].
-pub fn run(args: &Args) -> Result<String, KeyError> {
+pub fn make_key(args: &KeyArgs) -> Result<String, KeyError> {
     if args.hash {
         let mut text = String::new();
         io::stdin().take(MOST_READ).read_to_string(&mut text).map_err(KeyError::Read)?;
-        return Ok(format!("{}\n", hash(given(&text)?)));
+        return Ok(format!("{}\n", hash(validate_key(&text)?)));
     }
-    let key = random()?;
+    let key = random_key()?;
     if args.plain {
         return Ok(format!("{key}\n"));
     }
-    let (name, hash) = (quoted(&args.name), hash(&key));
+    let (name, hash) = (quote_name(&args.name), hash(&key));
     Ok(format!(
         "\
 The key, for the client alone. It is shown this once:
@@ -82,13 +82,13 @@ For gateway.toml:
     ))
 }
 
-fn random() -> Result<String, KeyError> {
+fn random_key() -> Result<String, KeyError> {
     let bytes = random_bytes::<32>().map_err(|_| KeyError::Random)?;
     Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }
 
 /// The key of a text without the line end behind it.
-fn given(text: &str) -> Result<&str, KeyError> {
+fn validate_key(text: &str) -> Result<&str, KeyError> {
     let key = text.trim_end_matches(['\r', '\n']);
     let sendable = key.bytes().all(|byte| byte.is_ascii_graphic());
     if sendable && (1..=512).contains(&key.len()) { Ok(key) } else { Err(KeyError::NoKey) }
@@ -99,7 +99,7 @@ fn hash(key: &str) -> KeyHash {
 }
 
 /// A name as TOML takes it for a key.
-fn quoted(name: &str) -> String {
+fn quote_name(name: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if !name.is_empty() && name.chars().all(bare) { name.into() } else { format!("{name:?}") }
 }
@@ -115,16 +115,16 @@ mod tests {
 
     #[test]
     fn no_two_keys_are_the_same() {
-        let keys = [random().unwrap(), random().unwrap()];
+        let keys = [random_key().unwrap(), random_key().unwrap()];
         assert_ne!(keys[0], keys[1]);
         assert!(keys.iter().all(|key| key.len() == 47 && key.starts_with(PREFIX)), "{keys:?}");
     }
 
     #[test]
     fn a_key_is_hashed_without_its_line_end_and_nothing_else_is_a_key() {
-        assert_eq!(given("tlk_x\r\n").unwrap(), "tlk_x");
+        assert_eq!(validate_key("tlk_x\r\n").unwrap(), "tlk_x");
         for text in ["", "\n", "two words", "two\nlines", "é", &"x".repeat(513)] {
-            assert!(given(text).is_err(), "{text:?}");
+            assert!(validate_key(text).is_err(), "{text:?}");
         }
         let abc = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(hash("abc").to_string(), abc);

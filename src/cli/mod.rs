@@ -37,23 +37,23 @@ use crate::upstream::child::run_guardian;
 )]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Run the gateway
-    Serve(Common),
+    Serve(CommonArgs),
     /// Run the gateway as a stdio server, or lead one to a gateway that runs
-    Stdio(stdio::Args),
+    Stdio(stdio::StdioArgs),
     /// Check a configuration without running it: prints every fault, with line and key
-    Check(Common),
+    Check(CommonArgs),
     /// Print the JSON Schema of the configuration, for editors
     Schema,
     /// Make a development CA and certificates signed by it
-    Cert(cert::Args),
+    Cert(cert::CertArgs),
     /// Make a key for a client, and the hash of it that the configuration holds
-    Key(key::Args),
+    Key(key::KeyArgs),
     /// Put a load on any MCP server or gateway, and tell how it bears it
     Bench(Box<bench::Args>),
     /// Print the version
@@ -75,7 +75,7 @@ enum Command {
 
 /// What `serve` and `check` have in common.
 #[derive(Debug, Args)]
-pub struct Common {
+pub struct CommonArgs {
     /// The configuration
     #[arg(
         short,
@@ -96,55 +96,59 @@ pub struct Common {
 /// Runs what the command line asks for.
 pub fn run() -> ExitCode {
     match Cli::parse().command {
-        Command::Serve(common) => serve::run(common),
-        Command::Stdio(args) => stdio::run(args),
-        Command::Check(common) => check::run(&common),
-        Command::Schema => print(&format!("{:#}\n", crate::config::json_schema())),
-        Command::Cert(args) => match cert::run(&args, &mut std::io::stdout()) {
+        CliCommand::Serve(common) => serve::run(common),
+        CliCommand::Stdio(args) => stdio::serve_stdio(args),
+        CliCommand::Check(common) => check::check_config(&common),
+        CliCommand::Schema => write_to_stdout(&format!("{:#}\n", crate::config::json_schema())),
+        CliCommand::Cert(args) => match cert::write_certificates(&args, &mut std::io::stdout()) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error),
+            Err(error) => report_error(&error),
         },
-        Command::Key(args) => match key::run(&args) {
-            Ok(text) => print(&text),
-            Err(error) => fail(&error),
+        CliCommand::Key(args) => match key::make_key(&args) {
+            Ok(text) => write_to_stdout(&text),
+            Err(error) => report_error(&error),
         },
-        Command::Bench(args) => bench::run(&args),
-        Command::Version => print(&format!("trunkline {}\n", env!("CARGO_PKG_VERSION"))),
-        Command::Example { example: Some(example) } => example.serve(),
-        Command::Example { example: None } => print(&example::list()),
-        Command::Completions { shell } => print(&completions::of(shell)),
-        Command::Guardian => run_guardian(std::io::stdin().lock()),
+        CliCommand::Bench(args) => bench::run(&args),
+        CliCommand::Version => {
+            write_to_stdout(&format!("trunkline {}\n", env!("CARGO_PKG_VERSION")))
+        }
+        CliCommand::Example { example: Some(example) } => example.serve(),
+        CliCommand::Example { example: None } => write_to_stdout(&example::list()),
+        CliCommand::Completions { shell } => {
+            write_to_stdout(&completions::completion_script(shell))
+        }
+        CliCommand::Guardian => run_guardian(std::io::stdin().lock()),
     }
 }
 
-impl Common {
+impl CommonArgs {
     /// A configuration that the command line changes nothing of.
-    pub fn of(config: PathBuf) -> Self {
+    pub fn with_config(config: PathBuf) -> Self {
         Self { config, listen: None, log: None }
     }
 
     /// Reads the configuration as the file and the command line together have
     /// it. What is wrong is told on standard error, all of it.
-    fn read(&self) -> Result<Config, ExitCode> {
+    fn read_config(&self) -> Result<Config, ExitCode> {
         let unreadable = |error: std::io::Error| {
             let file = self.config.display();
-            complain(&format!("cannot read {file}: {error}; --config FILE names another"));
+            print_error(&format!("cannot read {file}: {error}; --config FILE names another"));
             CONFIG_FAULT
         };
         let source = Source::open(&self.config).map_err(|error| unreadable(error).into_code())?;
         let mut config = Config::read(&source, &System).map_err(|faults| {
-            eprint(&format!("{}\n", faults.render(color())));
+            write_to_stderr(&format!("{}\n", faults.render(terminal_color())));
             CONFIG_FAULT.into_code()
         })?;
-        self.apply(&mut config).map_err(|problem| {
-            complain(&problem);
+        self.apply_overrides(&mut config).map_err(|problem| {
+            print_error(&problem);
             WRONG_USE.into_code()
         })?;
         Ok(config)
     }
 
     /// Puts what the command line says in the place of what the file says.
-    fn apply(&self, config: &mut Config) -> Result<(), String> {
+    fn apply_overrides(&self, config: &mut Config) -> Result<(), String> {
         let told = |option: &str, problem: &crate::config::Problem| {
             format!("{option}: {problem}; {}", problem.help())
         };
@@ -165,48 +169,48 @@ const OPEN: &str = "other machines can reach the gateway, and it asks nobody for
 
 /// An exit code, before it becomes one.
 #[derive(Debug, Clone, Copy)]
-struct Exit(u8);
+struct FailureExit(u8);
 
-impl Exit {
+impl FailureExit {
     fn into_code(self) -> ExitCode {
         ExitCode::from(self.0)
     }
 }
 
-const FAILURE: Exit = Exit(1);
-const WRONG_USE: Exit = Exit(2);
-const CONFIG_FAULT: Exit = Exit(3);
+const FAILURE: FailureExit = FailureExit(1);
+const WRONG_USE: FailureExit = FailureExit(2);
+const CONFIG_FAULT: FailureExit = FailureExit(3);
 
-fn color() -> Color {
+fn terminal_color() -> Color {
     use std::io::IsTerminal;
     let wanted = std::env::var_os("NO_COLOR").is_none();
     if wanted && std::io::stderr().is_terminal() { Color::Always } else { Color::Never }
 }
 
-fn fail(error: &dyn std::error::Error) -> ExitCode {
+fn report_error(error: &dyn std::error::Error) -> ExitCode {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         text.extend([": ", &error.to_string()]);
         cause = error.source();
     }
-    complain(&text);
+    print_error(&text);
     FAILURE.into_code()
 }
 
-fn complain(text: &str) {
-    eprint(&format!("trunkline: {text}\n"));
+fn print_error(text: &str) {
+    write_to_stderr(&format!("trunkline: {text}\n"));
 }
 
-fn eprint(text: &str) {
+fn write_to_stderr(text: &str) {
     // Nothing is left to tell that standard error is gone.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// Prints to standard output; whoever closed it early has seen enough.
-fn print(text: &str) -> ExitCode {
+fn write_to_stdout(text: &str) -> ExitCode {
     match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => fail(&error),
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => report_error(&error),
         _ => ExitCode::SUCCESS,
     }
 }

@@ -17,15 +17,15 @@ use url::Url;
 use crate::call::ProfileName;
 use crate::config::{Config, Http, HttpTransport, Secret};
 use crate::downstream::stdio::{self, Bounds, Ended, Here, There};
-use crate::telemetry::log::{self, AccessLine, LogFormat, LogLevels};
+use crate::telemetry::log::{self, AccessLogSwitch, LogFormat, LogLevels};
 use crate::upstream::{HttpClient, LinkFault};
 
 use super::serve::{Doors, Running, guardian, not_started, signals, start_log};
-use super::{Common, FAILURE, WRONG_USE, complain, fail};
+use super::{CommonArgs, FAILURE, WRONG_USE, print_error, report_error};
 
 /// `trunkline stdio`
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct StdioArgs {
     /// The configuration
     #[arg(
         short,
@@ -59,33 +59,33 @@ pub(super) struct Args {
     ca: Option<PathBuf>,
 }
 
-pub(super) fn run(args: Args) -> ExitCode {
+pub(super) fn serve_stdio(args: StdioArgs) -> ExitCode {
     match args.connect.clone() {
-        Some(url) => connect(args, url),
-        None => gateway(args),
+        Some(url) => connect_to_gateway(args, url),
+        None => serve_in_process(args),
     }
 }
 
 /// The gateway in this process.
-fn gateway(args: Args) -> ExitCode {
-    let Args { config, profile, log, listen, admin, .. } = args;
-    let common = Common { config, listen, log };
-    let config = match common.read() {
+fn serve_in_process(args: StdioArgs) -> ExitCode {
+    let StdioArgs { config, profile, log, listen, admin, .. } = args;
+    let common = CommonArgs { config, listen, log };
+    let config = match common.read_config() {
         Ok(config) => config,
         Err(code) => return code,
     };
-    let uri = match endpoint(&config, profile.as_deref()) {
+    let uri = match endpoint_uri(&config, profile.as_deref()) {
         Ok(uri) => uri,
         Err(fault) => {
-            complain(&fault);
+            print_error(&fault);
             return WRONG_USE.into_code();
         }
     };
     let log = match start_log(&config) {
         Ok(log) => log,
-        Err(error) => return fail(&error),
+        Err(error) => return report_error(&error),
     };
-    in_runtime(async {
+    run_in_runtime(async {
         let doors = Doors { clients: listen, operators: admin };
         // What servers answer is bounded where it comes in.
         let line = config.gateway.limits.body;
@@ -100,10 +100,10 @@ fn gateway(args: Args) -> ExitCode {
         let serving = async {
             // A host asks for the list at once, and many never again.
             let _ = timeout(SETTLING, running.gateway.snapshots.settled()).await;
-            stdio::serve(here, streams(), bounds, patience).await
+            stdio::serve(here, standard_streams(), bounds, patience).await
         };
         let code = tokio::select! {
-            ended = serving => code(ended),
+            ended = serving => exit_code(ended),
             // Whoever sends a signal to a stdio server has closed its input
             // before, or does not want to wait.
             () = signals::until_told_to_stop(&reloader) => ExitCode::SUCCESS,
@@ -117,7 +117,7 @@ fn gateway(args: Args) -> ExitCode {
 }
 
 /// Where a profile is served.
-fn endpoint(config: &Config, profile: Option<&str>) -> Result<Uri, String> {
+fn endpoint_uri(config: &Config, profile: Option<&str>) -> Result<Uri, String> {
     let Some(profile) = profile else { return Ok(Uri::from_static("/mcp")) };
     let known = config.profiles.iter().map(|profile| profile.name.as_str());
     if profile != ProfileName::DEFAULT && !known.clone().any(|name| name == profile) {
@@ -131,34 +131,36 @@ fn endpoint(config: &Config, profile: Option<&str>) -> Result<Uri, String> {
 }
 
 /// A gateway elsewhere.
-fn connect(args: Args, url: Url) -> ExitCode {
-    let levels =
-        LogLevels { directives: args.log.as_deref().unwrap_or("warn"), access: AccessLine::Off };
-    let _log = match log::init(levels, LogFormat::Human) {
+fn connect_to_gateway(args: StdioArgs, url: Url) -> ExitCode {
+    let levels = LogLevels {
+        directives: args.log.as_deref().unwrap_or("warn"),
+        access: AccessLogSwitch::Off,
+    };
+    let _log = match log::init_log(levels, LogFormat::Human) {
         Ok(log) => log,
         Err(error) => {
-            complain(&format!("--log: {error}"));
+            print_error(&format!("--log: {error}"));
             return WRONG_USE.into_code();
         }
     };
-    let client = match client(args, url) {
+    let client = match build_client(args, url) {
         Ok(client) => client,
         Err(fault) => {
-            complain(&fault);
+            print_error(&fault);
             return WRONG_USE.into_code();
         }
     };
-    in_runtime(async {
+    run_in_runtime(async {
         tokio::select! {
-            ended = stdio::serve(There::new(client), streams(), Bounds::default(), PATIENCE) => {
-                code(ended)
+            ended = stdio::serve(There::new(client), standard_streams(), Bounds::default(), PATIENCE) => {
+                exit_code(ended)
             }
             () = signals::told_to_stop() => ExitCode::SUCCESS,
         }
     })
 }
 
-fn client(args: Args, mut url: Url) -> Result<HttpClient, String> {
+fn build_client(args: StdioArgs, mut url: Url) -> Result<HttpClient, String> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err("--connect: the URL begins with http:// or https://".into());
     }
@@ -170,27 +172,27 @@ fn client(args: Args, mut url: Url) -> Result<HttpClient, String> {
         headers.push((AUTHORIZATION, Secret::new(format!("Bearer {key}"))));
     }
     for text in &args.header {
-        headers.push(header(text).map_err(|fault| format!("--header: {fault}"))?);
+        headers.push(parse_header(text).map_err(|fault| format!("--header: {fault}"))?);
     }
     let http = Http { url, headers, ca: args.ca, transport: HttpTransport::Streamable };
     HttpClient::new(&http, CONNECT_TIMEOUT).map_err(|fault: LinkFault| fault.chain())
 }
 
 /// Reads `NAME: VALUE`. What is wrong with a value is told without it.
-pub(super) fn header(text: &str) -> Result<(HeaderName, Secret), String> {
+pub(super) fn parse_header(text: &str) -> Result<(HeaderName, Secret), String> {
     let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
     let name = name.trim();
     let known: HeaderName = name.parse().map_err(|_| format!("{name:?} is no header name"))?;
     if known.as_str().starts_with("mcp-") || OWN.contains(&known.as_str()) {
         return Err(format!("{name} is written by the transport itself"));
     }
-    let value = filled(value.trim())?;
+    let value = substitute_env(value.trim())?;
     HeaderValue::from_str(&value).map_err(|_| format!("the value of {name} cannot be sent"))?;
     Ok((known, Secret::new(value)))
 }
 
 /// A text with the variables' values in the places of `${env:NAME}`.
-fn filled(text: &str) -> Result<String, String> {
+fn substitute_env(text: &str) -> Result<String, String> {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, from)) = rest.split_once("${env:") {
@@ -203,21 +205,21 @@ fn filled(text: &str) -> Result<String, String> {
     Ok(filled)
 }
 
-fn streams() -> (tokio::io::Stdin, tokio::io::Stdout) {
+fn standard_streams() -> (tokio::io::Stdin, tokio::io::Stdout) {
     (tokio::io::stdin(), tokio::io::stdout())
 }
 
-fn code(ended: Ended) -> ExitCode {
+fn exit_code(ended: Ended) -> ExitCode {
     match ended {
         Ended::Input => ExitCode::SUCCESS,
         Ended::Output => FAILURE.into_code(),
     }
 }
 
-fn in_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
+fn run_in_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&error),
+        Err(error) => return report_error(&error),
     };
     let code = runtime.block_on(work);
     // The thread that reads standard input cannot be woken, and holds nothing up.
@@ -242,12 +244,12 @@ mod tests {
 
     #[test]
     fn a_header_is_a_name_and_a_value_that_can_be_sent() {
-        let (name, value) = header("X-Team:  blue: one ").unwrap();
+        let (name, value) = parse_header("X-Team:  blue: one ").unwrap();
         assert_eq!((name.as_str(), value.expose()), ("x-team", "blue: one"));
         for text in ["X-Team", "x y: 1", "Mcp-Method: x", "Host: x", "X: ${env:", "X: a\u{1}"] {
-            assert!(header(text).is_err(), "{text:?}");
+            assert!(parse_header(text).is_err(), "{text:?}");
         }
-        let fault = header("X: ${env:TRUNKLINE_NOT_SET}").unwrap_err();
+        let fault = parse_header("X: ${env:TRUNKLINE_NOT_SET}").unwrap_err();
         assert!(fault.contains("TRUNKLINE_NOT_SET"), "{fault}");
     }
 }

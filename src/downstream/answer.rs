@@ -92,7 +92,7 @@ impl Writer {
     /// event that opens it.
     fn can_be_resumed(&self) -> bool {
         let session = self.session.as_ref().map(|(session, _)| session);
-        self.wants.stream() && session.is_some_and(|it| it.client().version.primes_streams())
+        self.wants.stream() && session.is_some_and(|it| it.client().version.sends_priming_event())
     }
 
     /// A whole message, with the HTTP status it has where it comes as JSON.
@@ -101,7 +101,7 @@ impl Writer {
             Ok(Answer::Result(result)) => (StatusCode::OK, self.result(&result)),
             Ok(Answer::Error(error)) => {
                 let status = match self.era {
-                    Era::Modern if code::is_modern(error.code()) => StatusCode::BAD_REQUEST,
+                    Era::Modern if code::is_modern_code(error.code()) => StatusCode::BAD_REQUEST,
                     Era::Modern if error.code() == code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
                     _ => StatusCode::OK,
                 };

@@ -135,7 +135,7 @@ impl Front {
                     }
                 }));
             }
-            method if method.is_served_by_servers() => {
+            method if method.is_answered_by_servers() => {
                 let withdrawal = match session.begin(id.clone()) {
                     Ok(withdrawal) => withdrawal,
                     Err(failure) => return Then::Answered(refuse(&id, &failure)),

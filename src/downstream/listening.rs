@@ -253,7 +253,7 @@ impl Front {
             keep_alive,
             drain: self.drain.clone(),
             standing: self.standing(caller),
-            _held: (place, self.gateway.metrics.streams().enter()),
+            _held: (place, self.gateway.metrics.open_streams().enter()),
         };
         Ok(answer::with_events(Body::stream(stream::unfold(Some(listening), Listening::step))))
     }

@@ -8,7 +8,7 @@ use http::{HeaderName, StatusCode};
 use crate::call::{Call, Client, Event, Failure, Meta, Params, ParamsFault};
 use crate::catalog::Kind;
 use crate::jsonrpc::{Frame, Id};
-use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, decode_value, header, is_encoded};
+use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, decode_value, header, is_encoded_value};
 use crate::pipeline::{Exchange, Introduction};
 use crate::text::clip;
 use crate::wire::{Headers, Repeated, is_visible, visible};
@@ -72,7 +72,7 @@ impl Front {
                 let opened = self.listen(id.clone(), &params, context, &posted.caller);
                 Then::Answered(opened.unwrap_or_else(|failure| refuse(&id, &failure)))
             }
-            method if method.is_served_by_servers() => {
+            method if method.is_answered_by_servers() => {
                 let writer = self.writer(id, Era::Modern, token, wants).about(&method);
                 let standing = self.standing(&posted.caller);
                 let call = Box::new(Call { method, params, context, input: None });
@@ -168,7 +168,7 @@ fn check(headers: &Headers, method: &Method, params: &Params) -> Result<Meta, Fa
         log_level(level).map_err(|detail| Failure::InvalidMeta { detail })?;
     }
     same(&header::METHOD, single(headers, &header::METHOD)?, method.as_str())?;
-    let named = match method.named_by() {
+    let named = match method.name_param() {
         Some("uri") => params.uri(),
         Some("taskId") => params.task(),
         Some(_) => params.name(),
@@ -183,7 +183,7 @@ fn check(headers: &Headers, method: &Method, params: &Params) -> Result<Meta, Fa
 fn check_name(headers: &Headers, named: &str) -> Result<(), Failure> {
     let said = single(headers, &header::NAME)?;
     // The header may be encoded: then it is read before it is compared.
-    if said == Some(named.as_bytes()) && !is_encoded(named) {
+    if said == Some(named.as_bytes()) && !is_encoded_value(named) {
         return Ok(());
     }
     let said = said.map(decode_value).transpose();

@@ -112,7 +112,7 @@ impl Front {
             standing: self.standing(caller),
             _held: (
                 place,
-                self.gateway.metrics.streams().enter(),
+                self.gateway.metrics.open_streams().enter(),
                 Busy::begin(session),
                 session.listens(),
             ),

@@ -96,7 +96,7 @@ impl Session {
             streams: Mutex::default(),
             replay,
             closed: CancellationToken::new(),
-            _counted: gateway.metrics.sessions().enter(),
+            _counted: gateway.metrics.open_sessions().enter(),
         }
     }
 

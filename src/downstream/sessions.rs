@@ -149,7 +149,7 @@ impl Sessions {
 
     fn end(&self, session: &Session) {
         self.gateway.client_left(session.id());
-        self.gateway.metrics.session_ended(session.end());
+        self.gateway.metrics.record_session(session.end());
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {

@@ -99,7 +99,7 @@ fn connect(
 ) -> Response<Body> {
     let reader = outbox.read(start);
     let first = Some(opening(session, &reader));
-    let polls = session.client().version.primes_streams();
+    let polls = session.client().version.sends_priming_event();
     let left = Some((reader, standing));
     let events = stream::unfold((first, left), move |(first, left)| async move {
         if let Some(first) = first {
@@ -131,7 +131,11 @@ fn connect(
 /// What opens a connection: the place to resume from, for clients that know of
 /// such events, or else a mere sign of life.
 pub(super) fn opening(session: &Session, reader: &Reader) -> Bytes {
-    if session.client().version.primes_streams() { reader.priming(RETRY) } else { sse::comment() }
+    if session.client().version.sends_priming_event() {
+        reader.priming(RETRY)
+    } else {
+        sse::comment()
+    }
 }
 
 /// A stream that nobody can resume.

@@ -36,6 +36,6 @@ pub const SERVER_TIMEOUT: i64 = 50_400;
 /// Whether a code is one that only Modern servers send (2026-07-28,
 /// Versioning, "Backward Compatibility": a recognised modern error identifies
 /// a Modern server).
-pub fn is_modern(code: i64) -> bool {
+pub fn is_modern_code(code: i64) -> bool {
     matches!(code, HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION)
 }

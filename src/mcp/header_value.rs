@@ -27,7 +27,7 @@ pub enum HeaderValueError {
 /// The header value that stands for `text`: the text itself where that is safe
 /// and unambiguous, its Base64 between the marks everywhere else.
 pub fn encode_value(text: &str) -> HeaderValue {
-    if is_plain(text)
+    if is_plain_value(text)
         && let Ok(value) = HeaderValue::from_str(text)
     {
         return value;
@@ -53,13 +53,13 @@ pub fn decode_value(value: &[u8]) -> Result<Cow<'_, str>, HeaderValueError> {
 
 /// An empty value is allowed by HTTP, yet some proxies drop such a header and
 /// the call would then be refused as a mismatch: it is encoded too.
-fn is_plain(text: &str) -> bool {
+fn is_plain_value(text: &str) -> bool {
     let padded = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
-    !text.is_empty() && is_visible(text.as_bytes()) && !padded && !is_encoded(text)
+    !text.is_empty() && is_visible(text.as_bytes()) && !padded && !is_encoded_value(text)
 }
 
 /// Whether a header's text stands for another.
-pub fn is_encoded(text: &str) -> bool {
+pub fn is_encoded_value(text: &str) -> bool {
     text.starts_with(PREFIX) && text.ends_with(SUFFIX)
 }
 

@@ -81,19 +81,19 @@ impl Method {
 
     /// The name on the wire.
     pub fn as_str(&self) -> &str {
-        self.known().unwrap_or_else(|other| other)
+        self.known_name().unwrap_or_else(|other| other)
     }
 
     /// Its name as a header says it.
     pub fn to_header(&self) -> HeaderValue {
-        match self.known() {
+        match self.known_name() {
             Ok(known) => HeaderValue::from_static(known),
             Err(other) => encode_value(other),
         }
     }
 
     /// The name of one that is known here, or else its own.
-    fn known(&self) -> Result<&'static str, &str> {
+    fn known_name(&self) -> Result<&'static str, &str> {
         Ok(match self {
             Self::Initialize => "initialize",
             Self::Ping => "ping",
@@ -125,7 +125,7 @@ impl Method {
     }
 
     /// Whether it is passed on to a server, rather than answered by the gateway.
-    pub fn is_served_by_servers(&self) -> bool {
+    pub fn is_answered_by_servers(&self) -> bool {
         matches!(
             self,
             Self::ToolsCall
@@ -133,18 +133,18 @@ impl Method {
                 | Self::ResourcesRead
                 | Self::Complete
                 | Self::Other(_)
-        ) || self.is_of_a_task()
+        ) || self.is_task_request()
     }
 
     /// Whether it is about one task, by its id.
-    pub fn is_of_a_task(&self) -> bool {
+    pub fn is_task_request(&self) -> bool {
         matches!(self, Self::TasksGet | Self::TasksUpdate | Self::TasksCancel | Self::TasksResult)
     }
 
     /// The member of `params` that `Mcp-Name` mirrors, where it mirrors one
     /// (2026-07-28, Streamable HTTP, "Standard Request Headers"; of tasks,
     /// SEP-2663, "Streamable HTTP: Routing Headers").
-    pub fn named_by(&self) -> Option<&'static str> {
+    pub fn name_param(&self) -> Option<&'static str> {
         match self {
             Self::ToolsCall | Self::PromptsGet => Some("name"),
             Self::ResourcesRead => Some("uri"),

@@ -11,7 +11,7 @@ mod method;
 pub mod question;
 mod version;
 
-pub use header_value::{HeaderValueError, decode_value, encode_value, is_encoded};
+pub use header_value::{HeaderValueError, decode_value, encode_value, is_encoded_value};
 pub use log_level::LogLevel;
 pub use method::{Method, notification};
 pub use version::{Era, ProtocolVersion};

@@ -73,7 +73,7 @@ impl ProtocolVersion {
 
     /// Whether its clients know events that carry an id and no message. Older
     /// ones take the empty data for a message that is not JSON.
-    pub fn primes_streams(self) -> bool {
+    pub fn sends_priming_event(self) -> bool {
         self == Self::V2025_11_25
     }
 

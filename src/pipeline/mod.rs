@@ -69,10 +69,10 @@ impl Gateway {
     pub fn new(snapshots: Arc<Snapshots>, metrics: Arc<Metrics>, cursors: SealedCursors) -> Self {
         Self {
             inputs: Inputs::new(Arc::clone(&snapshots), &metrics),
-            operations: Operations::new(|method| metrics.operation(method)),
+            operations: Operations::new(|method| metrics.operation_metrics(method)),
             snapshots,
             metrics,
-            tracing: ArcSwap::from_pointee(Tracing::off()),
+            tracing: ArcSwap::from_pointee(Tracing::disabled()),
             info: own_info(),
             cursors,
         }

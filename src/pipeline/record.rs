@@ -10,7 +10,7 @@ use crate::snapshot::{Member, Snapshot};
 use crate::telemetry::metrics::{CallMetrics, Entered, Metrics, Operation, ToolMetrics};
 use crate::telemetry::otel::{CallStart, CallTrace, ClientStart, ClientTrace};
 use crate::telemetry::{
-    CallRecord, Outcome, Sampled, Subject, TraceIdText, TraceParent, Transport,
+    CallOutcome, CallRecord, CallSubject, Sampled, TraceIdText, TraceParent, Transport,
 };
 
 use super::Gateway;
@@ -21,7 +21,7 @@ use super::route::Route;
 pub(super) struct Record {
     told: bool,
     /// How the call ended if nothing more is heard of it.
-    left: Outcome,
+    left: CallOutcome,
     metrics: Arc<Metrics>,
     operation: Arc<Operation>,
     started: Instant,
@@ -68,7 +68,7 @@ impl Record {
         });
         Self {
             told: false,
-            left: Outcome::Cancelled,
+            left: CallOutcome::Cancelled,
             metrics: Arc::clone(&gateway.metrics),
             operation: Arc::clone(gateway.operations.of(&call.method)),
             started: Instant::now(),
@@ -111,7 +111,7 @@ impl Record {
             version,
             operation: Arc::clone(operations.of(&self.method)),
             tool: route.tool.map(Arc::clone),
-            _in_flight: metrics.in_flight().enter(),
+            _in_flight: metrics.calls_in_flight().enter(),
         });
     }
 
@@ -130,12 +130,12 @@ impl Record {
 
     /// The server wants input: the call is left to a retry.
     pub(super) fn suspend(&mut self) {
-        self.left = Outcome::InputRequired;
+        self.left = CallOutcome::InputRequired;
     }
 
     /// The call goes on, or is given up.
     pub(super) fn resumed(mut self) -> Self {
-        self.left = Outcome::Cancelled;
+        self.left = CallOutcome::Cancelled;
         self
     }
 
@@ -151,12 +151,12 @@ impl Record {
     /// calls it an error nobody has read.
     pub(super) fn passed(&mut self, ended: Result<(), &Failure>) {
         self.tell(match ended {
-            Ok(()) => Outcome::Ok,
+            Ok(()) => CallOutcome::Ok,
             Err(failure) => failed(failure),
         });
     }
 
-    fn tell(&mut self, outcome: Outcome) {
+    fn tell(&mut self, outcome: CallOutcome) {
         if std::mem::replace(&mut self.told, true) {
             return;
         }
@@ -185,25 +185,25 @@ impl Record {
             server_version: routed.and_then(|to| to.version).map(ProtocolVersion::as_str),
             transport: self.transport,
         }
-        .log();
-        self.operation.record(&outcome, duration);
+        .write_to_log();
+        self.operation.record_duration(&outcome, duration);
         self.metrics.count_error(&outcome);
         for counts in self.counts.iter().flatten() {
-            counts.record(&outcome);
+            counts.record_call(&outcome);
         }
         if let Some(routed) = routed {
             if let Some(tool) = &routed.tool {
-                tool.record(&outcome);
+                tool.record_call(&outcome);
             }
             if let Some(upstream) = upstream {
-                routed.operation.record(&outcome, upstream);
+                routed.operation.record_duration(&outcome, upstream);
             }
         }
         if let Some(client) = self.client_trace.take() {
-            client.finish(&outcome);
+            client.finish_request(&outcome);
         }
         if let Some(trace) = self.trace.take() {
-            trace.finish(&outcome);
+            trace.finish_call(&outcome);
         }
         // No longer in flight, though the front may hold the notes a while.
         self.routed = None;
@@ -216,17 +216,19 @@ impl Drop for Record {
     }
 }
 
-fn outcome(answer: &Result<Answer, Failure>) -> Outcome {
+fn outcome(answer: &Result<Answer, Failure>) -> CallOutcome {
     match answer {
-        Ok(Answer::Result(result)) if result.is_error() => Outcome::ToolError,
-        Ok(Answer::Result(_)) => Outcome::Ok,
-        Ok(Answer::Error(error)) => Outcome::Failed { code: error.code(), label: "server_error" },
-        Err(Failure::Cancelled) => Outcome::Cancelled,
+        Ok(Answer::Result(result)) if result.is_error() => CallOutcome::ToolError,
+        Ok(Answer::Result(_)) => CallOutcome::Ok,
+        Ok(Answer::Error(error)) => {
+            CallOutcome::Failed { code: error.code(), label: "server_error" }
+        }
+        Err(Failure::Cancelled) => CallOutcome::Cancelled,
         Err(failure) => failed(failure),
     }
 }
 
-fn failed(failure: &Failure) -> Outcome {
+fn failed(failure: &Failure) -> CallOutcome {
     let wire = failure.wire();
     match failure {
         Failure::OverLimit { .. }
@@ -234,14 +236,14 @@ fn failed(failure: &Failure) -> Outcome {
         | Failure::UnknownPrompt { .. }
         | Failure::UnknownResource { .. }
         | Failure::InvalidArguments { .. }
-        | Failure::HeaderMismatch { .. } => Outcome::Refused { reason: wire.label },
-        _ => Outcome::Failed { code: wire.code, label: wire.label },
+        | Failure::HeaderMismatch { .. } => CallOutcome::Refused { reason: wire.label },
+        _ => CallOutcome::Failed { code: wire.code, label: wire.label },
     }
 }
 
 /// Counts a request that was refused before it became a call.
 pub(super) fn count_refusal(metrics: &Metrics, failure: &Failure) {
-    metrics.count_error(&Outcome::Refused { reason: failure.wire().label });
+    metrics.count_error(&CallOutcome::Refused { reason: failure.wire().label });
     count_limit(metrics, failure);
 }
 
@@ -257,11 +259,11 @@ fn asked(call: &Call) -> Option<&str> {
 }
 
 /// A name or a URI as what it is the name of, by the method it is asked with.
-fn subject<'a>(method: &Method, name: Option<&'a str>) -> Subject<'a> {
+fn subject<'a>(method: &Method, name: Option<&'a str>) -> CallSubject<'a> {
     match (method, name) {
-        (Method::ToolsCall, Some(name)) => Subject::Tool(name),
-        (Method::PromptsGet, Some(name)) => Subject::Prompt(name),
-        (Method::ResourcesRead, Some(uri)) => Subject::Resource(uri),
-        _ => Subject::Nothing,
+        (Method::ToolsCall, Some(name)) => CallSubject::Tool(name),
+        (Method::PromptsGet, Some(name)) => CallSubject::Prompt(name),
+        (Method::ResourcesRead, Some(uri)) => CallSubject::Resource(uri),
+        _ => CallSubject::Nothing,
     }
 }

@@ -52,7 +52,7 @@ impl Release {
         let server = &route.target.server;
         let has_tasks = || view.list(server).is_some_and(|list| list.offers.task_form().is_some());
         let knows_tasks = call.context.client.abilities().tasks;
-        let may_be_one = call.method.is_of_a_task()
+        let may_be_one = call.method.is_task_request()
             || (call.method == Method::ToolsCall && (knows_tasks || has_tasks()));
         let plain = view.catalog.uris().keeps_native_uris(server);
         let reads = call.method == Method::ResourcesRead;
@@ -85,7 +85,7 @@ impl Release {
 
     /// Whether a result of a server of that era can only go on whole.
     pub(super) fn needs_whole(&self, era: Era) -> bool {
-        self.uris.is_some() || (self.caching && era == Era::Legacy) || self.method.is_of_a_task()
+        self.uris.is_some() || (self.caching && era == Era::Legacy) || self.method.is_task_request()
     }
 
     /// An answer as the client is to have it.

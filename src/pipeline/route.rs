@@ -60,7 +60,7 @@ pub(super) fn find<'a>(
             to(snapshot, &origin, edit.into_iter().collect()).ok_or_else(|| unknown_resource(uri))
         }
         Method::Complete => completion(snapshot, view, &call.params),
-        method if method.is_of_a_task() => task(snapshot, view, &call.params, asker),
+        method if method.is_task_request() => task(snapshot, view, &call.params, asker),
         other => owner(snapshot, view, other),
     }
 }
@@ -69,7 +69,7 @@ pub(super) fn find<'a>(
 pub(super) fn exists(snapshot: &Snapshot, view: &View, call: &Call, asker: &Asker) -> bool {
     match (&call.method, call.params.name()) {
         // No list has them.
-        (method, _) if method.is_of_a_task() => true,
+        (method, _) if method.is_task_request() => true,
         (Method::ToolsCall, Some(name)) => snapshot.route(view, name).is_some(),
         _ => find(snapshot, view, call, asker).is_ok(),
     }

@@ -24,7 +24,7 @@ impl Counts {
             anonymous: metrics.client(Principal::Anonymous.as_str()),
             profiles: profiles
                 .chain([ProfileName::default()])
-                .map(|name| (name.clone(), metrics.profile(name.as_str())))
+                .map(|name| (name.clone(), metrics.profile_metrics(name.as_str())))
                 .collect(),
         }
     }

@@ -71,7 +71,7 @@ impl Snapshots {
         let maker = Maker { metrics: Arc::clone(&metrics), info };
         let (first, warnings) = parts.compile(&registry, &maker);
         let now = SystemTime::now();
-        metrics.config_loaded(now);
+        metrics.record_config_load(now);
         Arc::new(Self {
             current: ArcSwap::from_pointee(first),
             surroundings,
@@ -152,7 +152,7 @@ impl Snapshots {
         let parts = Parts { config: Arc::new(config), identity, servers, generation };
         self.publish(|_| parts).await;
         self.loaded_at.send_replace(SystemTime::now());
-        self.metrics.config_loaded(self.loaded_at());
+        self.metrics.record_config_load(self.loaded_at());
         self.dismiss(&before, &plan).await;
         plan
     }
@@ -275,7 +275,7 @@ impl Parts {
             let server = Arc::clone(self.servers.get(&config.name)?);
             server.show();
             let metrics = metrics.server(config.name.as_str());
-            let operations = Arc::new(Operations::new(|method| metrics.operation(method)));
+            let operations = Arc::new(Operations::new(|method| metrics.operation_metrics(method)));
             let config = Arc::clone(config);
             let hold = server.hold();
             let member = Member { server, config, metrics, operations, _hold: hold };

@@ -25,8 +25,8 @@ mod record;
 mod subject;
 mod traceparent;
 
-pub use record::{CallRecord, Outcome};
-pub use subject::Subject;
+pub use record::{CallOutcome, CallRecord};
+pub use subject::CallSubject;
 pub use traceparent::{Sampled, TraceIdText, TraceParent, TraceParentError};
 
 /// How bytes travel to a peer, in the words of the semantic conventions.

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use crate::text::clip;
 
-use super::{CLIP, Subject, log};
+use super::{CLIP, CallSubject, log};
 
 /// How a call ended. Labels are `&'static str` so that the set of series in
 /// the metrics is fixed by the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// The server answered with a result.
     Ok,
     /// The result says `isError`: the tool failed, or its arguments broke the schema.
@@ -33,7 +33,7 @@ pub enum Outcome {
     InputRequired,
 }
 
-impl Outcome {
+impl CallOutcome {
     /// How many different labels there are.
     pub(super) const COUNT: usize = 6;
 
@@ -54,7 +54,7 @@ impl Outcome {
     }
 
     /// Why it was refused or what failed.
-    pub fn reason(&self) -> Option<&'static str> {
+    pub fn failure_reason(&self) -> Option<&'static str> {
         match self {
             Self::Refused { reason } => Some(reason),
             Self::Failed { label, .. } => Some(label),
@@ -95,13 +95,13 @@ pub struct CallRecord<'a> {
     /// The method, as the client wrote it; cut when long.
     pub method: &'a str,
     /// What is asked for, by its public name, as the client wrote it.
-    pub public: Subject<'a>,
+    pub public: CallSubject<'a>,
     /// The same by its own name at its server.
-    pub native: Subject<'a>,
+    pub native: CallSubject<'a>,
     /// The server the call was routed to.
     pub server: Option<&'a str>,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: CallOutcome,
     /// From the request's last byte to the reply's last byte.
     pub duration: Duration,
     /// The part of it spent waiting for the server.
@@ -123,14 +123,14 @@ impl CallRecord<'_> {
 
     /// Writes the access line. Costs a look at the current subscriber when the
     /// line is off.
-    pub fn log(&self) {
-        if !log::hand_over(self) {
-            self.event();
+    pub fn write_to_log(&self) {
+        if !log::write_call_record(self) {
+            self.emit_event();
         }
     }
 
     /// The same as an event, for a subscriber that is not [`super::log`]'s.
-    pub(super) fn event(&self) {
+    pub(super) fn emit_event(&self) {
         tracing::info!(
             target: CallRecord::TARGET,
             principal = self.principal,
@@ -141,14 +141,14 @@ impl CallRecord<'_> {
             native_tool = self.native.tool(),
             prompt = self.public.prompt(),
             native_prompt = self.native.prompt(),
-            resource = self.public.resource().as_deref(),
-            native_resource = self.native.resource().as_deref(),
+            resource = self.public.resource_uri().as_deref(),
+            native_resource = self.native.resource_uri().as_deref(),
             server = self.server,
             outcome = self.outcome.label(),
-            reason = self.outcome.reason(),
+            reason = self.outcome.failure_reason(),
             code = self.outcome.code(),
-            duration_ms = milliseconds(self.duration_us()),
-            upstream_ms = self.upstream_us().map(milliseconds),
+            duration_ms = as_milliseconds(self.duration_us()),
+            upstream_ms = self.upstream_us().map(as_milliseconds),
             trace_id = self.trace_id,
             client_version = clip(self.client_version, CLIP),
             server_version = self.server_version.map(|version| clip(version, CLIP)),
@@ -159,23 +159,23 @@ impl CallRecord<'_> {
 
     /// The duration, rounded to microseconds.
     pub(super) fn duration_us(&self) -> u64 {
-        microseconds(self.duration)
+        whole_microseconds(self.duration)
     }
 
     /// The part of it spent waiting for the server, rounded to microseconds.
     pub(super) fn upstream_us(&self) -> Option<u64> {
-        self.upstream.map(microseconds)
+        self.upstream.map(whole_microseconds)
     }
 }
 
-fn microseconds(duration: Duration) -> u64 {
+fn whole_microseconds(duration: Duration) -> u64 {
     let rounded = duration.saturating_add(Duration::from_nanos(500));
     rounded.as_secs().saturating_mul(1_000_000).saturating_add(rounded.subsec_micros().into())
 }
 
 /// Milliseconds with three digits after the point: what a reader compares.
 #[expect(clippy::cast_precision_loss, reason = "exact for a call of a hundred years")]
-fn milliseconds(micros: u64) -> f64 {
+fn as_milliseconds(micros: u64) -> f64 {
     micros as f64 / 1000.0
 }
 
@@ -186,14 +186,14 @@ mod tests {
     #[test]
     fn every_outcome_stands_at_its_own_index() {
         for outcome in [
-            Outcome::Ok,
-            Outcome::ToolError,
-            Outcome::Refused { reason: "rate" },
-            Outcome::Failed { code: -32603, label: "timeout" },
-            Outcome::Cancelled,
-            Outcome::InputRequired,
+            CallOutcome::Ok,
+            CallOutcome::ToolError,
+            CallOutcome::Refused { reason: "rate" },
+            CallOutcome::Failed { code: -32603, label: "timeout" },
+            CallOutcome::Cancelled,
+            CallOutcome::InputRequired,
         ] {
-            assert_eq!(Outcome::LABELS[outcome.index()], outcome.label());
+            assert_eq!(CallOutcome::LABELS[outcome.index()], outcome.label());
         }
     }
 }

@@ -8,7 +8,7 @@ use super::CLIP;
 
 /// What a request is about: at most one thing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Subject<'a> {
+pub enum CallSubject<'a> {
     /// The method says it all.
     #[default]
     Nothing,
@@ -20,7 +20,7 @@ pub enum Subject<'a> {
     Resource(&'a str),
 }
 
-impl<'a> Subject<'a> {
+impl<'a> CallSubject<'a> {
     /// The tool's name; cut when long.
     pub fn tool(self) -> Option<&'a str> {
         if let Self::Tool(name) = self { Some(clip(name, CLIP)) } else { None }
@@ -33,7 +33,7 @@ impl<'a> Subject<'a> {
 
     /// The resource's URI without what may be secret in it: credentials, query
     /// and fragment; cut when long.
-    pub fn resource(self) -> Option<Cow<'a, str>> {
+    pub fn resource_uri(self) -> Option<Cow<'a, str>> {
         let Self::Resource(uri) = self else { return None };
         let uri = clip(uri.split(['?', '#']).next().unwrap_or_default(), CLIP);
         // A public URI has the server's own within it: the last authority counts.
@@ -59,8 +59,8 @@ mod tests {
             ("urn:a@b", "b"),
             ("s3://bucket", "s3://bucket"),
         ] {
-            assert_eq!(Subject::Resource(uri).resource().as_deref(), Some(told), "{uri}");
+            assert_eq!(CallSubject::Resource(uri).resource_uri().as_deref(), Some(told), "{uri}");
         }
-        assert_eq!(Subject::Tool("x").resource(), None);
+        assert_eq!(CallSubject::Tool("x").resource_uri(), None);
     }
 }

@@ -48,7 +48,7 @@ impl TraceParent {
         if bytes.len() < Self::LEN || dashes.contains(&false) {
             return Err(TraceParentError::Shape);
         }
-        let version = hex(bytes.get(..2))?;
+        let version = parse_hex(bytes.get(..2))?;
         if version == 0xff {
             return Err(TraceParentError::Version);
         }
@@ -58,9 +58,9 @@ impl TraceParent {
         if rest.is_some() && (version == 0 || rest != Some(&b'-')) {
             return Err(TraceParentError::Shape);
         }
-        let trace_id = hex(bytes.get(3..35))?;
-        let span_id = narrow(hex(bytes.get(36..52))?)?;
-        let flags = narrow(hex(bytes.get(53..55))?)?;
+        let trace_id = parse_hex(bytes.get(3..35))?;
+        let span_id = narrow_id(parse_hex(bytes.get(36..52))?)?;
+        let flags = narrow_id(parse_hex(bytes.get(53..55))?)?;
         if trace_id == 0 || span_id == 0 {
             return Err(TraceParentError::Zero);
         }
@@ -123,7 +123,7 @@ impl TraceIdText {
     }
 }
 
-fn hex(digits: Option<&[u8]>) -> Result<u128, TraceParentError> {
+fn parse_hex(digits: Option<&[u8]>) -> Result<u128, TraceParentError> {
     let mut value = 0;
     for digit in digits.ok_or(TraceParentError::Shape)? {
         let low = match digit {
@@ -136,7 +136,7 @@ fn hex(digits: Option<&[u8]>) -> Result<u128, TraceParentError> {
     Ok(value)
 }
 
-fn narrow<T: TryFrom<u128>>(value: u128) -> Result<T, TraceParentError> {
+fn narrow_id<T: TryFrom<u128>>(value: u128) -> Result<T, TraceParentError> {
     T::try_from(value).map_err(|_| TraceParentError::Shape)
 }
 

@@ -29,7 +29,7 @@ enum Ended {
 /// Lives an instance's life, to its end.
 pub(super) async fn live(instance: Arc<Instance>) {
     let stop = instance.stop.clone();
-    let counted = (!instance.is_main()).then(|| instance.kin.metrics.instances().enter());
+    let counted = (!instance.is_main()).then(|| instance.kin.metrics.running_instances().enter());
     let mut life = Life::new(&instance);
     tokio::select! {
         () = stop.cancelled() => {}
@@ -161,7 +161,7 @@ impl<'a> Life<'a> {
         }
         connection.close(self.child.take()).await;
         if connection.peer().era() == Era::Legacy {
-            instance.kin.metrics.session_ended(opened.elapsed());
+            instance.kin.metrics.record_session(opened.elapsed());
         }
         instance.notes().pid = None;
         ended

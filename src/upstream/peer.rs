@@ -104,7 +104,7 @@ pub(super) enum Verdict {
 pub(super) fn judge_discover(answer: &Answer) -> Verdict {
     match answer {
         Answer::Result(result) => judge_result(result),
-        Answer::Error(error) if code::is_modern(error.code()) => judge_refusal(error),
+        Answer::Error(error) if code::is_modern_code(error.code()) => judge_refusal(error),
         Answer::Error(_) => Verdict::Legacy,
     }
 }

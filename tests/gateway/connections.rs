@@ -72,8 +72,8 @@ async fn strange_hosts_and_origins_are_turned_away() {
 }
 
 fn issue(folder: &Path) {
-    let args = cert::Args { dir: folder.to_owned(), force: true, ..cert::Args::default() };
-    cert::run(&args, &mut std::io::sink()).unwrap();
+    let args = cert::CertArgs { dir: folder.to_owned(), force: true, ..cert::CertArgs::default() };
+    cert::write_certificates(&args, &mut std::io::sink()).unwrap();
 }
 
 fn secured(upstream: &Upstream, folder: &Path) -> Builder {

@@ -107,8 +107,8 @@ fn tls(dir: &Path, limits: ConnectionLimits) -> Settings {
 }
 
 fn issue(dir: &Path) {
-    let args = cert::Args { dir: dir.to_owned(), force: true, ..cert::Args::default() };
-    cert::run(&args, &mut std::io::sink()).unwrap();
+    let args = cert::CertArgs { dir: dir.to_owned(), force: true, ..cert::CertArgs::default() };
+    cert::write_certificates(&args, &mut std::io::sink()).unwrap();
 }
 
 async fn dial(door: &Door, dir: &Path, alpn: &[&[u8]]) -> std::io::Result<TlsStream<TcpStream>> {

@@ -26,7 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
-use trunkline::telemetry::otel::{Otel, Settings};
+use trunkline::telemetry::otel::{Otel, OtelSettings};
 
 pub const ENOUGH: Duration = Duration::from_secs(10);
 
@@ -61,8 +61,8 @@ impl Collector {
         Self { url: format!("{scheme}://localhost:{port}/base/"), received }
     }
 
-    pub fn settings(&self) -> Settings {
-        let mut settings = Settings::new(self.url.parse().unwrap());
+    pub fn settings(&self) -> OtelSettings {
+        let mut settings = OtelSettings::new(self.url.parse().unwrap());
         settings.headers = vec![(
             http::HeaderName::from_static("x-key"),
             http::HeaderValue::from_static("secret"),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use trunkline::cli::Common;
+use trunkline::cli::CommonArgs;
 use trunkline::cli::serve::{Reloader, Running};
 use trunkline::config::{Config, Source, Surroundings, System};
 use trunkline::telemetry::metrics::ReloadOutcome;
@@ -97,7 +97,7 @@ impl Builder {
             .unwrap_or_else(|faults| panic!("{faults}"));
         let guardian = Guardian::start(Path::new(TRUNKLINE));
         let running = Running::start(config, &path, guardian).await.unwrap();
-        let reloader = Arc::new(running.reloader(Common::of(path.clone()), None));
+        let reloader = Arc::new(running.reloader(CommonArgs::with_config(path.clone()), None));
         Gateway { running, reloader, folder, path }
     }
 }

@@ -17,7 +17,7 @@ use crate::bench::{
 };
 use crate::mcp::Era;
 
-use super::{FAILURE, WRONG_USE, complain, fail, print};
+use super::{FAILURE, WRONG_USE, print_error, report_error, write_to_stdout};
 pub(super) use args::Args;
 use args::{EraName, Scenario};
 use own::Stage;
@@ -30,7 +30,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&error),
+        Err(error) => return report_error(&error),
     };
     let told = runtime.block_on(hold(args, &load));
     // A look-up of a name cannot be called off.
@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     match told {
         Ok(contest) => tell(args, &Report { contest: &contest, load: &load }),
         Err(fault) if is_wrong_use(&fault) => wrong_use(&fault),
-        Err(fault) => fail(&fault),
+        Err(fault) => report_error(&fault),
     }
 }
 
@@ -111,7 +111,7 @@ async fn contenders(args: &Args, load: &Load) -> Result<Vec<Contender>, BenchFau
 }
 
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let (name, secret) = super::stdio::header(text)?;
+    let (name, secret) = super::stdio::parse_header(text)?;
     let value = HeaderValue::from_str(secret.expose());
     value.map(|value| (name, value)).map_err(|_| "the value cannot be sent".into())
 }
@@ -179,11 +179,11 @@ fn tell(args: &Args, report: &Report<'_>) -> ExitCode {
     if let Some(file) = &args.html
         && let Err(error) = std::fs::write(file, report.html())
     {
-        complain(&format!("cannot write {}: {error}", file.display()));
+        print_error(&format!("cannot write {}: {error}", file.display()));
         return FAILURE.into_code();
     }
     let told = if args.json { format!("{:#}\n", report.json()) } else { report.table() };
-    let printed = print(&told);
+    let printed = write_to_stdout(&told);
     // A load that nobody answered is no success.
     let answered = report.contest.rounds.iter().flatten().any(|leg| leg.tally.whole().done > 0);
     if answered { printed } else { FAILURE.into_code() }
@@ -202,7 +202,7 @@ fn is_wrong_use(fault: &BenchFault) -> bool {
 }
 
 fn wrong_use(fault: &BenchFault) -> ExitCode {
-    complain(&fault.to_string());
+    print_error(&fault.to_string());
     WRONG_USE.into_code()
 }
 

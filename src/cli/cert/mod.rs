@@ -24,7 +24,7 @@ use rcgen::{
 /// Writes ca.pem, ca.key, server.pem and server.key, and with --client a client certificate. The
 /// server certificate always covers localhost, 127.0.0.1 and ::1.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Args {
+pub struct CertArgs {
     /// The folder to write to; made if it is missing
     #[arg(long, value_name = "DIR", default_value = DIR)]
     pub dir: PathBuf,
@@ -42,7 +42,7 @@ pub struct Args {
     pub force: bool,
 }
 
-impl Default for Args {
+impl Default for CertArgs {
     fn default() -> Self {
         Self { dir: DIR.into(), names: Vec::new(), client: None, days: DAYS, force: false }
     }
@@ -83,8 +83,8 @@ pub enum CertError {
 ///
 /// # Errors
 /// [`CertError`]. Everything is made before anything is written.
-pub fn run(args: &Args, out: &mut impl Write) -> Result<(), CertError> {
-    let files = make(args)?;
+pub fn write_certificates(args: &CertArgs, out: &mut impl Write) -> Result<(), CertError> {
+    let files = make_files(args)?;
     let files: Vec<_> = files.into_iter().map(|file| (args.dir.join(file.name), file)).collect();
     if !args.force
         && let Some((path, _)) = files.iter().find(|(path, _)| path.symlink_metadata().is_ok())
@@ -94,47 +94,51 @@ pub fn run(args: &Args, out: &mut impl Write) -> Result<(), CertError> {
     fs::create_dir_all(&args.dir)
         .map_err(|source| CertError::Write { file: args.dir.clone(), source })?;
     for (path, file) in &files {
-        write(path, file).map_err(|source| CertError::Write { file: path.clone(), source })?;
+        write_file(path, file).map_err(|source| CertError::Write { file: path.clone(), source })?;
     }
-    explain(args, out).map_err(CertError::Print)
+    explain_files(args, out).map_err(CertError::Print)
 }
 
-struct File {
+struct CertFile {
     name: &'static str,
     text: String,
     mode: u32,
 }
 
 /// Every file, in memory.
-fn make(args: &Args) -> Result<Vec<File>, CertError> {
-    let names = names(&args.names)?;
+fn make_files(args: &CertArgs) -> Result<Vec<CertFile>, CertError> {
+    let names = parse_names(&args.names)?;
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
-    let validity = Validity { today, days: args.days };
+    let validity = CertValidity { today, days: args.days };
 
     let ca_key = KeyPair::generate()?;
-    let ca = ca(&names, &validity);
+    let ca = ca_params(&names, &validity);
     let ca_cert = ca.self_signed(&ca_key)?;
     let ca_text = ca_key.serialize_pem();
     let issuer = Issuer::new(ca, ca_key);
 
-    let mut files = pair(("ca.pem", "ca.key"), &ca_cert, ca_text);
-    let (cert, key) = leaf(server(names, &validity), &issuer)?;
-    files.append(&mut pair(("server.pem", "server.key"), &cert, key));
+    let mut files = cert_and_key(("ca.pem", "ca.key"), &ca_cert, ca_text);
+    let (cert, key) = leaf_params(server_params(names, &validity), &issuer)?;
+    files.append(&mut cert_and_key(("server.pem", "server.key"), &cert, key));
     if let Some(name) = &args.client {
-        let (cert, key) = leaf(client(name, &validity), &issuer)?;
-        files.append(&mut pair(("client.pem", "client.key"), &cert, key));
+        let (cert, key) = leaf_params(client_params(name, &validity), &issuer)?;
+        files.append(&mut cert_and_key(("client.pem", "client.key"), &cert, key));
     }
     Ok(files)
 }
 
-fn pair(names: (&'static str, &'static str), cert: &Certificate, key: String) -> Vec<File> {
+fn cert_and_key(
+    names: (&'static str, &'static str),
+    cert: &Certificate,
+    key: String,
+) -> Vec<CertFile> {
     vec![
-        File { name: names.0, text: cert.pem(), mode: 0o644 },
-        File { name: names.1, text: key, mode: 0o600 },
+        CertFile { name: names.0, text: cert.pem(), mode: 0o644 },
+        CertFile { name: names.1, text: key, mode: 0o600 },
     ]
 }
 
-fn names(more: &[String]) -> Result<Vec<SanType>, CertError> {
+fn parse_names(more: &[String]) -> Result<Vec<SanType>, CertError> {
     let all = ALWAYS.iter().copied().chain(more.iter().map(String::as_str));
     let mut names = Vec::new();
     for name in all {
@@ -162,14 +166,14 @@ fn is_dns_name(name: &str) -> bool {
 }
 
 /// When certificates begin and end to be valid, in whole days.
-struct Validity {
+struct CertValidity {
     today: Date,
     days: u16,
 }
 
-impl Validity {
+impl CertValidity {
     /// From yesterday on, for clocks that are a little behind.
-    fn apply(&self, params: &mut CertificateParams) {
+    fn set_dates(&self, params: &mut CertificateParams) {
         let midnight = |date: Date| {
             // A civil date's month and day are never negative.
             let (month, day) = (date.month().unsigned_abs(), date.day().unsigned_abs());
@@ -180,19 +184,19 @@ impl Validity {
     }
 }
 
-fn ca(names: &[SanType], validity: &Validity) -> CertificateParams {
+fn ca_params(names: &[SanType], validity: &CertValidity) -> CertificateParams {
     let mut params = CertificateParams::default();
-    validity.apply(&mut params);
+    validity.set_dates(&mut params);
     params.distinguished_name.push(DnType::CommonName, "Trunkline development CA");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    let permitted_subtrees = names.iter().filter_map(subtree).collect();
+    let permitted_subtrees = names.iter().filter_map(name_constraint).collect();
     params.name_constraints =
         Some(NameConstraints { permitted_subtrees, excluded_subtrees: Vec::new() });
     params
 }
 
-fn subtree(name: &SanType) -> Option<GeneralSubtree> {
+fn name_constraint(name: &SanType) -> Option<GeneralSubtree> {
     match name {
         SanType::DnsName(name) => {
             let name = name.as_str();
@@ -206,24 +210,24 @@ fn subtree(name: &SanType) -> Option<GeneralSubtree> {
     }
 }
 
-fn server(names: Vec<SanType>, validity: &Validity) -> CertificateParams {
+fn server_params(names: Vec<SanType>, validity: &CertValidity) -> CertificateParams {
     let mut params = CertificateParams::default();
-    validity.apply(&mut params);
+    validity.set_dates(&mut params);
     params.distinguished_name.push(DnType::CommonName, "Trunkline development server");
     params.subject_alt_names = names;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params
 }
 
-fn client(name: &str, validity: &Validity) -> CertificateParams {
+fn client_params(name: &str, validity: &CertValidity) -> CertificateParams {
     let mut params = CertificateParams::default();
-    validity.apply(&mut params);
+    validity.set_dates(&mut params);
     params.distinguished_name.push(DnType::CommonName, name);
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     params
 }
 
-fn leaf(
+fn leaf_params(
     mut params: CertificateParams,
     issuer: &Issuer<'_, KeyPair>,
 ) -> Result<(Certificate, String), CertError> {
@@ -238,7 +242,7 @@ fn leaf(
 
 /// Writes beside, then renames: a gateway that watches never reads half a file, and the mode is
 /// right from the first byte, whatever mode an older file had.
-fn write(path: &Path, file: &File) -> io::Result<()> {
+fn write_file(path: &Path, file: &CertFile) -> io::Result<()> {
     let beside = path.with_extension("new");
     match fs::remove_file(&beside) {
         Err(fault) if fault.kind() != io::ErrorKind::NotFound => return Err(fault),
@@ -251,7 +255,7 @@ fn write(path: &Path, file: &File) -> io::Result<()> {
     fs::rename(&beside, path)
 }
 
-fn explain(args: &Args, out: &mut impl Write) -> io::Result<()> {
+fn explain_files(args: &CertArgs, out: &mut impl Write) -> io::Result<()> {
     let dir = args.dir.display();
     writeln!(out, "Wrote to {dir}, valid for {} days:", args.days)?;
     writeln!(out, "  ca.pem      the development CA: tell clients to trust it")?;

@@ -16,9 +16,9 @@ fn keys_are_for_their_owner_alone_even_where_they_were_not() {
     fs::write(&key, "old").unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o666)).unwrap();
     let client = Some("agent".to_owned());
-    let args = Args { dir: dir.path().into(), client, force: true, ..Args::default() };
+    let args = CertArgs { dir: dir.path().into(), client, force: true, ..CertArgs::default() };
 
-    run(&args, &mut io::sink()).unwrap();
+    write_certificates(&args, &mut io::sink()).unwrap();
 
     let mut found: Vec<_> = fs::read_dir(dir.path()).unwrap().map(Result::unwrap).collect();
     found.sort_by_key(fs::DirEntry::file_name);
@@ -36,7 +36,11 @@ fn keys_are_for_their_owner_alone_even_where_they_were_not() {
 fn the_server_certificate_is_good_for_its_names_and_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let names = ["gw.test", "*.apps.test", "10.0.0.7"].map(String::from).to_vec();
-    run(&Args { dir: dir.path().into(), names, ..Args::default() }, &mut io::sink()).unwrap();
+    write_certificates(
+        &CertArgs { dir: dir.path().into(), names, ..CertArgs::default() },
+        &mut io::sink(),
+    )
+    .unwrap();
 
     let read = |file| CertificateDer::from_pem_file(dir.path().join(file)).unwrap();
     let mut roots = RootCertStore::empty();
@@ -59,12 +63,12 @@ fn the_server_certificate_is_good_for_its_names_and_no_other() {
 #[test]
 fn what_is_there_is_not_overwritten_unasked() {
     let dir = tempfile::tempdir().unwrap();
-    let args = Args { dir: dir.path().join("new"), ..Args::default() };
-    run(&args, &mut io::sink()).unwrap();
+    let args = CertArgs { dir: dir.path().join("new"), ..CertArgs::default() };
+    write_certificates(&args, &mut io::sink()).unwrap();
     let before = fs::read(args.dir.join("ca.key")).unwrap();
     fs::remove_file(args.dir.join("ca.pem")).unwrap();
 
-    let refused = run(&args, &mut io::sink()).unwrap_err();
+    let refused = write_certificates(&args, &mut io::sink()).unwrap_err();
 
     assert!(matches!(refused, CertError::Exists { file } if file.ends_with("ca.key")));
     assert!(!args.dir.join("ca.pem").exists(), "nothing at all is written");
@@ -76,8 +80,8 @@ fn a_name_that_is_none_is_refused_before_anything_is_written() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["", "https://gw", "a..b", "a b", "gw:8080", "*.*.x", "10.0.0.0/8"] {
         let names = vec![name.to_owned()];
-        let args = Args { dir: dir.path().join("certs"), names, ..Args::default() };
-        let refused = run(&args, &mut io::sink()).unwrap_err();
+        let args = CertArgs { dir: dir.path().join("certs"), names, ..CertArgs::default() };
+        let refused = write_certificates(&args, &mut io::sink()).unwrap_err();
         assert!(matches!(refused, CertError::Name { .. }), "{name:?}");
     }
     assert!(!dir.path().join("certs").exists());
@@ -86,9 +90,9 @@ fn a_name_that_is_none_is_refused_before_anything_is_written() {
 #[test]
 fn the_output_says_what_to_do_next() {
     let dir = tempfile::tempdir().unwrap();
-    let args = Args { dir: dir.path().into(), ..Args::default() };
+    let args = CertArgs { dir: dir.path().into(), ..CertArgs::default() };
     let mut out = Vec::new();
-    run(&args, &mut out).unwrap();
+    write_certificates(&args, &mut out).unwrap();
     let out = String::from_utf8(out).unwrap();
     let key = dir.path().join("server.key");
     assert!(out.contains(&format!("key = \"{}\"", key.display())), "{out}");

@@ -28,14 +28,14 @@ use crate::downstream::Front;
 use crate::listener::{Incoming, ListenError, Listener, LiveSettings, Workers};
 use crate::pipeline::{Gateway, own_info};
 use crate::snapshot::{Snapshots, StartUp};
-use crate::telemetry::log::{self, AccessLine, Log, LogError, LogLevels};
+use crate::telemetry::log::{self, AccessLogSwitch, LogError, LogHandle, LogLevels};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Otel;
 use crate::upstream::Surroundings;
 use crate::upstream::child::Guardian;
 use crate::wire::Received;
 
-use super::{Common, OPEN, complain, fail};
+use super::{CommonArgs, OPEN, print_error, report_error};
 pub use reload::Reloader;
 
 /// Why the gateway did not start.
@@ -58,18 +58,18 @@ pub enum ServeError {
     Telemetry(#[from] crate::telemetry::otel::OtelError),
 }
 
-pub(super) fn run(common: Common) -> ExitCode {
-    let config = match common.read() {
+pub(super) fn run(common: CommonArgs) -> ExitCode {
+    let config = match common.read_config() {
         Ok(config) => config,
         Err(code) => return code,
     };
     let log = match start_log(&config) {
         Ok(log) => log,
-        Err(error) => return fail(&error),
+        Err(error) => return report_error(&error),
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&error),
+        Err(error) => return report_error(&error),
     };
     let ended = runtime.block_on(async {
         let running = Running::start(config, &common.config, guardian()).await?;
@@ -97,25 +97,25 @@ pub(super) fn guardian() -> Guardian {
     Guardian::when_needed(&executable)
 }
 
-pub(super) fn start_log(config: &Config) -> Result<Log, LogError> {
+pub(super) fn start_log(config: &Config) -> Result<LogHandle, LogError> {
     let format = match config.log.format {
         LogFormat::Human => log::LogFormat::Human,
         LogFormat::Json => log::LogFormat::Json,
     };
-    log::init(levels(config), format)
+    log::init_log(levels(config), format)
 }
 
 /// Says why the gateway did not start, and gives the exit code for it.
 pub(super) fn not_started(error: &ServeError) -> ExitCode {
     if let ServeError::Settings(text) = error {
-        complain(text);
+        print_error(text);
         return super::CONFIG_FAULT.into_code();
     }
-    fail(error)
+    report_error(error)
 }
 
 fn levels(config: &Config) -> LogLevels<'_> {
-    let access = if config.log.access { AccessLine::On } else { AccessLine::Off };
+    let access = if config.log.access { AccessLogSwitch::On } else { AccessLogSwitch::Off };
     LogLevels { directives: &config.log.level, access }
 }
 

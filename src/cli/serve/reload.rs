@@ -7,23 +7,23 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 
 use crate::admin::Report;
-use crate::cli::{Common, OPEN};
+use crate::cli::{CommonArgs, OPEN};
 use crate::config::{Config, Reload, Source, System};
 use crate::listener::LiveSettings;
 use crate::pipeline::Gateway;
-use crate::telemetry::log::Log;
+use crate::telemetry::log::LogHandle;
 use crate::telemetry::metrics::ReloadOutcome;
 
 use super::{Running, levels, settings};
 
 /// Applies what the configuration file says now.
 pub struct Reloader {
-    pub(super) common: Common,
+    pub(super) common: CommonArgs,
     gateway: Arc<Gateway>,
     report: Arc<Report>,
     clients: LiveSettings,
     operators: LiveSettings,
-    log: Option<Log>,
+    log: Option<LogHandle>,
     one_at_a_time: Mutex<()>,
     /// What a configuration that was refused names: it may be mended there.
     refused: parking_lot::Mutex<Vec<PathBuf>>,
@@ -31,7 +31,7 @@ pub struct Reloader {
 
 impl Running {
     /// What reloads this gateway, and the log where the process has one.
-    pub fn reloader(&self, common: Common, log: Option<Log>) -> Reloader {
+    pub fn reloader(&self, common: CommonArgs, log: Option<LogHandle>) -> Reloader {
         Reloader {
             common,
             gateway: Arc::clone(&self.gateway),
@@ -99,7 +99,7 @@ impl Reloader {
         let refused = read.as_ref().err().map(|(_, files)| files.clone()).unwrap_or_default();
         *self.refused.lock() = refused;
         let mut config = read.map_err(|(told, _)| told)?;
-        self.common.apply(&mut config).map_err(|problem| vec![problem])?;
+        self.common.apply_overrides(&mut config).map_err(|problem| vec![problem])?;
         Ok(config)
     }
 
@@ -117,7 +117,7 @@ impl Reloader {
         }
         warn_of_what_needs_a_restart(&running, &config);
         if let Some(log) = &self.log
-            && let Err(error) = log.set(levels(&config))
+            && let Err(error) = log.set_levels(levels(&config))
         {
             return Err(vec![error.to_string()]);
         }

@@ -84,7 +84,7 @@ fn limits(config: &Config) -> ConnectionLimits {
 pub fn otel(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<Otel>, ServeError> {
     let telemetry = &config.telemetry;
     let Some(endpoint) = &telemetry.endpoint else { return Ok(None) };
-    let mut settings = otel::Settings::new(endpoint.clone());
+    let mut settings = otel::OtelSettings::new(endpoint.clone());
     for (name, secret) in &telemetry.headers {
         let value = HeaderValue::from_str(secret.expose()).map_err(|_| {
             ServeError::Settings(format!("telemetry.headers.{name}: the value cannot be sent"))

@@ -43,7 +43,7 @@ impl Asked {
         }
         headers.insert(header::METHOD, self.method.to_header());
         let params = self.params.as_ref();
-        let name = params.and_then(|params| match self.method.named_by()? {
+        let name = params.and_then(|params| match self.method.name_param()? {
             "uri" => params.uri(),
             "taskId" => params.task(),
             _ => params.name(),

@@ -62,7 +62,7 @@ impl OwnTasks {
 /// [`Failure::MethodNotFound`], and [`Failure::CapabilityNeeded`] where a
 /// Modern client did not say that it knows tasks.
 pub(super) fn check(call: &Call) -> Result<(), Failure> {
-    if !call.method.is_of_a_task() {
+    if !call.method.is_task_request() {
         return Ok(());
     }
     let client = &call.context.client;
@@ -113,7 +113,7 @@ impl Course {
         let form = list.and_then(|list| list.offers.task_form());
         let (has_legacy, has_modern) =
             (form == Some(TaskForm::Legacy), form == Some(TaskForm::Modern));
-        if call.method.is_of_a_task() {
+        if call.method.is_task_request() {
             return match (is_modern, has_legacy, has_modern) {
                 (true, true, _) => Ok(Self::Bridged),
                 (false, false, true) => Err(unknown(call.params.task().unwrap_or_default())),

@@ -6,7 +6,7 @@
 //! the thread is woken once for all the lines of those 20 ms, not once for
 //! each. When standard error is not read, lines are lost and counted, and
 //! calls go on. The price: lines of the last 20 ms are lost when the process
-//! is killed. Dropping [`Log`] writes what is left.
+//! is killed. Dropping [`LogHandle`] writes what is left.
 //!
 //! The access line, which every call pays for, goes past `tracing` straight
 //! into that buffer ([`access`]).
@@ -28,10 +28,10 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry, reload};
 
 use super::CallRecord;
-use access::{AccessLog, Style};
+use access::{AccessLog, AccessLogFormat};
 use sink::{Flusher, Sink};
 
-pub(super) use access::hand_over;
+pub(super) use access::write_call_record;
 
 /// How a line is written; stays as it is while the process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub enum LogFormat {
 /// Whether each call gets its access line ([`CallRecord`]). Independent of the
 /// levels: `warn` with the access line on is a common wish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AccessLine {
+pub enum AccessLogSwitch {
     /// One line a call.
     On,
     /// None.
@@ -58,7 +58,7 @@ pub struct LogLevels<'a> {
     /// A level, `TARGET=LEVEL` pairs, or both: `info,trunkline::upstream=debug`.
     pub directives: &'a str,
     /// Whether each call gets its line.
-    pub access: AccessLine,
+    pub access: AccessLogSwitch,
 }
 
 /// Why the log could not be set up or changed.
@@ -90,8 +90,8 @@ pub enum LogError {
 /// The running log: keeps its thread, changes its levels. Dropping it writes
 /// what is left, waiting a second at most.
 #[derive(Debug)]
-pub struct Log {
-    filter: Filter,
+pub struct LogHandle {
+    filter: ReloadableFilter,
     _flusher: Flusher,
 }
 
@@ -100,37 +100,37 @@ pub struct Log {
 /// # Errors
 /// [`LogError`]: a directive is wrong, a log is already set up, or no thread
 /// could be started.
-pub fn init(levels: LogLevels<'_>, format: LogFormat) -> Result<Log, LogError> {
+pub fn init_log(levels: LogLevels<'_>, format: LogFormat) -> Result<LogHandle, LogError> {
     let colours = if stderr().is_terminal() { Colours::On } else { Colours::Off };
-    init_into(stderr(), levels, format, colours)
+    init_log_into(stderr(), levels, format, colours)
 }
 
 /// Sends the process's log to `out`, which a thread of its own writes to.
 ///
 /// # Errors
-/// As [`init`].
-pub fn init_into(
+/// As [`init_log`].
+pub fn init_log_into(
     out: impl Write + Send + 'static,
     levels: LogLevels<'_>,
     format: LogFormat,
     colours: Colours,
-) -> Result<Log, LogError> {
-    let targets = targets(levels)?;
+) -> Result<LogHandle, LogError> {
+    let targets = parse_targets(levels)?;
     let (sink, flusher) =
-        sink::start(out, format).map_err(|error| LogError::Thread { kind: error.kind() })?;
-    let (subscriber, filter) = subscriber(targets, format, colours, sink);
+        sink::start_sink(out, format).map_err(|error| LogError::Thread { kind: error.kind() })?;
+    let (subscriber, filter) = build_subscriber(targets, format, colours, sink);
     set_global_default(subscriber).map_err(|_| LogError::AlreadySet)?;
-    Ok(Log { filter, _flusher: flusher })
+    Ok(LogHandle { filter, _flusher: flusher })
 }
 
-impl Log {
+impl LogHandle {
     /// Changes what is logged, from the next line on.
     ///
     /// # Errors
     /// [`LogError::Directive`] names the directive that is wrong; the levels
     /// stay as they were.
-    pub fn set(&self, levels: LogLevels<'_>) -> Result<(), LogError> {
-        self.filter.reload(targets(levels)?)
+    pub fn set_levels(&self, levels: LogLevels<'_>) -> Result<(), LogError> {
+        self.filter.reload(parse_targets(levels)?)
     }
 }
 
@@ -139,7 +139,7 @@ impl Log {
 /// # Errors
 /// [`LogError::Directive`] names the directive that is wrong.
 pub fn check_directives(directives: &str) -> Result<(), LogError> {
-    targets(LogLevels { directives, access: AccessLine::Off }).map(drop)
+    parse_targets(LogLevels { directives, access: AccessLogSwitch::Off }).map(drop)
 }
 
 /// Whether lines for people have colours.
@@ -153,44 +153,48 @@ pub enum Colours {
 
 /// What is logged: events by `targets`, and what those say of the access line.
 #[derive(Debug)]
-struct Filter {
+struct ReloadableFilter {
     targets: reload::Handle<Targets, Registry>,
     access: Arc<AtomicBool>,
 }
 
-impl Filter {
+impl ReloadableFilter {
     fn reload(&self, targets: Targets) -> Result<(), LogError> {
-        let access = has_access_line(&targets);
+        let access = enables_access_log(&targets);
         self.targets.reload(targets).map_err(|_| LogError::Gone)?;
         self.access.store(access, Ordering::Relaxed);
         Ok(())
     }
 }
 
-fn has_access_line(targets: &Targets) -> bool {
+fn enables_access_log(targets: &Targets) -> bool {
     targets.would_enable(CallRecord::TARGET, &Level::INFO)
 }
 
-fn subscriber(
+fn build_subscriber(
     targets: Targets,
     format: LogFormat,
     colours: Colours,
     sink: Sink,
-) -> (impl Subscriber + Send + Sync, Filter) {
-    let access = Arc::new(AtomicBool::new(has_access_line(&targets)));
+) -> (impl Subscriber + Send + Sync, ReloadableFilter) {
+    let access = Arc::new(AtomicBool::new(enables_access_log(&targets)));
     let style = match (format, colours) {
-        (LogFormat::Json, _) => Style::Json,
-        (LogFormat::Human, Colours::On) => Style::Coloured,
-        (LogFormat::Human, Colours::Off) => Style::Plain,
+        (LogFormat::Json, _) => AccessLogFormat::Json,
+        (LogFormat::Human, Colours::On) => AccessLogFormat::Coloured,
+        (LogFormat::Human, Colours::Off) => AccessLogFormat::Plain,
     };
     let access_log = AccessLog { sink: sink.clone(), style, on: Arc::clone(&access) };
     let (filter, targets) = reload::Layer::new(targets);
-    let lines = lines(format, colours, sink);
+    let lines = line_layer(format, colours, sink);
     let subscriber = tracing_subscriber::registry().with(filter).with(lines).with(access_log);
-    (subscriber, Filter { targets, access })
+    (subscriber, ReloadableFilter { targets, access })
 }
 
-fn lines<S, W>(format: LogFormat, colours: Colours, writer: W) -> Box<dyn Layer<S> + Send + Sync>
+fn line_layer<S, W>(
+    format: LogFormat,
+    colours: Colours,
+    writer: W,
+) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
@@ -204,7 +208,7 @@ where
 
 /// `Targets` would take a misspelt level for the name of a target, and log
 /// everything of that target: nothing at all. So each directive is checked.
-fn targets(levels: LogLevels<'_>) -> Result<Targets, LogError> {
+fn parse_targets(levels: LogLevels<'_>) -> Result<Targets, LogError> {
     let mut targets = Targets::new().with_default(LevelFilter::OFF);
     for directive in levels.directives.split(',').map(str::trim).filter(|d| !d.is_empty()) {
         let wrong = || LogError::Directive { directive: directive.to_owned() };
@@ -220,8 +224,8 @@ fn targets(levels: LogLevels<'_>) -> Result<Targets, LogError> {
         };
     }
     let access = match levels.access {
-        AccessLine::On => LevelFilter::INFO,
-        AccessLine::Off => LevelFilter::OFF,
+        AccessLogSwitch::On => LevelFilter::INFO,
+        AccessLogSwitch::Off => LevelFilter::OFF,
     };
     Ok(targets.with_target(CallRecord::TARGET, access))
 }

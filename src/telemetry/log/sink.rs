@@ -25,15 +25,15 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Takes whole lines and never waits for the descriptor.
 #[derive(Debug, Clone)]
-pub(super) struct Sink(Arc<Shared>);
+pub(super) struct Sink(Arc<SinkState>);
 
 /// Ends the writer when it is dropped, after the lines that wait.
 #[derive(Debug)]
-pub(super) struct Flusher(Arc<Shared>);
+pub(super) struct Flusher(Arc<SinkState>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    waiting: Mutex<Waiting>,
+struct SinkState {
+    waiting: Mutex<QueuedLines>,
     /// Wakes the writer: there is something, there is enough, or it is to end.
     writer: Condvar,
     /// Wakes [`Flusher`]: the writer has ended.
@@ -41,14 +41,14 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct QueuedLines {
     lines: Vec<u8>,
     lost: u64,
-    stage: Stage,
+    stage: SinkStage,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum SinkStage {
     /// Lines are taken and written.
     #[default]
     Open,
@@ -59,25 +59,25 @@ enum Stage {
 }
 
 /// Starts the thread that writes to `out`.
-pub(super) fn start(
+pub(super) fn start_sink(
     out: impl Write + Send + 'static,
     format: LogFormat,
 ) -> io::Result<(Sink, Flusher)> {
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(SinkState::default());
     let writer = Arc::clone(&shared);
     thread::Builder::new().name("log".to_owned()).spawn(move || writer.write_all(out, format))?;
     Ok((Sink(Arc::clone(&shared)), Flusher(shared)))
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+impl SinkState {
+    fn lock(&self) -> MutexGuard<'_, QueuedLines> {
         self.waiting.lock()
     }
 
-    fn push(&self, line: &[u8]) {
+    fn push_line(&self, line: &[u8]) {
         let mut waiting = self.lock();
         let before = waiting.lines.len();
-        if before + line.len() > CAPACITY || waiting.stage == Stage::Ended {
+        if before + line.len() > CAPACITY || waiting.stage == SinkStage::Ended {
             waiting.lost += 1;
             return;
         }
@@ -94,21 +94,21 @@ impl Shared {
         let mut lines = Vec::new();
         while let Some(lost) = self.take(&mut lines) {
             if lost > 0 {
-                lines.extend_from_slice(notice(lost, format).as_bytes());
+                lines.extend_from_slice(lost_lines_notice(lost, format).as_bytes());
             }
             // Nobody is left to tell when the log itself cannot be written.
             let _ = out.write_all(&lines).and_then(|()| out.flush());
             lines.clear();
             self.gather();
         }
-        self.lock().stage = Stage::Ended;
+        self.lock().stage = SinkStage::Ended;
         self.ended.notify_all();
     }
 
     /// Waits for lines and takes them all; `None` when there will be no more.
     fn take(&self, lines: &mut Vec<u8>) -> Option<u64> {
         let mut waiting = self.lock();
-        self.writer.wait_while(&mut waiting, |w| w.lines.is_empty() && w.stage == Stage::Open);
+        self.writer.wait_while(&mut waiting, |w| w.lines.is_empty() && w.stage == SinkStage::Open);
         if waiting.lines.is_empty() && waiting.lost == 0 {
             return None;
         }
@@ -119,7 +119,7 @@ impl Shared {
     /// Lets lines come together.
     fn gather(&self) {
         let mut waiting = self.lock();
-        let few = |w: &mut Waiting| w.lines.len() < ENOUGH && w.stage == Stage::Open;
+        let few = |w: &mut QueuedLines| w.lines.len() < ENOUGH && w.stage == SinkStage::Open;
         self.writer.wait_while_for(&mut waiting, few, GATHER);
     }
 }
@@ -127,18 +127,18 @@ impl Shared {
 impl Drop for Flusher {
     fn drop(&mut self) {
         let mut waiting = self.0.lock();
-        if waiting.stage == Stage::Open {
-            waiting.stage = Stage::Closing;
+        if waiting.stage == SinkStage::Open {
+            waiting.stage = SinkStage::Closing;
         }
         self.0.writer.notify_one();
-        self.0.ended.wait_while_for(&mut waiting, |w| w.stage != Stage::Ended, LAST_LINES);
+        self.0.ended.wait_while_for(&mut waiting, |w| w.stage != SinkStage::Ended, LAST_LINES);
     }
 }
 
 /// The subscriber formats a line whole and writes it with one call.
 impl Write for &Sink {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.push(line);
+        self.0.push_line(line);
         Ok(line.len())
     }
 
@@ -155,7 +155,7 @@ impl<'w> MakeWriter<'w> for Sink {
     }
 }
 
-fn notice(lost: u64, format: LogFormat) -> String {
+fn lost_lines_notice(lost: u64, format: LogFormat) -> String {
     let text = "log lines were lost: standard error is read too slowly";
     match format {
         LogFormat::Human => format!("WARN {lost} {text}\n"),

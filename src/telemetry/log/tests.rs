@@ -6,9 +6,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::telemetry::{Outcome, Subject};
+use crate::telemetry::{CallOutcome, CallSubject};
 
-const INFO: LogLevels<'_> = LogLevels { directives: "info", access: AccessLine::On };
+const INFO: LogLevels<'_> = LogLevels { directives: "info", access: AccessLogSwitch::On };
 
 /// A descriptor that keeps what it gets.
 #[derive(Debug, Clone, Default)]
@@ -33,8 +33,9 @@ impl Kept {
 /// What `levels` and `format` make of what `say` says.
 fn logged(levels: LogLevels<'_>, format: LogFormat, say: impl FnOnce()) -> String {
     let kept = Kept::default();
-    let (sink, flusher) = sink::start(kept.clone(), format).unwrap();
-    let (subscriber, _) = subscriber(targets(levels).unwrap(), format, Colours::Off, sink);
+    let (sink, flusher) = sink::start_sink(kept.clone(), format).unwrap();
+    let (subscriber, _) =
+        build_subscriber(parse_targets(levels).unwrap(), format, Colours::Off, sink);
     tracing::subscriber::with_default(subscriber, say);
     drop(flusher);
     kept.text()
@@ -46,10 +47,10 @@ fn record() -> CallRecord<'static> {
         address: Some([127, 0, 0, 1].into()),
         profile: "default",
         method: "tools/call",
-        public: Subject::Tool("files__read"),
-        native: Subject::Tool("read"),
+        public: CallSubject::Tool("files__read"),
+        native: CallSubject::Tool("read"),
         server: Some("files"),
-        outcome: Outcome::Failed { code: -32603, label: "timeout" },
+        outcome: CallOutcome::Failed { code: -32603, label: "timeout" },
         duration: Duration::from_micros(1500),
         upstream: None,
         trace_id: None,
@@ -61,7 +62,7 @@ fn record() -> CallRecord<'static> {
 
 #[test]
 fn a_call_makes_one_json_line_with_its_facts() {
-    let text = logged(INFO, LogFormat::Json, || record().log());
+    let text = logged(INFO, LogFormat::Json, || record().write_to_log());
     assert_eq!(text.lines().count(), 1, "{text}");
     let line: serde_json::Value = serde_json::from_str(&text).unwrap();
     for (key, value) in [
@@ -88,7 +89,7 @@ fn what_a_client_wrote_cannot_forge_a_line_or_fill_the_log() {
     let method = format!("x\nINFO forged\u{1b}[2J {}", "y".repeat(10_000));
     let call = CallRecord { method: &method, ..record() };
     for format in [LogFormat::Human, LogFormat::Json] {
-        let text = logged(INFO, format, || call.log());
+        let text = logged(INFO, format, || call.write_to_log());
         assert_eq!(text.lines().count(), 1, "{text}");
         assert!(!text.contains('\u{1b}') && text.len() < 1000, "{text}");
     }
@@ -97,13 +98,13 @@ fn what_a_client_wrote_cannot_forge_a_line_or_fill_the_log() {
 #[test]
 fn the_access_line_has_a_switch_of_its_own() {
     for (directives, access, lines) in [
-        ("off", AccessLine::On, 1),
-        ("warn", AccessLine::On, 2),
-        ("trace", AccessLine::Off, 2),
-        ("error", AccessLine::Off, 0),
+        ("off", AccessLogSwitch::On, 1),
+        ("warn", AccessLogSwitch::On, 2),
+        ("trace", AccessLogSwitch::Off, 2),
+        ("error", AccessLogSwitch::Off, 0),
     ] {
         let text = logged(LogLevels { directives, access }, LogFormat::Human, || {
-            record().log();
+            record().write_to_log();
             tracing::warn!("careful");
             tracing::trace!("chatter");
         });
@@ -114,16 +115,16 @@ fn the_access_line_has_a_switch_of_its_own() {
 #[test]
 fn levels_change_while_the_log_runs() {
     let kept = Kept::default();
-    let (sink, flusher) = sink::start(kept.clone(), LogFormat::Human).unwrap();
+    let (sink, flusher) = sink::start_sink(kept.clone(), LogFormat::Human).unwrap();
     let (subscriber, filter) =
-        subscriber(targets(INFO).unwrap(), LogFormat::Human, Colours::Off, sink);
-    let log = Log { filter, _flusher: flusher };
-    let loud = LogLevels { directives: "info,trunkline=debug", access: AccessLine::Off };
+        build_subscriber(parse_targets(INFO).unwrap(), LogFormat::Human, Colours::Off, sink);
+    let log = LogHandle { filter, _flusher: flusher };
+    let loud = LogLevels { directives: "info,trunkline=debug", access: AccessLogSwitch::Off };
     tracing::subscriber::with_default(subscriber, || {
         tracing::debug!("first");
-        log.set(loud).unwrap();
+        log.set_levels(loud).unwrap();
         tracing::debug!("second");
-        assert!(log.set(LogLevels { directives: "loud", ..loud }).is_err());
+        assert!(log.set_levels(LogLevels { directives: "loud", ..loud }).is_err());
         tracing::debug!("third");
     });
     drop(log);
@@ -173,7 +174,7 @@ fn a_descriptor_that_nobody_reads_costs_lines_and_not_the_caller() {
     let (reached, stuck) = sync_channel(1);
     let (release, released) = sync_channel(0);
     let out = Stuck { reached, released, kept: kept.clone() };
-    let (sink, flusher) = sink::start(out, LogFormat::Json).unwrap();
+    let (sink, flusher) = sink::start_sink(out, LogFormat::Json).unwrap();
     let line = [b"\"", "x".repeat(1021).as_bytes(), b"\"\n"].concat();
     (&sink).write_all(&line).unwrap();
     stuck.recv().unwrap();

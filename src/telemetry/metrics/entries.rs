@@ -15,20 +15,20 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 pub(in crate::telemetry) type Labels<'a> = [(&'static str, &'a str)];
 
 /// What looks at series one after the other.
-pub(in crate::telemetry) type Visit<'a, M> = &'a mut dyn FnMut(&Labels<'_>, &M);
+pub(in crate::telemetry) type MetricVisit<'a, M> = &'a mut dyn FnMut(&Labels<'_>, &M);
 
 /// What has labels of its own, which all its series carry.
-pub(super) trait Entry {
+pub(super) trait LabelledEntry {
     /// The labels and their values, in the order in which they are written.
     fn labels(&self) -> Vec<(&'static str, &str)>;
 }
 
 /// What is counted for each server, or for each tool: held weakly, in order.
 #[derive(Debug)]
-pub(super) struct Entries<V>(Arc<RwLock<Table<V>>>);
+pub(super) struct Entries<V>(Arc<RwLock<EntryTable<V>>>);
 
 #[derive(Debug)]
-struct Table<V> {
+struct EntryTable<V> {
     entries: BTreeMap<Box<[Box<str>]>, Weak<V>>,
     /// How many entries it takes to look for dead ones.
     prune_at: usize,
@@ -36,7 +36,7 @@ struct Table<V> {
 
 impl<V> Entries<V> {
     /// The entry under a key, made when nobody holds one.
-    pub(super) fn hold(&self, key: &[&str], make: impl FnOnce() -> V) -> Arc<V> {
+    pub(super) fn get_or_insert(&self, key: &[&str], make: impl FnOnce() -> V) -> Arc<V> {
         let key: Box<[Box<str>]> = key.iter().map(|part| Box::from(*part)).collect();
         let mut table = self.0.write();
         if let Some(entry) = table.entries.get(&key).and_then(Weak::upgrade) {
@@ -52,7 +52,7 @@ impl<V> Entries<V> {
     }
 
     /// All that somebody holds, by key.
-    pub(super) fn all(&self) -> Vec<Arc<V>> {
+    pub(super) fn live_entries(&self) -> Vec<Arc<V>> {
         let table = self.0.read();
         table.entries.values().filter_map(Weak::upgrade).collect()
     }
@@ -63,7 +63,7 @@ impl<V> Entries<V> {
     }
 }
 
-impl<V> Table<V> {
+impl<V> EntryTable<V> {
     fn prune(&mut self) {
         self.entries.retain(|_, entry| entry.strong_count() > 0);
         self.prune_at = (2 * self.entries.len()).max(PRUNE_AT_LEAST);
@@ -78,7 +78,7 @@ impl<V> Clone for Entries<V> {
 
 impl<V> Default for Entries<V> {
     fn default() -> Self {
-        let table = Table { entries: BTreeMap::new(), prune_at: PRUNE_AT_LEAST };
+        let table = EntryTable { entries: BTreeMap::new(), prune_at: PRUNE_AT_LEAST };
         Self(Arc::new(RwLock::new(table)))
     }
 }
@@ -87,21 +87,21 @@ const PRUNE_AT_LEAST: usize = 64;
 
 /// One family in the registry: one aspect of every entry.
 #[derive(Debug)]
-pub(super) struct Projection<V, M> {
+pub(super) struct MetricProjection<V, M> {
     entries: Entries<V>,
-    aspect: fn(&V, Visit<'_, M>),
+    aspect: fn(&V, MetricVisit<'_, M>),
 }
 
-impl<V, M> Projection<V, M> {
-    pub(super) fn new(entries: &Entries<V>, aspect: fn(&V, Visit<'_, M>)) -> Self {
+impl<V, M> MetricProjection<V, M> {
+    pub(super) fn new(entries: &Entries<V>, aspect: fn(&V, MetricVisit<'_, M>)) -> Self {
         Self { entries: entries.clone(), aspect }
     }
 }
 
-impl<V: Entry, M: EncodeMetric + TypedMetric> EncodeMetric for Projection<V, M> {
+impl<V: LabelledEntry, M: EncodeMetric + TypedMetric> EncodeMetric for MetricProjection<V, M> {
     fn encode(&self, mut encoder: MetricEncoder) -> fmt::Result {
         let mut result = Ok(());
-        for entry in self.entries.all() {
+        for entry in self.entries.live_entries() {
             (self.aspect)(&entry, &mut |labels, metric| {
                 if result.is_ok() {
                     let labels = [&*entry.labels(), labels].concat();
@@ -128,9 +128,9 @@ pub(super) fn encode_with(
 
 /// A counter that lies in its handle, without a pointer in between.
 #[derive(Debug, Default)]
-pub(super) struct Count(AtomicU64);
+pub(super) struct EventCount(AtomicU64);
 
-impl Count {
+impl EventCount {
     pub(super) fn increment(&self) {
         self.0.fetch_add(1, Relaxed);
     }
@@ -140,11 +140,11 @@ impl Count {
     }
 }
 
-impl TypedMetric for Count {
+impl TypedMetric for EventCount {
     const TYPE: MetricType = MetricType::Counter;
 }
 
-impl EncodeMetric for Count {
+impl EncodeMetric for EventCount {
     fn encode(&self, encoder: MetricEncoder) -> fmt::Result {
         ConstCounter::new(self.value()).encode(encoder)
     }

@@ -6,49 +6,49 @@ use std::time::Duration;
 
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::entries::{Count, Entry, Visit};
-use super::operation::Operations;
-use super::{Histogram, Operation, Outcome};
+use super::entries::{EventCount, LabelledEntry, MetricVisit};
+use super::operation::OperationTable;
+use super::{CallOutcome, Histogram, Operation};
 
 /// What is counted for one server.
 #[derive(Debug)]
 pub struct ServerMetrics {
     name: Box<str>,
-    operations: Operations,
+    operations: OperationTable,
     session_durations: Histogram,
     in_flight: Level,
     instances: Level,
     up: Gauge,
-    restarts: Count,
-    lost_lines: Count,
+    restarts: EventCount,
+    lost_lines: EventCount,
 }
 
 impl ServerMetrics {
     pub(super) fn new(name: &str) -> Self {
         Self {
             name: name.into(),
-            operations: Operations::default(),
+            operations: OperationTable::default(),
             session_durations: Histogram::default(),
             in_flight: Level::default(),
             instances: Level::default(),
             up: Gauge::default(),
-            restarts: Count::default(),
-            lost_lines: Count::default(),
+            restarts: EventCount::default(),
+            lost_lines: EventCount::default(),
         }
     }
 
     /// The handle for what the gateway asks of this server by one method.
-    pub fn operation(&self, method: &'static str) -> Arc<Operation> {
-        self.operations.handle(method)
+    pub fn operation_metrics(&self, method: &'static str) -> Arc<Operation> {
+        self.operations.operation_handle(method)
     }
 
     /// Calls this server is working on.
-    pub fn in_flight(&self) -> &Level {
+    pub fn calls_in_flight(&self) -> &Level {
         &self.in_flight
     }
 
     /// The server's instances besides the first.
-    pub fn instances(&self) -> &Level {
+    pub fn running_instances(&self) -> &Level {
         &self.instances
     }
 
@@ -69,48 +69,48 @@ impl ServerMetrics {
     }
 
     /// Notes how long a Legacy session with this server lasted.
-    pub fn session_ended(&self, lasted: Duration) {
-        self.session_durations.observe(lasted);
+    pub fn record_session(&self, lasted: Duration) {
+        self.session_durations.observe_duration(lasted);
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(super) fn show_operations(&self, visit: Visit<'_, Histogram>) {
-        self.operations.each(visit);
+    pub(super) fn show_operations(&self, visit: MetricVisit<'_, Histogram>) {
+        self.operations.visit_operations(visit);
     }
 
-    pub(super) fn show_sessions(&self, visit: Visit<'_, Histogram>) {
+    pub(super) fn show_sessions(&self, visit: MetricVisit<'_, Histogram>) {
         if !self.session_durations.is_empty() {
             visit(&[], &self.session_durations);
         }
     }
 
-    pub(super) fn show_in_flight(&self, visit: Visit<'_, Gauge>) {
+    pub(super) fn show_in_flight(&self, visit: MetricVisit<'_, Gauge>) {
         visit(&[], &self.in_flight.0);
     }
 
-    pub(super) fn show_instances(&self, visit: Visit<'_, Gauge>) {
+    pub(super) fn show_instances(&self, visit: MetricVisit<'_, Gauge>) {
         visit(&[], &self.instances.0);
     }
 
-    pub(super) fn show_up(&self, visit: Visit<'_, Gauge>) {
+    pub(super) fn show_up(&self, visit: MetricVisit<'_, Gauge>) {
         visit(&[], &self.up);
     }
 
-    pub(super) fn show_lost_lines(&self, visit: Visit<'_, Count>) {
+    pub(super) fn show_lost_lines(&self, visit: MetricVisit<'_, EventCount>) {
         if self.lost_lines.value() > 0 {
             visit(&[], &self.lost_lines);
         }
     }
 
-    pub(super) fn show_restarts(&self, visit: Visit<'_, Count>) {
+    pub(super) fn show_restarts(&self, visit: MetricVisit<'_, EventCount>) {
         visit(&[], &self.restarts);
     }
 }
 
-impl Entry for ServerMetrics {
+impl LabelledEntry for ServerMetrics {
     fn labels(&self) -> Vec<(&'static str, &str)> {
         vec![("server", &self.name)]
     }
@@ -130,7 +130,7 @@ pub enum Availability {
 pub struct ToolMetrics {
     server: Box<str>,
     tool: Box<str>,
-    calls: [Count; Outcome::COUNT],
+    calls: [EventCount; CallOutcome::COUNT],
 }
 
 impl ToolMetrics {
@@ -139,18 +139,18 @@ impl ToolMetrics {
     }
 
     /// Counts a call.
-    pub fn record(&self, outcome: &Outcome) {
+    pub fn record_call(&self, outcome: &CallOutcome) {
         if let Some(count) = self.calls.get(outcome.index()) {
             count.increment();
         }
     }
 
-    pub(super) fn show_calls(&self, visit: Visit<'_, Count>) {
+    pub(super) fn show_calls(&self, visit: MetricVisit<'_, EventCount>) {
         show_by_outcome(&self.calls, visit);
     }
 }
 
-impl Entry for ToolMetrics {
+impl LabelledEntry for ToolMetrics {
     fn labels(&self) -> Vec<(&'static str, &str)> {
         vec![("server", &self.server), ("tool", &self.tool)]
     }
@@ -160,7 +160,7 @@ impl Entry for ToolMetrics {
 #[derive(Debug)]
 pub struct CallMetrics {
     label: (&'static str, Box<str>),
-    calls: [Count; Outcome::COUNT],
+    calls: [EventCount; CallOutcome::COUNT],
 }
 
 impl CallMetrics {
@@ -169,26 +169,26 @@ impl CallMetrics {
     }
 
     /// Counts a call.
-    pub fn record(&self, outcome: &Outcome) {
+    pub fn record_call(&self, outcome: &CallOutcome) {
         if let Some(count) = self.calls.get(outcome.index()) {
             count.increment();
         }
     }
 
-    pub(super) fn show_calls(&self, visit: Visit<'_, Count>) {
+    pub(super) fn show_calls(&self, visit: MetricVisit<'_, EventCount>) {
         show_by_outcome(&self.calls, visit);
     }
 }
 
-impl Entry for CallMetrics {
+impl LabelledEntry for CallMetrics {
     fn labels(&self) -> Vec<(&'static str, &str)> {
         let (label, name) = &self.label;
         vec![(label, name)]
     }
 }
 
-fn show_by_outcome(calls: &[Count; Outcome::COUNT], visit: Visit<'_, Count>) {
-    for (outcome, count) in Outcome::LABELS.iter().zip(calls) {
+fn show_by_outcome(calls: &[EventCount; CallOutcome::COUNT], visit: MetricVisit<'_, EventCount>) {
+    for (outcome, count) in CallOutcome::LABELS.iter().zip(calls) {
         if count.value() > 0 {
             visit(&[("outcome", outcome)], count);
         }

@@ -47,7 +47,7 @@ pub struct Histogram {
 
 /// What a [`Histogram`] held at one moment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Snapshot {
+pub struct HistogramSnapshot {
     /// How many fell into each bucket; the last one has no upper bound.
     pub buckets: [u64; BUCKETS],
     /// How many there were.
@@ -58,7 +58,7 @@ pub struct Snapshot {
 
 impl Histogram {
     /// Adds one duration. The sum wraps after 584 years.
-    pub fn observe(&self, duration: Duration) {
+    pub fn observe_duration(&self, duration: Duration) {
         let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let at = NANOSECONDS.iter().position(|bound| nanoseconds <= *bound);
         if let Some(bucket) = self.buckets.get(at.unwrap_or(BOUNDS.len())) {
@@ -69,10 +69,10 @@ impl Histogram {
 
     /// What it holds now. Count and buckets always agree; the sum may already
     /// know of a duration that they do not.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> HistogramSnapshot {
         let buckets = self.buckets.each_ref().map(|bucket| bucket.load(Relaxed));
         let sum = Duration::from_nanos(self.nanoseconds.load(Relaxed)).as_secs_f64();
-        Snapshot { buckets, count: buckets.iter().sum(), sum }
+        HistogramSnapshot { buckets, count: buckets.iter().sum(), sum }
     }
 
     /// When it began to count.
@@ -101,7 +101,7 @@ impl TypedMetric for Histogram {
 
 impl EncodeMetric for Histogram {
     fn encode(&self, mut encoder: MetricEncoder) -> fmt::Result {
-        let Snapshot { buckets, count, sum } = self.snapshot();
+        let HistogramSnapshot { buckets, count, sum } = self.snapshot();
         let bounds = BOUNDS.into_iter().chain([f64::INFINITY]);
         let buckets: Vec<_> = bounds.zip(buckets).collect();
         encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
@@ -114,9 +114,9 @@ impl EncodeMetric for Histogram {
 
 /// A histogram that the registry and its writers share.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shared(pub(super) Arc<Histogram>);
+pub(super) struct SharedHistogram(pub(super) Arc<Histogram>);
 
-impl EncodeMetric for Shared {
+impl EncodeMetric for SharedHistogram {
     fn encode(&self, encoder: MetricEncoder) -> fmt::Result {
         self.0.encode(encoder)
     }
@@ -142,7 +142,7 @@ mod tests {
         ] {
             let histogram = Histogram::default();
             assert!(histogram.is_empty());
-            histogram.observe(duration);
+            histogram.observe_duration(duration);
             let snapshot = histogram.snapshot();
             assert_eq!(snapshot.buckets.iter().position(|n| *n == 1), Some(bucket), "{duration:?}");
             assert_eq!(snapshot.count, 1);

@@ -33,24 +33,24 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use serde::Serialize;
 
-use super::Outcome;
-use entries::{Entries, Projection};
-use operation::Operations;
+use super::CallOutcome;
+use entries::{Entries, MetricProjection};
+use operation::OperationTable;
 
 pub(super) use entries::Labels;
 pub use handles::{Availability, CallMetrics, Entered, Level, ServerMetrics, ToolMetrics};
-pub use histogram::{BOUNDS, Histogram, Snapshot};
+pub use histogram::{BOUNDS, Histogram, HistogramSnapshot};
 pub use operation::Operation;
 
-/// The media type of [`Metrics::encode`].
+/// The media type of [`Metrics::encode_text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Everything the gateway counts.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    operations: Operations,
-    session_durations: histogram::Shared,
+    operations: OperationTable,
+    session_durations: histogram::SharedHistogram,
     servers: Entries<ServerMetrics>,
     tools: Entries<ToolMetrics>,
     clients: Entries<CallMetrics>,
@@ -93,8 +93,8 @@ impl Metrics {
     pub fn new(version: &'static str) -> Self {
         let mut metrics = Self {
             registry: Registry::default(),
-            operations: Operations::default(),
-            session_durations: histogram::Shared::default(),
+            operations: OperationTable::default(),
+            session_durations: histogram::SharedHistogram::default(),
             servers: Entries::default(),
             tools: Entries::default(),
             clients: Entries::default(),
@@ -115,37 +115,37 @@ impl Metrics {
     }
 
     /// The handle for what clients ask of the gateway by one method.
-    pub fn operation(&self, method: &'static str) -> Arc<Operation> {
-        self.operations.handle(method)
+    pub fn operation_metrics(&self, method: &'static str) -> Arc<Operation> {
+        self.operations.operation_handle(method)
     }
 
     /// The handle for a server. The same one for the same name, as long as
     /// anybody holds it.
     pub fn server(&self, name: &str) -> Arc<ServerMetrics> {
-        self.servers.hold(&[name], || ServerMetrics::new(name))
+        self.servers.get_or_insert(&[name], || ServerMetrics::new(name))
     }
 
     /// The handle for a tool, by its server and its own name there. The same
     /// one for the same names, as long as anybody holds it.
     pub fn tool(&self, server: &str, tool: &str) -> Arc<ToolMetrics> {
-        self.tools.hold(&[server, tool], || ToolMetrics::new(server, tool))
+        self.tools.get_or_insert(&[server, tool], || ToolMetrics::new(server, tool))
     }
 
     /// The handle for a client, by its name in the configuration, or
     /// `anonymous`. The same one for the same name, as long as anybody holds it.
     pub fn client(&self, name: &str) -> Arc<CallMetrics> {
-        self.clients.hold(&[name], || CallMetrics::new("client", name))
+        self.clients.get_or_insert(&[name], || CallMetrics::new("client", name))
     }
 
     /// The handle for what comes in through a profile, by its name there, or
     /// `default`. The same one for the same name, as long as anybody holds it.
-    pub fn profile(&self, name: &str) -> Arc<CallMetrics> {
-        self.profiles.hold(&[name], || CallMetrics::new("profile", name))
+    pub fn profile_metrics(&self, name: &str) -> Arc<CallMetrics> {
+        self.profiles.get_or_insert(&[name], || CallMetrics::new("profile", name))
     }
 
     /// Counts why a call was refused or failed; nothing for other outcomes.
-    pub fn count_error(&self, outcome: &Outcome) {
-        if let Some(reason) = outcome.reason() {
+    pub fn count_error(&self, outcome: &CallOutcome) {
+        if let Some(reason) = outcome.failure_reason() {
             let labels = [("outcome", outcome.label()), ("reason", reason)];
             self.errors.get_or_create(&labels).inc();
         }
@@ -163,13 +163,13 @@ impl Metrics {
     }
 
     /// Notes when the running configuration was loaded.
-    pub fn config_loaded(&self, at: SystemTime) {
+    pub fn record_config_load(&self, at: SystemTime) {
         let since_epoch = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.config_loaded.set(since_epoch.as_secs_f64());
     }
 
     /// Legacy sessions of clients, now.
-    pub fn sessions(&self) -> &Level {
+    pub fn open_sessions(&self) -> &Level {
         &self.sessions
     }
 
@@ -179,23 +179,23 @@ impl Metrics {
     }
 
     /// Open event streams towards clients, now.
-    pub fn streams(&self) -> &Level {
+    pub fn open_streams(&self) -> &Level {
         &self.streams
     }
 
     /// Open connections from clients, now.
-    pub fn connections(&self) -> &Level {
+    pub fn open_connections(&self) -> &Level {
         &self.connections
     }
 
     /// Notes how long a client's Legacy session lasted.
-    pub fn session_ended(&self, lasted: Duration) {
-        self.session_durations.0.observe(lasted);
+    pub fn record_session(&self, lasted: Duration) {
+        self.session_durations.0.observe_duration(lasted);
     }
 
     /// Everything in the OpenMetrics text format, which Prometheus reads;
     /// its media type is [`CONTENT_TYPE`].
-    pub fn encode(&self) -> String {
+    pub fn encode_text(&self) -> String {
         self.servers.prune();
         self.tools.prune();
         self.clients.prune();
@@ -208,12 +208,15 @@ impl Metrics {
     }
 
     /// Shows every histogram to the OTLP push, by its conventional name.
-    pub(super) fn histograms(&self, visit: &mut dyn FnMut(&'static str, &Labels<'_>, &Histogram)) {
-        self.operations.each(&mut |labels, histogram| {
+    pub(super) fn visit_histograms(
+        &self,
+        visit: &mut dyn FnMut(&'static str, &Labels<'_>, &Histogram),
+    ) {
+        self.operations.visit_operations(&mut |labels, histogram| {
             visit("mcp.server.operation.duration", labels, histogram);
         });
         visit("mcp.server.session.duration", &[], &self.session_durations.0);
-        for server in self.servers.all() {
+        for server in self.servers.live_entries() {
             let name = ("server", server.name());
             server.show_operations(&mut |labels, histogram| {
                 let labels = [&[name], labels].concat();
@@ -242,17 +245,17 @@ impl Metrics {
         registry.register(
             "trunkline_tool_calls",
             "Calls of a tool, by its server and its own name there",
-            Projection::new(&self.tools, ToolMetrics::show_calls),
+            MetricProjection::new(&self.tools, ToolMetrics::show_calls),
         );
         registry.register(
             "trunkline_client_calls",
             "Calls of a client, by its name in the configuration",
-            Projection::new(&self.clients, CallMetrics::show_calls),
+            MetricProjection::new(&self.clients, CallMetrics::show_calls),
         );
         registry.register(
             "trunkline_profile_calls",
             "Calls that came in through a profile, by its name in the configuration",
-            Projection::new(&self.profiles, CallMetrics::show_calls),
+            MetricProjection::new(&self.profiles, CallMetrics::show_calls),
         );
         registry.register(
             "trunkline_errors",
@@ -272,38 +275,38 @@ impl Metrics {
             "mcp_client_operation_duration",
             "How long the gateway's requests to a server took",
             Unit::Seconds,
-            Projection::new(&self.servers, ServerMetrics::show_operations),
+            MetricProjection::new(&self.servers, ServerMetrics::show_operations),
         );
         registry.register_with_unit(
             "mcp_client_session_duration",
             "How long Legacy sessions with a server lasted",
             Unit::Seconds,
-            Projection::new(&self.servers, ServerMetrics::show_sessions),
+            MetricProjection::new(&self.servers, ServerMetrics::show_sessions),
         );
         registry.register(
             "trunkline_calls_in_flight",
             "Calls a server is working on",
-            Projection::new(&self.servers, ServerMetrics::show_in_flight),
+            MetricProjection::new(&self.servers, ServerMetrics::show_in_flight),
         );
         registry.register(
             "trunkline_server_instances",
             "Children or sessions that a server has besides its first, for clients or their abilities",
-            Projection::new(&self.servers, ServerMetrics::show_instances),
+            MetricProjection::new(&self.servers, ServerMetrics::show_instances),
         );
         registry.register(
             "trunkline_server_up",
             "1 while a server can take calls (an idle one can), 0 while it cannot",
-            Projection::new(&self.servers, ServerMetrics::show_up),
+            MetricProjection::new(&self.servers, ServerMetrics::show_up),
         );
         registry.register(
             "trunkline_server_restarts",
             "How often a server was started or connected again after it went away",
-            Projection::new(&self.servers, ServerMetrics::show_restarts),
+            MetricProjection::new(&self.servers, ServerMetrics::show_restarts),
         );
         registry.register(
             "trunkline_server_lost_log_lines",
             "Lines of a server's log that could be tied to no client's call",
-            Projection::new(&self.servers, ServerMetrics::show_lost_lines),
+            MetricProjection::new(&self.servers, ServerMetrics::show_lost_lines),
         );
     }
 

@@ -9,20 +9,20 @@ use parking_lot::RwLock;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-use super::entries::{Visit, encode_with};
-use super::{Histogram, Outcome};
+use super::entries::{MetricVisit, encode_with};
+use super::{CallOutcome, Histogram};
 
 /// How long requests of one method took, by outcome.
 #[derive(Debug, Default)]
 pub struct Operation {
-    durations: [Histogram; Outcome::COUNT],
+    durations: [Histogram; CallOutcome::COUNT],
 }
 
 impl Operation {
     /// Notes a request that ended.
-    pub fn record(&self, outcome: &Outcome, duration: Duration) {
+    pub fn record_duration(&self, outcome: &CallOutcome, duration: Duration) {
         if let Some(histogram) = self.durations.get(outcome.index()) {
-            histogram.observe(duration);
+            histogram.observe_duration(duration);
         }
     }
 }
@@ -30,10 +30,10 @@ impl Operation {
 /// The operations of one side, one for each method. Methods are `&'static
 /// str`, so there are never more than the code names.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Operations(Arc<RwLock<BTreeMap<&'static str, Arc<Operation>>>>);
+pub(super) struct OperationTable(Arc<RwLock<BTreeMap<&'static str, Arc<Operation>>>>);
 
-impl Operations {
-    pub(super) fn handle(&self, method: &'static str) -> Arc<Operation> {
+impl OperationTable {
+    pub(super) fn operation_handle(&self, method: &'static str) -> Arc<Operation> {
         let known = self.0.read().get(method).cloned();
         known.unwrap_or_else(|| {
             let mut methods = self.0.write();
@@ -42,10 +42,10 @@ impl Operations {
     }
 
     /// Shows every duration that was ever noted, with its method and outcome.
-    pub(super) fn each(&self, visit: Visit<'_, Histogram>) {
+    pub(super) fn visit_operations(&self, visit: MetricVisit<'_, Histogram>) {
         let methods = self.0.read();
         for (method, operation) in &*methods {
-            for (outcome, histogram) in Outcome::LABELS.iter().zip(&operation.durations) {
+            for (outcome, histogram) in CallOutcome::LABELS.iter().zip(&operation.durations) {
                 if !histogram.is_empty() {
                     visit(&[("method", method), ("outcome", outcome)], histogram);
                 }
@@ -54,14 +54,14 @@ impl Operations {
     }
 }
 
-impl TypedMetric for Operations {
+impl TypedMetric for OperationTable {
     const TYPE: MetricType = MetricType::Histogram;
 }
 
-impl EncodeMetric for Operations {
+impl EncodeMetric for OperationTable {
     fn encode(&self, mut encoder: MetricEncoder) -> fmt::Result {
         let mut result = Ok(());
-        self.each(&mut |labels, histogram| {
+        self.visit_operations(&mut |labels, histogram| {
             if result.is_ok() {
                 result = encode_with(&mut encoder, labels, histogram);
             }

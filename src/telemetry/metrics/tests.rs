@@ -2,22 +2,22 @@ use std::fmt::Write as _;
 
 use super::*;
 
-const OK: Outcome = Outcome::Ok;
+const OK: CallOutcome = CallOutcome::Ok;
 
 /// Metrics in which every family has a series.
 fn poked() -> (Metrics, Vec<Box<dyn std::any::Any>>) {
     let metrics = Metrics::new("0.0.0");
     let server = metrics.server("SERVER");
     let tool = metrics.tool("SERVER", "TOOL");
-    let (client, profile) = (metrics.client("CLIENT"), metrics.profile("PROFILE"));
-    metrics.operation("METHOD").record(&OK, Duration::ZERO);
-    server.operation("METHOD").record(&OK, Duration::ZERO);
-    server.session_ended(Duration::ZERO);
+    let (client, profile) = (metrics.client("CLIENT"), metrics.profile_metrics("PROFILE"));
+    metrics.operation_metrics("METHOD").record_duration(&OK, Duration::ZERO);
+    server.operation_metrics("METHOD").record_duration(&OK, Duration::ZERO);
+    server.record_session(Duration::ZERO);
     for counts in [&client, &profile] {
-        counts.record(&OK);
+        counts.record_call(&OK);
     }
-    tool.record(&OK);
-    metrics.count_error(&Outcome::Refused { reason: "rate" });
+    tool.record_call(&OK);
+    metrics.count_error(&CallOutcome::Refused { reason: "rate" });
     metrics.count_limit_refused("LIMIT");
     metrics.count_reload(ReloadOutcome::Applied);
     (metrics, vec![Box::new(server), Box::new(tool), Box::new(client), Box::new(profile)])
@@ -27,12 +27,12 @@ fn poked() -> (Metrics, Vec<Box<dyn std::any::Any>>) {
 fn the_same_names_give_the_same_handle_while_it_is_held() {
     let metrics = Metrics::new("0.0.0");
     let before = metrics.tool("files", "read");
-    before.record(&OK);
+    before.record_call(&OK);
     let after = metrics.tool("files", "read");
     drop(before);
-    after.record(&OK);
-    after.record(&Outcome::ToolError);
-    let text = metrics.encode();
+    after.record_call(&OK);
+    after.record_call(&CallOutcome::ToolError);
+    let text = metrics.encode_text();
     let series = r#"trunkline_tool_calls_total{server="files",tool="read",outcome="#;
     assert!(text.contains(&format!("{series}\"ok\"}} 2\n")), "{text}");
     assert!(text.contains(&format!("{series}\"tool_error\"}} 1\n")), "{text}");
@@ -45,44 +45,44 @@ fn a_server_that_is_gone_leaves_with_its_last_holder() {
     let server = metrics.server("files");
     server.set_availability(Availability::Up);
     let call = Arc::clone(&server);
-    let entered = call.in_flight().enter();
+    let entered = call.calls_in_flight().enter();
     drop(server);
-    let text = metrics.encode();
+    let text = metrics.encode_text();
     assert!(text.contains("trunkline_server_up{server=\"files\"} 1\n"), "{text}");
     assert!(text.contains("trunkline_calls_in_flight{server=\"files\"} 1\n"), "{text}");
     drop(entered);
-    assert_eq!(call.in_flight().value(), 0);
+    assert_eq!(call.calls_in_flight().value(), 0);
     drop(call);
-    assert!(!metrics.encode().contains("files"));
+    assert!(!metrics.encode_text().contains("files"));
 }
 
 #[test]
 fn names_do_not_pile_up_where_nobody_scrapes() {
     let entries = Entries::<u8>::default();
-    let held = entries.hold(&["held"], || 1);
+    let held = entries.get_or_insert(&["held"], || 1);
     for round in 0..1000 {
-        entries.hold(&[&round.to_string()], || 0);
+        entries.get_or_insert(&[&round.to_string()], || 0);
     }
     assert!(format!("{entries:?}").matches("(Weak)").count() <= 64);
-    assert!(Arc::ptr_eq(&held, &entries.hold(&["held"], || 2)));
+    assert!(Arc::ptr_eq(&held, &entries.get_or_insert(&["held"], || 2)));
 }
 
 #[test]
 fn a_hostile_name_stays_inside_its_label() {
     let metrics = Metrics::new("0.0.0");
     let tool = metrics.tool("files", "a\"} 1\nforged{x=\"\\");
-    tool.record(&OK);
-    let text = metrics.encode();
+    tool.record_call(&OK);
+    let text = metrics.encode_text();
     assert!(text.contains(r#"tool="a\"} 1\nforged{x=\"\\",outcome="ok"} 1"#), "{text}");
 }
 
 #[test]
 fn durations_are_told_apart_by_method_and_outcome() {
     let (metrics, _held) = poked();
-    let failed = Outcome::Failed { code: -32603, label: "timeout" };
-    metrics.operation("tools/call").record(&failed, Duration::from_millis(30));
+    let failed = CallOutcome::Failed { code: -32603, label: "timeout" };
+    metrics.operation_metrics("tools/call").record_duration(&failed, Duration::from_millis(30));
     metrics.count_error(&failed);
-    let text = metrics.encode();
+    let text = metrics.encode_text();
     for line in [
         r#"mcp_server_operation_duration_seconds_bucket{le="0.02",method="tools/call",outcome="failed"} 0"#,
         r#"mcp_server_operation_duration_seconds_bucket{le="0.05",method="tools/call",outcome="failed"} 1"#,
@@ -99,7 +99,7 @@ fn durations_are_told_apart_by_method_and_outcome() {
 #[test]
 fn the_page_on_metrics_says_what_the_code_says() {
     let (metrics, _held) = poked();
-    let page = page(&metrics.encode());
+    let page = page(&metrics.encode_text());
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, &page).unwrap();
@@ -136,7 +136,9 @@ fn page(scrape: &str) -> String {
         writeln!(page, "| `{name}{suffix}` | {kind} | {labels} | {help} |").unwrap();
     }
     let bounds = BOUNDS.map(|bound| bound.to_string()).join(", ");
-    page + &PAGE_TAIL.replace("BOUNDS", &bounds).replace("OUTCOMES", &Outcome::LABELS.join("`, `"))
+    page + &PAGE_TAIL
+        .replace("BOUNDS", &bounds)
+        .replace("OUTCOMES", &CallOutcome::LABELS.join("`, `"))
 }
 
 const PAGE_HEAD: &str = "<!-- Generated from the code: UPDATE_DOCS=1 cargo test --lib metrics -->

@@ -12,15 +12,15 @@ use opentelemetry_http::{Bytes, HttpClient, HttpError};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::runtime::Handle;
 
-use super::{OtelError, Settings};
+use super::{OtelError, OtelSettings};
 
 /// Sends to the collector from any thread: the SDK exports spans from a thread
 /// of its own, on which no runtime runs, so the request itself runs on ours.
 #[derive(Debug, Clone)]
-pub(super) struct Client(Arc<Inner>);
+pub(super) struct OtlpClient(Arc<OtlpClientState>);
 
 #[derive(Debug)]
-struct Inner {
+struct OtlpClientState {
     http: HyperClient<HttpsConnector<HttpConnector>>,
     runtime: Handle,
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -28,10 +28,10 @@ struct Inner {
     failing: AtomicBool,
 }
 
-impl Client {
-    pub(super) fn new(settings: &Settings, runtime: Handle) -> Result<Self, OtelError> {
+impl OtlpClient {
+    pub(super) fn new(settings: &OtelSettings, runtime: Handle) -> Result<Self, OtelError> {
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls(settings)?)
+            .with_tls_config(build_tls_config(settings)?)
             .https_or_http()
             .enable_http1()
             .enable_http2()
@@ -40,7 +40,7 @@ impl Client {
         for (_, value) in &mut headers {
             value.set_sensitive(true);
         }
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(OtlpClientState {
             http: HyperClient::new(connector, settings.timeout, None),
             runtime,
             headers,
@@ -48,11 +48,11 @@ impl Client {
         })))
     }
 
-    fn note(&self, outcome: &Result<Response<Bytes>, HttpError>) {
+    fn note_outcome(&self, outcome: &Result<Response<Bytes>, HttpError>) {
         let failure = match outcome {
             Ok(response) if response.status().is_success() => None,
             Ok(response) => Some(format!("it answered {}", response.status())),
-            Err(error) => Some(chain(error.as_ref())),
+            Err(error) => Some(error_chain(error.as_ref())),
         };
         match (failure, &self.0.failing) {
             (Some(reason), failing) if !failing.swap(true, Relaxed) => {
@@ -67,7 +67,7 @@ impl Client {
 }
 
 #[async_trait]
-impl HttpClient for Client {
+impl HttpClient for OtlpClient {
     async fn send_bytes(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         for (name, value) in &self.0.headers {
             request.headers_mut().insert(name.clone(), value.clone());
@@ -75,12 +75,12 @@ impl HttpClient for Client {
         let http = self.0.http.clone();
         let sent = self.0.runtime.spawn(async move { http.send_bytes(request).await });
         let outcome = sent.await.unwrap_or_else(|stopped| Err(stopped.into()));
-        self.note(&outcome);
+        self.note_outcome(&outcome);
         outcome
     }
 }
 
-fn tls(settings: &Settings) -> Result<ClientConfig, OtelError> {
+fn build_tls_config(settings: &OtelSettings) -> Result<ClientConfig, OtelError> {
     if let Some(config) = &settings.tls {
         return Ok(config.clone());
     }
@@ -100,7 +100,7 @@ fn tls(settings: &Settings) -> Result<ClientConfig, OtelError> {
 }
 
 /// An error with its causes: "connection refused" stands at the end.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -32,13 +32,13 @@ use tokio::runtime::Handle;
 use url::Url;
 
 use super::metrics::Metrics;
-use client::Client;
-use push::Push;
+use client::OtlpClient;
+use push::MetricsPush;
 pub use trace::{CallStart, CallTrace, ClientStart, ClientTrace, Tracing};
 
 /// Where telemetry goes and how much of it.
 #[derive(Clone)]
-pub struct Settings {
+pub struct OtelSettings {
     /// The collector's base URL, `http` or `https`; `/v1/traces` and
     /// `/v1/metrics` are appended to its path.
     pub endpoint: Url,
@@ -59,7 +59,7 @@ pub struct Settings {
     pub tls: Option<rustls::ClientConfig>,
 }
 
-impl Settings {
+impl OtelSettings {
     /// The defaults of the OpenTelemetry specification for an endpoint: every
     /// call traced, metrics each minute, spans each five seconds.
     pub fn new(endpoint: Url) -> Self {
@@ -75,12 +75,12 @@ impl Settings {
         }
     }
 
-    fn url(&self, signal: &str) -> String {
+    fn signal_url(&self, signal: &str) -> String {
         format!("{}/v1/{signal}", self.endpoint.as_str().trim_end_matches('/'))
     }
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for OtelSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.headers.iter().map(|(name, _)| (name, "***")).collect();
         f.debug_struct("Settings")
@@ -116,7 +116,7 @@ pub enum OtelError {
 pub struct Otel {
     tracing: Tracing,
     provider: SdkTracerProvider,
-    push: Push,
+    push: MetricsPush,
 }
 
 impl Otel {
@@ -125,16 +125,17 @@ impl Otel {
     /// # Errors
     /// [`OtelError`]: the endpoint, the roots of trust or the exporter.
     pub fn start(
-        settings: &Settings,
+        settings: &OtelSettings,
         metrics: Arc<Metrics>,
         runtime: &Handle,
     ) -> Result<Self, OtelError> {
         check_endpoint(&settings.endpoint)?;
-        let client = Client::new(settings, runtime.clone())?;
-        let resource = resource(settings);
-        let provider = provider(settings, client.clone(), resource.clone())?;
-        let tracing = Tracing::on(provider.tracer("trunkline"), settings.sample_ratio);
-        let push = Push::start(push::Source { metrics, resource, client }, settings, runtime);
+        let client = OtlpClient::new(settings, runtime.clone())?;
+        let resource = otel_resource(settings);
+        let provider = tracer_provider(settings, client.clone(), resource.clone())?;
+        let tracing = Tracing::with_tracer(provider.tracer("trunkline"), settings.sample_ratio);
+        let push =
+            MetricsPush::start(push::PushSource { metrics, resource, client }, settings, runtime);
         Ok(Self { tracing, provider, push })
     }
 
@@ -175,23 +176,23 @@ fn check_endpoint(endpoint: &Url) -> Result<(), OtelError> {
 }
 
 /// Who speaks: the SDK adds `OTEL_RESOURCE_ATTRIBUTES`.
-fn resource(settings: &Settings) -> Resource {
+fn otel_resource(settings: &OtelSettings) -> Resource {
     Resource::builder()
         .with_service_name(settings.service_name.clone())
         .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
         .build()
 }
 
-fn provider(
-    settings: &Settings,
-    client: Client,
+fn tracer_provider(
+    settings: &OtelSettings,
+    client: OtlpClient,
     resource: Resource,
 ) -> Result<SdkTracerProvider, ExporterBuildError> {
     let exporter = SpanExporter::builder()
         .with_http()
         .with_http_client(client)
         .with_protocol(Protocol::HttpBinary)
-        .with_endpoint(settings.url("traces"))
+        .with_endpoint(settings.signal_url("traces"))
         .with_timeout(settings.timeout)
         .build()?;
     let batches = BatchConfigBuilder::default().with_scheduled_delay(settings.traces_every).build();

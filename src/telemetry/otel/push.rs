@@ -23,33 +23,33 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-use super::Settings;
-use super::client::Client;
-use crate::telemetry::Outcome;
+use super::OtelSettings;
+use super::client::OtlpClient;
+use crate::telemetry::CallOutcome;
 use crate::telemetry::metrics::{self, BOUNDS, Labels, Metrics};
 
 /// What is pushed, as whom, and through which client.
-pub(super) struct Source {
+pub(super) struct PushSource {
     pub(super) metrics: Arc<Metrics>,
     pub(super) resource: Resource,
-    pub(super) client: Client,
+    pub(super) client: OtlpClient,
 }
 
 /// The running push. Dropping it stops it without a last push.
 #[derive(Debug)]
-pub(super) struct Push {
-    finish: oneshot::Sender<Last>,
+pub(super) struct MetricsPush {
+    finish: oneshot::Sender<LastPush>,
     task: JoinHandle<()>,
 }
 
 /// Asks for the last push.
 #[derive(Debug)]
-struct Last;
+struct LastPush;
 
-impl Push {
-    pub(super) fn start(source: Source, settings: &Settings, runtime: &Handle) -> Self {
+impl MetricsPush {
+    pub(super) fn start(source: PushSource, settings: &OtelSettings, runtime: &Handle) -> Self {
         let (finish, finished) = oneshot::channel();
-        let url = settings.url("metrics");
+        let url = settings.signal_url("metrics");
         let every = settings.metrics_every.max(Duration::from_millis(1));
         Self { finish, task: runtime.spawn(source.run(url, every, finished)) }
     }
@@ -57,13 +57,13 @@ impl Push {
     /// Pushes once more and ends.
     pub(super) async fn finish(self) {
         // Either fails only where the push has ended before, with its runtime.
-        let _ = self.finish.send(Last);
+        let _ = self.finish.send(LastPush);
         let _ = self.task.await;
     }
 }
 
-impl Source {
-    async fn run(self, url: String, every: Duration, finished: oneshot::Receiver<Last>) {
+impl PushSource {
+    async fn run(self, url: String, every: Duration, finished: oneshot::Receiver<LastPush>) {
         let mut ticks = tokio::time::interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first tick comes at once, when there is nothing to tell.
@@ -103,7 +103,7 @@ impl Source {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ..InstrumentationScope::default()
         };
-        let metrics = collect(&self.metrics, now);
+        let metrics = collect_metrics(&self.metrics, now);
         ExportMetricsServiceRequest {
             resource_metrics: vec![ResourceMetrics {
                 resource: Some(resource::v1::Resource {
@@ -122,10 +122,10 @@ impl Source {
 }
 
 /// The histograms as OTLP, one metric for each name.
-fn collect(metrics: &Metrics, now: SystemTime) -> Vec<Metric> {
+fn collect_metrics(metrics: &Metrics, now: SystemTime) -> Vec<Metric> {
     let mut collected: Vec<(&'static str, Vec<HistogramDataPoint>)> = Vec::new();
-    metrics.histograms(&mut |name, labels, histogram| {
-        let point = point(labels, histogram, now);
+    metrics.visit_histograms(&mut |name, labels, histogram| {
+        let point = data_point(labels, histogram, now);
         if point.count == 0 {
             return;
         }
@@ -134,10 +134,10 @@ fn collect(metrics: &Metrics, now: SystemTime) -> Vec<Metric> {
             None => collected.push((name, vec![point])),
         }
     });
-    collected.into_iter().map(|(name, points)| metric(name, points)).collect()
+    collected.into_iter().map(|(name, points)| histogram_metric(name, points)).collect()
 }
 
-fn metric(name: &str, data_points: Vec<HistogramDataPoint>) -> Metric {
+fn histogram_metric(name: &str, data_points: Vec<HistogramDataPoint>) -> Metric {
     Metric {
         name: name.to_owned(),
         unit: "s".to_owned(),
@@ -149,14 +149,17 @@ fn metric(name: &str, data_points: Vec<HistogramDataPoint>) -> Metric {
     }
 }
 
-fn point(
+fn data_point(
     labels: &Labels<'_>,
     histogram: &metrics::Histogram,
     now: SystemTime,
 ) -> HistogramDataPoint {
     let snapshot = histogram.snapshot();
     HistogramDataPoint {
-        attributes: labels.iter().filter_map(|(name, value)| attribute(name, value)).collect(),
+        attributes: labels
+            .iter()
+            .filter_map(|(name, value)| label_attribute(name, value))
+            .collect(),
         start_time_unix_nano: unix_nanoseconds(histogram.since()),
         time_unix_nano: unix_nanoseconds(now),
         count: snapshot.count,
@@ -169,11 +172,13 @@ fn point(
 
 /// A label in the words of the semantic conventions. `error.type` stands only
 /// where there was an error.
-fn attribute(label: &str, value: &str) -> Option<KeyValue> {
+fn label_attribute(label: &str, value: &str) -> Option<KeyValue> {
     let key = match label {
         "method" => "mcp.method.name",
         "server" => "trunkline.server",
-        "outcome" if value == Outcome::Ok.label() || value == Outcome::InputRequired.label() => {
+        "outcome"
+            if value == CallOutcome::Ok.label() || value == CallOutcome::InputRequired.label() =>
+        {
             return None;
         }
         "outcome" => "error.type",

@@ -13,15 +13,17 @@ use opentelemetry::trace::{
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{SdkTracer, Span};
 
-use crate::telemetry::{CLIP, Outcome, Sampled, Subject, TraceIdText, TraceParent, Transport};
+use crate::telemetry::{
+    CLIP, CallOutcome, CallSubject, Sampled, TraceIdText, TraceParent, Transport,
+};
 use crate::text::clip;
 
-/// Starts traces. Cheap to clone; what [`Tracing::off`] starts records nothing.
+/// Starts traces. Cheap to clone; what [`Tracing::disabled`] starts records nothing.
 #[derive(Debug, Clone)]
-pub struct Tracing(Option<Arc<Inner>>);
+pub struct Tracing(Option<Arc<TracerState>>);
 
 #[derive(Debug)]
-struct Inner {
+struct TracerState {
     tracer: SdkTracer,
     sample_ratio: f64,
 }
@@ -32,7 +34,7 @@ pub struct CallStart<'a> {
     /// The method; cut when long.
     pub method: &'a str,
     /// What is asked for, by its public name; cut when long.
-    pub subject: Subject<'a>,
+    pub subject: CallSubject<'a>,
     /// Who calls, by the name in the configuration.
     pub principal: &'a str,
     /// The profile that the call came in through, likewise.
@@ -62,7 +64,7 @@ pub struct ClientStart<'a> {
     /// The method; cut when long.
     pub method: &'a str,
     /// What is asked for, by its own name at the server; cut when long.
-    pub subject: Subject<'a>,
+    pub subject: CallSubject<'a>,
     /// The protocol version spoken with the server.
     pub protocol_version: &'a str,
     /// How bytes travel to the server.
@@ -73,12 +75,12 @@ pub struct ClientStart<'a> {
 
 impl Tracing {
     /// Records nothing, passes every `traceparent` on.
-    pub fn off() -> Self {
+    pub fn disabled() -> Self {
         Self(None)
     }
 
-    pub(super) fn on(tracer: SdkTracer, sample_ratio: f64) -> Self {
-        Self(Some(Arc::new(Inner { tracer, sample_ratio })))
+    pub(super) fn with_tracer(tracer: SdkTracer, sample_ratio: f64) -> Self {
+        Self(Some(Arc::new(TracerState { tracer, sample_ratio })))
     }
 
     /// Starts the trace of a call. A call with a parent is sampled when its
@@ -89,14 +91,14 @@ impl Tracing {
         let recorded = self
             .0
             .as_ref()
-            .filter(|inner| inner.samples(parent))
-            .map(|inner| Box::new(Recorded::start(inner, call)));
+            .filter(|inner| inner.decide_sampling(parent))
+            .map(|inner| Box::new(RecordedCall::start(inner, call)));
         CallTrace { parent, recorded }
     }
 }
 
-impl Inner {
-    fn samples(&self, parent: Option<TraceParent>) -> bool {
+impl TracerState {
+    fn decide_sampling(&self, parent: Option<TraceParent>) -> bool {
         match parent.map(|parent| parent.sampled()) {
             Some(sampled) => sampled == Sampled::Yes,
             // `fastrand` stays below one, so a ratio of one takes all.
@@ -109,11 +111,11 @@ impl Inner {
 #[derive(Debug)]
 pub struct CallTrace {
     parent: Option<TraceParent>,
-    recorded: Option<Box<Recorded>>,
+    recorded: Option<Box<RecordedCall>>,
 }
 
-struct Recorded {
-    inner: Arc<Inner>,
+struct RecordedCall {
+    inner: Arc<TracerState>,
     span: Span,
     /// What the CLIENT spans have as parent.
     context: Context,
@@ -127,7 +129,7 @@ impl CallTrace {
 
     /// The trace this call belongs to: the one being recorded, or the client's.
     pub fn trace_id(&self) -> Option<TraceIdText> {
-        let recorded = self.recorded.as_ref().and_then(|r| traceparent(r.span.span_context()));
+        let recorded = self.recorded.as_ref().and_then(|r| traceparent_of(r.span.span_context()));
         recorded.or(self.parent).map(|parent| parent.trace_id_text())
     }
 
@@ -138,31 +140,31 @@ impl CallTrace {
     }
 
     /// Ends the call's span.
-    pub fn finish(self, outcome: &Outcome) {
+    pub fn finish_call(self, outcome: &CallOutcome) {
         if let Some(mut recorded) = self.recorded {
-            end(&mut recorded.span, outcome);
+            end_span(&mut recorded.span, outcome);
         }
     }
 }
 
-impl Recorded {
-    fn start(inner: &Arc<Inner>, call: &CallStart<'_>) -> Self {
+impl RecordedCall {
+    fn start(inner: &Arc<TracerState>, call: &CallStart<'_>) -> Self {
         let tracestate = call.tracestate.filter(|text| text.len() <= TRACESTATE_MAX);
         let tracestate = tracestate.and_then(|text| TraceState::from_str(text).ok());
         let mut context = Context::new();
         let mut links = Vec::new();
         match (call.parent, call.http_parent) {
             (Some(parent), http) => {
-                context = context.with_remote_span_context(remote(parent, tracestate));
+                context = context.with_remote_span_context(remote_context(parent, tracestate));
                 let linked = http.filter(|http| *http != parent);
-                links.extend(linked.map(|http| Link::with_context(remote(http, None))));
+                links.extend(linked.map(|http| Link::with_context(remote_context(http, None))));
             }
             (None, Some(http)) => {
-                context = context.with_remote_span_context(remote(http, tracestate));
+                context = context.with_remote_span_context(remote_context(http, tracestate));
             }
             (None, None) => {}
         }
-        let builder = SpanBuilder::from_name(name(call.method, call.subject))
+        let builder = SpanBuilder::from_name(span_name(call.method, call.subject))
             .with_kind(SpanKind::Server)
             .with_attributes(call_attributes(call))
             .with_links(links);
@@ -172,14 +174,14 @@ impl Recorded {
     }
 
     fn client(&self, request: &ClientStart<'_>) -> Span {
-        let builder = SpanBuilder::from_name(name(request.method, request.subject))
+        let builder = SpanBuilder::from_name(span_name(request.method, request.subject))
             .with_kind(SpanKind::Client)
             .with_attributes(client_attributes(request));
         self.inner.tracer.build_with_context(builder, &self.context)
     }
 }
 
-impl fmt::Debug for Recorded {
+impl fmt::Debug for RecordedCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Recorded").field(self.span.span_context()).finish()
     }
@@ -198,7 +200,7 @@ impl ClientTrace {
     /// client's own. `None` where there is neither: the gateway starts no
     /// trace that it does not record.
     pub fn traceparent(&self) -> Option<TraceParent> {
-        let recorded = self.span.as_ref().and_then(|span| traceparent(span.span_context()));
+        let recorded = self.span.as_ref().and_then(|span| traceparent_of(span.span_context()));
         // After the export has stopped, the SDK's spans have no ids.
         recorded.or(self.parent)
     }
@@ -210,9 +212,9 @@ impl ClientTrace {
     }
 
     /// Ends the request's span.
-    pub fn finish(self, outcome: &Outcome) {
+    pub fn finish_request(self, outcome: &CallOutcome) {
         if let Some(mut span) = self.span {
-            end(&mut span, outcome);
+            end_span(&mut span, outcome);
         }
     }
 }
@@ -220,20 +222,20 @@ impl ClientTrace {
 /// W3C Trace Context, "tracestate Limits".
 const TRACESTATE_MAX: usize = 512;
 
-fn remote(parent: TraceParent, tracestate: Option<TraceState>) -> SpanContext {
+fn remote_context(parent: TraceParent, tracestate: Option<TraceState>) -> SpanContext {
     let flags = TraceFlags::default().with_sampled(parent.sampled() == Sampled::Yes);
     let trace_id = TraceId::from(parent.trace_id());
     let span_id = SpanId::from(parent.span_id());
     SpanContext::new(trace_id, span_id, flags, true, tracestate.unwrap_or_default())
 }
 
-fn traceparent(context: &SpanContext) -> Option<TraceParent> {
+fn traceparent_of(context: &SpanContext) -> Option<TraceParent> {
     let trace_id = u128::from_be_bytes(context.trace_id().to_bytes());
     let span_id = u64::from_be_bytes(context.span_id().to_bytes());
     TraceParent::new(trace_id, span_id, Sampled::Yes)
 }
 
-fn name(method: &str, subject: Subject<'_>) -> String {
+fn span_name(method: &str, subject: CallSubject<'_>) -> String {
     // URIs are too many to be names of spans.
     match subject.tool().or(subject.prompt()) {
         Some(name) => format!("{} {name}", clip(method, CLIP)),
@@ -243,9 +245,9 @@ fn name(method: &str, subject: Subject<'_>) -> String {
 
 /// What both kinds of span say. Never `mcp.session.id`: whoever knows a
 /// session's id may use the session.
-fn common(
+fn common_attributes(
     method: &str,
-    subject: Subject<'_>,
+    subject: CallSubject<'_>,
     version: &str,
     transport: Transport,
 ) -> Vec<KeyValue> {
@@ -262,7 +264,7 @@ fn common(
     if let Some(prompt) = subject.prompt() {
         attributes.push(KeyValue::new("gen_ai.prompt.name", prompt.to_owned()));
     }
-    if let Some(uri) = subject.resource() {
+    if let Some(uri) = subject.resource_uri() {
         attributes.push(KeyValue::new("mcp.resource.uri", uri.into_owned()));
     }
     if method == "tools/call" {
@@ -272,7 +274,8 @@ fn common(
 }
 
 fn call_attributes(call: &CallStart<'_>) -> Vec<KeyValue> {
-    let mut attributes = common(call.method, call.subject, call.protocol_version, call.transport);
+    let mut attributes =
+        common_attributes(call.method, call.subject, call.protocol_version, call.transport);
     attributes.push(KeyValue::new("enduser.id", call.principal.to_owned()));
     attributes.push(KeyValue::new("trunkline.profile", call.profile.to_owned()));
     if let Some(id) = call.request_id {
@@ -287,7 +290,7 @@ fn call_attributes(call: &CallStart<'_>) -> Vec<KeyValue> {
 
 fn client_attributes(request: &ClientStart<'_>) -> Vec<KeyValue> {
     let ClientStart { method, subject, protocol_version, transport, .. } = *request;
-    let mut attributes = common(method, subject, protocol_version, transport);
+    let mut attributes = common_attributes(method, subject, protocol_version, transport);
     attributes.push(KeyValue::new("trunkline.server", request.server.to_owned()));
     if let Some((host, port)) = request.address {
         attributes.push(KeyValue::new("server.address", host.to_owned()));
@@ -296,24 +299,24 @@ fn client_attributes(request: &ClientStart<'_>) -> Vec<KeyValue> {
     attributes
 }
 
-fn end(span: &mut Span, outcome: &Outcome) {
+fn end_span(span: &mut Span, outcome: &CallOutcome) {
     match outcome {
-        Outcome::Ok | Outcome::InputRequired => {}
-        Outcome::ToolError => {
+        CallOutcome::Ok | CallOutcome::InputRequired => {}
+        CallOutcome::ToolError => {
             span.set_attribute(KeyValue::new("error.type", outcome.label()));
             span.set_status(Status::error(""));
         }
-        Outcome::Refused { reason } => {
+        CallOutcome::Refused { reason } => {
             span.set_attribute(KeyValue::new("error.type", *reason));
             span.set_status(Status::error("refused"));
         }
-        Outcome::Failed { code, label } => {
+        CallOutcome::Failed { code, label } => {
             span.set_attribute(KeyValue::new("error.type", code.to_string()));
             span.set_attribute(KeyValue::new("rpc.response.status_code", code.to_string()));
             span.set_status(Status::error(*label));
         }
         // The client wanted it so: nothing went wrong.
-        Outcome::Cancelled => span.set_attribute(KeyValue::new("error.type", outcome.label())),
+        CallOutcome::Cancelled => span.set_attribute(KeyValue::new("error.type", outcome.label())),
     }
     span.end();
 }

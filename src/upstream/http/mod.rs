@@ -155,7 +155,7 @@ impl Http {
         let shared = Arc::clone(&self.shared);
         let id = shared.number();
         let message = shared.message(call, target, &id);
-        let named = target.native.as_ref().filter(|_| call.method.named_by().is_some());
+        let named = target.native.as_ref().filter(|_| call.method.name_param().is_some());
         let mut headers = shared.headers(&call.method, named.map(NativeName::as_str));
         shared.add_clients_own(&mut headers, call);
         for (name, value) in mirrored {

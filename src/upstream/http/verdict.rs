@@ -52,7 +52,9 @@ impl Shared {
         let nameless = matches!(frame, Some(Frame::Response { id: None, .. }));
         match refusal(status, frame, id)? {
             Answer::Error(error)
-                if nameless && self.peer.era() == Era::Modern && !code::is_modern(error.code()) =>
+                if nameless
+                    && self.peer.era() == Era::Modern
+                    && !code::is_modern_code(error.code()) =>
             {
                 Err(LinkFault::Status { status })
             }

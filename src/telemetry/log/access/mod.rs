@@ -30,13 +30,13 @@ use crate::text::clip;
 #[derive(Debug)]
 pub(super) struct AccessLog {
     pub(super) sink: Sink,
-    pub(super) style: Style,
+    pub(super) style: AccessLogFormat,
     pub(super) on: Arc<AtomicBool>,
 }
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum AccessLogFormat {
     /// `key=value`.
     Plain,
     /// The same for a terminal that knows colours.
@@ -49,21 +49,23 @@ pub(super) enum Style {
 impl<S: Subscriber> Layer<S> for AccessLog {}
 
 /// Whether the current subscriber had a log to hand `record` to.
-pub(in crate::telemetry) fn hand_over(record: &CallRecord<'_>) -> bool {
-    get_default(|current| current.downcast_ref::<AccessLog>().map(|log| log.take(record)).is_some())
+pub(in crate::telemetry) fn write_call_record(record: &CallRecord<'_>) -> bool {
+    get_default(|current| {
+        current.downcast_ref::<AccessLog>().map(|log| log.write_record(record)).is_some()
+    })
 }
 
 impl AccessLog {
-    fn take(&self, record: &CallRecord<'_>) {
+    fn write_record(&self, record: &CallRecord<'_>) {
         if !self.on.load(Ordering::Relaxed) {
             return;
         }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         // A call may end while its thread does.
         let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
-        scratch.date_of(now);
-        let mut line = Line { out: &mut scratch.line, style: self.style };
-        line.write(record, &scratch.date, now.subsec_micros());
+        scratch.format_date(now);
+        let mut line = AccessLogLine { out: &mut scratch.line, style: self.style };
+        line.write_line(record, &scratch.date, now.subsec_micros());
         // The sink counts what it cannot take.
         let _ = (&self.sink).write_all(&scratch.line);
         scratch.line.clear();
@@ -72,12 +74,12 @@ impl AccessLog {
 }
 
 thread_local! {
-    static SCRATCH: Cell<Scratch> = const { Cell::new(Scratch::new()) };
+    static SCRATCH: Cell<LineScratch> = const { Cell::new(LineScratch::new()) };
 }
 
 /// What a thread keeps between two lines.
 #[derive(Debug)]
-struct Scratch {
+struct LineScratch {
     line: Vec<u8>,
     /// The second, since 1970, that `date` tells of.
     second: Option<u64>,
@@ -85,18 +87,18 @@ struct Scratch {
     date: String,
 }
 
-impl Default for Scratch {
+impl Default for LineScratch {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Scratch {
+impl LineScratch {
     const fn new() -> Self {
         Self { line: Vec::new(), second: None, date: String::new() }
     }
 
-    fn date_of(&mut self, now: Duration) {
+    fn format_date(&mut self, now: Duration) {
         let second = now.as_secs();
         if self.second == Some(second) {
             return;
@@ -113,9 +115,9 @@ impl Scratch {
 
 /// A line that is being written.
 #[derive(Debug)]
-struct Line<'a> {
+struct AccessLogLine<'a> {
     out: &'a mut Vec<u8>,
-    style: Style,
+    style: AccessLogFormat,
 }
 
 /// One of three texts, by the style of the line. Each is of a known length,
@@ -123,9 +125,9 @@ struct Line<'a> {
 macro_rules! by_style {
     ($line:ident, $plain:expr, $coloured:expr, $json:expr $(,)?) => {
         match $line.style {
-            Style::Plain => $line.raw($plain),
-            Style::Coloured => $line.raw($coloured),
-            Style::Json => $line.raw($json),
+            AccessLogFormat::Plain => $line.write_raw($plain),
+            AccessLogFormat::Coloured => $line.write_raw($coloured),
+            AccessLogFormat::Json => $line.write_raw($json),
         }
     };
 }
@@ -145,108 +147,108 @@ macro_rules! field {
     };
 }
 
-impl Line<'_> {
-    fn write(&mut self, record: &CallRecord<'_>, date: &str, micros: u32) {
+impl AccessLogLine<'_> {
+    fn write_line(&mut self, record: &CallRecord<'_>, date: &str, micros: u32) {
         let line = self;
         by_style!(line, "", "\x1b[2m", "{\"timestamp\":\"");
-        line.raw(date);
-        line.raw(".");
-        line.six_digits(micros);
+        line.write_raw(date);
+        line.write_raw(".");
+        line.write_six_digits(micros);
         by_style!(
             line,
             "Z  INFO trunkline::access: call",
             "Z\x1b[0m \x1b[32m INFO\x1b[0m \x1b[2mtrunkline::access\x1b[0m\x1b[2m:\x1b[0m call",
             "Z\",\"level\":\"INFO\",\"message\":\"call\"",
         );
-        field!(line, "principal", text, record.principal);
-        field!(line, "address", address, record.address);
-        field!(line, "profile", text, Some(record.profile));
-        field!(line, "method", text, Some(clip(record.method, CLIP)));
-        field!(line, "tool", text, record.public.tool());
-        field!(line, "native_tool", text, record.native.tool());
-        field!(line, "prompt", text, record.public.prompt());
-        field!(line, "native_prompt", text, record.native.prompt());
-        field!(line, "resource", text, record.public.resource().as_deref());
-        field!(line, "native_resource", text, record.native.resource().as_deref());
-        field!(line, "server", text, record.server);
-        field!(line, "outcome", word, Some(record.outcome.label()));
-        field!(line, "reason", word, record.outcome.reason());
-        field!(line, "code", integer, record.outcome.code());
-        field!(line, "duration_ms", milliseconds, Some(record.duration_us()));
-        field!(line, "upstream_ms", milliseconds, record.upstream_us());
-        field!(line, "trace_id", text, record.trace_id);
-        field!(line, "client_version", text, Some(clip(record.client_version, CLIP)));
+        field!(line, "principal", write_text, record.principal);
+        field!(line, "address", write_address, record.address);
+        field!(line, "profile", write_text, Some(record.profile));
+        field!(line, "method", write_text, Some(clip(record.method, CLIP)));
+        field!(line, "tool", write_text, record.public.tool());
+        field!(line, "native_tool", write_text, record.native.tool());
+        field!(line, "prompt", write_text, record.public.prompt());
+        field!(line, "native_prompt", write_text, record.native.prompt());
+        field!(line, "resource", write_text, record.public.resource_uri().as_deref());
+        field!(line, "native_resource", write_text, record.native.resource_uri().as_deref());
+        field!(line, "server", write_text, record.server);
+        field!(line, "outcome", write_word, Some(record.outcome.label()));
+        field!(line, "reason", write_word, record.outcome.failure_reason());
+        field!(line, "code", write_integer, record.outcome.code());
+        field!(line, "duration_ms", write_milliseconds, Some(record.duration_us()));
+        field!(line, "upstream_ms", write_milliseconds, record.upstream_us());
+        field!(line, "trace_id", write_text, record.trace_id);
+        field!(line, "client_version", write_text, Some(clip(record.client_version, CLIP)));
         field!(
             line,
             "server_version",
-            text,
+            write_text,
             record.server_version.map(|version| clip(version, CLIP))
         );
-        field!(line, "transport", word, Some(record.transport));
+        field!(line, "transport", write_word, Some(record.transport));
         by_style!(line, "\n", "\n", ",\"target\":\"trunkline::access\"}\n");
     }
 
     #[inline]
-    fn raw(&mut self, text: &str) {
+    fn write_raw(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
     }
 
     /// A text of ours, in quotes.
-    fn word(&mut self, word: &'static str) {
-        self.raw("\"");
-        self.raw(word);
-        self.raw("\"");
+    fn write_word(&mut self, word: &'static str) {
+        self.write_raw("\"");
+        self.write_raw(word);
+        self.write_raw("\"");
     }
 
     /// A text of anybody's, in quotes and with escapes.
-    fn text(&mut self, text: &str) {
-        if is_plain(text) {
-            self.raw("\"");
-            self.raw(text);
-            self.raw("\"");
+    fn write_text(&mut self, text: &str) {
+        if needs_no_escape(text) {
+            self.write_raw("\"");
+            self.write_raw(text);
+            self.write_raw("\"");
         } else {
-            self.escaped(text);
+            self.write_escaped(text);
         }
     }
 
     #[cold]
-    fn escaped(&mut self, text: &str) {
-        if self.style != Style::Json {
+    fn write_escaped(&mut self, text: &str) {
+        if self.style != AccessLogFormat::Json {
             let _ = write!(self.out, "{text:?}");
             return;
         }
-        self.raw("\"");
+        self.write_raw("\"");
         for c in text.chars() {
             match c {
-                '"' => self.raw("\\\""),
-                '\\' => self.raw("\\\\"),
-                '\n' => self.raw("\\n"),
-                '\r' => self.raw("\\r"),
-                '\t' => self.raw("\\t"),
-                '\u{8}' => self.raw("\\b"),
-                '\u{c}' => self.raw("\\f"),
-                '\u{2028}' | '\u{2029}' => self.code_point(c),
-                c if c.is_control() => self.code_point(c),
-                c => self.raw(c.encode_utf8(&mut [0; 4])),
+                '"' => self.write_raw("\\\""),
+                '\\' => self.write_raw("\\\\"),
+                '\n' => self.write_raw("\\n"),
+                '\r' => self.write_raw("\\r"),
+                '\t' => self.write_raw("\\t"),
+                '\u{8}' => self.write_raw("\\b"),
+                '\u{c}' => self.write_raw("\\f"),
+                '\u{2028}' | '\u{2029}' => self.write_code_point(c),
+                c if c.is_control() => self.write_code_point(c),
+                c => self.write_raw(c.encode_utf8(&mut [0; 4])),
             }
         }
-        self.raw("\"");
+        self.write_raw("\"");
     }
 
-    fn code_point(&mut self, c: char) {
+    fn write_code_point(&mut self, c: char) {
         let _ = write!(self.out, "\\u{:04x}", u32::from(c));
     }
 
     /// An address is a text in JSON and stands by itself elsewhere.
-    fn address(&mut self, address: IpAddr) {
+    fn write_address(&mut self, address: IpAddr) {
         by_style!(self, "", "", "\"");
         match address {
             IpAddr::V4(v4) => {
                 let [a, b, c, d] = v4.octets();
-                self.digits(a.into());
+                self.write_digits(a.into());
                 for byte in [b, c, d] {
-                    self.raw(".");
-                    self.digits(byte.into());
+                    self.write_raw(".");
+                    self.write_digits(byte.into());
                 }
             }
             IpAddr::V6(v6) => {
@@ -256,19 +258,20 @@ impl Line<'_> {
         by_style!(self, "", "", "\"");
     }
 
-    fn integer(&mut self, value: i64) {
+    fn write_integer(&mut self, value: i64) {
         if value < 0 {
-            self.raw("-");
+            self.write_raw("-");
         }
-        self.digits(value.unsigned_abs());
+        self.write_digits(value.unsigned_abs());
     }
 
     /// Microseconds as milliseconds: as many digits after the point as they
     /// need, and one at least.
-    fn milliseconds(&mut self, micros: u64) {
-        self.digits(micros / 1000);
+    fn write_milliseconds(&mut self, micros: u64) {
+        self.write_digits(micros / 1000);
         let rest = micros % 1000;
-        let [tenths, hundredths, thousandths] = [rest / 100, rest / 10 % 10, rest % 10].map(digit);
+        let [tenths, hundredths, thousandths] =
+            [rest / 100, rest / 10 % 10, rest % 10].map(ascii_digit);
         self.out.extend_from_slice(&[b'.', tenths]);
         if thousandths != b'0' {
             self.out.extend_from_slice(&[hundredths, thousandths]);
@@ -277,17 +280,17 @@ impl Line<'_> {
         }
     }
 
-    fn six_digits(&mut self, value: u32) {
+    fn write_six_digits(&mut self, value: u32) {
         let value = u64::from(value);
         let places = [100_000, 10_000, 1000, 100, 10, 1];
-        self.out.extend_from_slice(&places.map(|place| digit(value / place % 10)));
+        self.out.extend_from_slice(&places.map(|place| ascii_digit(value / place % 10)));
     }
 
-    fn digits(&mut self, mut value: u64) {
+    fn write_digits(&mut self, mut value: u64) {
         let mut digits = [b'0'; 20];
         let mut start = digits.len();
         for place in digits.iter_mut().rev() {
-            *place = digit(value % 10);
+            *place = ascii_digit(value % 10);
             value /= 10;
             start -= 1;
             if value == 0 {
@@ -299,14 +302,14 @@ impl Line<'_> {
 }
 
 /// The character of a number below ten.
-fn digit(value: u64) -> u8 {
+fn ascii_digit(value: u64) -> u8 {
     b'0' + (value % 10) as u8
 }
 
 /// Whether `text` can stand between quotes as it is: ASCII that can be seen,
 /// without quotes and backslashes. Eight bytes at a time; the last eight
 /// overlap those before.
-fn is_plain(text: &str) -> bool {
+fn needs_no_escape(text: &str) -> bool {
     let text = text.as_bytes();
     let Some(last) = text.last_chunk::<8>() else {
         return text.iter().all(|b| matches!(b, b' ' | b'!' | b'#'..=b'[' | b']'..=b'~'));

@@ -5,9 +5,12 @@ use serde_json::Value;
 use tracing::subscriber::with_default;
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use super::super::{AccessLine, Colours, LogFormat, LogLevels, lines, sink, subscriber, targets};
+use super::super::{
+    AccessLogSwitch, Colours, LogFormat, LogLevels, build_subscriber, line_layer, parse_targets,
+    sink,
+};
 use super::*;
-use crate::telemetry::{Outcome, Subject};
+use crate::telemetry::{CallOutcome, CallSubject};
 
 const LOOKS: [(LogFormat, Colours); 3] = [
     (LogFormat::Human, Colours::Off),
@@ -34,7 +37,7 @@ where
     S: Subscriber + Send + Sync + 'static,
 {
     let kept = Kept::default();
-    let (sink, flusher) = sink::start(kept.clone(), format).unwrap();
+    let (sink, flusher) = sink::start_sink(kept.clone(), format).unwrap();
     with_default(make(sink), say);
     drop(flusher);
     String::from_utf8(std::mem::take(&mut kept.0.lock())).unwrap()
@@ -42,15 +45,15 @@ where
 
 /// The line as our layer writes it.
 fn ours((format, colours): (LogFormat, Colours), record: &CallRecord<'_>) -> String {
-    let levels = LogLevels { directives: "off", access: AccessLine::On };
-    let make = |sink| subscriber(targets(levels).unwrap(), format, colours, sink).0;
-    logged(format, make, || record.log())
+    let levels = LogLevels { directives: "off", access: AccessLogSwitch::On };
+    let make = |sink| build_subscriber(parse_targets(levels).unwrap(), format, colours, sink).0;
+    logged(format, make, || record.write_to_log())
 }
 
 /// The line as the library's layer makes it of the event.
 fn theirs((format, colours): (LogFormat, Colours), record: &CallRecord<'_>) -> String {
-    let make = |sink| tracing_subscriber::registry().with(lines(format, colours, sink));
-    logged(format, make, || record.log())
+    let make = |sink| tracing_subscriber::registry().with(line_layer(format, colours, sink));
+    logged(format, make, || record.write_to_log())
 }
 
 /// The line with its time's digits made 0.
@@ -76,10 +79,10 @@ fn record() -> CallRecord<'static> {
         address: Some([127, 0, 0, 1].into()),
         profile: "default",
         method: "tools/call",
-        public: Subject::Tool("files__read"),
-        native: Subject::Tool("read"),
+        public: CallSubject::Tool("files__read"),
+        native: CallSubject::Tool("read"),
         server: Some("files"),
-        outcome: Outcome::Ok,
+        outcome: CallOutcome::Ok,
         duration: Duration::from_micros(1500),
         upstream: Some(Duration::from_micros(987)),
         trace_id: Some("0af7651916cd43dd8448eb211c80319c"),
@@ -92,15 +95,15 @@ fn record() -> CallRecord<'static> {
 #[test]
 fn every_outcome_makes_the_line_that_its_event_would() {
     for outcome in [
-        Outcome::Ok,
-        Outcome::ToolError,
-        Outcome::Refused { reason: "rate" },
-        Outcome::Failed { code: -32603, label: "timeout" },
-        Outcome::Failed { code: 0, label: "server_error" },
-        Outcome::Failed { code: i64::MIN, label: "server_error" },
-        Outcome::Failed { code: i64::MAX, label: "server_error" },
-        Outcome::Cancelled,
-        Outcome::InputRequired,
+        CallOutcome::Ok,
+        CallOutcome::ToolError,
+        CallOutcome::Refused { reason: "rate" },
+        CallOutcome::Failed { code: -32603, label: "timeout" },
+        CallOutcome::Failed { code: 0, label: "server_error" },
+        CallOutcome::Failed { code: i64::MIN, label: "server_error" },
+        CallOutcome::Failed { code: i64::MAX, label: "server_error" },
+        CallOutcome::Cancelled,
+        CallOutcome::InputRequired,
     ] {
         assert_same(&CallRecord { outcome, ..record() });
     }
@@ -111,8 +114,8 @@ fn every_subject_and_every_gap_makes_the_line_that_its_event_would() {
     let bare = CallRecord {
         principal: None,
         address: None,
-        public: Subject::Nothing,
-        native: Subject::Nothing,
+        public: CallSubject::Nothing,
+        native: CallSubject::Nothing,
         server: None,
         upstream: None,
         trace_id: None,
@@ -122,9 +125,12 @@ fn every_subject_and_every_gap_makes_the_line_that_its_event_would() {
     assert_same(&bare);
     assert_same(&CallRecord { profile: "", method: "", client_version: "", ..bare });
     for (public, native) in [
-        (Subject::Prompt("files__greet"), Subject::Prompt("greet")),
-        (Subject::Resource("mcp://files/file:///a?key=1"), Subject::Resource("file://me:pw@h/a")),
-        (Subject::Tool("gone"), Subject::Nothing),
+        (CallSubject::Prompt("files__greet"), CallSubject::Prompt("greet")),
+        (
+            CallSubject::Resource("mcp://files/file:///a?key=1"),
+            CallSubject::Resource("file://me:pw@h/a"),
+        ),
+        (CallSubject::Tool("gone"), CallSubject::Nothing),
     ] {
         assert_same(&CallRecord { public, native, ..record() });
     }
@@ -185,8 +191,8 @@ fn hostile_text_makes_the_line_that_its_event_would() {
     for text in &texts {
         let call = CallRecord {
             method: text,
-            public: Subject::Tool(text),
-            native: Subject::Resource(text),
+            public: CallSubject::Tool(text),
+            native: CallSubject::Resource(text),
             client_version: text,
             principal: text.get(..64).or(Some(text)),
             ..record()
@@ -223,14 +229,14 @@ fn a_byte_is_plain_where_both_formats_leave_it_alone() {
             let alone = format!("\"{text}\"");
             let plain =
                 format!("{text:?}") == alone && serde_json::to_string(&text).unwrap() == alone;
-            assert_eq!(is_plain(&text), plain, "{text:?}");
+            assert_eq!(needs_no_escape(&text), plain, "{text:?}");
         }
     }
 }
 
 #[test]
 fn the_date_follows_the_clock() {
-    let mut scratch = Scratch::new();
+    let mut scratch = LineScratch::new();
     for (second, date) in [
         (0, "1970-01-01T00:00:00"),
         (0, "1970-01-01T00:00:00"),
@@ -240,7 +246,7 @@ fn the_date_follows_the_clock() {
         (59, "1970-01-01T00:00:59"),
         (u64::MAX, "9999-12-30T22:00:00"),
     ] {
-        scratch.date_of(Duration::from_secs(second));
+        scratch.format_date(Duration::from_secs(second));
         assert_eq!(scratch.date, date, "{second}");
     }
 }
@@ -249,7 +255,7 @@ fn the_date_follows_the_clock() {
 fn the_fraction_has_six_digits() {
     let mut out = Vec::new();
     for micros in [0, 1, 12_345, 999_999] {
-        Line { out: &mut out, style: Style::Plain }.six_digits(micros);
+        AccessLogLine { out: &mut out, style: AccessLogFormat::Plain }.write_six_digits(micros);
     }
     assert_eq!(String::from_utf8(out).unwrap(), "000000000001012345999999");
 }
