@@ -169,7 +169,10 @@ impl Asker {
             Principal::Anonymous => "anonymous",
             Principal::Client(name) => &format!("client {name}"),
         };
-        let principal = format!("{principal} at {}", self.endpoint.profile());
+        // The whole endpoint, as it narrows what its client is shown: a state is no way from one
+        // view to another. No profile's name has a question mark.
+        let narrowing = self.endpoint.narrowing.as_deref().unwrap_or_default();
+        let principal = format!("{principal} at {}?{narrowing}", self.endpoint.profile());
         (principal, digest(self.method.as_str(), &self.params))
     }
 

@@ -87,6 +87,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_bucket_is_for_one_ipv4_address_or_one_ipv6_network() {
+        let hourly = Rate { count: 1.try_into().unwrap(), per: Duration::from_hours(1) };
+        let buckets = Buckets::new(hourly);
+        for (address, admitted) in [
+            ("2001:db8::1", true),
+            ("2001:db8::1", false),
+            ("2001:db8::2:3:4:ffff", false),
+            ("2001:db8:0:1::1", true),
+            ("1.2.3.4", true),
+            ("1.2.3.5", true),
+            ("::ffff:1.2.3.4", false),
+        ] {
+            let checked = buckets.check(address.parse().unwrap());
+            assert_eq!(checked.is_ok(), admitted, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_rate_is_a_burst_and_its_even_refill() {
+        let rate = Rate { count: 60.try_into().unwrap(), per: Duration::from_mins(1) };
+        let quota = quota(rate);
+        assert_eq!(quota.replenish_interval(), Duration::from_secs(1));
+        assert_eq!(quota.burst_size().get(), 60);
+    }
+
+    #[test]
     fn addresses_of_one_ipv6_network_share_a_bucket() {
         let one = network("2001:db8::1".parse().unwrap());
         assert_eq!(one, network("2001:db8::ffff".parse().unwrap()));

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::support::{Gateway, Said, Step, Upstream};
 
+#[track_caller]
 fn is_over(said: &Said, limit: &str) {
     assert_eq!((said.status, said.code()), (429, 42_900), "{limit}: {said:?}");
     let data = &said.error()["data"];
@@ -53,6 +54,132 @@ async fn every_rate_is_enforced_and_told_by_its_name() {
             "{metrics}"
         );
     }
+}
+
+/// What a client over its rate is told to wait for is the time in which the rate grants one more.
+#[tokio::test]
+async fn the_wait_that_is_told_is_the_time_until_the_next_permit() {
+    for (line, seconds) in [("3/h", 1200), ("1/h", 3600), ("2/min", 30)] {
+        let upstream = Upstream::modern().await;
+        let lines = upstream.http() + &format!("rate = \"{line}\"");
+        let gateway = Gateway::with("s", lines).start().await;
+        let client = gateway.modern();
+        let began = std::time::Instant::now();
+        let mut over = client.call("s__echo", json!({})).await;
+        for _ in 0..4 {
+            over = client.call("s__echo", json!({})).await;
+        }
+        is_over(&over, "server:s");
+        let wait = over.error()["data"]["retryAfterMs"].as_u64().unwrap();
+        let passed = u64::try_from(began.elapsed().as_millis()).unwrap();
+        let whole = seconds * 1000;
+        // The permit that comes next has been on its way since the first call at the latest.
+        assert!(wait <= whole && wait + passed + 1000 >= whole, "{line}: {wait} after {passed}");
+    }
+}
+
+#[tokio::test]
+async fn a_rate_grants_again_what_it_says() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http() + "rate = \"2/s\"").start().await;
+    let client = gateway.modern();
+    let began = std::time::Instant::now();
+    let mut passed: f64 = 0.0;
+    for _ in 0..40 {
+        if passed >= 6.0 {
+            break;
+        }
+        let said = crate::support::within(client.call("s__echo", json!({}))).await;
+        if said.status == 429 {
+            let wait = said.error()["data"]["retryAfterMs"].as_u64().unwrap();
+            assert!(wait <= 500, "{said:?}");
+            tokio::time::sleep(std::time::Duration::from_millis(wait)).await;
+        } else {
+            passed += 1.0;
+        }
+    }
+    // Two at once, and four more at two a second.
+    assert!(passed >= 6.0, "{passed} of 40 calls passed");
+    let took = began.elapsed().as_secs_f64();
+    assert!(took >= (passed - 2.0) / 2.0 - 0.1, "{passed} calls in {took} s");
+    assert_eq!(upstream.calls().len(), 6);
+}
+
+/// A client's key in the configuration, and the key.
+fn with_key(name: &str, more: &str) -> String {
+    let hash = trunkline::crypto::sha256(name.as_bytes());
+    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("[clients.{name}]\nkey = \"{hash}\"\n{more}\n")
+}
+
+#[tokio::test]
+async fn limits_are_asked_in_one_order_and_a_refusal_uses_up_nothing_behind_it() {
+    let schema = json!({ "type": "object", "required": ["city"] });
+    // Two limits of one call each: the second call is told of the first of them.
+    for (gateway_lines, server_lines, arguments, first) in [
+        ("rate = \"1/h\"\nclient_rate = \"1/h\"", "", json!({ "city": 1 }), "client"),
+        ("rate = \"1/h\"", "rate = \"1/h\"", json!({ "city": 1 }), "gateway"),
+        ("rate = \"1/h\"", "tools.weather.rate = \"1/h\"", json!({ "city": 1 }), "gateway"),
+        (
+            "",
+            "rate = \"1/h\"\ntools.weather.rate = \"1/h\"",
+            json!({ "city": 1 }),
+            "tool:s/weather",
+        ),
+        ("", "tools.weather.rate = \"1/h\"", json!({}), "tool:s/weather"),
+        ("", "rate = \"1/h\"", json!({}), "server:s"),
+    ] {
+        let upstream = Upstream::modern().await;
+        upstream.tool(&json!({ "name": "weather", "inputSchema": schema }), |_| {
+            vec![Step::text("fine")]
+        });
+        let gateway = Gateway::with("s", upstream.http() + server_lines).gateway(gateway_lines);
+        let gateway = gateway.start().await;
+        let client = gateway.modern();
+        assert_eq!(client.call("s__weather", json!({ "city": 1 })).await.text(), "fine");
+        is_over(&client.call("s__weather", arguments).await, first);
+    }
+}
+
+#[tokio::test]
+async fn a_client_over_its_own_rate_uses_up_nothing_that_others_share() {
+    let upstream = Upstream::modern().await;
+    let lines = upstream.http() + "rate = \"3/h\"\ntools.count.rate = \"1/h\"";
+    let builder = Gateway::with("s", lines).gateway("rate = \"5/h\"");
+    let builder = builder.toml(&with_key("greedy", "rate = \"1/h\"")).toml(&with_key("other", ""));
+    let gateway = builder.start().await;
+    let (greedy, other) = (gateway.modern().key("greedy"), gateway.modern().key("other"));
+    assert_eq!(greedy.call("s__echo", json!({})).await.text(), "{}");
+    for _ in 0..4 {
+        is_over(&greedy.call("s__echo", json!({})).await, "client:greedy");
+    }
+    assert_eq!(other.call("s__count", json!({})).await.text(), "counted");
+    // The tool's own limit is asked before the server's, and leaves that as it is.
+    is_over(&other.call("s__count", json!({})).await, "tool:s/count");
+    assert_eq!(other.call("s__echo", json!({})).await.text(), "{}");
+    // The fifth of the gateway's five, which is the fourth of the server's three.
+    is_over(&other.call("s__echo", json!({})).await, "server:s");
+    is_over(&other.call("s__echo", json!({})).await, "gateway");
+}
+
+#[tokio::test]
+async fn what_breaks_the_schema_waits_for_no_place_in_flight() {
+    let upstream = Upstream::modern().await;
+    let schema = json!({ "type": "object", "required": ["city"] });
+    upstream
+        .tool(&json!({ "name": "weather", "inputSchema": schema }), |_| vec![Step::text("fine")]);
+    let lines = upstream.stdio() + "in_flight = 1\nqueue = 0\n";
+    let gateway = Gateway::with("s", lines).start().await;
+    let client = gateway.modern();
+    let crowd = async {
+        upstream.heard("tools/call", 1).await;
+        is_over(&client.call("s__weather", json!({ "city": 1 })).await, "in_flight:s");
+        let said = client.call("s__weather", json!({})).await;
+        assert!(said.is_error() && said.text().contains("city"), "{said:?}");
+        upstream.release(1);
+    };
+    let (held, ()) = tokio::join!(client.call("s__hold", json!({})), crowd);
+    assert_eq!(held.text(), "held");
 }
 
 #[tokio::test]

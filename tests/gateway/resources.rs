@@ -216,7 +216,7 @@ async fn bound_variables_turn_templates_into_resources_that_cannot_be_left() {
         upstream.offers_everything().lists("resources", []);
         upstream
             .lists("resourceTemplates", [template("db://{table}/{id}"), template("t://{table}")]);
-        let lines = upstream.http() + "resource_vars = { table = \"my users\" }\n";
+        let lines = upstream.stdio() + "resource_vars = { table = \"my users\" }\n";
         let gateway = Gateway::with("s", &lines).start().await;
         for (era, client) in gateway.both().await {
             assert_eq!(resources(&client).await, ["mcp://s/t://my%20users"], "{era}");
@@ -252,7 +252,8 @@ async fn bound_variables_turn_templates_into_resources_that_cannot_be_left() {
         }
         // Another value needs no new process.
         let starts = upstream.starts();
-        let lines = upstream.http() + "resource_vars = { table = \"x\", nobody = \"y\" }\n";
+        assert!(starts > 0, "a child process");
+        let lines = upstream.stdio() + "resource_vars = { table = \"x\", nobody = \"y\" }\n";
         gateway.reload(Gateway::with("s", &lines)).await;
         assert_eq!(resources(&gateway.modern()).await, ["mcp://s/t://x"]);
         assert_eq!(upstream.starts(), starts);

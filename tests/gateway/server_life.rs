@@ -187,3 +187,34 @@ async fn stopping_closes_what_servers_have_open() {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     assert!(stat.is_empty() || stat.contains(") Z "), "the child is gone: {stat}");
 }
+
+#[tokio::test]
+async fn a_child_lives_on_under_every_setting_that_is_read_with_each_call() {
+    let upstream = Upstream::modern().await;
+    let with = |line: &str| Gateway::with("s", format!("{}{line}\n", upstream.stdio()));
+    let gateway = with("").start().await;
+    let pid = async || gateway.server("s").await["pid"].as_u64().expect("a child process");
+    let first = pid().await;
+    let starts = upstream.starts();
+    // Each setting that `snapshot/diff.rs` takes from the old server for the comparison.
+    for line in [
+        "timeout = \"59s\"",
+        "max_timeout = \"599s\"",
+        "rate = \"1000/s\"",
+        "in_flight = 7",
+        "queue = 7",
+        "queue_timeout = \"7s\"",
+        "tools.deny = [\"count\"]",
+        "resource_vars = { table = \"x\" }",
+        "read_cache = \"7MiB\"",
+    ] {
+        for lines in [line, ""] {
+            assert_eq!(format!("{:?}", gateway.reload(with(lines)).await), "Applied", "{line}");
+            assert_eq!((pid().await, upstream.starts()), (first, starts), "{line}");
+            assert_eq!(gateway.modern().call("s__echo", json!({})).await.text(), "{}", "{line}");
+        }
+    }
+    gateway.reload(with("env = { OTHER = \"1\" }")).await;
+    gateway.ready("s").await;
+    assert_ne!(pid().await, first, "what a process depends on replaces it");
+}

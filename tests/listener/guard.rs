@@ -90,6 +90,62 @@ async fn the_guard_can_be_changed_under_an_open_connection() {
     assert_eq!(h1.send_request(named()).await.unwrap().status(), StatusCode::OK);
 }
 
+#[tokio::test]
+async fn every_request_of_a_kept_connection_is_judged() {
+    let (named, page) = ("gw.example.com", "https://app.example.com");
+    let guard = Guard::new(&[named.to_owned()], &[page.to_owned()]).unwrap();
+    let door = Door::open(Settings { guard, ..Settings::default() }).await;
+    let mut h1 = door.h1().await;
+    let mut status = async |host: &str, origin: Option<&str>| {
+        let mut request = get("/");
+        request.headers_mut().insert("host", host.parse().unwrap());
+        if let Some(origin) = origin {
+            request.headers_mut().insert("origin", origin.parse().unwrap());
+        }
+        let answer = within(h1.send_request(request)).await.unwrap();
+        let status = answer.status().as_u16();
+        text(answer).await;
+        status
+    };
+    for (host, origin, wanted) in [
+        (named, None, 200),
+        (named, None, 200),
+        ("evil.example.com", None, 403),
+        (named, None, 200),
+        (named, Some("http://evil.example.com"), 403),
+        (named, Some("null"), 403),
+        (named, Some(page), 200),
+        (named, None, 200),
+        ("gw.example.com.evil.example.com", None, 403),
+    ] {
+        assert_eq!(status(host, origin).await, wanted, "{host} {origin:?}");
+    }
+    // Tightened, on the same connection: what was admitted a moment ago is foreign now.
+    assert_eq!(status(named, None).await, 200);
+    door.live.publish(Settings::default());
+    assert_eq!(status(named, None).await, 403);
+    assert_eq!(status("localhost", None).await, 200);
+    assert_eq!(status("localhost", Some(page)).await, 403);
+}
+
+#[tokio::test]
+async fn a_host_that_was_admitted_does_not_vouch_for_another_target() {
+    let good = "GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for second in [
+        "GET http://evil.example.com/ HTTP/1.1\r\nHost: localhost\r\n",
+        "GET http://evil.example.com/ HTTP/1.1\r\nHost: evil.example.com\r\n",
+        "GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example.com\r\n",
+        "GET / HTTP/1.1\r\n",
+    ] {
+        let door = Door::open(Settings::default()).await;
+        let both = door.exchange(format!("{good}{second}Connection: close\r\n\r\n")).await;
+        let lines = both.lines().filter_map(|line| line.strip_prefix("HTTP/1.1 "));
+        let statuses: Vec<_> = lines.filter_map(|line| line.get(..3)).collect();
+        assert_eq!((statuses.len(), statuses[0]), (2, "204"), "{both}");
+        assert!(["400", "403"].contains(&statuses[1]), "{second}: {both}");
+    }
+}
+
 async fn ask(door: &Door, method: Method, origin: &str) -> http::Response<hyper::body::Incoming> {
     let mut request = get("/");
     *request.method_mut() = method;

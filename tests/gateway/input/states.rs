@@ -91,6 +91,28 @@ async fn a_state_is_good_for_its_own_principal_alone() {
 }
 
 #[tokio::test]
+async fn a_state_is_good_at_the_endpoint_where_it_was_given_alone() {
+    let kinds = kinds().await;
+    let builder = Gateway::alone().kinds(&kinds).toml("[profiles.all]\ntools = [\"*\"]\n");
+    let gateway = builder.start().await;
+    let at = |endpoint: &'static str| gateway.modern().at(endpoint).offering(everything());
+    let endpoints =
+        ["/mcp", "/mcp?tools=*__ask", "/mcp?tools=*__a*", "/mcp/all", "/mcp/all?tools=*__ask"];
+    for kind in &kinds {
+        let tool = format!("{}__ask", kind.name);
+        for given in endpoints {
+            let asked = ask(&at(given).await, &tool).await;
+            for other in endpoints.into_iter().filter(|other| *other != given) {
+                let said = retry(&at(other).await, &tool, asked.all(&ann()), asked.state()).await;
+                is_refused(&said, FOREIGN);
+            }
+            let said = retry(&at(given).await, &tool, asked.all(&ann()), asked.state()).await;
+            assert_eq!(json_of(&said), json!({ "q": ann() }), "{tool} at {given}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_state_expires() {
     let kinds = kinds().await;
     let builder = Gateway::alone().kinds(&kinds);
