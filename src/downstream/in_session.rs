@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::call::{Answer, Call, Event, Failure, Question, ResultType};
 use crate::jsonrpc;
-use crate::pipeline::{Exchange, Gateway};
+use crate::pipeline::{ActiveCall, Gateway};
 
 use super::input::Inquiry;
 use super::session::Withdrawal;
@@ -39,9 +39,9 @@ struct Again {
 /// How far a call has come.
 enum Stage {
     /// On its way to its server.
-    Starting(Pin<Box<dyn Future<Output = Box<Exchange>> + Send>>),
+    Starting(Pin<Box<dyn Future<Output = Box<ActiveCall>> + Send>>),
     /// Sent.
-    Under(Box<Exchange>),
+    Under(Box<ActiveCall>),
     /// The server waits for the client.
     Asking(Asking),
     /// Answered or taken back.
@@ -49,7 +49,7 @@ enum Stage {
 }
 
 /// A call that waits for its client. Dropped meanwhile, it is taken back.
-struct Asking(Option<Box<Exchange>>);
+struct Asking(Option<Box<ActiveCall>>);
 
 impl Drop for Asking {
     fn drop(&mut self) {

@@ -17,7 +17,7 @@ use crate::call::{Event, Failure, Input, MOST_QUESTIONS, Notice, ResultBody};
 use crate::era::lower;
 use crate::jsonrpc::{Id, Response};
 use crate::mcp::{code, notification};
-use crate::pipeline::Exchange;
+use crate::pipeline::ActiveCall;
 use crate::upstream::parking::Place;
 
 use super::session::Session;
@@ -68,7 +68,11 @@ impl Inquiry {
 
     /// Asks what `result` asks. What the client is asked already it is not
     /// asked again; what is no longer asked it is told to forget.
-    pub(super) fn ask(&mut self, result: &ResultBody, exchange: &Exchange) -> Result<(), Failure> {
+    pub(super) fn ask(
+        &mut self,
+        result: &ResultBody,
+        exchange: &ActiveCall,
+    ) -> Result<(), Failure> {
         self.rounds += 1;
         if self.rounds > MOST_ROUNDS {
             return Err(exchange.endless(MOST_ROUNDS));
@@ -122,7 +126,7 @@ impl Inquiry {
     ///
     /// # Cancel safety
     /// Safe.
-    pub(super) async fn answers(&mut self, exchange: &mut Exchange) -> Result<Input, Failure> {
+    pub(super) async fn answers(&mut self, exchange: &mut ActiveCall) -> Result<Input, Failure> {
         let nothing_asked = self.awaited.is_empty() && self.answered.is_empty();
         let late = Failure::InputTimeout { after: self.lasting };
         while !self.awaited.is_empty() || nothing_asked {

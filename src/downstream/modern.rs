@@ -9,7 +9,7 @@ use crate::call::{Call, Client, Event, Failure, Meta, Params, ParamsFault};
 use crate::catalog::Kind;
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, decode_value, header, is_encoded_value};
-use crate::pipeline::{Exchange, Introduction};
+use crate::pipeline::{ActiveCall, Introduction};
 use crate::text::clip;
 use crate::wire::{Headers, Repeated, is_visible, visible};
 
@@ -99,9 +99,9 @@ pub(super) struct Cancelling {
 /// How far a call has come.
 enum Stage {
     /// On its way to the server, whose answer has not begun.
-    Starting(Pin<Box<dyn Future<Output = Box<Exchange>> + Send>>),
+    Starting(Pin<Box<dyn Future<Output = Box<ActiveCall>> + Send>>),
     /// Its answer comes.
-    Coming(Box<Exchange>),
+    Coming(Box<ActiveCall>),
 }
 
 impl Stage {

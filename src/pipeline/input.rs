@@ -152,12 +152,12 @@ impl Asker {
     /// What the state leads back to that came with a retry to this server.
     pub(super) fn state_of(
         &self,
-        input: Option<&Input>,
-        server: &str,
+        input: &Input,
+        server: &ServerName,
     ) -> Result<Option<State>, Failure> {
-        let Some(state) = input.and_then(|input| input.state.as_deref()) else { return Ok(None) };
+        let Some(state) = input.state.as_deref() else { return Ok(None) };
         match self.open(state)? {
-            State::Server { server: other, .. } if other != server => {
+            State::Server { server: other, .. } if other != server.as_str() => {
                 Err(invalid_state(StateError::OtherRequest.to_string()))
             }
             state => Ok(Some(state)),

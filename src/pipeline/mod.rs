@@ -1,18 +1,21 @@
-//! The story of one call, of one listing and of one introduction.
+//! The story of one call, one listing and one introduction.
 //!
-//! This is the room to read first. A front has turned what a client said into
-//! a [`Call`]; what happens to it stands in [`Gateway::call`] and `send`, line by line:
+//! Read this module first. `downstream` has turned a client's request into a
+//! [`Call`]; [`Gateway::call`] and `send` show line by line what happens to it:
 //!
-//! route it in the catalog → admit it (policy) → send it on the server's link
-//! → release the reply, which the front then watches to its end
+//! route in the catalog → admit (policy) → send to the server → release the reply
 //!
-//! Whatever becomes of the call, its [`Exchange`] sees the end and says so in
-//! the log, the metrics and the trace. A server that asks for input in the
-//! middle of a call ends it with a result that asks; the client's retry goes
-//! the same way and finds the rest of the call, or its server, by the sealed
-//! state that it brings back.
+//! An [`ActiveCall`] is the reply as the client reads it. However the call ends,
+//! it writes the access log, the metrics and the trace. A server that asks for
+//! input in the middle of a call ends the client's request with a result that
+//! asks; the client's retry takes the same steps and finds the parked call, or
+//! its server, by the sealed state that it brings back.
+//!
+//! This module knows neither HTTP nor the eras' wire formats: `downstream` and
+//! `upstream` adapt to those.
 
-mod exchange;
+mod active_call;
+mod attempt;
 mod input;
 mod introduce;
 mod listing;
@@ -22,7 +25,7 @@ mod route;
 mod subscriptions;
 mod tasks;
 
-pub use exchange::Exchange;
+pub use active_call::ActiveCall;
 pub use introduce::{Introduction, own_info};
 pub use listing::Listed;
 pub use subscriptions::{Subscriber, Told};
@@ -36,17 +39,16 @@ use tokio::sync::watch;
 
 use crate::call::{Call, Context, Endpoint, Failure, Principal, Reply};
 use crate::catalog::{Kind, SealedCursors};
-use crate::era::state::State;
 use crate::identity::Credential;
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Tracing;
 use crate::wire::Headers;
 
+use attempt::Attempt;
 use input::{Asker, Inputs};
 use record::Record;
 use release::Release;
-use tasks::Course;
 
 /// What every call shares.
 pub struct Gateway {
@@ -147,24 +149,27 @@ impl Gateway {
         ViewKey { endpoint: context.endpoint.clone(), abilities }
     }
 
-    /// The story of one call of any method that a server answers. Never fails: what goes wrong is the
-    /// exchange's answer.
+    /// Makes one call of any method that a server answers. What goes wrong is the
+    /// active call's answer.
     ///
     /// # Cancel safety
-    /// Dropping the future, or the exchange, cancels the call.
-    pub async fn call(&self, call: Box<Call>) -> Box<Exchange> {
+    /// Dropping the future, or the active call, cancels the call.
+    pub async fn call(&self, call: Box<Call>) -> Box<ActiveCall> {
         let snapshot = self.snapshots.load_full();
         let record = Record::begin(self, &snapshot, &call);
         self.begin(snapshot, call, record).await
     }
 
-    /// A call that goes on with what its client answered to what its server
-    /// asked: for a front that calls again for its client, who has sent one
-    /// request and is told of as one.
+    /// Makes a call again with the client's answers to the server's questions, for
+    /// a Legacy client: it sent one request, which has one record.
     ///
     /// # Cancel safety
     /// As [`Gateway::call`].
-    pub async fn call_again(&self, mut earlier: Box<Exchange>, call: Box<Call>) -> Box<Exchange> {
+    pub async fn call_again(
+        &self,
+        mut earlier: Box<ActiveCall>,
+        call: Box<Call>,
+    ) -> Box<ActiveCall> {
         let snapshot = self.snapshots.load_full();
         let record = earlier.take_record();
         let record = record.unwrap_or_else(|| Record::begin(self, &snapshot, &call));
@@ -176,62 +181,58 @@ impl Gateway {
         snapshot: Arc<Snapshot>,
         call: Box<Call>,
         record: Record,
-    ) -> Box<Exchange> {
-        // Born before the first await: a call that is given up on its way is
-        // told of, too.
-        let mut exchange = Box::new(Exchange::begin(record, Asker::of(&self.inputs, &call)));
+    ) -> Box<ActiveCall> {
+        // Created before the first await, so that a call that is cancelled on
+        // its way is logged, too.
+        let mut active = Box::new(ActiveCall::begin(record, Asker::of(&self.inputs, &call)));
         let key = self.view_key(&call.context);
         let mut view = snapshot.view(&key);
-        if key.abilities.is_some() && !route::exists(&snapshot, &view, &call, exchange.asker()) {
-            // It may be there for clients of whom no server has heard yet.
+        if key.abilities.is_some() && !route::exists(&snapshot, &view, &call, active.asker()) {
+            // A server may list it for this client's abilities, which no server has heard of yet.
             Box::pin(listing::on_behalf(&snapshot, &view, &key, Kind::Tools)).await;
             view = snapshot.view(&key);
         }
-        let reply = send(&snapshot, &view, call, &mut exchange).await;
-        exchange.reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
-        exchange
+        let reply = send(&snapshot, &view, call, &mut active).await;
+        active.attach_reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
+        active
     }
 }
 
+/// Routes a call, has policy admit it, and sends it. The reply is released when
+/// the client reads it: [`ActiveCall::next`].
 async fn send(
     snapshot: &Arc<Snapshot>,
     view: &Arc<View>,
     mut call: Box<Call>,
-    exchange: &mut Exchange,
+    active: &mut ActiveCall,
 ) -> Result<Reply, Failure> {
-    tasks::check(&call)?;
-    let mut route = route::find(snapshot, view, &call, exchange.asker())?;
-    let course = Course::of(&call, &route, view)?;
-    let release = Release::of(&call, &route, view, exchange.asker())?.of_course(course);
-    exchange.routed(&route, release, &mut call);
-    route::check_headers(&route, &call)?;
-    let input = input::answers(&call)?;
-    let state = exchange.asker().state_of(input.as_ref(), route.target.server.as_str())?;
-    if let (Some(State::Parked(id)), Some(input)) = (&state, &input) {
-        input::check_objects(input)?;
-        let permitted = snapshot.policy.readmit(call, route.target);
-        exchange.sent();
-        return Box::pin(exchange.take_up(&permitted, *id, input)).await;
-    }
-    if let Some(input) = &input {
-        call.params = input::for_server(&call.params, input, state.as_ref())?;
-    }
-    let params = course.params(&call)?;
-    if input.is_some() || params.is_some() {
-        call.params = params.unwrap_or(call.params);
-        // What the server is told instead stands in other places now.
-        route = route::find(snapshot, view, &call, exchange.asker())?;
-    }
-    let permitted = snapshot.policy.admit(call, route.target).await?;
-    exchange.sent();
-    // Boxed but for the usual one: every call would have room for the largest.
-    match course {
-        Course::Plain | Course::WithoutTask | Course::AsTask => {
-            route.member.server.call(permitted, &route.member.config).await
+    // Route.
+    let route = route::find(snapshot, view, &call, active.asker())?;
+    let release = Release::new(&call, &route, view, active.asker())?;
+    active.routed(&route, release, &mut call);
+    route.check_headers(&call)?;
+    let attempt = Attempt::prepare(&mut call, &route, active.asker())?;
+
+    // Admit. A call that waited for input was admitted when it came first.
+    let member = route.member;
+    let target = route.into_target(&call.params);
+    let permitted = match &attempt {
+        Attempt::Resumed { .. } => snapshot.policy.readmit(call, target),
+        _ => snapshot.policy.admit(call, target).await?,
+    };
+
+    // Send. All but the usual way are boxed: every call would have room for the largest.
+    active.sent();
+    match attempt {
+        Attempt::Direct => member.server.call(permitted, &member.config).await,
+        Attempt::Resumed { parked, input } => {
+            Box::pin(active.resume(&permitted, parked, &input)).await
         }
-        Course::Awaited => Box::pin(tasks::drive::legacy(snapshot, permitted)).await,
-        Course::AwaitedIfNeeded => Box::pin(tasks::drive::modern(snapshot, permitted)).await,
-        Course::Bridged => Box::pin(tasks::bridged(snapshot, &permitted, exchange.asker())).await,
+        Attempt::TaskAwaited => Box::pin(tasks::drive::legacy(snapshot, permitted)).await,
+        Attempt::TaskAwaitedIfNeeded => Box::pin(tasks::drive::modern(snapshot, permitted)).await,
+        Attempt::TaskBridged => {
+            Box::pin(tasks::bridged(snapshot, &permitted, active.asker())).await
+        }
     }
 }
 

@@ -93,11 +93,11 @@ impl Record {
         }
         let Member { server, metrics, operations, .. } = route.member;
         let version = server.version();
-        let native = route.native();
+        let native = route.native.as_ref();
         let trace = self.trace.as_ref();
         self.client_trace = trace.map(|trace| {
             trace.client(&ClientStart {
-                server: route.target.server.as_str(),
+                server: route.server().as_str(),
                 method: self.method.as_str(),
                 subject: subject(&self.method, native.map(NativeName::as_str)),
                 protocol_version: version.map_or("", ProtocolVersion::as_str),
@@ -107,10 +107,10 @@ impl Record {
         });
         self.routed = Some(Routed {
             native: native.cloned(),
-            server: route.target.server.clone(),
+            server: route.server().clone(),
             version,
             operation: Arc::clone(operations.of(&self.method)),
-            tool: route.tool.map(Arc::clone),
+            tool: route.tool_metrics.map(Arc::clone),
             _in_flight: metrics.calls_in_flight().enter(),
         });
     }

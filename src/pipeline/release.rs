@@ -20,7 +20,7 @@ use crate::snapshot::View;
 
 use super::input::Asker;
 use super::route::Route;
-use super::tasks::{self, Course, OwnTasks};
+use super::tasks::{self, OwnTasks, TaskMode};
 
 /// What has to be done to one call's reply.
 pub(super) struct Release {
@@ -42,14 +42,14 @@ pub(super) struct Release {
 }
 
 impl Release {
-    /// What the reply to `call` from `server` needs.
-    pub(super) fn of(
+    /// What the reply to `call` needs.
+    pub(super) fn new(
         call: &Call,
         route: &Route<'_>,
         view: &Arc<View>,
         asker: &Asker,
     ) -> Result<Self, Failure> {
-        let server = &route.target.server;
+        let server = route.server();
         let has_tasks = || view.list(server).is_some_and(|list| list.offers.task_form().is_some());
         let knows_tasks = call.context.client.abilities().tasks;
         let may_be_one = call.method.is_task_request()
@@ -64,15 +64,9 @@ impl Release {
             method: call.method.clone(),
             server: server.clone(),
             view: Arc::clone(view),
-            lifts_task: false,
+            lifts_task: route.task_mode == TaskMode::Requested,
             progress: call.context.progress_token.is_some(),
         })
-    }
-
-    /// The same for a call that takes this course.
-    pub(super) fn of_course(mut self, course: Course) -> Self {
-        self.lifts_task = course == Course::AsTask;
-        self
     }
 
     /// Whether anything may have to be rewritten.

@@ -184,7 +184,7 @@ impl Gateway {
         members: &str,
     ) -> Result<Option<Bytes>, Failure> {
         let find = |snapshot: &Snapshot, view: &View| {
-            let server = route::owner(snapshot, view, &Method::Listen)?.target.server;
+            let server = route::find_owner(snapshot, view, &Method::Listen)?.config.name.clone();
             Ok((server, None, Topic::unknown(members)))
         };
         let asked = Asked::Unknown(members.to_owned());

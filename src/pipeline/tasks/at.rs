@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::call::{Answer, Call, Context, Event, Failure, NativeName, Params, Reply, ServerName};
 use crate::config::Server;
 use crate::mcp::Method;
-use crate::pipeline::exchange::refusal_of;
+use crate::pipeline::active_call::refusal_of;
 use crate::policy::{Permitted, Target};
 use crate::snapshot::{Member, Snapshot};
 use crate::upstream::Reach;

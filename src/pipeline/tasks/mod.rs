@@ -56,15 +56,12 @@ impl OwnTasks {
     }
 }
 
-/// That a client of this kind knows this method at all, if it is about tasks.
+/// Refuses a method about tasks that clients of this version do not have.
 ///
 /// # Errors
 /// [`Failure::MethodNotFound`], and [`Failure::CapabilityNeeded`] where a
 /// Modern client did not say that it knows tasks.
-pub(super) fn check(call: &Call) -> Result<(), Failure> {
-    if !call.method.is_task_request() {
-        return Ok(());
-    }
+pub(super) fn check_method(call: &Call) -> Result<(), Failure> {
     let client = &call.context.client;
     let known = match client.version.era() {
         Era::Modern => call.method != Method::TasksResult,
@@ -83,24 +80,25 @@ pub(super) fn check(call: &Call) -> Result<(), Failure> {
 
 /// How a call is made where tasks come into it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Course {
-    /// As it came: both sides have the same form of them, or none.
-    Plain,
-    /// A Modern client's params have a member that the server would take for
-    /// the wish for a task, and that means nothing.
-    WithoutTask,
-    /// A Modern client that knows tasks calls a Legacy server's tool, which
-    /// is asked for one.
-    AsTask,
-    /// A client that knows none calls a Legacy server's tool that has to be one.
+pub(super) enum TaskMode {
+    /// Both sides have the same form of tasks, or none: the call is sent as it came.
+    Unchanged,
+    /// A Modern client's params have a member that means nothing to it and that
+    /// the Legacy server would take for a request to make a task: it is removed.
+    Removed,
+    /// A Modern client with task support calls a Legacy server's tool, which
+    /// is asked to run as a task.
+    Requested,
+    /// A client without task support calls a Legacy server's tool that only runs
+    /// as a task: the gateway waits for the result.
     Awaited,
-    /// A Legacy client calls a tool of a Modern server's, which may insist on it.
+    /// A Legacy client calls a tool of a Modern server, which may insist on a task.
     AwaitedIfNeeded,
     /// A Modern client asks about a Legacy server's task.
     Bridged,
 }
 
-impl Course {
+impl TaskMode {
     /// What has to be done for this call.
     ///
     /// # Errors
@@ -109,7 +107,7 @@ impl Course {
     pub(super) fn of(call: &Call, route: &Route<'_>, view: &View) -> Result<Self, Failure> {
         let client = &call.context.client;
         let is_modern = client.version.era() == Era::Modern;
-        let list = view.list(&route.target.server);
+        let list = view.list(route.server());
         let form = list.and_then(|list| list.offers.task_form());
         let (has_legacy, has_modern) =
             (form == Some(TaskForm::Legacy), form == Some(TaskForm::Modern));
@@ -117,30 +115,30 @@ impl Course {
             return match (is_modern, has_legacy, has_modern) {
                 (true, true, _) => Ok(Self::Bridged),
                 (false, false, true) => Err(unknown(call.params.task().unwrap_or_default())),
-                _ => Ok(Self::Plain),
+                _ => Ok(Self::Unchanged),
             };
         }
-        let Some(tool) = &route.target.tool else { return Ok(Self::Plain) };
+        let Some(tool) = route.tool else { return Ok(Self::Unchanged) };
         let support = if has_legacy { tool.tasks } else { TaskSupport::Forbidden };
         let asks = has_legacy && form::asks_for_task(call.params.raw());
         Ok(match support {
-            _ if asks && !is_modern => Self::Plain,
+            _ if asks && !is_modern => Self::Unchanged,
             TaskSupport::Optional | TaskSupport::Required if client.abilities().tasks => {
-                Self::AsTask
+                Self::Requested
             }
             TaskSupport::Required => Self::Awaited,
             _ if !is_modern && has_modern => Self::AwaitedIfNeeded,
-            _ if asks => Self::WithoutTask,
-            TaskSupport::Optional | TaskSupport::Forbidden => Self::Plain,
+            _ if asks => Self::Removed,
+            TaskSupport::Optional | TaskSupport::Forbidden => Self::Unchanged,
         })
     }
 
     /// The params that the call needs for this; `None` where they stay.
     pub(super) fn params(self, call: &Call) -> Result<Option<Params>, Failure> {
         let raw = match self {
-            Self::AsTask | Self::Awaited => Some(form::as_task(call.params.raw())),
-            Self::WithoutTask => Some(form::without_task(call.params.raw())),
-            Self::Plain | Self::AwaitedIfNeeded | Self::Bridged => None,
+            Self::Requested | Self::Awaited => Some(form::as_task(call.params.raw())),
+            Self::Removed => Some(form::without_task(call.params.raw())),
+            Self::Unchanged | Self::AwaitedIfNeeded | Self::Bridged => None,
         };
         let broken = |fault: ParamsFault| Failure::Internal { detail: fault.to_string() };
         raw.map(|raw| Params::parse(Some(raw)).map_err(broken)).transpose()

@@ -24,7 +24,7 @@ use crate::call::{
 use crate::crypto::random_bytes;
 use crate::era::lift;
 use crate::jsonrpc::{Id, Response, string};
-use crate::pipeline::exchange::{cannot_be_asked, refusal_of};
+use crate::pipeline::active_call::{cannot_be_asked, refusal_of};
 use crate::pipeline::input::Asker;
 use crate::upstream::parking::Place;
 

@@ -28,7 +28,7 @@ use super::route::Route;
 /// What the server asks on the way is not passed on as it comes: it is
 /// gathered into a result that asks for input, and the rest of the reply waits
 /// until the client comes back with a call that answers it.
-pub struct Exchange {
+pub struct ActiveCall {
     reply: Reply,
     record: Option<Record>,
     /// What the reply passes before the client has it.
@@ -50,7 +50,7 @@ struct Open {
     due: Option<Instant>,
 }
 
-impl Exchange {
+impl ActiveCall {
     /// A call that has not been sent yet.
     pub(super) fn begin(record: Record, asker: Asker) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Exchange {
 
     /// Notes where the call goes.
     pub(super) fn routed(&mut self, route: &Route<'_>, release: Release, call: &mut Call) {
-        self.asker.server = Some(route.target.server.clone());
+        self.asker.server = Some(route.server().clone());
         self.release = Some(release).filter(Release::is_needed);
         if let Some(record) = &mut self.record {
             record.routed(route);
@@ -80,7 +80,7 @@ impl Exchange {
         }
     }
 
-    /// The notes of a call that goes on as another exchange.
+    /// The notes of a call that goes on as another active call.
     pub(super) fn take_record(&mut self) -> Option<Record> {
         self.ticket = None;
         self.record.take()
@@ -90,12 +90,13 @@ impl Exchange {
         &self.asker
     }
 
-    pub(super) fn reply(&mut self, reply: Reply) {
+    /// The reply that the client reads from here on.
+    pub(super) fn attach_reply(&mut self, reply: Reply) {
         self.reply = reply;
     }
 
     /// Goes on with a call that waited, and gives the server its answers.
-    pub(super) async fn take_up(
+    pub(super) async fn resume(
         &mut self,
         permitted: &Permitted<Call>,
         id: u64,
