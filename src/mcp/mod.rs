@@ -6,6 +6,7 @@ pub mod code;
 pub mod header;
 mod header_value;
 mod log_level;
+mod media_type;
 pub mod meta;
 mod method;
 pub mod question;
@@ -13,5 +14,6 @@ mod version;
 
 pub use header_value::{HeaderValueError, decode_value, encode_value, is_encoded_value};
 pub use log_level::LogLevel;
+pub use media_type::{MediaType, quote_content_type};
 pub use method::{Method, notification};
 pub use version::{Era, ProtocolVersion};

@@ -36,7 +36,7 @@ mod state;
 mod stdio;
 
 pub use fault::LinkFault;
-pub use http::{Client as HttpClient, client_tls};
+pub use http::{Client as HttpClient, ResponseBody, TransportError, client_tls};
 pub use kin::{Hold, Surroundings};
 pub use news::{Held, Hub, Letter, Mailbox, Refusal, Subject, Subscriptions, Topic};
 pub use outside::Askable;

@@ -9,8 +9,8 @@ use http_body_util::Full;
 use crate::call::Failure;
 use crate::call::PeerAddress;
 use crate::downstream::{Body, Front};
-use crate::upstream::HttpClient;
-use crate::wire::{self, Received};
+use crate::upstream::{HttpClient, ResponseBody};
+use crate::wire::Received;
 
 /// Something that answers as an MCP endpoint does over HTTP.
 pub trait Endpoint: Send + Sync + 'static {
@@ -77,12 +77,11 @@ impl There {
 }
 
 impl Endpoint for There {
-    type Body = wire::Body;
+    type Body = ResponseBody;
 
-    async fn send(&self, request: Request<Bytes>) -> Result<Response<wire::Body>, Failure> {
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<ResponseBody>, Failure> {
         let (head, body) = request.into_parts();
-        let sent = self.0.send(&head.method, &wire::OwnHeaders::from(&head.headers), body).await;
-        sent.map(wire::Response::into_http).map_err(|fault| {
+        self.0.send(&head.method, &head.headers, body).await.map_err(|fault| {
             tracing::warn!("no answer from the gateway: {}", fault.chain());
             Failure::Unreachable { reason: fault.public() }
         })

@@ -1,7 +1,7 @@
 //! What comes back from an endpoint.
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode, header::CONTENT_TYPE};
+use http::{Response, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt;
 
@@ -9,6 +9,7 @@ use crate::call::Failure;
 use crate::codec::body::{BodyError, collect};
 use crate::codec::sse::{SseDecoder, SseError};
 use crate::jsonrpc::{self, Frame, Id, Response as Answer};
+use crate::mcp::MediaType;
 
 use super::MAX_DEPTH;
 
@@ -27,7 +28,7 @@ pub(super) enum Reception<B> {
 impl<B: Body<Data = Bytes> + Unpin> Reception<B> {
     pub(super) async fn read(response: Response<B>, limit: usize) -> Result<Self, Failure> {
         let status = response.status();
-        if status.is_success() && is_stream(response.headers()) {
+        if status.is_success() && MediaType::of(response.headers()) == MediaType::EventStream {
             return Ok(Self::Events(Events::new(response.into_body(), limit)));
         }
         match collect(response.into_body(), limit).await {
@@ -36,12 +37,6 @@ impl<B: Body<Data = Bytes> + Unpin> Reception<B> {
             Err(BodyError::Broken(_)) => Err(broken()),
         }
     }
-}
-
-fn is_stream(headers: &HeaderMap) -> bool {
-    let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let kind = media.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    kind.eq_ignore_ascii_case("text/event-stream")
 }
 
 /// The message that answers the request `id`, made of a whole body.

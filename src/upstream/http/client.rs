@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body_util::Full;
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::{ClientConfig, RootCertStore};
@@ -16,16 +17,18 @@ use rustls_pki_types::pem::PemObject;
 use crate::config::Http;
 use crate::text::clip;
 use crate::upstream::LinkFault;
-use crate::wire::{Fixed, OwnHeaders, Pool, PoolFault, Request, Response};
+
+use super::body::ResponseBody;
+use super::pool::{ConnectionPool, RequestTarget, TransportError};
 
 /// Sends requests to one server.
 pub struct Client {
-    pool: Pool,
-    uri: Uri,
-    /// What stands in every message that is posted, and in every other request:
+    pool: ConnectionPool,
+    target: RequestTarget,
+    /// The headers of every message that is posted, and of every other request:
     /// what the configuration adds, and what the transport asks for.
-    posts: Fixed,
-    others: Fixed,
+    posts: HeaderMap,
+    others: HeaderMap,
 }
 
 impl Client {
@@ -34,11 +37,8 @@ impl Client {
     /// # Errors
     /// [`LinkFault::Setup`] where something of the configuration cannot be used.
     pub fn new(config: &Http, connect_timeout: Duration) -> Result<Self, LinkFault> {
-        let uri = config
-            .url
-            .as_str()
-            .parse()
-            .map_err(|error| LinkFault::Setup(format!("the url cannot be used: {error}")))?;
+        let target = config.url.as_str().parse().ok().and_then(RequestTarget::new);
+        let target = target.ok_or_else(|| LinkFault::Setup("the url cannot be used".into()))?;
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -57,21 +57,21 @@ impl Client {
             value.set_sensitive(true);
             headers.insert(name.clone(), value);
         }
-        let others = Fixed::new(headers.clone());
+        let others = headers.clone();
         for (name, value) in
             [(ACCEPT, "application/json, text/event-stream"), (CONTENT_TYPE, "application/json")]
         {
             headers.entry(name).or_insert(HeaderValue::from_static(value));
         }
-        Ok(Self { pool: Pool::new(tls), uri, posts: Fixed::new(headers), others })
+        Ok(Self { pool: ConnectionPool::new(tls), target, posts: headers, others })
     }
 
     /// Posts one JSON-RPC message.
     pub(super) async fn post(
         &self,
-        headers: &OwnHeaders,
+        headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Response, LinkFault> {
+    ) -> Result<Response<ResponseBody>, LinkFault> {
         self.send(&Method::POST, headers, body).await
     }
 
@@ -84,69 +84,77 @@ impl Client {
     pub async fn send(
         &self,
         method: &Method,
-        headers: &OwnHeaders,
+        headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Response, LinkFault> {
-        self.send_to(&self.uri, method, headers, body).await
+    ) -> Result<Response<ResponseBody>, LinkFault> {
+        self.send_to(&self.target, method, headers, body).await
     }
 
     /// The same to another address of the server's origin.
     pub(super) async fn send_to(
         &self,
-        uri: &Uri,
+        target: &RequestTarget,
         method: &Method,
-        headers: &OwnHeaders,
+        headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Response, LinkFault> {
-        let response = self.ask(uri, method, headers, body.clone()).await?;
-        if !response.status.is_redirection() {
+    ) -> Result<Response<ResponseBody>, LinkFault> {
+        let response = self.ask(target, method, headers, body.clone()).await?;
+        if !response.status().is_redirection() {
             return Ok(response);
         }
         // Rare, and apart: most requests need not be as large as one that goes on.
-        Box::pin(self.follow(uri, response, (method, headers, body))).await
+        Box::pin(self.follow(target, response, (method, headers, body))).await
     }
 
     async fn follow(
         &self,
-        from: &Uri,
-        mut response: Response,
-        (method, headers, body): (&Method, &OwnHeaders, Bytes),
-    ) -> Result<Response, LinkFault> {
-        let mut uri = from.clone();
+        from: &RequestTarget,
+        mut response: Response<ResponseBody>,
+        (method, headers, body): (&Method, &HeaderMap, Bytes),
+    ) -> Result<Response<ResponseBody>, LinkFault> {
+        let mut target = from.clone();
         for _ in 0..REDIRECTS {
-            let location = response.fields.get_text(LOCATION.as_str());
-            uri = same_origin(&uri, response.status, location)?;
-            response = self.ask(&uri, method, headers, body.clone()).await?;
-            if !response.status.is_redirection() {
+            let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+            target = same_origin(&target.uri, response.status(), location.unwrap_or_default())?;
+            response = self.ask(&target, method, headers, body.clone()).await?;
+            if !response.status().is_redirection() {
                 return Ok(response);
             }
         }
-        Err(LinkFault::Redirect { to: uri.path().to_owned() })
+        Err(LinkFault::Redirect { to: target.uri.path().to_owned() })
     }
 
     async fn ask(
         &self,
-        uri: &Uri,
+        target: &RequestTarget,
         method: &Method,
-        headers: &OwnHeaders,
+        headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Response, LinkFault> {
+    ) -> Result<Response<ResponseBody>, LinkFault> {
         let fixed = if *method == Method::POST { &self.posts } else { &self.others };
-        let sent = self.pool.send(Request { method, uri, fixed, headers, body });
-        sent.await.map_err(|fault| match fault {
-            PoolFault::Connect(error) => LinkFault::Connect(error),
-            PoolFault::Broken(fault) => LinkFault::Broken(Box::new(fault)),
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method.clone();
+        // With room for `Host` and `Content-Length`.
+        let mut all = HeaderMap::with_capacity(headers.len() + fixed.len() + 2);
+        all.extend(headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        for (name, value) in fixed {
+            all.insert(name.clone(), value.clone());
+        }
+        *request.headers_mut() = all;
+        self.pool.send(target, request).await.map_err(|fault| match fault {
+            TransportError::Connect(error) => LinkFault::Connect(error),
+            fault => LinkFault::Broken(Box::new(fault)),
         })
     }
 
     /// The server's address.
     pub(super) fn uri(&self) -> &Uri {
-        &self.uri
+        &self.target.uri
     }
 }
 
 /// Where a redirect leads, if it stays within the origin and keeps the method.
-fn same_origin(from: &Uri, status: StatusCode, to: &str) -> Result<Uri, LinkFault> {
+fn same_origin(from: &Uri, status: StatusCode, to: &str) -> Result<RequestTarget, LinkFault> {
     let refused = || LinkFault::Redirect { to: clip(to, 200).to_owned() };
     if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
         return Err(refused());
@@ -155,14 +163,14 @@ fn same_origin(from: &Uri, status: StatusCode, to: &str) -> Result<Uri, LinkFaul
 }
 
 /// What an address named by `from` is, if it is of the same origin.
-pub(super) fn same_origin_as(from: &Uri, to: &str) -> Result<Uri, LinkFault> {
+pub(super) fn same_origin_as(from: &Uri, to: &str) -> Result<RequestTarget, LinkFault> {
     let refused = || LinkFault::Redirect { to: clip(to, 200).to_owned() };
     let base = url::Url::parse(&from.to_string()).map_err(|_| refused())?;
     let target = base.join(to.trim()).map_err(|_| refused())?;
     if target.origin() != base.origin() {
         return Err(refused());
     }
-    target.as_str().parse().map_err(|_| refused())
+    target.as_str().parse().ok().and_then(RequestTarget::new).ok_or_else(refused)
 }
 
 /// TLS towards servers: the platform's roots, and those of a file.
@@ -239,7 +247,7 @@ mod tests {
             (307, "//b.test/mcp", None),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
-            let uri = same_origin(&from, status, to).ok().map(|uri| uri.to_string());
+            let uri = same_origin(&from, status, to).ok().map(|target| target.uri.to_string());
             assert_eq!(uri.as_deref(), followed, "{to}");
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
+use http::HeaderMap;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 
@@ -21,7 +22,6 @@ use crate::upstream::outside::Connected;
 use crate::upstream::peer::{answer_to_server, not_offered};
 use crate::upstream::questions::{Aside, Caller, Questions, Tie, tie, tie_question};
 use crate::upstream::{LinkFault, Whose};
-use crate::wire::OwnHeaders;
 
 use super::Shared;
 use super::reception::{Events, Reception, answer_in};
@@ -92,7 +92,7 @@ pub(super) enum Stage {
     /// Its head has not. Meanwhile a server that answers with plain JSON may ask
     /// on the session's own stream. The headers are those that the client's own
     /// are taken from if the answer's stream has to be resumed.
-    Sent(Head, OwnHeaders),
+    Sent(Head, HeaderMap),
     /// It is a stream of events.
     Streaming(Resumable),
 }

@@ -5,9 +5,13 @@
 //! cancellation. Only a Legacy server's session is shared, and opened again
 //! when the server has lost it.
 
+mod body;
 mod client;
 mod coming;
+mod connection;
+mod idle;
 mod passing;
+mod pool;
 mod probe;
 mod reception;
 mod resume;
@@ -22,7 +26,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{Semaphore, watch as cell};
 use tokio::task::JoinSet;
 
@@ -32,7 +36,6 @@ use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, encode_value, header};
 use crate::policy::Target;
-use crate::wire::OwnHeaders;
 
 use super::LinkFault;
 use super::Owner;
@@ -41,8 +44,10 @@ use super::levels::{self, Levels};
 use super::news::Inbox;
 use super::peer::{Peer, answer_to_server};
 use super::questions::message;
+pub use body::ResponseBody;
 pub use client::{Client, client_tls};
 use coming::{Calls, Coming, Head, Stage};
+pub use pool::TransportError;
 use probe::{discover, probe};
 use reception::{Events, Reception, answer_in};
 use resume::{Resumable, Said};
@@ -240,7 +245,7 @@ impl Shared {
             Reception::Events(events) => events,
             whole => return whole.answer(&id).await,
         };
-        let mut events = self.resumable(&id, reception, OwnHeaders::new());
+        let mut events = self.resumable(&id, reception, HeaderMap::new());
         while let Some(said) = events.next().await? {
             match said {
                 Said::Frame(frame @ Frame::Response { .. }) => {
@@ -279,7 +284,7 @@ impl Shared {
 
     /// A stream of events that goes on when its connection ends. Resumptions
     /// carry the client's `own` headers.
-    fn resumable(self: &Arc<Self>, id: &Id, events: Box<Events>, mut own: OwnHeaders) -> Resumable {
+    fn resumable(self: &Arc<Self>, id: &Id, events: Box<Events>, mut own: HeaderMap) -> Resumable {
         if self.peer.era() == Era::Legacy {
             self.session.add_to(&mut own);
         }
@@ -287,8 +292,8 @@ impl Shared {
     }
 
     /// The headers of a client's own that go on with its call.
-    fn clients_own(&self, call: &Call) -> OwnHeaders {
-        let mut headers = OwnHeaders::new();
+    fn clients_own(&self, call: &Call) -> HeaderMap {
+        let mut headers = HeaderMap::new();
         if self.peer.era() == Era::Legacy {
             self.add_clients_own(&mut headers, call);
         }
@@ -311,16 +316,16 @@ impl Shared {
         jsonrpc::request_with(id, call.method.as_str(), params)
     }
 
-    fn headers(&self, method: &Method, name: Option<&str>) -> OwnHeaders {
+    fn headers(&self, method: &Method, name: Option<&str>) -> HeaderMap {
         match self.peer.era() {
             Era::Modern => modern_headers(self.peer.version, method, name),
-            Era::Legacy => OwnHeaders::new(),
+            Era::Legacy => HeaderMap::new(),
         }
     }
 
     /// The client's trace, and those of its headers that the configuration
     /// lets go on.
-    fn add_clients_own(&self, headers: &mut OwnHeaders, call: &Call) {
+    fn add_clients_own(&self, headers: &mut HeaderMap, call: &Call) {
         let trace = &call.context.trace;
         let (parent, state) = match &trace.sent {
             Some((parent, state)) => (Some(parent), state.as_ref()),
@@ -344,7 +349,7 @@ impl Shared {
         self: Arc<Self>,
         id: Id,
         message: Bytes,
-        headers: OwnHeaders,
+        headers: HeaderMap,
         log: Option<LogLevel>,
     ) -> Head {
         Box::pin(async move {
@@ -359,7 +364,7 @@ impl Shared {
         &self,
         id: &Id,
         message: Bytes,
-        mut headers: OwnHeaders,
+        mut headers: HeaderMap,
     ) -> Result<Reception, LinkFault> {
         let used = self.session.add_to(&mut headers);
         let again = used.is_some().then(|| message.clone());
@@ -391,7 +396,7 @@ impl Shared {
         reopened.inspect_err(|fault| self.lose(fault))
     }
 
-    async fn post(&self, headers: &OwnHeaders, body: Bytes) -> Result<Reception, LinkFault> {
+    async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<Reception, LinkFault> {
         let response = match self.client.post(headers, body).await {
             Ok(response) => Reception::read(response, self.limit).await,
             Err(fault) => Err(fault),
@@ -401,12 +406,12 @@ impl Shared {
 
     /// Gives a Legacy server the answer to what it asked, within [`ASIDE`].
     async fn respond(&self, id: &Id, response: &Response) -> Result<(), LinkFault> {
-        let mut headers = OwnHeaders::new();
+        let mut headers = HeaderMap::new();
         self.session.add_to(&mut headers);
         let post = self.client.post(&headers, message(id, response));
         match tokio::time::timeout(ASIDE, post).await {
-            Ok(Ok(taken)) if taken.status.is_success() => Ok(()),
-            Ok(Ok(refused)) => Err(LinkFault::Status { status: refused.status }),
+            Ok(Ok(taken)) if taken.status().is_success() => Ok(()),
+            Ok(Ok(refused)) => Err(LinkFault::Status { status: refused.status() }),
             Ok(Err(fault)) => Err(fault),
             Err(_) => Err(LinkFault::Timeout { after: ASIDE }),
         }
@@ -421,7 +426,7 @@ impl Shared {
         };
         let shared = Arc::clone(self);
         tokio::spawn(async move {
-            let mut headers = OwnHeaders::new();
+            let mut headers = HeaderMap::new();
             shared.session.add_to(&mut headers);
             let sent = tokio::time::timeout(ASIDE, shared.client.post(&headers, body)).await;
             if let Ok(Err(fault)) = sent {
@@ -434,8 +439,8 @@ impl Shared {
 
 /// The headers that a Modern request carries (2026-07-28, Streamable HTTP,
 /// "Standard Request Headers").
-fn modern_headers(version: ProtocolVersion, method: &Method, name: Option<&str>) -> OwnHeaders {
-    let mut headers = OwnHeaders::with_capacity(4);
+fn modern_headers(version: ProtocolVersion, method: &Method, name: Option<&str>) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(8);
     headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
     headers.insert(header::METHOD, method.to_header());
     if let Some(name) = name {

@@ -21,14 +21,13 @@ use crate::mcp::Era;
 use crate::upstream::LinkFault;
 use crate::upstream::deadline::Deadline;
 use crate::upstream::peer::MAX_DEPTH;
-use crate::wire::{Body, WireFault};
 
-use super::Shared;
+use super::{ResponseBody, Shared, TransportError};
 
 /// An answer of which so much has come.
 pub(super) struct Begun {
     head: Bytes,
-    body: Body,
+    body: ResponseBody,
     limit: usize,
 }
 
@@ -37,9 +36,9 @@ pub(super) struct Begun {
 /// # Errors
 /// The body's own.
 pub(super) async fn read(
-    mut body: Body,
+    mut body: ResponseBody,
     limit: usize,
-) -> Result<Result<Bytes, Begun>, BodyError<WireFault>> {
+) -> Result<Result<Bytes, Begun>, BodyError<TransportError>> {
     // One that says that it is too large is refused while there is still
     // something to be said instead.
     if body.size_hint().lower() > limit as u64 {
@@ -154,7 +153,11 @@ impl Begun {
 }
 
 /// Adds the next piece, if there is one.
-async fn add_piece(whole: &mut BytesMut, body: &mut Body, limit: usize) -> Result<bool, LinkFault> {
+async fn add_piece(
+    whole: &mut BytesMut,
+    body: &mut ResponseBody,
+    limit: usize,
+) -> Result<bool, LinkFault> {
     let Some(frame) = body.frame().await else { return Ok(false) };
     let frame = frame.map_err(|error| LinkFault::Broken(Box::new(error)))?;
     if let Ok(data) = frame.into_data() {
@@ -182,7 +185,7 @@ fn is_complete(members: &[u8]) -> bool {
 struct OnTheWay {
     first: Option<Bytes>,
     passed: usize,
-    body: Body,
+    body: ResponseBody,
     scanner: Scanner,
     limit: usize,
     id: Id,

@@ -4,19 +4,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::StatusCode;
-use http::header::CONTENT_TYPE;
+use http::{Response, StatusCode};
 use http_body_util::BodyExt;
 
 use crate::call::Answer;
 use crate::codec::body::{BodyError, collect};
 use crate::codec::sse::{SseDecoder, SseEvent};
 use crate::jsonrpc::{self, Frame, Id};
-use crate::text::clip;
+use crate::mcp::{MediaType, quote_content_type};
 use crate::upstream::LinkFault;
 use crate::upstream::peer::MAX_DEPTH;
-use crate::wire::{Body, Response};
 
+use super::ResponseBody;
 use super::passing::{self, Begun};
 
 /// A response, its head judged.
@@ -42,31 +41,33 @@ pub(super) enum Reception {
 
 impl Reception {
     /// Reads a response as far as one has to before knowing what it is.
-    pub(super) async fn read(response: Response, limit: usize) -> Result<Self, LinkFault> {
-        let status = response.status;
+    pub(super) async fn read(
+        response: Response<ResponseBody>,
+        limit: usize,
+    ) -> Result<Self, LinkFault> {
+        let status = response.status();
         if status.is_client_error() || status.is_server_error() {
-            let body = collect(response.body, limit.min(REFUSAL)).await.unwrap_or_default();
+            let body = collect(response.into_body(), limit.min(REFUSAL)).await.unwrap_or_default();
             let frame = jsonrpc::parse(&body, MAX_DEPTH).ok();
             return Ok(Self::Refused { status, frame, body });
         }
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(Self::Empty);
         }
-        let media = response.fields.get_text(CONTENT_TYPE.as_str());
-        let kind = match media {
-            "application/json" => media,
-            media => media.split(';').next().unwrap_or_default().trim(),
-        };
-        if kind.eq_ignore_ascii_case("text/event-stream") {
-            return Ok(Self::Events(Box::new(Events::new(response.body, limit))));
+        match MediaType::of(response.headers()) {
+            MediaType::Json => {}
+            MediaType::EventStream => {
+                return Ok(Self::Events(Box::new(Events::new(response.into_body(), limit))));
+            }
+            MediaType::Other => {
+                return Err(LinkFault::MediaType { found: quote_content_type(response.headers()) });
+            }
         }
-        if !kind.eq_ignore_ascii_case("application/json") {
-            return Err(LinkFault::MediaType { found: clip(media, 100).to_owned() });
-        }
-        let body = passing::read(response.body, limit).await.map_err(|error| match error {
-            BodyError::TooLarge { limit } => LinkFault::TooLarge { limit },
-            BodyError::Broken(error) => LinkFault::Broken(Box::new(error)),
-        })?;
+        let body =
+            passing::read(response.into_body(), limit).await.map_err(|error| match error {
+                BodyError::TooLarge { limit } => LinkFault::TooLarge { limit },
+                BodyError::Broken(error) => LinkFault::Broken(Box::new(error)),
+            })?;
         match body {
             Ok(body) => Ok(Self::Message(jsonrpc::parse(&body, MAX_DEPTH)?)),
             Err(begun) => Ok(Self::Begun(begun)),
@@ -118,7 +119,7 @@ pub(super) fn refusal(
 
 /// A stream of events that carry messages.
 pub(super) struct Events {
-    body: Body,
+    body: ResponseBody,
     decoder: SseDecoder,
     /// The id of the last event that had one.
     pub(super) last_id: Option<Bytes>,
@@ -129,7 +130,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    fn new(body: Body, limit: usize) -> Self {
+    fn new(body: ResponseBody, limit: usize) -> Self {
         let decoder = SseDecoder::new(limit);
         Self { body, decoder, last_id: None, retry: None, has_ids: false }
     }

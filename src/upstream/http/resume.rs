@@ -13,12 +13,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::ACCEPT;
-use http::{HeaderValue, Method as HttpMethod};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod};
 
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, header};
 use crate::upstream::LinkFault;
-use crate::wire::OwnHeaders;
 
 use super::Shared;
 use super::reception::{Events, Reception};
@@ -29,7 +28,7 @@ pub(super) struct Resumable {
     /// The request.
     id: Id,
     /// What resumptions carry, besides the place to resume from.
-    headers: OwnHeaders,
+    headers: HeaderMap,
     stage: Stage,
     /// How long the server wants to be left alone, once it has said so.
     retry: Option<Duration>,
@@ -69,7 +68,7 @@ impl Resumable {
         shared: &Arc<Shared>,
         id: &Id,
         events: Box<Events>,
-        headers: OwnHeaders,
+        headers: HeaderMap,
     ) -> Self {
         let stage = Stage::Open(events);
         Self { shared: Arc::clone(shared), id: id.clone(), headers, stage, retry: None, vain: 0 }
@@ -125,7 +124,7 @@ impl Resumable {
     /// stream outside of calls may send such on it.
     fn is_anothers(&self, frame: &Frame) -> bool {
         let Frame::Response { id: Some(id), .. } = frame else { return false };
-        self.headers.has(&header::LAST_EVENT_ID) && *id != self.id
+        self.headers.contains_key(&header::LAST_EVENT_ID) && *id != self.id
     }
 
     /// Begins to resume, if that can be done.
@@ -182,7 +181,7 @@ impl Resumable {
     }
 }
 
-async fn resume(shared: &Shared, mut headers: OwnHeaders) -> Attempt {
+async fn resume(shared: &Shared, mut headers: HeaderMap) -> Attempt {
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let response = match shared.client.send(&HttpMethod::GET, &headers, Bytes::new()).await {
         Ok(response) => response,
@@ -191,7 +190,7 @@ async fn resume(shared: &Shared, mut headers: OwnHeaders) -> Attempt {
         }
         Err(fault) => return Attempt::Never(fault),
     };
-    let status = response.status;
+    let status = response.status();
     match Reception::read(response, shared.limit).await {
         Ok(Reception::Events(events)) => Attempt::Open(events),
         Ok(_) if status.is_server_error() => Attempt::Later(LinkFault::Status { status }),

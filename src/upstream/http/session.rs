@@ -1,6 +1,6 @@
 //! A Legacy server's session: opened, kept, and opened again when lost.
 
-use http::{HeaderValue, Method as HttpMethod, StatusCode};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
@@ -10,7 +10,6 @@ use crate::jsonrpc::{self, Frame, Id};
 use crate::mcp::{Method, ProtocolVersion, header, notification};
 use crate::upstream::LinkFault;
 use crate::upstream::peer::{Peer, initialize_params, judge_initialize};
-use crate::wire::OwnHeaders;
 
 use super::client::Client;
 use super::reception::Reception;
@@ -71,7 +70,7 @@ impl Session {
 
     /// Adds the session's headers; gives the session's number if it has an id
     /// that a server can lose.
-    pub(super) fn add_to(&self, headers: &mut OwnHeaders) -> Option<u64> {
+    pub(super) fn add_to(&self, headers: &mut HeaderMap) -> Option<u64> {
         let current = self.current();
         let open = current.as_ref()?;
         let version = HeaderValue::from_static(open.version.as_str());
@@ -104,7 +103,7 @@ impl Session {
 
     /// Tells the server that the session is over.
     pub(super) async fn close(&self, client: &Client) {
-        let mut headers = OwnHeaders::new();
+        let mut headers = HeaderMap::new();
         if self.add_to(&mut headers).is_some() {
             // Whether the server minds is its own affair: it may answer 405.
             let _ = client.send(&HttpMethod::DELETE, &headers, Bytes::new()).await;
@@ -124,13 +123,12 @@ async fn open(
 ) -> Result<(Peer, Open), LinkFault> {
     let request = Id::number(1);
     let body = jsonrpc::request(&request, Method::Initialize.as_str(), &initialize_params(told));
-    let response = client.post(&OwnHeaders::new(), body).await?;
-    let id = response.fields.get(header::SESSION_ID.as_str());
-    let id = id.and_then(|id| HeaderValue::from_bytes(id).ok());
+    let response = client.post(&HeaderMap::new(), body).await?;
+    let id = response.headers().get(header::SESSION_ID).cloned();
     let answer = Reception::read(response, limit).await?.answer(&request).await?;
     let peer = judge_initialize(&answer)?;
     let open = Open { number, id, version: peer.version };
-    let mut headers = OwnHeaders::new();
+    let mut headers = HeaderMap::new();
     headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(peer.version.as_str()));
     if let Some(id) = &open.id {
         headers.insert(header::SESSION_ID, id.clone());

@@ -11,26 +11,25 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderValue, Method, StatusCode, Uri};
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::json;
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::ResponseBody;
+use super::client::{Client, same_origin_as};
+use super::pool::RequestTarget;
 use crate::call::ServerName;
 use crate::codec::body::collect;
 use crate::codec::lines::LineReader;
 use crate::codec::sse::{SseDecoder, SseError, SseEvent};
 use crate::jsonrpc::{self, Frame, Id};
-use crate::mcp::code;
-use crate::text::clip;
+use crate::mcp::{MediaType, code, quote_content_type};
 use crate::upstream::LinkFault;
 use crate::upstream::peer::MAX_DEPTH;
-use crate::wire::{Body, OwnHeaders, Response};
-
-use super::client::{Client, same_origin_as};
 
 /// Whether a refusal of `initialize` may be an old server's (2025-11-25,
 /// Transports, "Backwards Compatibility").
@@ -50,7 +49,7 @@ pub(in crate::upstream) async fn open(
     server: ServerName,
     limit: usize,
 ) -> Result<(DuplexStream, DuplexStream), LinkFault> {
-    let mut headers = OwnHeaders::new();
+    let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let response = client.send(&Method::GET, &headers, Bytes::new()).await?;
     let mut events = Incomings::new(response, limit)?;
@@ -73,7 +72,7 @@ pub(in crate::upstream) async fn open(
 
 /// Where messages go, as the first event says. It has to be the server's own
 /// origin: what is posted there carries the configured credentials.
-fn endpoint_in(event: &SseEvent, client: &Client) -> Result<Uri, LinkFault> {
+fn endpoint_in(event: &SseEvent, client: &Client) -> Result<RequestTarget, LinkFault> {
     if event.event.as_deref() != Some(b"endpoint") {
         return Err(LinkFault::NoAnswer);
     }
@@ -82,21 +81,19 @@ fn endpoint_in(event: &SseEvent, client: &Client) -> Result<Uri, LinkFault> {
 
 /// The events of a stream.
 struct Incomings {
-    body: Body,
+    body: ResponseBody,
     decoder: SseDecoder,
 }
 
 impl Incomings {
-    fn new(response: Response, limit: usize) -> Result<Self, LinkFault> {
-        if !response.status.is_success() {
-            return Err(LinkFault::Status { status: response.status });
+    fn new(response: Response<ResponseBody>, limit: usize) -> Result<Self, LinkFault> {
+        if !response.status().is_success() {
+            return Err(LinkFault::Status { status: response.status() });
         }
-        let media = response.fields.get_text(CONTENT_TYPE.as_str());
-        let kind = media.split(';').next().unwrap_or_default().trim();
-        if !kind.eq_ignore_ascii_case("text/event-stream") {
-            return Err(LinkFault::MediaType { found: clip(media, 100).to_owned() });
+        if MediaType::of(response.headers()) != MediaType::EventStream {
+            return Err(LinkFault::MediaType { found: quote_content_type(response.headers()) });
         }
-        Ok(Self { body: response.body, decoder: SseDecoder::new(limit) })
+        Ok(Self { body: response.into_body(), decoder: SseDecoder::new(limit) })
     }
 
     async fn next(&mut self) -> Result<Option<SseEvent>, LinkFault> {
@@ -155,7 +152,7 @@ async fn write(mut messages: mpsc::Receiver<Bytes>, mut lines: DuplexStream) {
 /// Where the gateway's messages go.
 struct Post {
     client: Arc<Client>,
-    endpoint: Uri,
+    endpoint: RequestTarget,
     server: ServerName,
     /// What comes back without having been said by the server.
     said: mpsc::Sender<Bytes>,
@@ -221,12 +218,12 @@ impl Post {
     }
 
     async fn send(&self, line: Bytes) -> Result<StatusCode, LinkFault> {
-        let headers = OwnHeaders::new();
+        let headers = HeaderMap::new();
         let sent = self.client.send_to(&self.endpoint, &Method::POST, &headers, line);
         let response = sent.await?;
-        let status = response.status;
+        let status = response.status();
         // Read to its end, the connection can be used again.
-        let _ = collect(response.body, REFUSAL).await;
+        let _ = collect(response.into_body(), REFUSAL).await;
         Ok(status)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method as HttpMethod, StatusCode};
+use http::{HeaderMap, Method as HttpMethod, StatusCode};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -17,7 +17,6 @@ use crate::upstream::LinkFault;
 use crate::upstream::news::listen::{Carries, Line, NoStream, Signal, Stream, listen};
 use crate::upstream::news::subscribe::{Asks, subscribe};
 use crate::upstream::outside;
-use crate::wire::OwnHeaders;
 
 use super::reception::{Events, Reception, refusal};
 use super::{Shared, modern_headers, session};
@@ -153,7 +152,7 @@ async fn get_on(shared: Arc<Shared>, stands: oneshot::Sender<()>) {
 /// The stream; `None` where the server has none to offer. A session that turns
 /// out to be lost is opened anew, if there was a stream before.
 async fn get(shared: &Arc<Shared>, first: bool) -> Result<Option<Events>, LinkFault> {
-    let mut headers = OwnHeaders::new();
+    let mut headers = HeaderMap::new();
     let used = shared.session.add_to(&mut headers);
     let accept = http::HeaderValue::from_static("text/event-stream");
     headers.insert(http::header::ACCEPT, accept);

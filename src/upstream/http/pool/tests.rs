@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
-use http_body_util::BodyExt;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Body as _;
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -10,19 +10,20 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::{Body, Fixed, OwnHeaders, Pool, PoolFault, Request, Response, WireFault};
+use super::{ConnectionPool, RequestTarget, ResponseBody, TransportError};
 
 /// A server that a test plays by hand.
 struct Server {
     socket: TcpListener,
-    uri: Uri,
-    pool: Pool,
+    target: RequestTarget,
+    pool: ConnectionPool,
 }
 
 impl Server {
     async fn start() -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let uri = format!("http://{}/mcp?a=b", socket.local_addr().unwrap()).parse().unwrap();
+        let uri = format!("http://{}/mcp?a=b", socket.local_addr().unwrap());
+        let target = RequestTarget::new(uri.parse().unwrap()).unwrap();
         let roots = rustls::RootCertStore::empty();
         let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let tls = rustls::ClientConfig::builder_with_provider(provider)
@@ -39,19 +40,14 @@ impl Server {
                 tcp.enforce_http(false);
                 tcp
             });
-        Self { socket, uri, pool: Pool::new(connector) }
+        Self { socket, target, pool: ConnectionPool::new(connector) }
     }
 
-    async fn ask(&self, body: impl Into<Bytes>) -> Result<Response, PoolFault> {
-        let (fixed, headers) = (Fixed::default(), OwnHeaders::new());
-        let request = Request {
-            method: &Method::POST,
-            uri: &self.uri,
-            fixed: &fixed,
-            headers: &headers,
-            body: body.into(),
-        };
-        timeout(PATIENCE, self.pool.send(request)).await.expect("an answer in time")
+    async fn ask(&self, body: impl Into<Bytes>) -> Result<Response<ResponseBody>, TransportError> {
+        let mut request = Request::new(Full::new(body.into()));
+        *request.method_mut() = Method::POST;
+        let sent = self.pool.send(&self.target, request);
+        timeout(PATIENCE, sent).await.expect("an answer in time")
     }
 
     async fn accept(&self) -> TcpStream {
@@ -74,7 +70,7 @@ async fn request(socket: &mut TcpStream, body: &[u8]) -> String {
     }
 }
 
-async fn collect(mut body: Body) -> Result<Bytes, WireFault> {
+async fn collect(mut body: ResponseBody) -> Result<Bytes, TransportError> {
     let mut whole = Vec::new();
     while let Some(frame) = body.frame().await {
         whole.extend_from_slice(&frame?.into_data().unwrap());
@@ -82,8 +78,8 @@ async fn collect(mut body: Body) -> Result<Bytes, WireFault> {
     Ok(whole.into())
 }
 
-async fn whole(response: Response) -> Bytes {
-    timeout(PATIENCE, collect(response.body)).await.expect("a body").unwrap()
+async fn whole(response: Response<ResponseBody>) -> Bytes {
+    timeout(PATIENCE, collect(response.into_body())).await.expect("a body").unwrap()
 }
 
 async fn said(socket: &mut TcpStream, text: &str) {
@@ -93,33 +89,24 @@ async fn said(socket: &mut TcpStream, text: &str) {
 #[tokio::test]
 async fn a_request_is_written_as_http_has_it() {
     let server = Server::start().await;
-    let mut fixed = HeaderMap::new();
-    fixed.insert("authorization", HeaderValue::from_static("Bearer ours"));
-    let fixed = Fixed::new(fixed);
-    let mut headers = OwnHeaders::new();
-    let authorization = http::header::AUTHORIZATION;
-    headers.insert(authorization, HeaderValue::from_static("Bearer the client's"));
-    headers.insert(HeaderName::from_static("mcp-method"), HeaderValue::from_static("list"));
-    headers.insert(HeaderName::from_static("mcp-method"), HeaderValue::from_static("ping"));
-    let request_to_send = Request {
-        method: &Method::POST,
-        uri: &server.uri,
-        fixed: &fixed,
-        headers: &headers,
-        body: Bytes::from_static(b"{}"),
-    };
+    let request_to_send = Request::post("/ignored")
+        .header("authorization", "Bearer ours")
+        .header("mcp-method", "ping")
+        .body(Full::new(Bytes::from_static(b"{}")))
+        .unwrap();
     let play = async {
         let mut socket = server.accept().await;
         let head = request(&mut socket, b"{}").await;
         said(&mut socket, "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
         (head, socket)
     };
-    let (response, (head, _socket)) = tokio::join!(server.pool.send(request_to_send), play);
-    assert_eq!(response.unwrap().status, StatusCode::ACCEPTED);
-    let authority = server.uri.authority().unwrap();
+    let (response, (head, _socket)) =
+        tokio::join!(server.pool.send(&server.target, request_to_send), play);
+    assert_eq!(response.unwrap().status(), StatusCode::ACCEPTED);
+    let authority = server.target.uri.authority().unwrap();
     let expected = format!(
-        "POST /mcp?a=b HTTP/1.1\r\nhost: {authority}\r\nauthorization: Bearer ours\r\n\
-         mcp-method: ping\r\ncontent-length: 2\r\n"
+        "POST /mcp?a=b HTTP/1.1\r\nauthorization: Bearer ours\r\nmcp-method: ping\r\n\
+         host: {authority}\r\ncontent-length: 2\r\n"
     );
     assert_eq!(head, expected);
 }
@@ -158,18 +145,19 @@ async fn a_connection_serves_one_request_after_the_other() {
 
 #[tokio::test]
 async fn a_body_in_one_piece_is_known_to_be_whole() {
-    let server = Server::start().await;
     for answer in [
         "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     ] {
+        let server = Server::start().await;
         let play = async {
             let mut socket = server.accept().await;
             request(&mut socket, b"{}").await;
             said(&mut socket, answer).await;
+            socket
         };
-        let (response, ()) = tokio::join!(server.ask("{}"), play);
-        let mut body = response.unwrap().body;
+        let (response, _socket) = tokio::join!(server.ask("{}"), play);
+        let mut body = response.unwrap().into_body();
         assert_eq!(body.size_hint().exact(), Some(3));
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "abc");
         assert!(body.is_end_stream(), "{answer}");
@@ -207,7 +195,7 @@ async fn what_may_have_reached_the_server_is_not_sent_twice() {
         server.ask("two").await
     };
     let (second, ()) = tokio::join!(asked, play);
-    assert!(matches!(second, Err(PoolFault::Broken(WireFault::Closed))), "{second:?}");
+    assert!(matches!(second, Err(TransportError::Closed)), "{second:?}");
     let again = timeout(Duration::from_millis(100), server.socket.accept()).await;
     assert!(again.is_err(), "it came a second time");
 }
@@ -225,7 +213,7 @@ async fn an_answer_before_the_whole_request_is_heard() {
     };
     let (response, _socket) = tokio::join!(server.ask(large), play);
     let response = response.unwrap();
-    assert_eq!(response.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(whole(response).await, "no");
     assert!(server.pool.idle.take().is_none(), "half a request is still on its way there");
 }
@@ -282,11 +270,51 @@ async fn an_answer_that_breaks_off_is_a_fault() {
         };
         let (response, ()) = tokio::join!(server.ask("{}"), play);
         if !in_body {
-            assert!(matches!(response, Err(PoolFault::Broken(_))), "{answer:?}");
+            assert!(response.is_err(), "{answer:?}");
             continue;
         }
-        let body = timeout(PATIENCE, collect(response.unwrap().body)).await.unwrap();
-        assert!(matches!(body, Err(WireFault::Closed)), "{answer:?}");
+        let body = timeout(PATIENCE, collect(response.unwrap().into_body())).await.unwrap();
+        assert!(matches!(body, Err(TransportError::Closed)), "{answer:?}");
+        assert!(server.pool.idle.take().is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_head_has_a_limit_in_bytes_and_in_headers() {
+    let server = Server::start().await;
+    for (head, is_too_large) in [
+        ("x: 0123456789\r\n".repeat(90), false),
+        ("x: 0123456789\r\n".repeat(101), true),
+        (format!("x: {}\r\n", "y".repeat(60_000)), false),
+        (format!("x: {}\r\n", "y".repeat(70_000)), true),
+        (format!("x: {}", "y".repeat(200_000)), true),
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{head}content-length: 0\r\n\r\n");
+        let play = async {
+            let mut socket = server.accept().await;
+            request(&mut socket, b"{}").await;
+            // It may be refused before all of it has been taken.
+            let _ = socket.write_all(answer.as_bytes()).await;
+        };
+        let (response, ()) = tokio::join!(server.ask("{}"), play);
+        let refused = matches!(response, Err(TransportError::HeadTooLarge { .. }));
+        assert_eq!(refused, is_too_large, "{} bytes: {response:?}", head.len());
+    }
+}
+
+#[tokio::test]
+async fn what_comes_unasked_costs_the_connection() {
+    let server = Server::start().await;
+    for behind in ["HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil", "x"] {
+        let play = async {
+            let mut socket = server.accept().await;
+            request(&mut socket, b"{}").await;
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok{behind}");
+            said(&mut socket, &answer).await;
+            socket
+        };
+        let (response, _socket) = tokio::join!(server.ask("{}"), play);
+        assert_eq!(whole(response.unwrap()).await, "ok");
         assert!(server.pool.idle.take().is_none());
     }
 }
@@ -311,7 +339,7 @@ async fn nobody_there_is_told_from_broken() {
     let mut server = Server::start().await;
     server.socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let refused = server.ask("{}").await;
-    assert!(matches!(refused, Err(PoolFault::Connect(_))), "{refused:?}");
+    assert!(matches!(refused, Err(TransportError::Connect(_))), "{refused:?}");
 }
 
 #[tokio::test(start_paused = true)]

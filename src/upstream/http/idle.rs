@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::connection::Connection;
+use super::connection::Http1Connection;
 
 /// The waiting connections of one server.
 #[derive(Debug, Clone)]
-pub struct Idle(Arc<Shelves>);
+pub(super) struct IdleConnections(Arc<Shelves>);
 
 #[derive(Debug)]
 struct Shelves {
@@ -27,12 +27,12 @@ struct Shelves {
 
 #[derive(Debug)]
 struct Waiting {
-    connection: Connection,
+    connection: Http1Connection,
     /// The round in which it began to.
     since: u64,
 }
 
-impl Default for Idle {
+impl Default for IdleConnections {
     fn default() -> Self {
         Self(Arc::new(Shelves {
             by_thread: (0..SHELVES).map(|_| Mutex::default()).collect(),
@@ -42,12 +42,12 @@ impl Default for Idle {
     }
 }
 
-impl Idle {
+impl IdleConnections {
     /// A connection on which a request may be sent.
-    pub fn take(&self) -> Option<Connection> {
+    pub(super) fn take(&self) -> Option<Http1Connection> {
         let mut here = self.0.shelf()?;
         while let Some(mut waiting) = here.pop() {
-            if waiting.connection.is_fresh() {
+            if waiting.connection.is_reusable() {
                 return Some(waiting.connection);
             }
         }
@@ -55,7 +55,7 @@ impl Idle {
     }
 
     /// Keeps a connection for the next request, or closes it if there are many.
-    pub fn put(&self, connection: Connection) {
+    pub(super) fn put(&self, connection: Http1Connection) {
         let since = self.0.round.load(Ordering::Relaxed);
         if let Some(mut here) = self.0.shelf()
             && here.len() < MOST
@@ -120,7 +120,7 @@ impl Shelves {
         let round = self.round.fetch_add(1, Ordering::Relaxed);
         let sweep = |shelf: &Mutex<Vec<Waiting>>| {
             let mut kept = shelf.lock();
-            kept.retain_mut(|waiting| waiting.since >= round && waiting.connection.is_fresh());
+            kept.retain_mut(|waiting| waiting.since >= round && waiting.connection.is_reusable());
             kept.len()
         };
         self.by_thread.iter().map(sweep).sum()

@@ -1,0 +1,167 @@
+//! A response's body as it comes.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::Bytes;
+use http::Response;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::TransportError;
+use super::connection::Http1Connection;
+use super::idle::IdleConnections;
+
+/// A response's body. When it is dropped before its end, its connection is
+/// closed (with HTTP/2 the stream is reset).
+#[derive(Debug)]
+pub struct ResponseBody(Source);
+
+#[derive(Debug)]
+enum Source {
+    /// All of it has been read, the common case.
+    Whole(Option<Bytes>),
+    /// It comes over HTTP/1.1. `first` came with the head; `rest` is `None` at
+    /// the end.
+    Http1 {
+        first: Option<Bytes>,
+        rest: Option<Box<Receiving>>,
+    },
+    Http2(Incoming),
+}
+
+/// A body of HTTP/1.1 that is still to come, and the connection that it comes by.
+#[derive(Debug)]
+struct Receiving {
+    incoming: Incoming,
+    connection: Http1Connection,
+    /// Where the connection goes then.
+    idle: IdleConnections,
+}
+
+impl ResponseBody {
+    /// A response whose head has come. When its body has come as well, the
+    /// connection goes to `idle`, which for a small one is at once.
+    ///
+    /// # Errors
+    /// [`TransportError`] where the body is broken as far as it was read.
+    pub(super) fn receive(
+        response: Response<Incoming>,
+        connection: Http1Connection,
+        idle: &IdleConnections,
+    ) -> Result<Response<Self>, TransportError> {
+        let (head, incoming) = response.into_parts();
+        let mut receiving = Receiving { incoming, connection, idle: idle.clone() };
+        let mut quiet = Context::from_waker(Waker::noop());
+        let source = match receiving.poll_data(&mut quiet) {
+            Poll::Ready(None) => {
+                receiving.finish();
+                Source::Whole(None)
+            }
+            Poll::Ready(Some(piece)) => {
+                let piece = Some(piece?);
+                if receiving.is_over() {
+                    receiving.finish();
+                    Source::Whole(piece)
+                } else {
+                    Source::Http1 { first: piece, rest: Some(Box::new(receiving)) }
+                }
+            }
+            Poll::Pending => Source::Http1 { first: None, rest: Some(Box::new(receiving)) },
+        };
+        Ok(Response::from_parts(head, Self(source)))
+    }
+
+    /// A response of HTTP/2.
+    pub(super) fn receive_http2(response: Response<Incoming>) -> Response<Self> {
+        response.map(|incoming| Self(Source::Http2(incoming)))
+    }
+}
+
+impl Receiving {
+    /// The next piece; `None` at the end.
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, TransportError>>> {
+        let Self { incoming, connection, .. } = self;
+        loop {
+            let frame = connection.poll_feeding(cx, |cx| Pin::new(&mut *incoming).poll_frame(cx));
+            match ready!(frame).map(|frame| frame.map(Frame::into_data)) {
+                None => return Poll::Ready(None),
+                Some(Ok(Ok(piece))) => return Poll::Ready(Some(Ok(piece))),
+                // Trailers say nothing that anybody here asks for.
+                Some(Ok(Err(_))) => {}
+                Some(Err(error)) => return Poll::Ready(Some(Err(TransportError::of_http1(error)))),
+            }
+        }
+    }
+
+    /// Whether nothing is to come any more, as far as was read: who has read
+    /// the last piece need not ask again.
+    fn is_over(&mut self) -> bool {
+        match self.incoming.size_hint().exact() {
+            Some(left) => left == 0,
+            None => self.connection.is_reusable(),
+        }
+    }
+
+    /// Keeps the connection for the next request, unless its server closes it
+    /// or has not taken the whole of the last one.
+    fn finish(mut self) {
+        if self.connection.is_reusable() {
+            self.idle.put(self.connection);
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = TransportError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, TransportError>>> {
+        let (first, rest) = match &mut self.get_mut().0 {
+            Source::Whole(all) => return Poll::Ready(all.take().map(|all| Ok(Frame::data(all)))),
+            Source::Http2(incoming) => {
+                let frame = ready!(Pin::new(incoming).poll_frame(cx));
+                return Poll::Ready(frame.map(|frame| frame.map_err(TransportError::Http2)));
+            }
+            Source::Http1 { first, rest } => (first, rest),
+        };
+        if let Some(first) = first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        let Some(receiving) = rest else { return Poll::Ready(None) };
+        let piece = ready!(receiving.poll_data(cx));
+        match &piece {
+            Some(Ok(_)) if !receiving.is_over() => {}
+            Some(Err(_)) => *rest = None,
+            _ => {
+                if let Some(receiving) = rest.take() {
+                    receiving.finish();
+                }
+            }
+        }
+        Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Source::Whole(all) => all.is_none(),
+            Source::Http1 { first, rest } => first.is_none() && rest.is_none(),
+            Source::Http2(incoming) => incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        match &self.0 {
+            Source::Whole(all) => SizeHint::with_exact(length(all)),
+            Source::Http2(incoming) => incoming.size_hint(),
+            Source::Http1 { first, rest } => {
+                let left = rest.as_ref().map_or(Some(0), |rest| rest.incoming.size_hint().exact());
+                left.map_or_else(SizeHint::new, |left| SizeHint::with_exact(length(first) + left))
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! One HTTP/1.1 connection: hyper's, driven by the task that uses it.
+//!
+//! Nothing is spawned: whoever waits for a response, or for a piece of its
+//! body, polls hyper's connection first. A connection whose request is dropped
+//! is dropped with it, by which the server notices the cancellation.
+
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_rustls::MaybeHttpsStream;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use super::TransportError;
+
+/// An open connection.
+#[derive(Debug)]
+pub(super) struct Http1Connection {
+    sender: SendRequest<Full<Bytes>>,
+    /// hyper's state machine; `None` once it has ended.
+    driver: Option<Box<Driver>>,
+}
+
+/// The bytes beneath, with TLS or without.
+pub(super) type ServerStream = MaybeHttpsStream<TokioIo<TcpStream>>;
+
+type Driver = http1::Connection<ServerStream, Full<Bytes>>;
+
+/// Why a request has no response.
+pub(super) enum Unanswered {
+    /// The server has taken nothing of it.
+    Unsent(Box<Request<Full<Bytes>>>, TransportError),
+    /// It may have reached the server.
+    Lost(TransportError),
+}
+
+impl Http1Connection {
+    pub(super) async fn open(stream: ServerStream) -> Result<Self, TransportError> {
+        let handshake = http1::Builder::new().max_header_size(HEAD_LIMIT).handshake(stream).await;
+        let (sender, driver) = handshake.map_err(TransportError::of_http1)?;
+        Ok(Self { sender, driver: Some(Box::new(driver)) })
+    }
+
+    /// Whether a request may be sent on it: the last one and its response are
+    /// over, and the server has neither closed the connection nor said anything
+    /// unasked. Costs no system call while nothing came.
+    pub(super) fn is_reusable(&mut self) -> bool {
+        advance(&mut self.driver, &mut Context::from_waker(Waker::noop()));
+        self.sender.is_ready()
+    }
+
+    /// Sends a request and waits for the head of its response.
+    ///
+    /// # Cancel safety
+    /// Not: the connection is of no use after.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, Unanswered> {
+        let mut response = pin!(self.sender.try_send_request(request));
+        let driver = &mut self.driver;
+        let sent =
+            std::future::poll_fn(|cx| poll_fed_by(driver, cx, |cx| response.as_mut().poll(cx)));
+        sent.await.map_err(|mut fault: TrySendError<_>| match fault.take_message() {
+            Some(request) => {
+                Unanswered::Unsent(Box::new(request), TransportError::of_http1(fault.into_error()))
+            }
+            None => Unanswered::Lost(TransportError::of_http1(fault.into_error())),
+        })
+    }
+
+    /// Polls something that only this connection can complete.
+    pub(super) fn poll_feeding<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        next: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        poll_fed_by(&mut self.driver, cx, next)
+    }
+}
+
+/// Polls `next`, and `driver` in order to complete it.
+///
+/// hyper hands over what was received by channels that wake the receiver. The
+/// receiver is this very task, which would be woken for nothing after each
+/// response. So `driver` and `next` are first polled without a waker, and with
+/// the task's own only where the task has to wait.
+fn poll_fed_by<T>(
+    driver: &mut Option<Box<Driver>>,
+    cx: &mut Context<'_>,
+    mut next: impl FnMut(&mut Context<'_>) -> Poll<T>,
+) -> Poll<T> {
+    let mut quiet = Context::from_waker(Waker::noop());
+    if let ready @ Poll::Ready(_) = next(&mut quiet) {
+        return ready;
+    }
+    advance(driver, &mut quiet);
+    if let ready @ Poll::Ready(_) = next(&mut quiet) {
+        return ready;
+    }
+    advance(driver, cx);
+    next(cx)
+}
+
+/// Lets hyper read and write as far as it can. A connection that ends is
+/// dropped, by which whoever waits for something from it hears of its end.
+fn advance(driver: &mut Option<Box<Driver>>, cx: &mut Context<'_>) {
+    if let Some(connection) = driver
+        && let Poll::Ready(ended) = Pin::new(connection).poll(cx)
+    {
+        if let Err(error) = ended {
+            tracing::trace!(%error, "a connection to a server ended");
+        }
+        *driver = None;
+    }
+}
+
+/// The most bytes of a response's head, and of the trailers behind its body.
+pub(super) const HEAD_LIMIT: usize = 64 * 1024;

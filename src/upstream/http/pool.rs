@@ -1,0 +1,214 @@
+//! Requests to one server, over HTTP/1.1 or HTTP/2.
+
+use std::error::Error;
+
+use bytes::Bytes;
+use http::header::HOST;
+use http::{HeaderValue, Request, Response, Uri};
+use http_body_util::Full;
+use hyper::client::conn::http2;
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use parking_lot::{Mutex, MutexGuard};
+use tower_service::Service;
+
+use super::body::ResponseBody;
+use super::connection::{Http1Connection, Unanswered};
+use super::idle::IdleConnections;
+
+/// The connections to one server.
+#[derive(Debug)]
+pub(super) struct ConnectionPool {
+    connector: HttpsConnector<HttpConnector>,
+    pub(super) idle: IdleConnections,
+    /// The connection of HTTP/2, which all requests share.
+    http2: Mutex<Option<Http2Sender>>,
+}
+
+type Http2Sender = http2::SendRequest<Full<Bytes>>;
+
+/// Where requests go, in the forms that HTTP wants of it.
+#[derive(Debug, Clone)]
+pub(super) struct RequestTarget {
+    /// The whole address.
+    pub(super) uri: Uri,
+    /// Path and query, as HTTP/1.1 has them in the request line.
+    origin_form: Uri,
+    host: HeaderValue,
+}
+
+impl RequestTarget {
+    /// The target that an absolute URI names; `None` if it is not absolute.
+    pub(super) fn new(uri: Uri) -> Option<Self> {
+        let origin_form = uri.path_and_query()?.clone().into();
+        let host = uri.host()?;
+        let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+        let host = match uri.port_u16().filter(|port| *port != default) {
+            Some(port) => HeaderValue::from_str(&format!("{host}:{port}")),
+            None => HeaderValue::from_str(host),
+        };
+        Some(Self { origin_form, host: host.ok()?, uri })
+    }
+}
+
+/// A connection that was just opened.
+enum Opened {
+    Http1(Http1Connection),
+    Http2(Http2Sender),
+}
+
+impl ConnectionPool {
+    /// Opens connections when they are needed. The connector offers HTTP/2 by
+    /// ALPN or does not.
+    pub(super) fn new(connector: HttpsConnector<HttpConnector>) -> Self {
+        Self { connector, idle: IdleConnections::default(), http2: Mutex::default() }
+    }
+
+    /// Sends a request to `target`, and gives its response when the head of it
+    /// has come.
+    ///
+    /// A connection that turns out to be closed before it has taken anything
+    /// costs another one; whatever may have reached the server is not sent
+    /// twice.
+    ///
+    /// # Errors
+    /// [`TransportError`].
+    ///
+    /// # Cancel safety
+    /// The connection is closed, by which the server notices (with HTTP/2 the
+    /// stream is reset).
+    pub(super) async fn send(
+        &self,
+        target: &RequestTarget,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<ResponseBody>, TransportError> {
+        *request.uri_mut() = target.origin_form.clone();
+        request.headers_mut().insert(HOST, target.host.clone());
+        while let Some(connection) = self.idle.take() {
+            request = match self.send_on(connection, request).await {
+                Err(Unanswered::Unsent(request, _)) => *request,
+                Err(Unanswered::Lost(fault)) => return Err(fault),
+                Ok(response) => return Ok(response),
+            };
+        }
+        // Apart, so that the usual request is no larger for what is rare.
+        Box::pin(self.send_on_shared_or_new(target, request)).await
+    }
+
+    async fn send_on(
+        &self,
+        mut connection: Http1Connection,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<ResponseBody>, Unanswered> {
+        let response = connection.send(request).await?;
+        ResponseBody::receive(response, connection, &self.idle).map_err(Unanswered::Lost)
+    }
+
+    async fn send_on_shared_or_new(
+        &self,
+        target: &RequestTarget,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<ResponseBody>, TransportError> {
+        let shared = self.http2().clone().filter(|sender| !sender.is_closed());
+        let opened = match shared {
+            Some(sender) => Opened::Http2(sender),
+            None => self.open(&target.uri).await?,
+        };
+        match opened {
+            Opened::Http1(connection) => {
+                self.send_on(connection, request).await.map_err(|unanswered| match unanswered {
+                    Unanswered::Unsent(_, fault) | Unanswered::Lost(fault) => fault,
+                })
+            }
+            Opened::Http2(sender) => send_http2(sender, target, request).await,
+        }
+    }
+
+    async fn open(&self, uri: &Uri) -> Result<Opened, TransportError> {
+        let stream = self.connector.clone().call(uri.clone()).await;
+        let stream = stream.map_err(TransportError::Connect)?;
+        let is_http2 = match &stream {
+            MaybeHttpsStream::Http(_) => false,
+            MaybeHttpsStream::Https(tls) => tls.inner().get_ref().1.alpn_protocol() == Some(b"h2"),
+        };
+        if !is_http2 {
+            return Ok(Opened::Http1(Http1Connection::open(stream).await?));
+        }
+        let opened = http2::handshake(TokioExecutor::new(), stream).await;
+        let (sender, connection) = opened.map_err(|error| TransportError::Connect(error.into()))?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "an HTTP/2 connection to a server ended");
+            }
+        });
+        *self.http2() = Some(sender.clone());
+        Ok(Opened::Http2(sender))
+    }
+
+    fn http2(&self) -> MutexGuard<'_, Option<Http2Sender>> {
+        self.http2.lock()
+    }
+}
+
+async fn send_http2(
+    mut sender: Http2Sender,
+    target: &RequestTarget,
+    mut request: Request<Full<Bytes>>,
+) -> Result<Response<ResponseBody>, TransportError> {
+    *request.uri_mut() = target.uri.clone();
+    // HTTP/2 says it in `:authority`.
+    request.headers_mut().remove(HOST);
+    sender.ready().await.map_err(TransportError::Http2)?;
+    let response = sender.send_request(request).await.map_err(TransportError::Http2)?;
+    Ok(ResponseBody::receive_http2(response))
+}
+
+/// Why a request has no response, or none that is whole.
+#[derive(Debug, thiserror::Error)]
+pub enum TransportError {
+    /// No connection could be opened.
+    #[error("no connection: {0}")]
+    Connect(#[source] Box<dyn Error + Send + Sync>),
+    /// The server closed the connection before its response was whole.
+    #[error("the server closed the connection")]
+    Closed,
+    /// The response's head is too large.
+    #[error("the response head is larger than {limit} bytes")]
+    HeadTooLarge {
+        /// The most bytes that it may have.
+        limit: usize,
+    },
+    /// What came is not HTTP/1.1.
+    #[error("the response is not valid HTTP/1.1")]
+    Malformed(#[source] hyper::Error),
+    /// The connection broke.
+    #[error("the connection broke")]
+    Broken(#[source] hyper::Error),
+    /// HTTP/2 went wrong.
+    #[error("the HTTP/2 stream failed")]
+    Http2(#[source] hyper::Error),
+}
+
+impl TransportError {
+    pub(super) fn of_http1(error: hyper::Error) -> Self {
+        let io = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
+        let kind = io.map(std::io::Error::kind);
+        if error.is_parse_too_large() {
+            Self::HeadTooLarge { limit: super::connection::HEAD_LIMIT }
+        } else if error.is_parse() {
+            Self::Malformed(error)
+        } else if error.is_incomplete_message()
+            || error.is_closed()
+            || error.is_canceled()
+            || kind == Some(std::io::ErrorKind::UnexpectedEof)
+        {
+            Self::Closed
+        } else {
+            Self::Broken(error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
