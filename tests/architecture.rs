@@ -71,11 +71,29 @@ use crate::{
 };
 fn f(x: &crate::catalog::Entry) -> &str { \"crate::downstream\" }
 fn g() { super::super::listener::x(); super::sibling(); }
+impl X {
+    #[cfg(test)]
+    fn only_in_tests() { crate::admin::x(); }
+    fn behind_a_test() { crate::policy::x(); }
+}
 #[cfg(test)]
-mod tests { use crate::admin::Status; }
+mod elsewhere;
+#[cfg(test)]
+mod tests {
+    use crate::admin::Status;
+}
+use crate::config::Config;
 ";
     let file = Source { path: "src/upstream/deep.rs".into(), text: text.into() };
-    let expected = [(2, "call"), (3, "mcp"), (3, "jsonrpc"), (6, "catalog"), (7, "listener")];
+    let expected = [
+        (2, "call"),
+        (3, "mcp"),
+        (3, "jsonrpc"),
+        (6, "catalog"),
+        (7, "listener"),
+        (11, "policy"),
+        (19, "config"),
+    ];
     assert_eq!(uses(&file), expected.map(|(line, used)| (line, used.to_owned())));
     let rooms = rooms();
     assert!(allowed(&rooms, "upstream", "call") && allowed(&rooms, "jsonrpc", "telemetry"));
@@ -123,23 +141,43 @@ impl Source {
     fn code(&self) -> String {
         let mut code = String::new();
         for line in self.text.lines() {
-            if line.trim() == "#[cfg(test)]" && !self.rest_is_code(line) {
-                break;
-            }
             let line = line.split("//").next().unwrap_or_default();
             // Every other piece between quotes is a text.
+            let line = line.replace("'\"'", "' '");
             code.extend(line.split('"').step_by(2).flat_map(|piece| [piece, " "]));
             code.push('\n');
         }
-        code
+        without_tests(&code.replace("'{'", "' '").replace("'}'", "' '"))
     }
+}
 
-    /// Tests stand last in a file; `#[cfg(test)] mod tests;` above the code
-    /// cuts nothing off.
-    fn rest_is_code(&self, marker: &str) -> bool {
-        let after = self.text.split(marker).nth(1).unwrap_or_default().trim_start();
-        after.lines().next().is_some_and(|line| line.ends_with(';')) && after.lines().count() > 3
+/// Leaves out each item under `#[cfg(test)]`, wherever it stands, but for its line ends.
+fn without_tests(code: &str) -> String {
+    let (mut kept, mut rest) = (String::new(), code);
+    while let Some(at) = rest.find("#[cfg(test)]") {
+        let (before, item) = rest.split_at(at);
+        kept.push_str(before);
+        let end = end_of_item(item);
+        kept.extend(item[..end].chars().filter(|character| *character == '\n'));
+        rest = &item[end..];
     }
+    kept + rest
+}
+
+/// Behind an item's `;`, or behind the brace that closes it.
+fn end_of_item(item: &str) -> usize {
+    let mut depth = 0;
+    for (at, character) in item.char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if depth <= 0 && matches!(character, ';' | '}') {
+            return at + 1;
+        }
+    }
+    item.len()
 }
 
 /// Every room that a file names, with the line.
