@@ -11,7 +11,9 @@ mod door;
 
 mod disconnect;
 mod draining;
+mod floods;
 mod guard;
 mod http1;
 mod limits;
 mod protocols;
+mod smuggling;

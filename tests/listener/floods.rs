@@ -1,0 +1,148 @@
+//! HTTP/2 clients that send frames for their own sake. The connection ends or is slowed down, and nobody
+//! else notices.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use trunkline::listener::Settings;
+
+use crate::door::{Door, get_h2, within};
+
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// `GET http://localhost/hold`, by the static table of HPACK.
+fn hold() -> Vec<u8> {
+    let mut block = vec![0x82, 0x86, 0x04, 5];
+    block.extend(b"/hold");
+    block.extend([0x01, 9]);
+    block.extend(b"localhost");
+    block
+}
+
+async fn connect(door: &Door) -> TcpStream {
+    let mut socket = door.connect().await;
+    socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    socket.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    socket
+}
+
+/// Writes these frames again and again; whether the listener ended the connection before all was written
+/// and read.
+async fn is_ended_by(door: &Door, frames: impl Fn(u32) -> Vec<u8>, times: u32) -> bool {
+    let (mut read, mut write) = connect(door).await.into_split();
+    let writing = async move {
+        for turn in 0..times {
+            if write.write_all(&frames(turn)).await.is_err() {
+                break;
+            }
+        }
+        write
+    };
+    let reading = async move {
+        let mut seen = Vec::new();
+        let mut piece = [0; 512];
+        loop {
+            match read.read(&mut piece).await {
+                Ok(0) | Err(_) => return true,
+                Ok(length) => seen.extend(&piece[..length]),
+            }
+            if kinds(&seen).contains(&GOAWAY) {
+                return true;
+            }
+        }
+    };
+    let both = async {
+        let (write, ended) = tokio::join!(writing, timeout(Duration::from_secs(10), reading));
+        drop(write);
+        ended.unwrap_or(false)
+    };
+    within(both).await
+}
+
+/// The kinds of the whole frames in these bytes.
+fn kinds(mut bytes: &[u8]) -> Vec<u8> {
+    let mut kinds = Vec::new();
+    while let Some((head, rest)) = bytes.split_at_checked(9) {
+        let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+        let Some((_, behind)) = rest.split_at_checked(length) else { break };
+        kinds.push(head[3]);
+        bytes = behind;
+    }
+    kinds
+}
+
+async fn serves_others(door: &Door) {
+    let answer = within(door.h2().await.send_request(get_h2("/"))).await.unwrap();
+    assert_eq!(answer.status(), 200);
+}
+
+#[tokio::test]
+async fn rapid_resets_end_the_connection() {
+    let door = Door::open(Settings::default()).await;
+    let request_and_reset = |turn: u32| {
+        let stream = turn * 2 + 1;
+        let mut frames = frame(HEADERS, END_STREAM | END_HEADERS, stream, &hold());
+        frames.extend(frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
+        frames
+    };
+    assert!(is_ended_by(&door, request_and_reset, 20_000).await);
+    serves_others(&door).await;
+}
+
+#[tokio::test]
+async fn headers_that_never_end_end_the_connection() {
+    let door = Door::open(Settings::default()).await;
+    // A header's name and value, without indexing, 16 KiB of them in each frame, or nothing at all.
+    let mut line = vec![0x00, 1, b'x', 127, 0];
+    line.extend([b'y'; 127]);
+    for payload in [line.repeat(100), Vec::new()] {
+        let continued = |turn: u32| match turn {
+            0 => frame(HEADERS, END_STREAM, 1, &hold()),
+            _ => frame(CONTINUATION, 0, 1, &payload),
+        };
+        assert!(is_ended_by(&door, continued, 20_000).await, "{} bytes", payload.len());
+        serves_others(&door).await;
+    }
+}
+
+#[tokio::test]
+async fn settings_and_pings_that_nobody_reads_the_answers_of_are_slowed_down() {
+    let door = Door::open(Settings::default()).await;
+    for flood in [frame(SETTINGS, 0, 0, &[]), frame(PING, 0, 0, &[0; 8])] {
+        let mut socket = connect(&door).await;
+        // Far more than the sockets hold: whoever kept every answer to be sent would take all of it.
+        let many = flood.repeat(10_000);
+        let mut taken = 0;
+        let writing = async {
+            while taken < MUCH {
+                socket.write_all(&many).await?;
+                taken += many.len();
+            }
+            std::io::Result::Ok(())
+        };
+        let outcome = timeout(Duration::from_secs(3), writing).await;
+        assert!(matches!(outcome, Err(_) | Ok(Err(_))), "{taken} bytes were taken");
+        serves_others(&door).await;
+    }
+}
+
+/// More than two sockets on loopback hold, by far.
+const MUCH: usize = 256 << 20;
