@@ -12,7 +12,7 @@ use crate::jsonrpc;
 pub enum LinkFault {
     /// The child process could not be started.
     #[error("it could not be started")]
-    Spawn(#[source] super::child::SpawnError),
+    Spawn(#[source] crate::upstream::transport::child::SpawnError),
     /// The child process has ended, or closed its output.
     #[error("it ended ({0})")]
     Exited(String),

@@ -13,15 +13,15 @@ use crate::config::{Server as ServerConfig, Start, Target};
 use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::Permitted;
 
-use super::LinkFault;
-use super::connection::transport_name;
-use super::instance::{InUse, Instance, SOON};
-use super::kin::{Hold, Kin, Surroundings};
-use super::lists::Standing;
-use super::news::{Held, Mailbox, Topic};
-use super::owner::Owner;
-use super::peer::Peer;
-use super::state::{State, View};
+use crate::upstream::LinkFault;
+use crate::upstream::lists::Standing;
+use crate::upstream::notifications::{Held, Mailbox, Topic};
+use crate::upstream::owner::Owner;
+use crate::upstream::supervisor::instance::{InUse, Instance, SOON};
+use crate::upstream::supervisor::kin::{Hold, Kin, Surroundings};
+use crate::upstream::supervisor::state::{State, View};
+use crate::upstream::transport::connection::transport_name;
+use crate::upstream::transport::peer::Peer;
 
 /// A configured server with its whole life. Lives across snapshots, for as
 /// long as its part of the configuration stays the same.

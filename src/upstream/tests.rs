@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::Bytes;
 
-use super::child::Guardian;
 use super::*;
 use crate::call::{
     Call, Client, Context, Endpoint, Event, Failure, Params, Principal, Reply, Trace,
@@ -13,6 +12,7 @@ use crate::config::{Config, Source, System};
 use crate::mcp::{Method, ProtocolVersion};
 use crate::policy::{Policy, Registry, Target};
 use crate::telemetry::metrics::Metrics;
+use crate::upstream::transport::child::Guardian;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,9 +53,9 @@ pub(crate) fn surroundings() -> Surroundings {
 }
 
 /// An inbox that nobody looks into.
-pub(crate) fn inbox() -> Arc<news::Inbox> {
+pub(crate) fn inbox() -> Arc<notifications::Inbox> {
     let server = crate::call::ServerName::new("s").unwrap();
-    news::Inbox::new(Arc::default(), Hub::default().at(&server))
+    notifications::Inbox::new(Arc::default(), Hub::default().at(&server))
 }
 
 pub(crate) fn call(tool: &str) -> Call {

@@ -1,0 +1,96 @@
+//! Calls that were given up, and that their server may be at all the same.
+//!
+//! A server need not read a cancellation soon, nor heed it: for a while what
+//! it sends without saying of which call may be of one that was given up.
+
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::time::Instant;
+
+use crate::upstream::Whose;
+
+/// The calls to one server that were given up not long ago.
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct GivenUp(Mutex<Vec<Stray>>);
+
+#[derive(Debug)]
+struct Stray {
+    number: u64,
+    caller: Whose,
+    /// When its time would have been over.
+    until: Instant,
+}
+
+impl GivenUp {
+    /// A call is given up. The server is at it for so long, at the most.
+    pub(in crate::upstream) fn add(&self, number: u64, caller: Whose, time: Duration) {
+        let mut strays = self.current();
+        if strays.len() >= MOST {
+            // The client's newest stands for its others.
+            let its = strays.iter().position(|stray| stray.caller == caller);
+            strays.remove(its.unwrap_or(0));
+        }
+        strays.push(Stray { number, caller, until: Instant::now() + time });
+    }
+
+    /// The server answered a call all the same, and is done with it.
+    pub(in crate::upstream) fn answered(&self, number: u64) {
+        self.current().retain(|stray| stray.number != number);
+    }
+
+    /// Whether the server may be at a call of anybody else's than this one's.
+    pub(in crate::upstream) fn is_anothers(&self, caller: &Whose) -> bool {
+        self.current().iter().any(|stray| stray.caller != *caller)
+    }
+
+    /// Those whose time is not over.
+    fn current(&self) -> MutexGuard<'_, Vec<Stray>> {
+        // No code that can panic runs while the lock is held.
+        let mut strays = self.0.lock();
+        if !strays.is_empty() {
+            let now = Instant::now();
+            strays.retain(|stray| stray.until > now);
+        }
+        strays
+    }
+}
+
+/// How many are kept.
+const MOST: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Principal;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_given_up_counts_until_it_is_answered_or_its_time_is_over() {
+        let ann = Whose::Principal(Principal::Client("ann".into()));
+        let bob = Whose::Principal(Principal::Client("bob".into()));
+        let (given_up, time) = (GivenUp::default(), Duration::from_secs(30));
+        assert!(!given_up.is_anothers(&bob));
+        given_up.add(1, ann.clone(), time);
+        assert!(given_up.is_anothers(&bob) && !given_up.is_anothers(&ann));
+        given_up.answered(2);
+        assert!(given_up.is_anothers(&bob));
+        given_up.answered(1);
+        assert!(!given_up.is_anothers(&bob));
+        given_up.add(3, ann.clone(), time);
+        tokio::time::advance(time).await;
+        assert!(!given_up.is_anothers(&bob));
+    }
+
+    #[test]
+    fn who_gives_up_very_much_takes_no_others_place() {
+        let ann = Whose::Principal(Principal::Client("ann".into()));
+        let bob = Whose::Principal(Principal::Client("bob".into()));
+        let given_up = GivenUp::default();
+        given_up.add(0, bob, Duration::from_secs(30));
+        for number in 1..1_000 {
+            given_up.add(number, ann.clone(), Duration::from_secs(30));
+        }
+        assert!(given_up.is_anothers(&ann));
+        assert_eq!(given_up.current().len(), MOST);
+    }
+}

@@ -1,0 +1,258 @@
+//! What a Legacy server asks in the middle of one call, on its link.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use crate::call::{Answers, Call, MOST_QUESTIONS, NativeName, Notice, Question};
+use crate::era::tasks::rename;
+use crate::jsonrpc::{self, Id, Response};
+use crate::mcp::{Era, Method};
+use crate::policy::Target;
+
+use crate::upstream::Whose;
+use crate::upstream::interaction::deadline::Deadline;
+use crate::upstream::interaction::given_up::GivenUp;
+use crate::upstream::interaction::outside::Connected;
+use crate::upstream::transport::peer::unanswered;
+
+/// The questions of one call that are open, and the way of their answers.
+pub(in crate::upstream) struct Questions {
+    open: Vec<Id>,
+    /// None where the call's client, or its server, is one of whom there are none.
+    responses: Option<mpsc::Receiver<(Id, Response)>>,
+    /// Sends the server a message, beside the call.
+    aside: Option<Box<dyn Fn(Bytes) + Send + Sync>>,
+}
+
+impl Questions {
+    /// Those of a call to a server of this era, none so far. Only a Legacy one
+    /// asks, and only a client is asked that can be asked something.
+    /// What is open when the call ends is answered by `connection`, so that no
+    /// server waits in vain.
+    pub(in crate::upstream) fn of<C: Connected>(
+        call: &Call,
+        era: Era,
+        connection: &Arc<C>,
+    ) -> (Self, Option<Answers>) {
+        let can_be = era == Era::Legacy && call.context.client.abilities().any();
+        // Those that are open, and as many refusals.
+        let way = can_be.then(|| mpsc::channel(2 * MOST_QUESTIONS));
+        let (answers, responses) = way.unzip();
+        let aside = can_be.then(|| {
+            let connection = Arc::clone(connection);
+            Box::new(move |message| connection.send(message)) as Box<_>
+        });
+        (Self { open: Vec::new(), responses, aside }, answers)
+    }
+
+    /// Whether there can be any.
+    pub(in crate::upstream) fn can_be(&self) -> bool {
+        self.responses.is_some()
+    }
+
+    /// The server asks; the deadline stands still until it is answered. False
+    /// where it may not.
+    pub(in crate::upstream) fn open(&mut self, id: &Id, deadline: &mut Deadline) -> bool {
+        let may = self.can_be() && self.open.len() < 2 * MOST_QUESTIONS && !self.open.contains(id);
+        if may {
+            deadline.pause();
+            self.open.push(id.clone());
+        }
+        may
+    }
+
+    /// The next answer; for ever, while there is none.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(in crate::upstream) async fn answer(&mut self) -> (Id, Response) {
+        if let Some(responses) = &mut self.responses
+            && let Some(answer) = responses.recv().await
+        {
+            return answer;
+        }
+        std::future::pending().await
+    }
+
+    /// A question is answered, or taken back; the deadline goes on with the
+    /// last. False where it was not open.
+    pub(in crate::upstream) fn close(&mut self, id: &Id, deadline: &mut Deadline) -> bool {
+        let before = self.open.len();
+        self.open.retain(|open| open != id);
+        if self.open.is_empty() {
+            deadline.go_on();
+        }
+        self.open.len() < before
+    }
+}
+
+impl Drop for Questions {
+    fn drop(&mut self) {
+        if let Some(aside) = &self.aside {
+            self.open.iter().for_each(|id| aside(unanswered(id)));
+        }
+    }
+}
+
+/// What comes for a call before its answer, and not on a stream of its own.
+pub(in crate::upstream) enum Aside {
+    Notice(Notice),
+    /// A line of the server's log: a notification and its params.
+    Line(String, Bytes),
+    /// The server asks, under an id of its own.
+    Asks(Id, Question),
+    /// The server no longer asks, if it was this call's to answer.
+    TookBack(Id),
+}
+
+/// Whose a call is, and which task it waits for.
+pub(in crate::upstream) struct Caller {
+    pub(in crate::upstream) whose: Whose,
+    /// The task that it wants the result of, by the server's own id.
+    task: Option<NativeName>,
+}
+
+impl Caller {
+    /// Of a call that goes there.
+    pub(in crate::upstream) fn of(call: &Call, target: &Target) -> Self {
+        let task = target.native.clone().filter(|_| call.method == Method::TasksResult);
+        Self { whose: Whose::of(&call.context), task }
+    }
+}
+
+/// The same as [`tie`] for a question. One that says which task it is about
+/// (2025-11-25, Tasks, "Associating Task-Related Messages") is of the call
+/// that waits for this task, whatever else is in flight.
+pub(in crate::upstream) fn tie_question<'a, T>(
+    question: &Question,
+    calls: impl Iterator<Item = (u64, &'a Caller, Option<T>)> + Clone,
+    given_up: &GivenUp,
+) -> Tie<T> {
+    let task = question.params.as_deref().and_then(rename::related);
+    let of_task = |caller: &Caller| {
+        caller.task.as_ref().is_some_and(|own| Some(own.as_str()) == task.as_deref())
+    };
+    let waiting = calls.clone().filter(|(_, caller, _)| of_task(caller));
+    match waiting.max_by_key(|(number, ..)| *number) {
+        Some((.., Some(one))) => Tie::To(one),
+        Some((.., None)) => Tie::Mute,
+        None => {
+            let calls = calls.map(|(number, caller, one)| (number, &caller.whose, one));
+            tie(calls, given_up)
+        }
+    }
+}
+
+/// Which call something belongs to that a server sends without saying so.
+pub(in crate::upstream) enum Tie<T> {
+    /// None is in flight, or calls of several clients. One that was given up
+    /// counts for as long as the server may be at it.
+    Nobody,
+    /// A client's that cannot be told or asked such a thing.
+    Mute,
+    /// This one, by what it came with.
+    To(T),
+}
+
+/// Ties what a server sends to a call in flight: the only one, or one of
+/// several if they are all one client's. That is the newest, because the older
+/// ones have gone on without an answer. Calls come with their numbers, and
+/// those that may be the one with something that tells them apart.
+pub(in crate::upstream) fn tie<'a, T>(
+    calls: impl Iterator<Item = (u64, &'a Whose, Option<T>)>,
+    given_up: &GivenUp,
+) -> Tie<T> {
+    let mut first = None;
+    let mut newest: Option<(u64, T)> = None;
+    for (number, caller, one) in calls {
+        if *first.get_or_insert(caller) != caller {
+            return Tie::Nobody;
+        }
+        if let Some(one) = one
+            && newest.as_ref().is_none_or(|(newest, _)| number > *newest)
+        {
+            newest = Some((number, one));
+        }
+    }
+    match (first, newest) {
+        (None, _) => Tie::Nobody,
+        (Some(caller), _) if given_up.is_anothers(caller) => Tie::Nobody,
+        (Some(_), None) => Tie::Mute,
+        (Some(_), Some((_, one))) => Tie::To(one),
+    }
+}
+
+/// The message that answers a server's request.
+pub(in crate::upstream) fn message(id: &Id, response: &Response) -> Bytes {
+    match response {
+        Response::Result(raw) => jsonrpc::response(id, raw),
+        Response::Error(raw) => jsonrpc::error(Some(id), raw),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Principal;
+
+    #[test]
+    fn a_question_about_a_task_is_of_the_call_that_waits_for_it() {
+        let ann = Whose::Principal(Principal::Client("ann".into()));
+        let bob = Whose::Principal(Principal::Anonymous);
+        let caller = |whose: &Whose, task: Option<&str>| Caller {
+            whose: whose.clone(),
+            task: task.map(NativeName::new),
+        };
+        let about = |task: &str| Question {
+            method: "elicitation/create".into(),
+            params: Some(Bytes::from(format!(
+                r#"{{"_meta":{{"io.modelcontextprotocol/related-task":{{"taskId":"{task}"}}}}}}"#
+            ))),
+        };
+        let calls = [caller(&ann, Some("1")), caller(&bob, Some("2")), caller(&bob, None)];
+        let tied = |question: &Question| {
+            let all = calls.iter().zip(1..).map(|(caller, number)| (number, caller, Some(number)));
+            match tie_question(question, all, &GivenUp::default()) {
+                Tie::To(number) => Some(number),
+                Tie::Nobody | Tie::Mute => None,
+            }
+        };
+        assert_eq!(
+            (tied(&about("1")), tied(&about("2")), tied(&about("3"))),
+            (Some(1), Some(2), None)
+        );
+        assert_eq!(tied(&Question { method: "roots/list".into(), params: None }), None);
+    }
+
+    #[test]
+    fn what_a_server_sends_is_tied_to_one_clients_newest_call() {
+        let ann = Whose::Principal(Principal::Client("ann".into()));
+        let bob = Whose::Principal(Principal::Anonymous);
+        let (one, _one) = mpsc::channel(1);
+        let (two, _two) = mpsc::channel(1);
+        let given_up = GivenUp::default();
+        let tied = |calls: &[(u64, &Whose, Option<&mpsc::Sender<Aside>>)]| match tie(
+            calls.iter().copied(),
+            &given_up,
+        ) {
+            Tie::Nobody => "nobody",
+            Tie::Mute => "mute",
+            Tie::To(asides) if asides.same_channel(&one) => "one",
+            Tie::To(_) => "two",
+        };
+        assert_eq!(tied(&[]), "nobody");
+        assert_eq!(tied(&[(1, &ann, None)]), "mute");
+        assert_eq!(tied(&[(1, &ann, Some(&one))]), "one");
+        assert_eq!(tied(&[(2, &ann, Some(&two)), (1, &ann, Some(&one))]), "two");
+        assert_eq!(tied(&[(2, &ann, None), (1, &ann, Some(&one))]), "one");
+        assert_eq!(tied(&[(1, &ann, Some(&one)), (2, &bob, Some(&two))]), "nobody");
+        given_up.add(3, bob.clone(), std::time::Duration::from_secs(1));
+        assert_eq!(tied(&[(1, &ann, Some(&one))]), "nobody", "it may be of the other's call");
+        assert_eq!(tied(&[(1, &ann, None)]), "nobody");
+        assert_eq!(tied(&[(2, &bob, Some(&two))]), "two");
+        given_up.answered(3);
+        assert_eq!(tied(&[(1, &ann, Some(&one))]), "one");
+    }
+}

@@ -1,0 +1,393 @@
+//! What clients have read of a Modern server, kept for as long as the server
+//! allows (2026-07-28, Caching).
+//!
+//! What it calls public is given to anyone, what it calls private only to the
+//! principal that read it, and either only to clients with the same
+//! capabilities. A notification that something has changed ends it at once.
+//! A read that answers a server's question is never kept, nor one that says
+//! more than which resource it wants.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use parking_lot::{Mutex, MutexGuard};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use crate::call::{
+    Abilities, Answer, Call, Event, NativeName, Principal, Reply, ResultBody, ResultType,
+};
+use crate::jsonrpc::{Splice, object, span_of};
+use crate::mcp::{Method, meta};
+use crate::policy::Target;
+
+/// The reads of one server that are still fresh.
+#[derive(Default)]
+pub(in crate::upstream) struct Reads(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    entries: HashMap<Key, Entry>,
+    /// The sizes of all of them.
+    bytes: usize,
+    /// Counts what was forgotten because it had changed.
+    changes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    uri: NativeName,
+    abilities: Abilities,
+    /// Whose it is; nobody's where anyone may have it.
+    owner: Option<Principal>,
+}
+
+struct Entry {
+    result: ResultBody,
+    /// Where the number of milliseconds stands in it.
+    ttl: std::ops::Range<usize>,
+    until: Instant,
+}
+
+/// One read on its way, which may be kept.
+pub(in crate::upstream) struct Reading {
+    key: Key,
+    changes: u64,
+    most: usize,
+}
+
+impl Reads {
+    /// What there is to answer a call with, if that is known; or else what will
+    /// be needed to keep its answer, if that may be kept in `most` bytes.
+    pub(in crate::upstream) fn find(
+        &self,
+        call: &Call,
+        target: &Target,
+        most: Option<usize>,
+    ) -> Result<Reply, Option<Reading>> {
+        let (Some(most), Some(uri)) = (most, target.native.as_ref()) else { return Err(None) };
+        if call.method != Method::ResourcesRead || !asks_for_nothing_else(call) {
+            return Err(None);
+        }
+        let abilities = call.context.client.abilities().clone();
+        let mut key = Key { uri: uri.clone(), abilities, owner: None };
+        let now = Instant::now();
+        let kept = self.kept();
+        if let Some(found) = kept.fresh(&key, now) {
+            return Ok(found);
+        }
+        key.owner = Some(call.context.principal.clone());
+        kept.fresh(&key, now).ok_or(Some(Reading { key, changes: kept.changes, most }))
+    }
+
+    /// The reply to a read, which is kept on its way if the server allows it.
+    pub(in crate::upstream) fn keep(self: &Arc<Self>, reading: Reading, reply: Reply) -> Reply {
+        let answers = reply.answers();
+        let state = Some((reply, Some(reading), Arc::clone(self)));
+        let kept = Reply::stream(stream::unfold(state, |state| async {
+            let (mut reply, mut reading, reads) = state?;
+            let event = reply.next().await?;
+            match &event {
+                Event::Answer(Ok(Answer::Result(result))) => {
+                    if let Some(reading) = reading.take() {
+                        reads.take(reading, result);
+                    }
+                    return Some((event, None));
+                }
+                // What comes of it is for this client alone.
+                Event::Asks(..) => reading = None,
+                _ => {}
+            }
+            let more = !event.is_last();
+            Some((event, more.then_some((reply, reading, reads))))
+        }));
+        kept.answered_by(answers)
+    }
+
+    /// A resource has changed: it, what is within it, or what it is within.
+    pub(in crate::upstream) fn forget(&self, uri: &str) {
+        let related = |key: &Key| {
+            let known = key.uri.as_str();
+            known.starts_with(uri) || uri.starts_with(known)
+        };
+        self.kept().remove(|key, _| related(key));
+    }
+
+    /// Anything may have changed.
+    pub(in crate::upstream) fn clear(&self) {
+        self.kept().remove(|_, _| true);
+    }
+
+    fn take(&self, reading: Reading, result: &ResultBody) {
+        let Some(caching) = Caching::of(result) else { return };
+        let size = result.raw().len() + reading.key.uri.as_str().len() + OVERHEAD;
+        let now = Instant::now();
+        let mut kept = self.kept();
+        // What was heard meanwhile may have been about what was read before.
+        if kept.changes != reading.changes || size > reading.most / 2 {
+            return;
+        }
+        kept.make_room(size, reading.most, now);
+        let owner = reading.key.owner.filter(|_| caching.private);
+        let entry = Entry { result: result.clone(), ttl: caching.place, until: now + caching.ttl };
+        kept.bytes += entry.size();
+        if let Some(before) = kept.entries.insert(Key { owner, ..reading.key }, entry) {
+            kept.bytes -= before.size();
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock()
+    }
+}
+
+impl Kept {
+    /// The answer, which says how long it is still good.
+    fn fresh(&self, key: &Key, now: Instant) -> Option<Reply> {
+        let entry = self.entries.get(key).filter(|entry| entry.until > now)?;
+        let left = entry.until.saturating_duration_since(now).as_millis().to_string();
+        let raw = Splice::new(entry.result.raw()).replace(entry.ttl.clone(), left).finish();
+        let result = entry.result.with(raw).ok()?;
+        Some(Reply::ready(Ok(Answer::Result(result))))
+    }
+
+    fn remove(&mut self, gone: impl Fn(&Key, &Entry) -> bool) {
+        self.changes += 1;
+        self.entries.retain(|key, entry| !gone(key, entry));
+        self.bytes = self.entries.values().map(Entry::size).sum();
+    }
+
+    /// Drops what is stale and then what will be soonest.
+    fn make_room(&mut self, size: usize, most: usize, now: Instant) {
+        let full = |kept: &Self| kept.bytes + size > most || kept.entries.len() >= MOST;
+        if !full(self) {
+            return;
+        }
+        self.entries.retain(|_, entry| entry.until > now);
+        self.bytes = self.entries.values().map(Entry::size).sum();
+        while full(self) {
+            let soonest = self.entries.iter().min_by_key(|(_, entry)| entry.until);
+            let Some(key) = soonest.map(|(key, _)| key.clone()) else { return };
+            if let Some(entry) = self.entries.remove(&key) {
+                self.bytes -= entry.size();
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn size(&self) -> usize {
+        self.result.raw().len() + OVERHEAD
+    }
+}
+
+impl fmt::Debug for Reads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reads").finish_non_exhaustive()
+    }
+}
+
+/// What a result says about its keeping.
+struct Caching {
+    ttl: Duration,
+    place: std::ops::Range<usize>,
+    private: bool,
+}
+
+impl Caching {
+    fn of(result: &ResultBody) -> Option<Self> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Wire<'a> {
+            #[serde(borrow)]
+            ttl_ms: &'a RawValue,
+            #[serde(default)]
+            cache_scope: Option<String>,
+        }
+        if *result.kind() != ResultType::Complete {
+            return None;
+        }
+        let raw: &Bytes = result.raw();
+        let wire: Wire<'_> = object(raw).ok()?;
+        let place = span_of(raw, wire.ttl_ms.get().as_bytes())?;
+        let ms: f64 = wire.ttl_ms.get().parse().ok().filter(|ms| *ms >= 1.0)?;
+        let ttl = Duration::try_from_secs_f64(ms / 1000.0).unwrap_or(LONGEST).min(LONGEST);
+        Some(Self { ttl, place, private: wire.cache_scope.as_deref() != Some("public") })
+    }
+}
+
+/// Whether a read says nothing but which resource it wants, and the usual of
+/// its client: what the answer depends on is then known.
+fn asks_for_nothing_else(call: &Call) -> bool {
+    let raw = call.params.raw();
+    let only = |raw: &[u8], known: &[&str]| {
+        let members = serde_json::from_slice::<HashMap<String, &RawValue>>(raw);
+        members.is_ok_and(|members| members.keys().all(|key| known.contains(&key.as_str())))
+    };
+    let of_meta = call.params.meta_span().and_then(|span| raw.get(span));
+    only(raw, &["uri", meta::META])
+        && of_meta.is_none_or(|meta| meta == b"null" || only(meta, &USUAL))
+}
+
+/// The members of `_meta` that change nothing about what is read.
+const USUAL: [&str; 8] = [
+    meta::PROGRESS_TOKEN,
+    meta::PROTOCOL_VERSION,
+    meta::CLIENT_INFO,
+    meta::CLIENT_CAPABILITIES,
+    meta::LOG_LEVEL,
+    meta::TRACEPARENT,
+    meta::TRACESTATE,
+    "baggage",
+];
+/// What an entry takes besides its result.
+const OVERHEAD: usize = 512;
+/// The most entries.
+const MOST: usize = 4096;
+/// Nothing is kept for longer, whatever a server says.
+const LONGEST: Duration = Duration::from_hours(24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::{Client, Params, ServerName};
+    use crate::mcp::ProtocolVersion;
+
+    const SIZE: Option<usize> = Some(100_000);
+
+    fn read(params: &str, principal: &str, capabilities: &'static str) -> Call {
+        let mut call = crate::upstream::tests::call("x");
+        call.method = Method::ResourcesRead;
+        call.params = Params::parse(Some(params.to_owned().into())).unwrap();
+        call.context.principal = Principal::Client(principal.into());
+        let capabilities = Bytes::from_static(capabilities.as_bytes());
+        call.context.client =
+            Arc::new(Client::new(ProtocolVersion::LATEST_MODERN, None, capabilities));
+        call
+    }
+
+    fn target(uri: &str) -> Target {
+        let server = ServerName::new("s").unwrap();
+        Target { server, native: Some(NativeName::new(uri)), tool: None, edits: Box::default() }
+    }
+
+    async fn answered(reply: &mut Reply) -> String {
+        match reply.next().await {
+            Some(Event::Answer(Ok(Answer::Result(result)))) => {
+                String::from_utf8(result.raw().to_vec()).unwrap()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Reads, keeping the answer; `None` where it had not to be asked for.
+    async fn ask(reads: &Arc<Reads>, call: &Call, uri: &str, answer: &str) -> Option<String> {
+        match reads.find(call, &target(uri), SIZE) {
+            Ok(mut reply) => Some(answered(&mut reply).await),
+            Err(reading) => {
+                let result = ResultBody::parse(answer.to_owned().into()).unwrap();
+                let reply = Reply::ready(Ok(Answer::Result(result)));
+                if let Some(reading) = reading {
+                    answered(&mut reads.keep(reading, reply)).await;
+                }
+                None
+            }
+        }
+    }
+
+    const PUBLIC: &str = r#"{"contents":[],"ttlMs":60000,"cacheScope":"public"}"#;
+    const PRIVATE: &str = r#"{"contents":[],"ttlMs":60000,"cacheScope":"private"}"#;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_public_is_anyones_and_what_is_private_its_readers() {
+        for (answer, shared) in [(PUBLIC, true), (PRIVATE, false), (r#"{"ttlMs":60000}"#, false)] {
+            let reads = Arc::new(Reads::default());
+            let params = r#"{"uri":"a:b","_meta":{"progressToken":1}}"#;
+            assert!(ask(&reads, &read(params, "x", "{}"), "a:b", answer).await.is_none());
+            let again = ask(&reads, &read(params, "x", "{}"), "a:b", answer).await;
+            assert_eq!(again.as_deref(), Some(answer));
+            let other = reads.find(&read(params, "y", "{}"), &target("a:b"), SIZE);
+            assert_eq!(other.is_ok(), shared, "{answer}");
+            let able = read(params, "x", r#"{"roots":{}}"#);
+            assert!(reads.find(&able, &target("a:b"), SIZE).is_err(), "it can do more");
+            assert!(reads.find(&read(params, "x", "{}"), &target("a:c"), SIZE).is_err());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_says_how_long_it_is_still_good_and_then_is_gone() {
+        let reads = Arc::new(Reads::default());
+        let call = read(r#"{"uri":"a:b"}"#, "x", "{}");
+        ask(&reads, &call, "a:b", PUBLIC).await;
+        tokio::time::sleep(Duration::from_secs(59)).await;
+        let again = ask(&reads, &call, "a:b", PUBLIC).await;
+        assert_eq!(again, Some(PUBLIC.replace("60000", "1000")));
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(ask(&reads, &call, "a:b", PUBLIC).await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_not_be_kept_is_not() {
+        let reads = Arc::new(Reads::default());
+        for params in [
+            r#"{"uri":"a:b","inputResponses":{}}"#,
+            r#"{"uri":"a:b","requestState":"x"}"#,
+            r#"{"uri":"a:b","later":1}"#,
+            r#"{"uri":"a:b","_meta":{"com.example/tenant":1}}"#,
+        ] {
+            let found = reads.find(&read(params, "x", "{}"), &target("a:b"), SIZE);
+            assert!(matches!(found, Err(None)), "{params}");
+        }
+        let call = read(r#"{"uri":"a:b"}"#, "x", "{}");
+        assert!(matches!(reads.find(&call, &target("a:b"), None), Err(None)));
+        for answer in [
+            "{}",
+            r#"{"ttlMs":0,"cacheScope":"public"}"#,
+            r#"{"ttlMs":-5,"cacheScope":"public"}"#,
+            r#"{"ttlMs":"9","cacheScope":"public"}"#,
+            r#"{"resultType":"input_required","ttlMs":60000,"cacheScope":"public"}"#,
+            &PUBLIC.replace("[]", &format!("[{:?}]", "x".repeat(60_000))),
+        ] {
+            assert!(ask(&reads, &call, "a:b", answer).await.is_none());
+            assert!(reads.kept().entries.is_empty(), "{answer:.80}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn news_end_it_even_while_it_is_being_read() {
+        let reads = Arc::new(Reads::default());
+        let call = read(r#"{"uri":"a:b/c"}"#, "x", "{}");
+        for (news, gone) in [("a:b/c", true), ("a:b", true), ("a:b/c/d", true), ("a:x", false)] {
+            ask(&reads, &call, "a:b/c", PUBLIC).await;
+            reads.forget(news);
+            assert_eq!(ask(&reads, &call, "a:b/c", PUBLIC).await.is_none(), gone, "{news}");
+        }
+        reads.clear();
+        assert_eq!(reads.kept().bytes, 0);
+        let Err(Some(reading)) = reads.find(&call, &target("a:b/c"), SIZE) else { panic!() };
+        reads.forget("a:b");
+        let result = ResultBody::parse(Bytes::from_static(PUBLIC.as_bytes())).unwrap();
+        answered(&mut reads.keep(reading, Reply::ready(Ok(Answer::Result(result))))).await;
+        assert!(reads.kept().entries.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_never_takes_more_room_than_it_may() {
+        let reads = Arc::new(Reads::default());
+        let answer = PUBLIC.replace("[]", &format!("[{:?}]", "x".repeat(9_000)));
+        for number in 0..50 {
+            let call = read(r#"{"uri":"a:b"}"#, "x", "{}");
+            ask(&reads, &call, &format!("a:{number}"), &answer).await;
+            let kept = reads.kept();
+            assert!(kept.bytes <= 100_000);
+            assert_eq!(kept.bytes, kept.entries.values().map(Entry::size).sum::<usize>());
+        }
+        let call = read(r#"{"uri":"a:b"}"#, "x", "{}");
+        assert!(reads.find(&call, &target("a:49"), SIZE).is_ok(), "the newest is there");
+    }
+}

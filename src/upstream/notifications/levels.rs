@@ -1,0 +1,76 @@
+//! How much a Legacy server is to write into its log for the gateway's clients.
+//!
+//! Such a server has one level for its whole session, and several clients may
+//! share that: the most curious of those that call it decides. Each of them
+//! still gets no more than it asked for. A client that asks for nothing leaves
+//! the level as it is.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::mcp::LogLevel;
+
+/// The level of one connection.
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct Levels(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// When each level was wanted last.
+    wanted: [Option<Instant>; LogLevel::ALL.len()],
+    /// The level that is set, and in which of the server's sessions.
+    set: Option<(u64, LogLevel)>,
+}
+
+impl Levels {
+    /// Notes a call that wants lines of that level; gives the level to set
+    /// before it, if it is another than the one that is set in this session.
+    pub(in crate::upstream) fn before(
+        &self,
+        wants: Option<LogLevel>,
+        session: u64,
+    ) -> Option<LogLevel> {
+        let wants = wants?;
+        let now = Instant::now();
+        let mut state = self.0.lock();
+        if let Some(wanted) = state.wanted.get_mut(wants as usize) {
+            *wanted = Some(now);
+        }
+        let current = |wanted: &Option<Instant>| {
+            wanted.is_some_and(|at| now.saturating_duration_since(at) < CURIOUS)
+        };
+        let most = LogLevel::ALL.into_iter().zip(&state.wanted).find(|(_, at)| current(at))?.0;
+        let new = (session, most);
+        (state.set.replace(new) != Some(new)).then_some(most)
+    }
+}
+
+/// The params of `logging/setLevel`.
+pub(in crate::upstream) fn params(level: LogLevel) -> Bytes {
+    serde_json::json!({ "level": level.as_str() }).to_string().into()
+}
+
+/// How long after its last call a client still counts.
+const CURIOUS: Duration = Duration::from_mins(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_most_curious_client_of_late_decides() {
+        let levels = Levels::default();
+        let (debug, info, error) = (LogLevel::Debug, LogLevel::Info, LogLevel::Error);
+        assert_eq!(levels.before(None, 1), None, "as it is");
+        assert_eq!(levels.before(Some(info), 1), Some(info));
+        assert_eq!(levels.before(Some(error), 1), None, "less is filtered");
+        assert_eq!(levels.before(Some(debug), 1), Some(debug));
+        assert_eq!(levels.before(Some(info), 1), None);
+        assert_eq!(levels.before(Some(info), 2), Some(debug), "a new session knows nothing");
+        tokio::time::sleep(CURIOUS).await;
+        assert_eq!(levels.before(Some(error), 2), Some(error), "the others are gone");
+    }
+}

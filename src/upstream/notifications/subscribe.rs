@@ -1,0 +1,124 @@
+//! `resources/subscribe` at a Legacy server: one for each resource that
+//! anybody wants to hear of.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::call::Answer;
+use crate::mcp::Method;
+use crate::upstream::LinkFault;
+use crate::upstream::transport::peer::Tells;
+
+use super::subscriptions::{Continuity, Refusal};
+use super::{Inbox, Topic};
+
+/// How a transport sends requests of the gateway's own.
+pub(in crate::upstream) trait Asks: Send + Sync + 'static {
+    /// Sends one and waits for its answer.
+    fn ask(
+        &self,
+        method: &Method,
+        params: Bytes,
+    ) -> impl Future<Output = Result<Answer, LinkFault>> + Send;
+
+    /// Changes when the server's session is another: one that knows of no
+    /// subscriptions.
+    fn sessions(&self) -> watch::Receiver<u64>;
+}
+
+/// Keeps the server's subscriptions as clients want them, for as long as the
+/// connection is there.
+pub(in crate::upstream) async fn subscribe(asks: impl Asks, tells: Tells, inbox: Arc<Inbox>) {
+    let mut wanting = inbox.subscriptions.changes();
+    let mut sessions = asks.sessions();
+    let mut standing = HashSet::new();
+    inbox.subscriptions.forget_refusals();
+    loop {
+        wanting.mark_unchanged();
+        if sessions.has_changed().unwrap_or(false) {
+            sessions.mark_unchanged();
+            standing.clear();
+            inbox.subscriptions.forget_refusals();
+        }
+        let wanted: HashSet<_> = inbox.subscriptions.wanted().into_iter().collect();
+        let mut due = Vec::new();
+        for topic in wanted.difference(&standing) {
+            match topic {
+                Topic::Resource(_) if tells.updates => due.push((topic.clone(), Step::Begin)),
+                // A Legacy server tells of tasks to whoever made them, unasked.
+                Topic::Task(_) => inbox.subscriptions.settle(topic, Ok(()), Continuity::Kept),
+                Topic::Resource(_) | Topic::Unknown(_) => {
+                    let refused = Err(Refusal::Unsupported);
+                    inbox.subscriptions.settle(topic, refused, Continuity::Kept);
+                }
+            }
+        }
+        due.extend(standing.difference(&wanted).map(|topic| (topic.clone(), Step::End)));
+        let steps = due.into_iter().map(|(topic, step)| take(&asks, topic, step));
+        let mut steps = stream::iter(steps).buffer_unordered(AT_ONCE);
+        let mut failed = false;
+        while let Some((topic, step, answer)) = steps.next().await {
+            match (step, answer) {
+                (Step::Begin, Ok(Answer::Result(_))) => {
+                    inbox.subscriptions.settle(&topic, Ok(()), Continuity::Broken);
+                    standing.insert(topic);
+                }
+                (Step::Begin, Ok(Answer::Error(error))) => {
+                    let refused = Err(Refusal::Said(error));
+                    inbox.subscriptions.settle(&topic, refused, Continuity::Kept);
+                }
+                (Step::Begin, Err(fault)) => {
+                    tracing::debug!(%topic, fault = %fault.chain(), "not subscribed");
+                    failed = true;
+                }
+                // Whatever it says to it: nobody listens any longer.
+                (Step::End, _) => {
+                    standing.remove(&topic);
+                }
+            }
+        }
+        drop(steps);
+        tokio::select! {
+            changed = wanting.changed() => if changed.is_err() { return },
+            Ok(()) = sessions.changed() => sessions.mark_changed(),
+            () = sleep(AGAIN), if failed => {}
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    Begin,
+    End,
+}
+
+async fn take(
+    asks: &impl Asks,
+    topic: Topic,
+    step: Step,
+) -> (Topic, Step, Result<Answer, LinkFault>) {
+    let method = match step {
+        Step::Begin => Method::ResourcesSubscribe,
+        Step::End => Method::ResourcesUnsubscribe,
+    };
+    let params = json!({ "uri": topic.to_string() }).to_string();
+    let answer = timeout(PATIENCE, asks.ask(&method, params.into())).await;
+    (topic, step, answer.unwrap_or(Err(LinkFault::Timeout { after: PATIENCE })))
+}
+
+/// How many requests are under way at once.
+const AT_ONCE: usize = 8;
+/// How long one may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Before what went wrong is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,312 @@
+//! The life of one server, as one task tells it: start, serve, fail, wait,
+//! start again, until it is stopped.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::config::{Start, Target};
+use crate::mcp::Era;
+
+use crate::upstream::LinkFault;
+use crate::upstream::lists::Listed;
+use crate::upstream::lists::pace::Pace;
+use crate::upstream::supervisor::backoff::{Backoff, Next, RestartBudget, RestartPolicy};
+use crate::upstream::supervisor::instance::Instance;
+use crate::upstream::supervisor::state::State;
+use crate::upstream::transport::child::Child;
+use crate::upstream::transport::connection::Connection;
+
+/// Why a server that ran no longer does.
+enum Ended {
+    Stopped,
+    Idle,
+    Lost(LinkFault),
+}
+
+/// Lives an instance's life, to its end.
+pub(in crate::upstream) async fn live(instance: Arc<Instance>) {
+    let stop = instance.stop.clone();
+    let counted = (!instance.is_main()).then(|| instance.kin.metrics.running_instances().enter());
+    let mut life = Life::new(&instance);
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = life.live() => {}
+    }
+    if let Some(connection) = instance.connection.swap(None) {
+        connection.close(life.child.take()).await;
+    } else if let Some(child) = life.child.take() {
+        child.stop().await;
+    }
+    instance.kin.pool.remove(&instance);
+    enter(&instance, State::Stopped);
+    drop(counted);
+}
+
+/// An instance as its life sees it.
+pub(in crate::upstream) struct Life<'a> {
+    pub(in crate::upstream) instance: &'a Arc<Instance>,
+    restarts: RestartPolicy,
+    dice: fastrand::Rng,
+    /// The era it turned out to be of, kept over restarts (2026-07-28,
+    /// Versioning: the verdict belongs to the server) and forgotten when it fails.
+    pub(in crate::upstream) known: Option<Era>,
+    pub(in crate::upstream) child: Option<Child>,
+    /// Since when it takes calls; `None` where it has not come so far.
+    ready_since: Option<std::time::Instant>,
+}
+
+impl<'a> Life<'a> {
+    fn new(instance: &'a Arc<Instance>) -> Self {
+        let config = instance.config();
+        let budget = match config.target {
+            Target::Command(_) => config.max_restarts as usize,
+            // To dial once more costs nothing, and nobody but the gateway
+            // would notice that the server is back.
+            Target::Http(_) => usize::MAX,
+        };
+        let restarts = RestartPolicy {
+            backoff: Backoff::new(FIRST_DELAY, LAST_DELAY, config.restart_window),
+            budget: RestartBudget::new(budget, config.restart_window),
+        };
+        Self {
+            // What is no first instance is of the first one's era.
+            known: (!instance.is_main()).then_some(Era::Legacy),
+            instance,
+            restarts,
+            dice: fastrand::Rng::new(),
+            child: None,
+            ready_since: None,
+        }
+    }
+
+    /// The first instance rests until it is needed again; the others leave.
+    async fn live(&mut self) {
+        let instance = self.instance;
+        let is_main = instance.is_main();
+        let mut wait_for_demand = is_main && instance.config().start == Start::Lazy;
+        loop {
+            if wait_for_demand {
+                enter(instance, State::Idle);
+                // Told of calls that were served long ago, too: hence the loop.
+                while !instance.is_wanted() {
+                    instance.demand.notified().await;
+                }
+            }
+            self.ready_since = None;
+            wait_for_demand = match self.run().await {
+                Ended::Stopped => return,
+                Ended::Idle if !is_main => return,
+                Ended::Idle => true,
+                Ended::Lost(fault) => {
+                    self.note(&fault);
+                    if instance.owner.lists() && !is_main {
+                        instance.kin.lists.failed(&instance.owner.told);
+                    }
+                    self.pause().await;
+                    if !is_main && instance.kin.pool.leave(instance) {
+                        return;
+                    }
+                    instance.restarts.fetch_add(1, Ordering::Relaxed);
+                    instance.kin.metrics.count_restart();
+                    false
+                }
+            };
+        }
+    }
+
+    /// From start to end, once.
+    async fn run(&mut self) -> Ended {
+        enter(self.instance, State::Connecting);
+        let instance = Arc::clone(self.instance);
+        let limit = instance.config().start_timeout;
+        let connection = match timeout(limit, self.connect()).await {
+            Ok(Ok(connection)) => Arc::new(connection),
+            Ok(Err(fault)) => return self.lost(fault).await,
+            Err(_) => return self.lost(LinkFault::Timeout { after: limit }).await,
+        };
+        if instance.is_main() {
+            instance.kin.speaks(connection.peer().version);
+            instance.kin.resume();
+        }
+        match instance.list(&connection).await {
+            Ok(Listed::Whole) => {}
+            Ok(Listed::InPart) => instance.changed.notify_one(),
+            Err(fault) => {
+                connection.close(self.child.take()).await;
+                return Ended::Lost(fault);
+            }
+        }
+        let opened = std::time::Instant::now();
+        self.ready_since = Some(opened);
+        // Whoever it is now, it may know something else.
+        instance.inbox.reads.clear();
+        instance.connection.store(Some(Arc::clone(&connection)));
+        enter(&instance, State::Ready);
+        self.greet(&connection);
+        let ended = loop {
+            match self.serve(&connection).await {
+                Ended::Idle if !self.rest(&connection) => {}
+                ended => break ended,
+            }
+        };
+        if let Ended::Lost(fault) = &ended {
+            // Told before it is closed, which may take its time: calls that
+            // come meanwhile wait for the next start.
+            instance.notes().told = Some(fault.public());
+            enter(&instance, State::Connecting);
+            instance.connection.store(None);
+        }
+        connection.close(self.child.take()).await;
+        if connection.peer().era() == Era::Legacy {
+            instance.kin.metrics.record_session(opened.elapsed());
+        }
+        instance.notes().pid = None;
+        ended
+    }
+
+    /// Takes the connection away from an instance without calls; false where
+    /// a call has come just then, and has it. The call counts itself before it
+    /// looks for the connection, this takes it before it looks for calls: one
+    /// of the two sees the other.
+    fn rest(&self, connection: &Arc<Connection>) -> bool {
+        let instance = self.instance;
+        if !instance.is_main() {
+            return instance.kin.pool.leave(instance);
+        }
+        let pid = instance.notes().pid.take();
+        enter(instance, State::Idle);
+        instance.connection.store(None);
+        if instance.is_in_use() {
+            instance.notes().pid = pid;
+            instance.connection.store(Some(Arc::clone(connection)));
+            enter(instance, State::Ready);
+            return false;
+        }
+        tracing::info!(server = %instance.name(), "stopped until it is needed again");
+        true
+    }
+
+    fn greet(&self, connection: &Connection) {
+        let (instance, peer) = (self.instance, connection.peer());
+        let (name, version) = peer.name_and_version();
+        if instance.is_main() {
+            let tools = instance.kin.lists.base.load().as_ref().map_or(0, |list| list.tools.len());
+            tracing::info!(
+                server = %instance.name(), era = peer.era().as_str(), protocol = %peer.version,
+                tools, "ready: {name} {version}"
+            );
+        } else {
+            tracing::debug!(
+                server = %instance.name(), protocol = %peer.version,
+                owner = instance.owner.whose.as_str(),
+                "one more instance is ready: {name} {version}"
+            );
+        }
+    }
+
+    /// Serves until something ends it.
+    async fn serve(&mut self, connection: &Arc<Connection>) -> Ended {
+        let instance = Arc::clone(self.instance);
+        let mut pace = Pace::new();
+        loop {
+            let idle = instance.idle_at();
+            tokio::select! {
+                fault = connection.closed() => return Ended::Lost(self.explain(fault).await),
+                () = instance.stop.cancelled() => return Ended::Stopped,
+                () = pace.due(&instance.changed) => {
+                    if !instance.owner.lists() {
+                        instance.kin.relist_for(&instance.owner.told);
+                    }
+                    let listed = instance.list(connection).await;
+                    pace.listed(matches!(listed, Ok(Listed::Whole)));
+                    if let Err(fault) = listed {
+                        // The list of before stays up: calls may still work.
+                        self.note(&fault);
+                    }
+                }
+                () = instance.kin.lists.wanted.notified(), if instance.is_main() => {
+                    instance.list_untried(connection).await;
+                }
+                () = sleep_until(idle.unwrap_or_else(far_away)), if idle.is_some() => {
+                    if instance.idle_at().is_some_and(|at| at <= Instant::now()) {
+                        return Ended::Idle;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a child's exit status adds to the loss of its pipes.
+    async fn explain(&mut self, fault: LinkFault) -> LinkFault {
+        let Some(child) = &mut self.child else { return fault };
+        match timeout(EXIT_PATIENCE, child.exited()).await {
+            Ok(status) => {
+                let said = child.last_words().last().map(|words| format!("; it said: {words}"));
+                LinkFault::Exited(format!("{status}{}", said.unwrap_or_default()))
+            }
+            Err(_) => fault,
+        }
+    }
+
+    async fn lost(&mut self, fault: LinkFault) -> Ended {
+        if let Some(child) = self.child.take() {
+            child.stop().await;
+        }
+        self.instance.notes().pid = None;
+        Ended::Lost(fault)
+    }
+
+    fn note(&self, fault: &LinkFault) {
+        let text = fault.chain();
+        let owner = self.instance.owner.whose.as_str();
+        tracing::warn!(server = %self.instance.name(), owner, "{text}");
+        let mut notes = self.instance.notes();
+        notes.told = Some(fault.public());
+        notes.last_error = Some((SystemTime::now(), text));
+    }
+
+    /// Waits before the next start: as the backoff says or, with the budget
+    /// spent, until the window is over.
+    async fn pause(&mut self) {
+        let now = std::time::Instant::now();
+        let wait = match self.restarts.after_failure(self.ready_since, now, &mut self.dice) {
+            Next::After(wait) => {
+                enter(self.instance, State::Backoff { until: Instant::now() + wait });
+                wait
+            }
+            Next::GiveUp => {
+                enter(self.instance, State::Failed);
+                let name = self.instance.name();
+                tracing::error!(server = %name, "it failed too often and is left alone for a while");
+                self.instance.config().restart_window
+            }
+        };
+        sleep(wait).await;
+    }
+}
+
+fn enter(instance: &Instance, state: State) {
+    let mut notes = instance.notes();
+    notes.since = Some(SystemTime::now());
+    if !matches!(state, State::Idle | State::Connecting) {
+        notes.first_verdict.get_or_insert_with(SystemTime::now);
+    }
+    drop(notes);
+    instance.state.send_replace(state);
+    if instance.is_main() {
+        instance.kin.show_availability(&instance.state.borrow());
+    }
+}
+
+fn far_away() -> Instant {
+    Instant::now() + Duration::from_hours(1)
+}
+
+/// Delays between restarts.
+const FIRST_DELAY: Duration = Duration::from_millis(200);
+const LAST_DELAY: Duration = Duration::from_secs(30);
+/// How long a child that closed its output may take to be gone.
+const EXIT_PATIENCE: Duration = Duration::from_millis(500);

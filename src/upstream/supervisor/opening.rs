@@ -1,0 +1,174 @@
+//! How an instance comes to its connection.
+
+use std::sync::Arc;
+
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+use crate::config::{Command, EraChoice, Http as HttpConfig, HttpTransport, Target};
+use crate::mcp::Era;
+
+use crate::upstream::LinkFault;
+use crate::upstream::supervisor::life::Life;
+use crate::upstream::transport::child::{Child, ChildSpec};
+use crate::upstream::transport::connection::Connection;
+use crate::upstream::transport::http::{self, Http};
+use crate::upstream::transport::stdio::{self, Output, Stdio};
+
+impl Life<'_> {
+    /// Opens the connection, whatever it is. The caller bounds the time.
+    pub(in crate::upstream) async fn connect(&mut self) -> Result<Connection, LinkFault> {
+        let config = Arc::clone(self.instance.config());
+        let era = match (config.era, self.known) {
+            (EraChoice::Auto, Some(Era::Legacy)) => EraChoice::Legacy,
+            (era, _) => era,
+        };
+        let opened = match &config.target {
+            Target::Command(command) => self.start_child(command, era).await,
+            Target::Http(http) => self.open_http(http, era).await,
+        };
+        self.known = match &opened {
+            Ok(connection) => Some(connection.peer().era()),
+            // Some Legacy children end themselves at a method they do not know.
+            Err(LinkFault::Exited(_)) if era == EraChoice::Auto => Some(Era::Legacy),
+            Err(_) => None,
+        };
+        opened
+    }
+
+    /// Opens a connection over HTTP. A server that refuses `initialize` may be
+    /// one of the transport before (2025-11-25, Transports, "Backwards
+    /// Compatibility").
+    async fn open_http(&self, http: &HttpConfig, era: EraChoice) -> Result<Connection, LinkFault> {
+        let config = self.instance.config();
+        let client = self.client(http)?;
+        if http.transport == HttpTransport::Sse {
+            return self.open_sse(client).await;
+        }
+        let opening = http::Opening {
+            server: config.name.clone(),
+            owner: Arc::clone(&self.instance.owner),
+            client: Arc::clone(&client),
+            era,
+            patience: config.start_timeout / 3,
+            limit: config.max_response,
+            forward: config.forward_headers.clone(),
+            inbox: Arc::clone(&self.instance.inbox),
+        };
+        let may_be_old = http.transport == HttpTransport::Auto && era != EraChoice::Modern;
+        match Http::open(opening).await {
+            Err(fault) if may_be_old && http::sse::may_be_old(&fault) => {
+                self.open_sse(client).await.map_err(|_| fault)
+            }
+            opened => opened.map(Connection::Http),
+        }
+    }
+
+    /// Opens a connection over the transport of 2024-11-05: a pipe, once it stands.
+    async fn open_sse(&self, client: Arc<http::Client>) -> Result<Connection, LinkFault> {
+        let config = self.instance.config();
+        let limit = config.max_response;
+        let (input, output) = http::sse::open(client, config.name.clone(), limit).await?;
+        let opening = stdio::Opening {
+            server: config.name.clone(),
+            owner: Arc::clone(&self.instance.owner),
+            era: EraChoice::Legacy,
+            patience: config.start_timeout / 3,
+            limit,
+            inbox: Arc::clone(&self.instance.inbox),
+        };
+        Stdio::open(opening, input, output).await.map(Connection::Stdio)
+    }
+
+    /// The HTTP client of all instances. Made anew for the first one, which is
+    /// started again when something is wrong: the file with the certificates
+    /// may have been mended.
+    fn client(&self, config: &HttpConfig) -> Result<Arc<http::Client>, LinkFault> {
+        let instance = self.instance;
+        let mut kept = instance.kin.client();
+        match &*kept {
+            Some(client) if !instance.is_main() => Ok(Arc::clone(client)),
+            _ => {
+                let client = http::Client::new(config, instance.config().connect_timeout)?;
+                Ok(Arc::clone(kept.insert(Arc::new(client))))
+            }
+        }
+    }
+
+    async fn start_child(
+        &mut self,
+        command: &Command,
+        era: EraChoice,
+    ) -> Result<Connection, LinkFault> {
+        let config = self.instance.config();
+        let (mut child, input, output) = self.spawn(command).await?;
+        let output = Output::new(output).map_err(|error| LinkFault::Setup(error.to_string()))?;
+        self.instance.notes().pid = u32::try_from(child.id()).ok();
+        let opening = stdio::Opening {
+            server: config.name.clone(),
+            owner: Arc::clone(&self.instance.owner),
+            era,
+            patience: config.start_timeout / 3,
+            limit: config.max_response,
+            inbox: Arc::clone(&self.instance.inbox),
+        };
+        let opened = tokio::select! {
+            opened = Stdio::open(opening, input, output) => opened,
+            status = child.exited() => Err(LinkFault::Exited(status.to_string())),
+        };
+        match opened {
+            Ok(stdio) => {
+                self.child = Some(child);
+                Ok(Connection::Stdio(stdio))
+            }
+            Err(fault) => Err(self.bury(child, fault).await),
+        }
+    }
+
+    /// Starts the program. That blocks until it runs, a millisecond or more, and
+    /// no thread that serves calls waits for it.
+    async fn spawn(
+        &self,
+        command: &Command,
+    ) -> Result<(Child, ChildStdin, ChildStdout), LinkFault> {
+        let instance = self.instance;
+        let (server, spec) = (instance.name().clone(), self.spec(command));
+        let guardian = instance.kin.surroundings.guardian.clone();
+        let _turn = STARTING.acquire().await;
+        let spawned = spawn_blocking(move || Child::spawn(&server, &spec, &guardian)).await;
+        let gone = |error| LinkFault::Setup(format!("it cannot be started: {error}"));
+        spawned.map_err(gone)?.map_err(LinkFault::Spawn)
+    }
+
+    /// Ends a child that cannot be used; adds what it said last to the fault.
+    async fn bury(&self, child: Child, fault: LinkFault) -> LinkFault {
+        let fault = match fault {
+            LinkFault::Exited(how) => LinkFault::Exited(
+                child
+                    .last_words()
+                    .last()
+                    .map_or(how.clone(), |words| format!("{how}; it said: {words}")),
+            ),
+            other => other,
+        };
+        child.stop().await;
+        fault
+    }
+
+    fn spec(&self, command: &Command) -> ChildSpec {
+        let env = command.env.iter();
+        ChildSpec {
+            program: command.program.clone(),
+            args: command.args.clone(),
+            env: env.map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
+            pass_env: command.pass_env.clone(),
+            cwd: command.cwd.clone(),
+            stop_timeout: self.instance.config().stop_timeout,
+        }
+    }
+}
+
+/// Programs that are started at once: each takes a thread, and the processors are
+/// theirs as soon as they run.
+static STARTING: Semaphore = Semaphore::const_new(2);

@@ -1,0 +1,96 @@
+//! An open connection to a server, of either transport.
+
+use bytes::Bytes;
+
+use crate::call::{Answer, Call, Reply};
+use crate::catalog::headers_for;
+use crate::config::{Server as ServerConfig, Target as Transport};
+use crate::mcp::{Era, Method};
+use crate::policy::Target;
+
+use crate::upstream::LinkFault;
+use crate::upstream::interaction::deadline::Deadline;
+use crate::upstream::transport::child::Child;
+use crate::upstream::transport::http::Http;
+use crate::upstream::transport::peer::Peer;
+use crate::upstream::transport::stdio::Stdio;
+
+/// A server that has answered and can be called.
+pub(in crate::upstream) enum Connection {
+    /// By its standard streams.
+    Stdio(Stdio),
+    /// By Streamable HTTP.
+    Http(Http),
+}
+
+impl Connection {
+    pub(in crate::upstream) fn peer(&self) -> &Peer {
+        match self {
+            Self::Stdio(stdio) => stdio.peer(),
+            Self::Http(http) => http.peer(),
+        }
+    }
+
+    /// A request of the gateway's own. The caller bounds the time.
+    pub(in crate::upstream) async fn request(
+        &self,
+        method: &Method,
+        params: Bytes,
+    ) -> Result<Answer, LinkFault> {
+        match self {
+            Self::Stdio(stdio) => stdio.request(method.as_str(), params).await,
+            Self::Http(http) => http.request(method, params).await,
+        }
+    }
+
+    /// A client's call, within the times that `config` allows.
+    pub(in crate::upstream) async fn call(
+        &self,
+        call: &Call,
+        target: &Target,
+        config: &ServerConfig,
+    ) -> Result<Reply, LinkFault> {
+        let deadline = Deadline::new(config.timeout, config.max_timeout);
+        match self {
+            Self::Stdio(stdio) => stdio.call(call, target, deadline).await,
+            Self::Http(http) => {
+                let mirrored = match (http.peer().era(), &target.tool) {
+                    (Era::Modern, Some(tool)) => {
+                        headers_for(&tool.param_headers, call.params.arguments())
+                    }
+                    _ => Vec::new(),
+                };
+                http.call(call, target, mirrored, deadline).await
+            }
+        }
+    }
+
+    /// Waits until the connection, or what is known of the server, is lost.
+    pub(in crate::upstream) async fn closed(&self) -> LinkFault {
+        match self {
+            Self::Stdio(stdio) => stdio.closed().await,
+            Self::Http(http) => http.closed().await,
+        }
+    }
+
+    /// Says good-bye: to a child by the end of its input, to a Legacy HTTP
+    /// server by the end of its session. Then the child, if there is one, is
+    /// stopped.
+    pub(in crate::upstream) async fn close(&self, child: Option<Child>) {
+        match self {
+            Self::Stdio(stdio) => stdio.close(),
+            Self::Http(http) => http.close().await,
+        }
+        if let Some(child) = child {
+            child.stop().await;
+        }
+    }
+}
+
+/// How a transport is named in status and metrics.
+pub(in crate::upstream) fn transport_name(target: &Transport) -> &'static str {
+    match target {
+        Transport::Command(_) => "stdio",
+        Transport::Http(_) => "http",
+    }
+}

@@ -1,0 +1,458 @@
+//! A server that is reached over Streamable HTTP.
+//!
+//! Each call is a request of its own, so that its answer, its progress and its
+//! cancellation need no bookkeeping: dropping the response is the
+//! cancellation. Only a Legacy server's session is shared, and opened again
+//! when the server has lost it.
+
+mod body;
+mod client;
+mod coming;
+mod connection;
+mod idle;
+mod passing;
+mod pool;
+mod probe;
+mod reception;
+mod resume;
+mod session;
+pub(in crate::upstream) mod sse;
+mod verdict;
+mod watch;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tokio::sync::{Semaphore, watch as cell};
+use tokio::task::JoinSet;
+
+use crate::call::{Answer, Call, NativeName, Reply, ServerName};
+use crate::config::EraChoice;
+use crate::era::{lift, lower};
+use crate::jsonrpc::{self, Frame, Id, Response};
+use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, encode_value, header};
+use crate::policy::Target;
+
+use crate::upstream::LinkFault;
+use crate::upstream::Owner;
+use crate::upstream::interaction::deadline::Deadline;
+use crate::upstream::interaction::questions::message;
+use crate::upstream::notifications::Inbox;
+use crate::upstream::notifications::levels::{self, Levels};
+use crate::upstream::transport::peer::{Peer, answer_to_server};
+pub use body::ResponseBody;
+pub use client::{Client, client_tls};
+use coming::{Calls, Coming, Head, Stage};
+pub use pool::TransportError;
+use probe::{discover, probe};
+use reception::{Events, Reception, answer_in};
+use resume::{Resumable, Said};
+use session::Session;
+use verdict::Settled;
+
+/// A server that has answered and can be called.
+pub(in crate::upstream) struct Http {
+    shared: Arc<Shared>,
+    /// What hears of changes, for as long as the connection is there.
+    _listening: JoinSet<()>,
+}
+
+/// What calls and the watcher share.
+struct Shared {
+    server: ServerName,
+    /// Whose connection it is.
+    owner: Arc<Owner>,
+    client: Arc<Client>,
+    peer: Peer,
+    session: Session,
+    next_id: AtomicU64,
+    limit: usize,
+    forward: Vec<HeaderName>,
+    inbox: Arc<Inbox>,
+    levels: Levels,
+    /// Why what is known of the server no longer holds, once it does not.
+    lost: cell::Sender<Option<String>>,
+    /// Calls under way that a Legacy server's questions can belong to.
+    calls: Calls,
+    /// Places for messages beside the calls.
+    asides: Arc<Semaphore>,
+}
+
+/// How a connection to an HTTP server is opened.
+pub(in crate::upstream) struct Opening {
+    pub(in crate::upstream) server: ServerName,
+    pub(in crate::upstream) owner: Arc<Owner>,
+    pub(in crate::upstream) client: Arc<Client>,
+    pub(in crate::upstream) era: EraChoice,
+    /// How long a probe waits before it takes the server for Legacy.
+    pub(in crate::upstream) patience: Duration,
+    /// The most bytes an answer, or one event, may have.
+    pub(in crate::upstream) limit: usize,
+    /// Headers of the client's own that go on.
+    pub(in crate::upstream) forward: Vec<HeaderName>,
+    /// What the server tells outside of its answers.
+    pub(in crate::upstream) inbox: Arc<Inbox>,
+}
+
+impl Http {
+    /// Finds out the server's era and, if it is Legacy, opens a session. The
+    /// caller bounds the time.
+    pub(in crate::upstream) async fn open(opening: Opening) -> Result<Self, LinkFault> {
+        let client = opening.client;
+        let modern = match opening.era {
+            EraChoice::Legacy => None,
+            EraChoice::Modern => Some(
+                discover(&client, opening.limit)
+                    .await?
+                    .ok_or_else(|| LinkFault::Versions("Legacy ones".into()))?,
+            ),
+            EraChoice::Auto => probe(&client, opening.limit, opening.patience).await?,
+        };
+        let (peer, session) = match modern {
+            Some(peer) => (peer, Session::none()),
+            None => Session::open(&client, &opening.owner.told, opening.limit).await?,
+        };
+        let shared = Arc::new(Shared {
+            server: opening.server,
+            owner: opening.owner,
+            client,
+            peer,
+            session,
+            next_id: AtomicU64::new(2),
+            limit: opening.limit,
+            forward: opening.forward,
+            inbox: opening.inbox,
+            levels: Levels::default(),
+            lost: cell::Sender::new(None),
+            calls: Calls::default(),
+            asides: Arc::new(Semaphore::new(ASIDES)),
+        });
+        let listening = watch::start(&shared).await;
+        Ok(Self { shared, _listening: listening })
+    }
+
+    pub(in crate::upstream) fn peer(&self) -> &Peer {
+        &self.shared.peer
+    }
+
+    /// A request of the gateway's own.
+    pub(in crate::upstream) async fn request(
+        &self,
+        method: &Method,
+        params: Bytes,
+    ) -> Result<Answer, LinkFault> {
+        self.shared.request(method, params).await
+    }
+
+    /// A client's call. `mirrored` are the tool's parameters that go into
+    /// headers.
+    pub(in crate::upstream) async fn call(
+        &self,
+        call: &Call,
+        target: &Target,
+        mirrored: Vec<(HeaderName, HeaderValue)>,
+        deadline: Deadline,
+    ) -> Result<Reply, LinkFault> {
+        let shared = Arc::clone(&self.shared);
+        let id = shared.number();
+        let message = shared.message(call, target, &id);
+        let named = target.native.as_ref().filter(|_| call.method.name_param().is_some());
+        let mut headers = shared.headers(&call.method, named.map(NativeName::as_str));
+        shared.add_clients_own(&mut headers, call);
+        for (name, value) in mirrored {
+            headers.insert(name, value);
+        }
+        // On its way from here on: a server that answers with plain JSON sends
+        // no head until it is done, and has to hear of a cancellation as well.
+        let (mut coming, answers) = Coming::of(&shared, &id, (call, target), deadline);
+        let log = call.context.log;
+        if coming.questions.can_be() {
+            let sent = Arc::clone(&shared).send(id, message, headers, log);
+            coming.stage = Stage::Sent(sent, shared.clients_own(call));
+            return Ok(coming.reply().answered_by(answers));
+        }
+        let reception = if coming.hearing.elsewhere() {
+            let mut sent = Arc::clone(&shared).send(id.clone(), message, headers, log);
+            tokio::select! {
+                reception = &mut sent => reception,
+                () = coming.hearing.arrived() => {
+                    coming.stage = Stage::Sent(sent, shared.clients_own(call));
+                    return Ok(coming.reply());
+                }
+                after = coming.deadline.passed() => return Err(LinkFault::Timeout { after }),
+            }
+        } else {
+            let mut sent = Box::pin(async {
+                shared.set_level(log).await;
+                shared.exchange(&id, message, headers).await
+            });
+            tokio::select! {
+                reception = &mut sent => reception,
+                after = coming.deadline.passed() => return Err(LinkFault::Timeout { after }),
+            }
+        };
+        // Answered, or refused. Behind a connection that broke off the server
+        // may still be at it.
+        if !matches!(reception, Ok(Reception::Events(_)) | Err(LinkFault::Broken(_))) {
+            coming.under_way.end();
+        }
+        let reception = reception?;
+        if let Reception::Events(events) = reception {
+            let events = shared.resumable(&id, events, shared.clients_own(call));
+            coming.stage = Stage::Streaming(events);
+            return Ok(coming.reply());
+        }
+        Ok(match shared.settle(reception, &id, coming.deadline).await? {
+            Settled::Answer(answer) => Reply::ready(Ok(answer)),
+            Settled::Passing(passing) => Reply::passing(passing),
+        })
+    }
+
+    /// Waits until what is known of the server no longer holds; says why.
+    pub(in crate::upstream) async fn closed(&self) -> LinkFault {
+        let mut lost = self.shared.lost.subscribe();
+        let reason = lost.wait_for(Option::is_some).await;
+        LinkFault::Down(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default())
+    }
+
+    /// Ends the Legacy session, if there is one. A server that does not
+    /// answer holds nothing up.
+    pub(in crate::upstream) async fn close(&self) {
+        let closing = self.shared.session.close(&self.shared.client);
+        let _ = tokio::time::timeout(ASIDE, closing).await;
+    }
+}
+
+impl Shared {
+    fn number(&self) -> Id {
+        Id::number(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A request of the gateway's own.
+    async fn request(
+        self: &Arc<Self>,
+        method: &Method,
+        params: Bytes,
+    ) -> Result<Answer, LinkFault> {
+        let id = self.number();
+        let headers = self.headers(method, None);
+        let message = jsonrpc::request(&id, method.as_str(), &params);
+        let reception = match self.exchange(&id, message, headers).await? {
+            Reception::Events(events) => events,
+            whole => return whole.answer(&id).await,
+        };
+        let mut events = self.resumable(&id, reception, HeaderMap::new());
+        while let Some(said) = events.next().await? {
+            match said {
+                Said::Frame(frame @ Frame::Response { .. }) => {
+                    events.finish();
+                    return answer_in(frame, &id);
+                }
+                Said::Frame(Frame::Notification { method, params }) => {
+                    self.inbox.hear(&method, params.as_ref());
+                }
+                // It belongs to no client's call.
+                Said::Frame(Frame::Request { id, method, .. }) => {
+                    self.send_aside(answer_to_server(&id, &method));
+                }
+                Said::Pause(_) => {}
+            }
+        }
+        Err(LinkFault::NoAnswer)
+    }
+
+    /// Has a Legacy server write as much into its log as its clients want.
+    async fn set_level(self: &Arc<Self>, wants: Option<LogLevel>) {
+        if !self.peer.offers.has_capability("logging") || self.peer.era() == Era::Modern {
+            return;
+        }
+        let Some(level) = self.levels.before(wants, self.session.number()) else { return };
+        // Boxed: most calls set none, and need not be as large as one that does.
+        let setting = Box::pin(self.request(&Method::SetLevel, levels::params(level)));
+        // A call is worth more than the lines that come with it.
+        match tokio::time::timeout(ASIDE, setting).await {
+            Ok(Ok(Answer::Result(_))) => {}
+            refused => {
+                tracing::debug!(server = %self.server, ?level, ?refused, "the log level is not set");
+            }
+        }
+    }
+
+    /// A stream of events that goes on when its connection ends. Resumptions
+    /// carry the client's `own` headers.
+    fn resumable(self: &Arc<Self>, id: &Id, events: Box<Events>, mut own: HeaderMap) -> Resumable {
+        if self.peer.era() == Era::Legacy {
+            self.session.add_to(&mut own);
+        }
+        Resumable::new(self, id, events, own)
+    }
+
+    /// The headers of a client's own that go on with its call.
+    fn clients_own(&self, call: &Call) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if self.peer.era() == Era::Legacy {
+            self.add_clients_own(&mut headers, call);
+        }
+        headers
+    }
+
+    /// A call as this server takes it.
+    fn message(&self, call: &Call, target: &Target, id: &Id) -> Bytes {
+        let wanted = call.context.progress_token.as_ref();
+        let params = match self.peer.era() {
+            // A stream of its own: the client's own token meets no other.
+            Era::Modern => lift::request(
+                call,
+                &target.edits,
+                self.peer.version,
+                wanted.map(|token| &token[..]),
+            ),
+            Era::Legacy => lower::request(call, &target.edits, wanted.map(|_| id.raw())),
+        };
+        jsonrpc::request_with(id, call.method.as_str(), params)
+    }
+
+    fn headers(&self, method: &Method, name: Option<&str>) -> HeaderMap {
+        match self.peer.era() {
+            Era::Modern => modern_headers(self.peer.version, method, name),
+            Era::Legacy => HeaderMap::new(),
+        }
+    }
+
+    /// The client's trace, and those of its headers that the configuration
+    /// lets go on.
+    fn add_clients_own(&self, headers: &mut HeaderMap, call: &Call) {
+        let trace = &call.context.trace;
+        let (parent, state) = match &trace.sent {
+            Some((parent, state)) => (Some(parent), state.as_ref()),
+            None => (trace.parent.as_ref(), trace.state.as_ref()),
+        };
+        for (name, value) in [(header::TRACEPARENT, parent), (header::TRACESTATE, state)] {
+            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+                headers.insert(name, value);
+            }
+        }
+        for name in &self.forward {
+            let value = call.context.headers.get(name);
+            if let Some(value) = value.and_then(|value| HeaderValue::from_bytes(value).ok()) {
+                headers.insert(name.clone(), value);
+            }
+        }
+    }
+
+    /// Sends a call, on its own: the head of what comes back.
+    fn send(
+        self: Arc<Self>,
+        id: Id,
+        message: Bytes,
+        headers: HeaderMap,
+        log: Option<LogLevel>,
+    ) -> Head {
+        Box::pin(async move {
+            self.set_level(log).await;
+            self.exchange(&id, message, headers).await
+        })
+    }
+
+    /// Sends one request and reads the head of what comes back. A session that
+    /// the server has lost is opened anew, once.
+    async fn exchange(
+        &self,
+        id: &Id,
+        message: Bytes,
+        mut headers: HeaderMap,
+    ) -> Result<Reception, LinkFault> {
+        let used = self.session.add_to(&mut headers);
+        let again = used.is_some().then(|| message.clone());
+        let reception = self.post(&headers, message).await?;
+        let Some(again) = again.filter(|_| session::is_lost(&reception, id)) else {
+            return Ok(reception);
+        };
+        // Rare, and apart: what waits here is as large as what went before.
+        Box::pin(async {
+            self.reopen(used).await?;
+            self.session.add_to(&mut headers);
+            let reception = self.post(&headers, again).await?;
+            if !session::is_lost(&reception, id) {
+                // What it offered may have changed with the session. One that
+                // loses every session is not asked: the listing would lose the
+                // next, and so on without an end.
+                self.inbox.relist();
+            }
+            Ok(reception)
+        })
+        .await
+    }
+
+    /// Opens a session in place of a lost one.
+    async fn reopen(&self, lost: Option<u64>) -> Result<(), LinkFault> {
+        tracing::info!(server = %self.server, "the server has lost the session, a new one is opened");
+        let told = &self.owner.told;
+        let reopened = self.session.reopen(&self.client, told, self.limit, lost).await;
+        reopened.inspect_err(|fault| self.lose(fault))
+    }
+
+    async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<Reception, LinkFault> {
+        let response = match self.client.post(headers, body).await {
+            Ok(response) => Reception::read(response, self.limit).await,
+            Err(fault) => Err(fault),
+        };
+        response.inspect_err(|fault| self.doubt(fault))
+    }
+
+    /// Gives a Legacy server the answer to what it asked, within [`ASIDE`].
+    async fn respond(&self, id: &Id, response: &Response) -> Result<(), LinkFault> {
+        let mut headers = HeaderMap::new();
+        self.session.add_to(&mut headers);
+        let post = self.client.post(&headers, message(id, response));
+        match tokio::time::timeout(ASIDE, post).await {
+            Ok(Ok(taken)) if taken.status().is_success() => Ok(()),
+            Ok(Ok(refused)) => Err(LinkFault::Status { status: refused.status() }),
+            Ok(Err(fault)) => Err(fault),
+            Err(_) => Err(LinkFault::Timeout { after: ASIDE }),
+        }
+    }
+
+    /// Sends a message beside the calls. A server that makes the gateway send
+    /// more of them than it takes loses some.
+    fn send_aside(self: &Arc<Self>, body: Bytes) {
+        let Ok(place) = Arc::clone(&self.asides).try_acquire_owned() else {
+            tracing::debug!(server = %self.server, "too many messages aside: one is dropped");
+            return;
+        };
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            let mut headers = HeaderMap::new();
+            shared.session.add_to(&mut headers);
+            let sent = tokio::time::timeout(ASIDE, shared.client.post(&headers, body)).await;
+            if let Ok(Err(fault)) = sent {
+                tracing::debug!(server = %shared.server, fault = %fault.chain(), "a message was lost");
+            }
+            drop(place);
+        });
+    }
+}
+
+/// The headers that a Modern request carries (2026-07-28, Streamable HTTP,
+/// "Standard Request Headers").
+fn modern_headers(version: ProtocolVersion, method: &Method, name: Option<&str>) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
+    headers.insert(header::METHOD, method.to_header());
+    if let Some(name) = name {
+        headers.insert(header::NAME, encode_value(name));
+    }
+    headers
+}
+
+/// How long a message beside a call may take.
+const ASIDE: Duration = Duration::from_secs(5);
+/// How many of them may be under way at once.
+const ASIDES: usize = 64;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,282 @@
+//! A large JSON answer, passed on as it comes.
+//!
+//! Most answers are small: they are read whole, checked and rewritten where
+//! they must be. One that has [`PASS_FROM`] bytes or more is handed on piece by
+//! piece, so that it is neither held whole nor late; if its head says how long
+//! it is, from the first piece on. The envelope's id is compared as soon as it
+//! is seen; one that comes behind the result and is another's breaks the answer
+//! off.
+
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
+
+use crate::call::{Failure, Passing, ServerName};
+use crate::codec::body::BodyError;
+use crate::jsonrpc::{self, Frame, Id, Scanner};
+use crate::mcp::Era;
+use crate::upstream::LinkFault;
+use crate::upstream::interaction::deadline::Deadline;
+use crate::upstream::transport::peer::MAX_DEPTH;
+
+use super::{ResponseBody, Shared, TransportError};
+
+/// An answer of which so much has come.
+pub(super) struct Begun {
+    head: Bytes,
+    body: ResponseBody,
+    limit: usize,
+}
+
+/// Reads a body whole if it is small.
+///
+/// # Errors
+/// The body's own.
+pub(super) async fn read(
+    mut body: ResponseBody,
+    limit: usize,
+) -> Result<Result<Bytes, Begun>, BodyError<TransportError>> {
+    // One that says that it is too large is refused while there is still
+    // something to be said instead.
+    if body.size_hint().lower() > limit as u64 {
+        return Err(BodyError::TooLarge { limit });
+    }
+    let mut head = BytesMut::new();
+    loop {
+        let Some(frame) = body.frame().await else { return Ok(Ok(head.freeze())) };
+        let Ok(data) = frame.map_err(BodyError::Broken)?.into_data() else { continue };
+        if head.len() + data.len() > limit {
+            return Err(BodyError::TooLarge { limit });
+        }
+        if head.is_empty() && body.is_end_stream() {
+            return Ok(Ok(data));
+        }
+        let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        let size = announced.saturating_add(head.len() + data.len());
+        if size >= PASS_FROM {
+            let head = if head.is_empty() { data } else { joined(head, &data) };
+            return Ok(Err(Begun { head, body, limit }));
+        }
+        head.reserve(size - head.len());
+        head.extend_from_slice(&data);
+    }
+}
+
+fn joined(mut head: BytesMut, data: &[u8]) -> Bytes {
+    head.extend_from_slice(data);
+    head.freeze()
+}
+
+impl Begun {
+    /// Passes the result on, if it has begun; otherwise, as for an answer that
+    /// begins with something else, reads the rest.
+    ///
+    /// # Errors
+    /// [`LinkFault`] where it cannot be the answer to `id`, or cannot be read.
+    pub(super) async fn pass(
+        mut self,
+        id: &Id,
+        shared: &Shared,
+        mut deadline: Deadline,
+    ) -> Result<Result<Passing, Frame>, LinkFault> {
+        let era = shared.peer.era();
+        let mut begun = self.result(era);
+        if begun.is_none() && self.head.len() < PASS_FROM {
+            self = tokio::select! {
+                more = self.more() => more?,
+                after = deadline.passed() => return Err(LinkFault::Timeout { after }),
+            };
+            begun = self.result(era);
+        }
+        let Some((scanner, first)) = begun else {
+            let whole = tokio::select! {
+                whole = self.rest() => whole?,
+                after = deadline.passed() => return Err(LinkFault::Timeout { after }),
+            };
+            return Ok(Err(jsonrpc::parse(&whole, MAX_DEPTH)?));
+        };
+        check(&scanner, id)?;
+        let way = OnTheWay {
+            first: Some(self.head.slice(first)),
+            passed: self.head.len(),
+            body: self.body,
+            scanner,
+            limit: self.limit,
+            id: id.clone(),
+            server: shared.server.clone(),
+            deadline,
+        };
+        let pieces = stream::unfold(Some(way), OnTheWay::step);
+        Ok(Ok(Passing::new(shared.server.clone(), era, pieces)))
+    }
+
+    /// The part of the result that came, if there is one that can be passed on.
+    ///
+    /// What asks for input is read, however large: its state is sealed. One
+    /// that shows it neither at its beginning nor in the first [`PASS_FROM`]
+    /// bytes keeps a state that is no good.
+    fn result(&self, era: Era) -> Option<(Scanner, Range<usize>)> {
+        let mut scanner = Scanner::new(MAX_DEPTH);
+        let first = scanner.feed(&self.head).ok()?;
+        let has_enough = self.head.len() >= PASS_FROM;
+        let asks = || ASKS.iter().any(|sign| memchr::memmem::find(&self.head, sign).is_some());
+        let beginning = self.head.get(first.clone()).and_then(first_member);
+        let passes = scanner.has_result()
+            && match era {
+                Era::Legacy => has_enough || beginning.is_some(),
+                Era::Modern => beginning.is_some_and(is_complete) || has_enough && !asks(),
+            };
+        passes.then_some((scanner, first))
+    }
+
+    /// As much of it as is looked at before it is passed on, or all.
+    async fn more(self) -> Result<Self, LinkFault> {
+        let Self { head, mut body, limit } = self;
+        let mut head = BytesMut::from(head);
+        while head.len() < PASS_FROM && add_piece(&mut head, &mut body, limit).await? {}
+        Ok(Self { head: head.freeze(), body, limit })
+    }
+
+    /// All of it.
+    ///
+    /// # Errors
+    /// [`LinkFault`] where it is too large or breaks off.
+    pub(super) async fn rest(self) -> Result<Bytes, LinkFault> {
+        let mut whole = BytesMut::from(self.head);
+        let mut body = self.body;
+        while add_piece(&mut whole, &mut body, self.limit).await? {}
+        Ok(whole.freeze())
+    }
+}
+
+/// Adds the next piece, if there is one.
+async fn add_piece(
+    whole: &mut BytesMut,
+    body: &mut ResponseBody,
+    limit: usize,
+) -> Result<bool, LinkFault> {
+    let Some(frame) = body.frame().await else { return Ok(false) };
+    let frame = frame.map_err(|error| LinkFault::Broken(Box::new(error)))?;
+    if let Ok(data) = frame.into_data() {
+        if whole.len() + data.len() > limit {
+            return Err(LinkFault::TooLarge { limit });
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(true)
+}
+
+/// What stands behind the opening brace of an object, if there is something.
+fn first_member(object: &[u8]) -> Option<&[u8]> {
+    let inside = object.trim_ascii_start().strip_prefix(b"{")?.trim_ascii_start();
+    (!inside.is_empty()).then_some(inside)
+}
+
+/// Whether the first of a result's members says that it asks for nothing.
+fn is_complete(members: &[u8]) -> bool {
+    let value = members.strip_prefix(b"\"resultType\"").map(<[u8]>::trim_ascii_start);
+    let value = value.and_then(|value| value.strip_prefix(b":")).map(<[u8]>::trim_ascii_start);
+    value.is_some_and(|value| value.starts_with(b"\"complete\""))
+}
+
+struct OnTheWay {
+    first: Option<Bytes>,
+    passed: usize,
+    body: ResponseBody,
+    scanner: Scanner,
+    limit: usize,
+    id: Id,
+    server: ServerName,
+    deadline: Deadline,
+}
+
+impl OnTheWay {
+    async fn step(way: Option<Self>) -> Option<(Result<Bytes, Failure>, Option<Self>)> {
+        let mut way = way?;
+        match way.piece().await {
+            Ok(Some(piece)) => Some((Ok(piece), Some(way))),
+            Ok(None) => None,
+            Err(fault) => {
+                tracing::warn!(server = %way.server, fault = %fault.chain(), "an answer breaks off");
+                Some((Err(fault.into_failure(&way.server)), None))
+            }
+        }
+    }
+
+    async fn piece(&mut self) -> Result<Option<Bytes>, LinkFault> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        loop {
+            let frame = tokio::select! {
+                frame = self.body.frame() => frame,
+                after = self.deadline.passed() => return Err(LinkFault::Timeout { after }),
+            };
+            let Some(frame) = frame else { return self.end() };
+            let frame = frame.map_err(|error| LinkFault::Broken(Box::new(error)))?;
+            let Ok(data) = frame.into_data() else { continue };
+            self.deadline.extend();
+            self.passed += data.len();
+            if self.passed > self.limit {
+                return Err(LinkFault::TooLarge { limit: self.limit });
+            }
+            let part = self.scanner.feed(&data)?;
+            check(&self.scanner, &self.id)?;
+            if !part.is_empty() {
+                return Ok(Some(data.slice(part)));
+            }
+        }
+    }
+
+    fn end(&self) -> Result<Option<Bytes>, LinkFault> {
+        if self.scanner.is_whole() && self.scanner.id().is_some() {
+            Ok(None)
+        } else {
+            Err(LinkFault::NoAnswer)
+        }
+    }
+}
+
+/// Whether the id, as far as it is known, is that of the request.
+fn check(scanner: &Scanner, id: &Id) -> Result<(), LinkFault> {
+    match scanner.id() {
+        Some(seen) if seen != id.raw() => Err(LinkFault::WrongId),
+        _ => Ok(()),
+    }
+}
+
+/// Signs of a result that asks for input.
+const ASKS: [&[u8]; 2] = [b"\"inputRequests\"", b"\"input_required\""];
+/// Answers up to this size are read whole.
+const PASS_FROM: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_begins_by_saying_that_it_is_complete_is_known_to_be() {
+        for (result, complete) in [
+            (r#"{"resultType":"complete","a":1}"#, true),
+            (r#" { "resultType" : "complete"#, false),
+            (r#" { "resultType" : "complete""#, true),
+            (r#"{"resultType":"input_required""#, false),
+            (r#"{"a":{"resultType":"complete"}"#, false),
+            (r#"{"resultTypes":"complete""#, false),
+            (r#"["resultType":"complete""#, false),
+        ] {
+            let said = first_member(result.as_bytes()).is_some_and(is_complete);
+            assert_eq!(said, complete, "{result}");
+        }
+    }
+
+    #[test]
+    fn a_beginning_is_one_when_it_shows_a_member() {
+        for (result, begun) in [("", false), (" { ", false), ("{}", true), ("{ \"", true)] {
+            assert_eq!(first_member(result.as_bytes()).is_some(), begun, "{result}");
+        }
+    }
+}

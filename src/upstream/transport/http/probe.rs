@@ -1,0 +1,55 @@
+//! Finding out a server's era.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::jsonrpc::{self, Id};
+use crate::mcp::{Method, ProtocolVersion};
+use crate::upstream::LinkFault;
+use crate::upstream::transport::peer::{Peer, Verdict, judge_discover, modern_params};
+
+use super::client::Client;
+use super::modern_headers;
+use super::reception::Reception;
+
+/// Asks a server who it is; `None` where it turns out to be Legacy.
+pub(super) async fn discover(client: &Client, limit: usize) -> Result<Option<Peer>, LinkFault> {
+    let mut version = ProtocolVersion::LATEST_MODERN;
+    for _ in 0..ProtocolVersion::ALL.len() {
+        let id = Id::number(1);
+        let params = modern_params(version, serde_json::json!({}));
+        let body = jsonrpc::request(&id, Method::Discover.as_str(), &params);
+        let headers = modern_headers(version, &Method::Discover, None);
+        let response = client.post(&headers, body).await?;
+        let reception = Reception::read(response, limit).await;
+        let answer = match reception {
+            Ok(Reception::Refused { status, .. })
+                if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) =>
+            {
+                return Err(LinkFault::Status { status });
+            }
+            Ok(reception) => reception.answer(&id).await,
+            Err(fault) => Err(fault),
+        };
+        // What is no recognised Modern answer, of whatever kind, is Legacy.
+        let Ok(answer) = answer else { return Ok(None) };
+        match judge_discover(&answer) {
+            Verdict::Modern(peer) => return Ok(Some(*peer)),
+            Verdict::Retry(other) => version = other,
+            Verdict::Incompatible(fault) => return Err(fault),
+            Verdict::Legacy => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+/// The same for a server of which nothing is known, within `patience`.
+pub(super) async fn probe(
+    client: &Client,
+    limit: usize,
+    patience: Duration,
+) -> Result<Option<Peer>, LinkFault> {
+    // A server that leaves the probe unanswered may still answer `initialize`.
+    tokio::time::timeout(patience, discover(client, limit)).await.unwrap_or(Ok(None))
+}

@@ -1,0 +1,202 @@
+//! What comes back over HTTP: one JSON message, or a stream of events.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{Response, StatusCode};
+use http_body_util::BodyExt;
+
+use crate::call::Answer;
+use crate::codec::body::{BodyError, collect};
+use crate::codec::sse::{SseDecoder, SseEvent};
+use crate::jsonrpc::{self, Frame, Id};
+use crate::mcp::{MediaType, quote_content_type};
+use crate::upstream::LinkFault;
+use crate::upstream::transport::peer::MAX_DEPTH;
+
+use super::ResponseBody;
+use super::passing::{self, Begun};
+
+/// A response, its head judged.
+pub(super) enum Reception {
+    /// A single message.
+    Message(Frame),
+    /// Events, which are yet to come.
+    Events(Box<Events>),
+    /// A message too large to wait for the whole of it.
+    Begun(Begun),
+    /// Accepted, and nothing to say.
+    Empty,
+    /// A status of 400 and above, with what the body says.
+    Refused {
+        /// The status.
+        status: StatusCode,
+        /// The message in the body, where there is one.
+        frame: Option<Frame>,
+        /// The body itself, as far as it was read.
+        body: Bytes,
+    },
+}
+
+impl Reception {
+    /// Reads a response as far as one has to before knowing what it is.
+    pub(super) async fn read(
+        response: Response<ResponseBody>,
+        limit: usize,
+    ) -> Result<Self, LinkFault> {
+        let status = response.status();
+        if status.is_client_error() || status.is_server_error() {
+            let body = collect(response.into_body(), limit.min(REFUSAL)).await.unwrap_or_default();
+            let frame = jsonrpc::parse(&body, MAX_DEPTH).ok();
+            return Ok(Self::Refused { status, frame, body });
+        }
+        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            return Ok(Self::Empty);
+        }
+        match MediaType::of(response.headers()) {
+            MediaType::Json => {}
+            MediaType::EventStream => {
+                return Ok(Self::Events(Box::new(Events::new(response.into_body(), limit))));
+            }
+            MediaType::Other => {
+                return Err(LinkFault::MediaType { found: quote_content_type(response.headers()) });
+            }
+        }
+        let body =
+            passing::read(response.into_body(), limit).await.map_err(|error| match error {
+                BodyError::TooLarge { limit } => LinkFault::TooLarge { limit },
+                BodyError::Broken(error) => LinkFault::Broken(Box::new(error)),
+            })?;
+        match body {
+            Ok(body) => Ok(Self::Message(jsonrpc::parse(&body, MAX_DEPTH)?)),
+            Err(begun) => Ok(Self::Begun(begun)),
+        }
+    }
+
+    /// The answer to the request `id` of the gateway's own that introduces it;
+    /// passes over whatever else a stream brings.
+    pub(super) async fn answer(self, id: &Id) -> Result<Answer, LinkFault> {
+        match self {
+            Self::Message(frame) => answer_in(frame, id),
+            Self::Begun(begun) => answer_in(jsonrpc::parse(&begun.rest().await?, MAX_DEPTH)?, id),
+            Self::Empty => Err(LinkFault::NoAnswer),
+            Self::Refused { status, frame, .. } => refusal(status, frame, id),
+            Self::Events(mut events) => loop {
+                let frame = events.next().await?.ok_or(LinkFault::NoAnswer)?;
+                if matches!(frame, Frame::Response { .. }) {
+                    events.finish();
+                    return answer_in(frame, id);
+                }
+            },
+        }
+    }
+}
+
+/// The answer that a frame is, if it answers `id`.
+pub(super) fn answer_in(frame: Frame, id: &Id) -> Result<Answer, LinkFault> {
+    match frame {
+        // An error without an id is the server's way to say that it could not
+        // read as far as the id.
+        Frame::Response { id: Some(other), .. } if other != *id => Err(LinkFault::WrongId),
+        Frame::Response { response, .. } => Ok(Answer::parse(response)?),
+        _ => Err(LinkFault::NoAnswer),
+    }
+}
+
+/// What a refusal says: the JSON-RPC error in its body, or its bare status.
+pub(super) fn refusal(
+    status: StatusCode,
+    frame: Option<Frame>,
+    id: &Id,
+) -> Result<Answer, LinkFault> {
+    let answer = frame.and_then(|frame| answer_in(frame, id).ok());
+    match answer {
+        Some(error @ Answer::Error(_)) => Ok(error),
+        _ => Err(LinkFault::Status { status }),
+    }
+}
+
+/// A stream of events that carry messages.
+pub(super) struct Events {
+    body: ResponseBody,
+    decoder: SseDecoder,
+    /// The id of the last event that had one.
+    pub(super) last_id: Option<Bytes>,
+    /// How long the server wants to be left alone before the stream is resumed.
+    pub(super) retry: Option<Duration>,
+    /// Whether an event of this connection had one.
+    pub(super) has_ids: bool,
+}
+
+impl Events {
+    fn new(body: ResponseBody, limit: usize) -> Self {
+        let decoder = SseDecoder::new(limit);
+        Self { body, decoder, last_id: None, retry: None, has_ids: false }
+    }
+
+    /// The next message; `None` at the end of the stream. Events without a
+    /// message, such as the priming ones with empty data, are passed over.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn next(&mut self) -> Result<Option<Frame>, LinkFault> {
+        loop {
+            let event = self.decoder.next_event().map_err(|error| match error {
+                crate::codec::sse::SseError::TooLarge { limit } => LinkFault::TooLarge { limit },
+            })?;
+            if let Some(event) = &event {
+                self.note(event);
+            }
+            match event {
+                Some(event) if event.is_message() => {
+                    return Ok(Some(jsonrpc::parse(&event.data, MAX_DEPTH)?));
+                }
+                Some(_) => {}
+                None => match self.chunk().await? {
+                    Some(chunk) => self.decoder.push(chunk),
+                    None => return Ok(None),
+                },
+            }
+        }
+    }
+
+    fn note(&mut self, event: &SseEvent) {
+        if let Some(id) = &event.id {
+            self.has_ids = true;
+            // An empty one takes the last one back, says the standard.
+            self.last_id = Some(id.clone()).filter(|id| !id.is_empty());
+        }
+        self.retry = event.retry.map(Duration::from_millis).or(self.retry);
+    }
+
+    /// Lets go of a stream whose answer has come. The connection can be used
+    /// again only when the stream has been read to its end, which most often
+    /// is on its way already.
+    pub(super) fn finish(mut self) {
+        match self.chunk().now_or_never() {
+            Some(Ok(Some(_))) | None => {
+                tokio::spawn(async move {
+                    let rest = async { while let Ok(Some(_)) = self.chunk().await {} };
+                    let _ = tokio::time::timeout(FAREWELL, rest).await;
+                });
+            }
+            Some(Ok(None) | Err(_)) => {}
+        }
+    }
+
+    async fn chunk(&mut self) -> Result<Option<Bytes>, LinkFault> {
+        while let Some(frame) = self.body.frame().await {
+            let frame = frame.map_err(|error| LinkFault::Broken(Box::new(error)))?;
+            if let Ok(data) = frame.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// How long a stream may go on after its answer.
+const FAREWELL: Duration = Duration::from_millis(500);
+/// The most bytes of a refusal that are read.
+const REFUSAL: usize = 64 * 1024;

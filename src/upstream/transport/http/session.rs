@@ -1,0 +1,202 @@
+//! A Legacy server's session: opened, kept, and opened again when lost.
+
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
+use parking_lot::Mutex;
+use tokio::sync::{Mutex as AsyncMutex, watch};
+
+use bytes::Bytes;
+
+use crate::jsonrpc::{self, Frame, Id};
+use crate::mcp::{Method, ProtocolVersion, header, notification};
+use crate::upstream::LinkFault;
+use crate::upstream::transport::peer::{Peer, initialize_params, judge_initialize};
+
+use super::client::Client;
+use super::reception::Reception;
+
+/// The session with one server, shared by all calls to it.
+pub(super) struct Session {
+    current: Mutex<Option<Open>>,
+    /// Held while a new session is opened, so that calls that lose the old one
+    /// together open one new one between them.
+    opening: AsyncMutex<()>,
+    /// The current one's number, for those who have to do things anew in each.
+    numbers: watch::Sender<u64>,
+}
+
+#[derive(Clone)]
+struct Open {
+    /// Counts the sessions opened.
+    number: u64,
+    /// The server's id for it. Some servers keep none.
+    id: Option<HeaderValue>,
+    version: ProtocolVersion,
+}
+
+impl Session {
+    /// What stands in its place with a Modern server.
+    pub(super) fn none() -> Self {
+        Self::of(None)
+    }
+
+    fn of(open: Option<Open>) -> Self {
+        let number = open.as_ref().map_or(0, |open| open.number);
+        Self {
+            current: Mutex::new(open),
+            opening: AsyncMutex::new(()),
+            numbers: watch::Sender::new(number),
+        }
+    }
+
+    /// Changes with the session.
+    pub(super) fn numbers(&self) -> watch::Receiver<u64> {
+        self.numbers.subscribe()
+    }
+
+    /// The current one's number.
+    pub(super) fn number(&self) -> u64 {
+        *self.numbers.borrow()
+    }
+
+    /// Introduces the gateway, with the raw capabilities to be told.
+    pub(super) async fn open(
+        client: &Client,
+        told: &[u8],
+        limit: usize,
+    ) -> Result<(Peer, Self), LinkFault> {
+        let (peer, open) = open(client, told, limit, 1).await?;
+        Ok((peer, Self::of(Some(open))))
+    }
+
+    /// Adds the session's headers; gives the session's number if it has an id
+    /// that a server can lose.
+    pub(super) fn add_to(&self, headers: &mut HeaderMap) -> Option<u64> {
+        let current = self.current();
+        let open = current.as_ref()?;
+        let version = HeaderValue::from_static(open.version.as_str());
+        headers.insert(header::PROTOCOL_VERSION, version);
+        let id = open.id.as_ref()?;
+        headers.insert(header::SESSION_ID, id.clone());
+        Some(open.number)
+    }
+
+    /// Opens a new session in place of the one numbered `lost`, unless another
+    /// call has done so.
+    pub(super) async fn reopen(
+        &self,
+        client: &Client,
+        told: &[u8],
+        limit: usize,
+        lost: Option<u64>,
+    ) -> Result<(), LinkFault> {
+        let _turn = self.opening.lock().await;
+        let number = self.current().as_ref().map(|open| open.number);
+        if number != lost {
+            return Ok(());
+        }
+        let (_, open) = open(client, told, limit, number.unwrap_or(0) + 1).await?;
+        let number = open.number;
+        *self.current() = Some(open);
+        self.numbers.send_replace(number);
+        Ok(())
+    }
+
+    /// Tells the server that the session is over.
+    pub(super) async fn close(&self, client: &Client) {
+        let mut headers = HeaderMap::new();
+        if self.add_to(&mut headers).is_some() {
+            // Whether the server minds is its own affair: it may answer 405.
+            let _ = client.send(&HttpMethod::DELETE, &headers, Bytes::new()).await;
+        }
+    }
+
+    fn current(&self) -> parking_lot::MutexGuard<'_, Option<Open>> {
+        self.current.lock()
+    }
+}
+
+async fn open(
+    client: &Client,
+    told: &[u8],
+    limit: usize,
+    number: u64,
+) -> Result<(Peer, Open), LinkFault> {
+    let request = Id::number(1);
+    let body = jsonrpc::request(&request, Method::Initialize.as_str(), &initialize_params(told));
+    let response = client.post(&HeaderMap::new(), body).await?;
+    let id = response.headers().get(header::SESSION_ID).cloned();
+    let answer = Reception::read(response, limit).await?.answer(&request).await?;
+    let peer = judge_initialize(&answer)?;
+    let open = Open { number, id, version: peer.version };
+    let mut headers = HeaderMap::new();
+    headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(peer.version.as_str()));
+    if let Some(id) = &open.id {
+        headers.insert(header::SESSION_ID, id.clone());
+    }
+    client.post(&headers, jsonrpc::notification(notification::INITIALIZED, None)).await?;
+    Ok((peer, open))
+}
+
+/// Whether a refusal says that the server does not know the session: 404 as
+/// the specification has it, or 400 with a text about sessions that answers no
+/// request of this side's. The reference servers send such: as an error without
+/// an id, as an error with a made-up id, as plain text; one that was started
+/// again says that it is not initialized.
+pub(super) fn is_lost(reception: &Reception, asked: &Id) -> bool {
+    let Reception::Refused { status, frame, body } = reception else { return false };
+    match *status {
+        StatusCode::NOT_FOUND => true,
+        StatusCode::BAD_REQUEST => {
+            let answers =
+                matches!(frame, Some(Frame::Response { id: Some(id), .. }) if id == asked);
+            let text = String::from_utf8_lossy(body).to_lowercase();
+            !answers && (text.contains("session") || text.contains("not initialized"))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(status: u16, body: &'static str) -> bool {
+        let body = Bytes::from_static(body.as_bytes());
+        let frame = jsonrpc::parse(&body, 8).ok();
+        let status = StatusCode::from_u16(status).unwrap();
+        is_lost(&Reception::Refused { status, frame, body }, &Id::number(7))
+    }
+
+    #[test]
+    fn a_lost_session_is_told_from_other_refusals() {
+        for (status, body, is_lost) in [
+            (404, "", true),
+            (
+                400,
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#,
+                true,
+            ),
+            (
+                400,
+                r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: No valid session ID"}}"#,
+                true,
+            ),
+            (400, "Bad Request: No valid session ID provided", true),
+            (
+                400,
+                r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}"#,
+                true,
+            ),
+            (
+                400,
+                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"no such session"}}"#,
+                false,
+            ),
+            (400, "no", false),
+            (401, "session", false),
+            (500, "session", false),
+        ] {
+            assert_eq!(lost(status, body), is_lost, "{status} {body}");
+        }
+    }
+}

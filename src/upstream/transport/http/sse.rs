@@ -1,0 +1,243 @@
+//! Servers on the transport of 2024-11-05, HTTP with SSE.
+//!
+//! Such a server has one stream, which names the address that messages are
+//! posted to; whatever it says comes on that stream. That is a pipe whose two
+//! halves are HTTP requests, and so a pipe is made of it: lines in are posted,
+//! messages that come are lines out, and everything behind it works as it does
+//! for a child's standard streams.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::json;
+use tokio::io::{AsyncWriteExt, DuplexStream};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::ResponseBody;
+use super::client::{Client, same_origin_as};
+use super::pool::RequestTarget;
+use crate::call::ServerName;
+use crate::codec::body::collect;
+use crate::codec::lines::LineReader;
+use crate::codec::sse::{SseDecoder, SseError, SseEvent};
+use crate::jsonrpc::{self, Frame, Id};
+use crate::mcp::{MediaType, code, quote_content_type};
+use crate::upstream::LinkFault;
+use crate::upstream::transport::peer::MAX_DEPTH;
+
+/// Whether a refusal of `initialize` may be an old server's (2025-11-25,
+/// Transports, "Backwards Compatibility").
+pub(in crate::upstream) fn may_be_old(fault: &LinkFault) -> bool {
+    matches!(fault, LinkFault::Status { status } if matches!(
+        *status,
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED
+    ))
+}
+
+/// Opens a server's stream and waits until it names its address. Gives the
+/// pipe's two ends: what is written to the first is posted, what comes is read
+/// from the second. When either is closed, so is the stream, and with it the
+/// session. The caller bounds the time.
+pub(in crate::upstream) async fn open(
+    client: Arc<Client>,
+    server: ServerName,
+    limit: usize,
+) -> Result<(DuplexStream, DuplexStream), LinkFault> {
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    let response = client.send(&Method::GET, &headers, Bytes::new()).await?;
+    let mut events = Incomings::new(response, limit)?;
+    let first = events.next().await?.ok_or(LinkFault::NoAnswer)?;
+    let endpoint = endpoint_in(&first, &client)?;
+    let (input, posted) = tokio::io::duplex(PIPE);
+    let (lines, output) = tokio::io::duplex(PIPE);
+    let (said, to_write) = mpsc::channel(WAITING);
+    let post = Post { client, endpoint, server: server.clone(), said: said.clone() };
+    tokio::spawn(async move {
+        // Whichever ends first ends the others.
+        tokio::select! {
+            () = post.all(posted) => {}
+            () = hear(events, said, &server) => {}
+            () = write(to_write, lines) => {}
+        }
+    });
+    Ok((input, output))
+}
+
+/// Where messages go, as the first event says. It has to be the server's own
+/// origin: what is posted there carries the configured credentials.
+fn endpoint_in(event: &SseEvent, client: &Client) -> Result<RequestTarget, LinkFault> {
+    if event.event.as_deref() != Some(b"endpoint") {
+        return Err(LinkFault::NoAnswer);
+    }
+    same_origin_as(client.uri(), &String::from_utf8_lossy(&event.data))
+}
+
+/// The events of a stream.
+struct Incomings {
+    body: ResponseBody,
+    decoder: SseDecoder,
+}
+
+impl Incomings {
+    fn new(response: Response<ResponseBody>, limit: usize) -> Result<Self, LinkFault> {
+        if !response.status().is_success() {
+            return Err(LinkFault::Status { status: response.status() });
+        }
+        if MediaType::of(response.headers()) != MediaType::EventStream {
+            return Err(LinkFault::MediaType { found: quote_content_type(response.headers()) });
+        }
+        Ok(Self { body: response.into_body(), decoder: SseDecoder::new(limit) })
+    }
+
+    async fn next(&mut self) -> Result<Option<SseEvent>, LinkFault> {
+        loop {
+            let event = self.decoder.next_event();
+            match event.map_err(|SseError::TooLarge { limit }| LinkFault::TooLarge { limit })? {
+                Some(event) => return Ok(Some(event)),
+                None => match self.body.frame().await {
+                    None => return Ok(None),
+                    Some(frame) => {
+                        let frame = frame.map_err(|error| LinkFault::Broken(Box::new(error)))?;
+                        if let Ok(data) = frame.into_data() {
+                            self.decoder.push(data);
+                        }
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// Passes on what the server says, to the end of its stream.
+async fn hear(mut events: Incomings, said: mpsc::Sender<Bytes>, server: &ServerName) {
+    loop {
+        match events.next().await {
+            Ok(Some(event)) if event.is_message() => {
+                if said.send(event.data).await.is_err() {
+                    return;
+                }
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return,
+            Err(fault) => {
+                tracing::warn!(server = %server, "its stream is lost: {}", fault.chain());
+                return;
+            }
+        }
+    }
+}
+
+async fn write(mut messages: mpsc::Receiver<Bytes>, mut lines: DuplexStream) {
+    while let Some(message) = messages.recv().await {
+        // Line breaks, which JSON has only between its tokens, would end the line.
+        let mut line = Vec::with_capacity(message.len() + 1);
+        line.extend(message.iter().map(|byte| match byte {
+            b'\r' | b'\n' => b' ',
+            other => *other,
+        }));
+        line.push(b'\n');
+        if lines.write_all(&line).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Where the gateway's messages go.
+struct Post {
+    client: Arc<Client>,
+    endpoint: RequestTarget,
+    server: ServerName,
+    /// What comes back without having been said by the server.
+    said: mpsc::Sender<Bytes>,
+}
+
+impl Post {
+    /// Posts every line, to their end or to the first that shows that the
+    /// session is lost. Requests go side by side, for some servers answer a
+    /// post only when the request is done; what else there is goes in its order.
+    async fn all(&self, posted: DuplexStream) {
+        let mut lines = LineReader::new(posted, usize::MAX);
+        let mut requests = futures_util::stream::FuturesUnordered::new();
+        loop {
+            let line = tokio::select! {
+                line = lines.next() => line,
+                Some(Lost(lost)) = requests.next() => {
+                    if lost {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            let Ok(Some(line)) = line else { return };
+            if let Ok(Frame::Request { id, .. }) = jsonrpc::parse(&line, MAX_DEPTH) {
+                requests.push(self.request(id, line));
+                continue;
+            }
+            // A request that was sent before comes before. It cannot be waited
+            // for longer: its answer may wait for this.
+            let earlier = async { while requests.next().await.is_some() {} };
+            let _ = timeout(EARLIER, earlier).await;
+            self.aside(line).await;
+        }
+    }
+
+    async fn request(&self, id: Id, line: Bytes) -> Lost {
+        let refused = match self.send(line).await {
+            Ok(status) if status.is_success() => return Lost(false),
+            Ok(StatusCode::NOT_FOUND | StatusCode::GONE) | Err(LinkFault::Connect(_)) => {
+                return Lost(true);
+            }
+            Ok(status) => LinkFault::Status { status },
+            Err(fault) => fault,
+        };
+        tracing::debug!(server = %self.server, "a request was refused: {}", refused.chain());
+        let message = format!("the server took no request: {}", refused.public());
+        let error = json!({ "code": code::SERVER_UNAVAILABLE, "message": message });
+        let answer = jsonrpc::error(Some(&id), error.to_string().as_bytes());
+        Lost(self.said.send(answer).await.is_err())
+    }
+
+    async fn aside(&self, line: Bytes) {
+        match timeout(ASIDE, self.send(line)).await {
+            Ok(Ok(status)) if status.is_success() => {}
+            Ok(Ok(status)) => {
+                tracing::debug!(server = %self.server, %status, "a message was refused");
+            }
+            Ok(Err(fault)) => {
+                tracing::debug!(server = %self.server, fault = %fault.chain(), "a message was lost");
+            }
+            Err(_) => tracing::debug!(server = %self.server, "a message took too long"),
+        }
+    }
+
+    async fn send(&self, line: Bytes) -> Result<StatusCode, LinkFault> {
+        let headers = HeaderMap::new();
+        let sent = self.client.send_to(&self.endpoint, &Method::POST, &headers, line);
+        let response = sent.await?;
+        let status = response.status();
+        // Read to its end, the connection can be used again.
+        let _ = collect(response.into_body(), REFUSAL).await;
+        Ok(status)
+    }
+}
+
+/// Whether a post showed that the session is lost.
+struct Lost(bool);
+
+/// How many bytes a pipe holds.
+const PIPE: usize = 64 * 1024;
+/// Messages that wait to be read.
+const WAITING: usize = 64;
+/// How long a message that asks for nothing waits for the requests before it,
+/// and how long it may take itself.
+const EARLIER: Duration = Duration::from_secs(1);
+const ASIDE: Duration = Duration::from_secs(5);
+/// The most bytes of an answer to a post that are read.
+const REFUSAL: usize = 64 * 1024;

@@ -1,0 +1,207 @@
+//! The streams on which an HTTP server tells of changes: GET for a Legacy one,
+//! `subscriptions/listen` for a Modern one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method as HttpMethod, StatusCode};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::call::{Answer, Question};
+use crate::jsonrpc::{self, Frame};
+use crate::mcp::{Era, Method, notification};
+use crate::upstream::LinkFault;
+use crate::upstream::interaction::outside;
+use crate::upstream::notifications::listen::{Carries, Line, NoStream, Signal, Stream, listen};
+use crate::upstream::notifications::subscribe::{Asks, subscribe};
+
+use super::reception::{Events, Reception, refusal};
+use super::{Shared, modern_headers, session};
+
+/// Hears what the server tells until the answer is dropped. The stream of a
+/// client's own session stands before this returns, if it can be had soon: what
+/// a server asks there in the first call would else be heard by nobody.
+pub(super) async fn start(shared: &Arc<Shared>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let (peer, inbox) = (&shared.peer, Arc::clone(&shared.inbox));
+    let open = Open(Arc::clone(shared));
+    match peer.era() {
+        Era::Modern => {
+            tasks.spawn(listen(open, peer.clone(), inbox));
+        }
+        Era::Legacy => {
+            let (first, stands) = oneshot::channel();
+            tasks.spawn(get_on(Arc::clone(shared), first));
+            tasks.spawn(subscribe(open, peer.tells, inbox));
+            if !shared.owner.lists() {
+                let _ = timeout(SOON, stands).await;
+            }
+        }
+    }
+    tasks
+}
+
+struct Open(Arc<Shared>);
+
+impl Line for Open {
+    async fn open(&self, params: Bytes, carries: Carries) -> Result<Stream, NoStream> {
+        let shared = &self.0;
+        let id = shared.number();
+        let body = jsonrpc::request(&id, Method::Listen.as_str(), &params);
+        let headers = modern_headers(shared.peer.version, &Method::Listen, None);
+        let reception = async {
+            Reception::read(shared.client.post(&headers, body).await?, shared.limit).await
+        };
+        let events = match reception.await.map_err(NoStream::Fault)? {
+            Reception::Events(events) => events,
+            Reception::Refused { status, frame, .. } => {
+                let answer = refusal(status, frame, &id);
+                return Err(answer.map_or_else(NoStream::of, |it| NoStream::answered(Some(it))));
+            }
+            Reception::Message(_) | Reception::Begun(_) | Reception::Empty => {
+                return Err(NoStream::answered(None));
+            }
+        };
+        let (sender, signals) = Stream::channel();
+        let mut following = JoinSet::new();
+        let shared = Arc::clone(shared);
+        following.spawn(async move {
+            let answer = follow(&shared, *events, Some((&sender, carries))).await;
+            let _ = sender.send(Signal::Ended(answer)).await;
+        });
+        Ok(Stream::new(signals, following))
+    }
+}
+
+impl Asks for Open {
+    async fn ask(&self, method: &Method, params: Bytes) -> Result<Answer, LinkFault> {
+        self.0.request(method, params).await
+    }
+
+    fn sessions(&self) -> watch::Receiver<u64> {
+        self.0.session.numbers()
+    }
+}
+
+/// Keeps the stream of a Legacy session open, from when there is something to
+/// be heard. Ends where the server offers none.
+async fn get_on(shared: Arc<Shared>, stands: oneshot::Sender<()>) {
+    let mut wanted = shared.inbox.subscriptions.changes();
+    // A client's own session may hear of anything: some servers say there what
+    // concerns a call.
+    while shared.owner.lists()
+        && !shared.peer.tells.changes()
+        && !shared.inbox.subscriptions.are_wanted()
+    {
+        if wanted.changed().await.is_err() {
+            return;
+        }
+    }
+    let mut sessions = shared.session.numbers();
+    let mut wait = FIRST_WAIT;
+    let mut first = true;
+    let mut stands = Some(stands);
+    loop {
+        sessions.mark_unchanged();
+        let got = get(&shared, first).await;
+        // It does, or there is none for now.
+        stands.take();
+        match got {
+            Ok(Some(events)) => {
+                if !first {
+                    // What changed while nobody listened was not heard.
+                    shared.inbox.missed();
+                }
+                first = false;
+                let since = Instant::now();
+                tokio::select! {
+                    _ = follow(&shared, events, None) => {}
+                    // It is the stream of a session that is no more.
+                    Ok(()) = sessions.changed() => continue,
+                }
+                // A stream that always ends at once is opened ever more rarely:
+                // each opening costs a listing.
+                if since.elapsed() >= LAST_WAIT {
+                    wait = FIRST_WAIT;
+                }
+            }
+            Ok(None) => return,
+            // There never was a stream, and what the server says is not about
+            // this moment.
+            Err(LinkFault::Status { status }) if first && status.is_client_error() => return,
+            Err(fault) => {
+                if !first {
+                    // It may be another server by now, one that does not know
+                    // the session: a listing finds out.
+                    shared.inbox.relist();
+                }
+                tracing::debug!(server = %shared.server, fault = %fault.chain(), "no change stream");
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            Ok(()) = sessions.changed() => {}
+        }
+        wait = (wait * 2).min(LAST_WAIT);
+    }
+}
+
+/// The stream; `None` where the server has none to offer. A session that turns
+/// out to be lost is opened anew, if there was a stream before.
+async fn get(shared: &Arc<Shared>, first: bool) -> Result<Option<Events>, LinkFault> {
+    let mut headers = HeaderMap::new();
+    let used = shared.session.add_to(&mut headers);
+    let accept = http::HeaderValue::from_static("text/event-stream");
+    headers.insert(http::header::ACCEPT, accept);
+    let response = shared.client.send(&HttpMethod::GET, &headers, Bytes::new()).await?;
+    let reception = Reception::read(response, shared.limit).await?;
+    if !first && used.is_some() && session::is_lost(&reception, &shared.number()) {
+        shared.reopen(used).await?;
+    }
+    match reception {
+        Reception::Events(events) => Ok(Some(*events)),
+        Reception::Refused { status, .. } if status != StatusCode::METHOD_NOT_ALLOWED => {
+            Err(LinkFault::Status { status })
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Hears what comes, to the end of the stream; the answer that ends it.
+async fn follow(
+    shared: &Arc<Shared>,
+    mut events: Events,
+    signals: Option<(&mpsc::Sender<Signal>, Carries)>,
+) -> Option<Answer> {
+    loop {
+        match events.next().await {
+            Ok(Some(Frame::Notification { method, params })) => match (signals, params) {
+                (Some((signals, _)), Some(params)) if method == notification::ACKNOWLEDGED => {
+                    let _ = signals.try_send(Signal::Acknowledged(params));
+                }
+                (_, Some(params)) if method == notification::MESSAGE => {
+                    shared.wrote(&method, &params);
+                }
+                (Some((signals, Carries::Unknown)), params) => {
+                    let _ = signals.try_send(Signal::Told(method, params));
+                }
+                (_, Some(params)) if method == notification::CANCELLED => shared.took_back(&params),
+                (_, params) => shared.inbox.hear(&method, params.as_ref()),
+            },
+            Ok(Some(Frame::Request { id, method, params })) => {
+                outside::asked(shared, id, Question { method, params: params.map(Bytes::from) });
+            }
+            // The answer to `listen` is its graceful end.
+            Ok(Some(Frame::Response { response, .. })) => return Answer::parse(response).ok(),
+            Ok(None) | Err(_) => return None,
+        }
+    }
+}
+
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LAST_WAIT: Duration = Duration::from_mins(1);
+/// How long the first call may wait for the stream of a client's own session.
+const SOON: Duration = Duration::from_millis(500);

@@ -1,0 +1,354 @@
+//! What is known of a server once it has answered: its era, version and
+//! abilities; and how its first answers are judged.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::call::{Answer, ErrorBody, ResultBody};
+use crate::catalog::ServerOffers;
+use crate::jsonrpc::{self, Id, object};
+use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
+use crate::mcp::{Era, ProtocolVersion, code, meta};
+use crate::text::clip;
+
+use crate::upstream::LinkFault;
+
+/// A server, as it introduced itself.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// The version agreed with it, which tells its era.
+    pub version: ProtocolVersion,
+    /// Its raw `serverInfo`.
+    pub info: Bytes,
+    /// What it says by itself.
+    pub tells: Tells,
+    /// What it can do, and what it tells models of itself.
+    pub offers: Arc<ServerOffers>,
+}
+
+/// What a server says without being asked each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
+pub struct Tells {
+    /// That its tools are others.
+    pub tools: bool,
+    /// That its prompts are others.
+    pub prompts: bool,
+    /// That its resources are others.
+    pub resources: bool,
+    /// That one resource is another, to those who subscribed to it.
+    pub updates: bool,
+    /// How tasks are, to those who subscribed to them.
+    pub tasks: bool,
+}
+
+impl Tells {
+    fn of(capabilities: &Value) -> Self {
+        let says = |kind: &str, what: &str| {
+            capabilities.get(kind).and_then(|kind| kind.get(what)) == Some(&Value::Bool(true))
+        };
+        let extensions = capabilities.get("extensions");
+        Self {
+            tools: says("tools", "listChanged"),
+            prompts: says("prompts", "listChanged"),
+            resources: says("resources", "listChanged"),
+            updates: says("resources", "subscribe"),
+            tasks: extensions.and_then(|all| all.get(meta::TASKS)).is_some_and(Value::is_object),
+        }
+    }
+
+    /// Whether it says that any list is another.
+    pub fn changes(self) -> bool {
+        self.tools || self.prompts || self.resources
+    }
+
+    /// Whether it says anything at all.
+    pub fn anything(self) -> bool {
+        self != Self::default()
+    }
+}
+
+impl Peer {
+    /// Its era.
+    pub fn era(&self) -> Era {
+        self.version.era()
+    }
+
+    /// Its name and version from `serverInfo`, for status and logs.
+    pub fn name_and_version(&self) -> (String, String) {
+        let info: Value = serde_json::from_slice(&self.info).unwrap_or_default();
+        let text = |key: &str| info.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        (text("name"), text("version"))
+    }
+}
+
+/// What a server's answer to `server/discover` tells.
+#[derive(Debug)]
+pub(in crate::upstream) enum Verdict {
+    /// It speaks this Modern version.
+    Modern(Box<Peer>),
+    /// It is Modern, but wants this version instead.
+    Retry(ProtocolVersion),
+    /// It is Modern, and no version of its own is known here.
+    Incompatible(LinkFault),
+    /// It is Legacy: `initialize` comes next.
+    Legacy,
+}
+
+/// Judges the answer to `server/discover`. Anything but a result or an error
+/// that only Modern servers send means Legacy; no single code is looked for
+/// (2026-07-28, stdio, "Backward Compatibility").
+pub(in crate::upstream) fn judge_discover(answer: &Answer) -> Verdict {
+    match answer {
+        Answer::Result(result) => judge_result(result),
+        Answer::Error(error) if code::is_modern_code(error.code()) => judge_refusal(error),
+        Answer::Error(_) => Verdict::Legacy,
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Introduction {
+    supported_versions: Vec<String>,
+    protocol_version: Option<String>,
+    capabilities: Value,
+    server_info: Option<Value>,
+    instructions: Option<String>,
+    #[serde(rename = "_meta")]
+    metadata: Value,
+}
+
+impl Introduction {
+    fn into_peer(self, version: ProtocolVersion) -> Peer {
+        let info = self.metadata.get(meta::SERVER_INFO).cloned().or(self.server_info);
+        let info = info.unwrap_or_else(|| json!({ "name": "unknown", "version": "0" }));
+        let mut capabilities = self.capabilities;
+        // Each era has its own form of tasks, and none of the other's (SEP-2663,
+        // "Backward Compatibility").
+        match (version.era(), capabilities.as_object_mut()) {
+            (Era::Modern, Some(all)) => drop(all.remove("tasks")),
+            (Era::Legacy, Some(all)) => {
+                if let Some(Value::Object(extensions)) = all.get_mut("extensions") {
+                    extensions.remove(meta::TASKS);
+                }
+            }
+            (_, None) => {}
+        }
+        let tells = Tells::of(&capabilities);
+        let offers = ServerOffers::new(&capabilities, self.instructions.as_deref());
+        Peer { version, info: info.to_string().into(), tells, offers: Arc::new(offers) }
+    }
+}
+
+fn judge_result(result: &ResultBody) -> Verdict {
+    let Ok(introduction) = object::<Introduction>(result.raw()) else { return Verdict::Legacy };
+    if introduction.supported_versions.is_empty() {
+        return Verdict::Legacy;
+    }
+    match common_modern(&introduction.supported_versions) {
+        Some(version) => Verdict::Modern(Box::new(introduction.into_peer(version))),
+        // A dual-era server that lists only Legacy versions.
+        None if introduction
+            .supported_versions
+            .iter()
+            .any(|v| ProtocolVersion::parse(v).is_some()) =>
+        {
+            Verdict::Legacy
+        }
+        None => {
+            Verdict::Incompatible(LinkFault::Versions(introduction.supported_versions.join(", ")))
+        }
+    }
+}
+
+fn judge_refusal(error: &ErrorBody) -> Verdict {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Refusal {
+        data: Data,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Data {
+        supported: Vec<String>,
+    }
+    let supported = object::<Refusal>(error.raw()).unwrap_or_default().data.supported;
+    match common_modern(&supported) {
+        Some(version) if version != ProtocolVersion::LATEST_MODERN => Verdict::Retry(version),
+        None if supported.iter().any(|v| ProtocolVersion::parse(v).is_some()) => Verdict::Legacy,
+        _ if error.code() == code::UNSUPPORTED_VERSION => {
+            Verdict::Incompatible(LinkFault::Versions(supported.join(", ")))
+        }
+        _ => Verdict::Incompatible(refused(error)),
+    }
+}
+
+fn common_modern(theirs: &[String]) -> Option<ProtocolVersion> {
+    ProtocolVersion::ALL
+        .into_iter()
+        .filter(|version| version.era() == Era::Modern)
+        .find(|version| theirs.iter().any(|their| their == version.as_str()))
+}
+
+/// Reads the answer to `initialize`.
+pub(in crate::upstream) fn judge_initialize(answer: &Answer) -> Result<Peer, LinkFault> {
+    let result = match answer {
+        Answer::Result(result) => result,
+        Answer::Error(error) => return Err(refused(error)),
+    };
+    let introduction: Introduction = object(result.raw())
+        .map_err(|error| LinkFault::Answer(crate::call::AnswerFault::Result(error)))?;
+    let theirs = introduction.protocol_version.clone().unwrap_or_default();
+    match ProtocolVersion::parse(&theirs).filter(|version| version.era() == Era::Legacy) {
+        Some(version) => Ok(introduction.into_peer(version)),
+        None => Err(LinkFault::Versions(theirs)),
+    }
+}
+
+/// A server's JSON-RPC error where an answer was needed.
+pub(in crate::upstream) fn refused(error: &ErrorBody) -> LinkFault {
+    let message = clip(error.message(), 200).to_owned();
+    LinkFault::Refused { code: error.code(), message }
+}
+
+/// The params of `initialize`, with the raw capabilities to be told.
+pub(in crate::upstream) fn initialize_params(told: &[u8]) -> Bytes {
+    json!({
+        "protocolVersion": ProtocolVersion::LATEST_LEGACY.as_str(),
+        "capabilities": value(told),
+        "clientInfo": own_info(),
+    })
+    .to_string()
+    .into()
+}
+
+/// Params of the gateway's own requests to a Modern server: `members` and the
+/// `_meta` that every request carries.
+pub(in crate::upstream) fn modern_params(version: ProtocolVersion, members: Value) -> Bytes {
+    modern_params_for(version, b"{}", members)
+}
+
+/// The same on behalf of clients with these raw capabilities.
+pub(in crate::upstream) fn modern_params_for(
+    version: ProtocolVersion,
+    capabilities: &[u8],
+    members: Value,
+) -> Bytes {
+    modern_params_of(version, members, &value(capabilities))
+}
+
+/// The same from one that can do `capabilities`.
+pub(in crate::upstream) fn modern_params_of(
+    version: ProtocolVersion,
+    mut members: Value,
+    capabilities: &Value,
+) -> Bytes {
+    if let Some(object) = members.as_object_mut() {
+        object.insert(
+            meta::META.into(),
+            json!({
+                meta::PROTOCOL_VERSION: version.as_str(),
+                meta::CLIENT_INFO: own_info(),
+                meta::CLIENT_CAPABILITIES: capabilities,
+            }),
+        );
+    }
+    members.to_string().into()
+}
+
+/// The answer to a request of a server's that goes to no client.
+pub(in crate::upstream) fn answer_to_server(id: &Id, method: &str) -> Bytes {
+    if method == "ping" {
+        return jsonrpc::response(id, b"{}");
+    }
+    let text = match method {
+        SAMPLING | ELICITATION | ROOTS => format!(
+            "{method} belongs to no call that is under way, or to more than one client's: \
+             ask in the middle of a call"
+        ),
+        _ => format!("the gateway offers its servers no {method}"),
+    };
+    let error = json!({ "code": code::METHOD_NOT_FOUND, "message": text });
+    jsonrpc::error(Some(id), error.to_string().as_bytes())
+}
+
+/// The answer to a request that its client was asked, and did not answer.
+pub(in crate::upstream) fn unanswered(id: &Id) -> Bytes {
+    let text = "the client did not answer before the call ended or its time was over";
+    let error = json!({ "code": code::INTERNAL_ERROR, "message": text });
+    jsonrpc::error(Some(id), error.to_string().as_bytes())
+}
+
+/// The answer to a request whose client cannot be asked.
+pub(in crate::upstream) fn not_offered(id: &Id, method: &str) -> Bytes {
+    let text = format!("the client that made this call does not offer {method}");
+    let error = json!({ "code": code::METHOD_NOT_FOUND, "message": text });
+    jsonrpc::error(Some(id), error.to_string().as_bytes())
+}
+
+fn own_info() -> Value {
+    json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") })
+}
+
+/// An object that was an object before.
+fn value(raw: &[u8]) -> Value {
+    serde_json::from_slice(raw).unwrap_or_else(|_| json!({}))
+}
+
+/// How deep a server's message may nest.
+pub(in crate::upstream) const MAX_DEPTH: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Kind;
+    use crate::jsonrpc::Response;
+
+    fn answer(text: &str) -> Answer {
+        let raw = Bytes::copy_from_slice(text.as_bytes());
+        let response = if text.contains("\"code\"") {
+            Response::Error(raw.into())
+        } else {
+            Response::Result(raw.into())
+        };
+        Answer::parse(response).unwrap()
+    }
+
+    #[test]
+    fn only_a_recognised_modern_answer_means_modern() {
+        for (text, modern) in [
+            (r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#, true),
+            (r#"{"code":-32601,"message":"no"}"#, false),
+            (r#"{"code":-32602,"message":"no"}"#, false),
+            (r#"{"code":-1,"message":"no"}"#, false),
+            ("{}", false),
+        ] {
+            let verdict = judge_discover(&answer(text));
+            assert_eq!(matches!(verdict, Verdict::Modern(_)), modern, "{text}");
+            assert_eq!(matches!(verdict, Verdict::Legacy), !modern, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_modern_refusal_never_falls_back() {
+        let text = r#"{"code":-32022,"message":"no","data":{"supported":["2030-01-01"]}}"#;
+        assert!(matches!(judge_discover(&answer(text)), Verdict::Incompatible(_)));
+        let text = r#"{"code":-32022,"message":"no","data":{"supported":["2025-06-18"]}}"#;
+        assert!(matches!(judge_discover(&answer(text)), Verdict::Legacy));
+    }
+
+    #[test]
+    fn a_legacy_server_introduces_itself() {
+        let peer = judge_initialize(&answer(
+            r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"x","version":"1"}}"#,
+        ))
+        .unwrap();
+        assert_eq!(peer.era(), Era::Legacy);
+        assert!(peer.offers.offers_list(Kind::Tools) && !peer.offers.offers_list(Kind::Prompts));
+        assert!(peer.tells.changes() && !peer.tells.updates);
+        assert_eq!(peer.name_and_version(), ("x".into(), "1".into()));
+    }
+}

@@ -1,0 +1,358 @@
+//! A server that is a child process, spoken to over its standard streams.
+//!
+//! All calls share the two pipes. Requests are numbered here, and progress
+//! tokens are those numbers, so that two clients that chose the same id or
+//! token never meet.
+
+mod news;
+mod outgoing;
+mod pending;
+mod reader;
+mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use bytes::Bytes;
+use futures_util::stream;
+
+use crate::call::{Answer, Call, Event, Notice, Reply, ServerName};
+use crate::config::EraChoice;
+use crate::era::{lift, lower};
+use crate::jsonrpc::Id;
+use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, notification};
+use crate::policy::Target;
+
+use crate::upstream::LinkFault;
+use crate::upstream::Owner;
+use crate::upstream::interaction::deadline::Deadline;
+use crate::upstream::interaction::questions::{Aside, Caller, Questions};
+use crate::upstream::notifications::Inbox;
+use crate::upstream::notifications::levels::{self, Levels};
+use crate::upstream::transport::peer::{
+    Peer, Verdict, initialize_params, judge_discover, judge_initialize, modern_params,
+};
+pub(in crate::upstream) use reader::Output;
+
+use pending::{Came, Lines, Waiting, Wants};
+use wire::Wire;
+
+/// A child that has answered and can be called.
+pub(in crate::upstream) struct Stdio {
+    wire: Arc<Wire>,
+    peer: Peer,
+    levels: Levels,
+    /// What hears of changes, for as long as the connection is there.
+    _listening: JoinSet<()>,
+}
+
+/// How a connection to a child is opened.
+pub(in crate::upstream) struct Opening {
+    pub(in crate::upstream) server: ServerName,
+    /// Whose child it is.
+    pub(in crate::upstream) owner: Arc<Owner>,
+    pub(in crate::upstream) era: EraChoice,
+    /// How long a probe waits before `initialize` is tried beside it.
+    pub(in crate::upstream) patience: Duration,
+    /// The most bytes a line of the child's may have.
+    pub(in crate::upstream) limit: usize,
+    /// What the child tells outside of its answers.
+    pub(in crate::upstream) inbox: Arc<Inbox>,
+}
+
+impl Stdio {
+    /// Finds out the child's era and introduces the gateway. The caller bounds
+    /// the time.
+    pub(in crate::upstream) async fn open(
+        opening: Opening,
+        input: impl AsyncWrite + Send + 'static,
+        output: impl AsyncRead + Send + Unpin + 'static,
+    ) -> Result<Self, LinkFault> {
+        let wire = Wire::start(opening.server, input, output, opening.limit, opening.inbox);
+        match introduce(&wire, &opening.owner.told, opening.era, opening.patience).await {
+            Ok(peer) => {
+                let listening = news::start(&wire, &peer);
+                Ok(Self { wire, peer, levels: Levels::default(), _listening: listening })
+            }
+            Err(fault) => {
+                // Nobody else would: the reader keeps the pipes open.
+                wire.close();
+                Err(fault)
+            }
+        }
+    }
+
+    pub(in crate::upstream) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// A request of the gateway's own.
+    pub(in crate::upstream) async fn request(
+        &self,
+        method: &str,
+        params: Bytes,
+    ) -> Result<Answer, LinkFault> {
+        ask(&self.wire, method, &params).await
+    }
+
+    /// A client's call.
+    pub(in crate::upstream) async fn call(
+        &self,
+        call: &Call,
+        target: &Target,
+        deadline: Deadline,
+    ) -> Result<Reply, LinkFault> {
+        let id = self.wire.number();
+        let number = id.to_string();
+        let wanted = call.context.progress_token.as_ref();
+        let token = wanted.map(|_| number.as_bytes());
+        let params = match self.peer.era() {
+            Era::Modern => lift::request(call, &target.edits, self.peer.version, token).finish(),
+            Era::Legacy => lower::request(call, &target.edits, token).finish(),
+        };
+        let hears = call.context.hears();
+        let lines = if hears.is_some() { Lines::Heard } else { Lines::Unheard };
+        // Also of a call that wants no lines the child may write some: they are
+        // not another's.
+        let caller = Some(Caller::of(call, target));
+        let (questions, answers) = Questions::of(call, self.peer.era(), &self.wire);
+        let asides = questions.can_be() || wanted.is_some();
+        let wants = if asides { Wants::Asides } else { Wants::Answer };
+        // On its way before it is sent, so that whatever ends it is noted.
+        let mut on_its_way = OnItsWay {
+            waiting: self.wire.expect(id, caller, wants, lines),
+            wire: Arc::clone(&self.wire),
+            deadline,
+            questions,
+            hears,
+            info: self.peer.info.clone(),
+        };
+        let sent = async {
+            self.set_level(call.context.log).await?;
+            self.wire.send(id, call.method.as_str(), &params).await
+        };
+        tokio::select! {
+            sent = sent => sent?,
+            after = on_its_way.deadline.passed() => return Err(LinkFault::Timeout { after }),
+        }
+        let reply = Reply::stream(stream::unfold(Some(on_its_way), OnItsWay::step));
+        Ok(reply.answered_by(answers))
+    }
+
+    /// Has a Legacy child write as much into its log as its clients want. It
+    /// reads that before the call that follows; its answer says nothing.
+    async fn set_level(&self, wants: Option<LogLevel>) -> Result<(), LinkFault> {
+        if self.peer.era() == Era::Modern || !self.peer.offers.has_capability("logging") {
+            return Ok(());
+        }
+        let Some(level) = self.levels.before(wants, 0) else { return Ok(()) };
+        let method = Method::SetLevel;
+        self.wire.send(self.wire.number(), method.as_str(), &levels::params(level)).await
+    }
+
+    /// Waits until the child is lost; says why.
+    pub(in crate::upstream) async fn closed(&self) -> LinkFault {
+        LinkFault::Exited(self.wire.closed().await)
+    }
+
+    /// Closes the child's input, which asks it to end.
+    pub(in crate::upstream) fn close(&self) {
+        self.wire.close();
+    }
+}
+
+/// A call that waits for its answer. Dropped before it, the child is told.
+struct OnItsWay {
+    wire: Arc<Wire>,
+    waiting: Waiting,
+    deadline: Deadline,
+    questions: Questions,
+    /// The least severe lines of the child's log that the client gets.
+    hears: Option<LogLevel>,
+    info: Bytes,
+}
+
+impl OnItsWay {
+    async fn step(on_its_way: Option<Self>) -> Option<(Event, Option<Self>)> {
+        let mut this = on_its_way?;
+        let answer = loop {
+            tokio::select! {
+                // The limit first: a flood of progress must not put it off for ever.
+                biased;
+                after = this.deadline.passed() => break Err(LinkFault::Timeout { after }),
+                (id, response) = this.questions.answer() => {
+                    if this.closes(&id)
+                        && let Err(fault) = this.wire.respond(&id, &response).await
+                    {
+                        break Err(fault);
+                    }
+                }
+                Some(aside) = next_aside(&mut this.waiting.asides) => {
+                    if let Some(event) = this.aside(aside) {
+                        return Some((event, Some(this)));
+                    }
+                }
+                came = &mut this.waiting.answer => match came {
+                    Ok(Came::Answer(answer)) => break answer,
+                    Ok(Came::Asides(asides, answer)) => {
+                        this.waiting.asides = Some(asides);
+                        this.waiting.answer = answer;
+                    }
+                    Err(_) => break Err(LinkFault::NoAnswer),
+                },
+            }
+        };
+        let answer = answer
+            .map(|answer| answer.sent_by(&this.info))
+            .map_err(|fault| fault.into_failure(this.wire.server()));
+        Some((Event::Answer(answer), None))
+    }
+
+    fn aside(&mut self, aside: Aside) -> Option<Event> {
+        match aside {
+            Aside::Notice(notice) => {
+                self.deadline.extend();
+                Some(Event::Notice(notice))
+            }
+            Aside::Line(method, params) => {
+                Notice::line(method, params, self.hears?).map(Event::Notice)
+            }
+            Aside::Asks(id, question) if self.questions.open(&id, &mut self.deadline) => {
+                Some(Event::Asks(id, question))
+            }
+            Aside::Asks(id, question) => {
+                self.wire.refuse(&id, &question.method);
+                None
+            }
+            Aside::TookBack(id) => self.closes(&id).then_some(Event::TookBack(id)),
+        }
+    }
+
+    fn closes(&mut self, id: &Id) -> bool {
+        self.questions.close(id, &mut self.deadline)
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        // Does nothing where the answer has come.
+        self.wire.cancel(self.waiting.id, self.deadline.quiet());
+    }
+}
+
+async fn next_aside(asides: &mut Option<mpsc::Receiver<Aside>>) -> Option<Aside> {
+    match asides {
+        Some(asides) => asides.recv().await,
+        None => None,
+    }
+}
+
+async fn ask(wire: &Arc<Wire>, method: &str, params: &[u8]) -> Result<Answer, LinkFault> {
+    let id = wire.number();
+    let waiting = wire.expect(id, None, Wants::Answer, Lines::Unheard);
+    let _guard = Forget { wire, id };
+    wire.send(id, method, params).await?;
+    match waiting.answer.await {
+        Ok(Came::Answer(answer)) => answer,
+        Ok(Came::Asides(..)) | Err(_) => Err(LinkFault::NoAnswer),
+    }
+}
+
+/// Forgets a request of the gateway's own that is given up.
+struct Forget<'a> {
+    wire: &'a Wire,
+    id: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.wire.forget(self.id);
+    }
+}
+
+async fn introduce(
+    wire: &Arc<Wire>,
+    told: &[u8],
+    era: EraChoice,
+    patience: Duration,
+) -> Result<Peer, LinkFault> {
+    let peer = match era {
+        EraChoice::Legacy => initialize(wire, told).await?,
+        EraChoice::Modern => discover(wire).await?,
+        EraChoice::Auto => probe(wire, told, patience).await?,
+    };
+    if peer.era() == Era::Legacy {
+        wire.notify(notification::INITIALIZED, None).await;
+    }
+    Ok(peer)
+}
+
+async fn initialize(wire: &Arc<Wire>, told: &[u8]) -> Result<Peer, LinkFault> {
+    let answer = ask(wire, Method::Initialize.as_str(), &initialize_params(told)).await?;
+    judge_initialize(&answer)
+}
+
+async fn ask_discover(wire: &Arc<Wire>, version: ProtocolVersion) -> Result<Answer, LinkFault> {
+    let params = modern_params(version, serde_json::json!({}));
+    ask(wire, Method::Discover.as_str(), &params).await
+}
+
+async fn discover(wire: &Arc<Wire>) -> Result<Peer, LinkFault> {
+    let mut version = ProtocolVersion::LATEST_MODERN;
+    for _ in 0..=ProtocolVersion::ALL.len() {
+        match judge_discover(&ask_discover(wire, version).await?) {
+            Verdict::Modern(peer) => return Ok(*peer),
+            Verdict::Retry(other) => version = other,
+            Verdict::Incompatible(fault) => return Err(fault),
+            Verdict::Legacy => break,
+        }
+    }
+    Err(LinkFault::Versions("Legacy ones".into()))
+}
+
+/// `server/discover` first. A child that says nothing for `patience` may be a
+/// Legacy one that stays silent, or one that starts slowly: `initialize` goes
+/// out, too, and the first answer that settles the matter counts.
+async fn probe(wire: &Arc<Wire>, told: &[u8], patience: Duration) -> Result<Peer, LinkFault> {
+    let mut discover = Box::pin(ask_discover(wire, ProtocolVersion::LATEST_MODERN));
+    let first = timeout(patience, &mut discover).await;
+    let verdict = if let Ok(answer) = first {
+        judge_probe(answer)?
+    } else {
+        let mut initialize = Box::pin(initialize(wire, told));
+        tokio::select! {
+            answer = &mut discover => match judge_probe(answer)? {
+                Verdict::Legacy => return initialize.await,
+                verdict => verdict,
+            },
+            peer = &mut initialize => match peer {
+                Err(LinkFault::Refused { .. }) => judge_probe(discover.await)?,
+                settled => return settled,
+            },
+        }
+    };
+    match verdict {
+        Verdict::Modern(peer) => Ok(*peer),
+        Verdict::Retry(_) => self::discover(wire).await,
+        Verdict::Incompatible(fault) => Err(fault),
+        Verdict::Legacy => self::initialize(wire, told).await,
+    }
+}
+
+/// What is no recognised Modern answer, of whatever kind, is a Legacy child's:
+/// one that is alive may still answer `initialize`.
+fn judge_probe(answer: Result<Answer, LinkFault>) -> Result<Verdict, LinkFault> {
+    match answer {
+        Ok(answer) => Ok(judge_discover(&answer)),
+        Err(gone @ (LinkFault::Exited(_) | LinkFault::NoAnswer)) => Err(gone),
+        Err(_) => Ok(Verdict::Legacy),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! How a child's news are heard. They come by the shared pipe, whatever they
+//! belong to; nobody waits for the end of a stream, and so it is no call in
+//! flight that a broken line could belong to.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::call::Answer;
+use crate::mcp::{Era, Method};
+use crate::upstream::LinkFault;
+use crate::upstream::notifications::listen::{Carries, Line, NoStream, Stream, listen};
+use crate::upstream::notifications::subscribe::{Asks, subscribe};
+use crate::upstream::transport::peer::Peer;
+
+use super::ask;
+use super::wire::Wire;
+
+/// Hears what the child tells until the answer is dropped.
+pub(super) fn start(wire: &Arc<Wire>, peer: &Peer) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let (pipe, inbox) = (Pipe(Arc::clone(wire)), Arc::clone(&wire.inbox));
+    match peer.era() {
+        Era::Modern => tasks.spawn(listen(pipe, peer.clone(), inbox)),
+        Era::Legacy => tasks.spawn(subscribe(pipe, peer.tells, inbox)),
+    };
+    tasks
+}
+
+struct Pipe(Arc<Wire>);
+
+impl Line for Pipe {
+    async fn open(&self, params: Bytes, carries: Carries) -> Result<Stream, NoStream> {
+        let id = self.0.number();
+        let (sender, signals) = Stream::channel();
+        // Before it is sent: the acknowledgement may come at once.
+        self.0.expect_stream(id, sender, carries);
+        let stream = Stream::new(signals, Subscription { wire: Arc::clone(&self.0), id });
+        let sent = self.0.send(id, Method::Listen.as_str(), &params).await;
+        sent.map_err(NoStream::Fault).map(|()| stream)
+    }
+}
+
+impl Asks for Pipe {
+    async fn ask(&self, method: &Method, params: Bytes) -> Result<Answer, LinkFault> {
+        ask(&self.0, method.as_str(), &params).await
+    }
+
+    fn sessions(&self) -> watch::Receiver<u64> {
+        // A child has one, for as long as it lives.
+        watch::channel(0).1
+    }
+}
+
+/// A stream of the child's. Dropped, it is cancelled.
+struct Subscription {
+    wire: Arc<Wire>,
+    id: u64,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.wire.forget_stream(self.id);
+    }
+}

@@ -1,0 +1,455 @@
+//! The two pipes of a child, shared by all calls to it: lines out, lines in,
+//! and who waits for which answer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use crate::call::{Answer, Notice, Question, ServerName};
+use crate::codec::lines::LineEnds;
+use crate::jsonrpc::{self, Frame, Id, Response};
+use crate::mcp::notification;
+use crate::upstream::LinkFault;
+use crate::upstream::interaction::given_up::GivenUp;
+use crate::upstream::interaction::outside::{self, Connected};
+use crate::upstream::interaction::questions::{self, Aside, Caller, Tie, tie, tie_question};
+use crate::upstream::notifications::Inbox;
+use crate::upstream::notifications::listen::{Carries, Signal};
+use crate::upstream::transport::peer::{MAX_DEPTH, answer_to_server};
+
+use super::outgoing::{Closed, Outgoing};
+use super::pending::{ASIDES, Came, Lines, Pending, Waiting, Wants};
+use super::reader::{Place, Reader};
+
+/// What the calls to one child share.
+pub(super) struct Wire {
+    server: ServerName,
+    outgoing: Outgoing,
+    /// Where it is read.
+    pub(super) place: Place,
+    pending: Mutex<HashMap<u64, Pending>>,
+    given_up: GivenUp,
+    next_id: AtomicU64,
+    /// Why the child is lost, once it is.
+    closed: watch::Sender<Option<String>>,
+    /// Lines of the child's that were no use to anybody.
+    useless: AtomicU64,
+    /// What the child tells outside of its answers.
+    pub(super) inbox: Arc<Inbox>,
+    /// Streams of a Modern child, by the ids of their requests.
+    streams: Mutex<HashMap<u64, (mpsc::Sender<Signal>, Carries)>>,
+}
+
+impl Wire {
+    /// Starts to read and to write. `limit` bounds a line of the child's.
+    pub(super) fn start(
+        server: ServerName,
+        input: impl AsyncWrite + Send + 'static,
+        output: impl AsyncRead + Send + Unpin + 'static,
+        limit: usize,
+        inbox: Arc<Inbox>,
+    ) -> Arc<Self> {
+        let wire = Arc::new(Self {
+            server,
+            outgoing: Outgoing::start(input),
+            place: Place::default(),
+            pending: Mutex::default(),
+            given_up: GivenUp::default(),
+            next_id: AtomicU64::new(1),
+            closed: watch::Sender::new(None),
+            useless: AtomicU64::new(0),
+            inbox,
+            streams: Mutex::default(),
+        });
+        Reader::start(&wire, output, limit);
+        wire
+    }
+
+    /// Whose pipes these are.
+    pub(super) fn server(&self) -> &ServerName {
+        &self.server
+    }
+
+    /// A number that no other request to this child has.
+    pub(super) fn number(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Notes that somebody waits for the answer to `id`, before the request is
+    /// sent. What comes before is kept for the caller only where it says that
+    /// it wants that. Whoever calls this calls `forget` or `cancel`, too.
+    pub(super) fn expect(
+        &self,
+        id: u64,
+        caller: Option<Caller>,
+        wants: Wants,
+        lines: Lines,
+    ) -> Waiting {
+        let (answer, answer_rx) = oneshot::channel();
+        let (asides, asides_rx) = match wants {
+            Wants::Asides => {
+                let (sender, receiver) = mpsc::channel(ASIDES);
+                (Some(sender), Some(receiver))
+            }
+            Wants::Answer => (None, None),
+        };
+        let is_call = caller.is_some();
+        let mut pending = self.pending();
+        pending.insert(id, Pending { asides, caller, lines, answer });
+        let alone = is_call && pending.len() == 1;
+        drop(pending);
+        if alone {
+            self.place.call_here();
+        }
+        self.inbox.begun.notify_waiters();
+        Waiting { id, asides: asides_rx, answer: answer_rx }
+    }
+
+    /// Sends a request under `id`. Takes as long as the child takes to read
+    /// what was sent before: the caller bounds the time.
+    ///
+    /// # Cancel safety
+    /// The request is sent whole or not at all.
+    pub(super) async fn send(&self, id: u64, method: &str, params: &[u8]) -> Result<(), LinkFault> {
+        let line = jsonrpc::request(&Id::number(id), method, params);
+        if let Some(reason) = self.closed.borrow().clone() {
+            return Err(LinkFault::Exited(reason));
+        }
+        let sent = self.outgoing.send(&line).await;
+        sent.map_err(|Closed| LinkFault::Exited("its input is closed".into()))
+    }
+
+    /// Gives the child the answer to what it asked.
+    pub(super) async fn respond(&self, id: &Id, response: &Response) -> Result<(), LinkFault> {
+        let line = questions::message(id, response);
+        match timeout(RESPOND, self.outgoing.send(&line)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(Closed)) => Err(LinkFault::Exited("its input is closed".into())),
+            Err(_) => Err(LinkFault::Timeout { after: RESPOND }),
+        }
+    }
+
+    /// Sends a notification.
+    pub(super) async fn notify(&self, method: &str, params: Option<&[u8]>) {
+        let line = jsonrpc::notification(method, params);
+        // A child that is gone needs no notifications.
+        let _ = self.outgoing.send(&line).await;
+    }
+
+    /// Nobody waits for `id` any longer.
+    pub(super) fn forget(&self, id: u64) -> bool {
+        self.pending().remove(&id).is_some()
+    }
+
+    /// Nobody waits for `id` any longer, and the child is told. It may be at it
+    /// for so long all the same.
+    pub(super) fn cancel(&self, id: u64, time: Duration) {
+        let mut pending = self.pending();
+        let Some(call) = pending.remove(&id) else { return };
+        if let Some(caller) = call.caller {
+            self.given_up.add(id, caller.whose, time);
+        }
+        drop(pending);
+        self.send_cancelled(id);
+    }
+
+    fn send_cancelled(&self, id: u64) {
+        let params = format!("{{\"requestId\":{id}}}");
+        let line = jsonrpc::notification(notification::CANCELLED, Some(params.as_bytes()));
+        // No room means that the child does not read: it will not stop for a
+        // notification either.
+        let _ = self.outgoing.try_send(&line);
+    }
+
+    /// Asks the child to end, by the end of its input. Never waits.
+    pub(super) fn close(&self) {
+        self.outgoing.close();
+    }
+
+    /// Waits until the child is lost; says why.
+    pub(super) async fn closed(&self) -> String {
+        let mut closed = self.closed.subscribe();
+        let reason = closed.wait_for(Option::is_some).await;
+        reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()
+    }
+
+    /// The child is lost, for the reason that is given first.
+    pub(super) fn lost(&self, reason: &str) {
+        let first = self.closed.send_if_modified(|closed| {
+            let first = closed.is_none();
+            closed.get_or_insert_with(|| reason.to_owned());
+            first
+        });
+        if !first {
+            return;
+        }
+        let pending: Vec<_> = self.pending().drain().collect();
+        for (_, pending) in pending {
+            let gone = LinkFault::Exited(reason.to_owned());
+            let _ = pending.answer.send(Came::Answer(Err(gone)));
+        }
+        self.streams().clear();
+    }
+
+    /// A line was longer than the limit, and is lost.
+    pub(super) fn too_long(&self, limit: usize, ends: &LineEnds) {
+        if self.is_worth_a_warning() {
+            tracing::warn!(server = %self.server, limit, "a line is too long and is skipped");
+        }
+        self.fail_one(id_in(ends), LinkFault::TooLarge { limit });
+    }
+
+    pub(super) fn take(self: &Arc<Self>, line: &Bytes) {
+        match jsonrpc::parse(line, MAX_DEPTH) {
+            Ok(Frame::Response { id: Some(id), response }) => self.answer(&id, response),
+            Ok(Frame::Response { id: None, response }) => {
+                let raw = match response {
+                    Response::Result(raw) | Response::Error(raw) => raw,
+                };
+                if self.is_worth_a_warning() {
+                    tracing::warn!(server = %self.server, answer = %excerpt(&raw), "an answer without an id");
+                }
+            }
+            Ok(Frame::Notification { method, params }) => self.notice(method, params),
+            Ok(Frame::Request { id, method, params }) => {
+                outside::asked(self, id, Question { method, params: params.map(Bytes::from) });
+            }
+            Err(fault) => {
+                if self.is_worth_a_warning() {
+                    tracing::warn!(server = %self.server, %fault, line = %excerpt(line), "not a message");
+                }
+                // A log line that strayed onto standard output is nobody's answer.
+                if let Some(id) = find_id(line).filter(|_| line.first() == Some(&b'{')) {
+                    self.fail_one(Some(id), LinkFault::Frame(fault));
+                }
+            }
+        }
+    }
+
+    fn answer(&self, id: &Id, response: Response) {
+        let pending = id.as_number().and_then(|id| self.pending().remove(&id));
+        if let Some(pending) = pending {
+            let answer = Answer::parse(response).map_err(LinkFault::from);
+            let _ = pending.answer.send(Came::Answer(answer));
+        } else if let Some(stream) = id.as_number().and_then(|id| self.streams().remove(&id)) {
+            let _ = stream.0.try_send(Signal::Ended(Answer::parse(response).ok()));
+        } else {
+            id.as_number().into_iter().for_each(|id| self.given_up.answered(id));
+            tracing::debug!(server = %self.server, ?id, "an answer that nobody waits for");
+        }
+    }
+
+    fn notice(&self, method: String, params: Option<Bytes>) {
+        match method.as_str() {
+            notification::ACKNOWLEDGED => self.acknowledge(params),
+            notification::PROGRESS => {
+                let Some((notice, token)) =
+                    params.and_then(|params| Notice::progress(method, params))
+                else {
+                    return;
+                };
+                let id = std::str::from_utf8(&token).ok().and_then(|token| token.parse().ok());
+                let pending = self.pending();
+                let waiting = id.and_then(|id: u64| pending.get(&id));
+                if let Some(asides) = waiting.and_then(|waiting| waiting.asides.as_ref()) {
+                    // A client that reads slowly loses progress, never its answer.
+                    let _ = asides.try_send(Aside::Notice(notice));
+                }
+            }
+            notification::CANCELLED => {
+                let Some(id) = params.as_ref().and_then(notification::cancelled_request) else {
+                    return;
+                };
+                // Whose it is the calls know.
+                for asides in self.pending().values().filter_map(|call| call.asides.as_ref()) {
+                    let _ = asides.try_send(Aside::TookBack(id.clone()));
+                }
+            }
+            notification::MESSAGE => self.line(method, params),
+            _ => {
+                if let Err((method, params)) = self.carry(method, params) {
+                    self.inbox.hear(&method, params.as_ref());
+                }
+            }
+        }
+    }
+
+    /// Tells a stream that it stands.
+    fn acknowledge(&self, params: Option<Bytes>) {
+        let Some(params) = params else { return };
+        let id = subscription_of(&params);
+        if let Some((stream, _)) = id.and_then(|id| self.streams().get(&id).cloned()) {
+            let _ = stream.try_send(Signal::Acknowledged(params));
+        }
+    }
+
+    /// Puts a notification on the stream it belongs to, where that carries
+    /// what nobody here knows; gives it back where there is none.
+    fn carry(&self, method: String, params: Option<Bytes>) -> Result<(), (String, Option<Bytes>)> {
+        let streams = self.streams();
+        // Most often there is none, and nothing to be looked for.
+        if streams.values().all(|(_, carries)| *carries == Carries::News) {
+            return Err((method, params));
+        }
+        let id = params.as_deref().and_then(subscription_of);
+        match id.and_then(|id| streams.get(&id)) {
+            Some((stream, Carries::Unknown)) => {
+                let _ = stream.try_send(Signal::Told(method, params));
+                Ok(())
+            }
+            _ => Err((method, params)),
+        }
+    }
+
+    /// Notes a stream, before it is asked for. Its signals come until `forget_stream`.
+    pub(super) fn expect_stream(&self, id: u64, signals: mpsc::Sender<Signal>, carries: Carries) {
+        self.streams().insert(id, (signals, carries));
+    }
+
+    /// Ends a stream, and tells the child where that did not end it itself.
+    pub(super) fn forget_stream(&self, id: u64) {
+        let open = self.streams().remove(&id).is_some();
+        if open {
+            self.send_cancelled(id);
+        }
+    }
+
+    /// A line of the child's log. It does not say of which call.
+    fn line(&self, method: String, params: Option<Bytes>) {
+        let Some(params) = params else { return };
+        let mut pending = self.pending();
+        let calls = pending.iter().filter_map(|(number, call)| {
+            let hears = (call.lines == Lines::Heard).then_some(*number);
+            call.caller.as_ref().map(|caller| (*number, &caller.whose, hears))
+        });
+        let tied = tie(calls, &self.given_up);
+        let call = match tied {
+            Tie::To(number) => pending.get_mut(&number),
+            Tie::Mute => return,
+            Tie::Nobody => None,
+        };
+        match call {
+            // A client that reads slowly loses lines, never its answer.
+            Some(call) => {
+                let _ = call.asides().try_send(Aside::Line(method, params));
+            }
+            None => self.inbox.line(&method, &params),
+        }
+    }
+
+    /// Answers a request that goes to no client: `ping`, or one that cannot be
+    /// tied to a call.
+    pub(super) fn refuse(&self, id: &Id, method: &str) {
+        self.write_aside(&answer_to_server(id, method));
+    }
+
+    /// Never waits: a child that asks and asks and does not read must not keep
+    /// the answers behind its questions from being read.
+    fn write_aside(&self, line: &[u8]) {
+        let _ = self.outgoing.try_send(line);
+    }
+
+    /// The first few useless lines are told, then ever fewer: a child that
+    /// writes nothing else must not fill the log.
+    fn is_worth_a_warning(&self) -> bool {
+        let before = self.useless.fetch_add(1, Ordering::Relaxed);
+        before < TOLD || (before + 1).is_power_of_two()
+    }
+
+    /// Ends the call that a broken answer belongs to: the one whose id it
+    /// shows, or else the only one in flight. With several in flight and no
+    /// id nobody is blamed, and deadlines do their work.
+    fn fail_one(&self, id: Option<u64>, fault: LinkFault) {
+        let mut pending = self.pending();
+        let only = (pending.len() == 1).then(|| pending.keys().next().copied()).flatten();
+        let found = id.or(only).and_then(|id| pending.remove(&id));
+        if let Some(found) = found {
+            let _ = found.answer.send(Came::Answer(Err(fault)));
+        }
+    }
+
+    /// How many wait for an answer.
+    #[cfg(test)]
+    pub(super) fn in_flight(&self) -> usize {
+        self.pending().len()
+    }
+
+    fn streams(
+        &self,
+    ) -> parking_lot::MutexGuard<'_, HashMap<u64, (mpsc::Sender<Signal>, Carries)>> {
+        self.streams.lock()
+    }
+
+    fn pending(&self) -> parking_lot::MutexGuard<'_, HashMap<u64, Pending>> {
+        // No code that can panic runs while the lock is held.
+        self.pending.lock()
+    }
+}
+
+impl Connected for Wire {
+    fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
+    }
+
+    fn tied(&self, question: &Question) -> Tie<mpsc::Sender<Aside>> {
+        let pending = self.pending();
+        let calls = pending.iter().filter_map(|(number, call)| {
+            call.caller.as_ref().map(|caller| (*number, caller, call.asides.clone()))
+        });
+        tie_question(question, calls, &self.given_up)
+    }
+
+    fn send(self: &Arc<Self>, message: Bytes) {
+        self.write_aside(&message);
+    }
+}
+
+/// The stream that a notification belongs to: the number of its request.
+fn subscription_of(params: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Params {
+        #[serde(rename = "_meta")]
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        #[serde(rename = "io.modelcontextprotocol/subscriptionId")]
+        subscription: u64,
+    }
+    jsonrpc::object::<Params>(params).ok().map(|params| params.metadata.subscription)
+}
+
+/// The id that a line too long to be kept shows at one of its ends.
+fn id_in(ends: &LineEnds) -> Option<u64> {
+    find_id(&ends.head).or_else(|| find_id(&ends.tail))
+}
+
+/// The number behind the first `"id":` of a text that is no valid message.
+fn find_id(text: &[u8]) -> Option<u64> {
+    let key = b"\"id\":";
+    let at = text.windows(key.len()).position(|window| window == key)? + key.len();
+    let rest = text.get(at..)?.trim_ascii_start();
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()
+}
+
+/// The beginning of a line, fit for a log.
+fn excerpt(line: &[u8]) -> String {
+    let cut = line.get(..EXCERPT).unwrap_or(line);
+    String::from_utf8_lossy(cut).escape_debug().to_string()
+}
+
+/// How long an answer may wait for a child that does not read.
+const RESPOND: Duration = Duration::from_secs(5);
+/// How many useless lines are told one by one.
+const TOLD: u64 = 8;
+/// How many bytes of a bad line go into the log.
+const EXCERPT: usize = 120;
