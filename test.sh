@@ -2,18 +2,40 @@
 # Everything that has to hold, from an empty clone: installs what the tests need, runs them all,
 # and closes with one line, `N passed, M failed`. Continuous integration runs this and nothing else.
 # Takes no arguments. TEST_FROM=SECTION begins there (packages, peers, format, lint, docs, build,
-# test, python, conformance, bench).
+# test, python, conformance, fuzz, bench).
+#
+# Made for two processors and 20 minutes. What compiles for long on one of them runs beside
+# something else: the release build beside clippy, the fuzz targets, at the lowest priority, beside
+# the tests, which mostly wait.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 
 passed=0 failed=0 faults=()
-began=$SECONDS from=${TEST_FROM:-packages} going=no
+began=$SECONDS from=${TEST_FROM:-packages}
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+beside=$(mktemp -d)
+sections=" packages peers format lint docs build test python conformance fuzz bench "
+case $sections in
+    *" $from "*) rest=" $from ${sections#*" $from "}" ;;
+    *) echo "test.sh: TEST_FROM is one of$sections" >&2 && exit 1 ;;
+esac
+
+# Jobs that were started and not collected end with the script.
+finish() {
+    local id
+    for id in "$beside"/*.id; do
+        [ -e "$id" ] && kill -TERM -- "-$(cat "$id")" 2>/dev/null
+    done
+    rm -rf "$log" "$beside"
+}
+trap finish EXIT
+
+wanted() { # whether a section is to be run: it does not come before the one to begin with
+    [[ $rest == *" $1 "* ]]
+}
 
 section() { # name, what it does; false where it is to be left out
-    [ "$1" = "$from" ] && going=yes
-    [ "$going" = yes ] || return 1
+    wanted "$1" || return 1
     printf '\n=== %s: %s  (%ds)\n' "$1" "$2" $((SECONDS - began))
 }
 
@@ -25,6 +47,27 @@ count() { # passed, failed, what
 # One thing that holds or does not.
 one() {
     if "$@"; then count 1 0; else count 0 1 "$*"; fi
+}
+
+# Starts a command in the background, in a process group of its own.
+start_beside() { # name, command...
+    local name=$1
+    shift
+    set -m
+    ("$@") >"$beside/$name.log" 2>&1 </dev/null &
+    echo $! >"$beside/$name.id"
+    set +m
+}
+
+# Waits for it, shows what it printed, and gives its status.
+collect() { # name
+    local id status
+    id=$(cat "$beside/$1.id")
+    wait "$id"
+    status=$?
+    rm "$beside/$1.id"
+    cat "$beside/$1.log"
+    return "$status"
 }
 
 # Something whose own output says how many passed and failed: `sums` is an awk
@@ -83,6 +126,9 @@ fi
 
 # --- The code -------------------------------------------------------------------
 
+if wanted build; then
+    start_beside release cargo build --release --locked
+fi
 if section format "cargo fmt"; then
     one cargo fmt --check
 fi
@@ -115,9 +161,13 @@ first_command() {
     return "$ready"
 }
 
-if section build "the release build, as the README and the Dockerfile make it"; then
-    one cargo build --release --locked
+if section build "the release build, begun beside the lint; the README's first command"; then
+    one collect release
     one first_command
+fi
+if wanted fuzz; then
+    # The time of each is by the clock: at this priority it delays no test.
+    start_beside fuzz nice -n 19 fuzz/run.sh 60
 fi
 if section test "unit tests, the gateway on real sockets, with real peers, the README's commands"; then
     many "cargo test" '/^test result:/ { good += $4; bad += $6 } END { print good + 0, bad + 0 }' \
@@ -137,9 +187,12 @@ if section conformance "the official suite through the gateway"; then
     many "conformance" '/^conformance-/ { good += $2; bad += $4 } /^stale/ { bad++ } END { print good + 0, bad + 0 }' \
         tests/conformance/all.sh target/debug/trunkline
 fi
+if section fuzz "every fuzz target over its seeds, and 60 s more, begun beside the tests"; then
+    one collect fuzz
+fi
 if section bench "the benches, a few calls of each kind; the instructions of a call, held"; then
     one cargo test --quiet --locked --benches
-    # Of the release build, which is there by now; fails where a call takes 3 % more than was written down.
+    # Of the release build, which is there by now; fails where a figure moved by more than was written down.
     one cargo test --quiet --locked --bench gateway -- --gate
 fi
 

@@ -201,7 +201,7 @@ fn what_the_image_runs_is_a_command_that_works() {
         arg => arg,
     });
     trunkline(&args.collect::<Vec<_>>()).exits_with(DONE);
-    assert!(dockerfile.contains("cargo build --release --locked"), "as README and CI build it");
+    assert!(dockerfile.contains("cargo build --profile dist --locked"), "linked as one");
 }
 
 #[test]

@@ -1,7 +1,6 @@
-//! What the parts of a call cost by themselves.
+//! What the parts of a call cost by themselves, and how that grows ([`curves`]).
 //!
-//! `cargo bench --bench parts`; `-- NAME` for some of them. How cost grows is in
-//! `curves`.
+//! `cargo bench --bench parts`; `-- NAME` for some of them.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,7 +10,6 @@
 )]
 
 use std::hint::black_box;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,16 +17,16 @@ use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_ma
 use serde_json::json;
 use trunkline::call::{Answer, Params, Principal, ResultBody};
 use trunkline::catalog::ArgumentSchema;
-use trunkline::config::{Config, Source, System};
 use trunkline::era::{lift, lower};
 use trunkline::mcp::ProtocolVersion;
-use trunkline::policy::{Policy, Registry, Target};
+use trunkline::policy::Target;
 use trunkline::telemetry::log::{self, AccessLogSwitch, Colours, LogFormat, LogLevels};
 use trunkline::telemetry::{CallOutcome, CallRecord, CallSubject};
 
+mod curves;
 mod material;
 
-use material::{SCHEMA, call, catalog, raw_params, tools};
+use material::{SCHEMA, call, catalog, policy_of, raw_params, tools};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -101,11 +99,7 @@ fn policy(c: &mut Criterion) {
         let text = format!(
             "[gateway]\n{gateway}[servers.files]\nurl = \"http://127.0.0.1:1/mcp\"\n{server}"
         );
-        let source =
-            Source { name: "bench".into(), folder: PathBuf::from("/"), bytes: text.into_bytes() };
-        let config = Config::read(&source, &System).map_err(|_| "faults").unwrap();
-        let registry = Registry::default();
-        let policy = Policy::new(registry.limits(&config));
+        let policy = policy_of(text);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         group.bench_function(BenchmarkId::new("admit request", name), |b| {
             // Refusals are as good as admissions here: both are one look at the bucket.
@@ -164,6 +158,7 @@ criterion_group! {
     config = Criterion::default()
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1));
-    targets = eras, schema, policy, access_line
+    targets = eras, schema, policy, curves::envelope, curves::many_tools, curves::rules,
+        curves::sealed_state, access_line
 }
 criterion_main!(benches);

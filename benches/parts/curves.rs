@@ -1,37 +1,22 @@
 //! How cost grows: with the size of messages, the number of tools, of rules.
 //!
-//! `cargo bench --bench curves`; `-- NAME` for some of them. What should be flat
-//! is to be seen as flat here: looking a tool up, handing a prepared list out,
-//! admitting a call however many rules there are.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    missing_docs,
-    reason = "a bench that meets a surprise ends there; criterion's macros write no comments"
-)]
-
-mod material;
+//! What should be flat is to be seen as flat here: looking a tool up, handing a
+//! prepared list out, admitting a call however many rules there are.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use trunkline::call::Params;
 use trunkline::catalog::Kind;
-use trunkline::config::{Config, Source, System};
 use trunkline::era::state::{Bound, Seals, State, digest};
 use trunkline::jsonrpc;
 use trunkline::mcp::Era;
-use trunkline::policy::{Policy, Registry, Target};
+use trunkline::policy::Target;
 use trunkline::snapshot::Listing;
 
-use material::{call, catalog, raw_params, request, tools};
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+use crate::material::{call, catalog, policy_of, raw_params, request, tools};
 
 /// The sizes of a curve; the first two where nothing is measured.
 fn sizes(all: &[usize]) -> &[usize] {
@@ -40,7 +25,7 @@ fn sizes(all: &[usize]) -> &[usize] {
 }
 
 /// Requests of 0.6 KB, 6 KB, 57 KB and 1 MB.
-fn envelope(c: &mut Criterion) {
+pub fn envelope(c: &mut Criterion) {
     let mut group = c.benchmark_group("envelope");
     for &size in sizes(&[200, 5_500, 57_000, 1_000_000]) {
         let message = request(size);
@@ -62,7 +47,7 @@ fn envelope(c: &mut Criterion) {
 
 /// What grows, if anything does, with the number of tools: looking one up and
 /// handing the list out should not; preparing it has to.
-fn many_tools(c: &mut Criterion) {
+pub fn many_tools(c: &mut Criterion) {
     let mut group = c.benchmark_group("tools");
     for &count in sizes(&[10, 100, 1_000, 10_000]) {
         let tools = tools(count);
@@ -94,7 +79,7 @@ fn many_tools(c: &mut Criterion) {
 }
 
 /// A call of a tool with a rate, one of as many.
-fn rules(c: &mut Criterion) {
+pub fn rules(c: &mut Criterion) {
     let mut group = c.benchmark_group("rules");
     for &count in sizes(&[1, 10, 100, 1_000]) {
         let tools = tools(count);
@@ -105,10 +90,7 @@ fn rules(c: &mut Criterion) {
         for number in 0..count {
             write!(text, "[servers.files.tools.search_{number}]\nrate = \"1000000/s\"\n").unwrap();
         }
-        let source =
-            Source { name: "bench".into(), folder: PathBuf::from("/"), bytes: text.into_bytes() };
-        let config = Config::read(&source, &System).map_err(|_| "faults").unwrap();
-        let policy = Policy::new(Registry::default().limits(&config));
+        let policy = policy_of(text);
         let entry = catalog.entries().nth(count / 2).unwrap();
         let target = Target::tool(&entry.server, &entry.tool, Box::default());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -124,7 +106,7 @@ fn rules(c: &mut Criterion) {
 }
 
 /// A server's own state, sealed for its client and opened again.
-fn sealed_state(c: &mut Criterion) {
+pub fn sealed_state(c: &mut Criterion) {
     let mut group = c.benchmark_group("sealed state");
     let seals = Seals::new([b"a secret for the bench".as_slice()]).unwrap();
     let request = digest("tools/call", &raw_params(350));
@@ -147,12 +129,3 @@ fn sealed_state(c: &mut Criterion) {
     }
     group.finish();
 }
-
-criterion_group! {
-    name = benches;
-    config = Criterion::default()
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(1));
-    targets = envelope, many_tools, rules, sealed_state
-}
-criterion_main!(benches);

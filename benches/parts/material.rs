@@ -1,7 +1,6 @@
-//! What both criterion benches are made of.
+//! Messages, catalogs and policies to measure with.
 
-#![allow(dead_code, reason = "each bench uses some of it")]
-
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,8 +10,10 @@ use trunkline::catalog::{
     ByKind, Catalog, HeaderRules, MergeSource as Listed, NamingScheme, Rules, Scope, ServerList,
     ServerRules, UriMode,
 };
+use trunkline::config::{Config, Source, System};
 use trunkline::jsonrpc::{self, Frame};
 use trunkline::mcp::{Method, ProtocolVersion};
+use trunkline::policy::{Policy, Registry};
 
 /// A request whose arguments have `size` bytes and a little more.
 pub fn request(size: usize) -> Bytes {
@@ -91,6 +92,14 @@ pub fn catalog(tools: &ServerList) -> Catalog {
     let source = Listed { server: &tools.server, rules: &rules, list: Some(tools) };
     let naming = Rules { naming: NamingScheme::Prefix, uris: UriMode::Prefix };
     Catalog::merge(naming, &[source], &Scope::default()).0
+}
+
+/// The policy of a configuration.
+pub fn policy_of(config: String) -> Policy {
+    let bytes = config.into_bytes();
+    let source = Source { name: "bench".into(), folder: PathBuf::from("/"), bytes };
+    let config = Config::read(&source, &System).map_err(|_| "faults").unwrap();
+    Policy::new(Registry::default().limits(&config))
 }
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{
