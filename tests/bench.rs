@@ -228,6 +228,21 @@ fn two_endpoints_take_turns_and_a_page_shows_them() {
 }
 
 #[test]
+fn both_proxies_pass_every_answer_on() {
+    for options in [&[][..], &["--sse"], &["--bytes", "300000"]] {
+        let server = Server::load(options);
+        for inline in [&[][..], &["--inline", "--threads", "2"]] {
+            let proxy = Server::start(&[&["proxy", &server.url, "--until-eof"], inline].concat());
+            let args = [&[proxy.url.as_str(), "--scenario", "session"][..], &FEW].concat();
+            let told = json_of(&args);
+            let round = &told["targets"][0]["rounds"][0];
+            assert_eq!((&round["answered"], &round["failed"]), (&json!(60), &json!(0)), "{round}");
+            assert_eq!(round["reconnects"], 0, "{round}");
+        }
+    }
+}
+
+#[test]
 fn the_gateway_is_measured_beside_a_bare_proxy() {
     let told = json_of(&["--self", "-n", "20", "--warmup", "0", "-c", "2", "--rounds", "1"]);
     let names: Vec<_> =

@@ -7,6 +7,7 @@
 //! is worth thousands of calls), is left out. Until then the program runs
 //! without being counted, several times as fast.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,14 +15,88 @@ use trunkline::bench::{Caller, Meter};
 use trunkline::mcp::Era;
 use url::Url;
 
-use crate::plan::{Access, DIRECT, Way, behind, gateway, load};
+use crate::plan::{
+    Access, BASICS, DIRECT, Way, behind, configured, gateway, load, ready_way, servers,
+};
 use crate::process::{Process, Wrapper, scratch};
 
-/// What is counted.
+/// A way whose instructions per call are counted.
 #[derive(Clone, Copy)]
-pub enum Program {
-    Proxy,
-    Gateway(Access),
+pub enum CountedWay {
+    /// The bare proxy on the pooled client.
+    Proxy(Era),
+    /// The bare proxy that drives its connections itself.
+    InlineProxy(Era),
+    Gateway {
+        client: Era,
+        server: Era,
+    },
+    /// The gateway without an access log.
+    QuietGateway(Era),
+    /// The gateway in front of a child process.
+    Stdio,
+    /// A client with an API key.
+    ApiKey,
+    /// A server with so many tools.
+    Tools(usize),
+}
+
+impl CountedWay {
+    pub fn name(self) -> String {
+        match self {
+            Self::Proxy(client) => format!("proxy, {client:?} client"),
+            Self::InlineProxy(client) => format!("inline proxy, {client:?} client"),
+            Self::Gateway { client, server } => format!("{client:?} client, {server:?} server"),
+            Self::QuietGateway(era) => format!("{era:?} without an access log"),
+            Self::Stdio => "Modern client, stdio server".to_owned(),
+            Self::ApiKey => "Modern client with an API key".to_owned(),
+            Self::Tools(count) => format!("a server with {count} tools"),
+        }
+    }
+
+    /// Instructions per call. `mock` has one tool.
+    pub async fn count(self, mock: &Url) -> u64 {
+        let count = Count::new(&self.name().replace([' ', ','], "-"));
+        let (wrapper, folder) = (count.wrapper(), tempfile::tempdir().unwrap());
+        let folder = folder.path();
+        let to =
+            |process: &Process, client, tool: &str| Way::new("", process.url.clone(), client, tool);
+        match self {
+            Self::Proxy(client) => {
+                let proxy = Process::proxy(mock, &wrapper);
+                count.per_call(&proxy, &to(&proxy, client, DIRECT)).await
+            }
+            Self::InlineProxy(client) => {
+                let proxy = Process::inline_proxy(mock, &wrapper);
+                count.per_call(&proxy, &to(&proxy, client, DIRECT)).await
+            }
+            Self::Gateway { client, server } => {
+                let gateway = gateway(folder, mock, Access::Line, &wrapper).await;
+                count.per_call(&gateway, &to(&gateway, client, behind(server))).await
+            }
+            Self::QuietGateway(era) => {
+                let gateway = gateway(folder, mock, Access::Off, &wrapper).await;
+                count.per_call(&gateway, &to(&gateway, era, behind(era))).await
+            }
+            Self::Stdio => {
+                let text = format!(
+                    "{BASICS}[servers.modern]\ncommand = \"trunkline\"\n\
+                     args = [\"example\", \"load\"]\nera = \"modern\"\nrate = \"1000000/s\"\n"
+                );
+                count.configured(folder, &text, None).await
+            }
+            Self::ApiKey => {
+                let text =
+                    format!("{BASICS}{}[clients.bench]\nkey = \"{KEY_HASH}\"\n", servers(mock, ""));
+                count.configured(folder, &text, Some(KEY)).await
+            }
+            Self::Tools(tools) => {
+                let mock = Process::mock(&["--tools", &tools.to_string()]);
+                let text = format!("{BASICS}{}", servers(&mock.url, ""));
+                count.configured(folder, &text, None).await
+            }
+        }
+    }
 }
 
 /// Prints the table. The profiles stay in `target/tmp/`.
@@ -33,21 +108,23 @@ pub async fn count() {
 pub async fn table() -> String {
     let mock = Process::mock(&[]);
     let mut rows = vec![
-        "| way | client | server | instructions/call | ratio |".to_owned(),
-        "|---|---|---|--:|--:|".to_owned(),
+        "| way | instructions/call | to the proxy | to the inline proxy |".to_owned(),
+        "|---|--:|--:|--:|".to_owned(),
     ];
     for era in [Era::Modern, Era::Legacy] {
-        let bare = of(Program::Proxy, era, era, &mock.url).await;
-        rows.push(format!("| proxy | {era:?} | {era:?} | {bare} | 1 |"));
-        for (name, access, server) in [
-            ("gateway", Access::Line, era),
-            ("gateway", Access::Line, other(era)),
-            ("no access line", Access::Off, era),
-        ] {
-            let own = of(Program::Gateway(access), era, server, &mock.url).await;
-            let ratio = own as f64 / bare as f64;
-            rows.push(format!("| {name} | {era:?} | {server:?} | {own} | **{ratio:.2}** |"));
+        let bare = CountedWay::Proxy(era).count(&mock.url).await;
+        let inline = CountedWay::InlineProxy(era).count(&mock.url).await;
+        let mut add = |way: CountedWay, own: u64| {
+            let (ratio, to_inline) = (own as f64 / bare as f64, own as f64 / inline as f64);
+            rows.push(format!("| {} | {own} | **{ratio:.2}** | {to_inline:.2} |", way.name()));
+        };
+        add(CountedWay::Proxy(era), bare);
+        add(CountedWay::InlineProxy(era), inline);
+        for server in [era, other(era)] {
+            let way = CountedWay::Gateway { client: era, server };
+            add(way, way.count(&mock.url).await);
         }
+        add(CountedWay::QuietGateway(era), CountedWay::QuietGateway(era).count(&mock.url).await);
     }
     rows.join("\n") + "\n"
 }
@@ -57,24 +134,6 @@ pub fn other(era: Era) -> Era {
         Era::Modern => Era::Legacy,
         Era::Legacy => Era::Modern,
     }
-}
-
-/// Instructions per call through one of them.
-pub async fn of(program: Program, client: Era, server: Era, mock: &Url) -> u64 {
-    let name = match program {
-        Program::Proxy => "proxy",
-        Program::Gateway(Access::Line) => "gateway",
-        Program::Gateway(Access::Off) => "quiet",
-    };
-    let count = Count::new(&format!("{name}-{client:?}-{server:?}"));
-    let folder = tempfile::tempdir().unwrap();
-    let (process, tool) = match program {
-        Program::Proxy => (Process::proxy(mock, &count.wrapper()), DIRECT),
-        Program::Gateway(access) => {
-            (gateway(folder.path(), mock, access, &count.wrapper()).await, behind(server))
-        }
-    };
-    count.per_call(&process, client, tool).await
 }
 
 /// One profile.
@@ -93,9 +152,17 @@ impl Count {
         Wrapper::callgrind(&self.file)
     }
 
-    /// Makes calls of a tool, and counts.
-    pub async fn per_call(&self, process: &Process, era: Era, tool: &str) -> u64 {
-        let way = Way::new("", process.url.clone(), era, tool);
+    /// Counts the calls of a Modern client through a gateway with a configuration.
+    async fn configured(&self, folder: &Path, text: &str, key: Option<&str>) -> u64 {
+        let gateway = configured(folder, "gateway.toml", text, &self.wrapper());
+        let way = Way::new("", gateway.url.clone(), Era::Modern, behind(Era::Modern));
+        let way = Way { key: key.map(str::to_owned), ..way };
+        ready_way(&way).await;
+        self.per_call(&gateway, &way).await
+    }
+
+    /// Makes calls on a way that leads through the process, and counts.
+    pub async fn per_call(&self, process: &Process, way: &Way) -> u64 {
         let load = load(1, &crate::QUICK);
         let script = Arc::new(way.script(&load).await.expect("the way leads there"));
         let mut caller = Caller::open(script, &load).await.expect("a connection");
@@ -135,6 +202,10 @@ const BEHIND_START: Duration = Duration::from_millis(1500);
 const LOOK: Duration = Duration::from_millis(500);
 /// Some percent of a processor: threads look at the time now and then.
 const NEXT_TO_NOTHING: Duration = Duration::from_millis(30);
+
+/// An API key and its SHA-256.
+const KEY: &str = "a-key-of-the-bench-0123456789abcdef";
+const KEY_HASH: &str = "7ec2446d63e026216d33c28c9fbd1528f1ca2110087ae5a857e04ffd99529f40";
 
 const WARM: u64 = 200;
 const COUNTED: u64 = 1000;

@@ -20,9 +20,10 @@
 //! cargo bench --bench gateway -- --test            a few calls of each kind, nothing measured
 //! ```
 //!
-//! `--quick` makes rounds fewer and shorter; `--release` measures the program
-//! as it is shipped, which the gate and the report always do, instead of the
-//! one that cargo built beside this bench without link-time optimisation.
+//! `--quick` makes rounds fewer and shorter. `--dist` measures the program as it
+//! is shipped, linked as one, and so does the report; `--release` the program
+//! that the README's first command builds, and so does the gate; without either
+//! it is the one that cargo built beside this bench.
 
 #![allow(
     clippy::unwrap_used,
@@ -50,6 +51,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use plan::{Span, Stage};
+use process::Profile;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -67,8 +69,10 @@ fn main() -> ExitCode {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let span = if asked("--quick") { QUICK } else { FULL };
-    if asked("--release") || asked("--gate") || asked("--report") {
-        process::measure_release();
+    if asked("--gate") || asked("--release") {
+        process::measure(Profile::Release);
+    } else if asked("--report") || asked("--dist") {
+        process::measure(Profile::Dist);
     }
     let passed = runtime.block_on(async {
         let written: Option<Vec<String>> = after("--write");

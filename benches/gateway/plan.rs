@@ -31,6 +31,7 @@ pub struct Span {
 pub struct Stage {
     pub mock: Process,
     pub proxy: Process,
+    pub inline_proxy: Process,
     pub gateway: Process,
     pub quiet: Process,
     /// Where it is installed.
@@ -76,10 +77,11 @@ impl Stage {
         let folder = tempfile::tempdir().unwrap();
         let mock = Process::mock(&[]);
         let proxy = Process::proxy(&mock.url, &Wrapper::none());
+        let inline_proxy = Process::inline_proxy(&mock.url, &Wrapper::none());
         let gateway = self::gateway(folder.path(), &mock.url, Access::Line, &Wrapper::none()).await;
         let quiet = self::gateway(folder.path(), &mock.url, Access::Off, &Wrapper::none()).await;
         let nginx = nginx::start(&mock.url, folder.path()).await;
-        Self { mock, proxy, gateway, quiet, nginx, _folder: folder }
+        Self { mock, proxy, inline_proxy, gateway, quiet, nginx, _folder: folder }
     }
 
     pub fn cases(&self, span: &Span) -> Vec<Case> {
@@ -99,11 +101,13 @@ impl Stage {
         cases
     }
 
-    /// The direct way, the proxy, the gateway, and nginx where there is one.
+    /// The direct way, both proxies, the gateway, and nginx where it is installed.
     pub fn ways(&self, era: Era) -> Vec<Way> {
         let mut ways = vec![
             Way::new("direct", self.mock.url.clone(), era, DIRECT),
             Way::new("proxy", self.proxy.url.clone(), era, DIRECT).by(&self.proxy),
+            Way::new("inline proxy", self.inline_proxy.url.clone(), era, DIRECT)
+                .by(&self.inline_proxy),
             self.gateway(era, era),
         ];
         if let Some(nginx) = &self.nginx {
@@ -261,11 +265,15 @@ pub fn configured(folder: &Path, name: &str, text: &str, wrapper: &Wrapper) -> P
 
 /// Waits until a gateway has a tool.
 pub async fn ready(process: &Process, tool: &str) {
-    let way = Way::new("gateway", process.url.clone(), Era::Modern, tool);
+    ready_way(&Way::new("gateway", process.url.clone(), Era::Modern, tool)).await;
+}
+
+/// Waits until the tool at the end of a way is there.
+pub async fn ready_way(way: &Way) {
     let load = load(1, &Span { rounds: 1, requests: Some(1), ..crate::FULL });
     let begun = std::time::Instant::now();
     while let Err(fault) = way.script(&load).await {
-        assert!(begun.elapsed() < Duration::from_mins(4), "no {tool} in time: {fault}");
+        assert!(begun.elapsed() < Duration::from_mins(4), "no {} in time: {fault}", way.tool);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -275,5 +283,11 @@ pub const BASICS: &str = "[gateway]\nlisten = \"127.0.0.1:0\"\nreload = \"off\"\
     rate = \"1000000/s\"\nclient_rate = \"1000000/s\"\n[admin]\nlisten = \"off\"\n";
 /// The tool's own name.
 pub const DIRECT: &str = "search";
-/// Where the proxy stands among the ways.
+/// The place of the proxy on the pooled client among [`Stage::ways`].
 pub const PROXY: usize = 1;
+/// The place of the proxy that drives its connections itself.
+pub const INLINE_PROXY: usize = 2;
+/// The place of the gateway.
+pub const GATEWAY: usize = 3;
+/// The place of nginx, where it is installed.
+pub const NGINX: usize = 4;

@@ -76,9 +76,15 @@ impl Process {
         )
     }
 
-    /// The proxy that does nothing.
+    /// The proxy that does nothing, on the pooled client.
     pub fn proxy(server: &Url, wrapper: &Wrapper) -> Self {
         Self::start(&["example", "proxy", server.as_str(), "--listen", "127.0.0.1:0"], wrapper)
+    }
+
+    /// The proxy that does nothing and drives its connections itself.
+    pub fn inline_proxy(server: &Url, wrapper: &Wrapper) -> Self {
+        let args = ["example", "proxy", "--inline", server.as_str(), "--listen", "127.0.0.1:0"];
+        Self::start(&args, wrapper)
     }
 
     /// The gateway.
@@ -201,14 +207,27 @@ pub fn binary() -> &'static Path {
     BINARY.get_or_init(|| PathBuf::from(env!("CARGO_BIN_EXE_trunkline")))
 }
 
-/// Builds the program as it is shipped, and measures that one.
-pub fn measure_release() {
+/// How the program under measurement is built.
+#[derive(Clone, Copy)]
+pub enum Profile {
+    /// As the README's first command builds it.
+    Release,
+    /// As it is shipped: linked as one.
+    Dist,
+}
+
+/// Builds the program in a profile, and measures that one.
+pub fn measure(profile: Profile) {
+    let profile = match profile {
+        Profile::Release => "release",
+        Profile::Dist => "dist",
+    };
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    build.args(["build", "--release", "--locked", "--bin", "trunkline"]);
+    build.args(["build", "--profile", profile, "--locked", "--bin", "trunkline"]);
     build.current_dir(env!("CARGO_MANIFEST_DIR"));
-    assert!(build.status().unwrap().success(), "the release build failed");
+    assert!(build.status().unwrap().success(), "the {profile} build failed");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    BINARY.set(target.join("release/trunkline")).expect("named once");
+    BINARY.set(target.join(profile).join("trunkline")).expect("named once");
 }
 
 /// A port of this machine that nobody has at the moment.

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::plan::Span;
-use crate::{gate, measure, nginx, peers, targets};
+use crate::{instructions, measure, nginx, peers, targets};
 
 /// Measures everything, and writes it down part by part: what was measured is
 /// kept when something later fails.
 pub async fn write(span: &Span) {
     put("machine", &machine());
-    put("instructions", &gate::committed());
+    put("instructions", &instructions::table().await);
     put("targets", &targets::table(&[], span).await);
     put("times", &measure(span).await);
     put("peers", &peers::table(&[], span).await);
@@ -32,7 +32,7 @@ fn machine() -> String {
     let dirty = !said("git", &["status", "--porcelain", "--", "src", "Cargo.lock"]).is_empty();
     format!(
         "- Machine: {cores} × {cpu}, {memory}, Linux {}; load {load} when this began\n\
-         - Code: commit {}{}, {}, release build\n\
+         - Code: commit {}{}, {}, dist build (linked as one)\n\
          - nginx {}; {}; Node.js {}\n",
         kernel.trim(),
         said("git", &["rev-parse", "--short", "HEAD"]),

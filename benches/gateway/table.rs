@@ -4,10 +4,15 @@ use std::fmt::Write as _;
 
 use trunkline::bench::{Contest, Leg, Spread};
 
+use crate::plan::INLINE_PROXY;
+use crate::targets::beside;
+
 /// What all tables have in common.
 pub fn head() -> String {
     "CPU: of the proxy's or the gateway's process alone. Added: over the direct way, closed \
-         loop.\nRatios: to the proxy, with their spread over the rounds. Medians of all rounds.\n\n"
+         loop.\nRatios: to the proxy on hyper-util's pooled client, with their spread over the rounds, \
+         and for CPU\nto the inline proxy, which drives its connections itself. Medians of all \
+         rounds.\n\n"
         .to_owned()
 }
 
@@ -18,8 +23,8 @@ type Read = fn(&Leg) -> Option<f64>;
 pub fn case(title: &str, contest: &Contest) -> String {
     let mut text = format!(
         "### {title}\n\n\
-         | way | CPU µs/call | ratio | calls/s | ratio | added p50 µs | ratio | added p99 µs | ratio |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+         | way | CPU µs/call | ratio | to inline | calls/s | ratio | added p50 µs | ratio | added p99 µs | ratio |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
     );
     let rate: Read = |leg| Some(leg.per_second());
     for (place, way) in contest.contenders.iter().enumerate() {
@@ -27,7 +32,7 @@ pub fn case(title: &str, contest: &Contest) -> String {
             let of = |read: Read| median(contest, place, read);
             let (rate, p50, p99) =
                 (of(rate), of(|leg| leg.micros(0.5)), of(|leg| leg.micros(0.99)));
-            writeln!(text, "| direct | | | {rate:.0} | | p50 {p50:.0} | | p99 {p99:.0} | |")
+            writeln!(text, "| direct | | | | {rate:.0} | | p50 {p50:.0} | | p99 {p99:.0} | |")
                 .unwrap();
             continue;
         }
@@ -41,7 +46,9 @@ pub fn case(title: &str, contest: &Contest) -> String {
         };
         let (cpu, rate, p50, p99) =
             (figure(Leg::cpu_per_call), figure(rate), added(0.5), added(0.99));
-        writeln!(text, "| {} | {cpu} | {rate} | {p50} | {p99} |", way.name).unwrap();
+        let inline = beside(contest, place, INLINE_PROXY, Leg::cpu_per_call);
+        let inline = inline.map_or_else(|| "–".to_owned(), |it| format!("{:.2}", it.median));
+        writeln!(text, "| {} | {cpu} | {inline} | {rate} | {p50} | {p99} |", way.name).unwrap();
     }
     text + "\n"
 }

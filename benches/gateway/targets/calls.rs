@@ -4,25 +4,33 @@ use trunkline::bench::{Leg, Load, Pace};
 use trunkline::mcp::Era;
 
 use super::{Row, beside, spread};
-use crate::gate;
-use crate::instructions::other;
+use crate::instructions::{CountedWay, other};
 use crate::plan::{
-    BASICS, Case, PROXY, Span, Stage, Way, behind, configured, load, ready, servers,
+    BASICS, Case, GATEWAY, INLINE_PROXY, NGINX, PROXY, Span, Stage, Way, behind, configured, load,
+    ready, servers,
 };
 use crate::process::{Process, Wrapper};
 
 /// Counted as the gate counts.
 pub async fn instructions() -> Vec<Row> {
-    let rows = gate::count().await.into_iter().map(|way| {
-        let ratio = way.gateway as f64 / way.proxy as f64;
-        Row::new(
-            format!("user instructions, {}", way.name),
-            "≤ 1.3 × proxy",
-            format!("{} to {}: {ratio:.2} ×", way.gateway, way.proxy),
-            Some(ratio <= 1.3),
-        )
-    });
-    rows.collect()
+    let mock = Process::mock(&[]);
+    let mut rows = Vec::new();
+    for client in [Era::Modern, Era::Legacy] {
+        let proxy = CountedWay::Proxy(client).count(&mock.url).await;
+        let inline = CountedWay::InlineProxy(client).count(&mock.url).await;
+        for server in [client, other(client)] {
+            let way = CountedWay::Gateway { client, server };
+            let own = way.count(&mock.url).await;
+            let (ratio, to_inline) = (own as f64 / proxy as f64, own as f64 / inline as f64);
+            rows.push(Row::new(
+                format!("user instructions, {}", way.name()),
+                "≤ 1.65 × proxy",
+                format!("{own} to {proxy}: {ratio:.2} × ({to_inline:.2} × the inline proxy)"),
+                Some(ratio <= 1.65),
+            ));
+        }
+    }
+    rows
 }
 
 /// Closed loop, beside the proxy and nginx.
@@ -43,7 +51,9 @@ pub async fn cpu(span: &Span) -> Vec<Row> {
             let contest = case.hold(span).await;
             let own = spread(contest.figures(GATEWAY, Leg::cpu_per_call), "µs");
             let proxy = contest.ratio(GATEWAY, Leg::cpu_per_call);
-            rows.push(Row::ratio(format!("{title}, beside the proxy: {own}"), 1.15, proxy));
+            rows.push(Row::ratio(format!("{title}, beside the proxy: {own}"), 1.25, proxy));
+            let inline = beside(&contest, GATEWAY, INLINE_PROXY, Leg::cpu_per_call);
+            rows.push(Row::told(format!("{title}, beside the inline proxy"), inline));
             if stage.nginx.is_some() {
                 let nginx = beside(&contest, GATEWAY, NGINX, Leg::cpu_per_call);
                 rows.push(Row::ratio(format!("{title}, beside nginx"), 1.4, nginx));
@@ -158,8 +168,5 @@ pub async fn threads(span: &Span) -> Vec<Row> {
     ]
 }
 
-/// Places among [`Stage::ways`].
-const GATEWAY: usize = 2;
-const NGINX: usize = 3;
 /// Processors that leave two to the gateway, and do for the load and the server.
 const ENOUGH: usize = 5;

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::Row;
 use crate::instructions::Count;
-use crate::plan::{BASICS, configured, ready};
+use crate::plan::{BASICS, Way, configured, ready};
 use crate::process::Process;
 
 pub async fn rows() -> Vec<Row> {
@@ -53,7 +53,7 @@ async fn per_call(name: &str, size: usize) -> f64 {
         ready(&gateway, &format!("s{size}__search")).await;
     }
     eprintln!("{size} {name}: ready after {} s", begun.elapsed().as_secs());
-    count.per_call(&gateway, Era::Modern, TOOL).await as f64
+    count.per_call(&gateway, &Way::new("", gateway.url.clone(), Era::Modern, TOOL)).await as f64
 }
 
 fn one_server(mock: &Url) -> String {

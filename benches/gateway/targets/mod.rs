@@ -46,6 +46,12 @@ impl Row {
         Self { what: what.into(), target: format!("≤ {most} ×"), figure, holds }
     }
 
+    /// A ratio that no target is set for.
+    fn told(what: impl Into<String>, found: Option<Spread>) -> Self {
+        let row = Self::ratio(what, f64::INFINITY, found);
+        Self { target: "–".to_owned(), holds: None, ..row }
+    }
+
     /// Some other figure.
     fn new(
         what: impl Into<String>,
@@ -132,7 +138,7 @@ async fn rows(name: &'static str, span: Span) -> Vec<Row> {
 }
 
 /// How a figure of one relates to that of another, round by round.
-fn beside(
+pub fn beside(
     contest: &Contest,
     place: usize,
     base: usize,

@@ -47,7 +47,7 @@ pub enum Example {
     /// Bear a load: both eras, HTTP or stdio, as many tools and bytes as asked for
     Load(load::Args),
     /// Pass HTTP on to a server and look at nothing
-    Proxy(proxy::Args),
+    Proxy(proxy::ProxyArgs),
 }
 
 #[derive(Parser)]

@@ -1,0 +1,105 @@
+//! `trunkline example proxy`: the least that an HTTP proxy on hyper does.
+//! Bodies are passed on as they come, and nothing is looked at: the benches tell
+//! what a gateway costs beside it.
+//!
+//! There are two of them. By default the connections to the server come from
+//! hyper-util's pooled client, as in most proxies on hyper; that client gives
+//! each connection a task of its own. With `--inline` ([`inline`]) the task that
+//! has the request drives the connection itself. Its calls cost less, so that a
+//! gateway that does the same is not flattered by the price of the pool.
+
+mod inline;
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::{Request, Uri};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::load::{Until, announce};
+
+/// Where the proxy listens and where it leads.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
+pub struct ProxyArgs {
+    /// The server's endpoint, http:// only
+    #[arg(value_name = "URL")]
+    pub url: Uri,
+    /// Listen here
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// On how many threads; without it one for each core
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: Option<u16>,
+    /// Let the task of each request drive the connection to the server, without a pooled client
+    #[arg(long)]
+    pub inline: bool,
+    /// End with standard input
+    #[arg(long, hide = true)]
+    pub until_eof: bool,
+}
+
+pub(super) fn serve(args: &ProxyArgs) -> io::Result<()> {
+    if args.url.scheme_str() != Some("http") {
+        return Err(io::Error::other("the server's URL begins with http://"));
+    }
+    if args.inline { inline::serve(args) } else { serve_pooled(args) }
+}
+
+fn serve_pooled(args: &ProxyArgs) -> io::Result<()> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = args.threads {
+        builder.worker_threads(threads.into());
+    }
+    let runtime = builder.enable_all().build()?;
+    let served = runtime.block_on(async {
+        let mut tcp = HttpConnector::new();
+        tcp.set_nodelay(true);
+        let pool = Client::builder(TokioExecutor::new()).build(tcp);
+        serve_clients(args, async |client| {
+            tokio::spawn(pass_pooled(client, pool.clone(), args.url.clone()));
+        })
+        .await
+    });
+    runtime.shutdown_background();
+    served
+}
+
+async fn pass_pooled(client: TcpStream, pool: Client<HttpConnector, Incoming>, uri: Uri) {
+    let pass = service_fn(move |mut request: Request<Incoming>| {
+        *request.uri_mut() = uri.clone();
+        pool.request(request)
+    });
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(client), pass).await;
+}
+
+/// Accepts clients until it is time to end.
+async fn serve_clients(
+    args: &ProxyArgs,
+    mut serve_client: impl AsyncFnMut(TcpStream),
+) -> io::Result<()> {
+    let listener = TcpListener::bind(args.listen).await?;
+    announce(&listener)?;
+    let accept = async {
+        loop {
+            let Ok((client, _)) = listener.accept().await else {
+                // Out of files, say: connections that end make room.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            };
+            let _ = client.set_nodelay(true);
+            serve_client(client).await;
+        }
+    };
+    tokio::select! {
+        () = accept => {}
+        () = Until::of(args.until_eof).comes() => {}
+    }
+    Ok(())
+}
