@@ -1,9 +1,10 @@
-//! What a call has to pass before a server hears of it, and what its answer
-//! passes on the way back.
+//! Admission: rates, concurrency and argument checks, in one fixed order, before
+//! a server sees a call.
 //!
-//! The order is fixed and stands in [`Policy::admit`]. The proof that a call
-//! has passed is a type: a link takes a [`Permitted`] call and nothing else,
-//! and only this room can make one.
+//! [`Policy::admit`] shows the order. The proof that a call was admitted is a
+//! type: an upstream accepts a [`Permitted`] call and nothing else, and only this
+//! module can make one. Replies do not pass here yet: `pipeline` releases them.
+//! Who is calling is decided in `identity`, what the caller may see in `catalog`.
 
 mod gate;
 mod permit;

@@ -28,31 +28,42 @@ impl Bucket {
 
 /// A bucket for each client address.
 #[derive(Debug)]
-pub(super) struct Buckets {
+pub(super) struct AddressBuckets {
     limiter: DefaultKeyedRateLimiter<IpAddr>,
+    /// How many requests were checked. Counted here, because to count the
+    /// addresses themselves takes a lock on every shard of their map.
+    checks: AtomicUsize,
     /// With how many addresses those at rest are forgotten next.
     sweep_at: AtomicUsize,
 }
 
-impl Buckets {
+impl AddressBuckets {
     pub(super) fn new(rate: Rate) -> Self {
         Self {
             limiter: RateLimiter::keyed(quota(rate)),
+            checks: AtomicUsize::new(0),
             sweep_at: AtomicUsize::new(MANY_ADDRESSES),
         }
     }
 
     pub(super) fn check(&self, address: IpAddr) -> Result<(), Failure> {
-        if self.limiter.len() > self.sweep_at.load(Ordering::Relaxed) {
-            // Forgets the addresses whose buckets are full again. Where few
-            // are, the next sweep is far off: it looks at all of them.
-            self.limiter.retain_recent();
-            let next = (self.limiter.len() * 2).max(MANY_ADDRESSES);
-            self.sweep_at.store(next, Ordering::Relaxed);
+        let before = self.checks.fetch_add(1, Ordering::Relaxed);
+        if before % CHECKS_PER_SWEEP == CHECKS_PER_SWEEP - 1 {
+            self.sweep();
         }
         self.limiter.check_key(&network(address)).map_err(|until| {
             over("client".into(), until.wait_time_from(DefaultClock::default().now()))
         })
+    }
+
+    /// Forgets the addresses whose buckets are full again, if there are many. Where
+    /// few of them are, the next time is far off: this looks at every address.
+    fn sweep(&self) {
+        if self.limiter.len() > self.sweep_at.load(Ordering::Relaxed) {
+            self.limiter.retain_recent();
+            let next = (self.limiter.len() * 2).max(MANY_ADDRESSES);
+            self.sweep_at.store(next, Ordering::Relaxed);
+        }
     }
 }
 
@@ -82,8 +93,15 @@ fn quota(rate: Rate) -> Quota {
 /// How many addresses are remembered before those at rest are forgotten.
 const MANY_ADDRESSES: usize = 100_000;
 
+/// After how many requests the addresses are counted. So many new ones come at
+/// most between two sweeps.
+const CHECKS_PER_SWEEP: usize = 16_384;
+
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+    use std::num::NonZeroU32;
+
     use super::*;
 
     #[test]
@@ -121,5 +139,32 @@ mod tests {
             network("::ffff:1.2.3.4".parse().unwrap()),
             "1.2.3.4".parse::<IpAddr>().unwrap()
         );
+    }
+    #[test]
+    fn addresses_at_rest_are_forgotten() {
+        let count = NonZeroU32::new(1).unwrap();
+        let buckets = AddressBuckets::new(Rate { count, per: Duration::from_micros(1) });
+        let bound = MANY_ADDRESSES + CHECKS_PER_SWEEP;
+        let mut most = 0;
+        for number in 0..u32::try_from(2 * bound).unwrap() {
+            buckets.check(IpAddr::V4(number.into())).unwrap();
+            if number % 4096 == 0 {
+                most = most.max(buckets.limiter.len());
+            }
+        }
+        assert!(most > MANY_ADDRESSES, "few are not worth a sweep: {most}");
+        assert!(most <= bound, "{most}");
+        assert!(buckets.limiter.len() <= MANY_ADDRESSES);
+    }
+
+    #[test]
+    fn addresses_in_use_are_kept_by_a_sweep() {
+        let count = NonZeroU32::new(1).unwrap();
+        let buckets = AddressBuckets::new(Rate { count, per: Duration::from_secs(3600) });
+        let busy = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        buckets.check(busy).unwrap();
+        buckets.sweep_at.store(0, Ordering::Relaxed);
+        buckets.sweep();
+        assert!(buckets.check(busy).is_err(), "its bucket is as empty as before");
     }
 }

@@ -17,13 +17,13 @@ use crate::config::{Config, Rate, Server};
 
 use super::gate::{Gate, GateSettings};
 use super::limit_name;
-use super::rate::{Bucket, Buckets};
+use super::rate::{AddressBuckets, Bucket};
 
 /// All buckets and gates in use.
 #[derive(Debug, Default)]
 pub struct Registry {
     buckets: Shelf<(String, Rate), Bucket>,
-    keyed: Shelf<Rate, Buckets>,
+    keyed: Shelf<Rate, AddressBuckets>,
     gates: Shelf<(ServerName, GateSettings), Gate>,
 }
 
@@ -54,8 +54,10 @@ impl Registry {
     /// The limits of a configuration, with the state of those it had before.
     pub fn limits(&self, config: &Config) -> Limits {
         let gateway = config.gateway.rate.map(|rate| self.bucket("gateway".into(), rate));
-        let address =
-            config.gateway.client_rate.map(|rate| self.keyed.find(rate, || Buckets::new(rate)));
+        let address = config
+            .gateway
+            .client_rate
+            .map(|rate| self.keyed.find(rate, || AddressBuckets::new(rate)));
         let clients = config.clients.iter().filter_map(|client| {
             let rate = client.rate.or(config.gateway.client_rate)?;
             let bucket = self.bucket(client_limit(&client.name), rate);
@@ -96,7 +98,7 @@ impl Registry {
 pub struct Limits {
     gateway: Option<Arc<Bucket>>,
     /// For those without a key.
-    address: Option<Arc<Buckets>>,
+    address: Option<Arc<AddressBuckets>>,
     clients: Named<Arc<str>, Arc<Bucket>>,
     servers: Named<ServerName, ServerLimits>,
 }
