@@ -32,12 +32,12 @@ impl Notice {
     /// Reads a `notifications/progress`; gives the token's raw text beside it.
     pub fn progress(method: String, params: Bytes) -> Option<(Self, Bytes)> {
         #[derive(Deserialize)]
-        struct Wire<'a> {
+        struct ProgressParams<'a> {
             #[serde(borrow, rename = "progressToken")]
             token: &'a RawValue,
         }
-        let wire: Wire<'_> = object(&params).ok()?;
-        let span = span_of(&params, wire.token.get().as_bytes())?;
+        let progress: ProgressParams<'_> = object(&params).ok()?;
+        let span = span_of(&params, progress.token.get().as_bytes())?;
         let token = params.slice(span.clone());
         Some((Self { method, params, token: Some(span) }, token))
     }
@@ -46,11 +46,11 @@ impl Notice {
     /// least so severe.
     pub fn line(method: String, params: Bytes, least: LogLevel) -> Option<Self> {
         #[derive(Deserialize)]
-        struct Wire {
+        struct LogParams {
             level: String,
         }
-        let wire: Wire = object(&params).ok()?;
-        let level = LogLevel::parse(&wire.level)?;
+        let line: LogParams = object(&params).ok()?;
+        let level = LogLevel::parse(&line.level)?;
         (level >= least).then_some(Self { method, params, token: None })
     }
 

@@ -114,14 +114,14 @@ pub fn result<'a>(body: &'a ResultBody, gateway_info: &[u8]) -> Splice<'a> {
 /// say it). `None` where it says both.
 pub fn uncacheable(result: &[u8]) -> Option<Bytes> {
     #[derive(Deserialize)]
-    struct Wire<'a> {
+    struct CacheMembers<'a> {
         #[serde(borrow, default, deserialize_with = "present", rename = "ttlMs")]
         ttl: Option<&'a RawValue>,
         #[serde(borrow, default, deserialize_with = "present", rename = "cacheScope")]
         scope: Option<&'a RawValue>,
     }
-    let wire: Wire<'_> = object(result).ok()?;
-    let missing = match (wire.ttl, wire.scope) {
+    let said: CacheMembers<'_> = object(result).ok()?;
+    let missing = match (said.ttl, said.scope) {
         (Some(_), Some(_)) => return None,
         (None, Some(_)) => "\"ttlMs\":0",
         (Some(_), None) => "\"cacheScope\":\"private\"",

@@ -25,11 +25,11 @@ pub fn params(raw: &Bytes, renamed: &[(&str, &str)], subscription: Option<&Id>) 
 
 fn own_meta(raw: &Bytes) -> Option<Bytes> {
     #[derive(serde::Deserialize)]
-    struct Params<'a> {
+    struct WithMeta<'a> {
         #[serde(borrow, rename = "_meta")]
         metadata: &'a serde_json::value::RawValue,
     }
-    let params: Params<'_> = object(raw).ok()?;
+    let params: WithMeta<'_> = object(raw).ok()?;
     Some(raw.slice_ref(params.metadata.get().as_bytes()))
 }
 

@@ -27,8 +27,8 @@ impl<'a> Members<'a> {
 
 impl<'de> Deserialize<'de> for Members<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
+        struct MembersVisitor;
+        impl<'de> Visitor<'de> for MembersVisitor {
             type Value = Members<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -41,7 +41,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
                 Ok(Members(members))
             }
         }
-        deserializer.deserialize_map(Reader)
+        deserializer.deserialize_map(MembersVisitor)
     }
 }
 
@@ -50,8 +50,8 @@ struct Key<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
+        struct KeyVisitor;
+        impl<'de> Visitor<'de> for KeyVisitor {
             type Value = Key<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a key")
@@ -63,7 +63,7 @@ impl<'de> Deserialize<'de> for Key<'de> {
                 Ok(Key(Cow::Owned(text.to_owned())))
             }
         }
-        deserializer.deserialize_str(Reader)
+        deserializer.deserialize_str(KeyVisitor)
     }
 }
 

@@ -242,16 +242,16 @@ impl Asker {
 /// The elicitations that such a refusal names.
 fn urls(error: &ErrorBody) -> Option<Vec<Question>> {
     #[derive(Deserialize)]
-    struct Refusal<'a> {
+    struct UrlElicitationError<'a> {
         #[serde(borrow)]
-        data: Data<'a>,
+        data: UrlElicitations<'a>,
     }
     #[derive(Deserialize)]
-    struct Data<'a> {
+    struct UrlElicitations<'a> {
         #[serde(borrow)]
         elicitations: Vec<&'a RawValue>,
     }
-    let refusal: Refusal<'_> = object(error.raw()).ok()?;
+    let refusal: UrlElicitationError<'_> = object(error.raw()).ok()?;
     let question = |params: &RawValue| {
         let params = Some(Bytes::copy_from_slice(params.get().as_bytes()));
         lift::question(&Question { method: ELICITATION.into(), params })
@@ -263,13 +263,13 @@ fn urls(error: &ErrorBody) -> Option<Vec<Question>> {
 /// That the user opened what a server named, before the call is made anew.
 pub(super) fn check_accepted(input: &Input) -> Result<(), Failure> {
     #[derive(Deserialize)]
-    struct Said<'a> {
+    struct ElicitationAnswer<'a> {
         #[serde(borrow)]
         action: Cow<'a, str>,
     }
     for (_, response) in &input.responses {
         let Response::Result(raw) = response else { return Err(refused(response)) };
-        let said: Result<Said<'_>, _> = object(raw);
+        let said: Result<ElicitationAnswer<'_>, _> = object(raw);
         match said.as_ref().map(|said| &*said.action) {
             Ok("accept") => {}
             Ok("decline") => return Err(refusal("the user declined")),
