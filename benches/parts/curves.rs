@@ -10,11 +10,11 @@ use std::time::Duration;
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use trunkline::call::Params;
 use trunkline::catalog::Kind;
-use trunkline::era::state::{Bound, Seals, State, digest};
+use trunkline::era::state::{RequestState, Seals, StateBinding, digest};
 use trunkline::jsonrpc;
 use trunkline::mcp::Era;
-use trunkline::policy::Target;
-use trunkline::snapshot::Listing;
+use trunkline::policy::CallTarget;
+use trunkline::snapshot::PreparedListing;
 
 use crate::material::{call, catalog, policy_of, raw_params, request, tools};
 
@@ -53,7 +53,7 @@ pub fn many_tools(c: &mut Criterion) {
         let tools = tools(count);
         let catalog = catalog(&tools);
         let ttl = Duration::from_mins(1);
-        let prepared = Listing::prepare(Kind::Tools, catalog.list(Kind::Tools), ttl, b"{}");
+        let prepared = PreparedListing::prepare(Kind::Tools, catalog.list(Kind::Tools), ttl, b"{}");
         group.bench_with_input(
             BenchmarkId::new("hand the list out", count),
             &prepared,
@@ -66,7 +66,12 @@ pub fn many_tools(c: &mut Criterion) {
             &catalog,
             |b, catalog| {
                 b.iter(|| {
-                    Listing::prepare(Kind::Tools, black_box(catalog).list(Kind::Tools), ttl, b"{}")
+                    PreparedListing::prepare(
+                        Kind::Tools,
+                        black_box(catalog).list(Kind::Tools),
+                        ttl,
+                        b"{}",
+                    )
                 });
             },
         );
@@ -92,7 +97,7 @@ pub fn rules(c: &mut Criterion) {
         }
         let policy = policy_of(text);
         let entry = catalog.entries().nth(count / 2).unwrap();
-        let target = Target::tool(&entry.server, &entry.tool, Box::default());
+        let target = CallTarget::tool(&entry.server, &entry.tool, Box::default());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         group.bench_function(BenchmarkId::new("admit", count), |b| {
             b.iter_batched(
@@ -110,10 +115,10 @@ pub fn sealed_state(c: &mut Criterion) {
     let mut group = c.benchmark_group("sealed state");
     let seals = Seals::new([b"a secret for the bench".as_slice()]).unwrap();
     let request = digest("tools/call", &raw_params(350));
-    let bound = Bound { principal: "ci", request: &request };
+    let bound = StateBinding { principal: "ci", request: &request };
     let (now, lasting) = (Duration::from_hours(500_000), Duration::from_mins(10));
     for &size in sizes(&[64, 1_000, 16_000, 64_000]) {
-        let state = State::Server { server: "files".into(), state: "s".repeat(size) };
+        let state = RequestState::Server { server: "files".into(), state: "s".repeat(size) };
         let sealed = seals.seal(state.clone(), bound, now, lasting).unwrap();
         group.throughput(Throughput::Bytes(size as u64));
         group.bench_function(BenchmarkId::new("seal", size), |b| {

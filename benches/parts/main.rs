@@ -19,7 +19,7 @@ use trunkline::call::{Answer, Params, Principal, ResultBody};
 use trunkline::catalog::ArgumentSchema;
 use trunkline::era::{lift, lower};
 use trunkline::mcp::ProtocolVersion;
-use trunkline::policy::Target;
+use trunkline::policy::CallTarget;
 use trunkline::telemetry::log::{self, AccessLogSwitch, Colours, LogFormat, LogLevels};
 use trunkline::telemetry::{CallOutcome, CallRecord, CallSubject};
 
@@ -91,7 +91,7 @@ fn policy(c: &mut Criterion) {
     let tools = tools(1);
     let catalog = catalog(&tools);
     let entry = catalog.entries().next().unwrap();
-    let target = Target::tool(&entry.server, &entry.tool, Box::default());
+    let target = CallTarget::tool(&entry.server, &entry.tool, Box::default());
     let limits = "rate = \"1000000/s\"\nclient_rate = \"1000000/s\"\n";
     for (name, gateway, server) in
         [("no limits", "", ""), ("limits", limits, "rate = \"1000000/s\"\n")]

@@ -13,7 +13,7 @@ use trunkline::catalog::{
 use trunkline::config::{Config, Source, System};
 use trunkline::jsonrpc::{self, Frame};
 use trunkline::mcp::{Method, ProtocolVersion};
-use trunkline::policy::{Policy, Registry};
+use trunkline::policy::{LimitRegistry, Policy};
 
 /// A request whose arguments have `size` bytes and a little more.
 pub fn request(size: usize) -> Bytes {
@@ -99,7 +99,7 @@ pub fn policy_of(config: String) -> Policy {
     let bytes = config.into_bytes();
     let source = Source { name: "bench".into(), folder: PathBuf::from("/"), bytes };
     let config = Config::read(&source, &System).map_err(|_| "faults").unwrap();
-    Policy::new(Registry::default().limits(&config))
+    Policy::new(LimitRegistry::default().limits(&config))
 }
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{

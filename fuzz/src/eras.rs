@@ -14,7 +14,7 @@ use trunkline::call::{
     ResultBody, ResultType, Trace,
 };
 use trunkline::era::tasks::form;
-use trunkline::era::tasks::rename::{Place, rename};
+use trunkline::era::tasks::rename::{TaskIdPlace, rename};
 use trunkline::era::{lift as up, lower as down, news};
 use trunkline::jsonrpc::{Id, Members};
 use trunkline::mcp::{Method, ProtocolVersion, meta};
@@ -48,7 +48,7 @@ pub fn lift(data: &[u8]) {
 
 /// Legacy tasks made Modern, and ids made public.
 fn tasks(source: &Bytes) {
-    for place in [Place::Task, Place::Created, Place::Meta] {
+    for place in [TaskIdPlace::Task, TaskIdPlace::Created, TaskIdPlace::Meta] {
         if let Some(renamed) = rename(source, place, |native| format!("s.{native}")) {
             is_object(&renamed);
             assert!(rename(&renamed, place, str::to_owned).is_some(), "the ids are still there");
@@ -60,7 +60,7 @@ fn tasks(source: &Bytes) {
         assert!(body.is_err() || body.is_ok_and(|body| *body.kind() == ResultType::Task));
     }
     if let Some(task) = form::Task::parse(source) {
-        let lifted = form::lift(&task, &form::Outcome::Nothing(task.status));
+        let lifted = form::lift(&task, &form::TaskOutcome::Nothing(task.status));
         is_object(&lifted);
         let back = form::Task::parse(&lifted).expect("a lifted task is one");
         assert_eq!((back.id, back.status), (task.id, task.status));
@@ -111,9 +111,9 @@ pub fn lower(data: &[u8]) {
     }
     if let Some((notice, token)) = Notice::progress("n".into(), source.clone()) {
         let (there, _) =
-            Notice::progress("n".into(), notice.under(Some(&Bytes::from_static(b"1"))))
+            Notice::progress("n".into(), notice.with_token(Some(&Bytes::from_static(b"1"))))
                 .expect("it has its token");
-        assert_eq!(there.under(Some(&token)), source);
+        assert_eq!(there.with_token(Some(&token)), source);
     }
     let once = Abilities::parse(&source);
     assert_eq!(Abilities::parse(once.raw()), once);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use trunkline::call::{Principal, ServerName};
 use trunkline::catalog::{CursorError, Kind, ListPosition, SealedCursors};
 use trunkline::era::lower::with_input;
-use trunkline::era::state::{Bound, Seals, State, StateError, digest};
+use trunkline::era::state::{RequestState, Seals, StateBinding, StateError, digest};
 use trunkline::era::tasks::ids::TaskIds;
 use trunkline::jsonrpc::Members;
 
@@ -39,13 +39,13 @@ fn cursors(text: &str, place: usize) {
 fn states(text: &str, place: usize) {
     let seals = Seals::new([&b"new"[..], b"old"]).expect("keys");
     let request = digest("tools/call", b"{}");
-    let bound = Bound { principal: "ann", request: &request };
+    let bound = StateBinding { principal: "ann", request: &request };
     assert_eq!(seals.open(text, bound, NOW), Err(StateError::Invalid));
-    let state = State::Server { server: "s".into(), state: text.into() };
+    let state = RequestState::Server { server: "s".into(), state: text.into() };
     let sealed = seals.seal(state.clone(), bound, NOW, LASTING).expect("a state");
     let changed = change(&sealed, place);
     assert_eq!(seals.open(&changed, bound, NOW), Err(StateError::Invalid));
-    let bob = Bound { principal: "bob", ..bound };
+    let bob = StateBinding { principal: "bob", ..bound };
     assert_eq!(seals.open(&sealed, bob, NOW), Err(StateError::Invalid));
     assert_eq!(seals.open(&sealed, bound, NOW + LASTING), Err(StateError::Expired));
     assert_eq!(seals.open(&sealed, bound, NOW), Ok(state));

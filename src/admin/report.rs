@@ -15,7 +15,7 @@ use crate::downstream::Front;
 use crate::listener::Counts;
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
-use crate::snapshot::{Member, Snapshot};
+use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::telemetry::metrics::ReloadOutcome;
 use crate::upstream::{InstanceView, State, View, Whose};
 
@@ -117,7 +117,7 @@ impl Source for Report {
     }
 }
 
-fn server(snapshot: &Snapshot, member: &Member) -> ServerStatus {
+fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
     let view = member.server.view();
     let gate = snapshot.policy.server(&member.config.name).map(crate::policy::ServerLimits::gate);
     let tools = snapshot.plain.catalog.entries().filter(|entry| entry.server == member.config.name);

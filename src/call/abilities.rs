@@ -69,7 +69,7 @@ impl Abilities {
             return Self::read(raw, version);
         }
         LAST.with_borrow_mut(|last| {
-            let same = |(said, by, _): &Read| **said == *raw && *by == version;
+            let same = |(said, by, _): &CachedAbilities| **said == *raw && *by == version;
             if let Some((_, _, can)) = last.iter().find(|one| same(one)) {
                 return can.clone();
             }
@@ -171,10 +171,10 @@ impl Abilities {
 }
 
 /// What a client said, in which version, and what it can do.
-type Read = (Box<[u8]>, ProtocolVersion, Abilities);
+type CachedAbilities = (Box<[u8]>, ProtocolVersion, Abilities);
 
 thread_local! {
-    static LAST: RefCell<VecDeque<Read>> = const { RefCell::new(VecDeque::new()) };
+    static LAST: RefCell<VecDeque<CachedAbilities>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// The most bytes of a client's extensions.

@@ -250,7 +250,7 @@ pub enum Failure {
 
 /// How a failure looks on the wire and in metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wire {
+pub struct WireForm {
     /// The JSON-RPC code.
     pub code: i64,
     /// The HTTP status towards a Modern client.
@@ -265,10 +265,8 @@ pub struct Wire {
 
 impl Failure {
     /// This failure's row of the table.
-    pub fn wire(&self) -> Wire {
+    pub fn wire(&self) -> WireForm {
         use Blame::{Client, Gateway, Server};
-        let row =
-            |code, status, blame, retryable, label| Wire { code, status, blame, retryable, label };
         match self {
             Self::Parse { .. } => row(code::PARSE_ERROR, 400, Client, false, "parse_error"),
             Self::InvalidRequest { .. } => {
@@ -422,6 +420,10 @@ impl Failure {
             );
         for_the_model.then(|| tool_error(&self.to_string()))
     }
+}
+
+fn row(code: i64, status: u16, blame: Blame, retryable: bool, label: &'static str) -> WireForm {
+    WireForm { code, status, blame, retryable, label }
 }
 
 /// A tool result that reports an error in a text for the model.

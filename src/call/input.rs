@@ -29,7 +29,7 @@ impl Question {
 
     /// The capabilities that a client with these abilities would still need
     /// to be asked this; `None` where it can be asked, or nobody here knows.
-    pub fn beyond(&self, abilities: &Abilities) -> Option<Value> {
+    pub fn missing_capabilities(&self, abilities: &Abilities) -> Option<Value> {
         let member =
             |key| self.params.as_deref().and_then(|raw| Members::parse(raw).ok()?.find(key));
         match self.method.as_str() {

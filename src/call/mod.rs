@@ -25,14 +25,14 @@ pub use alarm::{Alarm, watch_alarms};
 pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType};
 pub use context::{Client, Context, Endpoint, PeerAddress, Principal, Trace};
 pub use drain::{Drain, DrainSwitch, drain};
-pub use failure::{Blame, Failure, Wire, tool_error};
+pub use failure::{Blame, Failure, WireForm, tool_error};
 pub use input::{Asked, Input, MOST_QUESTIONS, Question};
 pub use names::{
     NativeName, ProfileName, ProfileNameError, PublicName, ServerName, ServerNameError,
 };
 pub use params::{Meta, Params, ParamsFault};
 pub use passing::Passing;
-pub use reply::{Answers, Event, Notice, Reply, Slot};
+pub use reply::{Answers, Event, InFlightSlot, Notice, Reply};
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::jsonrpc::{NoObject, Parts, Payload, Spot};
+use crate::jsonrpc::{NoObject, OutlineParts, Payload, Spot};
 use crate::mcp::meta;
 
 /// Why params do not fit.
@@ -26,12 +26,12 @@ pub enum ParamsFault {
 
 /// The params of a request, whole and unchanged. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Params(Arc<Read>);
+pub struct Params(Arc<ParsedParams>);
 
 /// Apart, because params are moved many times until they are a call's, and
 /// kept where a call may have to be made again.
 #[derive(Debug, Clone)]
-struct Read {
+struct ParsedParams {
     payload: Payload,
     name: Option<(String, Spot)>,
     uri: Option<(String, Spot)>,
@@ -79,7 +79,7 @@ impl Params {
         let notifications = object("notifications", &payload, told)?;
         // Its place, also where it is `null`: a second one must not be added.
         object("_meta", &payload, meta)?;
-        Ok(Self(Arc::new(Read {
+        Ok(Self(Arc::new(ParsedParams {
             payload,
             name,
             uri,
@@ -167,7 +167,7 @@ impl Params {
 
     /// The members of `arguments`, where they were noted down when the message
     /// was read.
-    pub fn arguments_parts(&self) -> Option<Parts<'_>> {
+    pub fn arguments_parts(&self) -> Option<OutlineParts<'_>> {
         self.0.payload.parts_at(self.0.arguments?)
     }
 

@@ -46,7 +46,7 @@ impl Passing {
     }
 
     /// Has `told` called at its end, or dropped where nobody waits for that.
-    pub fn at_end(&mut self, told: impl FnOnce(Result<(), &Failure>) + Send + 'static) {
+    pub fn on_end(&mut self, told: impl FnOnce(Result<(), &Failure>) + Send + 'static) {
         self.at_end = Some(Box::new(told));
     }
 

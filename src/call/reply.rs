@@ -65,7 +65,7 @@ impl Notice {
     }
 
     /// Its params under another raw token, where it is a progress notice.
-    pub fn under(&self, token: Option<&Bytes>) -> Bytes {
+    pub fn with_token(&self, token: Option<&Bytes>) -> Bytes {
         match (&self.token, token) {
             (Some(span), Some(token)) => {
                 Splice::new(&self.params).replace(span.clone(), token.clone()).finish()
@@ -81,7 +81,7 @@ pub enum Event {
     /// Something on the way.
     Notice(Notice),
     /// The server wants to know something before it goes on; the answer goes
-    /// back by this id ([`Reply::respond`]).
+    /// back by this id ([`Reply::answer_question`]).
     Asks(Id, Question),
     /// The server no longer wants to know.
     TookBack(Id),
@@ -103,9 +103,9 @@ impl Event {
 
 /// A place among a server's calls in flight, given back when dropped.
 #[derive(Debug)]
-pub struct Slot(#[allow(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
+pub struct InFlightSlot(#[allow(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
 
-impl Slot {
+impl InFlightSlot {
     /// Holds the permit.
     pub fn new(permit: OwnedSemaphorePermit) -> Self {
         Self(permit)
@@ -115,7 +115,7 @@ impl Slot {
 /// What comes back for a call. Dropping it before its answer cancels the call
 /// at the server, in the server's own way.
 pub struct Reply {
-    source: Source,
+    source: ReplySource,
     answers: Option<Answers>,
     held: Option<Box<dyn Send>>,
 }
@@ -123,7 +123,7 @@ pub struct Reply {
 /// The way of answers to what a server asks in the middle of a call.
 pub type Answers = mpsc::Sender<(Id, Response)>;
 
-enum Source {
+enum ReplySource {
     Ready(Option<Result<Answer, Failure>>),
     Passing(Option<Passing>),
     Stream(Pin<Box<dyn Stream<Item = Event> + Send>>),
@@ -133,23 +133,23 @@ enum Source {
 impl Reply {
     /// A reply that is there whole.
     pub fn ready(answer: Result<Answer, Failure>) -> Self {
-        Self { source: Source::Ready(Some(answer)), answers: None, held: None }
+        Self { source: ReplySource::Ready(Some(answer)), answers: None, held: None }
     }
 
     /// A reply whose result is passed on as it comes.
     pub fn passing(passing: Passing) -> Self {
-        Self { source: Source::Passing(Some(passing)), answers: None, held: None }
+        Self { source: ReplySource::Passing(Some(passing)), answers: None, held: None }
     }
 
     /// A reply that is still coming. The stream ends with an
     /// [`Event::Answer`].
     pub fn stream(events: impl Stream<Item = Event> + Send + 'static) -> Self {
-        Self { source: Source::Stream(Box::pin(events)), answers: None, held: None }
+        Self { source: ReplySource::Stream(Box::pin(events)), answers: None, held: None }
     }
 
     /// The way for answers to what the server asks.
     #[must_use]
-    pub fn answered_by(mut self, answers: Option<Answers>) -> Self {
+    pub fn with_answers(mut self, answers: Option<Answers>) -> Self {
         self.answers = answers;
         self
     }
@@ -161,17 +161,17 @@ impl Reply {
 
     /// Answers what the server asked by this id; the reply sends it when it is
     /// next asked for a step.
-    pub fn respond(&self, id: Id, response: Response) {
+    pub fn answer_question(&self, id: Id, response: Response) {
         if let Some(answers) = &self.answers {
             // There is room for as many as a call may have open.
             let _ = answers.try_send((id, response));
         }
     }
 
-    /// Holds `what`, such as the call's [`Slot`], for as long as the reply is
+    /// Holds `what`, such as the call's [`InFlightSlot`], for as long as the reply is
     /// on its way.
     #[must_use]
-    pub fn holding(mut self, what: impl Send + 'static) -> Self {
+    pub fn with_slot(mut self, what: impl Send + 'static) -> Self {
         self.held = Some(Box::new(what));
         self
     }
@@ -182,13 +182,13 @@ impl Reply {
     /// Safe: no step is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
         let mut event = match &mut self.source {
-            Source::Ready(answer) => answer.take().map(Event::Answer),
-            Source::Passing(passing) => passing.take().map(Event::Passing),
-            Source::Stream(events) => poll_fn(|cx| events.as_mut().poll_next(cx)).await,
-            Source::Done => None,
+            ReplySource::Ready(answer) => answer.take().map(Event::Answer),
+            ReplySource::Passing(passing) => passing.take().map(Event::Passing),
+            ReplySource::Stream(events) => poll_fn(|cx| events.as_mut().poll_next(cx)).await,
+            ReplySource::Done => None,
         };
         if event.as_ref().is_none_or(Event::is_last) {
-            self.source = Source::Done;
+            self.source = ReplySource::Done;
             let held = self.held.take();
             if let (Some(Event::Passing(passing)), Some(held)) = (&mut event, held) {
                 passing.hold(held);
@@ -201,10 +201,10 @@ impl Reply {
 impl fmt::Debug for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.source {
-            Source::Ready(_) => "Reply::Ready",
-            Source::Passing(_) => "Reply::Passing",
-            Source::Stream(_) => "Reply::Stream",
-            Source::Done => "Reply::Done",
+            ReplySource::Ready(_) => "Reply::Ready",
+            ReplySource::Passing(_) => "Reply::Passing",
+            ReplySource::Stream(_) => "Reply::Stream",
+            ReplySource::Done => "Reply::Done",
         })
     }
 }

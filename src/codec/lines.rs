@@ -60,21 +60,21 @@ pub struct LineReader<R> {
     buffer: BytesMut,
     searched: usize,
     /// Set while the rest of a line that is too long is thrown away.
-    lost: Option<Lost>,
+    lost: Option<OverlongLine>,
     ended: bool,
 }
 
 #[derive(Default)]
-struct Lost {
+struct OverlongLine {
     head: BytesMut,
     tail: BytesMut,
     len: usize,
 }
 
 /// What the buffer has to say before more is read.
-enum Step {
+enum LineStep {
     Line(Bytes),
-    Lost(Lost),
+    Lost(OverlongLine),
     More,
 }
 
@@ -99,11 +99,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     pub async fn next(&mut self) -> Result<Option<Bytes>, LineError> {
         loop {
             match self.step() {
-                Step::Line(line) if line.is_empty() => {}
-                Step::Line(line) => return Ok(Some(line)),
-                Step::Lost(lost) => return Err(self.too_long(lost)),
-                Step::More if self.ended => return Ok(None),
-                Step::More => {
+                LineStep::Line(line) if line.is_empty() => {}
+                LineStep::Line(line) => return Ok(Some(line)),
+                LineStep::Lost(lost) => return Err(self.too_long(lost)),
+                LineStep::More if self.ended => return Ok(None),
+                LineStep::More => {
                     self.buffer.reserve(READ);
                     let read = (&mut self.io).take(READ as u64).read_buf(&mut self.buffer).await?;
                     self.ended = read == 0;
@@ -112,7 +112,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> LineStep {
         let fresh = self.buffer.get(self.searched..).unwrap_or_default();
         let end = match memchr::memchr(b'\n', fresh) {
             Some(at) => self.searched + at,
@@ -122,21 +122,21 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             None => {
                 self.searched = self.buffer.len();
                 self.drop_overlong();
-                return Step::More;
+                return LineStep::More;
             }
         };
         let mut line = self.buffer.split_to(end);
         let _line_end = self.buffer.split_to(self.buffer.len().min(1));
         self.searched = 0;
         if let Some(lost) = self.lost.take() {
-            return Step::Lost(lost.and(&line));
+            return LineStep::Lost(lost.and(&line));
         }
         let kept = line.len() - usize::from(line.last() == Some(&b'\r'));
         if kept > self.limit {
-            return Step::Lost(Lost::default().and(&line));
+            return LineStep::Lost(OverlongLine::default().and(&line));
         }
         line.truncate(kept);
-        Step::Line(line.freeze())
+        LineStep::Line(line.freeze())
     }
 
     /// Lets go of a line that has outgrown the limit before its end was seen.
@@ -145,7 +145,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         if let Some(lost) = self.lost.take() {
             self.lost = Some(lost.and(&self.buffer));
         } else if self.buffer.len() > self.limit.saturating_add(1) {
-            self.lost = Some(Lost::default().and(&self.buffer));
+            self.lost = Some(OverlongLine::default().and(&self.buffer));
         } else {
             return;
         }
@@ -153,12 +153,12 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         self.searched = 0;
     }
 
-    fn too_long(&self, lost: Lost) -> LineError {
+    fn too_long(&self, lost: OverlongLine) -> LineError {
         LineError::TooLong { limit: self.limit, ends: Box::new(lost.ends()) }
     }
 }
 
-impl Lost {
+impl OverlongLine {
     fn and(mut self, more: &[u8]) -> Self {
         self.len += more.len();
         let room = LineEnds::KEPT - self.head.len();

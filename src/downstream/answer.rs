@@ -140,7 +140,7 @@ impl Writer {
 
     /// A notification on the way, under the client's own token.
     pub(super) fn notice(&self, notice: &Notice) -> Bytes {
-        jsonrpc::notification(&notice.method, Some(&notice.under(self.token.as_ref())))
+        jsonrpc::notification(&notice.method, Some(&notice.with_token(self.token.as_ref())))
     }
 }
 

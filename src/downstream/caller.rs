@@ -59,7 +59,7 @@ impl Front {
         if profile_of(request.uri.path()).is_none() {
             return Err(Failure::UnknownEndpoint);
         }
-        let loads = self.gateway.snapshots.loads();
+        let loads = self.gateway.snapshots.load_count();
         let credential = if peer.stdio {
             Credential::parent()
         } else {

@@ -54,7 +54,7 @@ struct Asking(Option<Box<ActiveCall>>);
 impl Drop for Asking {
     fn drop(&mut self) {
         if let Some(exchange) = &mut self.0 {
-            exchange.take_back();
+            exchange.cancel_parked();
         }
     }
 }
@@ -110,7 +110,7 @@ impl Course {
                                 Box::pin(async move { gateway.call_again(exchange, call).await });
                             self.stage = Stage::Starting(starting);
                         }
-                        Err(failure) => self.end(exchange.give_up(failure)),
+                        Err(failure) => self.end(exchange.fail_parked(failure)),
                     }
                 }
                 Stage::Ended => return None,
@@ -134,7 +134,7 @@ impl Course {
         {
             match again.inquiry.ask(result, &exchange) {
                 Ok(()) => self.stage = Stage::Asking(Asking(Some(exchange))),
-                Err(failure) => self.end(exchange.give_up(failure)),
+                Err(failure) => self.end(exchange.fail_parked(failure)),
             }
             return None;
         }

@@ -75,13 +75,13 @@ impl Inquiry {
     ) -> Result<(), Failure> {
         self.rounds += 1;
         if self.rounds > MOST_ROUNDS {
-            return Err(exchange.endless(MOST_ROUNDS));
+            return Err(exchange.too_many_rounds(MOST_ROUNDS));
         }
         let invalid = |detail: String| Failure::Internal { detail };
         let asked = result.asked().map_err(|fault| invalid(fault.to_string()))?;
         let asked = asked.ok_or_else(|| invalid("a question that is none".into()))?;
-        self.place = exchange.place()?;
-        self.lasting = exchange.patience();
+        self.place = exchange.reserve_place()?;
+        self.lasting = exchange.input_timeout();
         self.until = Instant::now() + self.lasting;
         self.state = asked.state.map(|(state, _)| state);
         let gone: Vec<_> = {
@@ -140,7 +140,7 @@ impl Inquiry {
                 }
                 // It has answered after all, or asks something else: the call
                 // goes on with what there is.
-                disturbed = exchange.disturbed() => if disturbed { break } else { return Err(late) },
+                disturbed = exchange.server_intervened() => if disturbed { break } else { return Err(late) },
                 () = sleep_until(self.until) => if nothing_asked { break } else { return Err(late) },
             }
         }

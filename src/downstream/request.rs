@@ -14,7 +14,7 @@ use crate::call::PeerAddress;
 use crate::call::{Client, Context, Failure, Meta, Trace};
 use crate::codec::body::{BodyError, collect};
 use crate::config::Limits;
-use crate::jsonrpc::{Fault, Frame, Id};
+use crate::jsonrpc::{Frame, FrameFault, Id};
 use crate::mcp::{self, LogLevel};
 use crate::wire::{Headers, Received, visible};
 
@@ -101,10 +101,10 @@ pub(super) fn id_of(frame: &Frame) -> Option<&Id> {
 }
 
 /// The outward form of a fault in the envelope.
-pub(super) fn failure(fault: &Fault) -> Failure {
+pub(super) fn failure(fault: &FrameFault) -> Failure {
     let detail = fault.to_string();
     match fault {
-        Fault::Syntax(_) | Fault::Depth(_) => Failure::Parse { detail },
+        FrameFault::Syntax(_) | FrameFault::Depth(_) => Failure::Parse { detail },
         _ => Failure::InvalidRequest { detail },
     }
 }

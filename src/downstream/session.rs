@@ -311,7 +311,7 @@ impl Askable for Session {
         let client = &self.client;
         let can = self.listening.load(Ordering::Relaxed) > 0
             && question.is_known()
-            && question.beyond(client.abilities()).is_none()
+            && question.missing_capabilities(client.abilities()).is_none()
             && self.awaited().len() < AWAITED;
         if can {
             let number = self.expect(answers);

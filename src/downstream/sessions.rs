@@ -62,7 +62,7 @@ impl Sessions {
             held: Arc::default(),
             gateway: Arc::clone(gateway),
         });
-        tokio::spawn(sweep(Arc::downgrade(&sessions), gateway.snapshots.loads()));
+        tokio::spawn(sweep(Arc::downgrade(&sessions), gateway.snapshots.load_count()));
         sessions
     }
 

@@ -33,7 +33,7 @@ pub enum StateError {
 
 /// What a state leads back to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
+pub enum RequestState {
     /// A call that waits in this gateway, by its number.
     Parked(u64),
     /// A server that keeps nothing, and its own state.
@@ -49,7 +49,7 @@ pub enum State {
 
 /// What a state is bound to.
 #[derive(Debug, Clone, Copy)]
-pub struct Bound<'a> {
+pub struct StateBinding<'a> {
     /// Who asks, in a form that no other principal has.
     pub principal: &'a str,
     /// The request's digest.
@@ -70,7 +70,7 @@ struct Sealed {
     /// Until when, in seconds since 1970.
     until: u64,
     request: String,
-    state: State,
+    state: RequestState,
 }
 
 impl Seals {
@@ -94,8 +94,8 @@ impl Seals {
     /// When there is no key, or the cryptographic library has no random numbers.
     pub fn seal(
         &self,
-        state: State,
-        bound: Bound<'_>,
+        state: RequestState,
+        bound: StateBinding<'_>,
         now: Duration,
         lasting: Duration,
     ) -> Result<String, Unspecified> {
@@ -112,7 +112,12 @@ impl Seals {
     ///
     /// # Errors
     /// [`StateError`] says what is wrong with it.
-    pub fn open(&self, text: &str, bound: Bound<'_>, now: Duration) -> Result<State, StateError> {
+    pub fn open(
+        &self,
+        text: &str,
+        bound: StateBinding<'_>,
+        now: Duration,
+    ) -> Result<RequestState, StateError> {
         let sealed = URL_SAFE_NO_PAD.decode(text).map_err(|_| StateError::Invalid)?;
         let (nonce, sealed) = sealed.split_first_chunk::<NONCE_LEN>().ok_or(StateError::Invalid)?;
         let opened = self.keys.iter().find_map(|key| {
@@ -141,7 +146,7 @@ impl std::fmt::Debug for Seals {
 
 /// Keeps a state from being taken for anything else sealed with the key, or
 /// for another principal's.
-fn purpose(bound: Bound<'_>) -> Vec<u8> {
+fn purpose(bound: StateBinding<'_>) -> Vec<u8> {
     [STATE_PURPOSE, bound.principal.as_bytes()].concat()
 }
 
@@ -212,24 +217,24 @@ mod tests {
         Seals::new(secrets.iter().map(|secret| secret.as_bytes())).unwrap()
     }
 
-    fn bound(principal: &str) -> Bound<'_> {
-        Bound { principal, request: &REQUEST }
+    fn bound(principal: &str) -> StateBinding<'_> {
+        StateBinding { principal, request: &REQUEST }
     }
 
     #[test]
     fn a_state_leads_back_for_whom_it_was_made() {
         let seals = seals(&["one"]);
         for state in [
-            State::Parked(u64::MAX),
-            State::Server { server: "s".into(), state: "é\"".into() },
-            State::Anew,
+            RequestState::Parked(u64::MAX),
+            RequestState::Server { server: "s".into(), state: "é\"".into() },
+            RequestState::Anew,
         ] {
             let text = seals.seal(state.clone(), bound("ann"), NOW, LASTING).unwrap();
             assert_eq!(seals.open(&text, bound("ann"), NOW), Ok(state));
             assert_eq!(seals.open(&text, bound("bob"), NOW), Err(StateError::Invalid));
             let late = NOW + LASTING;
             assert_eq!(seals.open(&text, bound("ann"), late), Err(StateError::Expired));
-            let other = Bound { principal: "ann", request: &[2; 32] };
+            let other = StateBinding { principal: "ann", request: &[2; 32] };
             assert_eq!(seals.open(&text, other, NOW), Err(StateError::OtherRequest));
         }
     }
@@ -237,7 +242,7 @@ mod tests {
     #[test]
     fn a_state_that_was_changed_or_made_elsewhere_is_refused() {
         let seals = seals(&["one"]);
-        let text = seals.seal(State::Parked(7), bound("ann"), NOW, LASTING).unwrap();
+        let text = seals.seal(RequestState::Parked(7), bound("ann"), NOW, LASTING).unwrap();
         for place in 0..text.len() {
             let mut changed = text.clone().into_bytes();
             changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
@@ -252,10 +257,10 @@ mod tests {
     #[test]
     fn keys_rotate() {
         let (old, both, new) = (seals(&["one"]), seals(&["two", "one"]), seals(&["two"]));
-        let by_old = old.seal(State::Anew, bound("ann"), NOW, LASTING).unwrap();
-        let by_both = both.seal(State::Anew, bound("ann"), NOW, LASTING).unwrap();
-        assert_eq!(both.open(&by_old, bound("ann"), NOW), Ok(State::Anew));
-        assert_eq!(new.open(&by_both, bound("ann"), NOW), Ok(State::Anew));
+        let by_old = old.seal(RequestState::Anew, bound("ann"), NOW, LASTING).unwrap();
+        let by_both = both.seal(RequestState::Anew, bound("ann"), NOW, LASTING).unwrap();
+        assert_eq!(both.open(&by_old, bound("ann"), NOW), Ok(RequestState::Anew));
+        assert_eq!(new.open(&by_both, bound("ann"), NOW), Ok(RequestState::Anew));
         assert_eq!(new.open(&by_old, bound("ann"), NOW), Err(StateError::Invalid));
         assert_eq!(old.open(&by_both, bound("ann"), NOW), Err(StateError::Invalid));
     }

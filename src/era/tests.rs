@@ -169,9 +169,9 @@ proptest! {
         let legacy = inserted(&text, &format!("\"progressToken\": {token}"), at);
         let (notice, found) = Notice::progress("notifications/progress".into(), legacy.clone()).unwrap();
         prop_assert_eq!(&found, token.as_bytes());
-        let there = notice.under(Some(&Bytes::from_static(b"\"gateway's own\"")));
+        let there = notice.with_token(Some(&Bytes::from_static(b"\"gateway's own\"")));
         let (notice, _) = Notice::progress("notifications/progress".into(), there).unwrap();
-        prop_assert_eq!(notice.under(Some(&found)), legacy);
+        prop_assert_eq!(notice.with_token(Some(&found)), legacy);
     }
 
     #[test]

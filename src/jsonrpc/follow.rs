@@ -8,7 +8,7 @@ use super::masks::{BLOCK, Quoting, brackets, quoting};
 
 /// How far a value has been followed.
 #[derive(Debug, Default)]
-pub(super) struct Value {
+pub(super) struct FollowedValue {
     pub(super) depth: usize,
     pub(super) begun: bool,
     in_string: bool,
@@ -16,7 +16,7 @@ pub(super) struct Value {
 }
 
 /// What one byte means to the value it stands in.
-pub(super) enum Step {
+pub(super) enum FollowStep {
     Inside,
     /// It is the value's last byte.
     Last,
@@ -24,7 +24,7 @@ pub(super) enum Step {
     Behind,
 }
 
-impl Value {
+impl FollowedValue {
     /// Passes over whole blocks as long as they are inside of the value and
     /// cannot nest deeper than `max_depth`; gives how many bytes those are.
     pub(super) fn pass(&mut self, bytes: &[u8], max_depth: usize) -> usize {
@@ -83,34 +83,34 @@ impl Value {
     }
 
     /// Takes the next byte.
-    pub(super) fn step(&mut self, byte: u8) -> Step {
+    pub(super) fn step(&mut self, byte: u8) -> FollowStep {
         if self.in_string {
             match byte {
                 _ if self.escaped => self.escaped = false,
                 b'\\' => self.escaped = true,
                 b'"' => {
                     self.in_string = false;
-                    return if self.depth == 0 { Step::Last } else { Step::Inside };
+                    return if self.depth == 0 { FollowStep::Last } else { FollowStep::Inside };
                 }
                 _ => {}
             }
-            return Step::Inside;
+            return FollowStep::Inside;
         }
         match byte {
             b'"' => self.in_string = true,
             b'{' | b'[' => self.depth += 1,
-            b',' | b'}' | b']' if self.depth == 0 => return Step::Behind,
+            b',' | b'}' | b']' if self.depth == 0 => return FollowStep::Behind,
             b'}' | b']' => {
                 self.depth -= 1;
-                return if self.depth == 0 { Step::Last } else { Step::Inside };
+                return if self.depth == 0 { FollowStep::Last } else { FollowStep::Inside };
             }
             byte if byte.is_ascii_whitespace() && self.depth == 0 && self.begun => {
-                return Step::Behind;
+                return FollowStep::Behind;
             }
             _ => {}
         }
         self.begun |= !byte.is_ascii_whitespace();
-        Step::Inside
+        FollowStep::Inside
     }
 }
 
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    fn state(value: &Value) -> (usize, bool, bool) {
+    fn state(value: &FollowedValue) -> (usize, bool, bool) {
         (value.depth, value.in_string, value.escaped)
     }
 
@@ -158,11 +158,11 @@ mod tests {
             block in prop::collection::vec(prop::sample::select(b"\"\\{}[] a,\\\"".to_vec()), BLOCK),
             depth in 1_usize..20, in_string: bool, escaped: bool,
         ) {
-            let begin = || Value { depth, begun: true, in_string, escaped: escaped && in_string };
+            let begin = || FollowedValue { depth, begun: true, in_string, escaped: escaped && in_string };
             let (mut fast, mut slow) = (begin(), begin());
             let (mut is_inside, mut deepest) = (true, depth);
             for byte in &block {
-                is_inside &= matches!(slow.step(*byte), Step::Inside);
+                is_inside &= matches!(slow.step(*byte), FollowStep::Inside);
                 if !is_inside {
                     break;
                 }
@@ -180,7 +180,7 @@ mod tests {
         fn a_block_of_a_string_is_passed(
             text in prop::collection::vec(prop::sample::select(b"\\\\\\\"a".to_vec()), BLOCK), escaped: bool,
         ) {
-            let begin = || Value { depth: 1, begun: true, in_string: true, escaped };
+            let begin = || FollowedValue { depth: 1, begun: true, in_string: true, escaped };
             let (mut fast, mut slow) = (begin(), begin());
             let in_one = text.iter().all(|byte| { slow.step(*byte); slow.in_string });
             let passed = fast.pass(&text, 24) == BLOCK;
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn blocks_are_passed_unless_the_value_ends_in_them_or_may_get_too_deep() {
         let passed = |text: &str, depth| {
-            let mut value = Value { depth, begun: true, ..Value::default() };
+            let mut value = FollowedValue { depth, begun: true, ..FollowedValue::default() };
             let block = format!("{text:<64}");
             (value.pass(block.as_bytes(), 8) == BLOCK).then_some(value.depth)
         };

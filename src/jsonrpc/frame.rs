@@ -12,7 +12,7 @@ use super::{Malformed, NoObject, Payload, TooDeep, unquoted};
 
 /// Why bytes are no JSON-RPC 2.0 message.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum FrameFault {
     /// Not JSON at all.
     #[error("not valid JSON: {0}")]
     Syntax(#[source] Malformed),
@@ -39,7 +39,7 @@ pub enum Fault {
     Params,
 }
 
-impl From<NoObject> for Fault {
+impl From<NoObject> for FrameFault {
     fn from(fault: NoObject) -> Self {
         match fault {
             NoObject::Syntax(fault) => Self::Syntax(fault),
@@ -54,10 +54,10 @@ impl From<NoObject> for Fault {
 pub struct Id(Bytes);
 
 impl Id {
-    fn new(source: &Bytes, raw: &[u8]) -> Result<Self, Fault> {
+    fn new(source: &Bytes, raw: &[u8]) -> Result<Self, FrameFault> {
         match raw.first() {
             Some(b'"' | b'-' | b'0'..=b'9') => Ok(Self(source.slice_ref(raw))),
-            _ => Err(Fault::Id),
+            _ => Err(FrameFault::Id),
         }
     }
 
@@ -128,10 +128,10 @@ pub enum Frame {
 /// Takes one message apart.
 ///
 /// # Errors
-/// [`Fault`] says which rule of JSON or of JSON-RPC 2.0 the bytes break. A
+/// [`FrameFault`] says which rule of JSON or of JSON-RPC 2.0 the bytes break. A
 /// member of the envelope that stands twice is refused: two readers would
 /// disagree on which one counts.
-pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, Fault> {
+pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, FrameFault> {
     let mut walk = Walk::over(source, max_depth)?;
     let mut outline = Outline::new(MOST);
     let mut found = [None; MEMBERS.len()];
@@ -151,10 +151,10 @@ pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, Fault> {
     }
     let [version, id, method, params, result, error] = found;
     if version != Some(b"\"2.0\"") && version.and_then(unquoted).as_deref() != Some("2.0") {
-        return Err(Fault::Version);
+        return Err(FrameFault::Version);
     }
     if let Some(method) = method {
-        let method = unquoted(method).ok_or(Fault::Method)?.into_owned();
+        let method = unquoted(method).ok_or(FrameFault::Method)?.into_owned();
         let params = object_of(source, params)?;
         return Ok(match id {
             Some(id) => {
@@ -174,19 +174,19 @@ pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, Fault> {
         }
         (Some(result), None) => Response::Result(source.slice_ref(result).into()),
         (None, Some(error)) => Response::Error(source.slice_ref(error).into()),
-        _ => return Err(Fault::Shape),
+        _ => return Err(FrameFault::Shape),
     };
     let id = id.filter(|id| *id != b"null").map(|id| Id::new(source, id)).transpose()?;
     Ok(Frame::Response { id, response })
 }
 
-fn object_of(source: &Bytes, params: Option<&[u8]>) -> Result<Option<Bytes>, Fault> {
+fn object_of(source: &Bytes, params: Option<&[u8]>) -> Result<Option<Bytes>, FrameFault> {
     let Some(params) = params else { return Ok(None) };
     match params.first() {
         Some(b'{') => Ok(Some(source.slice_ref(params))),
         // Some old clients send `"params": null` where they mean none.
         Some(b'n') => Ok(None),
-        _ => Err(Fault::Params),
+        _ => Err(FrameFault::Params),
     }
 }
 
@@ -199,7 +199,7 @@ const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "erro
 mod tests {
     use super::*;
 
-    fn parsed(text: &'static str) -> Result<Frame, Fault> {
+    fn parsed(text: &'static str) -> Result<Frame, FrameFault> {
         parse(&Bytes::from_static(text.as_bytes()), 8)
     }
 

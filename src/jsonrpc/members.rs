@@ -35,7 +35,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
                 let mut members = Vec::new();
-                while let Some(entry) = map.next_entry::<Key<'de>, &'de RawValue>()? {
+                while let Some(entry) = map.next_entry::<MemberKey<'de>, &'de RawValue>()? {
                     members.push((entry.0.0, entry.1));
                 }
                 Ok(Members(members))
@@ -46,21 +46,21 @@ impl<'de> Deserialize<'de> for Members<'de> {
 }
 
 /// A key that is borrowed where it has no escapes.
-struct Key<'a>(Cow<'a, str>);
+struct MemberKey<'a>(Cow<'a, str>);
 
-impl<'de> Deserialize<'de> for Key<'de> {
+impl<'de> Deserialize<'de> for MemberKey<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct KeyVisitor;
         impl<'de> Visitor<'de> for KeyVisitor {
-            type Value = Key<'de>;
+            type Value = MemberKey<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a key")
             }
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Borrowed(text)))
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<MemberKey<'de>, E> {
+                Ok(MemberKey(Cow::Borrowed(text)))
             }
-            fn visit_str<E>(self, text: &str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Owned(text.to_owned())))
+            fn visit_str<E>(self, text: &str) -> Result<MemberKey<'de>, E> {
+                Ok(MemberKey(Cow::Owned(text.to_owned())))
             }
         }
         deserializer.deserialize_str(KeyVisitor)

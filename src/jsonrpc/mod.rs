@@ -19,9 +19,9 @@ mod walk;
 mod write;
 
 pub use depth::{TooDeep, within_depth};
-pub use frame::{Fault, Frame, Id, Response, parse};
+pub use frame::{Frame, FrameFault, Id, Response, parse};
 pub use members::Members;
-pub use outline::{Outline, Part, Parts, Spot};
+pub use outline::{Outline, OutlinePart, OutlineParts, Spot};
 pub use passing::Scanner;
 pub use payload::Payload;
 pub use splice::{Splice, span_of};

@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::walk::{Cursor, Place, Quoted, Wrong, before_object, place, unescaped};
+use super::walk::{Cursor, MemberSlot, Quoted, WalkError, before_object, place, unescaped};
 use super::{Malformed, NoObject};
 
 /// What was noted down of one object.
@@ -62,7 +62,7 @@ impl Spot {
 
 /// A value, and what is in it.
 #[derive(Debug, Clone, Copy)]
-pub struct Part<'a> {
+pub struct OutlinePart<'a> {
     text: &'a [u8],
     mark: &'a Mark,
     inside: &'a [Mark],
@@ -70,7 +70,7 @@ pub struct Part<'a> {
 
 /// The members, or elements, of a value, in their order.
 #[derive(Debug, Clone)]
-pub struct Parts<'a> {
+pub struct OutlineParts<'a> {
     text: &'a [u8],
     marks: &'a [Mark],
 }
@@ -102,7 +102,7 @@ impl Outline {
         base: usize,
         outside: usize,
         levels: usize,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), WalkError> {
         self.base = base;
         self.lost = cursor.rest() > MOST_BYTES;
         self.marks = Vec::with_capacity(if levels == 0 { FEW / 4 } else { FEW });
@@ -120,13 +120,13 @@ impl Outline {
         bracket: Bracket,
         outside: usize,
         levels: usize,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), WalkError> {
         cursor.open(outside)?;
         let (close, wrong) = match bracket {
-            Bracket::Object => (b'}', Wrong::Member),
-            Bracket::Array => (b']', Wrong::Element),
+            Bracket::Object => (b'}', WalkError::Member),
+            Bracket::Array => (b']', WalkError::Element),
         };
-        let mut place = Place::First;
+        let mut place = MemberSlot::First;
         while cursor.has_next(&mut place, close, wrong)? {
             let key = match bracket {
                 Bracket::Object => cursor.key()?,
@@ -177,14 +177,14 @@ impl Outline {
 
     /// The members of the object, which is `text`; none where there were too
     /// many values.
-    pub fn parts<'a>(&'a self, text: &'a [u8]) -> Option<Parts<'a>> {
-        (!self.lost).then_some(Parts { text, marks: &self.marks })
+    pub fn parts<'a>(&'a self, text: &'a [u8]) -> Option<OutlineParts<'a>> {
+        (!self.lost).then_some(OutlineParts { text, marks: &self.marks })
     }
 
     /// The same of one of its values; none where that has none, or where it was
     /// not noted down.
-    pub(super) fn parts_at<'a>(&'a self, text: &'a [u8], spot: Spot) -> Option<Parts<'a>> {
-        self.inside_of(spot).map(|inside| Parts { text, marks: self.marks(inside) })
+    pub(super) fn parts_at<'a>(&'a self, text: &'a [u8], spot: Spot) -> Option<OutlineParts<'a>> {
+        self.inside_of(spot).map(|inside| OutlineParts { text, marks: self.marks(inside) })
     }
 
     /// Whether a value is a string that has escapes, for all that is known.
@@ -196,7 +196,7 @@ impl Outline {
     /// it; none where its members were not noted down.
     ///
     /// # Errors
-    /// [`NoObject::Twice`] where one of them stands twice, and as for [`Part::key`].
+    /// [`NoObject::Twice`] where one of them stands twice, and as for [`OutlinePart::key`].
     pub(super) fn find<const N: usize>(
         &self,
         text: &[u8],
@@ -208,7 +208,7 @@ impl Outline {
             Some(spot) => self.inside_of(spot)?,
         };
         let end = range.end;
-        let mut parts = Parts { text, marks: self.marks(range) };
+        let mut parts = OutlineParts { text, marks: self.marks(range) };
         let mut found = [None; N];
         loop {
             let at = end - parts.marks.len();
@@ -238,7 +238,7 @@ enum Bracket {
     Array,
 }
 
-impl<'a> Part<'a> {
+impl<'a> OutlinePart<'a> {
     /// The value as it stands in the text.
     #[inline]
     pub fn raw(&self) -> &'a [u8] {
@@ -256,7 +256,7 @@ impl<'a> Part<'a> {
         if !self.mark.key_escaped {
             return Ok(Cow::Borrowed(raw));
         }
-        let fault = Malformed { at: start, expected: Wrong::Surrogates.expected() };
+        let fault = Malformed { at: start, expected: WalkError::Surrogates.expected() };
         unescaped(raw).map(Cow::Owned).ok_or(NoObject::Syntax(fault))
     }
 
@@ -268,20 +268,20 @@ impl<'a> Part<'a> {
 
     /// What is in it; `None` where that was not noted down.
     #[inline]
-    pub fn parts(&self) -> Option<Parts<'a>> {
-        self.mark.noted.then_some(Parts { text: self.text, marks: self.inside })
+    pub fn parts(&self) -> Option<OutlineParts<'a>> {
+        self.mark.noted.then_some(OutlineParts { text: self.text, marks: self.inside })
     }
 }
 
-impl<'a> Iterator for Parts<'a> {
-    type Item = Part<'a>;
+impl<'a> Iterator for OutlineParts<'a> {
+    type Item = OutlinePart<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Part<'a>> {
+    fn next(&mut self) -> Option<OutlinePart<'a>> {
         let (mark, behind) = self.marks.split_first()?;
         let (inside, behind) = behind.split_at_checked(usize::from(mark.inside))?;
         self.marks = behind;
-        Some(Part { text: self.text, mark, inside })
+        Some(OutlinePart { text: self.text, mark, inside })
     }
 }
 

@@ -7,14 +7,14 @@
 
 use std::ops::Range;
 
-use super::follow::{Step, Value};
-use super::{Fault, TooDeep};
+use super::follow::{FollowStep, FollowedValue};
+use super::{FrameFault, TooDeep};
 
 /// Finds a response's `id` and `result` in bytes that come in pieces.
 #[derive(Debug)]
 pub struct Scanner {
-    place: Place,
-    value: Value,
+    place: ScanState,
+    value: FollowedValue,
     key: Vec<u8>,
     id: Vec<u8>,
     results: usize,
@@ -23,7 +23,7 @@ pub struct Scanner {
 
 /// Where in the envelope the next byte stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ScanState {
     /// Before the opening brace.
     Start,
     /// Before a key, or the closing brace.
@@ -33,14 +33,14 @@ enum Place {
     /// Between a key and its value.
     Colon,
     /// In a value.
-    Value(Member),
+    Value(ScannedMember),
     /// After the closing brace.
     End,
 }
 
 /// Which member a value belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Member {
+enum ScannedMember {
     Id,
     Result,
     Other,
@@ -50,8 +50,8 @@ impl Scanner {
     /// A scanner before the first byte.
     pub fn new(max_depth: usize) -> Self {
         Self {
-            place: Place::Start,
-            value: Value::default(),
+            place: ScanState::Start,
+            value: FollowedValue::default(),
             key: Vec::new(),
             id: Vec::new(),
             results: 0,
@@ -62,16 +62,16 @@ impl Scanner {
     /// Reads the next piece; gives the part of it that belongs to the result.
     ///
     /// # Errors
-    /// [`Fault`] where the bytes cannot be a response.
-    pub fn feed(&mut self, piece: &[u8]) -> Result<Range<usize>, Fault> {
+    /// [`FrameFault`] where the bytes cannot be a response.
+    pub fn feed(&mut self, piece: &[u8]) -> Result<Range<usize>, FrameFault> {
         let mut found: Option<Range<usize>> = None;
         let mut rest = piece;
         while let Some((byte, behind)) = rest.split_first() {
             let at = piece.len() - rest.len();
             // Most of a large result says nothing of where it ends.
             let (passed, is_result) = match self.place {
-                Place::Value(member @ (Member::Result | Member::Other)) => {
-                    (self.value.pass(rest, self.max_depth), member == Member::Result)
+                ScanState::Value(member @ (ScannedMember::Result | ScannedMember::Other)) => {
+                    (self.value.pass(rest, self.max_depth), member == ScannedMember::Result)
                 }
                 _ => (0, false),
             };
@@ -95,7 +95,7 @@ impl Scanner {
 
     /// The raw id, once all of it has come.
     pub fn id(&self) -> Option<&[u8]> {
-        let whole = self.place != Place::Value(Member::Id) && !self.id.is_empty();
+        let whole = self.place != ScanState::Value(ScannedMember::Id) && !self.id.is_empty();
         whole.then_some(&self.id)
     }
 
@@ -106,32 +106,32 @@ impl Scanner {
 
     /// Whether the response is whole.
     pub fn is_whole(&self) -> bool {
-        self.place == Place::End
+        self.place == ScanState::End
     }
 
     /// Takes one byte; true where it belongs to the result.
-    fn byte(&mut self, byte: u8) -> Result<bool, Fault> {
+    fn byte(&mut self, byte: u8) -> Result<bool, FrameFault> {
         match self.place {
-            Place::Value(member) => return self.value_byte(member, byte),
-            Place::Key => self.key_byte(byte),
-            Place::Start | Place::Members | Place::Colon | Place::End
+            ScanState::Value(member) => return self.value_byte(member, byte),
+            ScanState::Key => self.key_byte(byte),
+            ScanState::Start | ScanState::Members | ScanState::Colon | ScanState::End
                 if byte.is_ascii_whitespace() => {}
-            Place::Start if byte == b'{' => self.place = Place::Members,
-            Place::Members => match byte {
+            ScanState::Start if byte == b'{' => self.place = ScanState::Members,
+            ScanState::Members => match byte {
                 b',' => {}
-                b'}' => self.place = Place::End,
+                b'}' => self.place = ScanState::End,
                 b'"' => {
                     self.key.clear();
-                    self.place = Place::Key;
+                    self.place = ScanState::Key;
                 }
-                _ => return Err(Fault::Shape),
+                _ => return Err(FrameFault::Shape),
             },
-            Place::Colon if byte == b':' => {
+            ScanState::Colon if byte == b':' => {
                 let member = self.member()?;
-                self.value = Value::default();
-                self.place = Place::Value(member);
+                self.value = FollowedValue::default();
+                self.place = ScanState::Value(member);
             }
-            Place::Start | Place::Colon | Place::End => return Err(Fault::Shape),
+            ScanState::Start | ScanState::Colon | ScanState::End => return Err(FrameFault::Shape),
         }
         Ok(false)
     }
@@ -139,46 +139,47 @@ impl Scanner {
     fn key_byte(&mut self, byte: u8) {
         let escaped = self.key.iter().rev().take_while(|b| **b == b'\\').count() % 2 == 1;
         if byte == b'"' && !escaped {
-            self.place = Place::Colon;
+            self.place = ScanState::Colon;
         } else if self.key.len() < LONGEST_KEY {
             self.key.push(byte);
         }
     }
 
-    fn member(&mut self) -> Result<Member, Fault> {
+    fn member(&mut self) -> Result<ScannedMember, FrameFault> {
         match self.key.as_slice() {
-            b"id" if self.id.is_empty() => Ok(Member::Id),
+            b"id" if self.id.is_empty() => Ok(ScannedMember::Id),
             b"result" if self.results == 0 => {
                 self.results = 1;
-                Ok(Member::Result)
+                Ok(ScannedMember::Result)
             }
             // Twice the same, an error beside a result, or a key in disguise.
-            b"id" | b"result" | b"error" | b"method" => Err(Fault::Shape),
-            key if key.contains(&b'\\') => Err(Fault::Shape),
-            _ => Ok(Member::Other),
+            b"id" | b"result" | b"error" | b"method" => Err(FrameFault::Shape),
+            key if key.contains(&b'\\') => Err(FrameFault::Shape),
+            _ => Ok(ScannedMember::Other),
         }
     }
 
-    fn value_byte(&mut self, member: Member, byte: u8) -> Result<bool, Fault> {
+    fn value_byte(&mut self, member: ScannedMember, byte: u8) -> Result<bool, FrameFault> {
         let step = self.value.step(byte);
         if self.value.depth >= self.max_depth {
-            return Err(Fault::Depth(TooDeep { limit: self.max_depth }));
+            return Err(FrameFault::Depth(TooDeep { limit: self.max_depth }));
         }
         match step {
-            Step::Inside | Step::Last => {
-                if member == Member::Id && !byte.is_ascii_whitespace() {
+            FollowStep::Inside | FollowStep::Last => {
+                if member == ScannedMember::Id && !byte.is_ascii_whitespace() {
                     if self.id.len() >= LONGEST_ID {
-                        return Err(Fault::Id);
+                        return Err(FrameFault::Id);
                     }
                     self.id.push(byte);
                 }
-                if matches!(step, Step::Last) {
-                    self.place = Place::Members;
+                if matches!(step, FollowStep::Last) {
+                    self.place = ScanState::Members;
                 }
-                Ok(member == Member::Result && (self.value.begun || !byte.is_ascii_whitespace()))
+                Ok(member == ScannedMember::Result
+                    && (self.value.begun || !byte.is_ascii_whitespace()))
             }
-            Step::Behind => {
-                self.place = if byte == b'}' { Place::End } else { Place::Members };
+            FollowStep::Behind => {
+                self.place = if byte == b'}' { ScanState::End } else { ScanState::Members };
                 Ok(false)
             }
         }
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn scan(text: &[u8], cuts: &[usize]) -> Result<(Vec<u8>, Scanner), Fault> {
+    fn scan(text: &[u8], cuts: &[usize]) -> Result<(Vec<u8>, Scanner), FrameFault> {
         let mut scanner = Scanner::new(16);
         let mut result = Vec::new();
         let mut from = 0;
@@ -244,7 +245,7 @@ mod tests {
     }
 
     /// The same, byte by byte.
-    fn slowly(text: &[u8]) -> Result<Vec<u8>, Fault> {
+    fn slowly(text: &[u8]) -> Result<Vec<u8>, FrameFault> {
         let (mut scanner, mut result) = (Scanner::new(16), Vec::new());
         for byte in text {
             if scanner.byte(*byte)? {

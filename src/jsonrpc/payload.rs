@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use bytes::Bytes;
 
-use super::outline::{Outline, Parts, Spot};
+use super::outline::{Outline, OutlineParts, Spot};
 use super::{NoObject, members, span_of, unquoted};
 
 /// A raw object, and what is known of it.
@@ -93,7 +93,7 @@ impl Payload {
 
     /// What is in one of its values; `None` where nothing is, or where that is
     /// not known.
-    pub fn parts_at(&self, spot: Spot) -> Option<Parts<'_>> {
+    pub fn parts_at(&self, spot: Spot) -> Option<OutlineParts<'_>> {
         self.outline.as_ref()?.parts_at(&self.raw, spot)
     }
 

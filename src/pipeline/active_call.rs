@@ -11,13 +11,13 @@ use crate::call::{
     ResultType,
 };
 use crate::era::lift;
-use crate::era::state::State;
+use crate::era::state::RequestState;
 use crate::jsonrpc::{Id, Response};
 use crate::mcp::code;
 use crate::policy::Permitted;
 use crate::upstream::parking::{Place, Ticket, Waiting};
 
-use super::input::{Asker, invalid_state};
+use super::input::{Requester, invalid_state};
 use super::record::Record;
 use super::release::Release;
 use super::route::Route;
@@ -33,8 +33,8 @@ pub struct ActiveCall {
     record: Option<Record>,
     /// What the reply passes before the client has it.
     release: Option<Release>,
-    asker: Asker,
-    open: Open,
+    asker: Requester,
+    open: OpenQuestions,
     /// What came while the call waited.
     backlog: VecDeque<Event>,
     ticket: Option<Ticket>,
@@ -42,7 +42,7 @@ pub struct ActiveCall {
 
 /// What the server wants to know, and the client has not been asked.
 #[derive(Default)]
-struct Open {
+struct OpenQuestions {
     questions: Vec<(String, Id, Question)>,
     /// How many there were in this call; they are numbered by it.
     asked: usize,
@@ -52,31 +52,31 @@ struct Open {
 
 impl ActiveCall {
     /// A call that has not been sent yet.
-    pub(super) fn begin(record: Record, asker: Asker) -> Self {
+    pub(super) fn begin(record: Record, asker: Requester) -> Self {
         Self {
             reply: Reply::ready(Err(Failure::Cancelled)),
             record: Some(record),
             release: None,
             asker,
-            open: Open::default(),
+            open: OpenQuestions::default(),
             backlog: VecDeque::new(),
             ticket: None,
         }
     }
 
     /// Notes where the call goes.
-    pub(super) fn routed(&mut self, route: &Route<'_>, release: Release, call: &mut Call) {
+    pub(super) fn set_route(&mut self, route: &Route<'_>, release: Release, call: &mut Call) {
         self.asker.server = Some(route.server().clone());
         self.release = Some(release).filter(Release::is_needed);
         if let Some(record) = &mut self.record {
-            record.routed(route);
+            record.set_route(route);
             call.context.trace.sent = record.trace_to_send(&call.context.trace);
         }
     }
 
-    pub(super) fn sent(&mut self) {
+    pub(super) fn mark_sent(&mut self) {
         if let Some(record) = &mut self.record {
-            record.sent();
+            record.mark_sent();
         }
     }
 
@@ -86,7 +86,7 @@ impl ActiveCall {
         self.record.take()
     }
 
-    pub(super) fn asker(&self) -> &Asker {
+    pub(super) fn asker(&self) -> &Requester {
         &self.asker
     }
 
@@ -108,11 +108,11 @@ impl ActiveCall {
         for (key, response) in &input.responses {
             if let Some(at) = open.iter().position(|(open, ..)| open == key) {
                 let (_, id, _) = open.swap_remove(at);
-                reply.respond(id, response.clone());
+                reply.answer_question(id, response.clone());
             }
         }
         let due = (!open.is_empty()).then(|| Instant::now() + TOGETHER);
-        self.open = Open { questions: open, asked, due };
+        self.open = OpenQuestions { questions: open, asked, due };
         self.backlog = events;
         Ok(reply)
     }
@@ -129,14 +129,14 @@ impl ActiveCall {
                 (None, None) => self.reply.next().await,
                 (None, Some(due)) => match timeout_at(due, self.reply.next()).await {
                     Ok(event) => event,
-                    Err(_) => Some(Event::Answer(self.park())),
+                    Err(_) => Some(Event::Answer(self.park_call())),
                 },
             };
             match event {
-                Some(Event::Asks(id, question)) => self.asks(id, question),
+                Some(Event::Asks(id, question)) => self.receive_question(id, question),
                 Some(Event::TookBack(id)) => self.open.forget(&id),
                 Some(Event::Answer(answer)) => {
-                    let answer = self.settle(answer);
+                    let answer = self.finish_answer(answer);
                     return Some(Event::Answer(answer));
                 }
                 Some(Event::Passing(passing)) if self.needs_whole(&passing) => {
@@ -147,13 +147,13 @@ impl ActiveCall {
                 }
                 Some(Event::Passing(mut passing)) => {
                     if let Some(mut record) = self.record.take() {
-                        passing.at_end(move |ended| record.passed(ended));
+                        passing.on_end(move |ended| record.finish_passing(ended));
                     }
                     return Some(Event::Passing(passing));
                 }
                 Some(Event::Notice(notice)) => {
                     let notice = match &self.release {
-                        Some(release) => release.notice(notice),
+                        Some(release) => release.release_notice(notice),
                         None => Some(notice),
                     };
                     if let Some(notice) = notice {
@@ -175,7 +175,7 @@ impl ActiveCall {
     ///
     /// # Cancel safety
     /// Safe.
-    pub async fn disturbed(&mut self) -> bool {
+    pub async fn server_intervened(&mut self) -> bool {
         match &mut self.ticket {
             Some(ticket) => ticket.news.changed().await.is_ok(),
             None => std::future::pending().await,
@@ -183,17 +183,17 @@ impl ActiveCall {
     }
 
     /// Takes back a call that waits for input: the server is told.
-    pub fn take_back(&mut self) {
+    pub fn cancel_parked(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.asker.inputs.parking.cancel(ticket.id);
         }
         // Taken back, and not left to a retry.
-        self.record = self.record.take().map(Record::resumed);
+        self.record = self.record.take().map(Record::mark_resumed);
     }
 
     /// Ends a call that waits for input with a failure of the front's.
-    pub fn give_up(mut self, failure: Failure) -> Event {
-        self.take_back();
+    pub fn fail_parked(mut self, failure: Failure) -> Event {
+        self.cancel_parked();
         let answer = Err(failure);
         if let Some(mut record) = self.record.take() {
             record.finish(&answer);
@@ -206,7 +206,7 @@ impl ActiveCall {
     ///
     /// # Errors
     /// [`Failure::OverLimit`].
-    pub fn place(&self) -> Result<Option<Place>, Failure> {
+    pub fn reserve_place(&self) -> Result<Option<Place>, Failure> {
         if self.ticket.is_some() {
             return Ok(None);
         }
@@ -215,12 +215,12 @@ impl ActiveCall {
     }
 
     /// How long a client may take to give its input.
-    pub fn patience(&self) -> Duration {
+    pub fn input_timeout(&self) -> Duration {
         self.asker.inputs.bounds().lasting
     }
 
     /// The failure of a server that has asked so often.
-    pub fn endless(&self, limit: usize) -> Failure {
+    pub fn too_many_rounds(&self, limit: usize) -> Failure {
         match self.asker.server() {
             Ok(server) => Failure::InputEndless { server: server.clone(), limit },
             Err(failure) => failure,
@@ -229,7 +229,7 @@ impl ActiveCall {
 
     /// Waits for the end without looking at it: for a client that is gone but
     /// has not taken the call back.
-    pub async fn run_out(mut self) {
+    pub async fn run_to_end(mut self) {
         while let Some(event) = self.next().await {
             if let Event::Passing(mut passing) = event {
                 while let Ok(Some(_)) = passing.next().await {}
@@ -238,16 +238,16 @@ impl ActiveCall {
     }
 
     /// The server asks. What this client cannot be asked is refused at once.
-    fn asks(&mut self, id: Id, question: Question) {
-        let refusal = cannot_be_asked(&question, self.asker.abilities(), self.open.questions.len());
+    fn receive_question(&mut self, id: Id, question: Question) {
+        let refusal = refusal_reason(&question, self.asker.abilities(), self.open.questions.len());
         if let Some(text) = refusal {
             tracing::debug!(server = ?self.asker.server, method = question.method, "the server asks in vain");
-            return self.reply.respond(id, refusal_of(&text));
+            return self.reply.answer_question(id, refusal_response(&text));
         }
         let mut question =
             if self.asker.is_modern() { lift::question(&question) } else { question };
         if let (Some(release), Some(params)) = (&self.release, &mut question.params) {
-            release.aside(params);
+            release.rename_task_ids(params);
         }
         self.open.asked += 1;
         self.open.questions.push((format!("input-{}", self.open.asked), id, question));
@@ -255,44 +255,44 @@ impl ActiveCall {
     }
 
     /// Has the call wait for its client.
-    fn park(&mut self) -> Result<Answer, Failure> {
+    fn park_call(&mut self) -> Result<Answer, Failure> {
         let bounds = self.asker.inputs.bounds();
         let server = self.asker.server()?.clone();
-        let Open { questions: open, asked, .. } = std::mem::take(&mut self.open);
+        let OpenQuestions { questions: open, asked, .. } = std::mem::take(&mut self.open);
         let reply = std::mem::replace(&mut self.reply, Reply::ready(Err(Failure::Cancelled)));
         let questions = open.clone();
         let waiting = Waiting { reply, open, asked, events: VecDeque::new() };
         let parking = &self.asker.inputs.parking;
         let ticket = parking.park(waiting, &self.asker.principal, &server, bounds)?;
         let questions = questions.iter().map(|(key, _, question)| (key.as_str(), question));
-        let asked = self.asker.ask(questions, State::Parked(ticket.id));
+        let asked = self.asker.build_question_result(questions, RequestState::Parked(ticket.id));
         self.ticket = Some(ticket);
-        asked.map(Answer::Result).inspect_err(|_| self.take_back())
+        asked.map(Answer::Result).inspect_err(|_| self.cancel_parked())
     }
 
     /// An answer as the client may have it; the notes are told.
-    fn settle(&mut self, answer: Result<Answer, Failure>) -> Result<Answer, Failure> {
+    fn finish_answer(&mut self, answer: Result<Answer, Failure>) -> Result<Answer, Failure> {
         let released = match &self.release {
-            Some(release) => answer.map(|answer| release.answer(answer)),
+            Some(release) => answer.map(|answer| release.release_answer(answer)),
             None => answer,
         };
         let answer = match released {
             Ok(Answer::Result(result))
                 if *result.kind() == ResultType::InputRequired && self.ticket.is_none() =>
             {
-                self.asker.relay(&result).map(Answer::Result)
+                self.asker.relay_questions(&result).map(Answer::Result)
             }
             Ok(Answer::Error(error))
                 if error.code() == code::URL_ELICITATION_REQUIRED && self.asker.is_modern() =>
             {
-                self.asker.relay_urls(error)
+                self.asker.relay_url_elicitations(error)
             }
             answer => answer,
         };
         match &answer {
             Ok(Answer::Result(result)) if *result.kind() == ResultType::InputRequired => {
                 if let Some(record) = &mut self.record {
-                    record.suspend();
+                    record.mark_suspended();
                 }
             }
             answer => {
@@ -305,7 +305,7 @@ impl ActiveCall {
     }
 }
 
-impl Open {
+impl OpenQuestions {
     fn forget(&mut self, id: &Id) {
         self.questions.retain(|(_, open, _)| open != id);
         if self.questions.is_empty() {
@@ -316,14 +316,14 @@ impl Open {
 
 /// Why a client with these abilities cannot be asked this, of whom so many
 /// answers are awaited; `None` where it can.
-pub(super) fn cannot_be_asked(
+pub(super) fn refusal_reason(
     question: &Question,
     abilities: &Abilities,
     open: usize,
 ) -> Option<String> {
     if !question.is_known() {
         Some(format!("clients of this gateway cannot be asked for {}", question.method))
-    } else if question.beyond(abilities).is_some() {
+    } else if question.missing_capabilities(abilities).is_some() {
         let method = &question.method;
         Some(format!("the client that made this call does not offer {method} in this form"))
     } else if open >= MOST_QUESTIONS {
@@ -334,7 +334,7 @@ pub(super) fn cannot_be_asked(
 }
 
 /// What a server is told whose question cannot be asked.
-pub(super) fn refusal_of(text: &str) -> Response {
+pub(super) fn refusal_response(text: &str) -> Response {
     let error = serde_json::json!({ "code": code::METHOD_NOT_FOUND, "message": text });
     Response::Error(error.to_string().into())
 }

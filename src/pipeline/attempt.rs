@@ -2,14 +2,14 @@
 //! admitted.
 
 use crate::call::{Call, Failure, Input};
-use crate::era::state::State;
+use crate::era::state::RequestState;
 
-use super::input::{self, Asker};
+use super::input::{self, Requester};
 use super::route::Route;
 use super::tasks::TaskMode;
 
 /// How a call is admitted and sent.
-pub(super) enum Attempt {
+pub(super) enum CallAttempt {
     /// One request to the server: the usual case. Answers to the server's
     /// questions and the request for a task are in the params already.
     Direct,
@@ -28,7 +28,7 @@ pub(super) enum Attempt {
     TaskBridged,
 }
 
-impl Attempt {
+impl CallAttempt {
     /// Decides what kind of attempt this is, and makes the call's params those
     /// that the server has to see.
     ///
@@ -39,18 +39,20 @@ impl Attempt {
     pub(super) fn prepare(
         call: &mut Call,
         route: &Route<'_>,
-        asker: &Asker,
+        asker: &Requester,
     ) -> Result<Self, Failure> {
-        if let Some(input) = input::answers(call)? {
-            match asker.state_of(&input, route.server())? {
-                Some(State::Parked(parked)) => {
-                    input::check_objects(&input)?;
+        if let Some(input) = input::read_input(call)? {
+            match asker.open_state(&input, route.server())? {
+                Some(RequestState::Parked(parked)) => {
+                    input::check_responses(&input)?;
                     return Ok(Self::Resumed { parked, input });
                 }
-                state => call.params = input::for_server(&call.params, &input, state.as_ref())?,
+                state => {
+                    call.params = input::params_for_server(&call.params, &input, state.as_ref())?;
+                }
             }
         }
-        if let Some(params) = route.task_mode.params(call)? {
+        if let Some(params) = route.task_mode.rewrite_params(call)? {
             call.params = params;
         }
         Ok(match route.task_mode {

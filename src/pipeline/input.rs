@@ -16,7 +16,7 @@ use crate::call::{
     Principal, Question, ResultBody, ServerName,
 };
 use crate::config::Gateway as Config;
-use crate::era::state::{Bound, Digest, Seals, State, StateError, digest};
+use crate::era::state::{Digest, RequestState, Seals, StateBinding, StateError, digest};
 use crate::era::tasks::ids::TaskIds;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{Members, Response, Splice, object, string};
@@ -27,21 +27,21 @@ use crate::telemetry::metrics::Metrics;
 use crate::text::clip;
 use crate::upstream::parking::{Bounds, Parking};
 
-use super::tasks::{OwnTasks, Questions};
+use super::tasks::{OwnTasks, TaskQuestions};
 
 /// What all calls that ask for input share.
-pub(super) struct Inputs {
+pub(super) struct InputStore {
     pub(super) parking: Arc<Parking>,
     /// What the tasks of Legacy servers want to know of Modern clients.
-    pub(super) questions: Questions,
+    pub(super) questions: TaskQuestions,
     snapshots: Arc<Snapshots>,
     /// The key that is made where none is configured.
     made: OnceLock<[u8; 32]>,
 }
 
-impl Inputs {
+impl InputStore {
     pub(super) fn new(snapshots: Arc<Snapshots>, metrics: &Arc<Metrics>) -> Arc<Self> {
-        let (parking, questions) = (Parking::new(metrics), Questions::default());
+        let (parking, questions) = (Parking::new(metrics), TaskQuestions::default());
         Arc::new(Self { parking, questions, snapshots, made: OnceLock::new() })
     }
 
@@ -61,7 +61,7 @@ impl Inputs {
     /// Made for each use: keys change with the configuration, and are used
     /// only where a person answers.
     fn seals(&self) -> Result<Seals, Failure> {
-        self.with_keys(|keys| Seals::new(keys.iter().copied()).map_err(broken))
+        self.with_keys(|keys| Seals::new(keys.iter().copied()).map_err(sealing_failed))
     }
 
     fn with_keys<T>(
@@ -77,20 +77,20 @@ impl Inputs {
             made
         } else {
             let mut key = [0; 32];
-            aws_lc_rs::rand::fill(&mut key).map_err(broken)?;
+            aws_lc_rs::rand::fill(&mut key).map_err(sealing_failed)?;
             self.made.get_or_init(|| key)
         };
         with(&[made.as_slice()])
     }
 }
 
-fn broken(_: Unspecified) -> Failure {
+fn sealing_failed(_: Unspecified) -> Failure {
     Failure::Internal { detail: "sealing a state".into() }
 }
 
 /// Who asked for what: what a state is bound to.
-pub(super) struct Asker {
-    pub(super) inputs: Arc<Inputs>,
+pub(super) struct Requester {
+    pub(super) inputs: Arc<InputStore>,
     pub(super) client: Arc<Client>,
     pub(super) principal: Principal,
     /// Names may stand for other things at another profile's URL.
@@ -101,8 +101,8 @@ pub(super) struct Asker {
     params: Bytes,
 }
 
-impl Asker {
-    pub(super) fn of(inputs: &Arc<Inputs>, call: &Call) -> Self {
+impl Requester {
+    pub(super) fn bind(inputs: &Arc<InputStore>, call: &Call) -> Self {
         Self {
             inputs: Arc::clone(inputs),
             client: Arc::clone(&call.context.client),
@@ -133,38 +133,38 @@ impl Asker {
     }
 
     /// Seals a state for this request.
-    pub(super) fn seal(&self, state: State) -> Result<String, Failure> {
-        let (principal, request) = self.bound();
-        let bound = Bound { principal: &principal, request: &request };
+    pub(super) fn seal_state(&self, state: RequestState) -> Result<String, Failure> {
+        let (principal, request) = self.binding();
+        let bound = StateBinding { principal: &principal, request: &request };
         let lasting = self.inputs.bounds().lasting;
         let sealed = self.inputs.seals()?.seal(state, bound, now(), lasting);
         sealed.map_err(|_| Failure::Internal { detail: "sealing a state".into() })
     }
 
     /// Opens a state that came with this request.
-    pub(super) fn open(&self, state: &str) -> Result<State, Failure> {
-        let (principal, request) = self.bound();
-        let bound = Bound { principal: &principal, request: &request };
+    pub(super) fn open(&self, state: &str) -> Result<RequestState, Failure> {
+        let (principal, request) = self.binding();
+        let bound = StateBinding { principal: &principal, request: &request };
         let opened = self.inputs.seals()?.open(state, bound, now());
         opened.map_err(|error| invalid_state(error.to_string()))
     }
 
     /// What the state leads back to that came with a retry to this server.
-    pub(super) fn state_of(
+    pub(super) fn open_state(
         &self,
         input: &Input,
         server: &ServerName,
-    ) -> Result<Option<State>, Failure> {
+    ) -> Result<Option<RequestState>, Failure> {
         let Some(state) = input.state.as_deref() else { return Ok(None) };
         match self.open(state)? {
-            State::Server { server: other, .. } if other != server.as_str() => {
+            RequestState::Server { server: other, .. } if other != server.as_str() => {
                 Err(invalid_state(StateError::OtherRequest.to_string()))
             }
             state => Ok(Some(state)),
         }
     }
 
-    fn bound(&self) -> (String, Digest) {
+    fn binding(&self) -> (String, Digest) {
         let principal = match &self.principal {
             Principal::Anonymous => "anonymous",
             Principal::Client(name) => &format!("client {name}"),
@@ -178,7 +178,7 @@ impl Asker {
 
     /// A result in which a server asks, as the client may have it: nothing
     /// that it cannot answer, and a state that is sealed.
-    pub(super) fn relay(&self, result: &ResultBody) -> Result<ResultBody, Failure> {
+    pub(super) fn relay_questions(&self, result: &ResultBody) -> Result<ResultBody, Failure> {
         let server = self.server()?;
         let bad = |reason: String| Failure::BadAnswer { server: server.clone(), reason };
         let asked = result.asked().map_err(|fault| {
@@ -187,11 +187,13 @@ impl Asker {
         })?;
         let Some(asked) = asked else { return Ok(result.clone()) };
         let abilities = self.abilities();
-        if let Some(needed) = asked.questions.iter().find_map(|(_, one)| one.beyond(abilities)) {
+        if let Some(needed) =
+            asked.questions.iter().find_map(|(_, one)| one.missing_capabilities(abilities))
+        {
             return Err(Failure::InputNeeded { needed });
         }
         let Some((state, span)) = asked.state else { return Ok(result.clone()) };
-        let sealed = self.seal(State::Server { server: server.to_string(), state })?;
+        let sealed = self.seal_state(RequestState::Server { server: server.to_string(), state })?;
         let raw = Splice::new(result.raw()).replace(span, string(&sealed)).finish();
         result.with(raw).map_err(|fault| bad(fault.to_string()))
     }
@@ -199,23 +201,27 @@ impl Asker {
     /// What a Legacy server's refusal asks that wants the user to open pages
     /// first (2025-11-25, Elicitation, "URL Elicitation Required Error"): the
     /// retry calls anew.
-    pub(super) fn relay_urls(&self, error: ErrorBody) -> Result<Answer, Failure> {
-        let Some(questions) = urls(&error) else { return Ok(Answer::Error(error)) };
-        if let Some(needed) = questions.iter().find_map(|one| one.beyond(self.abilities())) {
+    pub(super) fn relay_url_elicitations(&self, error: ErrorBody) -> Result<Answer, Failure> {
+        let Some(questions) = parse_url_elicitations(&error) else {
+            return Ok(Answer::Error(error));
+        };
+        if let Some(needed) =
+            questions.iter().find_map(|one| one.missing_capabilities(self.abilities()))
+        {
             return Err(Failure::InputNeeded { needed });
         }
         let keys: Vec<_> = (1..=questions.len()).map(|number| format!("input-{number}")).collect();
         let asked = keys.iter().map(String::as_str).zip(&questions);
-        self.ask(asked, State::Anew).map(Answer::Result)
+        self.build_question_result(asked, RequestState::Anew).map(Answer::Result)
     }
 
     /// A result that asks these questions and has this state.
-    pub(super) fn ask<'a>(
+    pub(super) fn build_question_result<'a>(
         &self,
         questions: impl IntoIterator<Item = (&'a str, &'a Question)>,
-        state: State,
+        state: RequestState,
     ) -> Result<ResultBody, Failure> {
-        let state = self.seal(state)?;
+        let state = self.seal_state(state)?;
         let mut raw = BytesMut::new();
         raw.put_slice(b"{\"resultType\":\"input_required\",\"inputRequests\":{");
         for (number, (key, question)) in questions.into_iter().enumerate() {
@@ -240,7 +246,7 @@ impl Asker {
 }
 
 /// The elicitations that such a refusal names.
-fn urls(error: &ErrorBody) -> Option<Vec<Question>> {
+fn parse_url_elicitations(error: &ErrorBody) -> Option<Vec<Question>> {
     #[derive(Deserialize)]
     struct UrlElicitationError<'a> {
         #[serde(borrow)]
@@ -268,24 +274,24 @@ pub(super) fn check_accepted(input: &Input) -> Result<(), Failure> {
         action: Cow<'a, str>,
     }
     for (_, response) in &input.responses {
-        let Response::Result(raw) = response else { return Err(refused(response)) };
+        let Response::Result(raw) = response else { return Err(input_refused_with(response)) };
         let said: Result<ElicitationAnswer<'_>, _> = object(raw);
         match said.as_ref().map(|said| &*said.action) {
             Ok("accept") => {}
-            Ok("decline") => return Err(refusal("the user declined")),
-            _ => return Err(refusal("the user did not answer")),
+            Ok("decline") => return Err(input_refused("the user declined")),
+            _ => return Err(input_refused("the user did not answer")),
         }
     }
     Ok(())
 }
 
-fn refusal(reason: &str) -> Failure {
+fn input_refused(reason: &str) -> Failure {
     Failure::InputRefused { reason: reason.to_owned() }
 }
 
 /// What a client answers, and with which state: from its params, or, for a
 /// Legacy client, from what its front has gathered.
-pub(super) fn answers(call: &Call) -> Result<Option<Input>, Failure> {
+pub(super) fn read_input(call: &Call) -> Result<Option<Input>, Failure> {
     if call.method == Method::TasksUpdate {
         // They are for the task, whatever became of the call that made it.
         return Ok(None);
@@ -293,11 +299,11 @@ pub(super) fn answers(call: &Call) -> Result<Option<Input>, Failure> {
     if call.context.client.version.era() == Era::Legacy {
         return Ok(call.input.clone());
     }
-    answered(call)
+    read_modern_input(call)
 }
 
 /// What a Modern client answers in its params.
-pub(super) fn answered(call: &Call) -> Result<Option<Input>, Failure> {
+pub(super) fn read_modern_input(call: &Call) -> Result<Option<Input>, Failure> {
     let state = call.params.state().map(str::to_owned);
     let raw = call.params.responses_span().and_then(|span| call.params.raw().get(span));
     if state.is_none() && raw.is_none() {
@@ -318,7 +324,7 @@ pub(super) fn answered(call: &Call) -> Result<Option<Input>, Failure> {
 }
 
 /// That each of these answers is an object, as results are.
-pub(super) fn check_objects(input: &Input) -> Result<(), Failure> {
+pub(super) fn check_responses(input: &Input) -> Result<(), Failure> {
     let other = |(_, response): &&(String, Response)| match response {
         Response::Result(raw) => raw.first() != Some(&b'{'),
         Response::Error(_) => false,
@@ -335,23 +341,23 @@ pub(super) fn check_objects(input: &Input) -> Result<(), Failure> {
 
 /// The params of a retry that its server is to see: with these answers, and
 /// with the server's own state.
-pub(super) fn for_server(
+pub(super) fn params_for_server(
     params: &Params,
     input: &Input,
-    state: Option<&State>,
+    state: Option<&RequestState>,
 ) -> Result<Params, Failure> {
     let own = match state {
-        Some(State::Server { state, .. }) => Some(string(state)),
-        Some(State::Anew) => {
+        Some(RequestState::Server { state, .. }) => Some(string(state)),
+        Some(RequestState::Anew) => {
             check_accepted(input)?;
             let raw = lower::without_input(params.raw());
-            return reread(raw);
+            return parse_params(raw);
         }
-        Some(State::Parked(_)) | None => None,
+        Some(RequestState::Parked(_)) | None => None,
     };
     let mut responses = BytesMut::from(&b"{"[..]);
     for (number, (key, response)) in input.responses.iter().enumerate() {
-        let Response::Result(raw) = response else { return Err(refused(response)) };
+        let Response::Result(raw) = response else { return Err(input_refused_with(response)) };
         if number > 0 {
             responses.put_u8(b',');
         }
@@ -360,15 +366,15 @@ pub(super) fn for_server(
         responses.put_slice(raw);
     }
     responses.put_u8(b'}');
-    reread(lower::with_input(params.raw(), &responses, own.as_deref()))
+    parse_params(lower::with_input(params.raw(), &responses, own.as_deref()))
 }
 
-fn reread(raw: Bytes) -> Result<Params, Failure> {
+fn parse_params(raw: Bytes) -> Result<Params, Failure> {
     Params::parse(Some(raw)).map_err(|fault| Failure::Internal { detail: fault.to_string() })
 }
 
 /// What a client's refusal says.
-pub(super) fn refused(response: &Response) -> Failure {
+pub(super) fn input_refused_with(response: &Response) -> Failure {
     let (Response::Result(raw) | Response::Error(raw)) = response;
     let error: Value = serde_json::from_slice(raw).unwrap_or_default();
     let said = error.get("message").and_then(Value::as_str).unwrap_or("without a reason");

@@ -7,7 +7,7 @@ use crate::call::Context;
 use crate::catalog::{Kind, ServerOffers};
 use crate::config::{Gateway as Settings, Naming};
 use crate::mcp::{Era, ProtocolVersion, meta};
-use crate::snapshot::{Member, Snapshot, View};
+use crate::snapshot::{Snapshot, SnapshotServer, View};
 use crate::text::clip;
 use crate::upstream::State;
 
@@ -29,7 +29,7 @@ impl Gateway {
         let key = self.view_key(context);
         let view = snapshot.view(&key);
         // It will ask for lists next: what it need not wait for then it has.
-        drop(listing::ask_on_behalf(&snapshot, &view, &key, Kind::Tools));
+        drop(listing::request_lists(&snapshot, &view, &key, Kind::Tools));
         let settings = &snapshot.config.gateway;
         let profile = snapshot.profile(context.endpoint.profile());
         let title = profile.and_then(|it| it.title.as_ref()).or(settings.title.as_ref());
@@ -72,7 +72,7 @@ pub(super) fn capabilities(
     view: &View,
     version: ProtocolVersion,
 ) -> Map<String, Value> {
-    let unheard = |member: &Member| {
+    let unheard = |member: &SnapshotServer| {
         view.list(&member.config.name).is_none() && member.server.view().state != State::Failed
     };
     let servers = || snapshot.servers().filter(|it| view.scope().admits_server(&it.config.name));
@@ -88,7 +88,7 @@ pub(super) fn capabilities(
     let lists: Vec<_> = lists.map(|list| &*list.offers).collect();
     let mut all =
         ServerOffers::merge_capabilities(std::iter::once(&supposed).chain(lists.iter().copied()));
-    tasks::tell(&mut all, &lists, version);
+    tasks::advertise_tasks(&mut all, &lists, version);
     let shown = |kind| view.scope().may_show(kind);
     all.retain(|key, _| match key.as_str() {
         "tools" => shown(Kind::Tools),
@@ -104,7 +104,8 @@ pub(super) fn capabilities(
 /// name. One that is alone speaks for itself.
 fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Option<String> {
     let settings = &snapshot.config.gateway;
-    let told = |member: &Member| view.list(&member.config.name)?.offers.instructions.clone();
+    let told =
+        |member: &SnapshotServer| view.list(&member.config.name)?.offers.instructions.clone();
     let servers = || snapshot.servers().filter(|it| view.scope().admits_server(&it.config.name));
     let alone = servers().count() == 1 && own.is_none();
     let mut all = own.cloned();

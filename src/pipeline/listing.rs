@@ -33,7 +33,7 @@ impl Gateway {
         let snapshot = self.snapshots.load_full();
         let era = context.client.version.era();
         let key = self.view_key(context);
-        on_behalf(&snapshot, &snapshot.view(&key), &key, kind).await;
+        refresh_lists(&snapshot, &snapshot.view(&key), &key, kind).await;
         let view = snapshot.view(&key);
         for member in snapshot.servers().filter(|it| view.scope().admits_server(&it.config.name)) {
             member.server.wake(kind);
@@ -58,15 +58,15 @@ impl Gateway {
 /// Has the servers of a view asked what they list for clients with the key's
 /// abilities, and waits a while for those that have never been asked. What
 /// comes later is told as a change.
-pub(super) async fn on_behalf(snapshot: &Snapshot, view: &View, key: &ViewKey, kind: Kind) {
-    let asked = ask_on_behalf(snapshot, view, key, kind);
+pub(super) async fn refresh_lists(snapshot: &Snapshot, view: &View, key: &ViewKey, kind: Kind) {
+    let asked = request_lists(snapshot, view, key, kind);
     if !asked.is_empty() {
         let _ = timeout(PATIENCE, join_all(asked)).await;
     }
 }
 
 /// The same without the wait: that is what is given back.
-pub(super) fn ask_on_behalf(
+pub(super) fn request_lists(
     snapshot: &Snapshot,
     view: &View,
     key: &ViewKey,

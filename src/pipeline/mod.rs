@@ -45,8 +45,8 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Tracing;
 use crate::wire::Headers;
 
-use attempt::Attempt;
-use input::{Asker, Inputs};
+use attempt::CallAttempt;
+use input::{InputStore, Requester};
 use record::Record;
 use release::Release;
 
@@ -61,7 +61,7 @@ pub struct Gateway {
     /// The gateway's raw `serverInfo`.
     pub info: Bytes,
     cursors: SealedCursors,
-    inputs: Arc<Inputs>,
+    inputs: Arc<InputStore>,
     /// The metric handles of what clients ask for.
     operations: Operations,
 }
@@ -70,7 +70,7 @@ impl Gateway {
     /// A gateway around its snapshots.
     pub fn new(snapshots: Arc<Snapshots>, metrics: Arc<Metrics>, cursors: SealedCursors) -> Self {
         Self {
-            inputs: Inputs::new(Arc::clone(&snapshots), &metrics),
+            inputs: InputStore::new(Arc::clone(&snapshots), &metrics),
             operations: Operations::new(|method| metrics.operation_metrics(method)),
             snapshots,
             metrics,
@@ -100,7 +100,7 @@ impl Gateway {
     pub fn identify(&self, headers: &mut Headers, address: IpAddr) -> Result<Credential, Failure> {
         let snapshot = self.snapshots.load();
         snapshot.identity.identify(headers).map_err(|unknown| {
-            let failure = snapshot.policy.admit_stranger(address).err().unwrap_or(unknown);
+            let failure = snapshot.policy.admit_unauthenticated(address).err().unwrap_or(unknown);
             record::count_refusal(&self.metrics, &failure);
             tracing::debug!(%address, reason = failure.wire().label, "refused");
             failure
@@ -173,7 +173,7 @@ impl Gateway {
         let snapshot = self.snapshots.load_full();
         let record = earlier.take_record();
         let record = record.unwrap_or_else(|| Record::begin(self, &snapshot, &call));
-        self.begin(snapshot, call, record.resumed()).await
+        self.begin(snapshot, call, record.mark_resumed()).await
     }
 
     async fn begin(
@@ -184,12 +184,12 @@ impl Gateway {
     ) -> Box<ActiveCall> {
         // Created before the first await, so that a call that is cancelled on
         // its way is logged, too.
-        let mut active = Box::new(ActiveCall::begin(record, Asker::of(&self.inputs, &call)));
+        let mut active = Box::new(ActiveCall::begin(record, Requester::bind(&self.inputs, &call)));
         let key = self.view_key(&call.context);
         let mut view = snapshot.view(&key);
         if key.abilities.is_some() && !route::exists(&snapshot, &view, &call, active.asker()) {
             // A server may list it for this client's abilities, which no server has heard of yet.
-            Box::pin(listing::on_behalf(&snapshot, &view, &key, Kind::Tools)).await;
+            Box::pin(listing::refresh_lists(&snapshot, &view, &key, Kind::Tools)).await;
             view = snapshot.view(&key);
         }
         let reply = send(&snapshot, &view, call, &mut active).await;
@@ -209,29 +209,33 @@ async fn send(
     // Route.
     let route = route::find(snapshot, view, &call, active.asker())?;
     let release = Release::new(&call, &route, view, active.asker())?;
-    active.routed(&route, release, &mut call);
+    active.set_route(&route, release, &mut call);
     route.check_headers(&call)?;
-    let attempt = Attempt::prepare(&mut call, &route, active.asker())?;
+    let attempt = CallAttempt::prepare(&mut call, &route, active.asker())?;
 
     // Admit. A call that waited for input was admitted when it came first.
     let member = route.member;
     let target = route.into_target(&call.params);
     let permitted = match &attempt {
-        Attempt::Resumed { .. } => snapshot.policy.readmit(call, target),
+        CallAttempt::Resumed { .. } => snapshot.policy.readmit(call, target),
         _ => snapshot.policy.admit(call, target).await?,
     };
 
     // Send. All but the usual way are boxed: every call would have room for the largest.
-    active.sent();
+    active.mark_sent();
     match attempt {
-        Attempt::Direct => member.server.call(permitted, &member.config).await,
-        Attempt::Resumed { parked, input } => {
+        CallAttempt::Direct => member.server.call(permitted, &member.config).await,
+        CallAttempt::Resumed { parked, input } => {
             Box::pin(active.resume(&permitted, parked, &input)).await
         }
-        Attempt::TaskAwaited => Box::pin(tasks::drive::legacy(snapshot, permitted)).await,
-        Attempt::TaskAwaitedIfNeeded => Box::pin(tasks::drive::modern(snapshot, permitted)).await,
-        Attempt::TaskBridged => {
-            Box::pin(tasks::bridged(snapshot, &permitted, active.asker())).await
+        CallAttempt::TaskAwaited => {
+            Box::pin(tasks::drive::await_legacy_task(snapshot, permitted)).await
+        }
+        CallAttempt::TaskAwaitedIfNeeded => {
+            Box::pin(tasks::drive::await_modern_task(snapshot, permitted)).await
+        }
+        CallAttempt::TaskBridged => {
+            Box::pin(tasks::bridge_request(snapshot, &permitted, active.asker())).await
         }
     }
 }

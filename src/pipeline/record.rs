@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::call::{Answer, Call, Endpoint, Failure, NativeName, Principal, ServerName, Trace};
 use crate::mcp::{Method, ProtocolVersion};
-use crate::snapshot::{Member, Snapshot};
+use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::telemetry::metrics::{CallMetrics, Entered, Metrics, Operation, ToolMetrics};
 use crate::telemetry::otel::{CallStart, CallTrace, ClientStart, ClientTrace};
 use crate::telemetry::{
@@ -55,7 +55,7 @@ impl Record {
             |text: &Option<String>| text.as_deref().and_then(|text| TraceParent::parse(text).ok());
         let trace = gateway.tracing.load().start(&CallStart {
             method: call.method.as_str(),
-            subject: subject(&call.method, asked(call)),
+            subject: subject(&call.method, requested_name(call)),
             principal: context.principal.as_str(),
             profile: context.endpoint.profile(),
             request_id: None,
@@ -77,7 +77,7 @@ impl Record {
             endpoint: context.endpoint.clone(),
             counts: snapshot.counts(&context.principal, &context.endpoint),
             address: context.address,
-            asked: asked(call).map(str::to_owned),
+            asked: requested_name(call).map(str::to_owned),
             method: call.method.clone(),
             client: context.client.version,
             transport: context.transport,
@@ -87,11 +87,11 @@ impl Record {
         }
     }
 
-    pub(super) fn routed(&mut self, route: &Route<'_>) {
+    pub(super) fn set_route(&mut self, route: &Route<'_>) {
         if self.routed.is_some() {
             return;
         }
-        let Member { server, metrics, operations, .. } = route.member;
+        let SnapshotServer { server, metrics, operations, .. } = route.member;
         let version = server.version();
         let native = route.native.as_ref();
         let trace = self.trace.as_ref();
@@ -124,39 +124,39 @@ impl Record {
             .then(|| (parent.to_string(), trace.state.clone()))
     }
 
-    pub(super) fn sent(&mut self) {
+    pub(super) fn mark_sent(&mut self) {
         self.sent.get_or_insert_with(Instant::now);
     }
 
     /// The server wants input: the call is left to a retry.
-    pub(super) fn suspend(&mut self) {
+    pub(super) fn mark_suspended(&mut self) {
         self.left = CallOutcome::InputRequired;
     }
 
     /// The call goes on, or is given up.
-    pub(super) fn resumed(mut self) -> Self {
+    pub(super) fn mark_resumed(mut self) -> Self {
         self.left = CallOutcome::Cancelled;
         self
     }
 
     pub(super) fn finish(&mut self, answer: &Result<Answer, Failure>) {
-        let outcome = outcome(answer);
+        let outcome = outcome_of(answer);
         if let Err(failure) = answer {
             count_limit(&self.metrics, failure);
         }
-        self.tell(outcome);
+        self.write_record(outcome);
     }
 
     /// The end of a result that was passed on as it came. Whether the tool
     /// calls it an error nobody has read.
-    pub(super) fn passed(&mut self, ended: Result<(), &Failure>) {
-        self.tell(match ended {
+    pub(super) fn finish_passing(&mut self, ended: Result<(), &Failure>) {
+        self.write_record(match ended {
             Ok(()) => CallOutcome::Ok,
-            Err(failure) => failed(failure),
+            Err(failure) => failed_outcome(failure),
         });
     }
 
-    fn tell(&mut self, outcome: CallOutcome) {
+    fn write_record(&mut self, outcome: CallOutcome) {
         if std::mem::replace(&mut self.told, true) {
             return;
         }
@@ -212,11 +212,11 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.tell(self.left);
+        self.write_record(self.left);
     }
 }
 
-fn outcome(answer: &Result<Answer, Failure>) -> CallOutcome {
+fn outcome_of(answer: &Result<Answer, Failure>) -> CallOutcome {
     match answer {
         Ok(Answer::Result(result)) if result.is_error() => CallOutcome::ToolError,
         Ok(Answer::Result(_)) => CallOutcome::Ok,
@@ -224,11 +224,11 @@ fn outcome(answer: &Result<Answer, Failure>) -> CallOutcome {
             CallOutcome::Failed { code: error.code(), label: "server_error" }
         }
         Err(Failure::Cancelled) => CallOutcome::Cancelled,
-        Err(failure) => failed(failure),
+        Err(failure) => failed_outcome(failure),
     }
 }
 
-fn failed(failure: &Failure) -> CallOutcome {
+fn failed_outcome(failure: &Failure) -> CallOutcome {
     let wire = failure.wire();
     match failure {
         Failure::OverLimit { .. }
@@ -254,7 +254,7 @@ fn count_limit(metrics: &Metrics, failure: &Failure) {
 }
 
 /// What a call asks for, as its client calls it.
-fn asked(call: &Call) -> Option<&str> {
+fn requested_name(call: &Call) -> Option<&str> {
     call.params.name().or_else(|| call.params.uri())
 }
 

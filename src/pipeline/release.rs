@@ -14,11 +14,11 @@ use crate::call::{Answer, Call, ErrorBody, Failure, Notice, ResultBody, ResultTy
 use crate::catalog::{ResultShape, rewrite_uris};
 use crate::era::lift;
 use crate::era::tasks::form;
-use crate::era::tasks::rename::Place;
+use crate::era::tasks::rename::TaskIdPlace;
 use crate::mcp::{Era, Method, notification};
 use crate::snapshot::View;
 
-use super::input::Asker;
+use super::input::Requester;
 use super::route::Route;
 use super::tasks::{self, OwnTasks, TaskMode};
 
@@ -47,7 +47,7 @@ impl Release {
         call: &Call,
         route: &Route<'_>,
         view: &Arc<View>,
-        asker: &Asker,
+        asker: &Requester,
     ) -> Result<Self, Failure> {
         let server = route.server();
         let has_tasks = || view.list(server).is_some_and(|list| list.offers.task_form().is_some());
@@ -83,14 +83,14 @@ impl Release {
     }
 
     /// An answer as the client is to have it.
-    pub(super) fn answer(&self, answer: Answer) -> Answer {
+    pub(super) fn release_answer(&self, answer: Answer) -> Answer {
         match answer {
-            Answer::Result(result) => Answer::Result(self.result(result)),
-            Answer::Error(error) => Answer::Error(self.error(error)),
+            Answer::Result(result) => Answer::Result(self.release_result(result)),
+            Answer::Error(error) => Answer::Error(self.release_error(error)),
         }
     }
 
-    fn result(&self, result: ResultBody) -> ResultBody {
+    fn release_result(&self, result: ResultBody) -> ResultBody {
         let lifted = self.lifts_task.then(|| form::lift_created(result.raw())).flatten();
         let result = match lifted {
             Some(raw) => result.with(raw).unwrap_or(result),
@@ -104,7 +104,11 @@ impl Release {
             None => result,
         };
         let renamed = self.tasks.as_ref().and_then(|tasks| {
-            tasks.rename(&self.server, result.raw(), tasks::place(&self.method, &result))
+            tasks.rename_ids(
+                &self.server,
+                result.raw(),
+                tasks::task_id_place(&self.method, &result),
+            )
         });
         let result = match renamed {
             Some(raw) => result.with(raw).unwrap_or(result),
@@ -123,10 +127,10 @@ impl Release {
 
     /// What a server says of a call on its way, or asks, under the id of the
     /// task that it belongs to.
-    pub(super) fn aside(&self, params: &mut Bytes) {
-        let place = Place::Meta;
+    pub(super) fn rename_task_ids(&self, params: &mut Bytes) {
+        let place = TaskIdPlace::Meta;
         if let Some(tasks) = &self.tasks
-            && let Some(renamed) = tasks.rename(&self.server, params, place)
+            && let Some(renamed) = tasks.rename_ids(&self.server, params, place)
         {
             *params = renamed;
         }
@@ -135,14 +139,14 @@ impl Release {
     /// A notice on the way; `None` for one that the client is not to have. A
     /// task's progress comes under the token of the call that it began with: a
     /// client that gave none with this one would take it for another call's.
-    pub(super) fn notice(&self, notice: Notice) -> Option<Notice> {
+    pub(super) fn release_notice(&self, notice: Notice) -> Option<Notice> {
         if notice.token.is_some() && !self.progress {
             return None;
         }
         let Some(tasks) = &self.tasks else { return Some(notice) };
         let is_status = matches!(&*notice.method, notification::TASK | notification::TASK_STATUS);
-        let place = if is_status { Place::Task } else { Place::Meta };
-        Some(match tasks.rename(&self.server, &notice.params, place) {
+        let place = if is_status { TaskIdPlace::Task } else { TaskIdPlace::Meta };
+        Some(match tasks.rename_ids(&self.server, &notice.params, place) {
             Some(params) => notice.with(params),
             None => notice,
         })
@@ -150,7 +154,7 @@ impl Release {
 
     /// A read's error as a Modern server would put it, with the URI that the
     /// client asked for.
-    fn error(&self, error: ErrorBody) -> ErrorBody {
+    fn release_error(&self, error: ErrorBody) -> ErrorBody {
         match &self.asked {
             Some(asked) => lift::read_error(&error, asked).unwrap_or(error),
             None => error,

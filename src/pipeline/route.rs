@@ -9,18 +9,18 @@ use crate::call::{Call, Edits, Failure, NativeName, Params, ServerName};
 use crate::catalog::{ElementOrigin, PublicReference, Tool, verify_headers};
 use crate::jsonrpc::string;
 use crate::mcp::{Era, Method};
-use crate::policy::Target;
-use crate::snapshot::{Member, Snapshot, View};
+use crate::policy::CallTarget;
+use crate::snapshot::{Snapshot, SnapshotServer, View};
 use crate::telemetry::metrics::ToolMetrics;
 use crate::text::clip;
 
-use super::input::Asker;
+use super::input::Requester;
 use super::tasks::{self, TaskMode};
 
 /// Where a call goes, and what its server knows it by.
 pub(super) struct Route<'a> {
     /// The server it goes to.
-    pub(super) member: &'a Member,
+    pub(super) member: &'a SnapshotServer,
     /// The server's own name or URI for what is asked for; `None` where the
     /// method says it all.
     pub(super) native: Option<NativeName>,
@@ -30,11 +30,11 @@ pub(super) struct Route<'a> {
     pub(super) tool_metrics: Option<&'a Arc<ToolMetrics>>,
     /// How the call is made where tasks come into it.
     pub(super) task_mode: TaskMode,
-    naming: Naming,
+    naming: SubjectMember,
 }
 
 /// Where a call's params name what they are about.
-enum Naming {
+enum SubjectMember {
     Nowhere,
     Name,
     Uri,
@@ -52,39 +52,39 @@ pub(super) fn find<'a>(
     snapshot: &'a Snapshot,
     view: &'a View,
     call: &Call,
-    asker: &Asker,
+    asker: &Requester,
 ) -> Result<Route<'a>, Failure> {
     let mut route = match &call.method {
         Method::ToolsCall => find_tool(snapshot, view, call)?,
         Method::PromptsGet => {
             let name = required(call.params.name(), "name")?;
             let origin = find_prompt(view, name)?;
-            Route::to(snapshot, origin, Naming::Name).ok_or_else(|| unknown_prompt(name))?
+            Route::to(snapshot, origin, SubjectMember::Name).ok_or_else(|| unknown_prompt(name))?
         }
         Method::ResourcesRead => {
             let uri = required(call.params.uri(), "uri")?;
             let origin =
                 view.catalog.uris().find_origin(uri).ok_or_else(|| unknown_resource(uri))?;
-            Route::to(snapshot, &origin, Naming::Uri).ok_or_else(|| unknown_resource(uri))?
+            Route::to(snapshot, &origin, SubjectMember::Uri).ok_or_else(|| unknown_resource(uri))?
         }
         Method::Complete => {
             let PublicReference { origin, bound } = completion::find(view, &call.params)?;
-            let route = Route::to(snapshot, &origin, Naming::Reference(bound));
+            let route = Route::to(snapshot, &origin, SubjectMember::Reference(bound));
             route.ok_or_else(|| unknown_resource(origin.native.as_str()))?
         }
         method if method.is_task_request() => find_task(snapshot, view, call, asker)?,
         other => Route::to_member(find_owner(snapshot, view, other)?),
     };
-    route.task_mode = TaskMode::of(call, &route, view)?;
+    route.task_mode = TaskMode::choose(call, &route, view)?;
     Ok(route)
 }
 
 /// Whether a call leads anywhere in this view.
-pub(super) fn exists(snapshot: &Snapshot, view: &View, call: &Call, asker: &Asker) -> bool {
+pub(super) fn exists(snapshot: &Snapshot, view: &View, call: &Call, asker: &Requester) -> bool {
     match (&call.method, call.params.name()) {
         // No list has them.
         (method, _) if method.is_task_request() => true,
-        (Method::ToolsCall, Some(name)) => snapshot.route(view, name).is_some(),
+        (Method::ToolsCall, Some(name)) => snapshot.find_tool(view, name).is_some(),
         _ => find(snapshot, view, call, asker).is_ok(),
     }
 }
@@ -95,14 +95,14 @@ fn find_tool<'a>(
     call: &Call,
 ) -> Result<Route<'a>, Failure> {
     let name = required(call.params.name(), "name")?;
-    let found = snapshot.route(view, name);
+    let found = snapshot.find_tool(view, name);
     let found = found.ok_or_else(|| Failure::UnknownTool { name: clip_name(name) })?;
     let tool = &found.entry.tool;
     Ok(Route {
         native: Some(tool.native.clone()),
         tool: Some(tool),
         tool_metrics: Some(found.metrics),
-        naming: Naming::Name,
+        naming: SubjectMember::Name,
         ..Route::to_member(found.member)
     })
 }
@@ -117,16 +117,16 @@ fn find_task<'a>(
     snapshot: &'a Snapshot,
     view: &View,
     call: &Call,
-    asker: &Asker,
+    asker: &Requester,
 ) -> Result<Route<'a>, Failure> {
     tasks::check_method(call)?;
     let id = required(call.params.task(), "taskId")?;
-    let (server, native) = asker.tasks()?.native(id)?;
+    let (server, native) = asker.tasks()?.find_native_id(id)?;
     if !view.scope().admits_server(&server) {
-        return Err(tasks::unknown(id));
+        return Err(tasks::unknown_task(id));
     }
     let origin = ElementOrigin { server, native: NativeName::new(native) };
-    Route::to(snapshot, &origin, Naming::TaskId).ok_or_else(|| tasks::unknown(id))
+    Route::to(snapshot, &origin, SubjectMember::TaskId).ok_or_else(|| tasks::unknown_task(id))
 }
 
 /// An unknown method is routed to the only server that declares the matching
@@ -139,9 +139,9 @@ pub(super) fn find_owner<'a>(
     snapshot: &'a Snapshot,
     view: &View,
     method: &Method,
-) -> Result<&'a Member, Failure> {
+) -> Result<&'a SnapshotServer, Failure> {
     let servers = || snapshot.servers().filter(|it| view.scope().admits_unlisted(&it.config.name));
-    let may_know = |member: &&Member| {
+    let may_know = |member: &&SnapshotServer| {
         let list = view.list(&member.config.name);
         list.is_some_and(|list| list.offers.may_know(method.as_str()))
     };
@@ -175,18 +175,18 @@ fn clip_name(name: &str) -> String {
 
 impl<'a> Route<'a> {
     /// To a server, about nothing that has a name.
-    fn to_member(member: &'a Member) -> Self {
+    fn to_member(member: &'a SnapshotServer) -> Self {
         Self {
             member,
             native: None,
             tool: None,
             tool_metrics: None,
             task_mode: TaskMode::Unchanged,
-            naming: Naming::Nowhere,
+            naming: SubjectMember::Nowhere,
         }
     }
 
-    fn to(snapshot: &'a Snapshot, origin: &ElementOrigin, naming: Naming) -> Option<Self> {
+    fn to(snapshot: &'a Snapshot, origin: &ElementOrigin, naming: SubjectMember) -> Option<Self> {
         let member = snapshot.server(&origin.server)?;
         Some(Self { native: Some(origin.native.clone()), naming, ..Self::to_member(member) })
     }
@@ -215,19 +215,19 @@ impl<'a> Route<'a> {
 
     /// What policy permits: the server, and the edits that put its own names into
     /// these params.
-    pub(super) fn into_target(self, params: &Params) -> Target {
+    pub(super) fn into_target(self, params: &Params) -> CallTarget {
         let edits = self.edits(params);
         let server = self.server().clone();
-        Target { server, native: self.native, tool: self.tool.cloned(), edits }
+        CallTarget { server, native: self.native, tool: self.tool.cloned(), edits }
     }
 
     fn edits(&self, params: &Params) -> Box<Edits> {
         let (public, span) = match &self.naming {
-            Naming::Nowhere => return Box::default(),
-            Naming::Name => (params.name(), params.name_span()),
-            Naming::Uri => (params.uri(), params.uri_span()),
-            Naming::TaskId => (params.task(), params.task_span()),
-            Naming::Reference(bound) => {
+            SubjectMember::Nowhere => return Box::default(),
+            SubjectMember::Name => (params.name(), params.name_span()),
+            SubjectMember::Uri => (params.uri(), params.uri_span()),
+            SubjectMember::TaskId => (params.task(), params.task_span()),
+            SubjectMember::Reference(bound) => {
                 let native = self.native.as_ref().map_or("", NativeName::as_str);
                 return completion::edits(params, native, bound);
             }

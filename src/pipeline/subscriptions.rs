@@ -12,10 +12,10 @@ use tokio::time::timeout;
 use crate::call::{Context, ErrorBody, Failure, NativeName, ServerName};
 use crate::catalog::{ResultShape, TaskForm};
 use crate::era::news;
-use crate::era::tasks::rename::Place;
+use crate::era::tasks::rename::TaskIdPlace;
 use crate::jsonrpc::Id;
 use crate::mcp::{Method, ProtocolVersion, notification};
-use crate::policy::Target;
+use crate::policy::CallTarget;
 use crate::snapshot::{Digests, Snapshot, View};
 use crate::upstream::{Askable, Held, Letter, Mailbox, Refusal, Subject, Topic};
 
@@ -26,12 +26,12 @@ use super::{Gateway, introduce, release, route, tasks};
 #[derive(Debug, Default)]
 pub struct Subscriber {
     mailbox: Arc<Mailbox>,
-    subscribed: Mutex<HashMap<Asked, Arc<Held>>>,
+    subscribed: Mutex<HashMap<AskedTopic, Arc<Held>>>,
 }
 
 /// What a client asks to hear of, in its own words.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Asked {
+enum AskedTopic {
     /// A resource, by its URI.
     Resource(String),
     /// A task, by its id.
@@ -41,7 +41,7 @@ enum Asked {
 }
 
 /// Where something is told of: at which server, under which name, as what.
-type Found = (ServerName, Option<NativeName>, Topic);
+type FoundTopic = (ServerName, Option<NativeName>, Topic);
 
 /// News for a client, in its own words.
 #[derive(Debug)]
@@ -65,10 +65,10 @@ impl Told {
 impl Subscriber {
     /// Ends the subscription to a resource, if it is there.
     pub fn unsubscribe(&self, uri: &str) {
-        self.forget(&Asked::Resource(uri.to_owned()));
+        self.forget(&AskedTopic::Resource(uri.to_owned()));
     }
 
-    fn forget(&self, asked: &Asked) {
+    fn forget(&self, asked: &AskedTopic) {
         let held = self.subscribed().remove(asked);
         drop(held);
     }
@@ -85,8 +85,8 @@ impl Subscriber {
         let own = subscribed.iter().filter(|(_, held)| held.is_of(server, topic));
         let mut known: Vec<_> = own
             .filter_map(|(asked, _)| match asked {
-                Asked::Resource(name) | Asked::Task(name) => Some(name.clone()),
-                Asked::Unknown(_) => None,
+                AskedTopic::Resource(name) | AskedTopic::Task(name) => Some(name.clone()),
+                AskedTopic::Unknown(_) => None,
             })
             .collect();
         drop(subscribed);
@@ -103,7 +103,7 @@ impl Subscriber {
         known
     }
 
-    fn subscribed(&self) -> MutexGuard<'_, HashMap<Asked, Arc<Held>>> {
+    fn subscribed(&self) -> MutexGuard<'_, HashMap<AskedTopic, Arc<Held>>> {
         self.subscribed.lock()
     }
 }
@@ -125,7 +125,7 @@ impl Gateway {
         context: &Context,
         uri: &str,
     ) -> Result<Result<(), ErrorBody>, Failure> {
-        let asked = Asked::Resource(uri.to_owned());
+        let asked = AskedTopic::Resource(uri.to_owned());
         let unknown = || Failure::UnknownResource { uri: uri.to_owned() };
         let find = |_: &Snapshot, view: &View| {
             let origin = view.catalog.uris().find_origin(uri).ok_or_else(unknown)?;
@@ -153,20 +153,20 @@ impl Gateway {
         context: &Context,
         id: &str,
     ) -> Result<bool, Failure> {
-        let (server, native) = self.inputs.tasks(&context.principal)?.native(id)?;
+        let (server, native) = self.inputs.tasks(&context.principal)?.find_native_id(id)?;
         let find = |_: &Snapshot, view: &View| {
             if !view.scope().admits_server(&server) {
-                return Err(tasks::unknown(id));
+                return Err(tasks::unknown_task(id));
             }
             let list = view.list(&server);
             if list.and_then(|list| list.offers.task_form()) == Some(TaskForm::Legacy) {
                 // It need not tell, and never the whole of a task (2025-11-25,
                 // Tasks, "Task Notifications"): nothing is promised.
-                return Err(tasks::unknown(id));
+                return Err(tasks::unknown_task(id));
             }
             Ok((server, Some(NativeName::new(native)), Topic::task(native)))
         };
-        let asked = Asked::Task(id.to_owned());
+        let asked = AskedTopic::Task(id.to_owned());
         Ok(self.ask(subscriber, context, asked, find).await?.is_ok())
     }
 
@@ -187,7 +187,7 @@ impl Gateway {
             let server = route::find_owner(snapshot, view, &Method::Listen)?.config.name.clone();
             Ok((server, None, Topic::unknown(members)))
         };
-        let asked = Asked::Unknown(members.to_owned());
+        let asked = AskedTopic::Unknown(members.to_owned());
         let held = self.ask(subscriber, context, asked, find).await?.ok();
         Ok(held.and_then(|held| held.agreed()))
     }
@@ -198,8 +198,8 @@ impl Gateway {
         &self,
         subscriber: &Subscriber,
         context: &Context,
-        asked: Asked,
-        find: impl FnOnce(&Snapshot, &View) -> Result<Found, Failure>,
+        asked: AskedTopic,
+        find: impl FnOnce(&Snapshot, &View) -> Result<FoundTopic, Failure>,
     ) -> Result<Result<Arc<Held>, Refusal>, Failure> {
         let there = subscriber.subscribed().get(&asked).cloned();
         let held = match there {
@@ -218,8 +218,8 @@ impl Gateway {
         &self,
         subscriber: &Subscriber,
         context: &Context,
-        asked: &Asked,
-        find: impl FnOnce(&Snapshot, &View) -> Result<Found, Failure>,
+        asked: &AskedTopic,
+        find: impl FnOnce(&Snapshot, &View) -> Result<FoundTopic, Failure>,
     ) -> Result<Arc<Held>, Failure> {
         let snapshot = self.snapshots.load_full();
         let limits = &snapshot.config.gateway.limits;
@@ -227,7 +227,7 @@ impl Gateway {
         let (server, native, topic) = find(&snapshot, &view)?;
         let gone = || Failure::Internal { detail: "finding a server that is listed".into() };
         let member = snapshot.server(&server).ok_or_else(gone)?;
-        let target = Target { server, native, tool: None, edits: Box::default() };
+        let target = CallTarget { server, native, tool: None, edits: Box::default() };
         let permitted = snapshot.policy.permit_subscription(topic, target)?;
         let limit = limits.all_subscriptions;
         let held = member.server.subscribe(context, &permitted, &subscriber.mailbox, limit);
@@ -288,8 +288,8 @@ impl Gateway {
     fn own(&self, context: &Context, server: &ServerName, method: &str, raw: Bytes) -> Bytes {
         let Ok(tasks) = self.inputs.tasks(&context.principal) else { return raw };
         let is_status = matches!(method, notification::TASK | notification::TASK_STATUS);
-        let place = if is_status { Place::Task } else { Place::Meta };
-        let named = tasks.rename(server, &raw, place).unwrap_or(raw);
+        let place = if is_status { TaskIdPlace::Task } else { TaskIdPlace::Meta };
+        let named = tasks.rename_ids(server, &raw, place).unwrap_or(raw);
         if !is_status {
             return named;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::call::{Failure, ServerName, Slot};
+use crate::call::{Failure, InFlightSlot, ServerName};
 
 /// The bounds of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,18 +44,18 @@ impl Gate {
     ///
     /// # Cancel safety
     /// Safe: a place is given up with the future.
-    pub async fn enter(&self, server: &ServerName) -> Result<Slot, Failure> {
+    pub async fn acquire_slot(&self, server: &ServerName) -> Result<InFlightSlot, Failure> {
         if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
-            return Ok(Slot::new(permit));
+            return Ok(InFlightSlot::new(permit));
         }
-        let waiting = Waiting::join(&self.waiting);
+        let waiting = QueueEntry::join(&self.waiting);
         if waiting.before >= self.settings.queue {
-            return Err(self.full(server));
+            return Err(self.queue_full(server));
         }
         let place = timeout(self.settings.queue_timeout, Arc::clone(&self.places).acquire_owned());
         match place.await {
-            Ok(Ok(permit)) => Ok(Slot::new(permit)),
-            Ok(Err(_)) | Err(_) => Err(self.full(server)),
+            Ok(Ok(permit)) => Ok(InFlightSlot::new(permit)),
+            Ok(Err(_)) | Err(_) => Err(self.queue_full(server)),
         }
     }
 
@@ -69,24 +69,24 @@ impl Gate {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    fn full(&self, server: &ServerName) -> Failure {
+    fn queue_full(&self, server: &ServerName) -> Failure {
         let retry_after = self.settings.queue_timeout.max(Duration::from_secs(1));
         Failure::OverLimit { limit: format!("in_flight:{server}"), retry_after }
     }
 }
 
-struct Waiting<'a> {
+struct QueueEntry<'a> {
     count: &'a AtomicUsize,
     before: usize,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> QueueEntry<'a> {
     fn join(count: &'a AtomicUsize) -> Self {
         Self { before: count.fetch_add(1, Ordering::Relaxed), count }
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
@@ -102,17 +102,17 @@ mod tests {
             GateSettings { in_flight: 1, queue: 1, queue_timeout: Duration::from_secs(2) };
         let gate = Arc::new(Gate::new(settings));
         let server = ServerName::new("s").unwrap();
-        let first = gate.enter(&server).await.unwrap();
+        let first = gate.acquire_slot(&server).await.unwrap();
         let second = tokio::spawn({
             let (gate, server) = (Arc::clone(&gate), server.clone());
-            async move { gate.enter(&server).await }
+            async move { gate.acquire_slot(&server).await }
         });
         tokio::task::yield_now().await;
         assert_eq!(gate.queued(), 1);
-        assert!(gate.enter(&server).await.is_err(), "the queue is full");
+        assert!(gate.acquire_slot(&server).await.is_err(), "the queue is full");
         drop(first);
         let second = second.await.unwrap().unwrap();
-        assert!(gate.enter(&server).await.is_err(), "nobody leaves in time");
+        assert!(gate.acquire_slot(&server).await.is_err(), "nobody leaves in time");
         assert_eq!(gate.in_flight(), 1);
         drop(second);
         assert_eq!((gate.in_flight(), gate.queued()), (0, 0));

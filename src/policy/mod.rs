@@ -12,9 +12,9 @@ mod rate;
 mod registry;
 
 pub use gate::{Gate, GateSettings};
-pub use permit::{Permitted, Target};
+pub use permit::{CallTarget, Permitted};
 pub use rate::network;
-pub use registry::{Limits, Registry, ServerLimits};
+pub use registry::{LimitRegistry, PolicyLimits, ServerLimits};
 
 use std::net::IpAddr;
 
@@ -23,12 +23,12 @@ use crate::call::{Call, Failure, NativeName, Principal, ServerName};
 /// The compiled policy of one snapshot.
 #[derive(Debug)]
 pub struct Policy {
-    limits: Limits,
+    limits: PolicyLimits,
 }
 
 impl Policy {
     /// A policy that enforces `limits`.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: PolicyLimits) -> Self {
         Self { limits }
     }
 
@@ -51,7 +51,7 @@ impl Policy {
     ///
     /// # Errors
     /// [`Failure::OverLimit`] names the limit and the wait.
-    pub fn admit_stranger(&self, address: IpAddr) -> Result<(), Failure> {
+    pub fn admit_unauthenticated(&self, address: IpAddr) -> Result<(), Failure> {
         self.limits.check_address(address)
     }
 
@@ -61,14 +61,18 @@ impl Policy {
     ///
     /// # Errors
     /// [`Failure::OverLimit`] and [`Failure::InvalidArguments`].
-    pub async fn admit(&self, call: Box<Call>, target: Target) -> Result<Permitted<Call>, Failure> {
+    pub async fn admit(
+        &self,
+        call: Box<Call>,
+        target: CallTarget,
+    ) -> Result<Permitted<Call>, Failure> {
         let limits = self.limits.server(&target.server);
         if let Some(limits) = limits {
             limits.check(&target.server, target.tool_name())?;
         }
         target.check_arguments(&call.params)?;
         let slot = match limits {
-            Some(limits) => Some(limits.gate().enter(&target.server).await?),
+            Some(limits) => Some(limits.gate().acquire_slot(&target.server).await?),
             None => None,
         };
         Ok(Permitted::new(call, target, slot))
@@ -79,7 +83,7 @@ impl Policy {
     /// what a retry passes whose call waits for its input and has its place
     /// among the calls in flight: its arguments are those that were checked, by
     /// the digest in its state.
-    pub fn readmit(&self, call: Box<Call>, target: Target) -> Permitted<Call> {
+    pub fn readmit(&self, call: Box<Call>, target: CallTarget) -> Permitted<Call> {
         Permitted::new(call, target, None)
     }
 
@@ -90,7 +94,7 @@ impl Policy {
     pub fn permit_subscription<T>(
         &self,
         topic: T,
-        target: Target,
+        target: CallTarget,
     ) -> Result<Permitted<T>, Failure> {
         if let Some(limits) = self.limits.server(&target.server) {
             limits.check(&target.server, None)?;

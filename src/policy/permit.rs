@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::call::{Edits, Failure, NativeName, Params, ServerName, Slot};
+use crate::call::{Edits, Failure, InFlightSlot, NativeName, Params, ServerName};
 use crate::catalog::Tool;
 
 /// Where a call goes, and what the server is told instead of what the client
 /// said: the catalog's answer to its name or URI.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct CallTarget {
     /// The server that owns what is asked for.
     pub server: ServerName,
     /// The server's own name, or URI, of what is asked for; none where the
@@ -20,7 +20,7 @@ pub struct Target {
     pub edits: Box<Edits>,
 }
 
-impl Target {
+impl CallTarget {
     /// A call of this tool.
     pub fn tool(server: &ServerName, tool: &Arc<Tool>, edits: Box<Edits>) -> Self {
         let native = Some(tool.native.clone());
@@ -45,13 +45,13 @@ impl Target {
 pub struct Permitted<T> {
     /// Boxed, because it goes through many hands.
     inner: Box<T>,
-    target: Target,
-    slot: Option<Slot>,
+    target: CallTarget,
+    slot: Option<InFlightSlot>,
 }
 
 impl<T> Permitted<T> {
     // Visible to this room alone: that is the whole point of the type.
-    pub(super) fn new(inner: Box<T>, target: Target, slot: Option<Slot>) -> Self {
+    pub(super) fn new(inner: Box<T>, target: CallTarget, slot: Option<InFlightSlot>) -> Self {
         Self { inner, target, slot }
     }
 
@@ -61,12 +61,12 @@ impl<T> Permitted<T> {
     }
 
     /// Where it may go.
-    pub fn target(&self) -> &Target {
+    pub fn target(&self) -> &CallTarget {
         &self.target
     }
 
     /// Takes the place among the calls in flight, to be held with the reply.
-    pub fn take_slot(&mut self) -> Option<Slot> {
+    pub fn take_slot(&mut self) -> Option<InFlightSlot> {
         self.slot.take()
     }
 }

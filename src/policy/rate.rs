@@ -20,9 +20,9 @@ impl Bucket {
     }
 
     pub(super) fn check(&self, name: impl FnOnce() -> String) -> Result<(), Failure> {
-        self.0
-            .check()
-            .map_err(|until| over(name(), until.wait_time_from(DefaultClock::default().now())))
+        self.0.check().map_err(|until| {
+            over_limit(name(), until.wait_time_from(DefaultClock::default().now()))
+        })
     }
 }
 
@@ -52,7 +52,7 @@ impl AddressBuckets {
             self.sweep();
         }
         self.limiter.check_key(&network(address)).map_err(|until| {
-            over("client".into(), until.wait_time_from(DefaultClock::default().now()))
+            over_limit("client".into(), until.wait_time_from(DefaultClock::default().now()))
         })
     }
 
@@ -78,7 +78,7 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-fn over(limit: String, retry_after: Duration) -> Failure {
+fn over_limit(limit: String, retry_after: Duration) -> Failure {
     Failure::OverLimit { limit, retry_after }
 }
 
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn a_bucket_is_for_one_ipv4_address_or_one_ipv6_network() {
         let hourly = Rate { count: 1.try_into().unwrap(), per: Duration::from_hours(1) };
-        let buckets = Buckets::new(hourly);
+        let buckets = AddressBuckets::new(hourly);
         for (address, admitted) in [
             ("2001:db8::1", true),
             ("2001:db8::1", false),
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn addresses_in_use_are_kept_by_a_sweep() {
         let count = NonZeroU32::new(1).unwrap();
-        let buckets = AddressBuckets::new(Rate { count, per: Duration::from_secs(3600) });
+        let buckets = AddressBuckets::new(Rate { count, per: Duration::from_hours(1) });
         let busy = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         buckets.check(busy).unwrap();
         buckets.sweep_at.store(0, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! The limits' state, which outlives every snapshot.
 //!
-//! A reload compiles new [`Limits`] from the configuration and finds the
-//! buckets and gates of before in the [`Registry`], by name and settings: who
+//! A reload compiles new [`PolicyLimits`] from the configuration and finds the
+//! buckets and gates of before in the [`LimitRegistry`], by name and settings: who
 //! was near a limit still is. What a configuration no longer names is dropped
 //! with the last snapshot that used it.
 
@@ -21,23 +21,23 @@ use super::rate::{AddressBuckets, Bucket};
 
 /// All buckets and gates in use.
 #[derive(Debug, Default)]
-pub struct Registry {
-    buckets: Shelf<(String, Rate), Bucket>,
-    keyed: Shelf<Rate, AddressBuckets>,
-    gates: Shelf<(ServerName, GateSettings), Gate>,
+pub struct LimitRegistry {
+    buckets: SharedTable<(String, Rate), Bucket>,
+    keyed: SharedTable<Rate, AddressBuckets>,
+    gates: SharedTable<(ServerName, GateSettings), Gate>,
 }
 
 /// Things that are shared for as long as somebody holds them.
 #[derive(Debug)]
-struct Shelf<K, V>(Mutex<HashMap<K, Weak<V>>>);
+struct SharedTable<K, V>(Mutex<HashMap<K, Weak<V>>>);
 
-impl<K, V> Default for Shelf<K, V> {
+impl<K, V> Default for SharedTable<K, V> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: Eq + Hash, V> Shelf<K, V> {
+impl<K: Eq + Hash, V> SharedTable<K, V> {
     fn find(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
         let mut all = self.0.lock();
         all.retain(|_, held| held.strong_count() > 0);
@@ -50,9 +50,9 @@ impl<K: Eq + Hash, V> Shelf<K, V> {
     }
 }
 
-impl Registry {
+impl LimitRegistry {
     /// The limits of a configuration, with the state of those it had before.
-    pub fn limits(&self, config: &Config) -> Limits {
+    pub fn limits(&self, config: &Config) -> PolicyLimits {
         let gateway = config.gateway.rate.map(|rate| self.bucket("gateway".into(), rate));
         let address = config
             .gateway
@@ -67,7 +67,7 @@ impl Registry {
         let servers = config.servers.iter();
         let servers =
             servers.map(|server| (server.name.clone(), self.server_limits(server))).collect();
-        Limits { gateway, address, clients, servers }
+        PolicyLimits { gateway, address, clients, servers }
     }
 
     fn server_limits(&self, server: &Server) -> ServerLimits {
@@ -95,7 +95,7 @@ impl Registry {
 
 /// The limits of one snapshot.
 #[derive(Debug)]
-pub struct Limits {
+pub struct PolicyLimits {
     gateway: Option<Arc<Bucket>>,
     /// For those without a key.
     address: Option<Arc<AddressBuckets>>,
@@ -103,7 +103,7 @@ pub struct Limits {
     servers: Named<ServerName, ServerLimits>,
 }
 
-impl Limits {
+impl PolicyLimits {
     pub(super) fn check_gateway(&self) -> Result<(), Failure> {
         self.gateway.as_ref().map_or(Ok(()), |bucket| bucket.check(|| "gateway".into()))
     }

@@ -9,13 +9,13 @@ use crate::telemetry::metrics::{CallMetrics, Metrics};
 /// A handle for each client and for each profile that a configuration names:
 /// nobody outside can make one more.
 #[derive(Debug)]
-pub(super) struct Counts {
+pub(super) struct PrincipalCounts {
     clients: Named<Arc<str>, Arc<CallMetrics>>,
     anonymous: Arc<CallMetrics>,
     profiles: Named<ProfileName, Arc<CallMetrics>>,
 }
 
-impl Counts {
+impl PrincipalCounts {
     pub(super) fn new(config: &Config, metrics: &Metrics) -> Self {
         let clients = config.clients.iter().map(|client| &client.name);
         let profiles = config.profiles.iter().map(|profile| profile.name.clone());

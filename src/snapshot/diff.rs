@@ -7,7 +7,7 @@ use crate::config::{Config, Server};
 
 /// What becomes of each server, by name.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct ReloadPlan {
     /// Goes on as it is. Its limits, times and tool rules may have changed:
     /// none of them needs another process.
     pub kept: Vec<ServerName>,
@@ -20,8 +20,8 @@ pub struct Plan {
 }
 
 /// Compares two configurations.
-pub fn plan(old: &Config, new: &Config) -> Plan {
-    let mut plan = Plan::default();
+pub fn plan(old: &Config, new: &Config) -> ReloadPlan {
+    let mut plan = ReloadPlan::default();
     for server in &new.servers {
         let name = server.name.clone();
         match find(old, &name) {

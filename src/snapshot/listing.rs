@@ -9,7 +9,7 @@ use crate::mcp::{Era, meta};
 
 /// Results of one list request without their envelope.
 #[derive(Debug, Clone)]
-pub struct Listing {
+pub struct PreparedListing {
     kind: Kind,
     modern: Bytes,
     legacy: Bytes,
@@ -17,7 +17,7 @@ pub struct Listing {
     tail: Bytes,
 }
 
-impl Listing {
+impl PreparedListing {
     /// Prepares the whole list. `info` is the gateway's raw `serverInfo`;
     /// nothing is told fresh for longer than `most`.
     pub fn prepare(kind: Kind, list: &CatalogList, most: Duration, info: &[u8]) -> Self {

@@ -18,8 +18,8 @@ mod publish;
 mod view;
 mod views;
 
-pub use diff::{Plan, plan};
-pub use listing::Listing;
+pub use diff::{ReloadPlan, plan};
+pub use listing::PreparedListing;
 pub use operations::Operations;
 pub use publish::{Snapshots, StartUp};
 pub use view::{Digests, View, ViewKey};
@@ -34,8 +34,8 @@ use crate::policy::Policy;
 use crate::telemetry::metrics::{CallMetrics, ServerMetrics, ToolMetrics};
 use crate::upstream;
 
-use counts::Counts;
-use views::{Lists, Views};
+use counts::PrincipalCounts;
+use views::{ServerLists, Views};
 
 /// What one call lives in.
 pub struct Snapshot {
@@ -46,11 +46,11 @@ pub struct Snapshot {
     /// Everything that there is, before profiles select from it.
     pub plain: Arc<View>,
     views: Views,
-    counts: Counts,
+    counts: PrincipalCounts,
     /// What calls have to pass.
     pub policy: Policy,
     /// All servers, by name.
-    servers: Named<ServerName, Member>,
+    servers: Named<ServerName, SnapshotServer>,
     /// Counts the configurations loaded, this one included.
     pub generation: u64,
     /// The versions of what servers list for some clients only.
@@ -59,7 +59,7 @@ pub struct Snapshot {
 
 /// One server in a snapshot.
 #[derive(Clone)]
-pub struct Member {
+pub struct SnapshotServer {
     /// The server with its life.
     pub server: Arc<upstream::Server>,
     /// Its part of this snapshot's configuration: newer than the one it was
@@ -76,11 +76,11 @@ pub struct Member {
 
 /// Where a public name leads.
 #[derive(Clone, Copy)]
-pub struct Route<'a> {
+pub struct ToolRoute<'a> {
     /// The tool.
     pub entry: &'a ToolEntry,
     /// Its server.
-    pub member: &'a Member,
+    pub member: &'a SnapshotServer,
     /// Its metric handle.
     pub metrics: &'a Arc<ToolMetrics>,
 }
@@ -96,20 +96,20 @@ impl Snapshot {
                 return Arc::clone(&self.plain);
             }
             return self.views.find((key, 0), |maker| {
-                Arc::new(maker.view(&self.config, (profile, narrowing), &self.plain.lists).0)
+                Arc::new(maker.build_view(&self.config, (profile, narrowing), &self.plain.lists).0)
             });
         };
         // What servers list for some clients comes and goes within a snapshot.
         let version = self.servers().map(|member| member.server.lists_version()).sum();
         self.views.find((key, version), |maker| match self.lists_for(abilities) {
             None => self.view(&ViewKey { abilities: None, ..key.clone() }),
-            Some(lists) => Arc::new(maker.view(&self.config, (profile, narrowing), &lists).0),
+            Some(lists) => Arc::new(maker.build_view(&self.config, (profile, narrowing), &lists).0),
         })
     }
 
     /// What servers list for clients with these abilities; `None` where that
     /// is the same as for all.
-    fn lists_for(&self, abilities: &Abilities) -> Option<Lists> {
+    fn lists_for(&self, abilities: &Abilities) -> Option<ServerLists> {
         let plain = &self.plain.lists;
         let own = self.servers.iter().filter_map(|(name, member)| {
             let own = member.server.list_for(abilities)?;
@@ -132,20 +132,20 @@ impl Snapshot {
 
     /// Where a public tool name leads in a view; `None` for one that is not in
     /// its catalog, whether it never was or is hidden.
-    pub fn route<'a>(&'a self, view: &'a View, public: &str) -> Option<Route<'a>> {
+    pub fn find_tool<'a>(&'a self, view: &'a View, public: &str) -> Option<ToolRoute<'a>> {
         let entry = view.catalog.find_tool(public)?;
         let member = self.servers.get(&entry.server)?;
         let metrics = view.tools.get(&entry.public)?;
-        Some(Route { entry, member, metrics })
+        Some(ToolRoute { entry, member, metrics })
     }
 
     /// All servers, in the order of the file.
-    pub fn servers(&self) -> impl Iterator<Item = &Member> {
+    pub fn servers(&self) -> impl Iterator<Item = &SnapshotServer> {
         self.config.servers.iter().filter_map(|server| self.servers.get(&server.name))
     }
 
     /// One server.
-    pub fn server(&self, name: &ServerName) -> Option<&Member> {
+    pub fn server(&self, name: &ServerName) -> Option<&SnapshotServer> {
         self.servers.get(name)
     }
 }

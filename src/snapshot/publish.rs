@@ -13,13 +13,13 @@ use crate::call::{Named, ServerName};
 use crate::catalog::MergeWarning;
 use crate::config::Config;
 use crate::identity::Identity;
-use crate::policy::{Policy, Registry};
+use crate::policy::{LimitRegistry, Policy};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{self, Hub, Surroundings};
 
-use super::counts::Counts;
-use super::views::{Lists, Maker, Views};
-use super::{Member, Operations, Plan, Snapshot, plan};
+use super::counts::PrincipalCounts;
+use super::views::{ServerLists, ViewBuilder, Views};
+use super::{Operations, ReloadPlan, Snapshot, SnapshotServer, plan};
 
 /// What the first snapshot is made of.
 pub struct StartUp {
@@ -35,9 +35,9 @@ pub struct StartUp {
 pub struct Snapshots {
     current: ArcSwap<Snapshot>,
     surroundings: Surroundings,
-    registry: Registry,
+    registry: LimitRegistry,
     metrics: Arc<Metrics>,
-    maker: Maker,
+    maker: ViewBuilder,
     /// One snapshot is made at a time.
     making: Mutex<Warned>,
     /// One configuration is applied at a time.
@@ -59,7 +59,7 @@ impl Snapshots {
     pub fn start(startup: StartUp) -> Arc<Self> {
         let StartUp { config, surroundings, info } = startup;
         let metrics = Arc::clone(&surroundings.metrics);
-        let registry = Registry::default();
+        let registry = LimitRegistry::default();
         let servers = config.servers.iter();
         let servers = servers
             .map(|config| {
@@ -67,8 +67,8 @@ impl Snapshots {
             })
             .collect();
         let identity = Arc::new(Identity::new(&config.clients));
-        let parts = Parts { config: Arc::new(config), identity, servers, generation: 1 };
-        let maker = Maker { metrics: Arc::clone(&metrics), info };
+        let parts = SnapshotParts { config: Arc::new(config), identity, servers, generation: 1 };
+        let maker = ViewBuilder { metrics: Arc::clone(&metrics), info };
         let (first, warnings) = parts.compile(&registry, &maker);
         let now = SystemTime::now();
         metrics.record_config_load(now);
@@ -103,7 +103,7 @@ impl Snapshots {
     }
 
     /// Tells of every configuration that has taken the place of another.
-    pub fn loads(&self) -> watch::Receiver<SystemTime> {
+    pub fn load_count(&self) -> watch::Receiver<SystemTime> {
         self.loaded_at.subscribe()
     }
 
@@ -122,7 +122,7 @@ impl Snapshots {
     pub async fn follow(self: Arc<Self>) {
         loop {
             self.surroundings.listed.notified().await;
-            self.publish(Parts::of).await;
+            self.publish(SnapshotParts::of).await;
         }
     }
 
@@ -133,7 +133,7 @@ impl Snapshots {
 
     /// Applies a configuration: starts what is new, waits until what changed
     /// has listed, swaps, and lets what is gone finish its calls.
-    pub async fn apply(self: &Arc<Self>, config: Config) -> Plan {
+    pub async fn apply(self: &Arc<Self>, config: Config) -> ReloadPlan {
         let _turn = self.loading.lock().await;
         let before = self.current.load_full();
         let plan = plan(&before.config, &config);
@@ -149,11 +149,11 @@ impl Snapshots {
         self.take_over(&before, &plan, &servers).await;
         let identity = Arc::new(Identity::new(&config.clients));
         let generation = before.generation + 1;
-        let parts = Parts { config: Arc::new(config), identity, servers, generation };
+        let parts = SnapshotParts { config: Arc::new(config), identity, servers, generation };
         self.publish(|_| parts).await;
         self.loaded_at.send_replace(SystemTime::now());
         self.metrics.record_config_load(self.loaded_at());
-        self.dismiss(&before, &plan).await;
+        self.stop_removed(&before, &plan).await;
         plan
     }
 
@@ -164,7 +164,7 @@ impl Snapshots {
         for member in snapshot.servers() {
             member.server.settled().await;
         }
-        self.publish(Parts::of).await;
+        self.publish(SnapshotParts::of).await;
     }
 
     /// Stops all servers and waits for their ends: those of the current
@@ -182,7 +182,7 @@ impl Snapshots {
     async fn take_over(
         &self,
         before: &Snapshot,
-        plan: &Plan,
+        plan: &ReloadPlan,
         servers: &HashMap<ServerName, Arc<upstream::Server>>,
     ) {
         let replacing = plan.replaced.iter().filter_map(|name| servers.get(name));
@@ -196,7 +196,7 @@ impl Snapshots {
         }
     }
 
-    async fn dismiss(&self, before: &Snapshot, plan: &Plan) {
+    async fn stop_removed(&self, before: &Snapshot, plan: &ReloadPlan) {
         let mut leaving = self.leaving.lock().await;
         while leaving.try_join_next().is_some() {}
         for name in plan.replaced.iter().chain(&plan.removed) {
@@ -207,7 +207,7 @@ impl Snapshots {
         }
     }
 
-    async fn publish(&self, parts: impl FnOnce(&Snapshot) -> Parts) {
+    async fn publish(&self, parts: impl FnOnce(&Snapshot) -> SnapshotParts) {
         let mut warned = self.making.lock().await;
         let before = self.current.load_full();
         let (next, warnings) = parts(&before).compile(&self.registry, &self.maker);
@@ -229,14 +229,14 @@ impl Snapshots {
 }
 
 /// What a snapshot is compiled from.
-struct Parts {
+struct SnapshotParts {
     config: Arc<Config>,
     identity: Arc<Identity>,
     servers: HashMap<ServerName, Arc<upstream::Server>>,
     generation: u64,
 }
 
-impl Parts {
+impl SnapshotParts {
     fn of(snapshot: &Snapshot) -> Self {
         let servers = snapshot.servers.iter();
         Self {
@@ -249,17 +249,21 @@ impl Parts {
         }
     }
 
-    fn compile(self, registry: &Registry, maker: &Maker) -> (Snapshot, Vec<MergeWarning>) {
+    fn compile(
+        self,
+        registry: &LimitRegistry,
+        maker: &ViewBuilder,
+    ) -> (Snapshot, Vec<MergeWarning>) {
         let lists = self.servers.iter();
-        let lists: Lists =
+        let lists: ServerLists =
             lists.filter_map(|(name, server)| Some((name.clone(), server.list()?))).collect();
         // Before the lists that it counts the changes of are looked at.
         let lists_version = self.servers.values().map(|server| server.lists_version()).sum();
-        let (plain, warnings) = maker.view(&self.config, (None, None), &lists);
+        let (plain, warnings) = maker.build_view(&self.config, (None, None), &lists);
         let snapshot = Snapshot {
             plain: Arc::new(plain),
             views: Views::new(maker.clone()),
-            counts: Counts::new(&self.config, &maker.metrics),
+            counts: PrincipalCounts::new(&self.config, &maker.metrics),
             policy: Policy::new(registry.limits(&self.config)),
             identity: Arc::clone(&self.identity),
             servers: self.members(&maker.metrics),
@@ -270,7 +274,7 @@ impl Parts {
         (snapshot, warnings)
     }
 
-    fn members(&self, metrics: &Metrics) -> Named<ServerName, Member> {
+    fn members(&self, metrics: &Metrics) -> Named<ServerName, SnapshotServer> {
         let members = self.config.servers.iter().filter_map(|config| {
             let server = Arc::clone(self.servers.get(&config.name)?);
             server.show();
@@ -278,7 +282,7 @@ impl Parts {
             let operations = Arc::new(Operations::new(|method| metrics.operation_metrics(method)));
             let config = Arc::clone(config);
             let hold = server.hold();
-            let member = Member { server, config, metrics, operations, _hold: hold };
+            let member = SnapshotServer { server, config, metrics, operations, _hold: hold };
             Some((member.config.name.clone(), member))
         });
         members.collect()

@@ -6,7 +6,7 @@ use crate::call::{Abilities, Endpoint, Named, PublicName, ServerName};
 use crate::catalog::{ByKind, Catalog, Digest, Kind, Scope, ServerList};
 use crate::telemetry::metrics::ToolMetrics;
 
-use super::Listing;
+use super::PreparedListing;
 
 /// What decides which view a client has. Clients with equal keys see the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ pub struct View {
     /// What can be used, and by which names.
     pub catalog: Catalog,
     /// The lists, ready to be sent.
-    pub listings: ByKind<Listing>,
+    pub listings: ByKind<PreparedListing>,
     /// The lists that it is made of; none for a server that has never listed.
     pub(super) lists: Named<ServerName, Arc<ServerList>>,
     /// The metric handles of the tools.

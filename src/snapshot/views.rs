@@ -15,32 +15,32 @@ use crate::catalog::{
 use crate::config::{self, Config, Naming, Profile, Uris};
 use crate::telemetry::metrics::Metrics;
 
-use super::{Listing, View, ViewKey};
+use super::{PreparedListing, View, ViewKey};
 
 /// The last known list of each server that has listed.
-pub(super) type Lists = Named<ServerName, Arc<ServerList>>;
+pub(super) type ServerLists = Named<ServerName, Arc<ServerList>>;
 
 /// What views are made with.
 #[derive(Clone)]
-pub(super) struct Maker {
+pub(super) struct ViewBuilder {
     pub(super) metrics: Arc<Metrics>,
     /// The gateway's raw `serverInfo`.
     pub(super) info: Bytes,
 }
 
-impl Maker {
+impl ViewBuilder {
     /// What a profile shows of these lists, narrowed by a query; without
     /// either, everything.
-    pub(super) fn view(
+    pub(super) fn build_view(
         &self,
         config: &Config,
         (profile, narrowing): (Option<&Profile>, Option<&str>),
-        lists: &Lists,
+        lists: &ServerLists,
     ) -> (View, Vec<MergeWarning>) {
         let inner = profile.map(Selection::from_profile).unwrap_or_default();
         // A profile's own servers alone settle its names and URIs. A client
         // that narrows it sees less of the same.
-        let lists: Lists = lists
+        let lists: ServerLists = lists
             .iter()
             .filter(|(name, _)| inner.admits_server(name))
             .map(|(name, list)| (name.clone(), Arc::clone(list)))
@@ -60,8 +60,9 @@ impl Maker {
         let scope = Scope::new([inner].into_iter().chain(outer));
         let (catalog, warnings) = Catalog::merge(made_by(config, profile), &sources, &scope);
         let most = config.gateway.list_ttl;
-        let listings =
-            ByKind::from_fn(|kind| Listing::prepare(kind, catalog.list(kind), most, &self.info));
+        let listings = ByKind::from_fn(|kind| {
+            PreparedListing::prepare(kind, catalog.list(kind), most, &self.info)
+        });
         let tools = catalog.entries().map(|entry| {
             let handle = self.metrics.tool(entry.server.as_str(), entry.native().as_str());
             (entry.public.clone(), handle)
@@ -72,12 +73,12 @@ impl Maker {
 
 /// The views of one snapshot that were asked for, within bounds.
 pub(super) struct Views {
-    maker: Maker,
-    made: Mutex<Made>,
+    maker: ViewBuilder,
+    made: Mutex<CachedViews>,
 }
 
 #[derive(Default)]
-struct Made {
+struct CachedViews {
     views: HashMap<ViewKey, (u64, Arc<View>)>,
     /// Their keys and how much they hold, the oldest first.
     order: VecDeque<(ViewKey, usize)>,
@@ -85,7 +86,7 @@ struct Made {
 }
 
 impl Views {
-    pub(super) fn new(maker: Maker) -> Self {
+    pub(super) fn new(maker: ViewBuilder) -> Self {
         Self { maker, made: Mutex::default() }
     }
 
@@ -94,7 +95,7 @@ impl Views {
     pub(super) fn find(
         &self,
         (key, version): (&ViewKey, u64),
-        make: impl FnOnce(&Maker) -> Arc<View>,
+        make: impl FnOnce(&ViewBuilder) -> Arc<View>,
     ) -> Arc<View> {
         if let Some((made, view)) = self.made().views.get(key)
             && *made >= version
@@ -106,12 +107,12 @@ impl Views {
         view
     }
 
-    fn made(&self) -> parking_lot::MutexGuard<'_, Made> {
+    fn made(&self) -> parking_lot::MutexGuard<'_, CachedViews> {
         self.made.lock()
     }
 }
 
-impl Made {
+impl CachedViews {
     fn add(&mut self, key: ViewKey, version: u64, view: &Arc<View>) {
         // One that others hold, too, takes no room of its own.
         let size = if Arc::strong_count(view) > 1 { LEAST } else { size(view) };
@@ -202,13 +203,13 @@ mod tests {
     #[test]
     fn no_more_views_are_kept_than_may_be_and_the_oldest_go_first() {
         let metrics = Arc::new(Metrics::new("0.0.0"));
-        let views = Views::new(Maker { metrics, info: Bytes::from_static(b"{}") });
+        let views = Views::new(ViewBuilder { metrics, info: Bytes::from_static(b"{}") });
         let config = config(&[("a", "")]);
         let find = |number| {
             let mut made = false;
             views.find((&key(number), 0), |maker| {
                 made = true;
-                Arc::new(maker.view(&config, (None, None), &Lists::default()).0)
+                Arc::new(maker.build_view(&config, (None, None), &ServerLists::default()).0)
             });
             made
         };

@@ -57,7 +57,7 @@ pub enum LinkFault {
     },
     /// What came is no JSON-RPC message.
     #[error("it sent no valid JSON-RPC message: {0}")]
-    Frame(#[from] jsonrpc::Fault),
+    Frame(#[from] jsonrpc::FrameFault),
     /// A response's payload is of the wrong shape.
     #[error("it sent an invalid answer: {0}")]
     Answer(#[from] AnswerFault),

@@ -10,7 +10,7 @@ use crate::call::{
 };
 use crate::config::{Config, Source, System};
 use crate::mcp::{Method, ProtocolVersion};
-use crate::policy::{Policy, Registry, Target};
+use crate::policy::{CallTarget, LimitRegistry, Policy};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::transport::child::Guardian;
 use std::sync::Arc;
@@ -82,16 +82,16 @@ pub(crate) fn call(tool: &str) -> Call {
 }
 
 /// A tool of any server's: nobody checks arguments here.
-pub(crate) fn target(server: &crate::call::ServerName, tool: &str) -> Target {
+pub(crate) fn target(server: &crate::call::ServerName, tool: &str) -> CallTarget {
     let raw =
         Bytes::from(format!("{{\"name\":\"{tool}\",\"inputSchema\":{{\"type\":\"object\"}}}}"));
     let parsed = crate::catalog::Tool::parse(&raw, crate::catalog::HeaderRules::Ignore).unwrap();
-    Target::tool(server, &Arc::new(parsed), Box::default())
+    CallTarget::tool(server, &Arc::new(parsed), Box::default())
 }
 
 async fn send(server: &Arc<Server>, config: &Config, tool: &str) -> Result<Reply, Failure> {
     let target = target(server.name(), tool);
-    let policy = Policy::new(Registry::default().limits(config));
+    let policy = Policy::new(LimitRegistry::default().limits(config));
     let permitted = policy.admit(Box::new(call(tool)), target).await.unwrap();
     server.call(permitted, &config.servers[0]).await
 }

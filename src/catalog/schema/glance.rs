@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use memchr::memmem;
 use serde_json::{Map, Value};
 
-use crate::jsonrpc::{Outline, Part, Parts};
+use crate::jsonrpc::{Outline, OutlinePart, OutlineParts};
 
 use super::MAX_ARGUMENT_DEPTH;
 
@@ -173,11 +173,11 @@ impl QuickCheck {
     }
 
     /// Whether an object with these members is admitted for certain.
-    pub(super) fn admits_object(&self, parts: Parts<'_>) -> bool {
+    pub(super) fn admits_object(&self, parts: OutlineParts<'_>) -> bool {
         matches!(self, Self::Object(members) if members.admit_object(parts) == Some(true))
     }
 
-    fn admits_part(&self, part: &Part<'_>) -> bool {
+    fn admits_part(&self, part: &OutlinePart<'_>) -> bool {
         let raw = part.raw();
         match (self, raw.first()) {
             (Self::Any(choices), _) => choices.iter().any(|one| one.admits_part(part)),
@@ -232,7 +232,7 @@ impl NumberRange {
 }
 
 impl TextLength {
-    fn holds(self, part: &Part<'_>) -> bool {
+    fn holds(self, part: &OutlinePart<'_>) -> bool {
         if self.least == 0 && self.most == usize::MAX {
             return is_plain_text(part);
         }
@@ -272,7 +272,7 @@ impl ObjectMembers {
     }
 
     /// None where it cannot be told.
-    fn admit_object(&self, parts: Parts<'_>) -> Option<bool> {
+    fn admit_object(&self, parts: OutlineParts<'_>) -> Option<bool> {
         let (mut seen, mut next) = (0_u64, 0);
         let mut others: Vec<Cow<'_, [u8]>> = Vec::new();
         for part in parts {
@@ -311,7 +311,7 @@ impl ObjectMembers {
 }
 
 /// How many elements there are, if all of them are admitted.
-fn count_elements(items: &QuickCheck, part: &Part<'_>) -> Option<usize> {
+fn count_elements(items: &QuickCheck, part: &OutlinePart<'_>) -> Option<usize> {
     let mut found = 0;
     for element in part.parts()? {
         found += items.admits_part(&element).then_some(1)?;
@@ -320,7 +320,7 @@ fn count_elements(items: &QuickCheck, part: &Part<'_>) -> Option<usize> {
 }
 
 /// Whether a string has no code points by number: half of a pair is no text.
-fn is_plain_text(part: &Part<'_>) -> bool {
+fn is_plain_text(part: &OutlinePart<'_>) -> bool {
     !part.is_escaped() || memmem::find(part.raw(), b"\\u").is_none()
 }
 

@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 
 use super::clip_foreign_text;
 use super::strict_json::{self, JsonError};
-use crate::jsonrpc::Parts;
+use crate::jsonrpc::OutlineParts;
 pub use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
 use checker::LazyValidator;
 use glance::QuickCheck;
@@ -190,7 +190,7 @@ impl ArgumentSchema {
     pub fn check_outlined(
         &self,
         arguments: Option<&[u8]>,
-        parts: Option<Parts<'_>>,
+        parts: Option<OutlineParts<'_>>,
     ) -> Result<(), Violations> {
         let (Some(raw), Some(parts)) = (arguments, parts) else { return self.check(arguments) };
         let admitted = match &self.rule {

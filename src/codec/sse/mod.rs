@@ -65,21 +65,21 @@ pub struct SseDecoder {
     after_cr: bool,
     /// No line was read yet: a byte order mark may lead the first.
     at_start: bool,
-    pending: Pending,
+    pending: PendingEvent,
     failed: Option<SseError>,
 }
 
 /// The event whose empty line has not come yet.
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingEvent {
     fields: SseEvent,
-    data: Data,
+    data: EventData,
     /// Bytes of all its lines so far.
     size: usize,
 }
 
 #[derive(Debug, Default)]
-enum Data {
+enum EventData {
     #[default]
     Absent,
     Line(Bytes),
@@ -95,7 +95,7 @@ impl SseDecoder {
             partial: BytesMut::new(),
             after_cr: false,
             at_start: true,
-            pending: Pending::default(),
+            pending: PendingEvent::default(),
             failed: None,
         }
     }
@@ -174,7 +174,7 @@ impl SseDecoder {
     }
 }
 
-impl Pending {
+impl PendingEvent {
     /// Takes a line that is not empty.
     fn take(&mut self, line: &Bytes) {
         let (name, value) = match memchr::memchr(b':', line) {
@@ -199,16 +199,16 @@ impl Pending {
 
     fn finish(self) -> Option<SseEvent> {
         let (data, has_data) = match self.data {
-            Data::Absent => (Bytes::new(), false),
-            Data::Line(line) => (line, true),
-            Data::Lines(lines) => (lines.freeze(), true),
+            EventData::Absent => (Bytes::new(), false),
+            EventData::Line(line) => (line, true),
+            EventData::Lines(lines) => (lines.freeze(), true),
         };
         let event = SseEvent { data, ..self.fields };
         (has_data || event.id.is_some() || event.retry.is_some()).then_some(event)
     }
 }
 
-impl Data {
+impl EventData {
     fn and(self, line: Bytes) -> Self {
         let mut lines = match self {
             Self::Absent => return Self::Line(line),

@@ -18,7 +18,7 @@ use crate::mcp::meta::META;
 
 /// How a task is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum TaskStatus {
     /// It goes on.
     Working,
     /// It waits for its client.
@@ -31,7 +31,7 @@ pub enum Status {
     Cancelled,
 }
 
-impl Status {
+impl TaskStatus {
     fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "working" => Self::Working,
@@ -60,7 +60,7 @@ pub struct Task<'a> {
     /// The server's own id.
     pub id: String,
     /// How it is.
-    pub status: Status,
+    pub status: TaskStatus,
     /// How often its server wants to be asked.
     pub poll: Option<Duration>,
     members: Members<'a>,
@@ -76,7 +76,7 @@ impl<'a> Task<'a> {
         let poll = members.find(modern).or_else(|| members.find(legacy));
         let poll = poll.and_then(|raw| serde_json::from_str::<f64>(raw.get()).ok());
         let poll = poll.and_then(|millis| Duration::try_from_secs_f64(millis / 1000.0).ok());
-        Some(Self { id, status: Status::parse(&status)?, poll, members })
+        Some(Self { id, status: TaskStatus::parse(&status)?, poll, members })
     }
 
     /// Reads the task that a Legacy `CreateTaskResult` tells of.
@@ -93,9 +93,9 @@ impl<'a> Task<'a> {
 
 /// What a Modern task has beside its state.
 #[derive(Debug, Clone)]
-pub enum Outcome {
+pub enum TaskOutcome {
     /// Nothing, in this state.
-    Nothing(Status),
+    Nothing(TaskStatus),
     /// What it wants to know: a raw object of requests by their keys.
     Asks(Bytes),
     /// What came of it.
@@ -113,14 +113,18 @@ pub fn lift_created(raw: &[u8]) -> Option<Bytes> {
 
 /// A Legacy task as the result of a Modern client's `tasks/get`. `meta` is that
 /// of the Legacy result.
-pub fn lift(task: &Task<'_>, outcome: &Outcome) -> Bytes {
+pub fn lift(task: &Task<'_>, outcome: &TaskOutcome) -> Bytes {
     let (status, more): (_, Option<(&str, &[u8])>) = match outcome {
-        Outcome::Nothing(status) => (*status, None),
-        Outcome::Asks(requests) => (Status::InputRequired, Some(("inputRequests", requests))),
-        Outcome::Ended(Answer::Result(result)) => {
-            (Status::Completed, Some(("result", result.raw())))
+        TaskOutcome::Nothing(status) => (*status, None),
+        TaskOutcome::Asks(requests) => {
+            (TaskStatus::InputRequired, Some(("inputRequests", requests)))
         }
-        Outcome::Ended(Answer::Error(error)) => (Status::Failed, Some(("error", error.raw()))),
+        TaskOutcome::Ended(Answer::Result(result)) => {
+            (TaskStatus::Completed, Some(("result", result.raw())))
+        }
+        TaskOutcome::Ended(Answer::Error(error)) => {
+            (TaskStatus::Failed, Some(("error", error.raw())))
+        }
     };
     lifted(task, "complete", status, more)
 }
@@ -130,7 +134,7 @@ pub fn acknowledged() -> Bytes {
     Bytes::from_static(b"{\"resultType\":\"complete\"}")
 }
 
-fn lifted(task: &Task<'_>, kind: &str, status: Status, more: Option<(&str, &[u8])>) -> Bytes {
+fn lifted(task: &Task<'_>, kind: &str, status: TaskStatus, more: Option<(&str, &[u8])>) -> Bytes {
     let mut out = BytesMut::new();
     out.put_slice(format!("{{\"resultType\":\"{kind}\"").as_bytes());
     let mut member = |key: &str, value: &[u8]| {
@@ -197,8 +201,8 @@ mod tests {
         Task::parse(raw.as_bytes()).unwrap()
     }
 
-    fn answer(response: Response) -> Outcome {
-        Outcome::Ended(Answer::parse(response).unwrap())
+    fn answer(response: Response) -> TaskOutcome {
+        TaskOutcome::Ended(Answer::parse(response).unwrap())
     }
 
     #[test]
@@ -229,18 +233,18 @@ mod tests {
                 r#"{"resultType":"complete","taskId":"1","status":"failed","ttlMs":null,"error":{"code":-1,"message":"no"}}"#,
             ),
             (
-                Outcome::Asks(Bytes::from_static(br#"{"a":{}}"#)),
+                TaskOutcome::Asks(Bytes::from_static(br#"{"a":{}}"#)),
                 r#"{"resultType":"complete","taskId":"1","status":"input_required","ttlMs":null,"inputRequests":{"a":{}}}"#,
             ),
             (
-                Outcome::Nothing(Status::Cancelled),
+                TaskOutcome::Nothing(TaskStatus::Cancelled),
                 r#"{"resultType":"complete","taskId":"1","status":"cancelled","ttlMs":null}"#,
             ),
         ] {
             assert_eq!(lift(&failed, &outcome), expected);
         }
         let bare = task(r#"{"taskId":"1","status":"working"}"#);
-        let lifted = lift(&bare, &Outcome::Nothing(Status::Working));
+        let lifted = lift(&bare, &TaskOutcome::Nothing(TaskStatus::Working));
         assert_eq!(
             lifted,
             r#"{"resultType":"complete","taskId":"1","status":"working","ttlMs":null}"#
@@ -272,7 +276,7 @@ mod tests {
             }
             let raw = legacy.to_string();
             let task = Task::parse(raw.as_bytes()).unwrap();
-            let lifted = lift(&task, &Outcome::Nothing(task.status));
+            let lifted = lift(&task, &TaskOutcome::Nothing(task.status));
             let mut back: Map<String, Value> = serde_json::from_slice(&lifted).unwrap();
             prop_assert_eq!(back.remove("resultType"), Some(json!("complete")));
             for (legacy, modern) in RENAMED {

@@ -12,7 +12,7 @@ use crate::mcp::meta::{META, RELATED_TASK};
 
 /// Where ids stand in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum TaskIdPlace {
     /// In a task: its own, and those within what came of it.
     Task,
     /// In a Legacy `CreateTaskResult`: the task is a member.
@@ -29,7 +29,7 @@ pub fn related(raw: &[u8]) -> Option<String> {
 }
 
 /// The message with the ids that `public` gives; `None` where there are none.
-pub fn rename(raw: &[u8], place: Place, public: impl Fn(&str) -> String) -> Option<Bytes> {
+pub fn rename(raw: &[u8], place: TaskIdPlace, public: impl Fn(&str) -> String) -> Option<Bytes> {
     // What is about no task has no such key. One that is written with escapes
     // is missed, and leads nowhere.
     memmem::find(raw, b"\"taskId\"")?;
@@ -37,13 +37,13 @@ pub fn rename(raw: &[u8], place: Place, public: impl Fn(&str) -> String) -> Opti
     let message = Members::parse(raw).ok()?;
     finder.meta(&message);
     match place {
-        Place::Task => finder.task(&message),
-        Place::Created => {
+        TaskIdPlace::Task => finder.task(&message),
+        TaskIdPlace::Created => {
             if let Some(task) = inner(&message, "task") {
                 finder.id(&task);
             }
         }
-        Place::Meta => {}
+        TaskIdPlace::Meta => {}
     }
     finder.found.then(|| finder.splice.finish())
 }
@@ -100,7 +100,7 @@ impl<'a, F: Fn(&str) -> String> Finder<'a, F> {
 mod tests {
     use super::*;
 
-    fn renamed(raw: &str, place: Place) -> Option<String> {
+    fn renamed(raw: &str, place: TaskIdPlace) -> Option<String> {
         let out = rename(raw.as_bytes(), place, |native| format!("s.{native}"));
         out.map(|out| String::from_utf8(out.to_vec()).unwrap())
     }
@@ -109,22 +109,22 @@ mod tests {
     fn every_id_of_a_place_is_found_and_nothing_else_is_touched() {
         for (place, raw, expected) in [
             (
-                Place::Task,
+                TaskIdPlace::Task,
                 r#"{"taskId": "1","status":"completed","result":{"taskId":"x","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"\u0031"}}}}"#,
                 r#"{"taskId": "s.1","status":"completed","result":{"taskId":"x","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"s.1"}}}}"#,
             ),
             (
-                Place::Task,
+                TaskIdPlace::Task,
                 r#"{"taskId":"1","inputRequests":{"a":{"method":"m","params":{"taskId":"x","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}},"b":7}}"#,
                 r#"{"taskId":"s.1","inputRequests":{"a":{"method":"m","params":{"taskId":"x","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"s.1"}}}},"b":7}}"#,
             ),
             (
-                Place::Created,
+                TaskIdPlace::Created,
                 r#"{"task":{"ttl":1.50,"taskId":"1"},"taskId":"x"}"#,
                 r#"{"task":{"ttl":1.50,"taskId":"s.1"},"taskId":"x"}"#,
             ),
             (
-                Place::Meta,
+                TaskIdPlace::Meta,
                 r#"{"taskId":"x","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}"#,
                 r#"{"taskId":"x","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"s.1"}}}"#,
             ),
@@ -132,8 +132,8 @@ mod tests {
             assert_eq!(renamed(raw, place).as_deref(), Some(expected));
         }
         for raw in ["", "[]", "{}", r#"{"taskId":7}"#, r#"{"content":"\"taskId\""}"#] {
-            assert_eq!(renamed(raw, Place::Task), None, "{raw}");
+            assert_eq!(renamed(raw, TaskIdPlace::Task), None, "{raw}");
         }
-        assert_eq!(renamed(r#"{"taskId":"1"}"#, Place::Meta), None);
+        assert_eq!(renamed(r#"{"taskId":"1"}"#, TaskIdPlace::Meta), None);
     }
 }

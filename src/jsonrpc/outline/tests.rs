@@ -8,7 +8,7 @@ use crate::jsonrpc::{Members, Payload, members};
 
 /// What an outline says of a text, level by level.
 fn outlined(text: &[u8]) -> Option<String> {
-    fn value(part: Part<'_>, out: &mut String, levels: usize) -> Option<()> {
+    fn value(part: OutlinePart<'_>, out: &mut String, levels: usize) -> Option<()> {
         let raw = std::str::from_utf8(part.raw()).unwrap();
         assert!(!raw.is_empty() && raw.trim() == raw, "{raw:?}");
         assert_eq!(part.is_escaped(), raw.starts_with('"') && raw.contains('\\'));
@@ -29,7 +29,7 @@ fn outlined(text: &[u8]) -> Option<String> {
         }
         Some(())
     }
-    fn object(parts: Parts<'_>, out: &mut String, levels: usize) -> Option<()> {
+    fn object(parts: OutlineParts<'_>, out: &mut String, levels: usize) -> Option<()> {
         out.push('{');
         for part in parts {
             let key = part.key().ok()?;

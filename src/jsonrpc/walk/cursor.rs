@@ -11,7 +11,7 @@ use crate::jsonrpc::masks::special;
 
 /// What should have stood where the text goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wrong {
+pub enum WalkError {
     /// A key.
     Key,
     /// The colon behind it.
@@ -40,7 +40,7 @@ pub enum Wrong {
     Depth,
 }
 
-impl Wrong {
+impl WalkError {
     pub(in crate::jsonrpc) fn expected(self) -> &'static str {
         match self {
             Self::Key => "a key",
@@ -81,7 +81,7 @@ pub struct Quoted {
 
 /// Where among its members, or elements, a reader stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum MemberSlot {
     /// Before the first one.
     First,
     /// Behind one.
@@ -108,9 +108,9 @@ impl<'a> Cursor<'a> {
 
     /// What is wrong where the cursor stands.
     #[cold]
-    pub fn fault(&self, wrong: Wrong) -> NoObject {
+    pub fn fault(&self, wrong: WalkError) -> NoObject {
         match wrong {
-            Wrong::Depth => NoObject::Depth(TooDeep { limit: self.max_depth }),
+            WalkError::Depth => NoObject::Depth(TooDeep { limit: self.max_depth }),
             wrong => NoObject::Syntax(Malformed { at: self.at, expected: wrong.expected() }),
         }
     }
@@ -165,11 +165,11 @@ impl<'a> Cursor<'a> {
     /// Steps over an opening bracket, which the caller has seen.
     ///
     /// # Errors
-    /// [`Wrong::Depth`] where `outside` levels are all there may be.
+    /// [`WalkError::Depth`] where `outside` levels are all there may be.
     #[inline]
-    pub fn open(&mut self, outside: usize) -> Result<(), Wrong> {
+    pub fn open(&mut self, outside: usize) -> Result<(), WalkError> {
         if outside >= self.max_depth {
-            return Err(Wrong::Depth);
+            return Err(WalkError::Depth);
         }
         self.at += 1;
         Ok(())
@@ -181,20 +181,25 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// `wrong` where neither a comma nor the end follows.
     #[inline]
-    pub fn has_next(&mut self, place: &mut Place, close: u8, wrong: Wrong) -> Result<bool, Wrong> {
+    pub fn has_next(
+        &mut self,
+        place: &mut MemberSlot,
+        close: u8,
+        wrong: WalkError,
+    ) -> Result<bool, WalkError> {
         match (self.peek(), *place) {
-            (_, Place::Behind) => return Ok(false),
+            (_, MemberSlot::Behind) => return Ok(false),
             (Some(byte), _) if byte == close => {
                 self.at += 1;
-                *place = Place::Behind;
+                *place = MemberSlot::Behind;
                 return Ok(false);
             }
-            (Some(b','), Place::Further) => {
+            (Some(b','), MemberSlot::Further) => {
                 self.at += 1;
                 self.peek();
             }
-            (_, Place::Further) => return Err(wrong),
-            (_, Place::First) => *place = Place::Further,
+            (_, MemberSlot::Further) => return Err(wrong),
+            (_, MemberSlot::First) => *place = MemberSlot::Further,
         }
         Ok(true)
     }
@@ -202,20 +207,20 @@ impl<'a> Cursor<'a> {
     /// Nothing but white space to the end.
     ///
     /// # Errors
-    /// [`Wrong::End`].
+    /// [`WalkError::End`].
     #[inline]
-    pub fn ends(&mut self) -> Result<(), Wrong> {
-        if self.peek().is_none() { Ok(()) } else { Err(Wrong::End) }
+    pub fn ends(&mut self) -> Result<(), WalkError> {
+        if self.peek().is_none() { Ok(()) } else { Err(WalkError::End) }
     }
 
     /// Steps over a key and its colon; stands on the value.
     ///
     /// # Errors
-    /// [`Wrong`] where there is none.
+    /// [`WalkError`] where there is none.
     #[inline]
-    pub fn key(&mut self) -> Result<Quoted, Wrong> {
+    pub fn key(&mut self) -> Result<Quoted, WalkError> {
         if self.byte() != Some(b'"') {
-            return Err(Wrong::Key);
+            return Err(WalkError::Key);
         }
         let key = self.quoted()?;
         self.colon()?;
@@ -224,9 +229,9 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    fn colon(&mut self) -> Result<(), Wrong> {
+    fn colon(&mut self) -> Result<(), WalkError> {
         if self.peek() != Some(b':') {
-            return Err(Wrong::Colon);
+            return Err(WalkError::Colon);
         }
         self.at += 1;
         Ok(())
@@ -235,9 +240,9 @@ impl<'a> Cursor<'a> {
     /// Steps over one value that stands `outside` levels deep.
     ///
     /// # Errors
-    /// [`Wrong`] where there is none.
+    /// [`WalkError`] where there is none.
     #[inline]
-    pub fn value(&mut self, outside: usize) -> Result<(), Wrong> {
+    pub fn value(&mut self, outside: usize) -> Result<(), WalkError> {
         match self.peek() {
             Some(b'"') => self.quoted().map(|_| ()),
             Some(b'{' | b'[') => self.nested(outside),
@@ -246,7 +251,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Steps over a value that has an opening bracket.
-    fn nested(&mut self, outside: usize) -> Result<(), Wrong> {
+    fn nested(&mut self, outside: usize) -> Result<(), WalkError> {
         let mut open = Brackets::default();
         loop {
             match self.peek() {
@@ -288,8 +293,8 @@ impl<'a> Cursor<'a> {
                         self.at += 1;
                         open.pop();
                     }
-                    (_, true) => return Err(Wrong::Member),
-                    (_, false) => return Err(Wrong::Element),
+                    (_, true) => return Err(WalkError::Member),
+                    (_, false) => return Err(WalkError::Element),
                 }
             }
         }
@@ -298,29 +303,29 @@ impl<'a> Cursor<'a> {
     /// Steps over a number, a truth or nothing.
     ///
     /// # Errors
-    /// [`Wrong`] where there is none.
-    pub fn scalar(&mut self) -> Result<(), Wrong> {
+    /// [`WalkError`] where there is none.
+    pub fn scalar(&mut self) -> Result<(), WalkError> {
         match self.byte() {
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(b't') => self.word(b"true"),
             Some(b'f') => self.word(b"false"),
             Some(b'n') => self.word(b"null"),
-            _ => Err(Wrong::Value),
+            _ => Err(WalkError::Value),
         }
     }
 
     #[inline]
-    fn word<const N: usize>(&mut self, word: &[u8; N]) -> Result<(), Wrong> {
+    fn word<const N: usize>(&mut self, word: &[u8; N]) -> Result<(), WalkError> {
         let ahead = self.text.get(self.at..).and_then(<[u8]>::first_chunk::<N>);
         if ahead != Some(word) {
-            return Err(Wrong::Value);
+            return Err(WalkError::Value);
         }
         self.at += N;
         Ok(())
     }
 
     #[inline]
-    fn number(&mut self) -> Result<(), Wrong> {
+    fn number(&mut self) -> Result<(), WalkError> {
         if self.byte() == Some(b'-') {
             self.at += 1;
         }
@@ -344,23 +349,23 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    fn digits(&mut self) -> Result<(), Wrong> {
+    fn digits(&mut self) -> Result<(), WalkError> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.at += digits;
-        if digits == 0 { Err(Wrong::Digit) } else { Ok(()) }
+        if digits == 0 { Err(WalkError::Digit) } else { Ok(()) }
     }
 
     /// Steps over a string; stands on its first quote.
     ///
     /// # Errors
-    /// [`Wrong`] where it is none.
+    /// [`WalkError`] where it is none.
     #[expect(
         clippy::inline_always,
         reason = "most strings are shorter than a call of this is long"
     )]
     #[inline(always)]
-    pub fn quoted(&mut self) -> Result<Quoted, Wrong> {
+    pub fn quoted(&mut self) -> Result<Quoted, WalkError> {
         let start = self.at + 1;
         let rest = self.text.get(start..).unwrap_or_default();
         let mut end = start;

@@ -10,7 +10,7 @@ mod brackets;
 mod cursor;
 mod strings;
 
-pub(super) use cursor::{Cursor, Place, Quoted, Wrong, unescaped};
+pub(super) use cursor::{Cursor, MemberSlot, Quoted, WalkError, unescaped};
 
 use std::borrow::Cow;
 use std::fmt;
@@ -61,14 +61,14 @@ impl fmt::Display for NoObject {
 impl std::error::Error for NoObject {}
 
 /// A key without its escapes, and its value as it stands in the text.
-type Member<'a> = (Cow<'a, [u8]>, &'a [u8]);
+type RawMember<'a> = (Cow<'a, [u8]>, &'a [u8]);
 
 /// Hands an object's members out, in their order: the key without its escapes,
 /// and the value as it stands in the text.
 #[derive(Debug)]
 pub struct Walk<'a> {
     cursor: Cursor<'a>,
-    place: Place,
+    place: MemberSlot,
 }
 
 impl<'a> Walk<'a> {
@@ -79,14 +79,14 @@ impl<'a> Walk<'a> {
     pub fn over(text: &'a [u8], max_depth: usize) -> Result<Self, NoObject> {
         let mut cursor = before_object(text, max_depth)?;
         cursor.open(0).map_err(|wrong| cursor.fault(wrong))?;
-        Ok(Self { cursor, place: Place::First })
+        Ok(Self { cursor, place: MemberSlot::First })
     }
 
     /// The next member; `None` behind the last one, where the text has to end.
     ///
     /// # Errors
     /// [`NoObject`] where the text is no JSON from here on.
-    pub fn next(&mut self) -> Result<Option<Member<'a>>, NoObject> {
+    pub fn next(&mut self) -> Result<Option<RawMember<'a>>, NoObject> {
         self.next_by(|cursor, _| cursor.value(1))
     }
 
@@ -94,23 +94,23 @@ impl<'a> Walk<'a> {
     #[inline]
     pub(super) fn next_by(
         &mut self,
-        value: impl FnOnce(&mut Cursor<'a>, &[u8]) -> Result<(), Wrong>,
-    ) -> Result<Option<Member<'a>>, NoObject> {
+        value: impl FnOnce(&mut Cursor<'a>, &[u8]) -> Result<(), WalkError>,
+    ) -> Result<Option<RawMember<'a>>, NoObject> {
         self.step(value).map_err(|wrong| self.cursor.fault(wrong))
     }
 
     #[inline]
     fn step(
         &mut self,
-        value: impl FnOnce(&mut Cursor<'a>, &[u8]) -> Result<(), Wrong>,
-    ) -> Result<Option<Member<'a>>, Wrong> {
+        value: impl FnOnce(&mut Cursor<'a>, &[u8]) -> Result<(), WalkError>,
+    ) -> Result<Option<RawMember<'a>>, WalkError> {
         let cursor = &mut self.cursor;
-        if !cursor.has_next(&mut self.place, b'}', Wrong::Member)? {
+        if !cursor.has_next(&mut self.place, b'}', WalkError::Member)? {
             cursor.ends()?;
             return Ok(None);
         }
         let key = cursor.key()?;
-        let key = cursor.text_of(key).ok_or(Wrong::Surrogates)?;
+        let key = cursor.text_of(key).ok_or(WalkError::Surrogates)?;
         let start = cursor.at();
         value(cursor, &key)?;
         Ok(Some((key, cursor.since(start))))

@@ -2,12 +2,12 @@
 
 use crate::jsonrpc::masks::{BLOCK, special_in_block};
 
-use super::cursor::{Cursor, Wrong};
+use super::cursor::{Cursor, WalkError};
 
 impl<'a> Cursor<'a> {
     /// Steps to the quote that ends a string; whether there are escapes before
     /// it.
-    pub(super) fn rest_of_string(&mut self) -> Result<bool, Wrong> {
+    pub(super) fn rest_of_string(&mut self) -> Result<bool, WalkError> {
         let (mut escaped, mut plain) = (false, 0);
         while let Some(block) = self.rest_of_text().first_chunk() {
             let (begun, mut found) = (self.at, special_in_block(block));
@@ -52,7 +52,7 @@ impl<'a> Cursor<'a> {
     /// Whether a string ends where the cursor stands. Steps over the escape that
     /// stands there otherwise.
     #[inline]
-    fn ends_string(&mut self) -> Result<bool, Wrong> {
+    fn ends_string(&mut self) -> Result<bool, WalkError> {
         match self.byte() {
             Some(b'"') => Ok(true),
             Some(b'\\') => {
@@ -60,28 +60,28 @@ impl<'a> Cursor<'a> {
                 self.escape()?;
                 Ok(false)
             }
-            Some(_) => Err(Wrong::Control),
-            None => Err(Wrong::Quote),
+            Some(_) => Err(WalkError::Control),
+            None => Err(WalkError::Quote),
         }
     }
 
     #[inline]
-    fn escape(&mut self) -> Result<(), Wrong> {
+    fn escape(&mut self) -> Result<(), WalkError> {
         match self.byte() {
             Some(byte) if is_simple(byte) => {
                 self.at += 1;
                 Ok(())
             }
             Some(b'u') => self.code_point(),
-            _ => Err(Wrong::Escape),
+            _ => Err(WalkError::Escape),
         }
     }
 
     #[cold]
-    fn code_point(&mut self) -> Result<(), Wrong> {
+    fn code_point(&mut self) -> Result<(), WalkError> {
         let digits = self.text.get(self.at + 1..self.at + 5);
         if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
-            return Err(Wrong::CodePoint);
+            return Err(WalkError::CodePoint);
         }
         self.at += 5;
         Ok(())

@@ -62,10 +62,10 @@ fn what_is_no_object_says_why() {
 fn elements_come_in_their_order_as_they_stand() {
     let all = |text: &'static str| {
         let mut cursor = Cursor::over(text.as_bytes(), 3).ok()?;
-        let (mut found, mut place) = (Vec::new(), Place::First);
+        let (mut found, mut place) = (Vec::new(), MemberSlot::First);
         (cursor.peek() == Some(b'[')).then_some(())?;
         cursor.open(0).ok()?;
-        while cursor.has_next(&mut place, b']', Wrong::Element).ok()? {
+        while cursor.has_next(&mut place, b']', WalkError::Element).ok()? {
             cursor.peek();
             let start = cursor.at();
             cursor.value(1).ok()?;

@@ -11,9 +11,9 @@ use tokio::time::timeout;
 use crate::call::{Answer, Call, Context, Event, Failure, NativeName, Params, Reply, ServerName};
 use crate::config::Server;
 use crate::mcp::Method;
-use crate::pipeline::active_call::refusal_of;
-use crate::policy::{Permitted, Target};
-use crate::snapshot::{Member, Snapshot};
+use crate::pipeline::active_call::refusal_response;
+use crate::policy::{CallTarget, Permitted};
+use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::upstream::Reach;
 
 /// One task at its server.
@@ -44,7 +44,7 @@ impl TaskAt {
     }
 
     /// One that is about to be made by this call.
-    pub(super) async fn to_be(
+    pub(super) async fn for_new_task(
         snapshot: &Arc<Snapshot>,
         permitted: &Permitted<Call>,
     ) -> Result<Self, Failure> {
@@ -55,7 +55,7 @@ impl TaskAt {
     }
 
     /// Sends the call that makes it.
-    pub(super) async fn make(&self, permitted: Permitted<Call>) -> Result<Reply, Failure> {
+    pub(super) async fn create_task(&self, permitted: Permitted<Call>) -> Result<Reply, Failure> {
         self.call(permitted, &self.member()?.config).await
     }
 
@@ -66,7 +66,7 @@ impl TaskAt {
         }
     }
 
-    fn member(&self) -> Result<&Member, Failure> {
+    fn member(&self) -> Result<&SnapshotServer, Failure> {
         let gone = || Failure::Internal { detail: "finding the server of a task".into() };
         self.snapshot.server(&self.server).ok_or_else(gone)
     }
@@ -77,7 +77,7 @@ impl TaskAt {
     }
 
     /// A request about it, with more members than its id.
-    async fn send(
+    async fn send_request(
         &self,
         method: Method,
         more: Map<String, Value>,
@@ -88,7 +88,7 @@ impl TaskAt {
         let params = Params::parse(Some(params.to_string().into()))
             .map_err(|fault| Failure::Internal { detail: fault.to_string() })?;
         let call = Box::new(Call { method, params, context: self.context.clone(), input: None });
-        let target = Target {
+        let target = CallTarget {
             server: self.server.clone(),
             native: Some(NativeName::new(&self.native)),
             tool: None,
@@ -108,12 +108,12 @@ impl TaskAt {
     }
 
     /// What comes of it, by a request that waits for the end (Legacy).
-    pub(super) async fn outcome(&self) -> Result<Reply, Failure> {
-        self.send(Method::TasksResult, Map::new(), Some(self.patience()?)).await
+    pub(super) async fn request_outcome(&self) -> Result<Reply, Failure> {
+        self.send_request(Method::TasksResult, Map::new(), Some(self.patience()?)).await
     }
 
     /// The answer to a request about it.
-    pub(super) async fn ask(&self, method: Method) -> Result<Answer, Failure> {
+    pub(super) async fn request_answer(&self, method: Method) -> Result<Answer, Failure> {
         self.ask_with(method, Map::new()).await
     }
 
@@ -123,32 +123,32 @@ impl TaskAt {
         method: Method,
         more: Map<String, Value>,
     ) -> Result<Answer, Failure> {
-        answer(self.send(method, more, None).await?).await
+        await_answer(self.send_request(method, more, None).await?).await
     }
 
     /// Ends it in the background: whoever wanted it is gone.
-    pub(super) fn give_up(self) {
+    pub(super) fn cancel_task(self) {
         tokio::spawn(async move {
-            let said = timeout(ASIDE, self.ask(Method::TasksCancel)).await;
+            let said = timeout(ASIDE, self.request_answer(Method::TasksCancel)).await;
             tracing::debug!(server = %self.server, ?said, "a task is cancelled");
         });
     }
 
-    pub(super) fn bad(&self, reason: &str) -> Failure {
+    pub(super) fn bad_answer(&self, reason: &str) -> Failure {
         Failure::BadAnswer { server: self.server.clone(), reason: reason.to_owned() }
     }
 }
 
 /// The answer that a reply ends in. What the server asks meanwhile is refused:
 /// nobody who could answer looks at it.
-pub(super) async fn answer(mut reply: Reply) -> Result<Answer, Failure> {
+pub(super) async fn await_answer(mut reply: Reply) -> Result<Answer, Failure> {
     loop {
         match reply.next().await {
             Some(Event::Answer(answer)) => return answer,
             Some(Event::Passing(passing)) => return passing.whole().await.map(Answer::Result),
             Some(Event::Asks(id, question)) => {
                 let text = format!("{question} has no place in a request about a task");
-                reply.respond(id, refusal_of(&text));
+                reply.answer_question(id, refusal_response(&text));
             }
             Some(Event::Notice(_) | Event::TookBack(_) | Event::Pause(_)) => {}
             None => return Err(Failure::Cancelled),

@@ -20,66 +20,67 @@ use tokio::time::{Instant, sleep_until};
 use crate::call::{
     Answer, Call, Event, Failure, MOST_QUESTIONS, Question, Reply, ResultBody, ResultType,
 };
-use crate::era::tasks::form::{Status, Task};
+use crate::era::tasks::form::{Task, TaskStatus};
 use crate::jsonrpc::{Id, Members, Response, text};
 use crate::mcp::{Method, code, meta};
-use crate::pipeline::input::refused;
-use crate::policy::{Permitted, Target};
+use crate::pipeline::input::input_refused_with;
+use crate::policy::{CallTarget, Permitted};
 use crate::snapshot::Snapshot;
 
 use super::at::TaskAt;
 
 /// Sends a call whose tool only comes as a task (Legacy), and whose params ask
 /// for one.
-pub(in crate::pipeline) async fn legacy(
+pub(in crate::pipeline) async fn await_legacy_task(
     snapshot: &Arc<Snapshot>,
     permitted: Permitted<Call>,
 ) -> Result<Reply, Failure> {
-    start(snapshot, permitted, Stage::Creating).await
+    start_task(snapshot, permitted, TaskStage::Creating).await
 }
 
 /// Sends a call to a server that may say that its client has to know tasks
 /// (Modern): then it is made again, by one that does.
-pub(in crate::pipeline) async fn modern(
+pub(in crate::pipeline) async fn await_modern_task(
     snapshot: &Arc<Snapshot>,
     permitted: Permitted<Call>,
 ) -> Result<Reply, Failure> {
     let again = Box::new((permitted.get().clone(), permitted.target().clone()));
-    start(snapshot, permitted, Stage::Calling(again)).await
+    start_task(snapshot, permitted, TaskStage::Calling(again)).await
 }
 
-async fn start(
+async fn start_task(
     snapshot: &Arc<Snapshot>,
     mut permitted: Permitted<Call>,
-    stage: Stage,
+    stage: TaskStage,
 ) -> Result<Reply, Failure> {
     // The task keeps its call's place, however many requests it takes.
     let slot = permitted.take_slot();
-    let at = TaskAt::to_be(snapshot, &permitted).await?;
-    let reply = at.make(permitted).await?;
+    let at = TaskAt::for_new_task(snapshot, &permitted).await?;
+    let reply = at.create_task(permitted).await?;
     let (says, answers) = mpsc::channel(MOST_QUESTIONS);
-    let driven = Driven { snapshot: Arc::clone(snapshot), at, reply, answers, stage, task: None };
-    let events = stream::unfold(Some(driven), Driven::step);
-    Ok(Reply::stream(events).answered_by(Some(says)).holding(slot))
+    let driven =
+        DrivenTask { snapshot: Arc::clone(snapshot), at, reply, answers, stage, task: None };
+    let events = stream::unfold(Some(driven), DrivenTask::next_event);
+    Ok(Reply::stream(events).with_answers(Some(says)).with_slot(slot))
 }
 
 /// A call that is made as a task.
-struct Driven {
+struct DrivenTask {
     snapshot: Arc<Snapshot>,
     at: TaskAt,
     /// What is waited for now.
     reply: Reply,
     /// What the client answers.
     answers: mpsc::Receiver<(Id, Response)>,
-    stage: Stage,
+    stage: TaskStage,
     /// The task, once there is one.
-    task: Option<Wanted>,
+    task: Option<AwaitedTask>,
 }
 
 /// How far it has come.
-enum Stage {
+enum TaskStage {
     /// Called as it came; how to call again.
-    Calling(Box<(Call, Target)>),
+    Calling(Box<(Call, CallTarget)>),
     /// Called by one that knows tasks.
     Creating,
     /// The server is asked for what comes of the task (Legacy).
@@ -89,21 +90,21 @@ enum Stage {
 }
 
 /// A task that somebody waits for. Dropped before its end, it is cancelled.
-struct Wanted(Option<TaskAt>);
+struct AwaitedTask(Option<TaskAt>);
 
-impl Drop for Wanted {
+impl Drop for AwaitedTask {
     fn drop(&mut self) {
         if let Some(task) = self.0.take() {
-            task.give_up();
+            task.cancel_task();
         }
     }
 }
 
-impl Driven {
-    async fn step(driven: Option<Self>) -> Option<(Event, Option<Self>)> {
+impl DrivenTask {
+    async fn next_event(driven: Option<Self>) -> Option<(Event, Option<Self>)> {
         let mut this = driven?;
         loop {
-            let event = if let Stage::Polling(polling) = &mut this.stage {
+            let event = if let TaskStage::Polling(polling) = &mut this.stage {
                 match polling.next(&this.at, &mut this.answers).await {
                     ControlFlow::Continue(Some(event)) => return Some((event, Some(this))),
                     ControlFlow::Continue(None) => continue,
@@ -112,15 +113,15 @@ impl Driven {
             } else {
                 tokio::select! {
                     Some((id, response)) = this.answers.recv() => {
-                        this.reply.respond(id, response);
+                        this.reply.answer_question(id, response);
                         continue;
                     }
                     event = this.reply.next() => event?,
                 }
             };
             let answer = match event {
-                Event::Answer(Ok(answer)) if !matches!(this.stage, Stage::Polling(_)) => {
-                    match this.advance(answer).await {
+                Event::Answer(Ok(answer)) if !matches!(this.stage, TaskStage::Polling(_)) => {
+                    match this.handle_answer(answer).await {
                         Ok(None) => continue,
                         Ok(Some(answer)) => Ok(answer),
                         Err(failure) => Err(failure),
@@ -128,67 +129,68 @@ impl Driven {
                 }
                 Event::Answer(answer) => answer,
                 event if event.is_last() => {
-                    this.settle();
+                    this.mark_ended();
                     return Some((event, None));
                 }
                 event => return Some((event, Some(this))),
             };
             if answer.is_ok() {
-                this.settle();
+                this.mark_ended();
             }
             return Some((Event::Answer(answer), None));
         }
     }
 
     /// The task has come to its end: there is nothing left to be cancelled.
-    fn settle(&mut self) {
-        if let Some(Wanted(task)) = &mut self.task {
+    fn mark_ended(&mut self) {
+        if let Some(AwaitedTask(task)) = &mut self.task {
             task.take();
         }
     }
 
     /// Goes on behind an answer; gives it where it is the last.
-    async fn advance(&mut self, answer: Answer) -> Result<Option<Answer>, Failure> {
+    async fn handle_answer(&mut self, answer: Answer) -> Result<Option<Answer>, Failure> {
         match (&self.stage, &answer) {
-            (Stage::Calling(again), Answer::Error(error))
+            (TaskStage::Calling(again), Answer::Error(error))
                 if error.code() == code::MISSING_CAPABILITY && needs_tasks(error.raw()) =>
             {
                 let (call, target) = (**again).clone();
                 self.call_again(call, target).await?;
                 Ok(None)
             }
-            (Stage::Creating, Answer::Result(result)) if *result.kind() == ResultType::Task => {
+            (TaskStage::Creating, Answer::Result(result)) if *result.kind() == ResultType::Task => {
                 let task = Task::parse(result.raw());
-                let task = task.ok_or_else(|| self.at.bad("a task without an id or a status"))?;
+                let task =
+                    task.ok_or_else(|| self.at.bad_answer("a task without an id or a status"))?;
                 let polling = Polling::new(&task, self.at.patience()?);
-                self.made(task.id);
-                self.stage = Stage::Polling(polling);
+                self.task_created(task.id);
+                self.stage = TaskStage::Polling(polling);
                 Ok(None)
             }
-            (Stage::Creating, Answer::Result(result)) => {
+            (TaskStage::Creating, Answer::Result(result)) => {
                 let Some(task) = Task::created(result.raw()) else { return Ok(Some(answer)) };
-                self.made(task.id);
-                self.reply = self.at.outcome().await?;
-                self.stage = Stage::Waiting;
+                self.task_created(task.id);
+                self.reply = self.at.request_outcome().await?;
+                self.stage = TaskStage::Waiting;
                 Ok(None)
             }
             _ => Ok(Some(answer)),
         }
     }
 
-    fn made(&mut self, id: String) {
+    fn task_created(&mut self, id: String) {
         self.at.native = id;
-        self.task = Some(Wanted(Some(self.at.clone())));
+        self.task = Some(AwaitedTask(Some(self.at.clone())));
     }
 
     /// Makes the call as one that knows tasks.
-    async fn call_again(&mut self, mut call: Call, target: Target) -> Result<(), Failure> {
+    async fn call_again(&mut self, mut call: Call, target: CallTarget) -> Result<(), Failure> {
         let client = call.context.client.with_tasks();
         call.context.client = Arc::new(client);
         let permitted = self.snapshot.policy.readmit(Box::new(call), target);
-        self.at = TaskAt::to_be(&self.snapshot, &permitted).await?;
-        self.reply = self.at.make(permitted).await?;
-        self.stage = Stage::Creating;
+        self.at = TaskAt::for_new_task(&self.snapshot, &permitted).await?;
+        self.reply = self.at.create_task(permitted).await?;
+        self.stage = TaskStage::Creating;
         Ok(())
     }
 }
@@ -220,11 +222,11 @@ struct Polling {
     patience: Duration,
 }
 
-type Ended = Result<Answer, Failure>;
+type TaskEnd = Result<Answer, Failure>;
 
 impl Polling {
     fn new(task: &Task<'_>, patience: Duration) -> Self {
-        let every = pace(task);
+        let every = poll_interval(task);
         let now = Instant::now();
         Self {
             next: now + every,
@@ -243,7 +245,7 @@ impl Polling {
         &mut self,
         at: &TaskAt,
         answers: &mut mpsc::Receiver<(Id, Response)>,
-    ) -> ControlFlow<Ended, Option<Event>> {
+    ) -> ControlFlow<TaskEnd, Option<Event>> {
         if let Some((number, question)) = self.untold.pop_front() {
             return ControlFlow::Continue(Some(Event::Asks(Id::number(number), question)));
         }
@@ -258,7 +260,7 @@ impl Polling {
                 }
             }
             () = sleep_until(self.next) => {
-                let answer = at.ask(Method::TasksGet).await;
+                let answer = at.request_answer(Method::TasksGet).await;
                 self.next = Instant::now() + self.every;
                 match answer {
                     Ok(answer) => self.look(at, answer)?,
@@ -269,20 +271,20 @@ impl Polling {
         ControlFlow::Continue(None)
     }
 
-    fn look(&mut self, at: &TaskAt, answer: Answer) -> ControlFlow<Ended> {
+    fn look(&mut self, at: &TaskAt, answer: Answer) -> ControlFlow<TaskEnd> {
         let Answer::Result(result) = answer else { return ControlFlow::Break(Ok(answer)) };
         let raw = result.raw();
         let Some(task) = Task::parse(raw) else {
-            return ControlFlow::Break(Err(at.bad("a task that is none")));
+            return ControlFlow::Break(Err(at.bad_answer("a task that is none")));
         };
-        self.every = pace(&task);
+        self.every = poll_interval(&task);
         match task.status {
-            Status::Working => ControlFlow::Continue(()),
-            Status::InputRequired => {
+            TaskStatus::Working => ControlFlow::Continue(()),
+            TaskStatus::InputRequired => {
                 self.ask(&task);
                 ControlFlow::Continue(())
             }
-            Status::Completed | Status::Failed | Status::Cancelled => {
+            TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled => {
                 ControlFlow::Break(came_of(at, &task, &result))
             }
         }
@@ -310,7 +312,7 @@ impl Polling {
         let found = self.open.iter().position(|(open, _)| Some(*open) == number);
         let Some(place) = found else { return Ok(()) };
         let (_, key) = self.open.swap_remove(place);
-        let Response::Result(raw) = &said else { return Err(refused(&said)) };
+        let Response::Result(raw) = &said else { return Err(input_refused_with(&said)) };
         let value: Value = serde_json::from_slice(raw).unwrap_or_default();
         let responses = Map::from_iter([("inputResponses".to_owned(), json!({ key: value }))]);
         at.ask_with(Method::TasksUpdate, responses).await?;
@@ -324,16 +326,16 @@ impl Polling {
 }
 
 /// What a task that is over has come to.
-fn came_of(at: &TaskAt, task: &Task<'_>, told: &ResultBody) -> Ended {
+fn came_of(at: &TaskAt, task: &Task<'_>, told: &ResultBody) -> TaskEnd {
     let raw = told.raw();
     let member = |key: &str| task.find(key).map(|part| raw.slice_ref(part.get().as_bytes()));
     let ended = match task.status {
-        Status::Failed => member("error").map(|raw| Response::Error(raw.into())),
-        Status::Cancelled => return Err(at.bad("the task was cancelled")),
+        TaskStatus::Failed => member("error").map(|raw| Response::Error(raw.into())),
+        TaskStatus::Cancelled => return Err(at.bad_answer("the task was cancelled")),
         _ => member("result").map(|raw| Response::Result(raw.into())),
     };
-    let ended = ended.ok_or_else(|| at.bad("a task that came to nothing"))?;
-    let answer = Answer::parse(ended).map_err(|fault| at.bad(&fault.to_string()))?;
+    let ended = ended.ok_or_else(|| at.bad_answer("a task that came to nothing"))?;
+    let answer = Answer::parse(ended).map_err(|fault| at.bad_answer(&fault.to_string()))?;
     Ok(match told.sender() {
         Some(info) => answer.sent_by(info),
         None => answer,
@@ -349,7 +351,7 @@ fn question(request: &[u8]) -> Option<Question> {
 }
 
 /// How often a task is asked after: as its server wants, within reason.
-fn pace(task: &Task<'_>) -> Duration {
+fn poll_interval(task: &Task<'_>) -> Duration {
     task.poll.unwrap_or(USUAL).clamp(LEAST, MOST)
 }
 

@@ -6,7 +6,7 @@ mod bridge;
 pub(super) mod drive;
 mod questions;
 
-pub(super) use questions::Questions;
+pub(super) use questions::TaskQuestions;
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::call::{
 use crate::catalog::{ServerOffers, TaskForm, TaskSupport};
 use crate::era::tasks::form;
 use crate::era::tasks::ids::TaskIds;
-use crate::era::tasks::rename::{Place, rename};
+use crate::era::tasks::rename::{TaskIdPlace, rename};
 use crate::mcp::meta::TASKS;
 use crate::mcp::{Era, Method, ProtocolVersion};
 use crate::policy::Permitted;
 use crate::snapshot::{Snapshot, View};
 use crate::text::clip;
 
-use super::input::Asker;
+use super::input::Requester;
 use super::route::Route;
 use at::TaskAt;
 
@@ -38,7 +38,7 @@ pub(super) struct OwnTasks {
 
 impl OwnTasks {
     /// The id of a server's task.
-    pub(super) fn public(&self, server: &ServerName, native: &str) -> String {
+    pub(super) fn public_id(&self, server: &ServerName, native: &str) -> String {
         self.ids.public(&self.owner, server, native)
     }
 
@@ -46,13 +46,18 @@ impl OwnTasks {
     ///
     /// # Errors
     /// [`Failure::UnknownTask`] where this principal was never given such an id.
-    pub(super) fn native<'a>(&self, id: &'a str) -> Result<(ServerName, &'a str), Failure> {
-        self.ids.native(&self.owner, id).ok_or_else(|| unknown(id))
+    pub(super) fn find_native_id<'a>(&self, id: &'a str) -> Result<(ServerName, &'a str), Failure> {
+        self.ids.native(&self.owner, id).ok_or_else(|| unknown_task(id))
     }
 
     /// What a server says about its task, under the id that the client knows.
-    pub(super) fn rename(&self, server: &ServerName, raw: &[u8], place: Place) -> Option<Bytes> {
-        rename(raw, place, |native| self.public(server, native))
+    pub(super) fn rename_ids(
+        &self,
+        server: &ServerName,
+        raw: &[u8],
+        place: TaskIdPlace,
+    ) -> Option<Bytes> {
+        rename(raw, place, |native| self.public_id(server, native))
     }
 }
 
@@ -104,7 +109,7 @@ impl TaskMode {
     /// # Errors
     /// [`Failure::UnknownTask`] where a Legacy client asks about a Modern task:
     /// it was never given one.
-    pub(super) fn of(call: &Call, route: &Route<'_>, view: &View) -> Result<Self, Failure> {
+    pub(super) fn choose(call: &Call, route: &Route<'_>, view: &View) -> Result<Self, Failure> {
         let client = &call.context.client;
         let is_modern = client.version.era() == Era::Modern;
         let list = view.list(route.server());
@@ -114,7 +119,7 @@ impl TaskMode {
         if call.method.is_task_request() {
             return match (is_modern, has_legacy, has_modern) {
                 (true, true, _) => Ok(Self::Bridged),
-                (false, false, true) => Err(unknown(call.params.task().unwrap_or_default())),
+                (false, false, true) => Err(unknown_task(call.params.task().unwrap_or_default())),
                 _ => Ok(Self::Unchanged),
             };
         }
@@ -134,7 +139,7 @@ impl TaskMode {
     }
 
     /// The params that the call needs for this; `None` where they stay.
-    pub(super) fn params(self, call: &Call) -> Result<Option<Params>, Failure> {
+    pub(super) fn rewrite_params(self, call: &Call) -> Result<Option<Params>, Failure> {
         let raw = match self {
             Self::Requested | Self::Awaited => Some(form::as_task(call.params.raw())),
             Self::Removed => Some(form::without_task(call.params.raw())),
@@ -149,20 +154,20 @@ impl TaskMode {
 ///
 /// # Cancel safety
 /// Dropping the future gives it up.
-pub(super) async fn bridged(
+pub(super) async fn bridge_request(
     snapshot: &Arc<Snapshot>,
     permitted: &Permitted<Call>,
-    asker: &Asker,
+    asker: &Requester,
 ) -> Result<Reply, Failure> {
     let (call, target) = (permitted.get(), permitted.target());
     let native = target.native.as_ref().map(ToString::to_string).unwrap_or_default();
     let at = TaskAt::new(snapshot, &target.server, native, &call.context);
-    Ok(Reply::ready(bridge::call(call, &at, asker).await))
+    Ok(Reply::ready(bridge::answer_task_request(call, &at, asker).await))
 }
 
 /// What a client of this version is told of tasks, of all that these servers
 /// offer: each era has its own form of them.
-pub(super) fn tell(
+pub(super) fn advertise_tasks(
     all: &mut Map<String, Value>,
     servers: &[&ServerOffers],
     version: ProtocolVersion,
@@ -184,17 +189,17 @@ pub(super) fn tell(
 }
 
 /// Where ids stand in a result of this method.
-pub(super) fn place(method: &Method, result: &ResultBody) -> Place {
+pub(super) fn task_id_place(method: &Method, result: &ResultBody) -> TaskIdPlace {
     match (method, result.kind()) {
         (Method::TasksGet | Method::TasksCancel, _) | (Method::ToolsCall, ResultType::Task) => {
-            Place::Task
+            TaskIdPlace::Task
         }
-        (Method::ToolsCall, _) => Place::Created,
-        _ => Place::Meta,
+        (Method::ToolsCall, _) => TaskIdPlace::Created,
+        _ => TaskIdPlace::Meta,
     }
 }
 
-pub(super) fn unknown(id: &str) -> Failure {
+pub(super) fn unknown_task(id: &str) -> Failure {
     Failure::UnknownTask { id: clip(id, MAX_ID).to_owned() }
 }
 

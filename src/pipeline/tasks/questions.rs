@@ -24,35 +24,35 @@ use crate::call::{
 use crate::crypto::random_bytes;
 use crate::era::lift;
 use crate::jsonrpc::{Id, Response, string};
-use crate::pipeline::active_call::{cannot_be_asked, refusal_of};
-use crate::pipeline::input::Asker;
+use crate::pipeline::active_call::{refusal_reason, refusal_response};
+use crate::pipeline::input::Requester;
 use crate::upstream::parking::Place;
 
 use super::at::{TaskAt, raw_object};
 
 /// All tasks that have asked something.
 #[derive(Default)]
-pub(in crate::pipeline) struct Questions(Arc<Registry>);
+pub(in crate::pipeline) struct TaskQuestions(Arc<QuestionRegistry>);
 
 /// A cell is empty while its stream is being opened: once for each task, since
 /// a server that told one stream what it wants to know does not tell another.
 #[derive(Default)]
-struct Registry(Mutex<HashMap<Key, Cell>>);
+struct QuestionRegistry(Mutex<HashMap<TaskKey, Cell>>);
 
-type Cell = Arc<OnceCell<Arc<Asking>>>;
+type Cell = Arc<OnceCell<Arc<QuestionStream>>>;
 
 /// Whose task, at which server, by the server's own id.
-type Key = (Principal, ServerName, String);
+type TaskKey = (Principal, ServerName, String);
 
 /// One task.
-struct Asking {
-    open: Mutex<Open>,
+struct QuestionStream {
+    open: Mutex<OpenTaskQuestions>,
     /// Told when something is asked or taken back.
     news: Notify,
     says: mpsc::Sender<(Id, Response)>,
 }
 
-struct Open {
+struct OpenTaskQuestions {
     questions: Vec<(String, Id, Question)>,
     /// How many there were; they are numbered by it.
     asked: usize,
@@ -62,10 +62,14 @@ struct Open {
     touched: Instant,
 }
 
-impl Questions {
+impl TaskQuestions {
     /// What a task wants to know, as a raw object of requests by their keys;
     /// `None` where that is nothing which this client can be asked.
-    pub(super) async fn asked(&self, at: &TaskAt, asker: &Asker) -> Result<Option<Bytes>, Failure> {
+    pub(super) async fn asked(
+        &self,
+        at: &TaskAt,
+        asker: &Requester,
+    ) -> Result<Option<Bytes>, Failure> {
         let key = key(at, asker);
         let cell = Arc::clone(self.0.lock().entry(key.clone()).or_default());
         let trying = Trying { all: &self.0, key: &key, cell: Some(cell) };
@@ -79,7 +83,7 @@ impl Questions {
     pub(super) fn answer(
         &self,
         at: &TaskAt,
-        asker: &Asker,
+        asker: &Requester,
         responses: Vec<(String, Response)>,
     ) -> bool {
         let cell = self.0.lock().get(&key(at, asker)).cloned();
@@ -103,22 +107,22 @@ impl Questions {
 
     async fn open(
         &self,
-        key: &Key,
+        key: &TaskKey,
         cell: &Cell,
         at: &TaskAt,
-        asker: &Asker,
-    ) -> Result<Arc<Asking>, Failure> {
+        asker: &Requester,
+    ) -> Result<Arc<QuestionStream>, Failure> {
         let bounds = asker.inputs.bounds();
         let place = asker.inputs.parking.enter(&asker.principal, bounds)?;
-        let reply = at.outcome().await?;
+        let reply = at.request_outcome().await?;
         let number = random_bytes::<6>()
             .map_err(|_| Failure::Internal { detail: "naming a question".into() })?;
         let prefix = URL_SAFE_NO_PAD.encode(number);
         let (says, said) = mpsc::channel(MOST_QUESTIONS);
         let touched = Instant::now();
-        let open = Open { questions: Vec::new(), asked: 0, prefix, touched };
-        let asking = Arc::new(Asking { open: Mutex::new(open), news: Notify::new(), says });
-        let listening = Listening {
+        let open = OpenTaskQuestions { questions: Vec::new(), asked: 0, prefix, touched };
+        let asking = Arc::new(QuestionStream { open: Mutex::new(open), news: Notify::new(), says });
+        let listening = QuestionListener {
             reply,
             said,
             abilities: asker.abilities().clone(),
@@ -135,12 +139,12 @@ impl Questions {
     }
 }
 
-impl Registry {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Cell>> {
+impl QuestionRegistry {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TaskKey, Cell>> {
         self.0.lock()
     }
 
-    fn forget(&self, key: &Key, cell: &Weak<OnceCell<Arc<Asking>>>) {
+    fn forget(&self, key: &TaskKey, cell: &Weak<OnceCell<Arc<QuestionStream>>>) {
         let mut all = self.lock();
         if all.get(key).is_some_and(|held| Arc::as_ptr(held) == cell.as_ptr()) {
             all.remove(key);
@@ -151,8 +155,8 @@ impl Registry {
 /// Whoever waits for a stream to be opened. The last one takes a cell away
 /// that has stayed empty.
 struct Trying<'a> {
-    all: &'a Registry,
-    key: &'a Key,
+    all: &'a QuestionRegistry,
+    key: &'a TaskKey,
     /// There until it is dropped.
     cell: Option<Cell>,
 }
@@ -161,9 +165,9 @@ impl Trying<'_> {
     async fn opened<'a, F>(
         &'a self,
         open: impl FnOnce(&'a Cell) -> F,
-    ) -> Result<Arc<Asking>, Failure>
+    ) -> Result<Arc<QuestionStream>, Failure>
     where
-        F: Future<Output = Result<Arc<Asking>, Failure>>,
+        F: Future<Output = Result<Arc<QuestionStream>, Failure>>,
     {
         let gone = || Failure::Internal { detail: "a cell that is gone".into() };
         let cell = self.cell.as_ref().ok_or_else(gone)?;
@@ -182,12 +186,12 @@ impl Drop for Trying<'_> {
     }
 }
 
-fn key(at: &TaskAt, asker: &Asker) -> Key {
+fn key(at: &TaskAt, asker: &Requester) -> TaskKey {
     (asker.principal.clone(), at.server.clone(), at.native.clone())
 }
 
-impl Asking {
-    fn open(&self) -> MutexGuard<'_, Open> {
+impl QuestionStream {
+    fn open(&self) -> MutexGuard<'_, OpenTaskQuestions> {
         self.open.lock()
     }
 
@@ -215,7 +219,7 @@ impl Asking {
 }
 
 /// The stream on which one task asks.
-struct Listening {
+struct QuestionListener {
     reply: Reply,
     said: mpsc::Receiver<(Id, Response)>,
     abilities: Abilities,
@@ -223,9 +227,9 @@ struct Listening {
     _place: Place,
 }
 
-impl Listening {
+impl QuestionListener {
     /// Listens until the task ends, or nobody has looked after it for long.
-    async fn run(mut self, asking: &Weak<Asking>) {
+    async fn run(mut self, asking: &Weak<QuestionStream>) {
         loop {
             let Some(until) = asking.upgrade().map(|it| it.open().touched + self.lasting) else {
                 return;
@@ -233,7 +237,7 @@ impl Listening {
             let event = tokio::select! {
                 said = self.said.recv() => {
                     let Some((id, response)) = said else { return };
-                    self.reply.respond(id, response);
+                    self.reply.answer_question(id, response);
                     continue;
                 }
                 event = self.reply.next() => event,
@@ -257,11 +261,11 @@ impl Listening {
         }
     }
 
-    fn asks(&self, asking: &Asking, id: Id, question: Question) {
+    fn asks(&self, asking: &QuestionStream, id: Id, question: Question) {
         let mut open = asking.open();
-        let refusal = cannot_be_asked(&question, &self.abilities, open.questions.len());
+        let refusal = refusal_reason(&question, &self.abilities, open.questions.len());
         if let Some(text) = refusal {
-            return self.reply.respond(id, refusal_of(&text));
+            return self.reply.answer_question(id, refusal_response(&text));
         }
         open.asked += 1;
         let key = format!("input-{}-{}", open.prefix, open.asked);

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::policy::Target;
+use crate::policy::CallTarget;
 use crate::upstream::tests::{call, config, succeeds, surroundings};
 
 fn start(servers: &[(&str, &str)]) -> Arc<Snapshots> {
@@ -25,8 +25,8 @@ async fn listed(snapshots: &Snapshots) -> Arc<Snapshot> {
 }
 
 async fn send(snapshot: &Snapshot, tool: &str) -> Result<crate::call::Reply, crate::call::Failure> {
-    let route = snapshot.route(&snapshot.plain, tool).unwrap();
-    let target = Target::tool(&route.entry.server, &route.entry.tool, Box::default());
+    let route = snapshot.find_tool(&snapshot.plain, tool).unwrap();
+    let target = CallTarget::tool(&route.entry.server, &route.entry.tool, Box::default());
     let permitted = snapshot.policy.admit(Box::new(call(tool)), target).await?;
     route.member.server.call(permitted, &route.member.config).await
 }

@@ -9,7 +9,7 @@ use crate::call::{Answers, Call, MOST_QUESTIONS, NativeName, Notice, Question};
 use crate::era::tasks::rename;
 use crate::jsonrpc::{self, Id, Response};
 use crate::mcp::{Era, Method};
-use crate::policy::Target;
+use crate::policy::CallTarget;
 
 use crate::upstream::Whose;
 use crate::upstream::interaction::deadline::Deadline;
@@ -116,7 +116,7 @@ pub(in crate::upstream) struct Caller {
 
 impl Caller {
     /// Of a call that goes there.
-    pub(in crate::upstream) fn of(call: &Call, target: &Target) -> Self {
+    pub(in crate::upstream) fn of(call: &Call, target: &CallTarget) -> Self {
         let task = target.native.clone().filter(|_| call.method == Method::TasksResult);
         Self { whose: Whose::of(&call.context), task }
     }

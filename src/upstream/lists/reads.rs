@@ -24,7 +24,7 @@ use crate::call::{
 };
 use crate::jsonrpc::{Splice, object, span_of};
 use crate::mcp::{Method, meta};
-use crate::policy::Target;
+use crate::policy::CallTarget;
 
 /// The reads of one server that are still fresh.
 #[derive(Default)]
@@ -67,7 +67,7 @@ impl Reads {
     pub(in crate::upstream) fn find(
         &self,
         call: &Call,
-        target: &Target,
+        target: &CallTarget,
         most: Option<usize>,
     ) -> Result<Reply, Option<Reading>> {
         let (Some(most), Some(uri)) = (most, target.native.as_ref()) else { return Err(None) };
@@ -106,7 +106,7 @@ impl Reads {
             let more = !event.is_last();
             Some((event, more.then_some((reply, reading, reads))))
         }));
-        kept.answered_by(answers)
+        kept.with_answers(answers)
     }
 
     /// A resource has changed: it, what is within it, or what it is within.
@@ -271,9 +271,9 @@ mod tests {
         call
     }
 
-    fn target(uri: &str) -> Target {
+    fn target(uri: &str) -> CallTarget {
         let server = ServerName::new("s").unwrap();
-        Target { server, native: Some(NativeName::new(uri)), tool: None, edits: Box::default() }
+        CallTarget { server, native: Some(NativeName::new(uri)), tool: None, edits: Box::default() }
     }
 
     async fn answered(reply: &mut Reply) -> String {

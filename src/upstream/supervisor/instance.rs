@@ -120,7 +120,7 @@ impl Instance {
             }
             reply => reply,
         };
-        let reply = reply.map_err(|fault| self.fail(fault))?.holding((slot, in_use));
+        let reply = reply.map_err(|fault| self.fail(fault))?.with_slot((slot, in_use));
         Ok(match reading.filter(|_| connection.peer().era() == Era::Modern) {
             Some(reading) => reads.keep(reading, reply),
             None => reply,

@@ -6,7 +6,7 @@ use crate::call::{Answer, Call, Reply};
 use crate::catalog::headers_for;
 use crate::config::{Server as ServerConfig, Target as Transport};
 use crate::mcp::{Era, Method};
-use crate::policy::Target;
+use crate::policy::CallTarget;
 
 use crate::upstream::LinkFault;
 use crate::upstream::interaction::deadline::Deadline;
@@ -47,7 +47,7 @@ impl Connection {
     pub(in crate::upstream) async fn call(
         &self,
         call: &Call,
-        target: &Target,
+        target: &CallTarget,
         config: &ServerConfig,
     ) -> Result<Reply, LinkFault> {
         let deadline = Deadline::new(config.timeout, config.max_timeout);

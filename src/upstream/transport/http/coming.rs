@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use crate::call::{Answers, Call, Event, Notice, Question, Reply};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::mcp::{Era, LogLevel, notification};
-use crate::policy::Target;
+use crate::policy::CallTarget;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::interaction::given_up::GivenUp;
 use crate::upstream::interaction::outside::Connected;
@@ -119,7 +119,7 @@ impl Coming {
     pub(super) fn of(
         shared: &Arc<Shared>,
         id: &Id,
-        (call, target): (&Call, &Target),
+        (call, target): (&Call, &CallTarget),
         deadline: Deadline,
     ) -> (Self, Option<Answers>) {
         let under_way = UnderWay::begin(shared, id, call, &deadline);
@@ -356,7 +356,7 @@ impl InCall {
         shared: &Arc<Shared>,
         id: &Id,
         call: &Call,
-        target: &Target,
+        target: &CallTarget,
         (questions, hearing): (&Questions, &Hearing),
     ) -> Option<Self> {
         let number = id.as_number().filter(|_| shared.peer.era() == Era::Legacy)?;

@@ -35,7 +35,7 @@ use crate::config::EraChoice;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, encode_value, header};
-use crate::policy::Target;
+use crate::policy::CallTarget;
 
 use crate::upstream::LinkFault;
 use crate::upstream::Owner;
@@ -153,7 +153,7 @@ impl Http {
     pub(in crate::upstream) async fn call(
         &self,
         call: &Call,
-        target: &Target,
+        target: &CallTarget,
         mirrored: Vec<(HeaderName, HeaderValue)>,
         deadline: Deadline,
     ) -> Result<Reply, LinkFault> {
@@ -173,7 +173,7 @@ impl Http {
         if coming.questions.can_be() {
             let sent = Arc::clone(&shared).send(id, message, headers, log);
             coming.stage = Stage::Sent(sent, shared.clients_own(call));
-            return Ok(coming.reply().answered_by(answers));
+            return Ok(coming.reply().with_answers(answers));
         }
         let reception = if coming.hearing.elsewhere() {
             let mut sent = Arc::clone(&shared).send(id.clone(), message, headers, log);
@@ -301,7 +301,7 @@ impl Shared {
     }
 
     /// A call as this server takes it.
-    fn message(&self, call: &Call, target: &Target, id: &Id) -> Bytes {
+    fn message(&self, call: &Call, target: &CallTarget, id: &Id) -> Bytes {
         let wanted = call.context.progress_token.as_ref();
         let params = match self.peer.era() {
             // A stream of its own: the client's own token meets no other.

@@ -150,7 +150,7 @@ fn call() -> Call {
     crate::upstream::tests::call("t")
 }
 
-fn target() -> Target {
+fn target() -> CallTarget {
     crate::upstream::tests::target(&ServerName::new("s").unwrap(), "t")
 }
 

@@ -26,7 +26,7 @@ use crate::config::EraChoice;
 use crate::era::{lift, lower};
 use crate::jsonrpc::Id;
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, notification};
-use crate::policy::Target;
+use crate::policy::CallTarget;
 
 use crate::upstream::LinkFault;
 use crate::upstream::Owner;
@@ -104,7 +104,7 @@ impl Stdio {
     pub(in crate::upstream) async fn call(
         &self,
         call: &Call,
-        target: &Target,
+        target: &CallTarget,
         deadline: Deadline,
     ) -> Result<Reply, LinkFault> {
         let id = self.wire.number();
@@ -141,7 +141,7 @@ impl Stdio {
             after = on_its_way.deadline.passed() => return Err(LinkFault::Timeout { after }),
         }
         let reply = Reply::stream(stream::unfold(Some(on_its_way), OnItsWay::step));
-        Ok(reply.answered_by(answers))
+        Ok(reply.with_answers(answers))
     }
 
     /// Has a Legacy child write as much into its log as its clients want. It

@@ -32,7 +32,7 @@ fn call(token: Option<&'static str>) -> Call {
     call
 }
 
-fn target() -> Target {
+fn target() -> CallTarget {
     crate::upstream::tests::target(&ServerName::new("s").unwrap(), "t")
 }
 
