@@ -23,7 +23,6 @@ pub mod call;
 pub mod mcp;
 pub mod jsonrpc;
 pub mod codec;
-pub mod wire;
 pub mod crypto;
 pub mod telemetry;
 pub mod text;

@@ -23,13 +23,12 @@ mod tests;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
-use http::{HeaderName, Method, Response, StatusCode};
+use http::{HeaderName, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::telemetry::metrics;
-use crate::wire::Received;
 pub use ready::{Readiness, VERDICT_GRACE};
 pub use report::Report;
 pub use status::{
@@ -48,11 +47,11 @@ pub trait Source: Send + Sync {
 }
 
 /// Answers a request on the admin listener, whatever its body.
-pub fn respond<B>(request: &Received<B>, source: &dyn Source) -> Response<Full<Bytes>> {
-    let Some(page) = Page::at(request.uri.path()) else {
+pub fn respond<B>(request: &Request<B>, source: &dyn Source) -> Response<Full<Bytes>> {
+    let Some(page) = Page::at(request.uri().path()) else {
         return json(StatusCode::NOT_FOUND, &json!({ "error": "not found", "paths": Page::PATHS }));
     };
-    match request.method {
+    match *request.method() {
         Method::GET => page.answer(source),
         Method::HEAD => without_body(page.answer(source)),
         _ => method_not_allowed(),

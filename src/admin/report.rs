@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::catalog::{Catalog, Kind};
 use crate::config::{Start, Target};
 use crate::crypto::sha256;
-use crate::downstream::Front;
+use crate::downstream::McpService;
 use crate::listener::Counts;
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
@@ -28,7 +28,7 @@ use super::{
 /// Looks at the gateway whenever somebody asks.
 pub struct Report {
     gateway: Arc<Gateway>,
-    front: Arc<Front>,
+    mcp: Arc<McpService>,
     connections: Arc<Counts>,
     started_at: Timestamp,
     notes: Mutex<Notes>,
@@ -44,9 +44,9 @@ struct Notes {
 
 impl Report {
     /// A report on a gateway that has just started.
-    pub fn new(gateway: Arc<Gateway>, front: Arc<Front>, connections: Arc<Counts>) -> Arc<Self> {
+    pub fn new(gateway: Arc<Gateway>, mcp: Arc<McpService>, connections: Arc<Counts>) -> Arc<Self> {
         let notes = Mutex::default();
-        Arc::new(Self { gateway, front, connections, started_at: Timestamp::now(), notes })
+        Arc::new(Self { gateway, mcp, connections, started_at: Timestamp::now(), notes })
     }
 
     /// Notes which file the configuration came from.
@@ -105,7 +105,7 @@ impl Source for Report {
                 digest: digest_of(&snapshot.plain.catalog),
                 changed_at: Some(time(self.gateway.snapshots.changed_at())),
             },
-            sessions: self.front.sessions(),
+            sessions: self.mcp.sessions(),
             streams: self.gateway.metrics.open_streams().value(),
             connections: self.connections.open.load(std::sync::atomic::Ordering::Relaxed),
             servers: snapshot.servers().map(|member| server(&snapshot, member)).collect(),

@@ -78,7 +78,7 @@ fn status(servers: Vec<ServerStatus>) -> Status {
 /// Status, headers and body of an answer.
 fn ask(method: &str, path: &str, status: Status) -> (http::response::Parts, String) {
     let request = http::Request::builder().method(method).uri(path).body(()).unwrap();
-    let (head, mut body) = respond(&request.into(), &Told(status)).into_parts();
+    let (head, mut body) = respond(&request, &Told(status)).into_parts();
     let frame = futures_util::FutureExt::now_or_never(body.frame()).unwrap();
     let bytes = frame.map_or_else(Bytes::new, |frame| frame.unwrap().into_data().unwrap());
     (head, String::from_utf8(bytes.to_vec()).unwrap())

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use http::HeaderMap;
 
 use crate::mcp::{Era, LogLevel, ProtocolVersion};
-use crate::wire::Headers;
 
 use super::{Abilities, ProfileName};
 
@@ -147,7 +147,7 @@ pub struct Context {
     pub trace: Trace,
     /// The client's own HTTP headers. Only those that a server's
     /// configuration names go on to it.
-    pub headers: Arc<Headers>,
+    pub headers: Arc<HeaderMap>,
 }
 
 impl Context {

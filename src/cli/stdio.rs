@@ -96,7 +96,7 @@ fn serve_in_process(args: StdioArgs) -> ExitCode {
             Err(error) => return not_started(&error),
         };
         let reloader = Arc::new(running.reloader(common, Some(log)));
-        let here = Here::new(Arc::clone(&running.front), uri);
+        let here = Here::new(Arc::clone(&running.mcp), uri);
         let serving = async {
             // A host asks for the list at once, and many never again.
             let _ = timeout(SETTLING, running.gateway.snapshots.settled()).await;

@@ -13,7 +13,6 @@ use crate::codec::sse;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice};
 use crate::mcp::{Era, Method, code, header};
-use crate::wire::{Headers, visible};
 
 use super::body::{Body, BrokenOff};
 use super::caller::Standing;
@@ -33,13 +32,13 @@ pub(super) enum Wants {
 }
 
 impl Wants {
-    pub(super) fn of(headers: &Headers) -> Self {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
         let (mut json, mut events) = (None, None);
-        for (line, value) in headers.get_all(&ACCEPT).enumerate() {
-            if value == USUAL_ACCEPT.as_bytes() {
+        for (line, value) in headers.get_all(ACCEPT).iter().enumerate() {
+            if value == USUAL_ACCEPT {
                 return Self::Both;
             }
-            let value = visible(value).unwrap_or_default();
+            let value = value.to_str().unwrap_or_default();
             let at = |kind: &str| value.find(kind).map(|place| (line, place));
             json = json.or_else(|| at("application/json").or_else(|| at("*/*")));
             events = events.or_else(|| at("text/event-stream"));
@@ -374,7 +373,7 @@ mod tests {
             if let Some(accept) = accept {
                 headers.insert(ACCEPT, HeaderValue::from_static(accept));
             }
-            assert_eq!(Wants::of(&Headers::from(&headers)), wants, "{accept:?}");
+            assert_eq!(Wants::of(&headers), wants, "{accept:?}");
         }
     }
 }

@@ -44,6 +44,18 @@ impl Body {
     }
 }
 
+impl Default for Body {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self::whole(bytes)
+    }
+}
+
 impl http_body::Body for Body {
     type Data = Bytes;
     type Error = BrokenOff;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use http::{HeaderValue, Response, header};
+use http::{HeaderMap, HeaderValue, Response, Uri, header};
 use tokio::sync::watch;
 
 use crate::call::PeerAddress;
@@ -12,9 +12,8 @@ use crate::identity::Credential;
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::snapshot::Snapshot;
-use crate::wire::Received;
 
-use super::{Body, Front, answer};
+use super::{Body, McpService, answer};
 
 /// Whoever sent a request.
 #[derive(Debug, Clone)]
@@ -48,25 +47,26 @@ impl Caller {
     }
 }
 
-impl Front {
+impl McpService {
     /// Who sent a request and to which endpoint, before anything else of it is
     /// looked at. A stranger does not learn which profiles there are.
-    pub(super) fn caller<B>(
+    pub(super) fn caller(
         &self,
-        request: &mut Received<B>,
+        uri: &Uri,
+        headers: &mut HeaderMap,
         peer: PeerAddress,
     ) -> Result<Caller, Failure> {
-        if profile_of(request.uri.path()).is_none() {
+        if profile_of(uri.path()).is_none() {
             return Err(Failure::UnknownEndpoint);
         }
         let loads = self.gateway.snapshots.load_count();
         let credential = if peer.stdio {
             Credential::parent()
         } else {
-            self.gateway.identify(&mut request.headers, peer.addr.ip())?
+            self.gateway.identify(headers, peer.addr.ip())?
         };
-        let profile = profile_of(request.uri.path()).unwrap_or_default();
-        let query = request.uri.query();
+        let profile = profile_of(uri.path()).unwrap_or_default();
+        let query = uri.query();
         let endpoint = self.gateway.endpoint(credential.principal(), profile, query)?;
         Ok(Caller { credential, endpoint, loads })
     }
@@ -110,7 +110,7 @@ fn profile_of(path: &str) -> Option<&str> {
 
 /// A refusal of whoever may not come in, with the way to do so where a key
 /// may help.
-pub(super) fn refusal(failure: &Failure) -> Response<Body> {
+pub fn refusal(failure: &Failure) -> Response<Body> {
     let mut response = answer::refusal(None, failure, Era::Modern);
     let challenge = match failure {
         Failure::KeyMissing => Some(CHALLENGE),

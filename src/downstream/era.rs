@@ -1,9 +1,10 @@
 //! Which era a message is of.
 
+use http::HeaderMap;
+
 use crate::call::{Failure, Params};
 use crate::jsonrpc::Frame;
 use crate::mcp::{Era, Method, ProtocolVersion, header};
-use crate::wire::Headers;
 
 /// Tells the era by how the client opens (2026-07-28, Versioning, "Backward
 /// Compatibility"): `_meta` with a version, or a version header that is not
@@ -12,8 +13,8 @@ use crate::wire::Headers;
 ///
 /// # Errors
 /// [`Failure::InvalidParams`] where the params cannot be read.
-pub(super) fn of(headers: &Headers, frame: &Frame) -> Result<Era, Failure> {
-    let said = headers.get_text(&header::PROTOCOL_VERSION);
+pub(super) fn of(headers: &HeaderMap, frame: &Frame) -> Result<Era, Failure> {
+    let said = header::text_value(headers, &header::PROTOCOL_VERSION);
     let version = said.and_then(ProtocolVersion::parse);
     if version.is_some_and(|version| version.era() == Era::Modern) {
         return Ok(Era::Modern);
@@ -25,7 +26,7 @@ pub(super) fn of(headers: &Headers, frame: &Frame) -> Result<Era, Failure> {
     if method.is_modern_only() {
         return Ok(Era::Modern);
     }
-    if version.is_some() && headers.contains(&header::SESSION_ID) {
+    if version.is_some() && headers.contains_key(header::SESSION_ID) {
         return Ok(Era::Legacy);
     }
     let in_meta = Params::read(params.clone())
@@ -69,11 +70,7 @@ mod tests {
                 method: method.into(),
                 params: Some(params.into()),
             };
-            assert_eq!(
-                of(&Headers::from(&headers), &frame).unwrap(),
-                era,
-                "{version:?} {session} {method}"
-            );
+            assert_eq!(of(&headers, &frame).unwrap(), era, "{version:?} {session} {method}");
         }
     }
 }

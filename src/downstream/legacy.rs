@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::TryStreamExt;
 use futures_util::future::join_all;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -15,8 +15,8 @@ use crate::config::Limits;
 use crate::jsonrpc::{self, Frame, Id, Payload, within_depth};
 use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
 use crate::pipeline::Introduction;
+
 use crate::text::clip;
-use crate::wire::{Headers, visible};
 
 use super::answer::{self, Wants};
 use super::body::BrokenOff;
@@ -27,9 +27,9 @@ use super::modern::log_level;
 use super::request::{self, Posted};
 use super::session::Session;
 use super::then::Then;
-use super::{Body, Front, NOTHING};
+use super::{Body, McpService, NOTHING};
 
-impl Front {
+impl McpService {
     /// Answers one Legacy message.
     pub(super) fn legacy(&self, frame: Frame, posted: &Posted, wants: Wants) -> Then {
         if let Frame::Request { id, method, params } = &frame
@@ -64,11 +64,11 @@ impl Front {
     /// The session that a request names, if it is open and this principal's.
     pub(super) fn session_of(
         &self,
-        headers: &Headers,
+        headers: &HeaderMap,
         caller: &Caller,
     ) -> Result<Arc<Session>, Failure> {
-        let id = headers.get(&header::SESSION_ID).ok_or(Failure::SessionRequired)?;
-        let id = visible(id).ok_or(Failure::SessionLost)?;
+        let id = headers.get(header::SESSION_ID).ok_or(Failure::SessionRequired)?;
+        let id = id.to_str().map_err(|_| Failure::SessionLost)?;
         check_version(headers)?;
         self.sessions.find(id, caller).ok_or(Failure::SessionLost)
     }
@@ -291,9 +291,9 @@ fn introduction(params: Option<Bytes>) -> Result<Client, Failure> {
 
 /// A version header has to name a Legacy version. Without one the request is
 /// 2025-03-26; which of them a session speaks was agreed when it was opened.
-fn check_version(headers: &Headers) -> Result<(), Failure> {
-    let Some(said) = headers.get(&header::PROTOCOL_VERSION) else { return Ok(()) };
-    let said = visible(said).unwrap_or_default();
+fn check_version(headers: &HeaderMap) -> Result<(), Failure> {
+    let Some(said) = headers.get(header::PROTOCOL_VERSION) else { return Ok(()) };
+    let said = said.to_str().unwrap_or_default();
     match ProtocolVersion::parse(said) {
         Some(_) => Ok(()),
         None => Err(Failure::UnsupportedVersion { requested: clip(said, 64).to_owned() }),

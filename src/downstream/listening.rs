@@ -25,7 +25,7 @@ use super::answer;
 use super::caller::{Caller, Standing};
 use super::changes::{Changes, Wanted};
 use super::stream::Place;
-use super::{Body, Front};
+use super::{Body, McpService};
 
 /// What a client asks for.
 #[derive(Debug, Default, PartialEq)]
@@ -214,7 +214,7 @@ async fn acknowledged(opening: &mut Option<Opening>) -> Bytes {
     }
 }
 
-impl Front {
+impl McpService {
     /// Opens a `subscriptions/listen` stream.
     pub(super) fn listen(
         &self,

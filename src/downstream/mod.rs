@@ -1,6 +1,6 @@
 //! The gateway's side towards its clients: one URL, both eras.
 //!
-//! [`Front::serve`] takes an HTTP request and tells its era; [`modern`] and
+//! [`McpService::serve`] takes an HTTP request and tells its era; [`modern`] and
 //! [`legacy`] are siblings that turn it into calls and the replies into
 //! answers. What they share is how an answer is written ([`answer`]) and how a
 //! stream is kept alive ([`stream`]).
@@ -27,30 +27,39 @@ mod streamed;
 mod then;
 
 pub use body::Body;
+pub use caller::refusal;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method as HttpMethod, Response, StatusCode, header};
+use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode, header};
 
 use crate::call::PeerAddress;
 use crate::call::{Drain, Failure};
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::{self, Era};
 use crate::pipeline::Gateway;
-use crate::wire::Received;
 
 use answer::Wants;
 use caller::Caller;
 use outbox::Start;
 use request::Posted;
 use sessions::Sessions;
-use sse::Pipes;
+use sse::{OldTransport, Pipes};
 use stream::Streams;
 use then::Then;
 
+/// A request whose sender is known.
+pub struct Authenticated<B> {
+    request: Request<B>,
+    caller: Caller,
+    peer: PeerAddress,
+    /// Where in the transport of 2024-11-05 the request came in, if it is for that.
+    old: Option<OldTransport>,
+}
+
 /// What clients talk to.
-pub struct Front {
+pub struct McpService {
     gateway: Arc<Gateway>,
     sessions: Arc<Sessions>,
     pipes: Pipes,
@@ -58,7 +67,7 @@ pub struct Front {
     drain: Drain,
 }
 
-impl Front {
+impl McpService {
     /// A front for a gateway, open until `drain` starts. Needs a runtime.
     pub fn new(gateway: Arc<Gateway>, drain: Drain) -> Arc<Self> {
         let sessions = Sessions::start(&gateway);
@@ -71,59 +80,85 @@ impl Front {
         self.sessions.len()
     }
 
-    /// Answers one request to the MCP endpoint, or to nowhere.
+    /// Identifies the sender of a request, before anything but its head is looked at: the profile
+    /// that its path names is theirs to use, and their key is taken out of the headers.
+    ///
+    /// # Errors
+    /// [`Failure::KeyMissing`], [`Failure::KeyUnknown`], [`Failure::OverLimit`] for an address that
+    /// guesses keys, [`Failure::UnknownEndpoint`] where the sender may see nothing.
+    pub fn authenticate<B>(
+        &self,
+        mut request: Request<B>,
+        peer: PeerAddress,
+    ) -> Result<Authenticated<B>, Failure> {
+        let old = self.old_transport(request.uri());
+        let uri = request.uri().clone();
+        let endpoint = old.as_ref().map_or(&uri, OldTransport::endpoint);
+        let caller = self.caller(endpoint, request.headers_mut(), peer)?;
+        Ok(Authenticated { request, caller, peer, old })
+    }
+
+    /// Reads the body of a request within its limits of size and time.
+    ///
+    /// # Errors
+    /// [`Failure::BodyTooLarge`], [`Failure::InvalidRequest`] for a body that breaks off or is too
+    /// slow.
+    pub async fn read_body<B>(
+        self: Arc<Self>,
+        authenticated: Authenticated<B>,
+    ) -> Result<Authenticated<Bytes>, Failure>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        let Authenticated { request, caller, peer, old } = authenticated;
+        let (head, body) = request.into_parts();
+        let body = if body.is_end_stream() {
+            Bytes::new()
+        } else {
+            let settings = Arc::clone(&self.gateway.snapshots.load().config);
+            request::read_body(&head.headers, body, &settings.gateway.limits).await?
+        };
+        let request = Request::from_parts(head, body);
+        Ok(Authenticated { request, caller, peer, old })
+    }
+
+    /// Answers one request.
     ///
     /// # Cancel safety
     /// Dropping the future is the client's going away: a Modern call is
     /// cancelled, a Legacy one runs to its end.
-    pub async fn serve<B>(
-        self: Arc<Self>,
-        mut request: Received<B>,
-        peer: PeerAddress,
-    ) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
-    {
-        if self.is_old_transport(&request) {
+    pub async fn serve(self: Arc<Self>, authenticated: Authenticated<Bytes>) -> Response<Body> {
+        let Authenticated { request, caller, peer, old } = authenticated;
+        match old {
             // Boxed, because it serves requests in requests.
-            return Box::pin(self.old_transport(request, peer)).await;
+            Some(old) => Box::pin(self.serve_old_transport(request, (caller, peer), old)).await,
+            None => self.answer(request, (caller, peer)).await,
         }
-        let caller = match self.caller(&mut request, peer) {
-            Ok(caller) => caller,
-            Err(failure) => return caller::refusal(&failure),
-        };
-        self.answer(request, (caller, peer)).await
     }
 
-    /// Answers somebody who has been identified.
-    async fn answer<B>(
+    /// Answers a request to the MCP endpoint.
+    async fn answer(
         self: Arc<Self>,
-        request: Received<B>,
+        request: Request<Bytes>,
         from: (Caller, PeerAddress),
-    ) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
-    {
-        match request.method {
+    ) -> Response<Body> {
+        match *request.method() {
             HttpMethod::POST => self.post(request, from).await,
-            HttpMethod::GET => self.get(&request, &from.0),
-            HttpMethod::DELETE => self.delete(&request, &from.0),
+            HttpMethod::GET => self.get(request.headers(), &from.0),
+            HttpMethod::DELETE => self.delete(request.headers(), &from.0),
             _ => answer::method_not_allowed(),
         }
     }
 
-    async fn post<B>(
+    async fn post(
         self: Arc<Self>,
-        request: Received<B>,
+        request: Request<Bytes>,
         from: (Caller, PeerAddress),
-    ) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
-    {
-        let wants = Wants::of(&request.headers);
+    ) -> Response<Body> {
+        let wants = Wants::of(request.headers());
         let settings = Arc::clone(&self.gateway.snapshots.load().config);
         let limits = &settings.gateway.limits;
-        let posted = match Posted::read(request, from, limits).await {
+        let posted = match Posted::new(request, from) {
             Ok(posted) => posted,
             Err(refused) => return answer::refusal(None, &refused, Era::Modern),
         };
@@ -169,13 +204,13 @@ impl Front {
 
     /// The stream of a Legacy session's notifications. A Modern server has no
     /// such thing, and says so (2026-07-28, "Earlier Streamable HTTP Revisions").
-    fn get<B>(self: Arc<Self>, request: &Received<B>, caller: &Caller) -> Response<Body> {
-        match self.session_of(&request.headers, caller) {
-            Ok(_) if !Wants::of(&request.headers).stream() => answer::plain(
+    fn get(self: Arc<Self>, headers: &HeaderMap, caller: &Caller) -> Response<Body> {
+        match self.session_of(headers, caller) {
+            Ok(_) if !Wants::of(headers).stream() => answer::plain(
                 StatusCode::NOT_ACCEPTABLE,
                 "a GET opens an event stream: send `Accept: text/event-stream`",
             ),
-            Ok(session) => match request.headers.get(&mcp::header::LAST_EVENT_ID) {
+            Ok(session) => match headers.get(mcp::header::LAST_EVENT_ID) {
                 Some(id) if !id.is_empty() => self.resume(&session, id, caller),
                 _ => self.outside(&session, Start::Unsent, caller),
             },
@@ -184,8 +219,8 @@ impl Front {
         }
     }
 
-    fn delete<B>(&self, request: &Received<B>, caller: &Caller) -> Response<Body> {
-        match self.session_of(&request.headers, caller) {
+    fn delete(&self, headers: &HeaderMap, caller: &Caller) -> Response<Body> {
+        match self.session_of(headers, caller) {
             Ok(session) => {
                 self.sessions.close(&session);
                 answer::empty(StatusCode::NO_CONTENT)
@@ -208,14 +243,14 @@ const NOTHING: Bytes = Bytes::from_static(b"{}");
 mod tests {
     use super::*;
 
-    fn size<A, B, C, F>(_: impl Fn(A, B, C) -> F) -> usize {
+    fn size<A, B, F>(_: impl Fn(A, B) -> F) -> usize {
         size_of::<F>()
     }
 
     /// It moves when a connection takes it up: a larger one costs every call.
     #[test]
     fn a_requests_future_is_small() {
-        let size = size(Front::serve::<crate::listener::Incoming>);
+        let size = size(McpService::serve);
         assert!(size <= 3584, "{size} bytes");
     }
 }

@@ -3,24 +3,25 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::{HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName, StatusCode};
 
 use crate::call::{Call, Client, Event, Failure, Meta, Params, ParamsFault};
 use crate::catalog::Kind;
 use crate::jsonrpc::{Frame, Id};
+use crate::mcp::header::DuplicateHeader;
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, decode_value, header, is_encoded_value};
 use crate::pipeline::{ActiveCall, Introduction};
-use crate::text::clip;
-use crate::wire::{Headers, Repeated, is_visible, visible};
 
-use super::Front;
+use crate::text::clip;
+
+use super::McpService;
 use super::answer::{self, Wants};
 use super::caller::Standing;
 use super::request::{self, Posted};
 use super::streamed::{Step, Steps};
 use super::then::Then;
 
-impl Front {
+impl McpService {
     /// Answers one Modern message.
     pub(super) fn modern(&self, frame: Frame, posted: &Posted, wants: Wants) -> Then {
         let (id, method, params) = match frame {
@@ -145,13 +146,13 @@ fn unreadable(fault: &ParamsFault) -> Failure {
 
 /// What every Modern request has to say of itself, in `_meta` and, the same
 /// again, in its headers (2026-07-28, Streamable HTTP, "Server Validation").
-fn check(headers: &Headers, method: &Method, params: &Params) -> Result<Meta, Failure> {
+fn check(headers: &HeaderMap, method: &Method, params: &Params) -> Result<Meta, Failure> {
     let meta = params.meta().map_err(|fault| unreadable(&fault))?;
     let said = single(headers, &header::PROTOCOL_VERSION)?;
     let missing =
         |key| Failure::InvalidMeta { detail: format!("invalid params: _meta lacks {key}") };
     let Some(version) = meta.version.as_deref() else {
-        return Err(match said.and_then(visible) {
+        return Err(match said {
             // In a version that nobody here knows, `_meta` may be another.
             Some(said) if ProtocolVersion::parse(said).is_none() => unsupported(said),
             _ => missing("io.modelcontextprotocol/protocolVersion"),
@@ -180,26 +181,24 @@ fn check(headers: &Headers, method: &Method, params: &Params) -> Result<Meta, Fa
     Ok(meta)
 }
 
-fn check_name(headers: &Headers, named: &str) -> Result<(), Failure> {
+fn check_name(headers: &HeaderMap, named: &str) -> Result<(), Failure> {
     let said = single(headers, &header::NAME)?;
     // The header may be encoded: then it is read before it is compared.
-    if said == Some(named.as_bytes()) && !is_encoded_value(named) {
+    if said == Some(named) && !is_encoded_value(named) {
         return Ok(());
     }
     let said = said.map(decode_value).transpose();
     let said = said.map_err(|error| Failure::HeaderMismatch {
         detail: format!("the Mcp-Name header cannot be read: {error}"),
     })?;
-    same(&header::NAME, said.as_deref().map(str::as_bytes), named)
+    same(&header::NAME, said.as_deref(), named)
 }
 
-fn same(name: &HeaderName, said: Option<&[u8]>, body: &str) -> Result<(), Failure> {
+fn same(name: &HeaderName, said: Option<&str>, body: &str) -> Result<(), Failure> {
     let detail = match said {
-        Some(said) if said == body.as_bytes() => return Ok(()),
+        Some(said) if said == body => return Ok(()),
         Some(said) => {
-            let said = String::from_utf8_lossy(said);
-            let said = clip(&said, 128);
-            format!("the {name} header says {said:?}, the body {:?}", clip(body, 128))
+            format!("the {name} header says {:?}, the body {:?}", clip(said, 128), clip(body, 128))
         }
         None => format!("the {name} header is missing, the body says {:?}", clip(body, 128)),
     };
@@ -207,13 +206,13 @@ fn same(name: &HeaderName, said: Option<&[u8]>, body: &str) -> Result<(), Failur
 }
 
 /// A header that stands there once, or not at all.
-fn single<'a>(headers: &'a Headers, name: &HeaderName) -> Result<Option<&'a [u8]>, Failure> {
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Failure> {
     let wrong =
         |what: &str| Failure::HeaderMismatch { detail: format!("the {name} header {what}") };
-    match headers.single(name) {
-        Ok(Some(value)) if !is_visible(value) => Err(wrong("has invalid characters")),
-        Ok(value) => Ok(value),
-        Err(Repeated) => Err(wrong("stands there more than once")),
+    match header::single_value(headers, name) {
+        Ok(Some(value)) if value.to_str().is_err() => Err(wrong("has invalid characters")),
+        Ok(value) => Ok(value.and_then(|value| value.to_str().ok())),
+        Err(DuplicateHeader) => Err(wrong("was sent more than once")),
     }
 }
 
@@ -234,7 +233,7 @@ mod tests {
             .iter()
             .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()))
             .collect();
-        check(&Headers::from(&map), &Method::ToolsCall, &params)
+        check(&map, &Method::ToolsCall, &params)
     }
 
     #[test]

@@ -22,7 +22,7 @@ use super::outbox::{Merge, Reader, Sent, Start};
 use super::session::{Busy, Listens, Session};
 use super::stream::Place;
 use super::streamed;
-use super::{Body, Front};
+use super::{Body, McpService};
 
 /// An open GET stream.
 struct Outside {
@@ -80,7 +80,7 @@ impl Outside {
     }
 }
 
-impl Front {
+impl McpService {
     /// Opens the stream of a session's messages outside of calls.
     pub(super) fn outside(
         &self,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Version, header};
+use http::{HeaderMap, Request, Version, header};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use tokio::time::timeout;
@@ -16,13 +16,12 @@ use crate::codec::body::{BodyError, collect};
 use crate::config::Limits;
 use crate::jsonrpc::{Frame, FrameFault, Id};
 use crate::mcp::{self, LogLevel};
-use crate::wire::{Headers, Received, visible};
 
 use super::caller::Caller;
 
 /// A request's body and what came with it.
 pub(super) struct Posted {
-    pub(super) headers: Arc<Headers>,
+    pub(super) headers: Arc<HeaderMap>,
     pub(super) body: Bytes,
     pub(super) caller: Caller,
     peer: PeerAddress,
@@ -30,33 +29,22 @@ pub(super) struct Posted {
 }
 
 impl Posted {
-    pub(super) async fn read<B: Body<Data = Bytes> + Unpin>(
-        request: Received<B>,
+    /// # Errors
+    /// [`Failure::MediaType`] for anything that does not call itself JSON.
+    pub(super) fn new(
+        request: Request<Bytes>,
         (caller, peer): (Caller, PeerAddress),
-        limits: &Limits,
     ) -> Result<Self, Failure> {
-        let Received { headers, version, mut body, .. } = request;
-        if !is_json(&headers) {
+        let (head, body) = request.into_parts();
+        if !is_json(&head.headers) {
             return Err(Failure::MediaType);
         }
-        let body = match timeout(patience(limits), collect(&mut body, limits.body)).await {
-            Ok(Ok(body)) => body,
-            Ok(Err(BodyError::TooLarge { limit })) => {
-                // Whoever waits to be told to go on has not begun.
-                if !headers.contains(&header::EXPECT) {
-                    Box::pin(pass_over(body, limits.body)).await;
-                }
-                return Err(Failure::BodyTooLarge { limit });
-            }
-            Ok(Err(BodyError::Broken(_))) => return Err(invalid("the body broke off")),
-            Err(_) => return Err(invalid("the body came too slowly")),
-        };
-        let transport = match version {
+        let transport = match head.version {
             _ if peer.stdio => "stdio",
             Version::HTTP_2 => "http2",
             _ => "http1",
         };
-        Ok(Self { headers: Arc::new(headers), body, caller, peer, transport })
+        Ok(Self { headers: Arc::new(head.headers), body, caller, peer, transport })
     }
 
     pub(super) fn is_batch(&self) -> bool {
@@ -70,7 +58,9 @@ impl Posted {
 
     /// The conditions of a call that came with this request.
     pub(super) fn context(&self, client: Arc<Client>, meta: Meta) -> Context {
-        let header = |name: &http::HeaderName| self.headers.get_text(name).map(str::to_owned);
+        let header = |name: &http::HeaderName| {
+            mcp::header::text_value(&self.headers, name).map(str::to_owned)
+        };
         let in_header = header(&mcp::header::TRACEPARENT);
         let state = match (&meta.traceparent, &in_header) {
             (None, Some(_)) => header(&mcp::header::TRACESTATE),
@@ -113,14 +103,34 @@ pub(super) fn invalid(detail: &str) -> Failure {
     Failure::InvalidRequest { detail: detail.to_owned() }
 }
 
-fn is_json(headers: &Headers) -> bool {
-    let Some(media) = headers.get(&header::CONTENT_TYPE) else { return true };
-    if media == b"application/json" {
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(media) = headers.get(header::CONTENT_TYPE) else { return true };
+    if media == "application/json" {
         return true;
     }
-    let media = visible(media).unwrap_or_default();
+    let media = media.to_str().unwrap_or_default();
     let kind = media.split(';').next().unwrap_or_default().trim();
     kind.eq_ignore_ascii_case("application/json")
+}
+
+/// Reads a request's body within its limits of size and time.
+pub(super) async fn read_body<B: Body<Data = Bytes> + Unpin>(
+    headers: &HeaderMap,
+    mut body: B,
+    limits: &Limits,
+) -> Result<Bytes, Failure> {
+    match timeout(patience(limits), collect(&mut body, limits.body)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(BodyError::TooLarge { limit })) => {
+            // A client that waits for 100 Continue has sent nothing yet.
+            if !headers.contains_key(header::EXPECT) {
+                Box::pin(pass_over(body, limits.body)).await;
+            }
+            Err(Failure::BodyTooLarge { limit })
+        }
+        Ok(Err(BodyError::Broken(_))) => Err(invalid("the body broke off")),
+        Err(_) => Err(invalid("the body came too slowly")),
+    }
 }
 
 /// Reads what is left of a body that is too large, within reason: a client that

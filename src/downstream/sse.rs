@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::stream;
-use http::{Method as HttpMethod, Response, StatusCode, Uri, header};
-use http_body_util::Full;
+use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode, Uri, header};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{sleep, timeout};
 
@@ -22,14 +21,13 @@ use crate::call::{Drain, Failure};
 use crate::codec::sse;
 use crate::jsonrpc;
 use crate::mcp::{self, Era};
-use crate::wire::{Headers, Received};
 
 use super::caller::{Caller, Standing};
 use super::request::{self, Posted};
 use super::sessions::unguessable;
 use super::stdio::{Bounds, Bridge, Endpoint, Lines, Mirroring};
 use super::stream::Place;
-use super::{Body, Front, answer};
+use super::{Body, McpService, answer};
 
 /// The open streams, by the ids that their clients post under.
 #[derive(Default)]
@@ -46,23 +44,43 @@ impl Pipes {
 }
 
 /// What an open stream and the messages posted to it share.
-struct Pipe {
+pub(super) struct Pipe {
     caller: Caller,
     /// The endpoint that it leads to.
     uri: Uri,
     bridge: Arc<Bridge<Inside>>,
 }
 
+/// Where in this transport a request comes in.
+pub(super) enum OldTransport {
+    /// It opens a stream for this endpoint.
+    Stream { endpoint: Uri },
+    /// It posts a message to an open stream.
+    Message(Arc<Pipe>),
+    /// It posts a message to a stream that is not open.
+    UnknownStream { endpoint: Uri },
+}
+
+impl OldTransport {
+    /// The endpoint that the request concerns, by which its sender is identified.
+    pub(super) fn endpoint(&self) -> &Uri {
+        match self {
+            Self::Stream { endpoint } | Self::UnknownStream { endpoint } => endpoint,
+            Self::Message(pipe) => &pipe.uri,
+        }
+    }
+}
+
 /// A place among the open streams. With it goes the session.
 struct Registered {
-    front: Arc<Front>,
+    mcp: Arc<McpService>,
     id: Arc<str>,
     pipe: Arc<Pipe>,
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.front.pipes.lock().remove(&self.id);
+        self.mcp.pipes.lock().remove(&self.id);
         self.pipe.bridge.cut.cancel();
         let pipe = Arc::clone(&self.pipe);
         tokio::spawn(async move { pipe.bridge.close_session().await });
@@ -71,23 +89,25 @@ impl Drop for Registered {
 
 /// This front, for one who has been identified.
 struct Inside {
-    front: Arc<Front>,
+    mcp: Arc<McpService>,
     caller: Caller,
     peer: PeerAddress,
     /// Those of the request that opened the stream.
-    headers: Headers,
+    headers: HeaderMap,
 }
 
 impl Endpoint for Inside {
     type Body = Body;
 
     async fn send(&self, posted: http::Request<Bytes>) -> Result<Response<Body>, Failure> {
-        let mut headers = self.headers.clone();
-        for (name, value) in posted.headers() {
-            headers.set(name, value.as_bytes());
+        let mut posted = posted;
+        let own = std::mem::replace(posted.headers_mut(), self.headers.clone());
+        for (name, value) in own {
+            // None for another value of the name before it.
+            let Some(name) = name else { continue };
+            posted.headers_mut().insert(name, value);
         }
-        let request = Received { headers, ..Received::from(posted.map(Full::new)) };
-        Ok(Arc::clone(&self.front).answer(request, (self.caller.clone(), self.peer)).await)
+        Ok(Arc::clone(&self.mcp).answer(posted, (self.caller.clone(), self.peer)).await)
     }
 
     fn mirroring(&self) -> Mirroring {
@@ -133,54 +153,63 @@ impl Streaming {
     }
 }
 
-impl Front {
-    /// Whether a request is one to the old transport.
-    pub(super) fn is_old_transport<B>(&self, request: &Received<B>) -> bool {
-        let path = request.uri.path();
-        (is_stream(path) || path == MESSAGES) && self.gateway.snapshots.load().config.gateway.sse
+impl McpService {
+    /// Where a request comes in if it is one to the old transport.
+    pub(super) fn old_transport(&self, uri: &Uri) -> Option<OldTransport> {
+        let is_stream = is_stream(uri.path());
+        if !is_stream && uri.path() != MESSAGES || !self.gateway.snapshots.load().config.gateway.sse
+        {
+            return None;
+        }
+        if is_stream {
+            return Some(OldTransport::Stream { endpoint: inner(uri) });
+        }
+        let query = uri.query().unwrap_or_default();
+        let id = query.split('&').find_map(|part| part.strip_prefix("session="));
+        Some(match id.and_then(|id| self.pipes.find(id)) {
+            Some(pipe) => OldTransport::Message(pipe),
+            // Refused in the same way whether or not the stream exists, before it is looked at.
+            None => OldTransport::UnknownStream { endpoint: inner(uri) },
+        })
     }
 
-    /// Answers one.
-    pub(super) async fn old_transport<B>(
+    /// Answers a request to the old transport.
+    pub(super) async fn serve_old_transport(
         self: Arc<Self>,
-        request: Received<B>,
-        peer: PeerAddress,
-    ) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
-    {
-        match (is_stream(request.uri.path()), &request.method) {
-            (true, &HttpMethod::GET) => self.open_pipe(request, peer),
-            (false, &HttpMethod::POST) => self.post_to_pipe(request, peer).await,
+        request: Request<Bytes>,
+        (caller, peer): (Caller, PeerAddress),
+        at: OldTransport,
+    ) -> Response<Body> {
+        match (at, request.method()) {
+            (OldTransport::Stream { endpoint }, &HttpMethod::GET) => {
+                self.open_pipe(endpoint, request.headers(), (caller, peer))
+            }
+            (OldTransport::Message(pipe), &HttpMethod::POST) if pipe.caller.is(&caller) => {
+                self.post_to_pipe(&pipe, request, (caller, peer)).await
+            }
+            (OldTransport::Message(_) | OldTransport::UnknownStream { .. }, &HttpMethod::POST) => {
+                answer::refusal(None, &Failure::SessionLost, Era::Legacy)
+            }
             // What a client of a newer transport posts here first tells it
             // that this is the old one.
             _ => answer::method_not_allowed(),
         }
     }
 
-    fn open_pipe<B>(
+    fn open_pipe(
         self: &Arc<Self>,
-        mut request: Received<B>,
-        peer: PeerAddress,
+        uri: Uri,
+        headers: &HeaderMap,
+        (caller, peer): (Caller, PeerAddress),
     ) -> Response<Body> {
-        let uri = inner(&request.uri);
-        request.uri = uri.clone();
-        let caller = match self.caller(&mut request, peer) {
-            Ok(caller) => caller,
-            Err(failure) => return super::caller::refusal(&failure),
-        };
         let (limit, keep_alive) = self.limits();
         let entered = self.streams.enter(limit).and_then(|place| Ok((place, unguessable()?)));
         let (place, id) = match entered {
             Ok(entered) => entered,
             Err(failure) => return answer::refusal(None, &failure, Era::Legacy),
         };
-        let inside = Inside {
-            front: Arc::clone(self),
-            caller: caller.clone(),
-            peer,
-            headers: kept(&request.headers),
-        };
+        let inside =
+            Inside { mcp: Arc::clone(self), caller: caller.clone(), peer, headers: kept(headers) };
         // What servers answer is bounded where it comes in.
         let bounds = Bounds { answer: usize::MAX, ..Bounds::default() };
         let (bridge, lines) = Bridge::new(inside, bounds);
@@ -194,42 +223,26 @@ impl Front {
             drain: self.drain.clone(),
             draining: false,
             standing,
-            registered: Registered { front: Arc::clone(self), id, pipe },
+            registered: Registered { mcp: Arc::clone(self), id, pipe },
             _place: place,
         };
         answer::with_events(Body::stream(stream::unfold(Some(streaming), Streaming::step)))
     }
 
-    async fn post_to_pipe<B>(
-        self: &Arc<Self>,
-        mut request: Received<B>,
-        peer: PeerAddress,
-    ) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes, Error: Send> + Unpin + Send,
-    {
+    async fn post_to_pipe(
+        &self,
+        pipe: &Pipe,
+        request: Request<Bytes>,
+        from: (Caller, PeerAddress),
+    ) -> Response<Body> {
         let refuse = |failure: &Failure| answer::refusal(None, failure, Era::Legacy);
-        let query = request.uri.query().unwrap_or_default();
-        let id = query.split('&').find_map(|part| part.strip_prefix("session="));
-        let pipe = id.and_then(|id| self.pipes.find(id));
-        // To a stranger it is not there, whatever they lack.
-        let uri = pipe.as_ref().map_or_else(|| inner(&request.uri), |pipe| pipe.uri.clone());
-        request.uri = uri;
-        let caller = match self.caller(&mut request, peer) {
-            Ok(caller) => caller,
-            Err(failure) => return super::caller::refusal(&failure),
-        };
-        let Some(pipe) = pipe.filter(|pipe| pipe.caller.is(&caller)) else {
-            return refuse(&Failure::SessionLost);
-        };
-        let settings = Arc::clone(&self.gateway.snapshots.load().config);
-        let limits = &settings.gateway.limits;
-        let posted = match Posted::read(request, (caller, peer), limits).await {
+        let depth = self.gateway.snapshots.load().config.gateway.limits.depth;
+        let posted = match Posted::new(request, from) {
             Ok(posted) => posted,
             Err(failure) => return refuse(&failure),
         };
         if !posted.is_batch()
-            && let Err(fault) = jsonrpc::parse(&posted.body, limits.depth)
+            && let Err(fault) = jsonrpc::parse(&posted.body, depth)
         {
             return refuse(&request::failure(&fault));
         }
@@ -258,7 +271,7 @@ fn is_end_of_segment(rest: &str) -> bool {
 
 /// The headers of the stream's own request that say something of the messages
 /// that are posted, too.
-fn kept(headers: &Headers) -> Headers {
+fn kept(headers: &HeaderMap) -> HeaderMap {
     let mut kept = headers.clone();
     let not = [
         header::ACCEPT,
@@ -273,7 +286,7 @@ fn kept(headers: &Headers) -> Headers {
         mcp::header::TRACESTATE,
     ];
     for name in not {
-        kept.remove(&name);
+        kept.remove(name);
     }
     kept
 }

@@ -11,7 +11,7 @@ use crate::call::Failure;
 use crate::jsonrpc::Id;
 use crate::mcp::{Era, Method};
 
-use super::Front;
+use super::McpService;
 use super::answer::{Wants, Writer};
 
 /// Counts the open streams.
@@ -37,7 +37,7 @@ impl Drop for Place {
     }
 }
 
-impl Front {
+impl McpService {
     pub(super) fn writer(&self, id: Id, era: Era, token: Option<Bytes>, wants: Wants) -> Writer {
         let keep_alive = self.limits().1;
         let (method, info) = (Method::ToolsCall, self.gateway.info.clone());

@@ -10,17 +10,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
-use http::{Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 
 use crate::call::Event;
 use crate::codec::sse;
-use crate::wire::visible;
 
 use super::answer::{self, Writer};
 use super::caller::{Caller, Standing};
 use super::outbox::{EventId, Outbox, Piece, Reader, Sent, Start};
 use super::session::Session;
-use super::{Body, Front};
+use super::{Body, McpService};
 
 /// Something that brings a call's steps one by one.
 pub(super) trait Steps: Send + 'static {
@@ -65,16 +64,16 @@ pub(super) fn open(first: First, steps: impl Steps, mut writer: Writer) -> Respo
     }
 }
 
-impl Front {
+impl McpService {
     /// Goes on with the stream whose connection broke off behind that event
     /// (2025-11-25, Streamable HTTP, "Resumability and Redelivery").
     pub(super) fn resume(
         &self,
         session: &Arc<Session>,
-        last: &[u8],
+        last: &HeaderValue,
         caller: &Caller,
     ) -> Response<Body> {
-        let id = visible(last).and_then(EventId::parse);
+        let id = last.to_str().ok().and_then(EventId::parse);
         let Some((id, outbox)) = id.and_then(|id| Some((id, session.stream(id)?))) else {
             return answer::plain(
                 StatusCode::BAD_REQUEST,

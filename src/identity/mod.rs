@@ -21,12 +21,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use http::{HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::call::{Failure, Principal, ProfileName};
 use crate::config::{Client, KeyHash};
 use crate::crypto::sha256;
-use crate::wire::{Headers, Repeated};
+use crate::mcp::header::single_value;
 
 /// Everybody whom a configuration knows.
 #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ impl Identity {
     ///
     /// # Errors
     /// [`Failure::KeyMissing`] and [`Failure::KeyUnknown`], where there are clients.
-    pub fn identify(&self, headers: &mut Headers) -> Result<Credential, Failure> {
+    pub fn identify(&self, headers: &mut HeaderMap) -> Result<Credential, Failure> {
         if self.shelves.is_empty() {
             return Ok(Credential::anonymous());
         }
@@ -169,7 +169,7 @@ fn shelf(key: &KeyHash) -> Shelf {
 
 /// The key that a request shows. Two of a kind are none: something on the way
 /// may have believed the other one.
-fn take_key(headers: &mut Headers) -> Result<Vec<u8>, Failure> {
+fn take_key(headers: &mut HeaderMap) -> Result<Vec<u8>, Failure> {
     let (name, value) = if let Some(value) = single(headers, &API_KEY)? {
         (API_KEY, Some(value))
     } else {
@@ -181,13 +181,14 @@ fn take_key(headers: &mut Headers) -> Result<Vec<u8>, Failure> {
         Some(key) if !key.is_empty() => key.to_vec(),
         _ => return Err(Failure::KeyMissing),
     };
-    headers.remove(&name);
+    headers.remove(name);
     Ok(key)
 }
 
 /// A header that stands there once, or not at all.
-fn single<'a>(headers: &'a Headers, name: &HeaderName) -> Result<Option<&'a [u8]>, Failure> {
-    headers.single(name).map_err(|Repeated| Failure::KeyUnknown)
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Failure> {
+    let value = single_value(headers, name).map_err(|_| Failure::KeyUnknown)?;
+    Ok(value.map(HeaderValue::as_bytes))
 }
 
 /// The token of a `Bearer` credential (RFC 6750, 2.1); the scheme in any case

@@ -9,12 +9,12 @@ fn known() -> Identity {
     Identity::new(&[client("ci", &["one", "two"]), client("desk", &["three"])])
 }
 
-fn headers(pairs: &[(&'static str, &str)]) -> Headers {
-    let mut headers = http::HeaderMap::new();
+fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
     for (name, value) in pairs {
         headers.append(*name, value.parse().unwrap());
     }
-    Headers::from(&headers)
+    headers
 }
 
 #[test]

@@ -1,14 +1,22 @@
 //! Whether a connection does anything: what its time limits are measured by.
 
 use std::{
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
 use tokio::time::Instant;
+use tower::Service;
 
 /// The requests of one connection, as far as time limits care.
 ///
@@ -19,8 +27,6 @@ use tokio::time::Instant;
 pub(super) struct Activity {
     begun: Instant,
     asked: AtomicBool,
-    /// No request is to follow any more.
-    closing: AtomicBool,
     open: AtomicUsize,
     /// Milliseconds from `begun` to the end of the last request.
     quiet_since: AtomicU64,
@@ -42,7 +48,6 @@ impl Activity {
         Arc::new(Self {
             begun,
             asked: AtomicBool::new(false),
-            closing: AtomicBool::new(false),
             open: AtomicUsize::new(0),
             quiet_since: AtomicU64::new(0),
         })
@@ -53,16 +58,6 @@ impl Activity {
         self.open.fetch_add(1, Relaxed);
         self.asked.store(true, Relaxed);
         Busy(Arc::clone(self))
-    }
-
-    /// Asks for the connection to be closed as soon as nothing is in flight.
-    pub(super) fn close(&self) {
-        self.closing.store(true, Relaxed);
-    }
-
-    /// Whether it was asked for.
-    pub(super) fn is_closing(&self) -> bool {
-        self.closing.load(Relaxed)
     }
 
     /// Whether no request has come yet.
@@ -94,6 +89,89 @@ impl Drop for Busy {
         let quiet = self.0.begun.elapsed().as_millis();
         self.0.quiet_since.store(u64::try_from(quiet).unwrap_or(u64::MAX), Relaxed);
         self.0.open.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Marks its connection busy from each request to the last byte of its response.
+#[derive(Clone)]
+pub(super) struct TrackActivity<S> {
+    inner: S,
+    activity: Arc<Activity>,
+}
+
+impl<S> TrackActivity<S> {
+    pub(super) fn new(inner: S, activity: &Arc<Activity>) -> Self {
+        Self { inner, activity: Arc::clone(activity) }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for TrackActivity<S>
+where
+    S: Service<Request<B>, Response = Response<R>, Error = Infallible>,
+{
+    type Response = Response<TrackedBody<R>>;
+    type Error = Infallible;
+    type Future = TrackedFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let busy = Some(self.activity.request());
+        TrackedFuture { inner: self.inner.call(request), busy }
+    }
+}
+
+pin_project! {
+    /// A request that is being served.
+    pub(super) struct TrackedFuture<F> {
+        #[pin]
+        inner: F,
+        busy: Option<Busy>,
+    }
+}
+
+impl<F, R> Future for TrackedFuture<F>
+where
+    F: Future<Output = Result<Response<R>, Infallible>>,
+{
+    type Output = Result<Response<TrackedBody<R>>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let Ok(response) = ready!(this.inner.poll(cx));
+        let busy = this.busy.take();
+        Poll::Ready(Ok(response.map(|inner| TrackedBody { inner, _busy: busy })))
+    }
+}
+
+pin_project! {
+    /// A response body that keeps its connection busy while it lasts.
+    pub(super) struct TrackedBody<B> {
+        #[pin]
+        inner: B,
+        _busy: Option<Busy>,
+    }
+}
+
+impl<B: Body> Body for TrackedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        self.project().inner.poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
     }
 }
 

@@ -1,19 +1,19 @@
 //! One connection, from its first byte to its end.
 
 use std::{
-    convert::Infallible,
     future::Future,
     io,
     pin::{Pin, pin},
     sync::Arc,
-    task::{self, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
-use hyper::{server::conn::http2, service::service_fn};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -21,13 +21,10 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::wire::Received;
-
 use super::{
-    BoxError, ConnectionLimits, Drain, Incoming, PeerAddress, Service, Settings,
-    activity::{Activity, Busy, Due},
-    answer::{Answer, Known, answer},
-    http1,
+    BoxError, ConnectionLimits, Drain, PeerAddress, Settings,
+    activity::{Activity, Due, TrackActivity},
+    edge::Edge,
     socket::Context,
     tls::ALPN_H2,
 };
@@ -46,10 +43,10 @@ pub(super) enum ConnectionError {
     Broken(#[source] io::Error),
     /// What came first was no HTTP request, or too large for one.
     #[error("the first request could not be read")]
-    Garbled(#[source] BoxError),
+    Garbled(#[source] hyper::Error),
     /// HTTP went wrong, or the client went away in the middle of something.
     #[error("the HTTP connection failed")]
-    Http(#[source] BoxError),
+    Http(#[source] hyper::Error),
 }
 
 impl ConnectionError {
@@ -67,21 +64,28 @@ enum Protocol {
 }
 
 /// Serves one connection until it ends, a limit ends it, or a drain does.
-pub(super) async fn run<S: Service>(
+pub(super) async fn run<F, S, R>(
     socket: TcpStream,
     peer: PeerAddress,
     settings: &Settings,
-    context: Arc<Context<S>>,
-) -> Result<(), ConnectionError> {
+    context: Arc<Context<F>>,
+) -> Result<(), ConnectionError>
+where
+    F: Fn(PeerAddress) -> S,
+    S: Edge<Incoming, R>,
+    R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
     let limits = &settings.limits;
     let begun = Instant::now();
     let deadline = begun + limits.handshake;
     let drain = context.drain.clone();
-    let line = Line { peer, limits, context, activity: Activity::new(begun) };
+    let connection = Connection { peer, limits, context, activity: Activity::new(begun) };
     match &settings.tls {
         None => match before(deadline, &drain, detect(&socket)).await? {
             None => Ok(()),
-            Some(protocol) => line.serve(socket, protocol.map_err(ConnectionError::Broken)?).await,
+            Some(protocol) => {
+                connection.serve(socket, protocol.map_err(ConnectionError::Broken)?).await
+            }
         },
         Some(certificates) => {
             let acceptor = TlsAcceptor::from(certificates.config());
@@ -90,7 +94,7 @@ pub(super) async fn run<S: Service>(
             };
             let stream = stream.map_err(ConnectionError::Handshake)?;
             let is_h2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_H2);
-            line.serve(stream, if is_h2 { Protocol::Http2 } else { Protocol::Http1 }).await
+            connection.serve(stream, if is_h2 { Protocol::Http2 } else { Protocol::Http1 }).await
         }
     }
 }
@@ -133,50 +137,47 @@ async fn detect(socket: &TcpStream) -> io::Result<Protocol> {
 }
 
 /// A connection whose protocol is known.
-pub(super) struct Line<'a, S> {
-    pub(super) peer: PeerAddress,
-    pub(super) limits: &'a ConnectionLimits,
-    pub(super) context: Arc<Context<S>>,
-    pub(super) activity: Arc<Activity>,
+struct Connection<'a, F> {
+    peer: PeerAddress,
+    limits: &'a ConnectionLimits,
+    context: Arc<Context<F>>,
+    activity: Arc<Activity>,
 }
 
-impl<S: Service> Line<'_, S> {
-    async fn serve<I>(self, io: I, protocol: Protocol) -> Result<(), ConnectionError>
+impl<F> Connection<'_, F> {
+    async fn serve<I, S, R>(self, io: I, protocol: Protocol) -> Result<(), ConnectionError>
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        F: Fn(PeerAddress) -> S,
+        S: Edge<Incoming, R>,
+        R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        // Boxed, here and below: a future has room twice for those that it takes in and waits for.
-        if protocol == Protocol::Http1 {
-            let connection = Box::pin(http1::serve(io, &self));
-            return self.drive(connection, |_| self.activity.close()).await;
-        }
-        let service = service_fn(|request: http::Request<_>| {
-            let (context, busy) = (Arc::clone(&self.context), self.activity.request());
-            let peer = self.peer;
-            async move {
-                let settings = context.settings.load();
-                let request = Received::from(request).map(Incoming::h2);
-                let (service, from) = (&context.service, (peer, None));
-                let response =
-                    answer(service, &settings, request, from, &mut Known::default()).await;
-                Ok::<_, Infallible>(response.map(|body| Lasting { body, _busy: busy }))
+        let io = TokioIo::new(io);
+        let edge = (self.context.edge)(self.peer);
+        let service = TowerToHyperService::new(TrackActivity::new(edge, &self.activity));
+        // Boxed: a future has room twice for those that it takes in and waits for.
+        match protocol {
+            Protocol::Http1 => {
+                let connection = Box::pin(http1(self.limits).serve_connection(io, service));
+                self.drive(connection, |it| it.get_mut().as_mut().graceful_shutdown()).await
             }
-        });
-        let connection = Box::pin(http2(self.limits).serve_connection(TokioIo::new(io), service));
-        self.drive(connection, |it| it.get_mut().as_mut().graceful_shutdown()).await
+            Protocol::Http2 => {
+                let connection = Box::pin(http2(self.limits).serve_connection(io, service));
+                self.drive(connection, |it| it.get_mut().as_mut().graceful_shutdown()).await
+            }
+        }
     }
 
     /// Polls the connection, and asks it to close when it is idle or a drain starts. One that
     /// has nothing in flight and still does not close is dropped; what is in flight has all the
     /// time that the drain leaves it, which the accept loop keeps.
-    async fn drive<C, E>(
+    async fn drive<C>(
         &self,
         connection: C,
         close: impl Fn(Pin<&mut C>),
     ) -> Result<(), ConnectionError>
     where
-        C: Future<Output = Result<(), E>>,
-        E: Into<BoxError>,
+        C: Future<Output = hyper::Result<()>>,
     {
         let mut connection = pin!(connection);
         let mut drain = pin!(self.context.drain.started());
@@ -186,7 +187,7 @@ impl<S: Service> Line<'_, S> {
             tokio::select! {
                 biased;
                 ended = connection.as_mut() => {
-                    return ended.map_err(|fault| self.blame(fault.into()));
+                    return ended.map_err(|fault| self.blame(fault));
                 }
                 () = drain.as_mut(), if !draining => {
                     draining = true;
@@ -206,7 +207,7 @@ impl<S: Service> Line<'_, S> {
         }
     }
 
-    fn blame(&self, fault: BoxError) -> ConnectionError {
+    fn blame(&self, fault: hyper::Error) -> ConnectionError {
         if self.activity.is_unused() {
             ConnectionError::Garbled(fault)
         } else {
@@ -219,33 +220,19 @@ impl<S: Service> Line<'_, S> {
     }
 }
 
-/// A body that keeps its connection busy while it lasts.
-struct Lasting<B> {
-    body: Answer<B>,
-    _busy: Busy,
-}
-
-impl<B> Body for Lasting<B>
-where
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
-{
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+fn http1(limits: &ConnectionLimits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        // A client that closes its side cancels its request: the service's future is dropped.
+        .half_close(false)
+        // Twice the bound, so that what is a little over gets an answer that names the bound, and
+        // what is far over is cut off with a bare 431.
+        .max_header_size(limits.header.saturating_mul(2));
+    // Set explicitly, even hyper's own number would cost every request a list on the heap.
+    if limits.header_lines != HYPER_HEADER_LINES {
+        builder.max_headers(limits.header_lines);
     }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+    builder
 }
 
 fn http2(limits: &ConnectionLimits) -> http2::Builder<TokioExecutor> {
@@ -261,6 +248,8 @@ fn http2(limits: &ConnectionLimits) -> http2::Builder<TokioExecutor> {
 }
 
 const PREFACE: &[u8; 3] = b"PRI";
+/// How many header lines hyper takes where nothing else is set.
+const HYPER_HEADER_LINES: usize = 100;
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 const LONGEST_NAP: Duration = Duration::from_millis(50);
 

@@ -26,31 +26,24 @@
 //! bounded look at the first three bytes in clear, and ALPN under TLS.
 
 mod activity;
-mod answer;
 mod connection;
 mod cors;
+pub mod edge;
 mod guard;
-mod http1;
-mod incoming;
 mod socket;
 mod tls;
 mod tune;
 mod workers;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
-use http::Response;
-use http_body::Body;
 
 use crate::call::Drain;
 use crate::call::PeerAddress;
-use crate::wire::Received;
 
 pub use self::{
     guard::{Admission, Excerpt, Guard, GuardError, Refusal},
-    incoming::{BodyFault, Incoming},
     socket::{Counts, Drained, ListenError, Listener},
     tls::{Certificates, TlsError, TlsFiles},
     workers::Workers,
@@ -58,42 +51,6 @@ pub use self::{
 
 /// Why a response's body broke off.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// What answers requests. Any `Fn(Received<Incoming>, PeerAddress) -> impl Future<Output = Response<B>>`
-/// is one.
-///
-/// It is called once per request, several at a time on an HTTP/2 connection. Its future, and the
-/// body it returns, are dropped when the client goes away.
-pub trait Service: Send + Sync + 'static {
-    /// The response body. `Unpin` spares every response an allocation; box one that is not. An
-    /// error in it breaks the connection, or its stream, off.
-    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
-
-    /// Answers one request. It has passed the guard and its headers are within bounds; its body
-    /// has not been read, and bounding that, in size and in time, is the service's work.
-    fn call(
-        &self,
-        request: Received<Incoming>,
-        peer: PeerAddress,
-    ) -> impl Future<Output = Response<Self::Body>> + Send;
-}
-
-impl<F, R, B> Service for F
-where
-    F: Fn(Received<Incoming>, PeerAddress) -> R + Send + Sync + 'static,
-    R: Future<Output = Response<B>> + Send,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
-{
-    type Body = B;
-
-    fn call(
-        &self,
-        request: Received<Incoming>,
-        peer: PeerAddress,
-    ) -> impl Future<Output = Response<B>> + Send {
-        self(request, peer)
-    }
-}
 
 /// Everything about a listener that a reload may change. The address is not: that takes another
 /// [`Listener`].

@@ -11,6 +11,9 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
+use http_body::Body;
+use hyper::body::Incoming;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -20,8 +23,9 @@ use tokio::{
 };
 
 use super::{
-    Drain, LiveSettings, PeerAddress, Service, Settings,
+    BoxError, Drain, LiveSettings, PeerAddress, Settings,
     connection::{self, ConnectionError},
+    edge::Edge,
     tune::tune,
     workers::{Place, Workers},
 };
@@ -105,13 +109,16 @@ impl Listener {
     ///
     /// # Cancel safety
     /// Dropping this future cuts every connection at once.
-    pub async fn serve<S: Service>(
-        self,
-        settings: LiveSettings,
-        service: S,
-        drain: Drain,
-    ) -> Drained {
-        let context = Arc::new(Context { service, settings, drain: drain.clone() });
+    ///
+    /// `edge` makes the stack of each connection, which all its requests pass
+    /// ([`super::edge`]).
+    pub async fn serve<F, S, R>(self, settings: LiveSettings, edge: F, drain: Drain) -> Drained
+    where
+        F: Fn(PeerAddress) -> S + Send + Sync + 'static,
+        S: Edge<Incoming, R>,
+        R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let context = Arc::new(Context { edge, settings, drain: drain.clone() });
         let mut connections = JoinSet::new();
         let mut door = Door::new(self);
         let mut started = pin!(drain.started());
@@ -137,8 +144,8 @@ fn at(place: Option<&Place>, socket: TcpStream) -> io::Result<TcpStream> {
 }
 
 /// What every connection of a listener shares.
-pub(super) struct Context<S> {
-    pub(super) service: S,
+pub(super) struct Context<F> {
+    pub(super) edge: F,
     pub(super) settings: LiveSettings,
     pub(super) drain: Drain,
 }
@@ -183,13 +190,17 @@ impl Door {
         }
     }
 
-    fn admit<S: Service>(
+    fn admit<F, S, R>(
         &mut self,
         socket: TcpStream,
         addr: SocketAddr,
-        context: &Arc<Context<S>>,
+        context: &Arc<Context<F>>,
         connections: &mut JoinSet<()>,
-    ) {
+    ) where
+        F: Fn(PeerAddress) -> S + Send + Sync + 'static,
+        S: Edge<Incoming, R>,
+        R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
         let settings = context.settings.load();
         let Some(slot) = Slot::take(&self.listener.counts, settings.limits.connections) else {
             return self.turn_away(socket, &settings);

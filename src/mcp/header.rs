@@ -1,6 +1,7 @@
-//! Header names of the Streamable HTTP transport, in the lower case of HTTP/2.
+//! Header names of the Streamable HTTP transport, in the lower case of HTTP/2, and how a header
+//! that may be sent only once is read.
 
-use http::HeaderName;
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The protocol version of the request.
 pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -20,3 +21,27 @@ pub const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-bufferi
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// W3C Trace Context.
 pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+/// A header was sent more than once: an intermediary may have acted on another of its values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("duplicate header")]
+pub struct DuplicateHeader;
+
+/// The value of a header that may be sent only once; `None` if it was not sent.
+///
+/// # Errors
+/// [`DuplicateHeader`].
+pub fn single_value<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a HeaderValue>, DuplicateHeader> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next();
+    if values.next().is_some() { Err(DuplicateHeader) } else { Ok(first) }
+}
+
+/// The first value of a header as text; `None` if it was not sent, or holds anything but visible
+/// ASCII, spaces and tabs.
+pub fn text_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}

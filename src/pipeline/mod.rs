@@ -35,6 +35,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use http::HeaderMap;
 use tokio::sync::watch;
 
 use crate::call::{Call, Context, Endpoint, Failure, Principal, Reply};
@@ -43,7 +44,6 @@ use crate::identity::Credential;
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Tracing;
-use crate::wire::Headers;
 
 use attempt::CallAttempt;
 use input::{InputStore, Requester};
@@ -97,7 +97,11 @@ impl Gateway {
     ///
     /// # Errors
     /// [`Failure::KeyMissing`], [`Failure::KeyUnknown`] and [`Failure::OverLimit`].
-    pub fn identify(&self, headers: &mut Headers, address: IpAddr) -> Result<Credential, Failure> {
+    pub fn identify(
+        &self,
+        headers: &mut HeaderMap,
+        address: IpAddr,
+    ) -> Result<Credential, Failure> {
         let snapshot = self.snapshots.load();
         snapshot.identity.identify(headers).map_err(|unknown| {
             let failure = snapshot.policy.admit_unauthenticated(address).err().unwrap_or(unknown);

@@ -12,8 +12,9 @@ use std::{
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body::{Body, Frame};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, Empty, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
 use hyper::client::conn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{
@@ -23,12 +24,11 @@ use tokio::{
     task::JoinHandle,
     time::timeout,
 };
-use trunkline::call::PeerAddress;
-use trunkline::call::{DrainSwitch, drain};
+use tower::service_fn;
+use trunkline::call::{DrainSwitch, PeerAddress, drain};
 use trunkline::listener::{
-    ConnectionLimits, Counts, Drained, Incoming, Listener, LiveSettings, Settings,
+    ConnectionLimits, Counts, Drained, Listener, LiveSettings, Settings, edge,
 };
-use trunkline::wire::Received;
 
 /// What the service reports while it works.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,8 +56,16 @@ impl Door {
         let (report, events) = mpsc::channel(16);
         let release = Arc::new(Notify::new());
         let script = Script { report, release: Arc::clone(&release) };
-        let service = move |request, peer| script.clone().answer(request, peer);
-        let served = tokio::spawn(listener.serve(live.clone(), service, drain));
+        let settings = live.clone();
+        let stack = move |peer: PeerAddress| {
+            let script = script.clone();
+            let service = service_fn(move |request| {
+                let script = script.clone();
+                async move { Ok::<_, Infallible>(script.answer(request, peer).await) }
+            });
+            edge::guarded(settings.clone(), peer, service)
+        };
+        let served = tokio::spawn(listener.serve(live.clone(), stack, drain));
         Self { addr, live, counts, release, switch, served, events: Mutex::new(events) }
     }
 
@@ -137,7 +145,7 @@ pub async fn text(response: Response<hyper::body::Incoming>) -> String {
 }
 
 /// `/hold` answers when it is released, `/stream` sends one line and then keeps the body open,
-/// `/flood` never stops sending, `/echo` answers with what it was sent, `/lines` with a body of
+/// `/flood` never stops sending, `/upload` reads its body, `/echo` answers with what it was sent, `/lines` with a body of
 /// unknown length, `/none` without one, `/breaks` with one that breaks off, and anything else
 /// answers with the protocol it was asked in.
 #[derive(Clone)]
@@ -146,12 +154,53 @@ struct Script {
     release: Arc<Notify>,
 }
 
-type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
+type Answer = Response<AnyBody>;
+
+/// Any body, and what the edge needs of one.
+pub struct AnyBody(UnsyncBoxBody<Bytes, io::Error>);
+
+impl AnyBody {
+    fn respond(body: impl Body<Data = Bytes, Error = io::Error> + Send + 'static) -> Answer {
+        Response::new(Self(body.boxed_unsync()))
+    }
+}
+
+impl From<Bytes> for AnyBody {
+    fn from(bytes: Bytes) -> Self {
+        Self(Full::new(bytes).map_err(|never| match never {}).boxed_unsync())
+    }
+}
+
+impl Default for AnyBody {
+    fn default() -> Self {
+        Bytes::new().into()
+    }
+}
+
+impl Body for AnyBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        Pin::new(&mut self.0).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
 
 impl Script {
-    async fn answer(self, request: Received<Incoming>, peer: PeerAddress) -> Answer {
+    async fn answer(self, request: Request<Incoming>, peer: PeerAddress) -> Answer {
         let leaving = Leaving(self.report.clone());
-        match request.uri.path() {
+        match request.uri().path() {
             "/hold" => {
                 self.report.send(Event::Entered).await.unwrap();
                 self.release.notified().await;
@@ -159,24 +208,30 @@ impl Script {
                 full("held".into())
             }
             "/stream" | "/flood" => {
-                let flood = request.uri.path() == "/flood";
+                let flood = request.uri().path() == "/flood";
                 let stream = Stream { first: Some("line\n".into()), flood, _leaving: leaving };
                 self.report.send(Event::Entered).await.unwrap();
-                Response::new(stream.map_err(|never| match never {}).boxed_unsync())
+                AnyBody::respond(stream.map_err(|never| match never {}))
+            }
+            "/upload" => {
+                self.report.send(Event::Entered).await.unwrap();
+                let read = read(request.into_body()).await;
+                drop(leaving);
+                full(format!("{}", read.is_ok()))
             }
             "/echo" => {
                 std::mem::forget(leaving);
-                let answer = match read(request.body).await {
-                    Ok(body) => Full::new(body),
-                    Err(fault) => Full::new(Bytes::from(format!("no body: {fault}"))),
+                let answer = match read(request.into_body()).await {
+                    Ok(body) => body,
+                    Err(fault) => Bytes::from(format!("no body: {fault}")),
                 };
-                Response::new(answer.map_err(|never| match never {}).boxed_unsync())
+                Response::new(answer.into())
             }
             "/lines" => {
                 std::mem::forget(leaving);
                 let lines = ["one\n".to_owned(), "x".repeat(9000), "three\n".to_owned()];
                 let lines = lines.map(|line| Ok(Frame::data(Bytes::from(line))));
-                Response::new(StreamBody::new(futures_util::stream::iter(lines)).boxed_unsync())
+                AnyBody::respond(StreamBody::new(futures_util::stream::iter(lines)))
             }
             "/none" => {
                 std::mem::forget(leaving);
@@ -190,18 +245,18 @@ impl Script {
                     Ok(Frame::data(Bytes::from_static(b"begun"))),
                     Err(io::Error::other("no more")),
                 ];
-                Response::new(StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync())
+                AnyBody::respond(StreamBody::new(futures_util::stream::iter(pieces)))
             }
             _ => {
                 std::mem::forget(leaving);
-                full(format!("{:?} tls={}", request.version, peer.tls))
+                full(format!("{:?} tls={}", request.version(), peer.tls))
             }
         }
     }
 }
 
 fn full(text: String) -> Answer {
-    Response::new(Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync())
+    Response::new(Bytes::from(text).into())
 }
 
 #[allow(clippy::disallowed_methods, reason = "bounded by Limited")]

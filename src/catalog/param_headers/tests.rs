@@ -3,7 +3,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::mcp::HeaderValueError;
-use crate::wire::Headers;
 
 fn params(schema: &Value) -> Result<Vec<ParamHeader>, AnnotationError> {
     find_param_headers(schema.as_object().unwrap())
@@ -187,7 +186,7 @@ fn headers_must_say_what_the_body_says() {
             map.append(*name, HeaderValue::from_static(value));
         }
         assert_eq!(
-            verify_headers(&sql(), &Headers::from(&map), Some(arguments.as_bytes())),
+            verify_headers(&sql(), &map, Some(arguments.as_bytes())),
             expected,
             "{headers:?}"
         );
@@ -199,7 +198,7 @@ fn arguments_that_say_two_things_match_no_header() {
     let mut headers = HeaderMap::new();
     headers.insert("mcp-param-region", HeaderValue::from_static("us"));
     let twice = br#"{"region":"us","region":"eu"}"#;
-    let verified = verify_headers(&sql(), &Headers::from(&headers), Some(twice));
+    let verified = verify_headers(&sql(), &headers, Some(twice));
     assert!(matches!(verified, Err(HeaderMismatch::Arguments(_))));
 }
 
@@ -208,10 +207,6 @@ fn what_the_gateway_sends_it_would_itself_accept() {
     for text in ["us", "", " a ", "=?base64?x?=", "日本", "a\u{0}b", "true", "42"] {
         let arguments = json!({"region": text, "options": {"limit": 7, "dry": false}}).to_string();
         let map: HeaderMap = headers_for(&sql(), Some(arguments.as_bytes())).into_iter().collect();
-        assert_eq!(
-            verify_headers(&sql(), &Headers::from(&map), Some(arguments.as_bytes())),
-            Ok(()),
-            "{text:?}"
-        );
+        assert_eq!(verify_headers(&sql(), &map, Some(arguments.as_bytes())), Ok(()), "{text:?}");
     }
 }

@@ -1,13 +1,13 @@
 //! The check that a client's `Mcp-Param-*` headers say what its body says.
 
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
 use serde_json::Value;
 
 use super::{ParamHeader, ParamKind, header_text, value_at_path};
 use crate::catalog::schema::MAX_ARGUMENT_DEPTH;
 use crate::catalog::strict_json::{self, JsonError};
+use crate::mcp::header::single_value;
 use crate::mcp::{HeaderValueError, decode_value};
-use crate::wire::{Headers, Repeated};
 
 /// How a header and the body disagree. No variant carries a value: parameters
 /// may be secrets, and this text goes back over the wire and into logs.
@@ -60,7 +60,7 @@ pub enum HeaderMismatch {
 /// [`HeaderMismatch`], for which the client gets `-32020`.
 pub fn verify_headers(
     params: &[ParamHeader],
-    headers: &Headers,
+    headers: &HeaderMap,
     arguments: Option<&[u8]>,
 ) -> Result<(), HeaderMismatch> {
     if params.is_empty() {
@@ -73,12 +73,12 @@ pub fn verify_headers(
 
 fn verify_header(
     param: &ParamHeader,
-    headers: &Headers,
+    headers: &HeaderMap,
     arguments: &Value,
 ) -> Result<(), HeaderMismatch> {
     let header = || param.header.clone();
-    let sent = headers.single(&param.header);
-    let sent = sent.map_err(|Repeated| HeaderMismatch::Repeated { header: header() })?;
+    let sent = single_value(headers, &param.header)
+        .map_err(|_| HeaderMismatch::Repeated { header: header() })?;
     let (value, sent) = match (value_at_path(arguments, &param.path), sent) {
         (None, None) => return Ok(()),
         (None, Some(_)) => return Err(HeaderMismatch::Unexpected { header: header() }),
@@ -86,7 +86,10 @@ fn verify_header(
         (Some(_), None) => return Err(HeaderMismatch::Missing { header: header() }),
         (Some(value), Some(sent)) => (value, sent),
     };
-    let sent = decode_value(sent)
+    // Bytes outside visible ASCII are not text: they are refused as characters.
+    let sent = sent.to_str().map_err(|_| HeaderValueError::Characters);
+    let sent = sent
+        .and_then(decode_value)
         .map_err(|cause| HeaderMismatch::Malformed { header: header(), cause })?;
     let text = header_text(value);
     let same = match (param.kind, value) {

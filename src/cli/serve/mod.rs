@@ -13,19 +13,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Response;
-use http_body_util::Full;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::admin::{self, Report};
-use crate::call::PeerAddress;
 use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
 use crate::config::{Config, LogFormat};
 use crate::crypto::random_bytes;
-use crate::downstream::Front;
-use crate::listener::{Incoming, ListenError, Listener, LiveSettings, Workers};
+use crate::downstream::McpService;
+use crate::listener::{ListenError, Listener, LiveSettings, Workers, edge};
 use crate::pipeline::{Gateway, own_info};
 use crate::snapshot::{Snapshots, StartUp};
 use crate::telemetry::log::{self, AccessLogSwitch, LogError, LogHandle, LogLevels};
@@ -33,7 +30,6 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Otel;
 use crate::upstream::Surroundings;
 use crate::upstream::child::Guardian;
-use crate::wire::Received;
 
 use super::{CommonArgs, OPEN, print_error, report_error};
 pub use reload::Reloader;
@@ -144,7 +140,7 @@ pub struct Running {
     /// What clients talk to.
     pub gateway: Arc<Gateway>,
     /// What answers them.
-    pub front: Arc<Front>,
+    pub mcp: Arc<McpService>,
     report: Arc<Report>,
     clients: LiveSettings,
     operators: LiveSettings,
@@ -207,17 +203,17 @@ impl Running {
         }
         let (switch, draining) = drain();
         let (admin_switch, admin_draining) = drain();
-        let front = Front::new(Arc::clone(&gateway), draining.clone());
+        let mcp = McpService::new(Arc::clone(&gateway), draining.clone());
         let address = socket.as_ref().map(Listener::local_addr);
         let admin = admin_socket.as_ref().map(Listener::local_addr);
         let counts = socket.as_ref().map(Listener::counts).unwrap_or_default();
-        let report = Report::new(Arc::clone(&gateway), Arc::clone(&front), counts);
+        let report = Report::new(Arc::clone(&gateway), Arc::clone(&mcp), counts);
         report.loaded(path);
         let clients = LiveSettings::new(settings.clients);
         let operators = LiveSettings::new(settings.operators);
         let client_listener = socket
             .map(|socket| socket.on(Arc::clone(&workers)))
-            .map(|socket| serve_clients(socket, clients.clone(), Arc::clone(&front), draining));
+            .map(|socket| serve_clients(socket, clients.clone(), Arc::clone(&mcp), draining));
         let admin_listener = admin_socket.map(|socket| {
             serve_operators(socket, operators.clone(), Arc::clone(&report), admin_draining)
         });
@@ -227,7 +223,7 @@ impl Running {
             address: address.unwrap_or(NOWHERE),
             admin,
             gateway,
-            front,
+            mcp,
             report,
             clients,
             operators,
@@ -283,14 +279,13 @@ async fn bind(address: Option<SocketAddr>) -> Result<Option<Listener>, ListenErr
 fn serve_clients(
     socket: Listener,
     settings: LiveSettings,
-    front: Arc<Front>,
+    mcp: Arc<McpService>,
     draining: Drain,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let service = move |request: Received<Incoming>, peer: PeerAddress| {
-            Arc::clone(&front).serve(request, peer)
-        };
-        let drained = socket.serve(settings, service, draining).await;
+        let live = settings.clone();
+        let stack = move |peer| edge::clients(live.clone(), peer, Arc::clone(&mcp));
+        let drained = socket.serve(settings, stack, draining).await;
         if drained.cut > 0 {
             tracing::warn!(connections = drained.cut, "cut at the end of the drain time");
         }
@@ -304,11 +299,12 @@ fn serve_operators(
     draining: Drain,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let service = move |request: Received<Incoming>, _: PeerAddress| {
-            let response: Response<Full<bytes::Bytes>> = admin::respond(&request, &*report);
-            std::future::ready(response)
+        let live = settings.clone();
+        let stack = move |peer| {
+            let report = Arc::clone(&report);
+            edge::operators(live.clone(), peer, move |request| admin::respond(request, &*report))
         };
-        socket.serve(settings, service, draining).await;
+        socket.serve(settings, stack, draining).await;
     })
 }
 

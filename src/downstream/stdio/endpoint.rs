@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response, Uri};
-use http_body_util::Full;
 
 use crate::call::Failure;
 use crate::call::PeerAddress;
-use crate::downstream::{Body, Front};
+use crate::downstream::{Body, McpService, refusal};
 use crate::upstream::{HttpClient, ResponseBody};
-use crate::wire::Received;
 
 /// Something that answers as an MCP endpoint does over HTTP.
 pub trait Endpoint: Send + Sync + 'static {
@@ -39,16 +37,16 @@ pub enum Mirroring {
     Needless,
 }
 
-/// The front of this process.
+/// The mcp of this process.
 pub struct Here {
-    front: Arc<Front>,
+    mcp: Arc<McpService>,
     uri: Uri,
 }
 
 impl Here {
     /// The endpoint at a path such as `/mcp`.
-    pub fn new(front: Arc<Front>, uri: Uri) -> Self {
-        Self { front, uri }
+    pub fn new(mcp: Arc<McpService>, uri: Uri) -> Self {
+        Self { mcp, uri }
     }
 }
 
@@ -56,9 +54,12 @@ impl Endpoint for Here {
     type Body = Body;
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Body>, Failure> {
-        let request = Received::from(request.map(Full::new));
-        let request = Received { uri: self.uri.clone(), ..request };
-        Ok(Arc::clone(&self.front).serve(request, PeerAddress::parent()).await)
+        let mut request = request;
+        *request.uri_mut() = self.uri.clone();
+        Ok(match self.mcp.authenticate(request, PeerAddress::parent()) {
+            Ok(authenticated) => Arc::clone(&self.mcp).serve(authenticated).await,
+            Err(failure) => refusal(&failure),
+        })
     }
 
     fn mirroring(&self) -> Mirroring {

@@ -19,10 +19,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Version, header};
 
+use crate::mcp::header::{DuplicateHeader, single_value, text_value};
 use crate::text::clip;
-use crate::wire::{Headers, Received, Repeated, visible};
 
 use self::host::{Host, HostPort, Origin, ends_below};
 
@@ -62,6 +62,12 @@ pub enum Refusal {
     /// A page that nobody allowed.
     #[error("origin {0} is not trusted: to allow it, add it to `allowed_origins`")]
     ForeignOrigin(Excerpt),
+    /// More than one Transfer-Encoding header: readers may differ on where the body ends.
+    #[error("the request has more than one Transfer-Encoding header: send one, `chunked`")]
+    AmbiguousFraming,
+    /// A transfer coding other than `chunked`.
+    #[error("unknown transfer coding: the only one that is supported is `chunked`")]
+    UnknownCoding,
     /// The header block is over the bound.
     #[error("the request's headers take {size} bytes, and `limits.header` allows {limit}")]
     HeadersTooLarge {
@@ -116,12 +122,12 @@ impl Guard {
     ///
     /// # Errors
     /// The first [`Refusal`] that applies; nothing behind the guard may see the request.
-    pub fn admit<B>(&self, request: &Received<B>, local: SocketAddr) -> Result<Admission, Refusal> {
+    pub fn admit<B>(&self, request: &Request<B>, local: SocketAddr) -> Result<Admission, Refusal> {
         let target = target(request)?;
         if !self.serves(target, local) {
             return Err(Refusal::ForeignHost(Excerpt::of(authority_text(request))));
         }
-        let origin = sole_origin(&request.headers)?;
+        let origin = sole_origin(request.headers())?;
         if let Some(value) = &origin {
             let text = value.to_str().map_err(|_| Refusal::OpaqueOrigin)?;
             let page = Origin::parse(text).ok_or(Refusal::OpaqueOrigin)?;
@@ -155,9 +161,11 @@ impl Refusal {
     /// A foreign Host is not 421: that invites the client to ask again on a new connection.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::MissingHost | Self::AmbiguousHost | Self::MalformedHost => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::MissingHost
+            | Self::AmbiguousHost
+            | Self::MalformedHost
+            | Self::AmbiguousFraming => StatusCode::BAD_REQUEST,
+            Self::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
             Self::ForeignHost(_) | Self::OpaqueOrigin | Self::ForeignOrigin(_) => {
                 StatusCode::FORBIDDEN
             }
@@ -238,37 +246,37 @@ impl HostRule {
 }
 
 /// The one host a request names, in its target and its Host header together.
-fn target<B>(request: &Received<B>) -> Result<HostPort<'_>, Refusal> {
-    let mut hosts = request.headers.get_all(&header::HOST);
+fn target<B>(request: &Request<B>) -> Result<HostPort<'_>, Refusal> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
     let header = hosts.next().map(read_host).transpose()?;
     if hosts.next().is_some() {
         return Err(Refusal::AmbiguousHost);
     }
     // HTTP/2's `:authority`, or the absolute form of an HTTP/1 target.
-    let uri = request.uri.authority();
+    let uri = request.uri().authority();
     let uri =
         uri.map(|it| HostPort::parse(it.as_str()).ok_or(Refusal::MalformedHost)).transpose()?;
     match (uri, header) {
         (Some(uri), Some(header)) if uri != header => Err(Refusal::AmbiguousHost),
         (_, Some(header)) => Ok(header),
-        (Some(uri), None) if request.version >= Version::HTTP_2 => Ok(uri),
+        (Some(uri), None) if request.version() >= Version::HTTP_2 => Ok(uri),
         _ => Err(Refusal::MissingHost),
     }
 }
 
-fn read_host(value: &[u8]) -> Result<HostPort<'_>, Refusal> {
-    let text = visible(value).ok_or(Refusal::MalformedHost)?;
+fn read_host(value: &HeaderValue) -> Result<HostPort<'_>, Refusal> {
+    let text = value.to_str().map_err(|_| Refusal::MalformedHost)?;
     HostPort::parse(text.trim()).ok_or(Refusal::MalformedHost)
 }
 
-fn authority_text<B>(request: &Received<B>) -> &str {
-    let header = request.headers.get_text(&header::HOST);
-    header.or_else(|| request.uri.authority().map(http::uri::Authority::as_str)).unwrap_or("")
+fn authority_text<B>(request: &Request<B>) -> &str {
+    let header = text_value(request.headers(), &header::HOST);
+    header.or_else(|| request.uri().authority().map(http::uri::Authority::as_str)).unwrap_or("")
 }
 
-fn sole_origin(headers: &Headers) -> Result<Option<HeaderValue>, Refusal> {
-    let origin = headers.single(&header::ORIGIN).map_err(|Repeated| Refusal::OpaqueOrigin)?;
-    origin.map(HeaderValue::from_bytes).transpose().map_err(|_| Refusal::OpaqueOrigin)
+fn sole_origin(headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
+    let origin = single_value(headers, &header::ORIGIN);
+    origin.map(Option::<&HeaderValue>::cloned).map_err(|DuplicateHeader| Refusal::OpaqueOrigin)
 }
 
 /// JSON-RPC 2.0, 5.1: what was sent is not a valid request.

@@ -32,7 +32,7 @@ fn a_host_is_served_when_it_is_this_machine_or_allowed() {
 #[test]
 fn http_1_needs_exactly_one_host_and_http_2_an_authority() {
     let guard = Guard::default();
-    let admit = |request: Received<()>| guard.admit(&request, local()).map(|_| ());
+    let admit = |request: Request<()>| guard.admit(&request, local()).map(|_| ());
     let twice = get("/", &[("host", "localhost"), ("host", "localhost")]);
     let absolute = get("http://localhost/", &[("host", "localhost")]);
     let differing = get("http://evil.example.com/", &[("host", "localhost")]);
@@ -112,16 +112,16 @@ fn guard(hosts: &[&str], origins: &[&str]) -> Guard {
     Guard::new(&owned(hosts), &owned(origins)).unwrap()
 }
 
-fn get(target: &str, headers: &[(&str, &str)]) -> Received<()> {
+fn get(target: &str, headers: &[(&str, &str)]) -> Request<()> {
     let mut request = http::Request::get(target);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    request.body(()).unwrap().into()
+    request.body(()).unwrap()
 }
 
-fn h2(mut request: Received<()>) -> Received<()> {
-    request.version = Version::HTTP_2;
+fn h2(mut request: Request<()>) -> Request<()> {
+    *request.version_mut() = Version::HTTP_2;
     request
 }
 

@@ -337,9 +337,8 @@ impl Shared {
             }
         }
         for name in &self.forward {
-            let value = call.context.headers.get(name);
-            if let Some(value) = value.and_then(|value| HeaderValue::from_bytes(value).ok()) {
-                headers.insert(name.clone(), value);
+            if let Some(value) = call.context.headers.get(name) {
+                headers.insert(name.clone(), value.clone());
             }
         }
     }
