@@ -1,4 +1,4 @@
-//! What a server answered: raw bytes and the few facts read from them.
+//! A server's answer: raw bytes and the few facts that are read from them.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Who asks, and under which conditions.
+//! A call's context: principal, client, endpoint and peer address.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! The signal to finish: given once, seen by every connection and every stream.
+//! The drain signal: sent once, seen by every connection and every stream.
 
 use std::time::Duration;
 

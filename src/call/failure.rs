@@ -1,9 +1,9 @@
-//! The one outward error of the gateway, and the whole table of how each kind
-//! looks from outside.
+//! The gateway's one outward error type, and the whole table of codes, statuses
+//! and labels.
 //!
-//! Every room has errors of its own; what reaches a client is one of these.
-//! The public text names nothing that the client may not know to exist; what
-//! the operator needs beyond it is in the log.
+//! Every module has errors of its own; a client receives one of these. The public
+//! text names nothing that the client may not know to exist; the log has the
+//! details for the operator.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::mcp::{ProtocolVersion, code, meta};
 
 use super::ServerName;
 
-/// Whose doing a failure is.
+/// Who caused a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {
-    /// The client asked for something that cannot be.
+    /// The client sent an invalid or disallowed request.
     Client,
     /// The server behind the gateway failed.
     Server,
@@ -24,7 +24,7 @@ pub enum Blame {
     Gateway,
 }
 
-/// Why a call has no answer from its server.
+/// Why a call has no response from its server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The body is not JSON.
@@ -33,7 +33,7 @@ pub enum Failure {
         /// What is wrong with it.
         detail: String,
     },
-    /// The body is JSON, but no request that can be served.
+    /// The body is JSON, but not a valid request.
     #[error("{detail}")]
     InvalidRequest {
         /// What is wrong with it.
@@ -104,7 +104,7 @@ pub enum Failure {
         "a session is needed: send `initialize` first, then its `Mcp-Session-Id` with every request"
     )]
     SessionRequired,
-    /// The session is not, or no longer, there.
+    /// The session does not exist or has ended.
     #[error("the session is not there: open a new one with `initialize`")]
     SessionLost,
     /// No room for another session.
@@ -131,10 +131,10 @@ pub enum Failure {
         /// The URI asked for.
         uri: String,
     },
-    /// No key, where one is asked for.
+    /// A key is required and the request has none.
     #[error("a key is needed: send it as `Authorization: Bearer KEY` or as `X-API-Key: KEY`")]
     KeyMissing,
-    /// A key that is no client's.
+    /// The key belongs to no client.
     #[error("the key is not known here")]
     KeyUnknown,
     /// No profile of that name, or none that this principal may use: the same
@@ -155,7 +155,7 @@ pub enum Failure {
     OverLimit {
         /// The limit's name.
         limit: String,
-        /// When another try can succeed.
+        /// How long to wait before another attempt.
         retry_after: Duration,
     },
     /// The gateway is stopping.
@@ -167,7 +167,7 @@ pub enum Failure {
         /// In a few words, why.
         reason: String,
     },
-    /// The server is not there at the moment.
+    /// The server is unavailable.
     #[error("the server {server} is not available: {reason}")]
     ServerDown {
         /// Which one.
@@ -191,7 +191,7 @@ pub enum Failure {
         /// How long the gateway waited.
         after: Duration,
     },
-    /// The server answered with something that is no answer.
+    /// The server sent an invalid response.
     #[error("the server {server} sent an invalid answer: {reason}")]
     BadAnswer {
         /// Which one.
@@ -199,31 +199,31 @@ pub enum Failure {
         /// In a few words, what is wrong with it.
         reason: String,
     },
-    /// The server wants input that this client did not say it can give.
+    /// The server needs input that the client declared no capability for.
     #[error("the server asks for input that this client cannot give: {needed}")]
     InputNeeded {
         /// The capabilities that the client would need.
         needed: Value,
     },
-    /// The client asks for something that it did not say it knows.
+    /// The request needs a capability that the client did not declare.
     #[error("missing required client capability: {needed}")]
     CapabilityNeeded {
         /// The capabilities that the client would need.
         needed: Value,
     },
-    /// The client did not give what the server asked for.
+    /// The client declined to give the input.
     #[error("the client refused the input that the server asked for: {reason}")]
     InputRefused {
         /// What the client said.
         reason: String,
     },
-    /// The client said nothing to what the server asked for.
+    /// The client did not give the input in time.
     #[error("the client did not give the input that the server asked for within {}", seconds(*after))]
     InputTimeout {
         /// How long was waited.
         after: Duration,
     },
-    /// The server asked again and again.
+    /// The server asked for input too many times.
     #[error("the server {server} asked for input more than {limit} times in one call")]
     InputEndless {
         /// Which one.
@@ -237,7 +237,7 @@ pub enum Failure {
         /// What is wrong with it.
         reason: String,
     },
-    /// The client withdrew the call.
+    /// The client cancelled the call.
     #[error("the call was cancelled")]
     Cancelled,
     /// The gateway itself failed.
@@ -255,7 +255,7 @@ pub struct WireForm {
     pub code: i64,
     /// The HTTP status towards a Modern client.
     pub status: u16,
-    /// Whose doing it is.
+    /// Who caused it.
     pub blame: Blame,
     /// Whether the same request can succeed later.
     pub retryable: bool,
@@ -382,12 +382,12 @@ impl Failure {
         }
     }
 
-    /// That a client has to declare that it knows tasks.
+    /// The failure of a client without the tasks extension.
     pub fn tasks_needed() -> Self {
         Self::CapabilityNeeded { needed: json!({ "extensions": { meta::TASKS: {} } }) }
     }
 
-    /// When to try again, for `Retry-After`.
+    /// The value of `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::OverLimit { retry_after, .. } => Some(*retry_after),

@@ -1,10 +1,10 @@
-//! The internal language: what a call is between the front that took it and
-//! the link that sends it.
+//! The internal language: what a call is between `downstream`, which receives
+//! it, and `upstream`, which sends it.
 //!
-//! It is always Modern in shape: every call carries who asks, in which
-//! version and with which capabilities, and nothing here depends on a
-//! connection or a session. Payloads stay the bytes they came as; a few spans
-//! tell where the members stand that someone has to read or to rewrite.
+//! A call is always Modern in shape: it carries its principal, its protocol
+//! version and its client's capabilities, and depends on no connection and no
+//! session. Payloads stay the bytes that were received; spans locate the members
+//! that are read or rewritten. This module makes no decisions and does no I/O.
 
 mod abilities;
 mod alarm;

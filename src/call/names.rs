@@ -1,5 +1,5 @@
-//! The three kinds of name, each a type of its own so that none is sent where
-//! another belongs.
+//! Server, public, native and profile names, each a type of its own, so that the
+//! compiler tells them apart.
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! A request's params: the bytes, and where the members stand that matter.
+//! A request's params: the bytes, and the spans of the members that matter.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A large result that is passed on while it is still coming.
+//! A large result that is forwarded while it still arrives.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -71,7 +71,7 @@ impl Passing {
         piece.transpose()
     }
 
-    /// Waits for all of it. The link has bounded its size.
+    /// Reads the whole result. `upstream` has bounded its size.
     ///
     /// # Errors
     /// The [`Failure`] that broke it off, or that it is no result.

@@ -1,4 +1,4 @@
-//! What comes back for a call: notices as they come, then one answer.
+//! The reply to a call: notifications as they arrive, then one answer.
 
 use std::fmt;
 use std::future::poll_fn;

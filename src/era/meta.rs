@@ -1,5 +1,5 @@
-//! `_meta` objects written anew: some members dropped, some added, the rest
-//! byte for byte.
+//! Rewrites `_meta` objects: members are removed or added, the rest stays byte
+//! for byte.
 
 use bytes::{BufMut, Bytes, BytesMut};
 

@@ -1,10 +1,10 @@
 //! Pure rewrites between the eras.
 //!
-//! [`lift`] makes Legacy things Modern, [`lower`] makes Modern things Legacy.
-//! Both take bytes and give bytes: no connection, no clock, no state. What
-//! need not change is not touched, and where nothing has to change at all the
-//! bytes that came are the bytes that go. [`state`] seals what a client holds
-//! while a server waits for its input; the time is given to it.
+//! [`lift`] rewrites Legacy messages as Modern, [`lower`] Modern messages as
+//! Legacy. Both take bytes and return bytes, and use no connection, no clock and
+//! no state. Only what differs between the eras is rewritten; a message that needs
+//! no change is returned as it is. [`state`] seals the `requestState` that a client
+//! holds while a server waits for its input; the caller passes the time.
 
 pub mod lift;
 pub mod lower;

@@ -1,4 +1,4 @@
-//! Notifications outside of calls, on their way to a client of either era.
+//! Notifications outside of calls, for clients of either era.
 
 use bytes::Bytes;
 

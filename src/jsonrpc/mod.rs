@@ -1,10 +1,10 @@
 //! Bytes to frames and back.
 //!
 //! One pass finds the members of a JSON-RPC 2.0 message as slices of the bytes
-//! it came in. What stands where in its params or its result is noted down on
-//! the way, in an outline, so that whoever reads them need not pass them again;
-//! no values are built. What is changed is spliced in, what is not changed is
-//! never written anew. This room knows no method names and no protocol eras.
+//! it came in. The same pass records an outline of its params or its result, so
+//! that they need not be scanned again; no values are built. Changes are spliced
+//! in, and everything else is never serialised again. This module knows no method
+//! names and no protocol eras; reading from networks and pipes is `codec`'s job.
 
 mod depth;
 mod follow;
@@ -34,8 +34,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
 
-/// Reads a member that is there, also when it is `null`: serde's own
-/// `Option` would take `null` for an absent member.
+/// Deserialises a member that is present, even if it is `null`: serde's own
+/// `Option` treats `null` as an absent member.
 ///
 /// # Errors
 /// The deserializer's own.
@@ -45,10 +45,10 @@ pub fn present<'de, D: Deserializer<'de>>(
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Reads a struct from a JSON object. serde alone would take an array, too.
+/// Deserialises a struct from a JSON object. serde alone accepts an array, too.
 ///
 /// # Errors
-/// Where the text is no object, or does not fit the struct.
+/// Returns an error if the text is not an object or does not fit the struct.
 pub fn object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_json::Error> {
     if text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
         return Err(serde_json::Error::custom("expected an object, not an array"));
@@ -56,12 +56,12 @@ pub fn object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_json::E
     serde_json::from_slice(text)
 }
 
-/// The text of a raw JSON string, or `None` where the value is no string.
+/// The unescaped text of a raw JSON string; `None` if the value is not a string.
 pub fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     unquoted(raw.get().as_bytes())
 }
 
-/// The same of a value as it stands in a text.
+/// The unescaped text of a JSON string in bytes; `None` if it is not a string.
 pub fn unquoted(raw: &[u8]) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     if inner.contains(&b'\\') {

@@ -1,4 +1,4 @@
-//! A call under way, as a front holds it.
+//! A call under way, as `downstream` holds it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,12 +22,11 @@ use super::record::Record;
 use super::release::Release;
 use super::route::Route;
 
-/// A reply that is watched to its end: the log, the metrics and the trace
-/// learn how the call ended, also when nobody waits for that.
+/// A reply that is watched to its end: access log, metrics and trace record how
+/// the call ended, even if the client has gone.
 ///
-/// What the server asks on the way is not passed on as it comes: it is
-/// gathered into a result that asks for input, and the rest of the reply waits
-/// until the client comes back with a call that answers it.
+/// A server's questions are gathered into one `InputRequiredResult`, and the rest
+/// of the reply is parked until the client retries the call with its answers.
 pub struct ActiveCall {
     reply: Reply,
     record: Option<Record>,
@@ -40,7 +39,7 @@ pub struct ActiveCall {
     ticket: Option<Ticket>,
 }
 
-/// What the server wants to know, and the client has not been asked.
+/// Questions of the server that the client has not been asked yet.
 #[derive(Default)]
 struct OpenQuestions {
     questions: Vec<(String, Id, Question)>,
@@ -140,8 +139,7 @@ impl ActiveCall {
                     return Some(Event::Answer(answer));
                 }
                 Some(Event::Passing(passing)) if self.needs_whole(&passing) => {
-                    // As a reply of its own: nothing of it is lost when whoever
-                    // waits for it looks at something else meanwhile.
+                    // A reply of its own, so that dropping this future loses nothing of it.
                     let whole = async { Event::Answer(passing.whole().await.map(Answer::Result)) };
                     self.reply = Reply::stream(stream::once(whole));
                 }
@@ -191,7 +189,7 @@ impl ActiveCall {
         self.record = self.record.take().map(Record::mark_resumed);
     }
 
-    /// Ends a call that waits for input with a failure of the front's.
+    /// Ends a parked call with a failure.
     pub fn fail_parked(mut self, failure: Failure) -> Event {
         self.cancel_parked();
         let answer = Err(failure);

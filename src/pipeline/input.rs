@@ -1,5 +1,5 @@
-//! Between a server that asks and a client that answers by calling again: the
-//! seals of what the client holds meanwhile, and the calls that wait.
+//! Input that a server requests in the middle of a call: the sealed state that
+//! the client brings back with its retry, and the parked calls.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -29,13 +29,13 @@ use crate::upstream::parking::{Bounds, Parking};
 
 use super::tasks::{OwnTasks, TaskQuestions};
 
-/// What all calls that ask for input share.
+/// What all calls share that request input.
 pub(super) struct InputStore {
     pub(super) parking: Arc<Parking>,
     /// What the tasks of Legacy servers want to know of Modern clients.
     pub(super) questions: TaskQuestions,
     snapshots: Arc<Snapshots>,
-    /// The key that is made where none is configured.
+    /// The random key that is used if none is configured.
     made: OnceLock<[u8; 32]>,
 }
 
@@ -45,7 +45,7 @@ impl InputStore {
         Arc::new(Self { parking, questions, snapshots, made: OnceLock::new() })
     }
 
-    /// How many calls may wait, and how long.
+    /// How many calls may be parked, and how long.
     pub(super) fn bounds(&self) -> Bounds {
         let config = Arc::clone(&self.snapshots.load().config);
         let limits = &config.gateway.limits;
@@ -88,7 +88,7 @@ fn sealing_failed(_: Unspecified) -> Failure {
     Failure::Internal { detail: "sealing a state".into() }
 }
 
-/// Who asked for what: what a state is bound to.
+/// Who requested what: a sealed state is bound to it.
 pub(super) struct Requester {
     pub(super) inputs: Arc<InputStore>,
     pub(super) client: Arc<Client>,
@@ -290,7 +290,7 @@ fn input_refused(reason: &str) -> Failure {
 }
 
 /// What a client answers, and with which state: from its params, or, for a
-/// Legacy client, from what its front has gathered.
+/// Legacy client, from the responses that `downstream` has gathered.
 pub(super) fn read_input(call: &Call) -> Result<Option<Input>, Failure> {
     if call.method == Method::TasksUpdate {
         // They are for the task, whatever became of the call that made it.

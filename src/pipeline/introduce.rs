@@ -1,4 +1,5 @@
-//! How the gateway introduces itself.
+//! The gateway's own `server/discover` and `initialize` results: version,
+//! capabilities and instructions.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};

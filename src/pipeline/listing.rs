@@ -1,4 +1,4 @@
-//! The story of one list request.
+//! The story of one list request: prepared bytes, whole or one page.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is noted of one call on its way, and told at its end.
+//! The record of one call: metrics, trace and access log, written at its end.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::telemetry::{
 use super::Gateway;
 use super::route::Route;
 
-/// The notes of one call. Dropped before the call's end, they tell that it
-/// was cancelled.
+/// The record of one call. If it is dropped before the call's end, the call is
+/// recorded as cancelled.
 pub(super) struct Record {
     told: bool,
     /// How the call ended if nothing more is heard of it.
@@ -205,7 +205,7 @@ impl Record {
         if let Some(trace) = self.trace.take() {
             trace.finish_call(&outcome);
         }
-        // No longer in flight, though the front may hold the notes a while.
+        // No longer in flight, though the record may be held a while.
         self.routed = None;
     }
 }

@@ -1,9 +1,8 @@
-//! What a reply passes on its way back: its server's URIs become those that
-//! clients know, and what a Legacy server cannot say is said for it.
+//! Release: what is rewritten in a reply on its way back. The server's URIs and
+//! task ids become public ones, and members that a Legacy server cannot send are added.
 //!
-//! Where nothing can have to change, the reply passes as it is. Otherwise a
-//! large result, which would be handed on piece by piece, is read whole: the
-//! link has bounded its size.
+//! A reply that needs no rewrite is forwarded unchanged. Otherwise a large result,
+//! which would be forwarded in pieces, is read whole: `upstream` has bounded its size.
 
 use std::borrow::Cow;
 use std::sync::Arc;

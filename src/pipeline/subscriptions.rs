@@ -1,5 +1,5 @@
-//! The story of one subscription: from a client's URI to the server that tells
-//! of it, and of the news on the way back.
+//! The story of one subscription: from a client's URI to its server, and the
+//! notifications on the way back.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

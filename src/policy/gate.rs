@@ -1,4 +1,4 @@
-//! How many calls a server has in flight at once, and how many may wait.
+//! The concurrency limit of a server: calls in flight, and a bounded queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,13 +30,13 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate that nobody is in.
+    /// A gate with no calls in flight.
     pub fn new(settings: GateSettings) -> Self {
         let places = Arc::new(Semaphore::new(settings.in_flight.min(Semaphore::MAX_PERMITS)));
         Self { settings, places, waiting: AtomicUsize::new(0) }
     }
 
-    /// Takes a place, waiting for one if it must.
+    /// Takes a slot, and waits in the queue if none is free.
     ///
     /// # Errors
     /// [`Failure::OverLimit`] where too many wait already, or none came free in

@@ -1,4 +1,4 @@
-//! The proof that a call has passed.
+//! The proof that policy has admitted a call.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl CallTarget {
     }
 }
 
-/// Something that has passed the policy, with where it may go.
+/// Something that policy has admitted, and the server that it may go to.
 #[derive(Debug)]
 pub struct Permitted<T> {
     /// Boxed, because it goes through many hands.
@@ -50,7 +50,7 @@ pub struct Permitted<T> {
 }
 
 impl<T> Permitted<T> {
-    // Visible to this room alone: that is the whole point of the type.
+    // Private to this module: nothing else can permit a call.
     pub(super) fn new(inner: Box<T>, target: CallTarget, slot: Option<InFlightSlot>) -> Self {
         Self { inner, target, slot }
     }

@@ -1,9 +1,9 @@
-//! The limits' state, which outlives every snapshot.
+//! The state of the limits, which outlives snapshots.
 //!
-//! A reload compiles new [`PolicyLimits`] from the configuration and finds the
-//! buckets and gates of before in the [`LimitRegistry`], by name and settings: who
-//! was near a limit still is. What a configuration no longer names is dropped
-//! with the last snapshot that used it.
+//! A reload compiles new [`PolicyLimits`] from the configuration and reuses the
+//! buckets and gates in the [`LimitRegistry`] that have the same name and settings,
+//! so that a reload refills no bucket. Unused ones are dropped with the last
+//! snapshot that used them.
 
 use std::collections::HashMap;
 use std::hash::Hash;

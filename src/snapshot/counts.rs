@@ -1,4 +1,4 @@
-//! The metric handles of those who call.
+//! The metric handles of principals and profiles.
 
 use std::sync::Arc;
 

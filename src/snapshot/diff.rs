@@ -1,4 +1,4 @@
-//! What a new configuration changes about the servers.
+//! What a new configuration changes: servers added, replaced, removed, kept.
 
 use std::sync::Arc;
 

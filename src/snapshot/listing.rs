@@ -1,4 +1,4 @@
-//! The answers to a list request, prepared once for each era.
+//! The results of list requests, prepared once for each era.
 
 use std::time::Duration;
 

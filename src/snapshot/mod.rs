@@ -1,13 +1,14 @@
 //! Everything compiled from one configuration and one set of server lists.
 //!
-//! A call loads the snapshot once and lives in it to its end, so that no call
-//! sees half of a change. A snapshot never changes; [`Snapshots`] puts the next
-//! one in its place. What must survive that (the servers' processes and
-//! connections, the limits' buckets) is shared between snapshots, not kept in
-//! them.
+//! A call loads the snapshot once and uses it to its end, so that no call sees
+//! half of a reload. A snapshot is immutable; [`Snapshots`] publishes the next one.
+//! State that survives a reload (server processes, connections, rate buckets) is
+//! shared between snapshots and not owned by them.
 //!
-//! Not every client sees the same: a [`View`] is the catalog as one [`ViewKey`]
-//! has it. The plain one is compiled with the snapshot.
+//! Clients see different parts of the catalog: a [`View`] is the catalog for one
+//! [`ViewKey`]. The view of a client without a profile is compiled with the
+//! snapshot, the others when they are first needed. Who may call is decided in
+//! `identity`, whether a call may be sent in `policy`.
 
 mod counts;
 mod diff;
@@ -125,7 +126,7 @@ impl Snapshot {
         Some(lists)
     }
 
-    /// The metric handles of whoever calls, and of where they came in.
+    /// The metric handles of a principal and of the endpoint that it uses.
     pub fn counts(&self, who: &Principal, at: &Endpoint) -> [Option<Arc<CallMetrics>>; 2] {
         [self.counts.client(who).cloned(), self.counts.profile(at.profile()).cloned()]
     }

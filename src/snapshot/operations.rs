@@ -1,4 +1,4 @@
-//! The metric handles of what clients ask for.
+//! The metric handles of operations, by method.
 
 use std::sync::Arc;
 

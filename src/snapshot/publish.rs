@@ -1,4 +1,4 @@
-//! The one place where a snapshot takes the place of another.
+//! Publishing: the only place that replaces the current snapshot.
 
 use std::collections::HashMap;
 use std::sync::Arc;

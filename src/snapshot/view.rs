@@ -1,4 +1,4 @@
-//! What one kind of client is shown: a catalog, ready to be listed.
+//! A view: the catalog as one kind of client sees it, with its lists prepared.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Views, each made when it is first asked for.
+//! The cache of views, each compiled when it is first requested.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
