@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline::bench::{Caller, Meter};
+use trunkline::bench::{BenchCaller, Meter};
 use trunkline::mcp::Era;
 use url::Url;
 
@@ -165,7 +165,7 @@ impl Count {
     pub async fn per_call(&self, process: &Process, way: &Way) -> u64 {
         let load = load(1, &crate::QUICK);
         let script = Arc::new(way.script(&load).await.expect("the way leads there"));
-        let mut caller = Caller::open(script, &load).await.expect("a connection");
+        let mut caller = BenchCaller::open(script, &load).await.expect("a connection");
         settled(process.id()).await;
         process.callgrind("--instr=on");
         for _ in 0..WARM {

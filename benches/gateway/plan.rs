@@ -7,8 +7,8 @@ use std::time::Duration;
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use trunkline::bench::{
-    BenchFault, Contender, Contest, Expect, Interrupt, Load, Meter, Mix, Op, Pace, Rules, Script,
-    Target,
+    BenchFault, BenchTarget, Contender, Contest, ContestRules, Expect, Interrupt, Load, LoadPace,
+    Meter, Mix, Op, Script,
 };
 use trunkline::mcp::Era;
 use url::Url;
@@ -159,7 +159,7 @@ impl Case {
 
     /// The same with those whose answers may be anything.
     pub async fn try_hold(self, span: &Span) -> Result<Contest, BenchFault> {
-        let rules = Rules { rounds: span.rounds, base: self.base, direct: self.direct };
+        let rules = ContestRules { rounds: span.rounds, base: self.base, direct: self.direct };
         let mut contenders = Vec::new();
         for way in &self.ways {
             let script = Arc::new(way.script(&self.load).await?);
@@ -190,7 +190,7 @@ impl Way {
             let value = HeaderValue::from_str(&format!("Bearer {key}")).expect("a header");
             (AUTHORIZATION, value)
         });
-        let target = Target::new(&self.url, &key.collect::<Vec<_>>(), None).await?;
+        let target = BenchTarget::new(&self.url, &key.collect::<Vec<_>>(), None).await?;
         let load = Load { era: Some(self.era), tool: Some(self.tool.clone()), ..load.clone() };
         Script::prepare(target, &load).await
     }
@@ -206,7 +206,7 @@ pub fn load(connections: usize, span: &Span) -> Load {
         unchecked: false,
         seed: 1,
         expect: Some(Expect::new("number {{n}} ")),
-        pace: Pace::Closed,
+        pace: LoadPace::Closed,
         connections,
         threads: 1,
         warmup: if span.requests.is_some() { Duration::ZERO } else { span.warmup },

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
-use trunkline::bench::{Clock, Watch};
+use trunkline::bench::{RunClock, RunWatcher};
 
 /// The line on standard error.
 pub struct Line {
@@ -20,8 +20,8 @@ impl Line {
     }
 }
 
-impl Watch for Line {
-    fn see(&mut self, _: &Clock, done: u64, failed: u64) {
+impl RunWatcher for Line {
+    fn see(&mut self, _: &RunClock, done: u64, failed: u64) {
         if self.shown {
             let Self { title, turn, turns, .. } = self;
             // Nothing is left to tell that the terminal is gone.

@@ -1,4 +1,4 @@
-//! An answer, taken off the wire; and what may stand in the place of one.
+//! Receiving an answer, and everything that can be wrong with one.
 
 use std::time::{Duration, Instant};
 
@@ -12,35 +12,35 @@ use super::connection::{BenchConnection, BenchConnectionError};
 use crate::codec::sse::SseDecoder;
 use crate::jsonrpc::{self, Frame, Id};
 
-/// What came back for a request.
+/// The answer to a request.
 pub struct ReceivedAnswer {
     /// The head of the response.
     pub head: Parts,
     /// What the body is.
     pub media: AnswerMedia,
-    /// The message, or whatever stood in its place.
+    /// The JSON-RPC message, or the body that came instead.
     pub message: Bytes,
-    /// When the whole of the message was there.
+    /// When the message was complete.
     pub arrived: Instant,
-    /// What the server wanted to know instead of answering.
+    /// The method of a request that the server sent instead of an answer.
     pub asked: Option<String>,
     /// Whether the connection may be used for the next request.
     pub reusable: bool,
 }
 
-/// What is wrong with an answer, or stands in the place of one.
+/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
-    /// No connection.
+pub enum AnswerError {
+    /// The connection could not be opened.
     #[error("cannot connect: {0}")]
     Connect(std::io::Error),
     /// The connection broke.
     #[error(transparent)]
     Connection(#[from] BenchConnectionError),
-    /// Nothing came in time.
+    /// The answer did not arrive in time.
     #[error("no answer in time")]
     Timeout,
-    /// An HTTP status that is no success.
+    /// The HTTP status is not a success.
     #[error("HTTP {}: {body}", status.as_u16())]
     Status {
         /// The status.
@@ -48,19 +48,19 @@ pub enum Trouble {
         /// The beginning of what came with it.
         body: String,
     },
-    /// Neither JSON nor events.
+    /// The body is neither JSON nor server-sent events.
     #[error("neither JSON nor events but {media:?}")]
     Media {
         /// What it says it is.
         media: String,
     },
-    /// No JSON-RPC response.
+    /// The message is not a JSON-RPC response.
     #[error("no JSON-RPC response: {text}")]
     Message {
         /// The beginning of it.
         text: String,
     },
-    /// The answer to something else.
+    /// The response has the id of another request.
     #[error("the answer to another request: {text}")]
     WrongId {
         /// The beginning of it.
@@ -74,7 +74,7 @@ pub enum Trouble {
         /// The error.
         text: String,
     },
-    /// The server wants to know something first, which nobody is there to tell.
+    /// The server asks for input, which a load test cannot give.
     #[error("the server asks for {what} in the middle of the call")]
     Asks {
         /// What.
@@ -88,8 +88,8 @@ pub enum Trouble {
     },
 }
 
-impl Trouble {
-    /// What troubles of one kind are counted under.
+impl AnswerError {
+    /// The label that errors of this kind are counted under.
     pub fn kind(&self) -> String {
         match self {
             Self::Connect(_) => "connect".into(),

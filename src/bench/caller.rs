@@ -5,43 +5,43 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::answer::Trouble;
-use super::clock::{Clock, Slot};
-use super::judge::Right;
+use super::answer::AnswerError;
+use super::clock::{RunClock, ScheduledStart};
+use super::judge::CorrectAnswer;
 use super::plan::Load;
 use super::script::Script;
 use super::tally::Tally;
-use super::worker::{Desk, Turn, Worker};
+use super::worker::{LoadWorker, ThreadCounts, Turn};
 
 /// The connection, and its session if there are such.
-pub struct Caller {
-    worker: Worker,
-    clock: Clock,
-    desk: Desk,
+pub struct BenchCaller {
+    worker: LoadWorker,
+    clock: RunClock,
+    desk: ThreadCounts,
 }
 
-impl Caller {
+impl BenchCaller {
     /// Connects.
     ///
     /// # Errors
-    /// [`Trouble`] where that fails.
-    pub async fn open(script: Arc<Script>, load: &Load) -> Result<Self, Trouble> {
-        let clock = Clock::start(load, Instant::now());
-        let desk = Desk {
+    /// [`AnswerError`] where that fails.
+    pub async fn open(script: Arc<Script>, load: &Load) -> Result<Self, AnswerError> {
+        let clock = RunClock::start(load, Instant::now());
+        let desk = ThreadCounts {
             tally: RefCell::new(Tally::new(clock.counted)),
             under_way: Cell::new(0),
             last: Cell::new(clock.counted),
         };
-        Ok(Self { worker: Worker::open(script, 0).await?, clock, desk })
+        Ok(Self { worker: LoadWorker::open(script, 0).await?, clock, desk })
     }
 
     /// Makes the next call, and judges its answer.
     ///
     /// # Errors
-    /// [`Trouble`] for every answer that is not right.
-    pub async fn call(&mut self) -> Result<Right, Trouble> {
+    /// [`AnswerError`] for every answer that is not right.
+    pub async fn call(&mut self) -> Result<CorrectAnswer, AnswerError> {
         let Self { worker, clock, desk } = self;
-        let turn = Turn { clock, desk, slot: Slot { due: None }, begun: Instant::now() };
+        let turn = Turn { clock, desk, slot: ScheduledStart { due: None }, begun: Instant::now() };
         worker.call(&turn).await.map(|(right, _)| right)
     }
 

@@ -1,41 +1,41 @@
-//! When the next operation is due, and waiting for it.
+//! The schedule of a run: when the next operation is due, and the wait for it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::plan::{Load, Pace};
+use super::plan::{Load, LoadPace};
 
-/// A run's time, shared by all who work in it.
+/// The clock of a run, shared by all connections.
 #[derive(Debug)]
-pub struct Clock {
+pub struct RunClock {
     /// When the run began.
     pub begun: Instant,
-    /// From when on what is done counts.
+    /// When the warm-up ends and counting begins.
     pub counted: Instant,
-    /// When it ends, where that is known.
+    /// When the run ends, if its duration is known.
     pub end: Option<Instant>,
-    pace: Pace,
+    pace: LoadPace,
     /// How many operations may begin that count.
     most: u64,
     tickets: AtomicU64,
     stopped: AtomicBool,
     stop: CancellationToken,
-    /// What ended well so far, for those who watch.
+    /// How many operations succeeded so far, for the progress line.
     pub done: AtomicU64,
-    /// What did not.
+    /// How many operations failed so far.
     pub failed: AtomicU64,
 }
 
 /// The right to begin an operation.
 #[derive(Debug, Clone, Copy)]
-pub struct Slot {
-    /// When it was to begin; nothing where it begins when it begins.
+pub struct ScheduledStart {
+    /// When it is due; `None` in a closed loop.
     pub due: Option<Instant>,
 }
 
-impl Clock {
+impl RunClock {
     /// A run that begins now.
     pub fn start(load: &Load, now: Instant) -> Self {
         let counted = now + load.warmup;
@@ -54,16 +54,16 @@ impl Clock {
     }
 
     /// Waits for the next operation to be due; `None` when there is none.
-    pub async fn next(&self, alarm: &mut Alarm) -> Option<Slot> {
+    pub async fn next(&self, alarm: &mut PreciseTimer) -> Option<ScheduledStart> {
         if self.stopped.load(Relaxed) {
             return None;
         }
         let now = Instant::now();
-        let Pace::Open { per_second } = self.pace else {
+        let LoadPace::Open { per_second } = self.pace else {
             if self.end.is_some_and(|end| now >= end) || (now >= self.counted && !self.take()) {
                 return None;
             }
-            return Some(Slot { due: None });
+            return Some(ScheduledStart { due: None });
         };
         let ticket = self.tickets.fetch_add(1, Relaxed);
         let due = self.begun + at(ticket, per_second);
@@ -81,12 +81,12 @@ impl Clock {
                 }
             }
         }
-        Some(Slot { due: Some(due) })
+        Some(ScheduledStart { due: Some(due) })
     }
 
     /// How many operations were due by `end` and never begun.
     pub fn unsent(&self, end: Instant) -> u64 {
-        let Pace::Open { per_second } = self.pace else { return 0 };
+        let LoadPace::Open { per_second } = self.pace else { return 0 };
         let passed = end.saturating_duration_since(self.begun).as_secs_f64();
         let due = whole((passed * per_second).floor()).min(self.open_tickets(per_second));
         due.saturating_sub(self.tickets.load(Relaxed))
@@ -132,7 +132,7 @@ fn whole(value: f64) -> u64 {
     value.max(0.0) as u64
 }
 
-pub use alarm::Alarm;
+pub use alarm::PreciseTimer;
 
 /// Tokio's timers tick by the millisecond, which is longer than a call takes:
 /// one that is waited for with them begins late, and its lateness would be
@@ -150,9 +150,9 @@ mod alarm {
     use tokio::io::unix::AsyncFd;
 
     /// Wakes one who waits, to the microsecond.
-    pub struct Alarm(Option<AsyncFd<OwnedFd>>);
+    pub struct PreciseTimer(Option<AsyncFd<OwnedFd>>);
 
-    impl Alarm {
+    impl PreciseTimer {
         /// An alarm; one by the millisecond where the kernel gives no other.
         pub fn new() -> Self {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
@@ -201,9 +201,9 @@ mod alarm {
     use std::time::Instant;
 
     /// Wakes one who waits, to the millisecond.
-    pub struct Alarm;
+    pub struct PreciseTimer;
 
-    impl Alarm {
+    impl PreciseTimer {
         /// An alarm.
         pub fn new() -> Self {
             Self
@@ -216,7 +216,7 @@ mod alarm {
     }
 }
 
-impl Default for Alarm {
+impl Default for PreciseTimer {
     fn default() -> Self {
         Self::new()
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::plan::Load;
 use super::process::Meter;
-use super::run::{Outcome, Watch, run};
+use super::run::{RunOutcome, RunWatcher, run};
 use super::script::Script;
 use super::tally::Tally;
 use super::{BenchFault, Interrupt};
@@ -33,7 +33,7 @@ impl Contender {
 }
 
 /// What one of them gave in one round.
-pub type Leg = Outcome;
+pub type Leg = RunOutcome;
 
 /// All of them, and what they gave.
 pub struct Contest {
@@ -50,7 +50,7 @@ pub struct Contest {
 
 /// How turns are taken.
 #[derive(Debug, Clone, Copy)]
-pub struct Rules {
+pub struct ContestRules {
     /// How often.
     pub rounds: usize,
     /// The place of the one that others are compared with.
@@ -67,11 +67,11 @@ impl Contest {
     pub async fn hold(
         contenders: Vec<Contender>,
         load: &Load,
-        rules: Rules,
+        rules: ContestRules,
         interrupt: &Interrupt,
-        watch: &mut dyn Watch,
+        watch: &mut dyn RunWatcher,
     ) -> Result<Self, BenchFault> {
-        let Rules { rounds, base, direct } = rules;
+        let ContestRules { rounds, base, direct } = rules;
         let mut contest = Self { contenders, rounds: Vec::new(), base, direct };
         for _ in 0..rounds {
             let mut legs = Vec::new();

@@ -1,5 +1,5 @@
-//! The threads of a run: each has a runtime and its share of the connections,
-//! and shares nothing with the others but the clock.
+//! The threads of a run. Each has a runtime and its share of the connections,
+//! and shares only the clock with the others.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,32 +10,32 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, LocalSet};
 
 use super::BenchFault;
-use super::answer::Trouble;
-use super::clock::Clock;
+use super::answer::AnswerError;
+use super::clock::RunClock;
 use super::plan::Load;
 use super::script::Script;
 use super::tally::Tally;
-use super::worker::{Desk, Worker};
+use super::worker::{LoadWorker, ThreadCounts};
 
-/// The threads, waiting or at work.
-pub struct Crew {
-    reports: mpsc::Receiver<Report>,
-    go: watch::Sender<Option<Arc<Clock>>>,
-    /// How many are still at work.
+/// The threads of a run.
+pub struct LoadThreads {
+    reports: mpsc::Receiver<ThreadReport>,
+    go: watch::Sender<Option<Arc<RunClock>>>,
+    /// How many threads are still running.
     left: usize,
     tally: Option<Tally>,
     last: Option<Instant>,
 }
 
-/// What a thread says.
-enum Report {
+/// A message from a thread.
+enum ThreadReport {
     /// Its connections are open; or how many are, and why no more.
-    Open(Result<(), (usize, Trouble)>),
+    Open(Result<(), (usize, AnswerError)>),
     /// It has done its work, and had its last answer then.
     Done(Box<Tally>, Instant),
 }
 
-impl Crew {
+impl LoadThreads {
     /// Starts the threads, and waits until every connection is open.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Crew {
         let (report, reports) = mpsc::channel(threads * 2);
         let (go, _) = watch::channel(None);
         for place in 0..threads {
-            let hand = Hand {
+            let hand = LoadThread {
                 script: Arc::clone(script),
                 places: (place..load.connections).step_by(threads).collect(),
                 grace: load.timeout.min(GRACE),
@@ -61,19 +61,19 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Lets them begin.
-    pub fn go(&self, clock: &Arc<Clock>) {
+    /// Starts the load.
+    pub fn go(&self, clock: &Arc<RunClock>) {
         self.go.send_replace(Some(Arc::clone(clock)));
     }
 
-    /// Completes when all have done their work.
+    /// Completes when all threads are done.
     ///
     /// # Cancel safety
     /// What was reported is kept.
     pub async fn all_done(&mut self) {
         while self.left > 0 {
             match self.reports.recv().await {
-                Some(Report::Done(tally, last)) => {
+                Some(ThreadReport::Done(tally, last)) => {
                     self.left -= 1;
                     self.last = self.last.max(Some(last));
                     match &mut self.tally {
@@ -81,7 +81,7 @@ impl Crew {
                         own => *own = Some(*tally),
                     }
                 }
-                Some(Report::Open(_)) => {}
+                Some(ThreadReport::Open(_)) => {}
                 // All are gone; one has failed.
                 None => return,
             }
@@ -104,35 +104,35 @@ impl Crew {
         let url = || script.writer.target.url.to_string();
         for _ in 0..self.left {
             match self.reports.recv().await {
-                Some(Report::Open(Ok(()))) => {}
-                Some(Report::Open(Err((open, Trouble::Connect(source))))) if open > 0 => {
+                Some(ThreadReport::Open(Ok(()))) => {}
+                Some(ThreadReport::Open(Err((open, AnswerError::Connect(source))))) if open > 0 => {
                     return Err(BenchFault::Connections { open, wanted, source });
                 }
-                Some(Report::Open(Err((_, Trouble::Connect(source))))) => {
+                Some(ThreadReport::Open(Err((_, AnswerError::Connect(source))))) => {
                     return Err(BenchFault::Connect { url: url(), source });
                 }
-                Some(Report::Open(Err((_, trouble)))) => {
+                Some(ThreadReport::Open(Err((_, trouble)))) => {
                     let (during, answer) = ("opening a connection", trouble.to_string());
                     return Err(BenchFault::Refused { url: url(), during, answer });
                 }
-                Some(Report::Done(..)) | None => return Err(BenchFault::Thread),
+                Some(ThreadReport::Done(..)) | None => return Err(BenchFault::Thread),
             }
         }
         Ok(())
     }
 }
 
-/// One thread's part.
-struct Hand {
+/// The work of one thread.
+struct LoadThread {
     script: Arc<Script>,
     /// The numbers of its connections.
     places: Vec<usize>,
     grace: Duration,
-    report: mpsc::Sender<Report>,
-    go: watch::Receiver<Option<Arc<Clock>>>,
+    report: mpsc::Sender<ThreadReport>,
+    go: watch::Receiver<Option<Arc<RunClock>>>,
 }
 
-impl Hand {
+impl LoadThread {
     fn work(self) {
         // Whoever waits for the report sees that none comes.
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
@@ -144,14 +144,14 @@ impl Hand {
     async fn shift(mut self) {
         let workers = match self.open().await {
             Ok(workers) => workers,
-            Err(fault) => return self.say(Report::Open(Err(fault))).await,
+            Err(fault) => return self.say(ThreadReport::Open(Err(fault))).await,
         };
-        self.say(Report::Open(Ok(()))).await;
+        self.say(ThreadReport::Open(Ok(()))).await;
         let Ok(clock) = self.go.wait_for(Option::is_some).await.map(|clock| clock.clone()) else {
             return;
         };
         let Some(clock) = clock else { return };
-        let desk = Rc::new(Desk {
+        let desk = Rc::new(ThreadCounts {
             tally: RefCell::new(Tally::new(clock.counted)),
             under_way: Cell::new(0),
             last: Cell::new(clock.counted),
@@ -167,36 +167,36 @@ impl Hand {
         working.shutdown().await;
         let mut tally = desk.tally.replace(Tally::new(clock.counted));
         tally.unfinished = desk.under_way.get();
-        self.say(Report::Done(Box::new(tally), desk.last.get())).await;
+        self.say(ThreadReport::Done(Box::new(tally), desk.last.get())).await;
     }
 
     /// Opens its connections, some at a time: a server's backlog has an end.
-    async fn open(&self) -> Result<Vec<Worker>, (usize, Trouble)> {
+    async fn open(&self) -> Result<Vec<LoadWorker>, (usize, AnswerError)> {
         let mut workers = Vec::with_capacity(self.places.len());
         for places in self.places.chunks(AT_ONCE) {
             let mut opening = JoinSet::new();
             for place in places {
-                opening.spawn_local(Worker::open(Arc::clone(&self.script), *place));
+                opening.spawn_local(LoadWorker::open(Arc::clone(&self.script), *place));
             }
             while let Some(opened) = opening.join_next().await {
                 match opened {
                     Ok(Ok(worker)) => workers.push(worker),
                     Ok(Err(trouble)) => return Err((workers.len(), trouble)),
-                    Err(_) => return Err((workers.len(), Trouble::Timeout)),
+                    Err(_) => return Err((workers.len(), AnswerError::Timeout)),
                 }
             }
         }
         Ok(workers)
     }
 
-    async fn say(&self, report: Report) {
+    async fn say(&self, report: ThreadReport) {
         // Whoever is not there any more does not want to know.
         let _ = self.report.send(report).await;
     }
 }
 
 /// Completes when the run is over, and what was under way had its time.
-async fn over(clock: &Clock, grace: Duration) {
+async fn over(clock: &RunClock, grace: Duration) {
     match clock.end {
         Some(end) => tokio::select! {
             () = tokio::time::sleep_until(end.into()) => {}

@@ -1,6 +1,5 @@
-//! The introduction, before anything is measured: which era, which version,
-//! which tools. Asked for as any client would: `server/discover` first, then
-//! `initialize`.
+//! The handshake before the measurement: the server's era, version and tools,
+//! found as by any client: `server/discover` first, then `initialize`.
 
 use std::time::Duration;
 
@@ -9,19 +8,19 @@ use http::{HeaderValue, StatusCode};
 use serde_json::Value;
 
 use super::BenchFault;
-use super::answer::{AnswerMedia, ReceivedAnswer, Trouble, excerpt, exchange};
+use super::answer::{AnswerError, AnswerMedia, ReceivedAnswer, excerpt, exchange};
 use super::connection::{BenchConnection, BenchConnectionError};
-use super::request::{FIRST, RequestTemplate, Writer};
-use super::target::Target;
+use super::request::{FIRST, RequestTemplate, RequestWriter};
+use super::target::BenchTarget;
 use crate::mcp::{Era, ProtocolVersion, header};
 
-/// A server that has introduced itself.
-pub struct Hello {
+/// A completed handshake.
+pub struct Handshake {
     /// Writes requests to it.
-    pub writer: Writer,
+    pub writer: RequestWriter,
     /// Its name and version.
     pub server: String,
-    /// Whether it opened a session.
+    /// The id of the session that it opened.
     pub session: Option<HeaderValue>,
     connection: Option<BenchConnection>,
     patience: Duration,
@@ -29,26 +28,26 @@ pub struct Hello {
 
 /// A tool, as the server lists it.
 #[derive(Debug, Clone)]
-pub struct Tool {
+pub struct ListedTool {
     /// Its name.
     pub name: String,
-    /// What it takes.
+    /// Its input schema.
     pub schema: Value,
-    /// Whether it says that it only reads.
+    /// Whether it declares `readOnlyHint`.
     pub reads: bool,
 }
 
-impl Hello {
+impl Handshake {
     /// Introduces the bench to a server, in one era or in the one it speaks.
     ///
     /// # Errors
     /// [`BenchFault`] for whoever is no MCP server, or not of that era.
     pub async fn say(
-        target: Target,
+        target: BenchTarget,
         era: Option<Era>,
         patience: Duration,
     ) -> Result<Self, BenchFault> {
-        let writer = Writer { target, version: ProtocolVersion::LATEST_MODERN };
+        let writer = RequestWriter { target, version: ProtocolVersion::LATEST_MODERN };
         let mut hello =
             Self { writer, server: String::new(), session: None, connection: None, patience };
         match era {
@@ -67,7 +66,7 @@ impl Hello {
     ///
     /// # Errors
     /// [`BenchFault`] where the list is none.
-    pub async fn tools(&mut self) -> Result<Vec<Tool>, BenchFault> {
+    pub async fn tools(&mut self) -> Result<Vec<ListedTool>, BenchFault> {
         let (mut tools, mut cursor) = (Vec::new(), None::<String>);
         for _ in 0..MOST_PAGES {
             let request = self.writer.list(cursor.as_deref());
@@ -77,7 +76,7 @@ impl Hello {
             let Some(listed) = listed else {
                 return Err(self.refused("tools/list", received.text()));
             };
-            tools.extend(listed.iter().filter_map(Tool::read));
+            tools.extend(listed.iter().filter_map(ListedTool::read));
             cursor = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
             if cursor.is_none() {
                 break;
@@ -95,7 +94,7 @@ impl Hello {
         }
     }
 
-    /// What stands in the way, if the server is not Modern.
+    /// Tries the Modern era; the inner error says why the server does not speak it.
     async fn modern(&mut self) -> Result<Result<(), String>, BenchFault> {
         self.writer.version = ProtocolVersion::LATEST_MODERN;
         let request = self.writer.discover();
@@ -118,7 +117,7 @@ impl Hello {
         Ok(Ok(()))
     }
 
-    /// What stands in the way, if the server is not Legacy.
+    /// Tries the Legacy era; the inner error says why the server does not speak it.
     async fn legacy(&mut self) -> Result<Result<(), String>, BenchFault> {
         self.writer.version = ProtocolVersion::LATEST_LEGACY;
         let request = self.writer.initialize();
@@ -148,10 +147,10 @@ impl Hello {
     ) -> Result<ReceivedAnswer, BenchFault> {
         let received = match tokio::time::timeout(self.patience, self.exchange(request)).await {
             Ok(Ok(received)) => received,
-            Ok(Err(Trouble::Connect(source))) => {
+            Ok(Err(AnswerError::Connect(source))) => {
                 return Err(BenchFault::Connect { url: self.url(), source });
             }
-            Ok(Err(Trouble::Connection(source))) => {
+            Ok(Err(AnswerError::Connection(source))) => {
                 return Err(BenchFault::Connection { url: self.url(), during, source });
             }
             Ok(Err(other)) => return Err(self.refused(during, other.to_string())),
@@ -183,7 +182,7 @@ impl Hello {
         }
     }
 
-    async fn exchange(&mut self, request: &RequestTemplate) -> Result<ReceivedAnswer, Trouble> {
+    async fn exchange(&mut self, request: &RequestTemplate) -> Result<ReceivedAnswer, AnswerError> {
         // A connection that was kept may have been closed meanwhile.
         if let Some(connection) = self.connection.take()
             && let Ok(received) = self.exchange_on(connection, request).await
@@ -191,7 +190,7 @@ impl Hello {
             return Ok(received);
         }
         let dialer = &self.writer.target.dialer;
-        let connection = dialer.connect().await.map_err(Trouble::Connect)?;
+        let connection = dialer.connect().await.map_err(AnswerError::Connect)?;
         Ok(self.exchange_on(connection, request).await?)
     }
 
@@ -223,7 +222,7 @@ impl Hello {
     }
 }
 
-impl Tool {
+impl ListedTool {
     fn read(tool: &Value) -> Option<Self> {
         let reads = tool.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true));
         let schema = tool.get("inputSchema").cloned().unwrap_or_default();

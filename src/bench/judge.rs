@@ -1,4 +1,4 @@
-//! The judgement on every answer.
+//! Checks every answer.
 //!
 //! Most servers give the same answer but for its id. So an answer that was
 //! found right is kept, and the next one is compared with it byte for byte,
@@ -8,28 +8,28 @@ use bytes::Bytes;
 use memchr::memmem;
 use serde_json::Value;
 
-use super::answer::{AnswerMedia, MAX_DEPTH, ReceivedAnswer, Trouble, excerpt, is};
+use super::answer::{AnswerError, AnswerMedia, MAX_DEPTH, ReceivedAnswer, excerpt, is};
 use super::request::Digits;
 use crate::jsonrpc::{self, Frame, Response};
 
-/// A right answer.
+/// A correct answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Right {
+pub enum CorrectAnswer {
     /// A result.
     Result,
     /// A result of a tool that says `isError`.
     ToolError,
 }
 
-/// Judges answers of one kind.
+/// Checks answers of one kind.
 #[derive(Default)]
-pub struct Judge {
-    /// The last right answer, its number's places, and what it was.
-    known: Option<(Vec<u8>, Vec<usize>, Right)>,
+pub struct AnswerChecker {
+    /// The last correct answer, where the number stands in it, and its kind.
+    known: Option<(Vec<u8>, Vec<usize>, CorrectAnswer)>,
     expect: Option<Expect>,
 }
 
-/// What each answer has to contain, before and behind the request's number.
+/// The text that each answer has to contain, split at the request's number.
 #[derive(Debug, Clone)]
 pub struct Expect(Vec<String>);
 
@@ -45,17 +45,21 @@ impl Expect {
     }
 }
 
-impl Judge {
-    /// One that wants to find a text in each answer.
+impl AnswerChecker {
+    /// A checker that expects a text in each answer.
     pub fn expecting(expect: Option<Expect>) -> Self {
         Self { known: None, expect }
     }
 
-    /// Judges the answer to the request `number`.
+    /// Checks the answer to the request `number`.
     ///
     /// # Errors
-    /// [`Trouble`].
-    pub fn judge(&mut self, received: &ReceivedAnswer, number: u64) -> Result<Right, Trouble> {
+    /// [`AnswerError`].
+    pub fn judge(
+        &mut self,
+        received: &ReceivedAnswer,
+        number: u64,
+    ) -> Result<CorrectAnswer, AnswerError> {
         let digits = Digits::of(number);
         let message = &received.message;
         if received.head.status == 200
@@ -75,7 +79,7 @@ impl Judge {
         if let Some(expect) = &self.expect
             && !expect.holds(message, digits)
         {
-            return Err(Trouble::Unexpected { text: excerpt(message) });
+            return Err(AnswerError::Unexpected { text: excerpt(message) });
         }
         if message.len() <= MOST_KNOWN {
             let places = memmem::find_iter(message, &digits.0).collect();
@@ -85,34 +89,34 @@ impl Judge {
     }
 }
 
-fn read(received: &ReceivedAnswer, number: u64) -> Result<Right, Trouble> {
+fn read(received: &ReceivedAnswer, number: u64) -> Result<CorrectAnswer, AnswerError> {
     let (head, message) = (&received.head, &received.message);
     if let Some(what) = &received.asked {
-        return Err(Trouble::Asks { what: what.clone() });
+        return Err(AnswerError::Asks { what: what.clone() });
     }
     if !head.status.is_success() {
         let (status, body) = (head.status, excerpt(message));
-        return Err(Trouble::Status { status, body });
+        return Err(AnswerError::Status { status, body });
     }
     if let AnswerMedia::Other(media) = &received.media {
-        return Err(Trouble::Media { media: media.clone() });
+        return Err(AnswerError::Media { media: media.clone() });
     }
     let text = || excerpt(message);
     match jsonrpc::parse(message, MAX_DEPTH) {
         Ok(Frame::Response { id, .. }) if !is(id.as_ref(), number) => {
-            Err(Trouble::WrongId { text: text() })
+            Err(AnswerError::WrongId { text: text() })
         }
         Ok(Frame::Response { response: Response::Result(result), .. }) => judge_result(&result),
         Ok(Frame::Response { response: Response::Error(error), .. }) => {
             let error: Value = serde_json::from_slice(&error).unwrap_or_default();
             let code = error.get("code").and_then(Value::as_i64).unwrap_or(0);
-            Err(Trouble::Error { code, text: text() })
+            Err(AnswerError::Error { code, text: text() })
         }
-        _ => Err(Trouble::Message { text: text() }),
+        _ => Err(AnswerError::Message { text: text() }),
     }
 }
 
-fn judge_result(result: &Bytes) -> Result<Right, Trouble> {
+fn judge_result(result: &Bytes) -> Result<CorrectAnswer, AnswerError> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Result<'a> {
@@ -124,11 +128,11 @@ fn judge_result(result: &Bytes) -> Result<Right, Trouble> {
     let read = serde_json::from_slice::<Result<'_>>(result);
     match read {
         Ok(Result { result_type: Some(kind), .. }) if kind == "input_required" => {
-            Err(Trouble::Asks { what: "input".into() })
+            Err(AnswerError::Asks { what: "input".into() })
         }
-        Ok(Result { is_error: true, .. }) => Ok(Right::ToolError),
-        Ok(_) => Ok(Right::Result),
-        Err(_) => Err(Trouble::Message { text: excerpt(result) }),
+        Ok(Result { is_error: true, .. }) => Ok(CorrectAnswer::ToolError),
+        Ok(_) => Ok(CorrectAnswer::Result),
+        Err(_) => Err(AnswerError::Message { text: excerpt(result) }),
     }
 }
 
@@ -154,7 +158,7 @@ mod tests {
         }
     }
 
-    fn kind(judge: &mut Judge, status: u16, text: &str) -> String {
+    fn kind(judge: &mut AnswerChecker, status: u16, text: &str) -> String {
         match judge.judge(&received(status, text), FIRST) {
             Ok(right) => format!("{right:?}"),
             Err(trouble) => trouble.kind(),
@@ -163,7 +167,7 @@ mod tests {
 
     #[test]
     fn every_answer_is_judged() {
-        let judge = &mut Judge::default();
+        let judge = &mut AnswerChecker::default();
         for (status, text, expected) in [
             (200, r#"{"jsonrpc":"2.0","id":1000000000,"result":{"content":[]}}"#, "Result"),
             (200, r#"{"jsonrpc":"2.0","id":1000000000,"result":{"isError":true}}"#, "ToolError"),
@@ -193,9 +197,9 @@ mod tests {
         let answer = |id: u64, x: &str| {
             received(200, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"x":"{x}"}}}}"#))
         };
-        let mut judge = Judge::default();
+        let mut judge = AnswerChecker::default();
         for number in FIRST..FIRST + 3 {
-            assert_eq!(judge.judge(&answer(number, "a"), number).unwrap(), Right::Result);
+            assert_eq!(judge.judge(&answer(number, "a"), number).unwrap(), CorrectAnswer::Result);
         }
         assert!(judge.judge(&answer(FIRST, "a"), FIRST + 3).is_err());
         assert!(judge.judge(&answer(FIRST + 4, "b"), FIRST + 4).is_ok());
@@ -204,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_is_expected_has_to_be_in_every_answer() {
-        let mut judge = Judge::expecting(Some(Expect::new("number {{n}} ")));
+        let mut judge = AnswerChecker::expecting(Some(Expect::new("number {{n}} ")));
         let answer = |id: u64, n: u64| {
             received(
                 200,

@@ -1,20 +1,20 @@
 //! The load tester: `trunkline bench`, for any MCP server or gateway.
 //!
-//! It stands outside of the gateway and looks at it, and at everything else
-//! that speaks MCP over HTTP, as a client does. That is why its connections
-//! ([`connection`]) are hyper's own and not those of [`crate::upstream`]: a
-//! yardstick must cost little, must not share the mistakes of what it measures,
-//! and has to time each answer from the right moment. What it shares with the gateway is the protocol's vocabulary,
-//! the reading of JSON-RPC, and the schemas.
+//! It measures the gateway, and anything else that speaks MCP over HTTP, from
+//! outside, as a client. Its connections ([`connection`]) are hyper's own and
+//! not those of [`crate::upstream`]: a load tester must cost little, must not
+//! share the bugs of what it measures, and has to time each answer from the
+//! right moment. It shares the protocol's vocabulary with the gateway, the
+//! JSON-RPC parser and the schemas.
 //!
-//! A run: [`hello`] finds out whom it talks to, [`tools`] chooses what to call,
-//! [`script`] writes every request down as bytes, [`crew`] opens the connections,
-//! [`worker`] sends and receives on each of them by the [`clock`], [`judge`]
-//! judges every answer, [`tally`] counts, [`report`] tells. [`contest`] has
-//! several servers take turns.
+//! A run: [`hello`] finds the server's era and version, [`tools`] chooses the
+//! tool, [`script`] prepares every request, [`crew`] opens the connections,
+//! [`worker`] sends and receives on each of them when the [`clock`] says so,
+//! [`judge`] checks every answer, [`tally`] counts, [`report`] prints. A
+//! [`contest`] has several servers take turns.
 //!
-//! It knows nothing of configurations, snapshots or policy, and never will: what
-//! only works with this gateway is no yardstick.
+//! It must not use configurations, snapshots or policy: it works with any
+//! server.
 
 mod answer;
 mod arguments;
@@ -40,40 +40,40 @@ pub mod report;
 
 use tokio::sync::watch;
 
-pub use answer::Trouble;
-pub use caller::Caller;
-pub use clock::Clock;
-pub use contest::{Contender, Contest, Leg, Rules, Spread};
+pub use answer::AnswerError;
+pub use caller::BenchCaller;
+pub use clock::RunClock;
+pub use contest::{Contender, Contest, ContestRules, Leg, Spread};
 pub use fault::BenchFault;
-pub use judge::{Expect, Right};
-pub use plan::{Load, Mix, Op, Pace};
+pub use judge::{CorrectAnswer, Expect};
+pub use plan::{Load, LoadPace, Mix, Op};
 pub use process::{Meter, Usage};
-pub use run::{Outcome, Watch, run};
+pub use run::{RunOutcome, RunWatcher, run};
 pub use script::Script;
 pub use tally::Tally;
-pub use target::Target;
+pub use target::BenchTarget;
 
-/// Ends runs before their time.
+/// Ends runs early.
 #[derive(Debug, Clone)]
 pub struct Interrupt(watch::Sender<bool>);
 
 impl Interrupt {
-    /// One that nobody has asked for yet.
+    /// An interrupt that is not requested yet.
     pub fn new() -> Self {
         Self(watch::Sender::new(false))
     }
 
-    /// Asks for the end.
+    /// Requests the end of the run.
     pub fn ask(&self) {
         self.0.send_replace(true);
     }
 
-    /// Whether somebody has asked for it.
+    /// Whether the end was requested.
     pub fn is_asked(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Completes when somebody has.
+    /// Completes when the end is requested.
     pub async fn asked(&self) {
         let mut asked = self.0.subscribe();
         // The sender lives as long as this borrow of it.

@@ -25,7 +25,7 @@ pub struct Load {
     /// What every answer to a call has to contain.
     pub expect: Option<Expect>,
     /// How fast.
-    pub pace: Pace,
+    pub pace: LoadPace,
     /// Over how many connections.
     pub connections: usize,
     /// On how many threads.
@@ -42,7 +42,7 @@ pub struct Load {
 
 /// How fast calls follow one another.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Pace {
+pub enum LoadPace {
     /// Each connection calls again when it has its answer.
     Closed,
     /// So many a second, whatever the answers do.

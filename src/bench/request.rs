@@ -8,7 +8,7 @@ use http_body_util::Full;
 use memchr::memmem;
 use serde_json::{Map, Value, json};
 
-use super::target::Target;
+use super::target::BenchTarget;
 use crate::catalog::{ParamHeader, headers_for};
 use crate::mcp::{Era, ProtocolVersion, encode_value, header, meta, notification};
 
@@ -69,14 +69,14 @@ impl Digits {
 
 /// Writes requests to a server, in its version.
 #[derive(Clone)]
-pub struct Writer {
+pub struct RequestWriter {
     /// The server.
-    pub target: Target,
+    pub target: BenchTarget,
     /// The version agreed with it; the newest of its era before that.
     pub version: ProtocolVersion,
 }
 
-impl Writer {
+impl RequestWriter {
     /// Modern: who are you?
     pub fn discover(&self) -> RequestTemplate {
         self.request("server/discover", json!({}))
@@ -198,9 +198,9 @@ mod tests {
 
     use super::*;
 
-    async fn writer(version: ProtocolVersion) -> Writer {
+    async fn writer(version: ProtocolVersion) -> RequestWriter {
         let url = Url::parse("http://127.0.0.1:1/mcp").unwrap();
-        Writer { target: Target::new(&url, &[], None).await.unwrap(), version }
+        RequestWriter { target: BenchTarget::new(&url, &[], None).await.unwrap(), version }
     }
 
     #[expect(clippy::disallowed_methods, reason = "the request is our own")]

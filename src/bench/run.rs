@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::clock::Clock;
-use super::crew::Crew;
+use super::clock::RunClock;
+use super::crew::LoadThreads;
 use super::plan::Load;
 use super::process::{Meter, Usage};
 use super::script::Script;
@@ -14,7 +14,7 @@ use super::{BenchFault, Interrupt};
 
 /// What a run gave.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The counts.
     pub tally: Tally,
     /// How long was counted.
@@ -29,7 +29,7 @@ pub struct Outcome {
     pub interrupted: bool,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// Operations per second.
     pub fn per_second(&self) -> f64 {
         ratio(self.tally.whole().in_time, self.elapsed.as_secs_f64())
@@ -52,9 +52,9 @@ impl Outcome {
 }
 
 /// Who watches a run.
-pub trait Watch {
+pub trait RunWatcher {
     /// Told a few times a second: how far the clock is, what was done, what failed.
-    fn see(&mut self, clock: &Clock, done: u64, failed: u64);
+    fn see(&mut self, clock: &RunClock, done: u64, failed: u64);
     /// Told at the end.
     fn over(&mut self);
 }
@@ -68,10 +68,10 @@ pub async fn run(
     load: &Load,
     meter: Option<&Meter>,
     interrupt: &Interrupt,
-    watch: &mut dyn Watch,
-) -> Result<Outcome, BenchFault> {
-    let mut crew = Crew::gather(script, load).await?;
-    let clock = Arc::new(Clock::start(load, Instant::now()));
+    watch: &mut dyn RunWatcher,
+) -> Result<RunOutcome, BenchFault> {
+    let mut crew = LoadThreads::gather(script, load).await?;
+    let clock = Arc::new(RunClock::start(load, Instant::now()));
     crew.go(&clock);
 
     let mut supervisor = Supervisor { clock: &clock, crew: &mut crew, interrupt, watch };
@@ -96,7 +96,7 @@ pub async fn run(
         (Some(meter), Some(after), Some(before)) => Some(meter.usage(after.saturating_sub(before))),
         _ => None,
     };
-    Ok(Outcome {
+    Ok(RunOutcome {
         tally,
         elapsed: end.saturating_duration_since(clock.counted),
         unsent,
@@ -108,10 +108,10 @@ pub async fn run(
 
 /// Looks after a run while others work.
 struct Supervisor<'a> {
-    clock: &'a Clock,
-    crew: &'a mut Crew,
+    clock: &'a RunClock,
+    crew: &'a mut LoadThreads,
     interrupt: &'a Interrupt,
-    watch: &'a mut dyn Watch,
+    watch: &'a mut dyn RunWatcher,
 }
 
 impl Supervisor<'_> {

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use super::BenchFault;
-use super::answer::Trouble;
-use super::hello::Hello;
+use super::answer::AnswerError;
+use super::hello::Handshake;
 use super::judge::Expect;
 use super::plan::{Load, Op};
-use super::request::{RequestTemplate, Writer};
-use super::target::Target;
-use super::tools::Chosen;
+use super::request::{RequestTemplate, RequestWriter};
+use super::target::BenchTarget;
+use super::tools::ChosenTool;
 use crate::mcp::Era;
 
 /// What the connections of a run share.
 pub struct Script {
     /// Where it goes, in which version.
-    pub writer: Writer,
+    pub writer: RequestWriter,
     /// How the server calls itself.
     pub server: String,
     /// The tool that is called; none where only lists are asked for.
@@ -41,7 +41,7 @@ impl Script {
     ///
     /// # Errors
     /// [`BenchFault`].
-    pub async fn prepare(target: Target, load: &Load) -> Result<Self, BenchFault> {
+    pub async fn prepare(target: BenchTarget, load: &Load) -> Result<Self, BenchFault> {
         let sessions = load.mix.has(Op::Session);
         if sessions && load.era == Some(Era::Modern) {
             let text = "--era modern: Modern servers have no sessions to open and end";
@@ -49,18 +49,18 @@ impl Script {
         }
         // A server of both eras is spoken to in the one that has sessions.
         let era = if sessions { Some(Era::Legacy) } else { load.era };
-        let mut hello = Hello::say(target, era, load.timeout.min(PATIENCE)).await?;
+        let mut hello = Handshake::say(target, era, load.timeout.min(PATIENCE)).await?;
         let calls = load.mix.has(Op::Call) || sessions;
         let chosen = if calls {
             let tools = hello.tools().await?;
-            Some(Chosen::new(&tools, hello.writer.target.url.as_str(), load)?)
+            Some(ChosenTool::new(&tools, hello.writer.target.url.as_str(), load)?)
         } else {
             None
         };
         let writer = hello.writer.clone();
         let server = hello.server.clone();
         hello.close().await;
-        let requests = |chosen: &Chosen| -> Vec<RequestTemplate> {
+        let requests = |chosen: &ChosenTool| -> Vec<RequestTemplate> {
             let call = |arguments: &String| writer.call(&chosen.name, arguments, &chosen.mirrored);
             chosen.arguments.iter().map(call).collect()
         };
@@ -87,10 +87,10 @@ impl Script {
     /// The call with a variant of the arguments.
     ///
     /// # Errors
-    /// [`Trouble::Message`] where none was prepared.
-    pub fn call(&self, variant: usize) -> Result<&RequestTemplate, Trouble> {
+    /// [`AnswerError::Message`] where none was prepared.
+    pub fn call(&self, variant: usize) -> Result<&RequestTemplate, AnswerError> {
         let request = self.calls.get(variant % self.calls.len().max(1));
-        request.ok_or_else(|| Trouble::Message { text: "no call was prepared".into() })
+        request.ok_or_else(|| AnswerError::Message { text: "no call was prepared".into() })
     }
 
     /// Bytes of a call's body, on average.

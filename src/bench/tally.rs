@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::answer::Trouble;
-use super::judge::Right;
+use super::answer::AnswerError;
+use super::judge::CorrectAnswer;
 use super::plan::Op;
 
 /// The counts of one thread, or of a whole run.
@@ -68,11 +68,11 @@ impl Tally {
     }
 
     /// Counts an answer.
-    pub fn right(&mut self, op: Op, right: Right, times: &Times, end: Option<Instant>) {
+    pub fn right(&mut self, op: Op, right: CorrectAnswer, times: &Times, end: Option<Instant>) {
         let own = self.ops.entry(op).or_default();
         own.done += 1;
         own.in_time += u64::from(end.is_none_or(|end| times.arrived <= end));
-        own.tool_errors += u64::from(right == Right::ToolError);
+        own.tool_errors += u64::from(right == CorrectAnswer::ToolError);
         let latency = nanoseconds(times.arrived, times.due);
         // All widen as they must: recording cannot fail.
         let _ = own.latency.record(latency);
@@ -83,7 +83,7 @@ impl Tally {
     }
 
     /// Counts what was no answer.
-    pub fn wrong(&mut self, op: Op, trouble: &Trouble, due: Instant) {
+    pub fn wrong(&mut self, op: Op, trouble: &AnswerError, due: Instant) {
         self.ops.entry(op).or_default().failed += 1;
         if !op.is_part() {
             self.slices.at(due).failed += 1;
@@ -254,10 +254,10 @@ mod tests {
         let counted = Instant::now();
         let (mut one, mut other) = (Tally::new(counted), Tally::new(counted));
         for due in 0..100 {
-            one.right(Op::Call, Right::Result, &times(counted, due * 1000, 5), None);
-            other.right(Op::Call, Right::ToolError, &times(counted, due, 7), None);
+            one.right(Op::Call, CorrectAnswer::Result, &times(counted, due * 1000, 5), None);
+            other.right(Op::Call, CorrectAnswer::ToolError, &times(counted, due, 7), None);
         }
-        other.wrong(Op::Call, &Trouble::Timeout, counted);
+        other.wrong(Op::Call, &AnswerError::Timeout, counted);
         assert!(one.slices.all.len() <= MOST_SLICES && one.slices.width > WIDTH);
         one.add(other);
         let all: u64 = one.slices.all.iter().map(|slice| slice.latency.len()).sum();
@@ -274,7 +274,7 @@ mod tests {
         let counted = Instant::now();
         let mut tally = Tally::new(counted);
         for op in [Op::Initialize, Op::SessionCall, Op::Delete, Op::Session] {
-            tally.right(op, Right::Result, &times(counted, 1, 1), None);
+            tally.right(op, CorrectAnswer::Result, &times(counted, 1, 1), None);
         }
         assert_eq!(tally.whole().done, 1);
     }

@@ -14,7 +14,7 @@ use super::connection::{Dialer, tls_settings};
 
 /// An endpoint that may be tested.
 #[derive(Clone)]
-pub struct Target {
+pub struct BenchTarget {
     /// Its address as it was given, without credentials.
     pub url: Url,
     /// How it is reached.
@@ -25,7 +25,7 @@ pub struct Target {
     pub headers: HeaderMap,
 }
 
-impl Target {
+impl BenchTarget {
     /// Resolves the host, and reads the roots for TLS.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ mod tests {
     async fn a_target_has_path_host_and_given_headers() {
         let url = Url::parse("http://127.0.0.1:8080/mcp?x=1").unwrap();
         let given = (HeaderName::from_static("x-api-key"), HeaderValue::from_static("k"));
-        let target = Target::new(&url, &[given], None).await.unwrap();
+        let target = BenchTarget::new(&url, &[given], None).await.unwrap();
         assert_eq!(target.path, "/mcp?x=1");
         assert_eq!(target.headers["host"], "127.0.0.1:8080");
         assert_eq!(target.headers["x-api-key"], "k");
@@ -115,7 +115,7 @@ mod tests {
         let given = [("host", "a"), ("cookie", "b"), ("cookie", "c")];
         let given = given
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        let target = Target::new(&url, &given, None).await.unwrap();
+        let target = BenchTarget::new(&url, &given, None).await.unwrap();
         assert_eq!(target.headers.get_all("host").iter().collect::<Vec<_>>(), ["a"]);
         assert_eq!(target.headers.get_all("cookie").iter().count(), 2);
     }

@@ -98,8 +98,8 @@ async fn read(socket: &mut TcpStream, input: &mut Vec<u8>) -> Option<Value> {
 
 struct Blind;
 
-impl Watch for Blind {
-    fn see(&mut self, _: &Clock, _: u64, _: u64) {}
+impl RunWatcher for Blind {
+    fn see(&mut self, _: &RunClock, _: u64, _: u64) {}
     fn over(&mut self) {}
 }
 
@@ -112,7 +112,7 @@ fn load(requests: u64) -> Load {
         unchecked: false,
         seed: 1,
         expect: None,
-        pace: Pace::Closed,
+        pace: LoadPace::Closed,
         connections: 2,
         threads: 1,
         warmup: Duration::ZERO,
@@ -123,11 +123,11 @@ fn load(requests: u64) -> Load {
 }
 
 async fn script(url: &Url, load: &Load) -> Result<Arc<Script>, BenchFault> {
-    let target = Target::new(url, &[], None).await?;
+    let target = BenchTarget::new(url, &[], None).await?;
     Script::prepare(target, load).await.map(Arc::new)
 }
 
-async fn outcome(url: &Url, load: &Load) -> Outcome {
+async fn outcome(url: &Url, load: &Load) -> RunOutcome {
     let script = script(url, load).await.unwrap();
     run(&script, load, None, &Interrupt::new(), &mut Blind).await.unwrap()
 }
@@ -256,7 +256,7 @@ async fn a_server_that_stalls_once_is_late_for_all_who_were_due() {
         Said { after, ..Said::json(&result(request)) }
     })
     .await;
-    let pace = Pace::Open { per_second: 200.0 };
+    let pace = LoadPace::Open { per_second: 200.0 };
     let load = Load { connections: 1, pace, ..load(200) };
     let outcome = outcome(&url, &load).await;
     let whole = outcome.tally.whole();
@@ -278,7 +278,7 @@ async fn an_open_loop_that_cannot_keep_up_says_so() {
     .await;
     let load = Load {
         connections: 1,
-        pace: Pace::Open { per_second: 100.0 },
+        pace: LoadPace::Open { per_second: 100.0 },
         requests: None,
         duration: Some(Duration::from_millis(500)),
         ..load(0)
@@ -302,8 +302,8 @@ async fn an_interrupted_run_gives_what_it_has() {
 /// Asks for the end once enough is done.
 struct AskAfter(Interrupt, u64);
 
-impl Watch for AskAfter {
-    fn see(&mut self, _: &Clock, done: u64, _: u64) {
+impl RunWatcher for AskAfter {
+    fn see(&mut self, _: &RunClock, done: u64, _: u64) {
         if done >= self.1 {
             self.0.ask();
         }
@@ -321,7 +321,7 @@ async fn two_take_turns_round_by_round() {
         meter: None,
     };
     let contenders = vec![contender("A").await, contender("B").await];
-    let rules = Rules { rounds: 3, base: 0, direct: None };
+    let rules = ContestRules { rounds: 3, base: 0, direct: None };
     let contest =
         Contest::hold(contenders, &load, rules, &Interrupt::new(), &mut Blind).await.unwrap();
     assert_eq!(contest.rounds.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 2]);
@@ -329,7 +329,7 @@ async fn two_take_turns_round_by_round() {
     let ratio = contest.ratio(1, |leg| Some(leg.per_second())).unwrap();
     assert!(ratio.least <= ratio.median && ratio.median <= ratio.most && ratio.least > 0.0);
     // What is told of it holds together, too.
-    let report = report::Report { contest: &contest, load: &load };
+    let report = report::BenchReport { contest: &contest, load: &load };
     let json = report.json();
     assert_eq!(json["targets"][1]["rounds"].as_array().unwrap().len(), 3);
     assert_eq!(json["ratios"][0]["name"], "B");

@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use super::arguments::Generator;
-use super::hello::Tool;
+use super::hello::ListedTool;
 use super::{BenchFault, Load};
 use crate::catalog::{ArgumentSchema, ParamHeader, find_param_headers};
 
 /// A tool, and the arguments it is called with in turn.
 #[derive(Debug, Clone)]
-pub struct Chosen {
+pub struct ChosenTool {
     /// The tool's name.
     pub name: String,
     /// Raw arguments; the same one again when all were used.
@@ -18,12 +18,12 @@ pub struct Chosen {
     pub mirrored: Vec<ParamHeader>,
 }
 
-impl Chosen {
+impl ChosenTool {
     /// Chooses as the command line says.
     ///
     /// # Errors
     /// [`BenchFault`] names the tools that are near, or what breaks the schema.
-    pub fn new(tools: &[Tool], url: &str, load: &Load) -> Result<Self, BenchFault> {
+    pub fn new(tools: &[ListedTool], url: &str, load: &Load) -> Result<Self, BenchFault> {
         let tool = match &load.tool {
             Some(name) => named(tools, name).ok_or_else(|| BenchFault::UnknownTool {
                 url: url.to_owned(),
@@ -46,11 +46,11 @@ impl Chosen {
 
 /// The tool of this name; or the only one whose name ends in it behind a
 /// gateway's prefix.
-fn named<'a>(tools: &'a [Tool], name: &str) -> Option<&'a Tool> {
+fn named<'a>(tools: &'a [ListedTool], name: &str) -> Option<&'a ListedTool> {
     if let Some(exact) = tools.iter().find(|tool| tool.name == name) {
         return Some(exact);
     }
-    let prefixed = |tool: &&Tool| {
+    let prefixed = |tool: &&ListedTool| {
         tool.name
             .strip_suffix(name)
             .is_some_and(|prefix| prefix.ends_with(['_', '-', '.', '/', ':']))
@@ -61,7 +61,7 @@ fn named<'a>(tools: &'a [Tool], name: &str) -> Option<&'a Tool> {
 
 /// One that changes nothing, because whoever names none may not know what it
 /// does.
-fn harmless(tools: &[Tool]) -> Result<&Tool, String> {
+fn harmless(tools: &[ListedTool]) -> Result<&ListedTool, String> {
     match tools {
         [] => Err("it lists none".into()),
         _ => tools
@@ -72,7 +72,7 @@ fn harmless(tools: &[Tool]) -> Result<&Tool, String> {
 }
 
 /// What a person may have meant.
-fn near(tools: &[Tool], name: &str) -> String {
+fn near(tools: &[ListedTool], name: &str) -> String {
     let mut found: Vec<_> = tools
         .iter()
         .map(|tool| (strsim::jaro_winkler(&tool.name, name), &tool.name))
@@ -83,7 +83,7 @@ fn near(tools: &[Tool], name: &str) -> String {
     if found.is_empty() { some(tools) } else { format!("near: {}", found.join(", ")) }
 }
 
-fn some(tools: &[Tool]) -> String {
+fn some(tools: &[ListedTool]) -> String {
     let names: Vec<_> = tools.iter().take(MOST_NAMED).map(|tool| &*tool.name).collect();
     match tools.len().checked_sub(MOST_NAMED) {
         _ if tools.is_empty() => "it lists none".into(),
@@ -93,7 +93,7 @@ fn some(tools: &[Tool]) -> String {
 }
 
 /// Given arguments, held against the schema.
-fn given(tool: &Tool, text: &str, unchecked: bool) -> Result<String, BenchFault> {
+fn given(tool: &ListedTool, text: &str, unchecked: bool) -> Result<String, BenchFault> {
     let value: Value =
         serde_json::from_str(text).map_err(|error| BenchFault::Args(error.to_string()))?;
     if !value.is_object() {
@@ -112,7 +112,7 @@ fn given(tool: &Tool, text: &str, unchecked: bool) -> Result<String, BenchFault>
 }
 
 /// Generated ones: several, so that not every call is the same.
-fn generated(tool: &Tool, seed: u64) -> Result<Vec<String>, BenchFault> {
+fn generated(tool: &ListedTool, seed: u64) -> Result<Vec<String>, BenchFault> {
     let fault = |why: String| BenchFault::Generate { tool: tool.name.clone(), why };
     let generator = Generator::new(&tool.schema).map_err(|error| fault(error.to_string()))?;
     let mut chance = fastrand::Rng::with_seed(seed);
@@ -137,13 +137,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn tool(name: &str, reads: bool) -> Tool {
+    fn tool(name: &str, reads: bool) -> ListedTool {
         let schema = json!({
             "type": "object",
             "properties": { "x": { "type": "integer" } },
             "required": ["x"],
         });
-        Tool { name: name.into(), schema, reads }
+        ListedTool { name: name.into(), schema, reads }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! One connection, and what is done on it from the first call to the last.
+//! One connection of a run, from its first call to its last.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderValue, StatusCode};
 
-use super::answer::{ReceivedAnswer, Trouble, exchange};
-use super::clock::{Alarm, Clock, Slot};
+use super::answer::{AnswerError, ReceivedAnswer, exchange};
+use super::clock::{PreciseTimer, RunClock, ScheduledStart};
 use super::connection::{BenchConnection, BenchConnectionError};
-use super::judge::{Judge, Right};
+use super::judge::{AnswerChecker, CorrectAnswer};
 use super::plan::Op;
 use super::request::{FIRST, RequestTemplate};
 use super::script::Script;
 use super::tally::{Tally, Times};
 use crate::mcp::{Era, header};
 
-/// What all connections of a thread write to.
-pub struct Desk {
+/// The counts that all connections of a thread share.
+pub struct ThreadCounts {
     /// The counts.
     pub tally: RefCell<Tally>,
     /// How many operations are under way.
@@ -28,8 +28,8 @@ pub struct Desk {
     pub last: Cell<Instant>,
 }
 
-/// One connection's side of the work.
-pub struct Worker {
+/// One connection and its schedule.
+pub struct LoadWorker {
     script: Arc<Script>,
     connection: Option<BenchConnection>,
     /// Whether the connection has had an answer: only then may the server have
@@ -37,11 +37,11 @@ pub struct Worker {
     used: bool,
     session: WorkerSession,
     number: u64,
-    /// Which of the arguments come next.
+    /// The index of the next arguments.
     variant: usize,
-    /// How far the schedule is.
+    /// The index of the next step of the schedule.
     step: usize,
-    judges: Judges,
+    judges: AnswerCheckers,
     bytes: u64,
     reconnects: u64,
 }
@@ -49,23 +49,23 @@ pub struct Worker {
 enum WorkerSession {
     /// The server is Modern.
     None,
-    /// It has to be opened before the next call.
+    /// A session has to be opened before the next call.
     Lost,
     /// Its id, if the server gave it one.
     Open(Option<HeaderValue>),
 }
 
-struct Judges {
-    call: Judge,
-    list: Judge,
+struct AnswerCheckers {
+    call: AnswerChecker,
+    list: AnswerChecker,
 }
 
-impl Worker {
+impl LoadWorker {
     /// Connects, and opens the session if there are such.
     ///
     /// # Errors
-    /// [`Trouble`] where that fails.
-    pub async fn open(script: Arc<Script>, place: usize) -> Result<Self, Trouble> {
+    /// [`AnswerError`] where that fails.
+    pub async fn open(script: Arc<Script>, place: usize) -> Result<Self, AnswerError> {
         let legacy = script.writer.version.era() == Era::Legacy;
         let mut worker = Self {
             connection: None,
@@ -75,9 +75,9 @@ impl Worker {
             // Neighbours do not all do the same at the same time.
             variant: place,
             step: place,
-            judges: Judges {
-                call: Judge::expecting(script.expect.clone()),
-                list: Judge::default(),
+            judges: AnswerCheckers {
+                call: AnswerChecker::expecting(script.expect.clone()),
+                list: AnswerChecker::default(),
             },
             bytes: 0,
             reconnects: 0,
@@ -94,13 +94,13 @@ impl Worker {
                 Ok(worker)
             }
             Ok(Err(trouble)) => Err(trouble),
-            Err(_) => Err(Trouble::Timeout),
+            Err(_) => Err(AnswerError::Timeout),
         }
     }
 
     /// Works until the clock says that it is over.
-    pub async fn work(mut self, clock: Arc<Clock>, desk: Rc<Desk>) {
-        let mut alarm = Alarm::new();
+    pub async fn work(mut self, clock: Arc<RunClock>, desk: Rc<ThreadCounts>) {
+        let mut alarm = PreciseTimer::new();
         let timeout = self.script.timeout;
         while let Some(slot) = clock.next(&mut alarm).await {
             let op = self.script.step(self.step);
@@ -110,10 +110,10 @@ impl Worker {
             let counts = turn.counts();
             let done = match tokio::time::timeout(timeout, self.perform(op, &turn)).await {
                 Ok(done) => done,
-                Err(_) => Err(Trouble::Timeout),
+                Err(_) => Err(AnswerError::Timeout),
             };
             desk.under_way.set(desk.under_way.get() - 1);
-            let next = done.as_ref().err().map(Next::of);
+            let next = done.as_ref().err().map(Recovery::of);
             if counts {
                 turn.count(op, done);
                 let mut tally = desk.tally.borrow_mut();
@@ -127,7 +127,11 @@ impl Worker {
         self.close().await;
     }
 
-    async fn perform(&mut self, op: Op, turn: &Turn<'_>) -> Result<(Right, Times), Trouble> {
+    async fn perform(
+        &mut self,
+        op: Op,
+        turn: &Turn<'_>,
+    ) -> Result<(CorrectAnswer, Times), AnswerError> {
         match op {
             Op::List => {
                 self.session().await?;
@@ -143,8 +147,8 @@ impl Worker {
     /// Makes the next call.
     ///
     /// # Errors
-    /// [`Trouble`].
-    pub async fn call(&mut self, turn: &Turn<'_>) -> Result<(Right, Times), Trouble> {
+    /// [`AnswerError`].
+    pub async fn call(&mut self, turn: &Turn<'_>) -> Result<(CorrectAnswer, Times), AnswerError> {
         self.session().await?;
         let script = Arc::clone(&self.script);
         let request = script.call(self.variant)?;
@@ -154,20 +158,26 @@ impl Worker {
     }
 
     /// Opens a session, calls in it, ends it.
-    async fn whole_session(&mut self, turn: &Turn<'_>) -> Result<(Right, Times), Trouble> {
+    async fn whole_session(
+        &mut self,
+        turn: &Turn<'_>,
+    ) -> Result<(CorrectAnswer, Times), AnswerError> {
         let kept = std::mem::replace(&mut self.session, WorkerSession::Lost);
         let whole = self.in_session_of_its_own(turn).await;
         self.session = kept;
         whole
     }
 
-    async fn in_session_of_its_own(&mut self, turn: &Turn<'_>) -> Result<(Right, Times), Trouble> {
+    async fn in_session_of_its_own(
+        &mut self,
+        turn: &Turn<'_>,
+    ) -> Result<(CorrectAnswer, Times), AnswerError> {
         let sent = Instant::now();
         self.session().await?;
         let opened = Instant::now();
         let part = |due, arrived| Times { due, sent: due, arrived };
-        turn.count_part(Op::Initialize, Right::Result, part(sent, opened));
-        let part_of_turn = Turn { slot: Slot { due: None }, ..*turn };
+        turn.count_part(Op::Initialize, CorrectAnswer::Result, part(sent, opened));
+        let part_of_turn = Turn { slot: ScheduledStart { due: None }, ..*turn };
         let (right, times) = self.call(&part_of_turn).await?;
         turn.count_part(Op::SessionCall, right, part(opened, times.arrived));
         let arrived = if self.has_id() {
@@ -177,9 +187,9 @@ impl Worker {
             // 405: a server may leave it to time to end sessions.
             let status = received.head.status;
             if !status.is_success() && status != StatusCode::METHOD_NOT_ALLOWED {
-                return Err(Trouble::Status { status, body: received.text() });
+                return Err(AnswerError::Status { status, body: received.text() });
             }
-            turn.count_part(Op::Delete, Right::Result, part(begun, received.arrived));
+            turn.count_part(Op::Delete, CorrectAnswer::Result, part(begun, received.arrived));
             received.arrived
         } else {
             times.arrived
@@ -188,18 +198,18 @@ impl Worker {
     }
 
     /// Opens a session where one is needed.
-    async fn session(&mut self) -> Result<(), Trouble> {
+    async fn session(&mut self) -> Result<(), AnswerError> {
         if !matches!(self.session, WorkerSession::Lost) {
             return Ok(());
         }
         let script = Arc::clone(&self.script);
         let received = self.send(&script.initialize, None).await?.0;
-        Judge::default().judge(&received, self.number)?;
+        AnswerChecker::default().judge(&received, self.number)?;
         let id = received.head.headers.get(header::SESSION_ID).cloned();
         let (received, _) = self.send(&script.initialized, id.as_ref()).await?;
         let status = received.head.status;
         if !status.is_success() {
-            return Err(Trouble::Status { status, body: received.text() });
+            return Err(AnswerError::Status { status, body: received.text() });
         }
         self.session = WorkerSession::Open(id);
         Ok(())
@@ -210,7 +220,7 @@ impl Worker {
         &mut self,
         request: &RequestTemplate,
         turn: &Turn<'_>,
-    ) -> Result<(ReceivedAnswer, Times), Trouble> {
+    ) -> Result<(ReceivedAnswer, Times), AnswerError> {
         let id = match &self.session {
             WorkerSession::Open(id) => id.clone(),
             _ => None,
@@ -224,7 +234,7 @@ impl Worker {
         &mut self,
         request: &RequestTemplate,
         session: Option<&HeaderValue>,
-    ) -> Result<(ReceivedAnswer, Instant), Trouble> {
+    ) -> Result<(ReceivedAnswer, Instant), AnswerError> {
         self.number += 1;
         let sent = Instant::now();
         if self.connection.is_some() {
@@ -252,23 +262,23 @@ impl Worker {
         Ok(received)
     }
 
-    async fn connect(&mut self) -> Result<(), Trouble> {
+    async fn connect(&mut self) -> Result<(), AnswerError> {
         let dialer = &self.script.writer.target.dialer;
-        self.connection = Some(dialer.connect().await.map_err(Trouble::Connect)?);
+        self.connection = Some(dialer.connect().await.map_err(AnswerError::Connect)?);
         self.used = false;
         self.reconnects += 1;
         Ok(())
     }
 
-    /// What follows something that went wrong. A connection that broke is not
-    /// there any more, and is opened by the next call.
-    async fn recover(&mut self, next: Next) {
+    /// Recovers after an error. A broken connection is already closed; the next
+    /// call opens another.
+    async fn recover(&mut self, next: Recovery) {
         match next {
-            Next::Anew if matches!(self.session, WorkerSession::Open(_)) => {
+            Recovery::Anew if matches!(self.session, WorkerSession::Open(_)) => {
                 self.session = WorkerSession::Lost;
             }
-            Next::Goes | Next::Anew => {}
-            Next::Waits => tokio::time::sleep(PAUSE).await,
+            Recovery::Goes | Recovery::Anew => {}
+            Recovery::Waits => tokio::time::sleep(PAUSE).await,
         }
     }
 
@@ -290,24 +300,24 @@ impl Worker {
     }
 }
 
-/// How it goes on after something went wrong.
+/// How a worker goes on after an error.
 #[derive(Clone, Copy)]
-enum Next {
-    /// As before: the server is there, and does not like the call.
+enum Recovery {
+    /// As before: the server answered, with an error.
     Goes,
-    /// In another session: the server does not know the one there was.
+    /// In a new session: the server no longer knows the old one.
     Anew,
-    /// After a moment: there is nobody to connect to.
+    /// After a pause: the server refuses connections.
     Waits,
 }
 
-impl Next {
-    fn of(trouble: &Trouble) -> Self {
+impl Recovery {
+    fn of(trouble: &AnswerError) -> Self {
         match trouble {
-            Trouble::Connect(_) => Self::Waits,
-            Trouble::Status { status: StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND, .. } => {
-                Self::Anew
-            }
+            AnswerError::Connect(_) => Self::Waits,
+            AnswerError::Status {
+                status: StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND, ..
+            } => Self::Anew,
             _ => Self::Goes,
         }
     }
@@ -317,11 +327,11 @@ impl Next {
 #[derive(Clone, Copy)]
 pub struct Turn<'a> {
     /// The run's time.
-    pub clock: &'a Clock,
+    pub clock: &'a RunClock,
     /// Where it is counted.
-    pub desk: &'a Desk,
+    pub desk: &'a ThreadCounts,
     /// When it was due.
-    pub slot: Slot,
+    pub slot: ScheduledStart,
     /// When it began.
     pub begun: Instant,
 }
@@ -331,7 +341,7 @@ impl Turn<'_> {
         self.slot.due.unwrap_or(self.begun) >= self.clock.counted
     }
 
-    fn count(&self, op: Op, done: Result<(Right, Times), Trouble>) {
+    fn count(&self, op: Op, done: Result<(CorrectAnswer, Times), AnswerError>) {
         let mut tally = self.desk.tally.borrow_mut();
         match done {
             Ok((right, times)) => {
@@ -346,7 +356,7 @@ impl Turn<'_> {
         }
     }
 
-    fn count_part(&self, op: Op, right: Right, times: Times) {
+    fn count_part(&self, op: Op, right: CorrectAnswer, times: Times) {
         if self.counts() {
             self.desk.tally.borrow_mut().right(op, right, &times, self.clock.end);
         }

@@ -55,7 +55,7 @@ enum CliCommand {
     /// Make a key for a client, and the hash of it that the configuration holds
     Key(key::KeyArgs),
     /// Put a load on any MCP server or gateway, and tell how it bears it
-    Bench(Box<bench::Args>),
+    Bench(Box<bench::BenchArgs>),
     /// Print the version
     Version,
     /// Run one of the example servers that the binary carries, over standard streams

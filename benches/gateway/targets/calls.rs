@@ -1,6 +1,6 @@
 //! What a plain call costs: instructions, CPU, time, and across the eras.
 
-use trunkline::bench::{Leg, Load, Pace};
+use trunkline::bench::{Leg, Load, LoadPace};
 use trunkline::mcp::Era;
 
 use super::{Row, beside, spread};
@@ -83,7 +83,7 @@ pub async fn added(span: &Span) -> Vec<Row> {
         let mut ways = stage.ways(era);
         ways.truncate(GATEWAY + 1);
         let load = Load {
-            pace: Pace::Open { per_second: rate },
+            pace: LoadPace::Open { per_second: rate },
             duration: Some(span.measured * 2),
             ..load(16, span)
         };

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use trunkline::bench::{Interrupt, Load, Pace, run};
+use trunkline::bench::{Interrupt, Load, LoadPace, run};
 use trunkline::mcp::Era;
 
 use super::Row;
@@ -44,7 +44,7 @@ pub async fn rows(span: &Span) -> Vec<Row> {
     for era in [Era::Modern, Era::Legacy] {
         let way = Way::new("gateway", gateway.url.clone(), era, behind(era));
         let load = Load {
-            pace: Pace::Open { per_second: 200.0 },
+            pace: LoadPace::Open { per_second: 200.0 },
             duration: Some(lasts / 2),
             warmup: Duration::ZERO,
             ..load(8, span)

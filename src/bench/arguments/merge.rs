@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Maker;
+use super::ArgumentMaker;
 
-impl Maker<'_> {
+impl ArgumentMaker<'_> {
     /// One schema that says what this one, those it refers to, all of its
     /// `allOf` and one each of its `anyOf` and `oneOf` say.
     pub(super) fn flat(&mut self, schema: &Map<String, Value>) -> Map<String, Value> {

@@ -49,7 +49,7 @@ impl Generator {
     /// [`GenerateError::Unlucky`].
     pub fn arguments(&self, rng: &mut Rng) -> Result<String, GenerateError> {
         for _ in 0..TRIES {
-            let mut maker = Maker { root: &self.schema, rng, fuel: FUEL };
+            let mut maker = ArgumentMaker { root: &self.schema, rng, fuel: FUEL };
             let text = maker.make(&self.schema, 0).to_string();
             if self.compiled.check(Some(text.as_bytes())).is_ok() {
                 return Ok(text);
@@ -60,14 +60,14 @@ impl Generator {
 }
 
 /// Makes one value.
-struct Maker<'a> {
+struct ArgumentMaker<'a> {
     root: &'a Value,
     rng: &'a mut Rng,
     /// How many more schemas are looked at: references may go round in circles.
     fuel: usize,
 }
 
-impl Maker<'_> {
+impl ArgumentMaker<'_> {
     fn make(&mut self, schema: &Value, depth: usize) -> Value {
         let schema = match schema {
             Value::Object(schema) => schema,

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::Maker;
+use super::ArgumentMaker;
 
-impl Maker<'_> {
+impl ArgumentMaker<'_> {
     pub(super) fn object(&mut self, schema: &Map<String, Value>, depth: usize) -> Value {
         let none = Map::new();
         let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);

@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 
 use hdrhistogram::Histogram;
 
-use super::svg::{Axis, Chart, Line, escape};
+use super::svg::{Axis, Chart, ChartLine, escape};
 use super::table::{FIGURES, added, spread};
-use super::{QUANTILES, Report, grouped, micros, quantile, rate, time};
+use super::{BenchReport, QUANTILES, grouped, micros, quantile, rate, time};
 use crate::bench::contest::{Contender, Contest, Spread};
 use crate::bench::run::as_float;
 use crate::bench::tally::Tally;
 
 /// The whole page.
-pub fn write(report: &Report<'_>) -> String {
+pub fn write(report: &BenchReport<'_>) -> String {
     let contest = report.contest;
     let tallies: Vec<Tally> =
         (0..contest.contenders.len()).filter_map(|place| contest.together(place)).collect();
@@ -225,7 +225,7 @@ fn by_percentile(contest: &Contest, tallies: &[Tally]) -> Chart {
                     format!("{name} {mark}: {}", time(micros)).trim().to_owned(),
                 )
             });
-        Line {
+        ChartLine {
             color,
             faint: false,
             points: if histogram.is_empty() {
@@ -236,7 +236,7 @@ fn by_percentile(contest: &Contest, tallies: &[Tally]) -> Chart {
             marks: if histogram.is_empty() { Vec::new() } else { marks.collect() },
         }
     });
-    let lines: Vec<Line> = lines.collect();
+    let lines: Vec<ChartLine> = lines.collect();
     Chart {
         title: "Latency by percentile".into(),
         x: Axis { low: 0.0, high: nines, log: false, ticks },
@@ -250,15 +250,15 @@ fn nines_of(part: f64) -> f64 {
 }
 
 fn latency_over_time(tallies: &[Tally]) -> Chart {
-    let curve = |color: usize, tally: &Tally, at: f64| -> Line {
+    let curve = |color: usize, tally: &Tally, at: f64| -> ChartLine {
         let points = begins(tally).filter(|(_, slice)| !slice.latency.is_empty());
         let points =
             points.map(|(begin, slice)| (begin, as_float(slice.latency.value_at_quantile(at))));
-        Line { color, faint: at < 0.9, points: points.collect(), marks: Vec::new() }
+        ChartLine { color, faint: at < 0.9, points: points.collect(), marks: Vec::new() }
     };
     let both =
         |(color, tally): (usize, &Tally)| [curve(color, tally, 0.99), curve(color, tally, 0.5)];
-    let lines: Vec<Line> = tallies.iter().enumerate().flat_map(both).collect();
+    let lines: Vec<ChartLine> = tallies.iter().enumerate().flat_map(both).collect();
     Chart { title: "Latency over time".into(), x: seconds(tallies), y: times(&lines), lines }
 }
 
@@ -271,9 +271,9 @@ fn answers_over_time(contest: &Contest, tallies: &[Tally]) -> Chart {
         let whole = tally.slices.all.len().saturating_sub(1).max(1);
         let points = begins(tally).take(whole);
         let points = points.map(|(begin, slice)| (begin, as_float(slice.latency.len()) / width));
-        Line { color, faint: false, points: points.collect(), marks: Vec::new() }
+        ChartLine { color, faint: false, points: points.collect(), marks: Vec::new() }
     });
-    let lines: Vec<Line> = lines.collect();
+    let lines: Vec<ChartLine> = lines.collect();
     let most = lines.iter().flat_map(|it| &it.points).map(|(_, y)| *y).fold(0.0, f64::max);
     let y = Axis::linear(most, rate);
     Chart { title: "Answers per second over time".into(), x: seconds(tallies), y, lines }
@@ -294,7 +294,7 @@ fn seconds(tallies: &[Tally]) -> Axis {
 }
 
 /// A logarithmic axis of microseconds around the points of some curves.
-fn times(lines: &[Line]) -> Axis {
+fn times(lines: &[ChartLine]) -> Axis {
     let all = || lines.iter().flat_map(|line| &line.points).map(|(_, y)| *y);
     let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
     let low = if low.is_finite() { low.max(1.0) } else { 1.0 };

@@ -4,18 +4,18 @@ use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
 use super::table::{FIGURES, added};
-use super::{QUANTILES, Report, micros, quantile};
+use super::{BenchReport, QUANTILES, micros, quantile};
 use crate::bench::contest::{Contest, Spread};
-use crate::bench::plan::Pace;
-use crate::bench::run::Outcome;
+use crate::bench::plan::LoadPace;
+use crate::bench::run::RunOutcome;
 use crate::bench::tally::{OpTally, Tally};
 
 /// The whole report as a value.
-pub fn write(report: &Report<'_>) -> Value {
+pub fn write(report: &BenchReport<'_>) -> Value {
     let (contest, load) = (report.contest, report.load);
     let rate = match load.pace {
-        Pace::Closed => Value::Null,
-        Pace::Open { per_second } => json!(per_second),
+        LoadPace::Closed => Value::Null,
+        LoadPace::Open { per_second } => json!(per_second),
     };
     let contenders = contest.contenders.iter().enumerate();
     json!({
@@ -52,7 +52,7 @@ fn target(contest: &Contest, place: usize) -> Value {
     })
 }
 
-fn round(leg: &Outcome) -> Value {
+fn round(leg: &RunOutcome) -> Value {
     let whole = leg.tally.whole();
     let ops: Map<String, Value> =
         leg.tally.ops.iter().map(|(op, own)| (op.as_str().to_owned(), counted(own))).collect();

@@ -9,17 +9,17 @@ mod table;
 use hdrhistogram::Histogram;
 
 use super::contest::Contest;
-use super::plan::{Load, Pace};
+use super::plan::{Load, LoadPace};
 
 /// What is told.
-pub struct Report<'a> {
+pub struct BenchReport<'a> {
     /// Those who took part, and what they gave; often one of each.
     pub contest: &'a Contest,
     /// What was asked for.
     pub load: &'a Load,
 }
 
-impl Report<'_> {
+impl BenchReport<'_> {
     /// What a terminal shows.
     pub fn table(&self) -> String {
         table::write(self)
@@ -43,8 +43,8 @@ impl Report<'_> {
             many => format!("{many} connections"),
         };
         let pace = match pace {
-            Pace::Closed => "closed loop".to_owned(),
-            Pace::Open { per_second } => format!("open loop at {per_second}/s"),
+            LoadPace::Closed => "closed loop".to_owned(),
+            LoadPace::Open { per_second } => format!("open loop at {per_second}/s"),
         };
         let span = match (duration, requests) {
             (Some(duration), None) => format!("{} s", duration.as_secs_f64()),

@@ -11,7 +11,7 @@ pub struct Chart {
     /// Up the left side.
     pub y: Axis,
     /// The curves.
-    pub lines: Vec<Line>,
+    pub lines: Vec<ChartLine>,
 }
 
 /// An axis.
@@ -27,7 +27,7 @@ pub struct Axis {
 }
 
 /// One curve.
-pub struct Line {
+pub struct ChartLine {
     /// Which of the page's colours.
     pub color: usize,
     /// Whether it is the lesser of two of one colour.
@@ -127,7 +127,7 @@ impl Chart {
         let _ = write!(out, "<path class=\"axis\" d=\"M{left:.1} {bottom:.1}H{right:.1}\"/>");
     }
 
-    fn line(&self, out: &mut String, line: &Line) {
+    fn line(&self, out: &mut String, line: &ChartLine) {
         let at = |x: f64, y: f64| (self.left(self.x.place(x)), self.top(self.y.place(y)));
         let mut path = String::new();
         for (x, y) in &line.points {

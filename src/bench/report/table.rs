@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::{QUANTILES, Report, bytes, grouped, quantile, rate, time};
+use super::{BenchReport, QUANTILES, bytes, grouped, quantile, rate, time};
 use crate::bench::contest::{Contender, Contest, Spread};
-use crate::bench::run::Outcome;
+use crate::bench::run::RunOutcome;
 use crate::bench::tally::{OpTally, Tally};
 
 /// The whole report as text.
-pub fn write(report: &Report<'_>) -> String {
+pub fn write(report: &BenchReport<'_>) -> String {
     let contest = report.contest;
     let mut out = String::new();
     for contender in &contest.contenders {
@@ -78,7 +78,7 @@ fn failures(out: &mut String, tally: &Tally, failed: u64) {
     }
 }
 
-fn latencies(out: &mut String, outcome: &Outcome, whole: &OpTally) {
+fn latencies(out: &mut String, outcome: &RunOutcome, whole: &OpTally) {
     let _ = write!(out, "  {:<20}", "latency");
     let names = ["min"].into_iter().chain(QUANTILES.map(|(_, name)| name)).chain(["max", "mean"]);
     for name in names {
@@ -117,14 +117,14 @@ fn line(
 }
 
 /// A figure of a leg, by its name, and how it is written.
-type Figure = (&'static str, fn(&Outcome) -> Option<f64>, fn(f64) -> String);
+type Figure = (&'static str, fn(&RunOutcome) -> Option<f64>, fn(f64) -> String);
 
 /// What is compared.
 pub const FIGURES: [Figure; 4] = [
     ("per second", |leg| Some(leg.per_second()), rate),
     ("p50", |leg| leg.micros(0.5), time),
     ("p99", |leg| leg.micros(0.99), time),
-    ("CPU a call", Outcome::cpu_per_call, time),
+    ("CPU a call", RunOutcome::cpu_per_call, time),
 ];
 
 fn compared(out: &mut String, contest: &Contest) {
@@ -213,6 +213,6 @@ fn troubles(out: &mut String, contest: &Contest) {
     }
 }
 
-fn memory(leg: &Outcome) -> Option<f64> {
+fn memory(leg: &RunOutcome) -> Option<f64> {
     leg.usage.map(|usage| crate::bench::run::as_float(usage.memory))
 }

@@ -14,7 +14,7 @@ use crate::bench::Mix;
 /// calls the first tool that says it only reads, with arguments made from its schema.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(in crate::cli) struct Args {
+pub(in crate::cli) struct BenchArgs {
     /// The endpoint, such as http://127.0.0.1:8080/mcp
     #[arg(value_name = "URL", required_unless_present_any = ["compare", "own"], conflicts_with_all = ["compare", "own"])]
     pub(super) url: Option<Url>,

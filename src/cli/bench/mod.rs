@@ -10,20 +10,20 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 
-use crate::bench::report::Report;
+use crate::bench::report::BenchReport;
 use crate::bench::{
-    BenchFault, Contender, Contest, Expect, Interrupt, Load, Meter, Mix, Op, Pace, Rules, Script,
-    Target,
+    BenchFault, BenchTarget, Contender, Contest, ContestRules, Expect, Interrupt, Load, LoadPace,
+    Meter, Mix, Op, Script,
 };
 use crate::mcp::Era;
 
 use super::{FAILURE, WRONG_USE, print_error, report_error, write_to_stdout};
-pub(super) use args::Args;
+pub(super) use args::BenchArgs;
 use args::{EraName, Scenario};
-use own::Stage;
+use own::ComparedProcesses;
 use progress::Progress;
 
-pub(super) fn run(args: &Args) -> ExitCode {
+pub(super) fn run(args: &BenchArgs) -> ExitCode {
     let load = match load(args) {
         Ok(load) => load,
         Err(fault) => return wrong_use(&fault),
@@ -36,20 +36,20 @@ pub(super) fn run(args: &Args) -> ExitCode {
     // A look-up of a name cannot be called off.
     runtime.shutdown_background();
     match told {
-        Ok(contest) => tell(args, &Report { contest: &contest, load: &load }),
+        Ok(contest) => tell(args, &BenchReport { contest: &contest, load: &load }),
         Err(fault) if is_wrong_use(&fault) => wrong_use(&fault),
         Err(fault) => report_error(&fault),
     }
 }
 
-async fn hold(args: &Args, load: &Load) -> Result<Contest, BenchFault> {
+async fn hold(args: &BenchArgs, load: &Load) -> Result<Contest, BenchFault> {
     let interrupt = Interrupt::new();
     let ending = tokio::spawn(until_told(interrupt.clone()));
     let contest = if args.own {
         own(args, load, &interrupt).await
     } else {
         let rounds = if args.compare.is_empty() { 1 } else { args.rounds.into() };
-        let rules = Rules { rounds, base: 0, direct: None };
+        let rules = ContestRules { rounds, base: 0, direct: None };
         match contenders(args, load).await {
             Ok(contenders) => take_turns(contenders, load, rules, &interrupt).await,
             Err(fault) => Err(fault),
@@ -59,9 +59,9 @@ async fn hold(args: &Args, load: &Load) -> Result<Contest, BenchFault> {
     contest
 }
 
-async fn own(args: &Args, load: &Load, interrupt: &Interrupt) -> Result<Contest, BenchFault> {
-    let stage = Stage::set(load.era.unwrap_or_else(|| own::era(&load.mix))).await?;
-    let rules = Rules { rounds: args.rounds.into(), base: 1, direct: Some(0) };
+async fn own(args: &BenchArgs, load: &Load, interrupt: &Interrupt) -> Result<Contest, BenchFault> {
+    let stage = ComparedProcesses::set(load.era.unwrap_or_else(|| own::era(&load.mix))).await?;
+    let rules = ContestRules { rounds: args.rounds.into(), base: 1, direct: Some(0) };
     let contest = match stage.contenders(load).await {
         Ok(contenders) => take_turns(contenders, load, rules, interrupt).await,
         Err(fault) => Err(fault),
@@ -73,7 +73,7 @@ async fn own(args: &Args, load: &Load, interrupt: &Interrupt) -> Result<Contest,
 async fn take_turns(
     contenders: Vec<Contender>,
     load: &Load,
-    rules: Rules,
+    rules: ContestRules,
     interrupt: &Interrupt,
 ) -> Result<Contest, BenchFault> {
     let mut progress = Progress::new(load, contenders.len() * rules.rounds);
@@ -88,7 +88,7 @@ async fn until_told(interrupt: Interrupt) {
     std::process::exit(130);
 }
 
-async fn contenders(args: &Args, load: &Load) -> Result<Vec<Contender>, BenchFault> {
+async fn contenders(args: &BenchArgs, load: &Load) -> Result<Vec<Contender>, BenchFault> {
     let headers: Result<Vec<_>, _> = args.header.iter().map(|text| header(text)).collect();
     let headers = headers.map_err(BenchFault::Header)?;
     let urls = args.url.iter().chain(&args.compare);
@@ -97,7 +97,7 @@ async fn contenders(args: &Args, load: &Load) -> Result<Vec<Contender>, BenchFau
     }
     let mut contenders = Vec::new();
     for (place, url) in urls.enumerate() {
-        let target = Target::new(url, &headers, args.ca.as_deref()).await?;
+        let target = BenchTarget::new(url, &headers, args.ca.as_deref()).await?;
         let meter = args.pid.get(place).map(|pids| Meter::new(pids.0.clone())).transpose()?;
         let name = match (args.url.is_some(), place) {
             (true, _) => String::new(),
@@ -116,7 +116,7 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     value.map(|value| (name, value)).map_err(|_| "the value cannot be sent".into())
 }
 
-fn load(args: &Args) -> Result<Load, BenchFault> {
+fn load(args: &BenchArgs) -> Result<Load, BenchFault> {
     let mix = match (args.scenario, &args.mix) {
         (Scenario::Call | Scenario::Mix, Some(mix)) => mix.clone(),
         (_, Some(_)) => {
@@ -156,7 +156,7 @@ fn load(args: &Args) -> Result<Load, BenchFault> {
         unchecked: args.unchecked,
         seed: args.seed,
         expect: expect.map(Expect::new),
-        pace: args.rate.map_or(Pace::Closed, |per_second| Pace::Open { per_second }),
+        pace: args.rate.map_or(LoadPace::Closed, |per_second| LoadPace::Open { per_second }),
         connections: args.connections as usize,
         threads: args.threads.into(),
         warmup: args.warmup,
@@ -175,7 +175,7 @@ fn arguments(text: &str) -> Result<String, BenchFault> {
     }
 }
 
-fn tell(args: &Args, report: &Report<'_>) -> ExitCode {
+fn tell(args: &BenchArgs, report: &BenchReport<'_>) -> ExitCode {
     if let Some(file) = &args.html
         && let Err(error) = std::fs::write(file, report.html())
     {

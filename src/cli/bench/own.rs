@@ -15,30 +15,30 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use url::Url;
 
-use crate::bench::{BenchFault, Contender, Load, Meter, Mix, Op, Script, Target};
+use crate::bench::{BenchFault, BenchTarget, Contender, Load, Meter, Mix, Op, Script};
 use crate::mcp::Era;
 
 /// What runs while it is measured.
-pub(super) struct Stage {
-    mock: Process,
-    proxy: Process,
-    gateway: Process,
+pub(super) struct ComparedProcesses {
+    mock: BenchProcess,
+    proxy: BenchProcess,
+    gateway: BenchProcess,
 }
 
-impl Stage {
+impl ComparedProcesses {
     /// Starts all three.
     pub(super) async fn set(era: Era) -> Result<Self, BenchFault> {
         let any = "127.0.0.1:0";
         let mock = ["example", "load", "--listen", any, "--until-eof"];
-        let mock = Process::start("server", &mock).await?;
+        let mock = BenchProcess::start("server", &mock).await?;
         let url = mock.url.as_str();
         let proxy = ["example", "proxy", url, "--listen", any, "--until-eof"];
-        let proxy = Process::start("proxy", &proxy).await?;
-        let config = Config::write(&mock.url, era)
+        let proxy = BenchProcess::start("proxy", &proxy).await?;
+        let config = ConfigFolder::write(&mock.url, era)
             .map_err(|error| BenchFault::Start { what: "gateway", why: error.to_string() })?;
         let path = config.file();
         let gateway = ["stdio", "--config", &path.to_string_lossy(), "--listen", any];
-        let gateway = Process::start("gateway", &gateway).await?;
+        let gateway = BenchProcess::start("gateway", &gateway).await?;
         Ok(Self { mock, proxy, gateway })
     }
 
@@ -85,13 +85,13 @@ pub(super) const TOOL: &str = "search";
 /// What every answer has to contain.
 pub(super) const EXPECTED: &str = "number {{n}} ";
 
-struct Process {
+struct BenchProcess {
     child: Child,
     id: u32,
     url: Url,
 }
 
-impl Process {
+impl BenchProcess {
     /// This program again, in another role; ready when it says its address.
     async fn start(what: &'static str, args: &[&str]) -> Result<Self, BenchFault> {
         let fault = |why: String| BenchFault::Start { what, why };
@@ -125,7 +125,7 @@ impl Process {
 
     /// What is sent to it, as soon as it knows the tool.
     async fn script(&self, load: &Load) -> Result<Script, BenchFault> {
-        let target = Target::new(&self.url, &[], None).await?;
+        let target = BenchTarget::new(&self.url, &[], None).await?;
         let begun = Instant::now();
         loop {
             match Script::prepare(target.clone(), load).await {
@@ -172,9 +172,9 @@ async fn listens(
 
 /// A folder with the gateway's configuration; gone when this is dropped, by
 /// when the gateway has read it.
-struct Config(PathBuf);
+struct ConfigFolder(PathBuf);
 
-impl Config {
+impl ConfigFolder {
     fn write(server: &Url, era: Era) -> io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt as _;
         let name = format!("trunkline-bench-{}-{:016x}", std::process::id(), fastrand::u64(..));
@@ -190,7 +190,7 @@ impl Config {
     }
 }
 
-impl Drop for Config {
+impl Drop for ConfigFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Instant;
 
-use crate::bench::{Clock, Load, Watch};
+use crate::bench::{Load, RunClock, RunWatcher};
 
 /// The line on standard error.
 pub(super) struct Progress {
@@ -20,7 +20,7 @@ impl Progress {
         Self { shown, turn: 0, turns, requests: load.requests }
     }
 
-    fn line(&self, clock: &Clock, (done, failed): (u64, u64), now: Instant) -> String {
+    fn line(&self, clock: &RunClock, (done, failed): (u64, u64), now: Instant) -> String {
         let passed = now.saturating_duration_since(clock.counted).as_secs_f64();
         if now < clock.counted {
             return format!("{} warming up", self.which());
@@ -46,8 +46,8 @@ impl Progress {
     }
 }
 
-impl Watch for Progress {
-    fn see(&mut self, clock: &Clock, done: u64, failed: u64) {
+impl RunWatcher for Progress {
+    fn see(&mut self, clock: &RunClock, done: u64, failed: u64) {
         if self.shown {
             let line = self.line(clock, (done, failed), Instant::now());
             // Nothing is left to tell that the terminal is gone.

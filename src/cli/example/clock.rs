@@ -9,11 +9,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::stdio::Call;
-use super::tool::{Effect, Fault, Toolbox, read, tool, within, written};
+use super::stdio::ExampleCall;
+use super::tool::{Effect, ToolFault, Toolbox, read, tool, within, written};
 
 /// The time zones of the world, and what time it is.
-pub(super) struct Clock {
+pub(super) struct ClockTools {
     zones: TimeZoneDatabase,
     now: fn() -> Timestamp,
 }
@@ -40,7 +40,7 @@ struct Convert {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Search {
+struct ZoneSearch {
     /// Part of a zone's name, such as a city or a continent.
     query: String,
     /// The most zones to return.
@@ -94,7 +94,7 @@ struct Finished {
     finished: String,
 }
 
-impl Clock {
+impl ClockTools {
     pub(super) fn new() -> Self {
         // The binary's own data: the same zones on every machine.
         Self { zones: TimeZoneDatabase::bundled(), now: Timestamp::now }
@@ -105,16 +105,16 @@ impl Clock {
         Self { now, ..Self::new() }
     }
 
-    fn zone(&self, name: &str) -> Result<TimeZone, Fault> {
+    fn zone(&self, name: &str) -> Result<TimeZone, ToolFault> {
         self.zones.get(name).map_err(|_| {
-            Fault::refused(format_args!(
+            ToolFault::refused(format_args!(
                 "unknown time zone `{name}`: use an IANA name such as `Europe/Berlin`; \
                  the tool `search` finds them"
             ))
         })
     }
 
-    fn convert(&self, arguments: &Convert) -> Result<Converted, Fault> {
+    fn convert(&self, arguments: &Convert) -> Result<Converted, ToolFault> {
         let text = arguments.time.trim();
         let to = self.zone(&arguments.to)?;
         let from = self.zone(&arguments.from)?;
@@ -125,7 +125,7 @@ impl Clock {
         Ok(Converted { to: moment(&from.with_time_zone(to)), from: moment(&from), note })
     }
 
-    fn search(&self, arguments: &Search) -> Result<Zones, Fault> {
+    fn search(&self, arguments: &ZoneSearch) -> Result<Zones, ToolFault> {
         within("limit", arguments.limit, 1..=100)?;
         let query = arguments.query.trim().to_lowercase().replace(' ', "_");
         let names = self.zones.available().map(|name| name.to_string());
@@ -134,11 +134,15 @@ impl Clock {
         let shown = found.iter().take(usize::try_from(arguments.limit).unwrap_or(usize::MAX));
         let zones = shown
             .map(|name| Ok(moment(&now.to_zoned(self.zone(name)?))))
-            .collect::<Result<_, Fault>>()?;
+            .collect::<Result<_, ToolFault>>()?;
         Ok(Zones { zones, total: found.len() })
     }
 
-    async fn countdown(&self, arguments: &Countdown, call: &Call) -> Result<Finished, Fault> {
+    async fn countdown(
+        &self,
+        arguments: &Countdown,
+        call: &ExampleCall,
+    ) -> Result<Finished, ToolFault> {
         let seconds = arguments.seconds;
         within("seconds", seconds, 1..=60)?;
         let mut second = tokio::time::interval(Duration::from_secs(1));
@@ -147,7 +151,7 @@ impl Clock {
             tokio::select! {
                 _ = second.tick() => {}
                 () = call.server_closes() => {
-                    return Err(Fault::refused("the countdown was ended: the server closes"));
+                    return Err(ToolFault::refused("the countdown was ended: the server closes"));
                 }
             }
             call.progress(passed, seconds, &format!("{} s to go", seconds - passed)).await;
@@ -156,7 +160,7 @@ impl Clock {
     }
 }
 
-impl Toolbox for Clock {
+impl Toolbox for ClockTools {
     const NAME: &'static str = "clock";
     const INSTRUCTIONS: &'static str = "Tells the time anywhere and converts between time zones. \
         Zones are IANA names; find one with `search`.";
@@ -175,7 +179,7 @@ impl Toolbox for Clock {
                 Effect::Reads,
                 "Convert a date and time from one time zone to another, daylight saving included.",
             ),
-            tool::<Search, Zones>(
+            tool::<ZoneSearch, Zones>(
                 "search",
                 "Search time zones",
                 Effect::Reads,
@@ -190,7 +194,12 @@ impl Toolbox for Clock {
         ]
     }
 
-    async fn call(&self, name: &str, arguments: Value, call: &Call) -> Result<Value, Fault> {
+    async fn call(
+        &self,
+        name: &str,
+        arguments: Value,
+        call: &ExampleCall,
+    ) -> Result<Value, ToolFault> {
         match name {
             "now" => {
                 let zone = self.zone(&read::<Now>(arguments)?.zone)?;
@@ -199,15 +208,15 @@ impl Toolbox for Clock {
             "convert" => written(self.convert(&read(arguments)?)?),
             "search" => written(self.search(&read(arguments)?)?),
             "countdown" => written(self.countdown(&read(arguments)?, call).await?),
-            _ => Err(Fault::UnknownTool),
+            _ => Err(ToolFault::UnknownTool),
         }
     }
 }
 
 /// A time without offset in a zone, where it may exist not at all or twice.
-fn in_zone(text: &str, zone: &TimeZone) -> Result<(Zoned, &'static str), Fault> {
+fn in_zone(text: &str, zone: &TimeZone) -> Result<(Zoned, &'static str), ToolFault> {
     let unreadable = || {
-        Fault::refused(format_args!(
+        ToolFault::refused(format_args!(
             "cannot read the time `{text}`: write it as `2026-03-01T09:30`, \
              or with an offset as `2026-03-01T09:30:00+01:00`"
         ))

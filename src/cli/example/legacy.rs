@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use serde_json::{Value, json};
 
-use super::stdio::{Call, INVALID_PARAMS, INVALID_REQUEST, RpcError, Server};
+use super::stdio::{ExampleCall, ExampleServer, INVALID_PARAMS, INVALID_REQUEST, RpcError};
 use super::tool::{Toolbox, call_tool, server_info};
 
 /// Serves tools to Legacy clients. On stdio the session is the process.
@@ -34,7 +34,7 @@ impl<T: Toolbox> Legacy<T> {
         }))
     }
 
-    async fn call(&self, params: &Value, call: &Call) -> Result<Value, RpcError> {
+    async fn call(&self, params: &Value, call: &ExampleCall) -> Result<Value, RpcError> {
         let Some(name) = params.get("name").and_then(Value::as_str) else {
             return Err(RpcError::new(INVALID_PARAMS, "`name` is missing"));
         };
@@ -44,8 +44,13 @@ impl<T: Toolbox> Legacy<T> {
     }
 }
 
-impl<T: Toolbox> Server for Legacy<T> {
-    async fn answer(&self, method: &str, params: &Value, call: &Call) -> Result<Value, RpcError> {
+impl<T: Toolbox> ExampleServer for Legacy<T> {
+    async fn answer(
+        &self,
+        method: &str,
+        params: &Value,
+        call: &ExampleCall,
+    ) -> Result<Value, RpcError> {
         match method {
             "initialize" => self.initialize(params),
             "ping" => Ok(json!({})),

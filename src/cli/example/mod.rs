@@ -27,10 +27,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use clock::Clock;
+use clock::ClockTools;
 use legacy::Legacy;
 use modern::Modern;
-use notes::Notes;
+use notes::NotesTools;
 use store::Store;
 
 /// The example servers. The doc lines are what `trunkline example` prints.
@@ -45,7 +45,7 @@ pub enum Example {
         file: Option<PathBuf>,
     },
     /// Bear a load: both eras, HTTP or stdio, as many tools and bytes as asked for
-    Load(load::Args),
+    Load(load::LoadArgs),
     /// Pass HTTP on to a server and look at nothing
     Proxy(proxy::ProxyArgs),
 }
@@ -107,9 +107,9 @@ impl Example {
         let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
         let served = runtime.block_on(async {
             match self {
-                Self::Clock => stdio::serve(Legacy::new(Clock::new()), input, output).await,
+                Self::Clock => stdio::serve(Legacy::new(ClockTools::new()), input, output).await,
                 Self::Notes { file } => {
-                    let notes = Notes::new(Store::open(file)?);
+                    let notes = NotesTools::new(Store::open(file)?);
                     stdio::serve(Modern::new(notes), input, output).await
                 }
                 Self::Load(_) | Self::Proxy(_) => Ok(()),

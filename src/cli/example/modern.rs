@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::stdio::{Call, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, Server};
+use super::stdio::{ExampleCall, ExampleServer, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError};
 use super::tool::{Toolbox, call_tool, merged, server_info};
 
 /// Serves tools to Modern clients.
@@ -15,7 +15,7 @@ impl<T: Toolbox> Modern<T> {
         Self { toolbox }
     }
 
-    async fn call(&self, params: &Value, call: &Call) -> Result<Value, RpcError> {
+    async fn call(&self, params: &Value, call: &ExampleCall) -> Result<Value, RpcError> {
         let Some(name) = params.get("name").and_then(Value::as_str) else {
             return Err(RpcError::new(INVALID_PARAMS, "`name` is missing"));
         };
@@ -25,8 +25,13 @@ impl<T: Toolbox> Modern<T> {
     }
 }
 
-impl<T: Toolbox> Server for Modern<T> {
-    async fn answer(&self, method: &str, params: &Value, call: &Call) -> Result<Value, RpcError> {
+impl<T: Toolbox> ExampleServer for Modern<T> {
+    async fn answer(
+        &self,
+        method: &str,
+        params: &Value,
+        call: &ExampleCall,
+    ) -> Result<Value, RpcError> {
         if method == "initialize" {
             return Err(no_handshake(params.get("protocolVersion")));
         }
@@ -90,7 +95,7 @@ fn unsupported(requested: Option<&Value>) -> RpcError {
 
 /// Acknowledges what it can honour, which is nothing because its tools never
 /// change, and holds the stream open until one side ends.
-async fn listen<T: Toolbox>(call: &Call) -> Value {
+async fn listen<T: Toolbox>(call: &ExampleCall) -> Value {
     let acknowledged = json!({ "_meta": { SUBSCRIPTION_ID: call.id }, "notifications": {} });
     call.notify("notifications/subscriptions/acknowledged", acknowledged).await;
     call.server_closes().await;

@@ -7,12 +7,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::stdio::Call;
+use super::stdio::ExampleCall;
 use super::store::{Note, Store};
-use super::tool::{Effect, Fault, Toolbox, read, tool, within, written};
+use super::tool::{Effect, ToolFault, Toolbox, read, tool, within, written};
 
 /// A keeper of short notes.
-pub(super) struct Notes {
+pub(super) struct NotesTools {
     store: RefCell<Store>,
 }
 
@@ -33,7 +33,7 @@ struct Add {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct List {
+struct ListNotes {
     /// Only notes with this tag; all when empty.
     #[serde(default)]
     tag: String,
@@ -45,7 +45,7 @@ struct List {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Search {
+struct SearchNotes {
     /// Words that must all occur in the title, the text or the tags.
     query: String,
     /// The most notes to return.
@@ -62,7 +62,7 @@ struct ById {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Found {
+struct FoundNotes {
     /// The notes found, newest first, without their text.
     notes: Vec<Summary>,
     /// How many there are, of which `limit` are returned.
@@ -79,16 +79,16 @@ struct Summary {
     created: String,
 }
 
-impl Notes {
+impl NotesTools {
     pub(super) fn new(store: Store) -> Self {
         Self { store: RefCell::new(store) }
     }
 
-    fn add(&self, new: Add) -> Result<Note, Fault> {
+    fn add(&self, new: Add) -> Result<Note, ToolFault> {
         bounded("title", &new.title, 1, MAX_TITLE)?;
         bounded("text", &new.text, 0, MAX_TEXT)?;
         if new.tags.len() > MAX_TAGS {
-            return Err(Fault::refused(format_args!("`tags` may be at most {MAX_TAGS}")));
+            return Err(ToolFault::refused(format_args!("`tags` may be at most {MAX_TAGS}")));
         }
         for tag in &new.tags {
             bounded("tags", tag, 1, MAX_TAG)?;
@@ -96,33 +96,33 @@ impl Notes {
         let mut store = self.store.borrow_mut();
         if store.notes().len() >= MAX_NOTES {
             let full = format_args!("there are {MAX_NOTES} notes already: delete some first");
-            return Err(Fault::refused(full));
+            return Err(ToolFault::refused(full));
         }
         let created = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let Add { title, text, tags } = new;
         store.add(Note { id: String::new(), title, text, tags, created }).map_err(unwritten)
     }
 
-    fn find(&self, limit: u32, matches: impl Fn(&Note) -> bool) -> Result<Found, Fault> {
+    fn find(&self, limit: u32, matches: impl Fn(&Note) -> bool) -> Result<FoundNotes, ToolFault> {
         within("limit", limit, 1..=200)?;
         let store = self.store.borrow();
         let found: Vec<_> = store.notes().iter().rev().filter(|note| matches(note)).collect();
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let notes = found.iter().take(limit).map(|note| summary(note)).collect();
-        Ok(Found { notes, total: found.len() })
+        Ok(FoundNotes { notes, total: found.len() })
     }
 
-    fn read(&self, id: &str) -> Result<Note, Fault> {
+    fn read(&self, id: &str) -> Result<Note, ToolFault> {
         let store = self.store.borrow();
         store.notes().iter().find(|note| note.id == id).cloned().ok_or_else(|| no_note(id))
     }
 
-    fn delete(&self, id: &str) -> Result<Note, Fault> {
+    fn delete(&self, id: &str) -> Result<Note, ToolFault> {
         self.store.borrow_mut().remove(id).map_err(unwritten)?.ok_or_else(|| no_note(id))
     }
 }
 
-impl Toolbox for Notes {
+impl Toolbox for NotesTools {
     const NAME: &'static str = "notes";
     const INSTRUCTIONS: &'static str = "Keeps short notes. `list` and `search` return summaries; \
         `read` returns a note's text by its id.";
@@ -135,13 +135,13 @@ impl Toolbox for Notes {
                 Effect::Adds,
                 "Keep a note with a title, a text and tags. Returns it with its id.",
             ),
-            tool::<List, Found>(
+            tool::<ListNotes, FoundNotes>(
                 "list",
                 "List notes",
                 Effect::Reads,
                 "List notes, newest first, all or those with a tag.",
             ),
-            tool::<Search, Found>(
+            tool::<SearchNotes, FoundNotes>(
                 "search",
                 "Search notes",
                 Effect::Reads,
@@ -157,21 +157,26 @@ impl Toolbox for Notes {
         ]
     }
 
-    async fn call(&self, name: &str, arguments: Value, _call: &Call) -> Result<Value, Fault> {
+    async fn call(
+        &self,
+        name: &str,
+        arguments: Value,
+        _call: &ExampleCall,
+    ) -> Result<Value, ToolFault> {
         match name {
             "add" => written(self.add(read(arguments)?)?),
             "list" => {
-                let List { tag, limit } = read(arguments)?;
+                let ListNotes { tag, limit } = read(arguments)?;
                 written(self.find(limit, |note| tag.is_empty() || note.tags.contains(&tag))?)
             }
             "search" => {
-                let Search { query, limit } = read(arguments)?;
+                let SearchNotes { query, limit } = read(arguments)?;
                 let words: Vec<_> = query.split_whitespace().map(str::to_lowercase).collect();
                 written(self.find(limit, |note| has_all(note, &words))?)
             }
             "read" => written(self.read(&read::<ById>(arguments)?.id)?),
             "delete" => written(self.delete(&read::<ById>(arguments)?.id)?),
-            _ => Err(Fault::UnknownTool),
+            _ => Err(ToolFault::UnknownTool),
         }
     }
 }
@@ -186,23 +191,23 @@ fn summary(note: &Note) -> Summary {
     Summary { id, title, tags, created }
 }
 
-fn bounded(name: &str, text: &str, least: usize, most: usize) -> Result<(), Fault> {
+fn bounded(name: &str, text: &str, least: usize, most: usize) -> Result<(), ToolFault> {
     let length = text.chars().count();
     if (least..=most).contains(&length) {
         return Ok(());
     }
-    Err(Fault::refused(format_args!(
+    Err(ToolFault::refused(format_args!(
         "`{name}` must have {least} to {most} characters, not {length}"
     )))
 }
 
-fn no_note(id: &str) -> Fault {
-    Fault::refused(format_args!("there is no note `{id}`: `list` shows the ids"))
+fn no_note(id: &str) -> ToolFault {
+    ToolFault::refused(format_args!("there is no note `{id}`: `list` shows the ids"))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
-fn unwritten(error: std::io::Error) -> Fault {
-    Fault::refused(format_args!("the notes cannot be written to their file: {error}"))
+fn unwritten(error: std::io::Error) -> ToolFault {
+    ToolFault::refused(format_args!("the notes cannot be written to their file: {error}"))
 }
 
 fn fifty() -> u32 {

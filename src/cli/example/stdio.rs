@@ -15,9 +15,14 @@ use super::tool::merged;
 use crate::codec::lines::{LineError, LineReader};
 
 /// What an era makes of a request.
-pub(super) trait Server {
+pub(super) trait ExampleServer {
     /// Answers a request. Dropped when the client cancels it.
-    async fn answer(&self, method: &str, params: &Value, call: &Call) -> Result<Value, RpcError>;
+    async fn answer(
+        &self,
+        method: &str,
+        params: &Value,
+        call: &ExampleCall,
+    ) -> Result<Value, RpcError>;
 
     /// Whether the client may send batches.
     fn takes_batches(&self) -> bool {
@@ -56,7 +61,7 @@ impl RpcError {
 }
 
 /// The side of a request that is not in its parameters.
-pub(super) struct Call {
+pub(super) struct ExampleCall {
     /// The request's id, a string or a number.
     pub(super) id: Value,
     progress_token: Option<Value>,
@@ -64,7 +69,7 @@ pub(super) struct Call {
     closing: CancellationToken,
 }
 
-impl Call {
+impl ExampleCall {
     /// Tells the client how far it is, if it asked to know.
     pub(super) async fn progress(&self, done: u32, total: u32, message: &str) {
         if let Some(token) = &self.progress_token {
@@ -87,13 +92,13 @@ impl Call {
 }
 
 /// Serves until `input` ends, then finishes what is under way.
-pub(super) async fn serve<S: Server + 'static>(
+pub(super) async fn serve<S: ExampleServer + 'static>(
     server: S,
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin + 'static,
 ) -> io::Result<()> {
     let (outbox, messages) = mpsc::channel(QUEUE);
-    let connection = Rc::new(Connection {
+    let connection = Rc::new(StdioConnection {
         server,
         outbox,
         in_flight: RefCell::default(),
@@ -109,7 +114,7 @@ pub(super) async fn serve<S: Server + 'static>(
     LocalSet::new().run_until(serving).await
 }
 
-struct Connection<S> {
+struct StdioConnection<S> {
     server: S,
     outbox: mpsc::Sender<Value>,
     /// By id as JSON text: `1` and `"1"` are two requests.
@@ -117,7 +122,7 @@ struct Connection<S> {
     closing: CancellationToken,
 }
 
-impl<S: Server + 'static> Connection<S> {
+impl<S: ExampleServer + 'static> StdioConnection<S> {
     async fn read(self: &Rc<Self>, input: impl AsyncRead + Unpin) -> io::Result<()> {
         let mut lines = LineReader::new(input, MAX_LINE);
         let mut calls = JoinSet::new();
@@ -141,8 +146,8 @@ impl<S: Server + 'static> Connection<S> {
     }
 
     async fn take(self: &Rc<Self>, message: Value, calls: &mut JoinSet<()>) {
-        match Message::of(message) {
-            Message::Request(request) => {
+        match ExampleMessage::of(message) {
+            ExampleMessage::Request(request) => {
                 // In the table before it runs: its cancellation may be the next line.
                 let Some(cancelled) = self.begin(&request.id) else {
                     return self
@@ -162,14 +167,14 @@ impl<S: Server + 'static> Connection<S> {
                     }
                 });
             }
-            Message::Notification(method, params) => self.notified(&method, &params),
-            Message::Batch(messages) if self.server.takes_batches() => {
+            ExampleMessage::Notification(method, params) => self.notified(&method, &params),
+            ExampleMessage::Batch(messages) if self.server.takes_batches() => {
                 let this = Rc::clone(self);
                 calls.spawn_local(async move { this.answer_batch(messages).await });
             }
-            Message::Response => {}
-            Message::Batch(_) => self.reject(INVALID_REQUEST, "no batches here").await,
-            Message::Invalid => self.reject(INVALID_REQUEST, "not a JSON-RPC message").await,
+            ExampleMessage::Response => {}
+            ExampleMessage::Batch(_) => self.reject(INVALID_REQUEST, "no batches here").await,
+            ExampleMessage::Invalid => self.reject(INVALID_REQUEST, "not a JSON-RPC message").await,
         }
     }
 
@@ -194,9 +199,9 @@ impl<S: Server + 'static> Connection<S> {
         }
     }
 
-    async fn respond(&self, request: &Request) -> Value {
+    async fn respond(&self, request: &ExampleRequest) -> Value {
         let progress_token = request.params.pointer("/_meta/progressToken");
-        let call = Call {
+        let call = ExampleCall {
             id: request.id.clone(),
             progress_token: progress_token.cloned(),
             outbox: self.outbox.clone(),
@@ -212,11 +217,11 @@ impl<S: Server + 'static> Connection<S> {
     async fn answer_batch(&self, messages: Vec<Value>) {
         let mut responses = Vec::new();
         for message in messages {
-            match Message::of(message) {
-                Message::Request(request) => responses.push(self.respond(&request).await),
-                Message::Notification(method, params) => self.notified(&method, &params),
-                Message::Response => {}
-                Message::Batch(_) | Message::Invalid => {
+            match ExampleMessage::of(message) {
+                ExampleMessage::Request(request) => responses.push(self.respond(&request).await),
+                ExampleMessage::Notification(method, params) => self.notified(&method, &params),
+                ExampleMessage::Response => {}
+                ExampleMessage::Batch(_) | ExampleMessage::Invalid => {
                     let error = RpcError::new(INVALID_REQUEST, "not a JSON-RPC message");
                     responses.push(error.response(None));
                 }
@@ -236,21 +241,21 @@ impl<S: Server + 'static> Connection<S> {
     }
 }
 
-struct Request {
+struct ExampleRequest {
     id: Value,
     method: String,
     params: Value,
 }
 
-enum Message {
-    Request(Request),
+enum ExampleMessage {
+    Request(ExampleRequest),
     Notification(String, Value),
     Response,
     Batch(Vec<Value>),
     Invalid,
 }
 
-impl Message {
+impl ExampleMessage {
     fn of(message: Value) -> Self {
         let mut fields = match message {
             Value::Object(fields) => fields,
@@ -261,7 +266,7 @@ impl Message {
         match (fields.remove("id"), fields.remove("method")) {
             (None, Some(Value::String(method))) => Self::Notification(method, params),
             (Some(id @ (Value::String(_) | Value::Number(_))), Some(Value::String(method))) => {
-                Self::Request(Request { id, method, params })
+                Self::Request(ExampleRequest { id, method, params })
             }
             // This server has asked nothing, and lets answers pass.
             (Some(_), None) => Self::Response,

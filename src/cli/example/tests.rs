@@ -5,12 +5,12 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, 
 
 use super::*;
 
-fn clock() -> Legacy<Clock> {
-    Legacy::new(Clock::at(|| "2026-07-28T12:00:00Z".parse().unwrap()))
+fn clock() -> Legacy<ClockTools> {
+    Legacy::new(ClockTools::at(|| "2026-07-28T12:00:00Z".parse().unwrap()))
 }
 
-fn notes() -> Modern<Notes> {
-    Modern::new(Notes::new(Store::open(None).unwrap()))
+fn notes() -> Modern<NotesTools> {
+    Modern::new(NotesTools::new(Store::open(None).unwrap()))
 }
 
 /// A client that writes lines and reads lines.
@@ -21,7 +21,7 @@ struct Client {
 
 impl Client {
     /// Runs `story` against `server`, which must come to its end with it.
-    fn with<S: stdio::Server + 'static>(server: S, story: impl AsyncFnOnce(&mut Self)) {
+    fn with<S: stdio::ExampleServer + 'static>(server: S, story: impl AsyncFnOnce(&mut Self)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (near, far) = tokio::io::duplex(1 << 20);
@@ -94,7 +94,7 @@ fn the_list_names_each_example_and_its_era() {
 #[test]
 fn both_have_a_tool_named_search_and_each_tool_takes_nothing_undeclared() {
     use tool::Toolbox;
-    for tools in [Clock::new().tools(), Notes::new(Store::open(None).unwrap()).tools()] {
+    for tools in [ClockTools::new().tools(), NotesTools::new(Store::open(None).unwrap()).tools()] {
         assert!(tools.iter().any(|tool| tool["name"] == "search"));
         for tool in tools {
             assert_eq!(tool["inputSchema"]["type"], "object");

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::stdio::Call;
+use super::stdio::ExampleCall;
 
 /// A set of tools, and the name they go by as a server.
 pub(super) trait Toolbox {
@@ -22,19 +22,24 @@ pub(super) trait Toolbox {
     fn tools(&self) -> Vec<Value>;
 
     /// Calls the tool `name`; what comes back is its structured content.
-    async fn call(&self, name: &str, arguments: Value, call: &Call) -> Result<Value, Fault>;
+    async fn call(
+        &self,
+        name: &str,
+        arguments: Value,
+        call: &ExampleCall,
+    ) -> Result<Value, ToolFault>;
 }
 
 /// Why a tool gave no result.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum ToolFault {
     /// There is no such tool: the client's mistake, a protocol error.
     UnknownTool,
     /// What the model did wrong and how to do it right: a result with `isError`.
     Refused(String),
 }
 
-impl Fault {
+impl ToolFault {
     pub(super) fn refused(reason: impl Display) -> Self {
         Self::Refused(reason.to_string())
     }
@@ -50,7 +55,7 @@ pub(super) async fn call_tool<T: Toolbox>(
     toolbox: &T,
     name: &str,
     arguments: Value,
-    call: &Call,
+    call: &ExampleCall,
 ) -> Option<Value> {
     match toolbox.call(name, arguments, call).await {
         Ok(structured) => Some(json!({
@@ -58,10 +63,10 @@ pub(super) async fn call_tool<T: Toolbox>(
             "content": [{ "type": "text", "text": structured.to_string() }],
             "structuredContent": structured,
         })),
-        Err(Fault::Refused(reason)) => {
+        Err(ToolFault::Refused(reason)) => {
             Some(json!({ "content": [{ "type": "text", "text": reason }], "isError": true }))
         }
-        Err(Fault::UnknownTool) => None,
+        Err(ToolFault::UnknownTool) => None,
     }
 }
 
@@ -138,21 +143,21 @@ pub(super) fn merged(object: Value, more: Value) -> Value {
 }
 
 /// The arguments as their type.
-pub(super) fn read<A: DeserializeOwned>(arguments: Value) -> Result<A, Fault> {
+pub(super) fn read<A: DeserializeOwned>(arguments: Value) -> Result<A, ToolFault> {
     serde_json::from_value(arguments)
-        .map_err(|error| Fault::refused(format_args!("invalid arguments: {error}")))
+        .map_err(|error| ToolFault::refused(format_args!("invalid arguments: {error}")))
 }
 
 /// The result as a value.
-pub(super) fn written<R: Serialize>(result: R) -> Result<Value, Fault> {
-    serde_json::to_value(result).map_err(Fault::refused)
+pub(super) fn written<R: Serialize>(result: R) -> Result<Value, ToolFault> {
+    serde_json::to_value(result).map_err(ToolFault::refused)
 }
 
 /// Refuses a number outside of what the schema allows.
-pub(super) fn within(name: &str, value: u32, range: RangeInclusive<u32>) -> Result<(), Fault> {
+pub(super) fn within(name: &str, value: u32, range: RangeInclusive<u32>) -> Result<(), ToolFault> {
     if range.contains(&value) {
         return Ok(());
     }
     let (least, most) = (range.start(), range.end());
-    Err(Fault::refused(format_args!("`{name}` must be from {least} to {most}, not {value}")))
+    Err(ToolFault::refused(format_args!("`{name}` must be from {least} to {most}, not {value}")))
 }

@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::Args;
+use super::LoadArgs;
 
 /// What a message is answered with.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum LoadAnswer {
     /// A call's result, which takes its time.
     Call(Bytes),
     /// Something else, at once.
@@ -29,7 +29,7 @@ pub(super) enum Answer {
 
 /// Whether a message came within a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Session {
+pub(super) enum LoadSession {
     Open,
     None,
 }
@@ -37,21 +37,21 @@ pub(super) enum Session {
 /// All answers.
 pub(super) struct Answers {
     tools: HashSet<String>,
-    modern: Era,
-    legacy: Era,
+    modern: EraAnswers,
+    legacy: EraAnswers,
     initialized: String,
     discovered: String,
 }
 
 /// What depends on the era.
-struct Era {
+struct EraAnswers {
     list: String,
     /// A call's result up to the number, and from it on.
     result: [String; 2],
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct LoadMessage<'a> {
     #[serde(borrow, default)]
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -61,7 +61,7 @@ struct Message<'a> {
 }
 
 #[derive(Deserialize)]
-struct Call<'a> {
+struct LoadCall<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -69,7 +69,7 @@ struct Call<'a> {
 }
 
 impl Answers {
-    pub(super) fn prepare(args: &Args) -> Self {
+    pub(super) fn prepare(args: &LoadArgs) -> Self {
         let name = |n: u32| if n == 1 { "search".to_owned() } else { format!("search_{n}") };
         let names: Vec<String> = (1..=args.tools).map(name).collect();
         let schema: Value = serde_json::from_str(SCHEMA).unwrap_or_default();
@@ -90,7 +90,7 @@ impl Answers {
         let end = format!(" {text}\"}}],\"isError\":false");
         Self {
             tools: names.into_iter().collect(),
-            modern: Era {
+            modern: EraAnswers {
                 list: json!({
                     "resultType": "complete", "tools": tools, "ttlMs": 60_000,
                     "cacheScope": "public", "_meta": { SERVER_INFO: info() },
@@ -101,7 +101,7 @@ impl Answers {
                     format!("{end},\"_meta\":{}}}", json!({ SERVER_INFO: info() })),
                 ],
             },
-            legacy: Era {
+            legacy: EraAnswers {
                 list: json!({ "tools": tools }).to_string(),
                 result: [format!("{{{begin}"), format!("{end}}}")],
             },
@@ -118,36 +118,39 @@ impl Answers {
         }
     }
 
-    pub(super) fn answer(&self, message: &[u8], session: Session) -> Answer {
-        let Ok(read) = serde_json::from_slice::<Message<'_>>(message) else {
-            return Answer::Invalid(error("null", -32700, "not a JSON-RPC message"));
+    pub(super) fn answer(&self, message: &[u8], session: LoadSession) -> LoadAnswer {
+        let Ok(read) = serde_json::from_slice::<LoadMessage<'_>>(message) else {
+            return LoadAnswer::Invalid(error("null", -32700, "not a JSON-RPC message"));
         };
-        let Some(id) = read.id.map(RawValue::get) else { return Answer::Nothing };
+        let Some(id) = read.id.map(RawValue::get) else { return LoadAnswer::Nothing };
         let modern = memchr::memmem::find(message, PROTOCOL_VERSION).is_some();
         let era = if modern { &self.modern } else { &self.legacy };
         match read.method.as_deref() {
-            Some("tools/call" | "tools/list") if !modern && session == Session::None => {
-                Answer::NoSession
+            Some("tools/call" | "tools/list") if !modern && session == LoadSession::None => {
+                LoadAnswer::NoSession
             }
             Some("tools/call") => self.call(id, read.params, era),
-            Some("tools/list") => Answer::Now(result(id, &[&era.list])),
-            Some("server/discover") if modern => Answer::Now(result(id, &[&self.discovered])),
-            Some("initialize") if !modern => Answer::Initialized(result(id, &[&self.initialized])),
-            Some("ping") => Answer::Now(result(id, &["{}"])),
-            Some(_) => Answer::Now(error(id, -32601, "unknown method")),
-            None => Answer::Nothing,
+            Some("tools/list") => LoadAnswer::Now(result(id, &[&era.list])),
+            Some("server/discover") if modern => LoadAnswer::Now(result(id, &[&self.discovered])),
+            Some("initialize") if !modern => {
+                LoadAnswer::Initialized(result(id, &[&self.initialized]))
+            }
+            Some("ping") => LoadAnswer::Now(result(id, &["{}"])),
+            Some(_) => LoadAnswer::Now(error(id, -32601, "unknown method")),
+            None => LoadAnswer::Nothing,
         }
     }
 
-    fn call(&self, id: &str, params: Option<&RawValue>, era: &Era) -> Answer {
-        let call = params.and_then(|params| serde_json::from_str::<Call<'_>>(params.get()).ok());
+    fn call(&self, id: &str, params: Option<&RawValue>, era: &EraAnswers) -> LoadAnswer {
+        let call =
+            params.and_then(|params| serde_json::from_str::<LoadCall<'_>>(params.get()).ok());
         match call {
             Some(call) if self.tools.contains(&*call.name) => {
                 let number = call.arguments.and_then(number_in).unwrap_or("0");
                 let [begin, end] = &era.result;
-                Answer::Call(result(id, &[begin, number, end]))
+                LoadAnswer::Call(result(id, &[begin, number, end]))
             }
-            _ => Answer::Now(error(id, -32602, "no such tool")),
+            _ => LoadAnswer::Now(error(id, -32602, "no such tool")),
         }
     }
 }

@@ -19,11 +19,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
-use super::answers::{Answer, Answers, Session};
+use super::answers::{Answers, LoadAnswer, LoadSession};
 use crate::codec::body::collect;
 
 /// A server, whatever it is asked.
-pub(super) struct Server {
+pub(super) struct LoadServer {
     pub(super) answers: Answers,
     pub(super) latency: Duration,
     pub(super) events: bool,
@@ -67,7 +67,7 @@ pub(super) fn run(
     address: SocketAddr,
     threads: usize,
     until: Until,
-    server: Server,
+    server: LoadServer,
 ) -> io::Result<()> {
     let mut builder = match threads {
         1 => tokio::runtime::Builder::new_current_thread(),
@@ -94,7 +94,7 @@ pub(in crate::cli::example) fn announce(listener: &TcpListener) -> io::Result<()
     Ok(())
 }
 
-async fn serve(listener: TcpListener, server: Arc<Server>) {
+async fn serve(listener: TcpListener, server: Arc<LoadServer>) {
     let sessions = Arc::new(AtomicU64::new(0));
     loop {
         let Ok((socket, _)) = listener.accept().await else {
@@ -114,17 +114,17 @@ async fn serve(listener: TcpListener, server: Arc<Server>) {
 }
 
 async fn respond(
-    server: &Server,
+    server: &LoadServer,
     sessions: &AtomicU64,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let session = request.headers().get(SESSION_ID).map(HeaderValue::as_bytes);
     let session = match session {
-        Some(id) if id.starts_with(PREFIX.as_bytes()) => Session::Open,
-        _ => Session::None,
+        Some(id) if id.starts_with(PREFIX.as_bytes()) => LoadSession::Open,
+        _ => LoadSession::None,
     };
     if request.method() == Method::DELETE {
-        let known = session == Session::Open;
+        let known = session == LoadSession::Open;
         return Ok(empty(if known { StatusCode::OK } else { StatusCode::NOT_FOUND }));
     }
     if request.method() != Method::POST {
@@ -136,14 +136,14 @@ async fn respond(
         return Ok(empty(StatusCode::PAYLOAD_TOO_LARGE));
     };
     Ok(match server.answers.answer(&body, session) {
-        Answer::Call(message) => {
+        LoadAnswer::Call(message) => {
             if !server.latency.is_zero() {
                 tokio::time::sleep(server.latency).await;
             }
             if server.events { event(&message) } else { json(StatusCode::OK, message) }
         }
-        Answer::Now(message) => json(StatusCode::OK, message),
-        Answer::Initialized(message) => {
+        LoadAnswer::Now(message) => json(StatusCode::OK, message),
+        LoadAnswer::Initialized(message) => {
             let number = sessions.fetch_add(1, Relaxed);
             let mut response = json(StatusCode::OK, message);
             if let Ok(id) = HeaderValue::try_from(format!("{PREFIX}{number}")) {
@@ -151,9 +151,9 @@ async fn respond(
             }
             response
         }
-        Answer::NoSession => empty(StatusCode::NOT_FOUND),
-        Answer::Nothing => empty(StatusCode::ACCEPTED),
-        Answer::Invalid(message) => json(StatusCode::BAD_REQUEST, message),
+        LoadAnswer::NoSession => empty(StatusCode::NOT_FOUND),
+        LoadAnswer::Nothing => empty(StatusCode::ACCEPTED),
+        LoadAnswer::Invalid(message) => json(StatusCode::BAD_REQUEST, message),
     })
 }
 

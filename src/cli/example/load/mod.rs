@@ -18,7 +18,7 @@ pub(super) use http::{Until, announce};
 
 /// What the server is like.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
-pub struct Args {
+pub struct LoadArgs {
     /// Serve HTTP at http://ADDRESS:PORT/mcp; without it standard input and output
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
@@ -45,14 +45,14 @@ pub struct Args {
     pub until_eof: bool,
 }
 
-pub(super) fn serve(args: &Args) -> io::Result<()> {
+pub(super) fn serve(args: &LoadArgs) -> io::Result<()> {
     let answers = answers::Answers::prepare(args);
     let latency = Duration::from_millis(args.latency);
     match args.listen {
         None => stdio::serve(&answers, latency),
         Some(address) => {
             let until = Until::of(args.until_eof);
-            let server = http::Server { answers, latency, events: args.sse };
+            let server = http::LoadServer { answers, latency, events: args.sse };
             http::run(address, args.threads.into(), until, server)
         }
     }

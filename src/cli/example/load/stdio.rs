@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::answers::{Answer, Answers, Session};
+use super::answers::{Answers, LoadAnswer, LoadSession};
 
 /// Serves until the input ends.
 pub(super) fn serve(answers: &Answers, latency: Duration) -> io::Result<()> {
@@ -30,23 +30,23 @@ fn read(answers: &Answers, hand: &mut dyn FnMut(Bytes, bool) -> io::Result<()>) 
     let mut input = io::BufReader::with_capacity(BUFFER, io::stdin().lock());
     let mut line = Vec::new();
     // The process is the session.
-    let mut session = Session::None;
+    let mut session = LoadSession::None;
     loop {
         line.clear();
         if input.by_ref().take(MOST_LINE).read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }
         match answers.answer(&line, session) {
-            Answer::Call(message) => hand(message, true)?,
-            Answer::Now(message) | Answer::Invalid(message) => hand(message, false)?,
-            Answer::Initialized(message) => {
-                session = Session::Open;
+            LoadAnswer::Call(message) => hand(message, true)?,
+            LoadAnswer::Now(message) | LoadAnswer::Invalid(message) => hand(message, false)?,
+            LoadAnswer::Initialized(message) => {
+                session = LoadSession::Open;
                 hand(message, false)?;
             }
-            Answer::NoSession => {
+            LoadAnswer::NoSession => {
                 hand(super::answers::error("null", -32600, "not initialized"), false)?;
             }
-            Answer::Nothing => {}
+            LoadAnswer::Nothing => {}
         }
     }
 }

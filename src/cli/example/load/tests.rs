@@ -1,10 +1,10 @@
 use serde_json::{Value, json};
 
-use super::Args;
-use super::answers::{Answer, Answers, Session};
+use super::LoadArgs;
+use super::answers::{Answers, LoadAnswer, LoadSession};
 
-fn args() -> Args {
-    Args {
+fn args() -> LoadArgs {
+    LoadArgs {
         listen: None,
         tools: 2,
         bytes: 100,
@@ -16,7 +16,7 @@ fn args() -> Args {
     }
 }
 
-fn ask(message: &Value, session: Session) -> Answer {
+fn ask(message: &Value, session: LoadSession) -> LoadAnswer {
     Answers::prepare(&args()).answer(message.to_string().as_bytes(), session)
 }
 
@@ -32,7 +32,9 @@ fn value(bytes: &[u8]) -> Value {
 #[test]
 fn a_call_is_answered_with_its_id_and_its_number() {
     let params = json!({ "name": "search_2", "arguments": { "x": 1, "number": 17 } });
-    let Answer::Call(answer) = ask(&modern("tools/call", params), Session::None) else { panic!() };
+    let LoadAnswer::Call(answer) = ask(&modern("tools/call", params), LoadSession::None) else {
+        panic!()
+    };
     let answer = value(&answer);
     assert_eq!(answer["id"], "a\"b");
     assert_eq!(answer["result"]["resultType"], "complete");
@@ -44,8 +46,8 @@ fn a_call_is_answered_with_its_id_and_its_number() {
 #[test]
 fn a_legacy_call_needs_a_session() {
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "search" } });
-    assert_eq!(ask(&call, Session::None), Answer::NoSession);
-    let Answer::Call(answer) = ask(&call, Session::Open) else { panic!() };
+    assert_eq!(ask(&call, LoadSession::None), LoadAnswer::NoSession);
+    let LoadAnswer::Call(answer) = ask(&call, LoadSession::Open) else { panic!() };
     assert_eq!(value(&answer)["result"].get("resultType"), None);
 }
 
@@ -57,16 +59,16 @@ fn what_it_does_not_have_is_an_error() {
         (modern("jump", json!({})), -32601),
         (modern("initialize", json!({})), -32601),
     ] {
-        let Answer::Now(answer) = ask(&message, Session::None) else { panic!("{message}") };
+        let LoadAnswer::Now(answer) = ask(&message, LoadSession::None) else { panic!("{message}") };
         assert_eq!(value(&answer)["error"]["code"], code, "{message}");
     }
-    let invalid = Answers::prepare(&args()).answer(b"{", Session::None);
-    assert!(matches!(invalid, Answer::Invalid(_)));
+    let invalid = Answers::prepare(&args()).answer(b"{", LoadSession::None);
+    assert!(matches!(invalid, LoadAnswer::Invalid(_)));
 }
 
 #[test]
 fn the_list_has_as_many_tools_as_asked_for() {
-    let Answer::Now(answer) = ask(&modern("tools/list", json!({})), Session::None) else {
+    let LoadAnswer::Now(answer) = ask(&modern("tools/list", json!({})), LoadSession::None) else {
         panic!()
     };
     let answer = value(&answer);
