@@ -20,6 +20,7 @@
     reason = "a test that cannot go on fails; scripts and fixtures are held to the common lints"
 )]
 
+mod access_log;
 mod hostile_servers;
 mod old_transport;
 mod matrix;
