@@ -13,6 +13,12 @@ pub fn templates(data: &[u8]) {
     if parsed.matches(uri) {
         assert!(uri.starts_with(parsed.literal_prefix()));
     }
+    uris(data);
+    // RFC 6570, 2.3; a name with a `#` or a `/` in it expands to what no template stands for.
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.%".contains(&byte);
+    if !parsed.variable_names().all(|name| !name.is_empty() && name.bytes().all(is_name)) {
+        return;
+    }
     let all = parsed.bind_variables(|_| Some("v"));
     expands(&parsed, &all);
     let first = parsed.variable_names().next().unwrap_or_default().to_owned();
@@ -22,7 +28,6 @@ pub fn templates(data: &[u8]) {
         }
         whole => expands(&parsed, &whole),
     }
-    uris(data);
 }
 
 fn expands(template: &UriTemplate, bound: &BoundTemplate) {
