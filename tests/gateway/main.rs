@@ -14,6 +14,7 @@
 mod support;
 
 mod arguments;
+mod bounds;
 mod caching;
 mod calls;
 mod connections;

@@ -82,6 +82,29 @@ async fn so_many_calls_may_wait_and_no_more() {
 }
 
 #[tokio::test]
+async fn all_principals_together_have_so_many_calls_waiting_and_no_more() {
+    let kinds = legacy().await;
+    let limits = "[gateway.limits]\nparked = 3\nparked_each = 2\n";
+    let builder = super::states::with_keys(Gateway::alone().kinds(&kinds)).toml(limits);
+    let gateway = builder.start_at_once().await;
+    gateway.ready("legacy-http").await;
+    let tool = "legacy-http__ask";
+    let client = |name: &str| gateway.modern().key(name).offering(everything());
+    let (one, other) = (client("ann").await, client("bob").await);
+    let held = [ask(&one, tool).await, ask(&one, tool).await];
+    ask(&other, tool).await;
+    parked(&gateway, 3).await;
+    let over = other.call(tool, json!({ "a": 1 })).await;
+    assert_eq!(over.status, 429, "{over:?}");
+    assert_eq!(over.error()["data"]["limit"], "parked");
+    let [first, _] = held;
+    let said = retry(&one, tool, first.all(&ann()), first.state()).await;
+    assert_eq!(json_of(&said), json!({ "q": ann() }));
+    parked(&gateway, 2).await;
+    ask(&other, tool).await;
+}
+
+#[tokio::test]
 async fn legacy_clients_of_modern_servers_count_as_waiting() {
     let upstream = Upstream::modern().await;
     upstream.does("ask", |_| vec![super::required(&[("q", "roots/list", Value::Null)], None)]);

@@ -66,7 +66,7 @@ async fn a_state_is_good_for_its_own_request_alone() {
     }
 }
 
-fn with_keys(mut builder: Builder) -> Builder {
+pub fn with_keys(mut builder: Builder) -> Builder {
     for name in ["ann", "bob"] {
         let hash: String = sha256(name.as_bytes()).iter().map(|b| format!("{b:02x}")).collect();
         builder = builder.toml(&format!("[clients.{name}]\nkey = \"{hash}\"\n"));
