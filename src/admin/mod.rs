@@ -8,7 +8,7 @@
 //! | `/status` | everything about servers and configuration, as JSON |
 //! | `/metrics` | OpenMetrics text |
 //!
-//! [`respond`] is a function from a request and a [`Source`] to a response: no
+//! [`respond`] is a function from a request and a [`StatusSource`] to a response: no
 //! socket, no clock. It differs from `listen`, which owns the sockets and
 //! decides who may ask, and from `telemetry`, which records; here is only
 //! told. Nothing here holds a secret: the configuration is named by path and
@@ -30,7 +30,7 @@ use serde_json::json;
 
 use crate::telemetry::metrics;
 pub use ready::{Readiness, VERDICT_GRACE};
-pub use report::Report;
+pub use report::StatusReport;
 pub use status::{
     CatalogStatus, ConfigurationStatus, GatewayState, InstanceOwner, InstanceStatus, LastError,
     ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport,
@@ -38,7 +38,7 @@ pub use status::{
 };
 
 /// Who knows what the gateway is doing.
-pub trait Source: Send + Sync {
+pub trait StatusSource: Send + Sync {
     /// How things stand now.
     fn status(&self) -> Status;
 
@@ -47,9 +47,12 @@ pub trait Source: Send + Sync {
 }
 
 /// Answers a request on the admin listener, whatever its body.
-pub fn respond<B>(request: &Request<B>, source: &dyn Source) -> Response<Full<Bytes>> {
-    let Some(page) = Page::at(request.uri().path()) else {
-        return json(StatusCode::NOT_FOUND, &json!({ "error": "not found", "paths": Page::PATHS }));
+pub fn respond<B>(request: &Request<B>, source: &dyn StatusSource) -> Response<Full<Bytes>> {
+    let Some(page) = AdminPage::at(request.uri().path()) else {
+        return json(
+            StatusCode::NOT_FOUND,
+            &json!({ "error": "not found", "paths": AdminPage::PATHS }),
+        );
     };
     match *request.method() {
         Method::GET => page.answer(source),
@@ -59,7 +62,7 @@ pub fn respond<B>(request: &Request<B>, source: &dyn Source) -> Response<Full<By
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Page {
+enum AdminPage {
     Index,
     Health,
     Readiness,
@@ -67,7 +70,7 @@ enum Page {
     Metrics,
 }
 
-impl Page {
+impl AdminPage {
     const PATHS: [&'static str; 5] = ["/", "/healthz", "/readyz", "/status", "/metrics"];
 
     fn at(path: &str) -> Option<Self> {
@@ -81,7 +84,7 @@ impl Page {
         })
     }
 
-    fn answer(self, source: &dyn Source) -> Response<Full<Bytes>> {
+    fn answer(self, source: &dyn StatusSource) -> Response<Full<Bytes>> {
         match self {
             Self::Index => page(StatusCode::OK, "text/html; charset=utf-8", INDEX),
             Self::Health => json(StatusCode::OK, &json!({ "healthy": true })),

@@ -22,27 +22,27 @@ use crate::upstream::{InstanceView, State, View, Whose};
 use super::{
     CatalogStatus, ConfigurationStatus, GatewayState, InstanceOwner, InstanceStatus, LastError,
     ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport,
-    Source, Status,
+    Status, StatusSource,
 };
 
 /// Looks at the gateway whenever somebody asks.
-pub struct Report {
+pub struct StatusReport {
     gateway: Arc<Gateway>,
     mcp: Arc<McpService>,
     connections: Arc<Counts>,
     started_at: Timestamp,
-    notes: Mutex<Notes>,
+    notes: Mutex<ConfigurationNotes>,
 }
 
 #[derive(Default)]
-struct Notes {
+struct ConfigurationNotes {
     path: String,
     digest: String,
     last_reload: Option<ReloadStatus>,
     draining: bool,
 }
 
-impl Report {
+impl StatusReport {
     /// A report on a gateway that has just started.
     pub fn new(gateway: Arc<Gateway>, mcp: Arc<McpService>, connections: Arc<Counts>) -> Arc<Self> {
         let notes = Mutex::default();
@@ -70,7 +70,7 @@ impl Report {
         self.notes().draining = true;
     }
 
-    fn notes(&self) -> MutexGuard<'_, Notes> {
+    fn notes(&self) -> MutexGuard<'_, ConfigurationNotes> {
         self.notes.lock()
     }
 
@@ -86,7 +86,7 @@ impl Report {
     }
 }
 
-impl Source for Report {
+impl StatusSource for StatusReport {
     fn status(&self) -> Status {
         let snapshot = self.gateway.snapshots.load();
         let draining = self.notes().draining;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 struct Told(Status);
 
-impl Source for Told {
+impl StatusSource for Told {
     fn status(&self) -> Status {
         self.0.clone()
     }
@@ -106,7 +106,7 @@ fn each_path_answers_in_its_own_media_type_and_is_never_stored() {
 
 #[test]
 fn head_has_the_headers_of_get_and_no_body() {
-    for path in Page::PATHS {
+    for path in AdminPage::PATHS {
         let (get, _) = ask("GET", path, status(vec![]));
         let (head, body) = ask("HEAD", path, status(vec![]));
         assert_eq!((head.status, &head.headers), (get.status, &get.headers), "{path}");
@@ -127,13 +127,13 @@ fn other_methods_are_told_which_ones_there_are() {
 fn an_unknown_path_is_told_which_ones_there_are() {
     let (_, body) = ask("GET", "/stats", status(vec![]));
     let body: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!(body["paths"], json!(Page::PATHS));
+    assert_eq!(body["paths"], json!(AdminPage::PATHS));
 }
 
 #[test]
 fn every_page_that_is_named_is_there() {
-    assert!(Page::PATHS.iter().all(|path| Page::at(path).is_some()));
-    assert!(Page::PATHS.iter().skip(1).all(|path| INDEX.contains(path)));
+    assert!(AdminPage::PATHS.iter().all(|path| AdminPage::at(path).is_some()));
+    assert!(AdminPage::PATHS.iter().skip(1).all(|path| INDEX.contains(path)));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use url::Url;
 
 use crate::call::ProfileName;
 use crate::config::{Config, Http, HttpTransport, Secret};
-use crate::downstream::stdio::{self, Bounds, Ended, Here, There};
+use crate::downstream::stdio::{self, BridgeBounds, BridgeEnd, Here, There};
 use crate::telemetry::log::{self, AccessLogSwitch, LogFormat, LogLevels};
 use crate::upstream::{HttpClient, LinkFault};
 
@@ -89,7 +89,7 @@ fn serve_in_process(args: StdioArgs) -> ExitCode {
         let doors = Doors { clients: listen, operators: admin };
         // What servers answer is bounded where it comes in.
         let line = config.gateway.limits.body;
-        let bounds = Bounds { line, answer: usize::MAX, ..Bounds::default() };
+        let bounds = BridgeBounds { line, answer: usize::MAX, ..BridgeBounds::default() };
         let patience = config.gateway.drain;
         let running = match Running::open(config, &common.config, guardian(), doors).await {
             Ok(running) => running,
@@ -152,7 +152,7 @@ fn connect_to_gateway(args: StdioArgs, url: Url) -> ExitCode {
     };
     run_in_runtime(async {
         tokio::select! {
-            ended = stdio::serve(There::new(client), standard_streams(), Bounds::default(), PATIENCE) => {
+            ended = stdio::serve(There::new(client), standard_streams(), BridgeBounds::default(), PATIENCE) => {
                 exit_code(ended)
             }
             () = signals::told_to_stop() => ExitCode::SUCCESS,
@@ -209,10 +209,10 @@ fn standard_streams() -> (tokio::io::Stdin, tokio::io::Stdout) {
     (tokio::io::stdin(), tokio::io::stdout())
 }
 
-fn exit_code(ended: Ended) -> ExitCode {
+fn exit_code(ended: BridgeEnd) -> ExitCode {
     match ended {
-        Ended::Input => ExitCode::SUCCESS,
-        Ended::Output => FAILURE.into_code(),
+        BridgeEnd::Input => ExitCode::SUCCESS,
+        BridgeEnd::Output => FAILURE.into_code(),
     }
 }
 

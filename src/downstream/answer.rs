@@ -15,14 +15,14 @@ use crate::jsonrpc::{self, Id, Splice};
 use crate::mcp::{Era, Method, code, header};
 
 use super::body::{Body, BrokenOff};
-use super::caller::Standing;
-use super::session::Session;
-use super::streamed::{self, First, Step, Steps};
+use super::caller::AccessWatch;
+use super::session::ClientSession;
+use super::streamed::{self, First, Steps, StreamStep};
 use super::{EVENTS, JSON};
 
 /// In which form a client takes answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wants {
+pub(super) enum AcceptedForm {
     /// JSON alone. Clients that say so get nothing else, and never a 406.
     Json,
     /// Either.
@@ -31,7 +31,7 @@ pub(super) enum Wants {
     Events,
 }
 
-impl Wants {
+impl AcceptedForm {
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let (mut json, mut events) = (None, None);
         for (line, value) in headers.get_all(ACCEPT).iter().enumerate() {
@@ -58,7 +58,7 @@ impl Wants {
 }
 
 /// How the answers to one request are written.
-pub(super) struct Writer {
+pub(super) struct AnswerWriter {
     pub(super) id: Id,
     pub(super) era: Era,
     /// What was asked for.
@@ -67,13 +67,13 @@ pub(super) struct Writer {
     pub(super) token: Option<Bytes>,
     /// The gateway's raw `serverInfo`.
     pub(super) info: Bytes,
-    pub(super) wants: Wants,
+    pub(super) wants: AcceptedForm,
     pub(super) keep_alive: Duration,
     /// The Legacy session that the request came in, and by whose right.
-    pub(super) session: Option<(Arc<Session>, Standing)>,
+    pub(super) session: Option<(Arc<ClientSession>, AccessWatch)>,
 }
 
-impl Writer {
+impl AnswerWriter {
     /// The same for another method than `tools/call`.
     pub(super) fn about(mut self, method: &Method) -> Self {
         self.method = method.clone();
@@ -146,7 +146,7 @@ impl Writer {
 /// Answers a call: as JSON where the answer is the first thing that comes, and
 /// otherwise, for a client that takes one, as a stream. A stream is opened,
 /// too, when nothing has come for so long that the connection might be lost.
-pub(super) async fn call(mut steps: impl Steps, writer: Writer) -> Response<Body> {
+pub(super) async fn call(mut steps: impl Steps, writer: AnswerWriter) -> Response<Body> {
     match first(&mut steps, &writer).await {
         Comes::Stream(first) => streamed::open(first, steps, writer),
         Comes::Answer(answer) => {
@@ -176,7 +176,7 @@ enum Comes {
     Nothing,
 }
 
-async fn first(steps: &mut impl Steps, writer: &Writer) -> Comes {
+async fn first(steps: &mut impl Steps, writer: &AnswerWriter) -> Comes {
     loop {
         let quiet = Alarm::after(writer.patience());
         let step = tokio::select! {
@@ -186,11 +186,11 @@ async fn first(steps: &mut impl Steps, writer: &Writer) -> Comes {
             () = quiet, if writer.wants.stream() => return Comes::Stream(First::Nothing),
         };
         let event = match step {
-            Some(Step::Event(event)) => event,
-            Some(Step::Frame(frame)) if writer.wants.stream() => {
+            Some(StreamStep::Event(event)) => event,
+            Some(StreamStep::Frame(frame)) if writer.wants.stream() => {
                 return Comes::Stream(First::Message(frame));
             }
-            Some(Step::Frame(_)) => continue,
+            Some(StreamStep::Frame(_)) => continue,
             None => return Comes::Nothing,
         };
         match event {
@@ -203,7 +203,7 @@ async fn first(steps: &mut impl Steps, writer: &Writer) -> Comes {
             // What a server asks comes to a front as an answer.
             Event::Notice(_) | Event::Pause(_) | Event::Asks(..) | Event::TookBack(_) => {}
             Event::Answer(answer) => return Comes::Answer(answer),
-            Event::Passing(passing) if writer.wants != Wants::Events => {
+            Event::Passing(passing) if writer.wants != AcceptedForm::Events => {
                 return Comes::Passing(passing);
             }
             Event::Passing(passing) => return Comes::Answer(Box::pin(collected(passing)).await),
@@ -214,10 +214,10 @@ async fn first(steps: &mut impl Steps, writer: &Writer) -> Comes {
 fn whole(
     status: StatusCode,
     message: Bytes,
-    wants: Wants,
+    wants: AcceptedForm,
     retry: Option<Duration>,
 ) -> Response<Body> {
-    if wants == Wants::Events && status == StatusCode::OK {
+    if wants == AcceptedForm::Events && status == StatusCode::OK {
         return with_events(Body::whole(sse::message(&message)));
     }
     let mut response = json(status, message);
@@ -233,7 +233,7 @@ pub(super) async fn collected(passing: Passing) -> Result<Answer, Failure> {
 
 /// A large result, passed on piece by piece inside an envelope of its own. One
 /// that breaks off breaks the connection off, too.
-fn passed(passing: Passing, writer: &Writer) -> Response<Body> {
+fn passed(passing: Passing, writer: &AnswerWriter) -> Response<Body> {
     let (before, after) = around(&writer.id);
     let lifted = writer.era == Era::Modern && passing.era() == Era::Legacy;
     let state = (Some(before), lifted, Some((passing, after)));
@@ -269,8 +269,8 @@ fn around(id: &Id) -> (Bytes, Bytes) {
 }
 
 /// A result around bytes that are shared: as JSON they are not copied.
-pub(super) fn result(id: &Id, raw: Bytes, wants: Wants) -> Response<Body> {
-    if wants == Wants::Events {
+pub(super) fn result(id: &Id, raw: Bytes, wants: AcceptedForm) -> Response<Body> {
+    if wants == AcceptedForm::Events {
         return with_events(Body::whole(sse::message(&jsonrpc::response(id, &raw))));
     }
     let (before, after) = around(id);
@@ -361,19 +361,19 @@ mod tests {
     #[test]
     fn a_client_that_takes_only_json_never_gets_a_stream() {
         for (accept, wants) in [
-            (None, Wants::Json),
-            (Some("*/*"), Wants::Json),
-            (Some("application/json"), Wants::Json),
-            (Some("application/json, text/event-stream"), Wants::Both),
-            (Some("application/json;q=1,text/event-stream;q=0.9"), Wants::Both),
-            (Some("text/event-stream, application/json"), Wants::Events),
-            (Some("text/event-stream"), Wants::Events),
+            (None, AcceptedForm::Json),
+            (Some("*/*"), AcceptedForm::Json),
+            (Some("application/json"), AcceptedForm::Json),
+            (Some("application/json, text/event-stream"), AcceptedForm::Both),
+            (Some("application/json;q=1,text/event-stream;q=0.9"), AcceptedForm::Both),
+            (Some("text/event-stream, application/json"), AcceptedForm::Events),
+            (Some("text/event-stream"), AcceptedForm::Events),
         ] {
             let mut headers = HeaderMap::new();
             if let Some(accept) = accept {
                 headers.insert(ACCEPT, HeaderValue::from_static(accept));
             }
-            assert_eq!(Wants::of(&headers), wants, "{accept:?}");
+            assert_eq!(AcceptedForm::of(&headers), wants, "{accept:?}");
         }
     }
 }

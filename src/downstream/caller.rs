@@ -17,7 +17,7 @@ use super::{Body, McpService, answer};
 
 /// Whoever sent a request.
 #[derive(Debug, Clone)]
-pub(super) struct Caller {
+pub(super) struct VerifiedCaller {
     credential: Credential,
     endpoint: Endpoint,
     /// Tells of the configurations that came after the one that they were
@@ -25,7 +25,7 @@ pub(super) struct Caller {
     loads: watch::Receiver<SystemTime>,
 }
 
-impl Caller {
+impl VerifiedCaller {
     pub(super) fn principal(&self) -> &Principal {
         self.credential.principal()
     }
@@ -55,7 +55,7 @@ impl McpService {
         uri: &Uri,
         headers: &mut HeaderMap,
         peer: PeerAddress,
-    ) -> Result<Caller, Failure> {
+    ) -> Result<VerifiedCaller, Failure> {
         if profile_of(uri.path()).is_none() {
             return Err(Failure::UnknownEndpoint);
         }
@@ -68,28 +68,28 @@ impl McpService {
         let profile = profile_of(uri.path()).unwrap_or_default();
         let query = uri.query();
         let endpoint = self.gateway.endpoint(credential.principal(), profile, query)?;
-        Ok(Caller { credential, endpoint, loads })
+        Ok(VerifiedCaller { credential, endpoint, loads })
     }
 
     /// Watches whether a caller keeps what it has now.
-    pub(super) fn standing(&self, caller: &Caller) -> Standing {
-        Standing { caller: caller.clone(), gateway: Arc::clone(&self.gateway) }
+    pub(super) fn watch_access(&self, caller: &VerifiedCaller) -> AccessWatch {
+        AccessWatch { caller: caller.clone(), gateway: Arc::clone(&self.gateway) }
     }
 }
 
 /// What lasts for longer than a request lasts as long as this.
-pub(super) struct Standing {
-    caller: Caller,
+pub(super) struct AccessWatch {
+    caller: VerifiedCaller,
     gateway: Arc<Gateway>,
 }
 
-impl Standing {
+impl AccessWatch {
     /// Waits until a new configuration takes from the caller what it had:
     /// mostly for ever.
     ///
     /// # Cancel safety
     /// Safe: what was missed is seen by the next.
-    pub(super) async fn lost(&mut self) {
+    pub(super) async fn revoked(&mut self) {
         while self.caller.loads.changed().await.is_ok() {
             let snapshot = self.gateway.snapshots.load();
             if !snapshot.admits(&self.caller.credential, &self.caller.endpoint) {

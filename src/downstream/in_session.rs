@@ -8,8 +8,8 @@ use crate::jsonrpc;
 use crate::pipeline::{ActiveCall, Gateway};
 
 use super::input::Inquiry;
-use super::session::Withdrawal;
-use super::streamed::{Step, Steps};
+use super::session::RegisteredCall;
+use super::streamed::{Steps, StreamStep};
 
 /// A call that ends when it is answered or taken back, and goes on when its
 /// client merely goes away (2025-11-25, Streamable HTTP, "Sending Messages"):
@@ -17,12 +17,12 @@ use super::streamed::{Step, Steps};
 /// taken back, whoever waits for it.
 pub(super) struct InSession {
     course: Course,
-    withdrawal: Arc<Withdrawal>,
+    withdrawal: Arc<RegisteredCall>,
 }
 
 /// A call, and what its client is asked in it.
 struct Course {
-    stage: Stage,
+    stage: SessionStage,
     /// For a client that can be asked something.
     again: Option<Box<Again>>,
     /// What the client is told last, once it knows all else.
@@ -37,21 +37,21 @@ struct Again {
 }
 
 /// How far a call has come.
-enum Stage {
+enum SessionStage {
     /// On its way to its server.
     Starting(Pin<Box<dyn Future<Output = Box<ActiveCall>> + Send>>),
     /// Sent.
     Under(Box<ActiveCall>),
     /// The server waits for the client.
-    Asking(Asking),
+    Asking(CallAwaitingClient),
     /// Answered or taken back.
     Ended,
 }
 
 /// A call that waits for its client. Dropped meanwhile, it is taken back.
-struct Asking(Option<Box<ActiveCall>>);
+struct CallAwaitingClient(Option<Box<ActiveCall>>);
 
-impl Drop for Asking {
+impl Drop for CallAwaitingClient {
     fn drop(&mut self) {
         if let Some(exchange) = &mut self.0 {
             exchange.cancel_parked();
@@ -64,7 +64,7 @@ impl InSession {
     pub(super) fn start(
         gateway: Arc<Gateway>,
         call: Box<Call>,
-        withdrawal: Withdrawal,
+        withdrawal: RegisteredCall,
         inquiry: Inquiry,
     ) -> Self {
         let can_be_asked = call.context.client.abilities().any();
@@ -73,7 +73,7 @@ impl InSession {
             Box::new(Again { gateway, call, inquiry })
         });
         let starting = Box::pin(async move { gateway.call(call).await });
-        let course = Course { stage: Stage::Starting(starting), again, last: None };
+        let course = Course { stage: SessionStage::Starting(starting), again, last: None };
         Self { course, withdrawal: Arc::new(withdrawal) }
     }
 }
@@ -88,14 +88,16 @@ impl Course {
                 return Some(last);
             }
             match &mut self.stage {
-                Stage::Starting(starting) => self.stage = Stage::Under(starting.await),
-                Stage::Under(exchange) => {
+                SessionStage::Starting(starting) => {
+                    self.stage = SessionStage::Under(starting.await)
+                }
+                SessionStage::Under(exchange) => {
                     let event = exchange.next().await;
                     if let Some(event) = self.take(event) {
                         return Some(event);
                     }
                 }
-                Stage::Asking(Asking(asking)) => {
+                SessionStage::Asking(CallAwaitingClient(asking)) => {
                     let (Some(exchange), Some(again)) = (&mut *asking, &mut self.again) else {
                         return None;
                     };
@@ -108,12 +110,12 @@ impl Course {
                             let call = Box::new(call);
                             let starting =
                                 Box::pin(async move { gateway.call_again(exchange, call).await });
-                            self.stage = Stage::Starting(starting);
+                            self.stage = SessionStage::Starting(starting);
                         }
                         Err(failure) => self.end(exchange.fail_parked(failure)),
                     }
                 }
-                Stage::Ended => return None,
+                SessionStage::Ended => return None,
             }
         }
     }
@@ -126,14 +128,15 @@ impl Course {
             Some(event) => return Some(event),
             None => Event::Answer(Err(Failure::Cancelled)),
         };
-        let Stage::Under(exchange) = std::mem::replace(&mut self.stage, Stage::Ended) else {
+        let SessionStage::Under(exchange) = std::mem::replace(&mut self.stage, SessionStage::Ended)
+        else {
             return Some(event);
         };
         if let (Event::Answer(Ok(Answer::Result(result))), Some(again)) = (&event, &mut self.again)
             && *result.kind() == ResultType::InputRequired
         {
             match again.inquiry.ask(result, &exchange) {
-                Ok(()) => self.stage = Stage::Asking(Asking(Some(exchange))),
+                Ok(()) => self.stage = SessionStage::Asking(CallAwaitingClient(Some(exchange))),
                 Err(failure) => self.end(exchange.fail_parked(failure)),
             }
             return None;
@@ -144,7 +147,7 @@ impl Course {
 
     /// Nothing follows but what the client has to be told before.
     fn end(&mut self, last: Event) {
-        self.stage = Stage::Ended;
+        self.stage = SessionStage::Ended;
         if let Some(again) = &mut self.again {
             again.inquiry.end();
         }
@@ -161,26 +164,26 @@ impl Course {
     }
 
     fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Ended)
+        matches!(self.stage, SessionStage::Ended)
     }
 }
 
 impl Steps for InSession {
-    async fn next(&mut self) -> Option<Step> {
+    async fn next(&mut self) -> Option<StreamStep> {
         let cancelled = self.withdrawal.token();
         tokio::select! {
             biased;
             () = cancelled.cancelled() => {
                 // Dropped here, the exchange tells the server.
-                self.course = Course { stage: Stage::Ended, again: None, last: None };
+                self.course = Course { stage: SessionStage::Ended, again: None, last: None };
                 None
             }
             event = self.course.step() => event.map(|event| match event {
                 Event::Asks(id, Question { method, params }) => {
                     let params = params.as_deref().unwrap_or(b"{}");
-                    Step::Frame(jsonrpc::request(&id, &method, params))
+                    StreamStep::Frame(jsonrpc::request(&id, &method, params))
                 }
-                event => Step::Event(event),
+                event => StreamStep::Event(event),
             }),
         }
     }
@@ -188,7 +191,7 @@ impl Steps for InSession {
 
 impl Drop for InSession {
     fn drop(&mut self) {
-        let over = Course { stage: Stage::Ended, again: None, last: None };
+        let over = Course { stage: SessionStage::Ended, again: None, last: None };
         let course = std::mem::replace(&mut self.course, over);
         if course.is_over() {
             return;

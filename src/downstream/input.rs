@@ -20,11 +20,11 @@ use crate::mcp::{code, notification};
 use crate::pipeline::ActiveCall;
 use crate::upstream::parking::Place;
 
-use super::session::Session;
+use super::session::ClientSession;
 
 /// What a session's client is asked in one call, round after round.
 pub(super) struct Inquiry {
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
     /// Whether there is a stream to ask on.
     streams: bool,
     /// Asked and not answered: the server's key, and the session's id.
@@ -43,7 +43,7 @@ pub(super) struct Inquiry {
 }
 
 impl Inquiry {
-    pub(super) fn new(session: &Arc<Session>, streams: bool) -> Self {
+    pub(super) fn new(session: &Arc<ClientSession>, streams: bool) -> Self {
         let (says, said) = mpsc::channel(MOST_QUESTIONS);
         Self {
             session: Arc::clone(session),

@@ -18,20 +18,20 @@ use crate::pipeline::Introduction;
 
 use crate::text::clip;
 
-use super::answer::{self, Wants};
+use super::answer::{self, AcceptedForm};
 use super::body::BrokenOff;
-use super::caller::Caller;
+use super::caller::VerifiedCaller;
 use super::in_session::InSession;
 use super::input::Inquiry;
 use super::modern::log_level;
 use super::request::{self, Posted};
-use super::session::Session;
+use super::session::ClientSession;
 use super::then::Then;
 use super::{Body, McpService, NOTHING};
 
 impl McpService {
     /// Answers one Legacy message.
-    pub(super) fn legacy(&self, frame: Frame, posted: &Posted, wants: Wants) -> Then {
+    pub(super) fn legacy(&self, frame: Frame, posted: &Posted, wants: AcceptedForm) -> Then {
         if let Frame::Request { id, method, params } = &frame
             && Method::parse(method) == Method::Initialize
         {
@@ -47,7 +47,7 @@ impl McpService {
         };
         match frame {
             Frame::Request { id, method, params } => {
-                let asked = Asked { id, method: Method::parse(&method), params, wants };
+                let asked = SessionRequest { id, method: Method::parse(&method), params, wants };
                 self.serve_legacy(&session, asked, posted)
             }
             Frame::Notification { method, params } => {
@@ -65,8 +65,8 @@ impl McpService {
     pub(super) fn session_of(
         &self,
         headers: &HeaderMap,
-        caller: &Caller,
-    ) -> Result<Arc<Session>, Failure> {
+        caller: &VerifiedCaller,
+    ) -> Result<Arc<ClientSession>, Failure> {
         let id = headers.get(header::SESSION_ID).ok_or(Failure::SessionRequired)?;
         let id = id.to_str().map_err(|_| Failure::SessionLost)?;
         check_version(headers)?;
@@ -77,7 +77,7 @@ impl McpService {
         &self,
         (id, params): (&Id, Option<Bytes>),
         posted: &Posted,
-        wants: Wants,
+        wants: AcceptedForm,
     ) -> Response<Body> {
         let opened = introduction(params)
             .and_then(|client| self.sessions.open(client, posted.caller.clone(), posted.address()));
@@ -98,8 +98,13 @@ impl McpService {
         }
     }
 
-    fn serve_legacy(&self, session: &Arc<Session>, asked: Asked, posted: &Posted) -> Then {
-        let Asked { id, method, params, wants } = asked;
+    fn serve_legacy(
+        &self,
+        session: &Arc<ClientSession>,
+        asked: SessionRequest,
+        posted: &Posted,
+    ) -> Then {
+        let SessionRequest { id, method, params, wants } = asked;
         let read = Params::read(params).and_then(|params| Ok((params.meta()?, params)));
         let (meta, params) = match read {
             Ok(read) => read,
@@ -141,7 +146,7 @@ impl McpService {
                     Err(failure) => return Then::Answered(refuse(&id, &failure)),
                 };
                 let mut writer = self.writer(id, Era::Legacy, token, wants).about(&method);
-                writer.session = Some((Arc::clone(session), self.standing(&posted.caller)));
+                writer.session = Some((Arc::clone(session), self.watch_access(&posted.caller)));
                 let call = Box::new(Call { method, params, context, input: None });
                 // What comes in the middle of a call needs a stream to come on.
                 let inquiry = Inquiry::new(session, wants.stream());
@@ -198,7 +203,7 @@ impl McpService {
     async fn member(
         self: Arc<Self>,
         message: Bytes,
-        session: &Arc<Session>,
+        session: &Arc<ClientSession>,
         posted: &Posted,
         depth: usize,
     ) -> Option<Bytes> {
@@ -211,7 +216,7 @@ impl McpService {
         let response = match parsed {
             Ok(Frame::Request { id, method, params }) => {
                 let method = Method::parse(&method);
-                let asked = Asked { id, method, params, wants: Wants::Json };
+                let asked = SessionRequest { id, method, params, wants: AcceptedForm::Json };
                 self.serve_legacy(session, asked, posted).answer().await
             }
             Ok(Frame::Notification { method, params }) => {
@@ -245,7 +250,7 @@ async fn bytes(response: Response<Body>) -> Option<Bytes> {
 }
 
 /// The conditions of a request within a session.
-fn in_session(session: &Session, posted: &Posted, meta: Meta) -> Context {
+fn in_session(session: &ClientSession, posted: &Posted, meta: Meta) -> Context {
     let mut context = posted.context(Arc::clone(session.client()), meta);
     context.session = Some(Arc::clone(session.id()));
     context.log = session.log_level();
@@ -253,18 +258,18 @@ fn in_session(session: &Session, posted: &Posted, meta: Meta) -> Context {
 }
 
 /// A request within a session.
-struct Asked {
+struct SessionRequest {
     id: Id,
     method: Method,
     params: Option<Payload>,
-    wants: Wants,
+    wants: AcceptedForm,
 }
 
 /// What a client says of itself in `initialize`.
 fn introduction(params: Option<Bytes>) -> Result<Client, Failure> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Introduction<'a> {
+    struct InitializeParams<'a> {
         protocol_version: String,
         #[serde(borrow)]
         capabilities: Option<&'a RawValue>,
@@ -272,7 +277,7 @@ fn introduction(params: Option<Bytes>) -> Result<Client, Failure> {
         client_info: Option<&'a RawValue>,
     }
     let params = params.unwrap_or(NOTHING);
-    let said: Introduction<'_> = jsonrpc::object(&params)
+    let said: InitializeParams<'_> = jsonrpc::object(&params)
         .map_err(|error| Failure::InvalidParams { detail: format!("invalid params: {error}") })?;
     let raw = |value: Option<&RawValue>| {
         value
@@ -300,7 +305,7 @@ fn check_version(headers: &HeaderMap) -> Result<(), Failure> {
     }
 }
 
-fn notice(session: &Session, method: &str, params: Option<&Bytes>) {
+fn notice(session: &ClientSession, method: &str, params: Option<&Bytes>) {
     if method == notification::CANCELLED
         && let Some(id) = params.and_then(notification::cancelled_request)
     {
@@ -310,7 +315,7 @@ fn notice(session: &Session, method: &str, params: Option<&Bytes>) {
 
 /// The least severe log lines that the session wants from now on (2025-11-25,
 /// Logging, "Setting Log Level").
-fn set_level(session: &Session, params: &Params) -> Result<(), Failure> {
+fn set_level(session: &ClientSession, params: &Params) -> Result<(), Failure> {
     let invalid = |detail: String| Failure::InvalidParams { detail };
     let level = params.level().ok_or_else(|| invalid("invalid params: `level` is missing".into()));
     session.set_log_level(log_level(level?).map_err(invalid)?);

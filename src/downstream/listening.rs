@@ -22,14 +22,14 @@ use crate::telemetry::metrics::Entered;
 use crate::text::clip;
 
 use super::answer;
-use super::caller::{Caller, Standing};
+use super::caller::{AccessWatch, VerifiedCaller};
 use super::changes::{Changes, Wanted};
-use super::stream::Place;
+use super::stream::StreamSlot;
 use super::{Body, McpService};
 
 /// What a client asks for.
 #[derive(Debug, Default, PartialEq)]
-struct Filter {
+struct SubscriptionFilter {
     lists: Wanted,
     uris: Vec<String>,
     tasks: Vec<String>,
@@ -37,7 +37,7 @@ struct Filter {
     unknown: Option<String>,
 }
 
-impl Filter {
+impl SubscriptionFilter {
     fn parse(params: &Params) -> Result<Self, Failure> {
         let invalid = |detail: &str| Failure::InvalidParams {
             detail: format!("invalid params: notifications{detail}"),
@@ -82,8 +82,8 @@ fn distinct(mut names: Vec<String>) -> Vec<String> {
 }
 
 /// A stream for as long as its client reads it.
-struct Listening {
-    subscription: Arc<Subscription>,
+struct ListenStream {
+    subscription: Arc<ClientSubscription>,
     /// The acknowledgement, once it is known what can be honoured.
     opening: Option<Opening>,
     /// Events on their way.
@@ -92,23 +92,23 @@ struct Listening {
     ticks: watch::Receiver<u64>,
     keep_alive: Duration,
     drain: Drain,
-    standing: Standing,
-    _held: (Place, Entered),
+    standing: AccessWatch,
+    _held: (StreamSlot, Entered),
 }
 
 type Opening = Pin<Box<dyn Future<Output = Bytes> + Send>>;
 
 /// What a stream is about.
-struct Subscription {
+struct ClientSubscription {
     gateway: Arc<Gateway>,
     subscriber: Subscriber,
     context: Context,
     id: Id,
 }
 
-impl Subscription {
+impl ClientSubscription {
     /// Subscribes to all that can be had; says what that is.
-    async fn open(self: Arc<Self>, filter: Filter) -> Bytes {
+    async fn open(self: Arc<Self>, filter: SubscriptionFilter) -> Bytes {
         let mut agreed = Map::new();
         for (key, wanted) in [
             ("toolsListChanged", filter.lists.tools),
@@ -172,7 +172,7 @@ fn event(method: &str, params: &[u8]) -> Bytes {
     sse::message(&jsonrpc::notification(method, Some(params)))
 }
 
-impl Listening {
+impl ListenStream {
     async fn step(listening: Option<Self>) -> Option<(Bytes, Option<Self>)> {
         let mut this = listening?;
         let subscription = Arc::clone(&this.subscription);
@@ -184,7 +184,7 @@ impl Listening {
             tokio::select! {
                 biased;
                 () = this.drain.started() => return Some((subscription.end(), None)),
-                () = this.standing.lost() => return None,
+                () = this.standing.revoked() => return None,
                 acknowledged = acknowledged(&mut this.opening) => {
                     this.opening = None;
                     return Some((acknowledged, Some(this)));
@@ -221,9 +221,9 @@ impl McpService {
         id: Id,
         params: &Params,
         context: Context,
-        caller: &Caller,
+        caller: &VerifiedCaller,
     ) -> Result<Response<Body>, Failure> {
-        let mut filter = Filter::parse(params)?;
+        let mut filter = SubscriptionFilter::parse(params)?;
         if !filter.tasks.is_empty() && !context.client.abilities().tasks {
             // SEP-2663, "Task Status Notifications".
             return Err(Failure::tasks_needed());
@@ -243,8 +243,8 @@ impl McpService {
         let changes = Changes::since(self.gateway.shown(&context), filter.lists);
         let gateway = Arc::clone(&self.gateway);
         let subscriber = Subscriber::default();
-        let subscription = Arc::new(Subscription { gateway, subscriber, context, id });
-        let listening = Listening {
+        let subscription = Arc::new(ClientSubscription { gateway, subscriber, context, id });
+        let listening = ListenStream {
             opening: Some(Box::pin(Arc::clone(&subscription).open(filter))),
             subscription,
             ready: VecDeque::new(),
@@ -252,10 +252,10 @@ impl McpService {
             ticks,
             keep_alive,
             drain: self.drain.clone(),
-            standing: self.standing(caller),
+            standing: self.watch_access(caller),
             _held: (place, self.gateway.metrics.open_streams().enter()),
         };
-        Ok(answer::with_events(Body::stream(stream::unfold(Some(listening), Listening::step))))
+        Ok(answer::with_events(Body::stream(stream::unfold(Some(listening), ListenStream::step))))
     }
 }
 
@@ -266,9 +266,9 @@ const MOST_UNKNOWN: usize = 16 * 1024;
 mod tests {
     use super::*;
 
-    fn filter(text: &str) -> Result<Filter, Failure> {
+    fn filter(text: &str) -> Result<SubscriptionFilter, Failure> {
         let params = format!("{{\"notifications\":{text}}}");
-        Filter::parse(&Params::parse(Some(params.into())).unwrap())
+        SubscriptionFilter::parse(&Params::parse(Some(params.into())).unwrap())
     }
 
     #[test]
@@ -277,7 +277,7 @@ mod tests {
             r#"{"toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["a","a","b"],
                 "com.example/x":{"n": 1.50},"taskIds":["t"],"later":[ 1],"resourcesListChanged":null}"#,
         );
-        let expected = Filter {
+        let expected = SubscriptionFilter {
             lists: Wanted { tools: true, prompts: false, resources: false },
             uris: vec!["a".into(), "b".into()],
             tasks: vec!["t".into()],

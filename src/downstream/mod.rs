@@ -40,19 +40,19 @@ use crate::jsonrpc::{self, Frame};
 use crate::mcp::{self, Era};
 use crate::pipeline::Gateway;
 
-use answer::Wants;
-use caller::Caller;
-use outbox::Start;
+use answer::AcceptedForm;
+use caller::VerifiedCaller;
+use outbox::ReplayStart;
 use request::Posted;
 use sessions::Sessions;
-use sse::{OldTransport, Pipes};
-use stream::Streams;
+use sse::{OldTransport, SsePipes};
+use stream::OpenStreams;
 use then::Then;
 
 /// A request whose sender is known.
 pub struct Authenticated<B> {
     request: Request<B>,
-    caller: Caller,
+    caller: VerifiedCaller,
     peer: PeerAddress,
     /// Where in the transport of 2024-11-05 the request came in, if it is for that.
     old: Option<OldTransport>,
@@ -62,8 +62,8 @@ pub struct Authenticated<B> {
 pub struct McpService {
     gateway: Arc<Gateway>,
     sessions: Arc<Sessions>,
-    pipes: Pipes,
-    streams: Streams,
+    pipes: SsePipes,
+    streams: OpenStreams,
     drain: Drain,
 }
 
@@ -71,7 +71,7 @@ impl McpService {
     /// A front for a gateway, open until `drain` starts. Needs a runtime.
     pub fn new(gateway: Arc<Gateway>, drain: Drain) -> Arc<Self> {
         let sessions = Sessions::start(&gateway);
-        let (streams, pipes) = (Streams::new(), Pipes::default());
+        let (streams, pipes) = (OpenStreams::new(), SsePipes::default());
         Arc::new(Self { gateway, sessions, pipes, streams, drain })
     }
 
@@ -140,7 +140,7 @@ impl McpService {
     async fn answer(
         self: Arc<Self>,
         request: Request<Bytes>,
-        from: (Caller, PeerAddress),
+        from: (VerifiedCaller, PeerAddress),
     ) -> Response<Body> {
         match *request.method() {
             HttpMethod::POST => self.post(request, from).await,
@@ -153,9 +153,9 @@ impl McpService {
     async fn post(
         self: Arc<Self>,
         request: Request<Bytes>,
-        from: (Caller, PeerAddress),
+        from: (VerifiedCaller, PeerAddress),
     ) -> Response<Body> {
-        let wants = Wants::of(request.headers());
+        let wants = AcceptedForm::of(request.headers());
         let settings = Arc::clone(&self.gateway.snapshots.load().config);
         let limits = &settings.gateway.limits;
         let posted = match Posted::new(request, from) {
@@ -191,7 +191,7 @@ impl McpService {
         }
     }
 
-    fn frame(&self, frame: Frame, posted: &Posted, wants: Wants) -> Then {
+    fn frame(&self, frame: Frame, posted: &Posted, wants: AcceptedForm) -> Then {
         match era::of(&posted.headers, &frame) {
             Ok(Era::Modern) => self.modern(frame, posted, wants),
             Ok(Era::Legacy) => self.legacy(frame, posted, wants),
@@ -204,22 +204,22 @@ impl McpService {
 
     /// The stream of a Legacy session's notifications. A Modern server has no
     /// such thing, and says so (2026-07-28, "Earlier Streamable HTTP Revisions").
-    fn get(self: Arc<Self>, headers: &HeaderMap, caller: &Caller) -> Response<Body> {
+    fn get(self: Arc<Self>, headers: &HeaderMap, caller: &VerifiedCaller) -> Response<Body> {
         match self.session_of(headers, caller) {
-            Ok(_) if !Wants::of(headers).stream() => answer::plain(
+            Ok(_) if !AcceptedForm::of(headers).stream() => answer::plain(
                 StatusCode::NOT_ACCEPTABLE,
                 "a GET opens an event stream: send `Accept: text/event-stream`",
             ),
             Ok(session) => match headers.get(mcp::header::LAST_EVENT_ID) {
                 Some(id) if !id.is_empty() => self.resume(&session, id, caller),
-                _ => self.outside(&session, Start::Unsent, caller),
+                _ => self.outside(&session, ReplayStart::Unsent, caller),
             },
             Err(Failure::SessionRequired) => answer::method_not_allowed(),
             Err(failure) => answer::refusal(None, &failure, Era::Legacy),
         }
     }
 
-    fn delete(&self, headers: &HeaderMap, caller: &Caller) -> Response<Body> {
+    fn delete(&self, headers: &HeaderMap, caller: &VerifiedCaller) -> Response<Body> {
         match self.session_of(headers, caller) {
             Ok(session) => {
                 self.sessions.close(&session);

@@ -15,15 +15,15 @@ use crate::pipeline::{ActiveCall, Introduction};
 use crate::text::clip;
 
 use super::McpService;
-use super::answer::{self, Wants};
-use super::caller::Standing;
+use super::answer::{self, AcceptedForm};
+use super::caller::AccessWatch;
 use super::request::{self, Posted};
-use super::streamed::{Step, Steps};
+use super::streamed::{Steps, StreamStep};
 use super::then::Then;
 
 impl McpService {
     /// Answers one Modern message.
-    pub(super) fn modern(&self, frame: Frame, posted: &Posted, wants: Wants) -> Then {
+    pub(super) fn modern(&self, frame: Frame, posted: &Posted, wants: AcceptedForm) -> Then {
         let (id, method, params) = match frame {
             Frame::Request { id, method, params } => (id, Method::parse(&method), params),
             // This revision defines none over HTTP; what comes is not wrong.
@@ -50,7 +50,7 @@ impl McpService {
         method: Method,
         params: Params,
         meta: Meta,
-        (posted, wants): (&Posted, Wants),
+        (posted, wants): (&Posted, AcceptedForm),
     ) -> Then {
         let refuse = |id: &Id, failure: &Failure| answer::refusal(Some(id), failure, Era::Modern);
         let token = meta.progress_token.clone();
@@ -75,13 +75,16 @@ impl McpService {
             }
             method if method.is_answered_by_servers() => {
                 let writer = self.writer(id, Era::Modern, token, wants).about(&method);
-                let standing = self.standing(&posted.caller);
+                let standing = self.watch_access(&posted.caller);
                 let call = Box::new(Call { method, params, context, input: None });
                 let gateway = Arc::clone(&self.gateway);
                 // Boxed, because the stream that keeps a quiet client waiting
                 // may have to be opened before the server says anything.
                 let starting = Box::pin(async move { gateway.call(call).await });
-                Then::Modern(Cancelling { stage: Stage::Starting(starting), standing }, writer)
+                Then::Modern(
+                    Cancelling { stage: ModernStage::Starting(starting), standing },
+                    writer,
+                )
             }
             other => {
                 let method = clip(other.as_str(), 128).to_owned();
@@ -93,19 +96,19 @@ impl McpService {
 
 /// A Modern client's call: gone with the client, or with its right to call.
 pub(super) struct Cancelling {
-    stage: Stage,
-    standing: Standing,
+    stage: ModernStage,
+    standing: AccessWatch,
 }
 
 /// How far a call has come.
-enum Stage {
+enum ModernStage {
     /// On its way to the server, whose answer has not begun.
     Starting(Pin<Box<dyn Future<Output = Box<ActiveCall>> + Send>>),
     /// Its answer comes.
     Coming(Box<ActiveCall>),
 }
 
-impl Stage {
+impl ModernStage {
     async fn next(&mut self) -> Option<Event> {
         loop {
             match self {
@@ -117,13 +120,13 @@ impl Stage {
 }
 
 impl Steps for Cancelling {
-    async fn next(&mut self) -> Option<Step> {
+    async fn next(&mut self) -> Option<StreamStep> {
         let event = tokio::select! {
             biased;
             event = self.stage.next() => event,
-            () = self.standing.lost() => Some(Event::Answer(Err(Failure::KeyUnknown))),
+            () = self.standing.revoked() => Some(Event::Answer(Err(Failure::KeyUnknown))),
         };
-        event.map(Step::Event)
+        event.map(StreamStep::Event)
     }
 }
 

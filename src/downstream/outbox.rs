@@ -27,7 +27,7 @@ use crate::codec::sse;
 pub(super) struct Outbox {
     /// The stream's number within its session.
     stream: u64,
-    log: Mutex<Log>,
+    log: Mutex<EventLog>,
     /// Never locked while the log is.
     source: Mutex<Option<Source>>,
 }
@@ -56,7 +56,7 @@ pub(super) enum Merge<'a> {
 
 /// From where on a stream is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Start {
+pub(super) enum ReplayStart {
     /// What no connection has had yet.
     Unsent,
     /// What comes after the message of that number.
@@ -65,7 +65,7 @@ pub(super) enum Start {
 
 /// How many bytes are kept.
 #[derive(Debug, Clone)]
-pub(super) struct Bounds {
+pub(super) struct OutboxBounds {
     /// Of one stream.
     pub(super) each: usize,
     /// Of all streams together: beyond it nothing is kept that was sent.
@@ -74,12 +74,12 @@ pub(super) struct Bounds {
     pub(super) held: Arc<AtomicUsize>,
 }
 
-struct Log {
-    kept: VecDeque<Kept>,
+struct EventLog {
+    kept: VecDeque<KeptEvent>,
     /// The sizes of all that is kept.
     bytes: usize,
     /// The most of them.
-    bounds: Bounds,
+    bounds: OutboxBounds,
     /// The number of the newest message.
     newest: u64,
     /// The newest that a connection has had.
@@ -92,7 +92,7 @@ struct Log {
     ended: Option<Instant>,
 }
 
-struct Kept {
+struct KeptEvent {
     number: u64,
     event: Bytes,
     key: Option<Box<str>>,
@@ -101,17 +101,17 @@ struct Kept {
 
 impl Outbox {
     /// An outbox that others push into.
-    pub(super) fn new(stream: u64, bounds: &Bounds) -> Arc<Self> {
+    pub(super) fn new(stream: u64, bounds: &OutboxBounds) -> Arc<Self> {
         Self::with(stream, bounds, None)
     }
 
     /// An outbox that a source feeds.
-    pub(super) fn fed(stream: u64, bounds: &Bounds, source: Source) -> Arc<Self> {
+    pub(super) fn fed(stream: u64, bounds: &OutboxBounds, source: Source) -> Arc<Self> {
         Self::with(stream, bounds, Some(source))
     }
 
-    fn with(stream: u64, bounds: &Bounds, source: Option<Source>) -> Arc<Self> {
-        let log = Log {
+    fn with(stream: u64, bounds: &OutboxBounds, source: Option<Source>) -> Arc<Self> {
+        let log = EventLog {
             kept: VecDeque::new(),
             bytes: 0,
             bounds: bounds.clone(),
@@ -153,14 +153,14 @@ impl Outbox {
 
     /// Reads from now on. Whoever read before gets nothing more: a message
     /// goes to one connection, not to all (2025-11-25, "Multiple Connections").
-    pub(super) fn read(self: &Arc<Self>, start: Start) -> Reader {
+    pub(super) fn read(self: &Arc<Self>, start: ReplayStart) -> OutboxReader {
         let mut log = self.log();
         log.reader += 1;
         let cursor = match start {
-            Start::Unsent => log.sent,
-            Start::Behind(number) => number.min(log.newest),
+            ReplayStart::Unsent => log.sent,
+            ReplayStart::Behind(number) => number.min(log.newest),
         };
-        let reader = Reader { outbox: Arc::clone(self), number: log.reader, cursor };
+        let reader = OutboxReader { outbox: Arc::clone(self), number: log.reader, cursor };
         let waker = log.waker.take();
         drop(log);
         if let Some(waker) = waker {
@@ -202,7 +202,7 @@ impl Outbox {
         Poll::Ready(piece)
     }
 
-    fn log(&self) -> MutexGuard<'_, Log> {
+    fn log(&self) -> MutexGuard<'_, EventLog> {
         self.log.lock()
     }
 }
@@ -213,14 +213,14 @@ impl fmt::Debug for Outbox {
     }
 }
 
-impl Log {
+impl EventLog {
     fn push(&mut self, stream: u64, message: &[u8], key: Option<Box<str>>) {
         self.newest += 1;
         let id = format!("{stream}-{}", self.newest);
         let event = sse::message_with(message, Some(&id), None);
         self.bytes += event.len();
         self.bounds.held.fetch_add(event.len(), Ordering::Relaxed);
-        self.kept.push_back(Kept { number: self.newest, event, key, at: Instant::now() });
+        self.kept.push_back(KeptEvent { number: self.newest, event, key, at: Instant::now() });
         // The newest stays, however large: it may be the answer.
         while self.kept.len() > 1
             && (self.bytes > self.bounds.each || self.kept.len() > MOST || self.is_a_burden())
@@ -278,14 +278,14 @@ impl Log {
     }
 }
 
-impl Drop for Log {
+impl Drop for EventLog {
     fn drop(&mut self) {
         self.bounds.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 /// Who reads an outbox, on behalf of one connection.
-pub(super) struct Reader {
+pub(super) struct OutboxReader {
     outbox: Arc<Outbox>,
     number: u64,
     cursor: u64,
@@ -300,7 +300,7 @@ pub(super) enum Sent {
     Pause(Duration),
 }
 
-impl Reader {
+impl OutboxReader {
     /// The event that opens a connection: whoever has seen no other can resume
     /// from here.
     pub(super) fn priming(&self, retry: Duration) -> Bytes {
@@ -339,7 +339,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for OutboxReader {
     fn drop(&mut self) {
         let log = self.outbox.log();
         let left = log.reader == self.number && log.ended.is_none();

@@ -16,27 +16,27 @@ use crate::pipeline::Gateway;
 use crate::telemetry::metrics::Entered;
 
 use super::answer;
-use super::caller::{Caller, Standing};
+use super::caller::{AccessWatch, VerifiedCaller};
 use super::changes::{Changes, Wanted};
-use super::outbox::{Merge, Reader, Sent, Start};
-use super::session::{Busy, Listens, Session};
-use super::stream::Place;
+use super::outbox::{Merge, OutboxReader, ReplayStart, Sent};
+use super::session::{ClientSession, Listens, SessionUse};
+use super::stream::StreamSlot;
 use super::streamed;
 use super::{Body, McpService};
 
 /// An open GET stream.
 struct Outside {
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
     gateway: Arc<Gateway>,
     /// Said at once, so that proxies pass the head of the answer on.
     first: Option<Bytes>,
-    reader: Reader,
+    reader: OutboxReader,
     changes: Changes,
     ticks: watch::Receiver<u64>,
     keep_alive: std::time::Duration,
     drain: Drain,
-    standing: Standing,
-    _held: (Place, Entered, Busy, Listens),
+    standing: AccessWatch,
+    _held: (StreamSlot, Entered, SessionUse, Listens),
 }
 
 impl Outside {
@@ -51,7 +51,7 @@ impl Outside {
             tokio::select! {
                 biased;
                 () = this.session.closed().cancelled() => return None,
-                () = this.standing.lost() => return None,
+                () = this.standing.revoked() => return None,
                 () = this.drain.started() => return None,
                 Ok(()) = this.ticks.changed() => {
                     for method in this.changes.to(gateway.shown(context)) {
@@ -84,9 +84,9 @@ impl McpService {
     /// Opens the stream of a session's messages outside of calls.
     pub(super) fn outside(
         &self,
-        session: &Arc<Session>,
-        start: Start,
-        caller: &Caller,
+        session: &Arc<ClientSession>,
+        start: ReplayStart,
+        caller: &VerifiedCaller,
     ) -> Response<Body> {
         let (limit, keep_alive) = self.limits();
         let place = match self.streams.enter(limit) {
@@ -109,11 +109,11 @@ impl McpService {
             gateway: Arc::clone(&self.gateway),
             keep_alive,
             drain: self.drain.clone(),
-            standing: self.standing(caller),
+            standing: self.watch_access(caller),
             _held: (
                 place,
                 self.gateway.metrics.open_streams().enter(),
-                Busy::begin(session),
+                SessionUse::begin(session),
                 session.listens(),
             ),
             session: Arc::clone(session),

@@ -17,13 +17,13 @@ use crate::config::Limits;
 use crate::jsonrpc::{Frame, FrameFault, Id};
 use crate::mcp::{self, LogLevel};
 
-use super::caller::Caller;
+use super::caller::VerifiedCaller;
 
 /// A request's body and what came with it.
 pub(super) struct Posted {
     pub(super) headers: Arc<HeaderMap>,
     pub(super) body: Bytes,
-    pub(super) caller: Caller,
+    pub(super) caller: VerifiedCaller,
     peer: PeerAddress,
     transport: &'static str,
 }
@@ -33,7 +33,7 @@ impl Posted {
     /// [`Failure::MediaType`] for anything that does not call itself JSON.
     pub(super) fn new(
         request: Request<Bytes>,
-        (caller, peer): (Caller, PeerAddress),
+        (caller, peer): (VerifiedCaller, PeerAddress),
     ) -> Result<Self, Failure> {
         let (head, body) = request.into_parts();
         if !is_json(&head.headers) {

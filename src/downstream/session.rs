@@ -22,14 +22,14 @@ use crate::snapshot::Digests;
 use crate::telemetry::metrics::Entered;
 use crate::upstream::Askable;
 
-use super::caller::Caller;
-use super::outbox::{Bounds, EventId, Merge, Outbox, Source};
+use super::caller::VerifiedCaller;
+use super::outbox::{EventId, Merge, Outbox, OutboxBounds, Source};
 use super::sessions::Holder;
 
 /// One Legacy client's session.
-pub(super) struct Session {
+pub(super) struct ClientSession {
     id: Arc<str>,
-    owner: Caller,
+    owner: VerifiedCaller,
     holder: Holder,
     client: Arc<Client>,
     opened: Instant,
@@ -54,27 +54,27 @@ pub(super) struct Session {
     /// Messages outside of calls, which the GET stream carries.
     outbox: Arc<Outbox>,
     /// The streams of its calls.
-    streams: Mutex<Streams>,
+    streams: Mutex<SessionStreams>,
     /// How many bytes of its streams are kept.
-    replay: Bounds,
+    replay: OutboxBounds,
     closed: CancellationToken,
     _counted: Entered,
 }
 
 /// The streams of a session's calls.
 #[derive(Default)]
-struct Streams {
+struct SessionStreams {
     /// How many there have been.
     opened: u64,
     /// Those that can be resumed.
     kept: Vec<Arc<Outbox>>,
 }
 
-impl Session {
+impl ClientSession {
     pub(super) fn new(
         (id, client): (Arc<str>, Client),
-        (owner, holder): (Caller, Holder),
-        replay: Bounds,
+        (owner, holder): (VerifiedCaller, Holder),
+        replay: OutboxBounds,
         gateway: &Gateway,
     ) -> Self {
         Self {
@@ -108,7 +108,7 @@ impl Session {
         &self.client
     }
 
-    pub(super) fn owner(&self) -> &Caller {
+    pub(super) fn owner(&self) -> &VerifiedCaller {
         &self.owner
     }
 
@@ -264,12 +264,12 @@ impl Session {
         }
     }
 
-    fn streams(&self) -> MutexGuard<'_, Streams> {
+    fn streams(&self) -> MutexGuard<'_, SessionStreams> {
         self.streams.lock()
     }
 
     /// Notes a call, so that the client can take it back.
-    pub(super) fn begin(self: &Arc<Self>, id: Id) -> Result<Withdrawal, Failure> {
+    pub(super) fn begin(self: &Arc<Self>, id: Id) -> Result<RegisteredCall, Failure> {
         let token = self.closed.child_token();
         let mut calls = self.calls.lock();
         if calls.contains_key(&id) {
@@ -278,7 +278,7 @@ impl Session {
         }
         calls.insert(id.clone(), token.clone());
         drop(calls);
-        Ok(Withdrawal { token, id, busy: Busy::begin(self) })
+        Ok(RegisteredCall { token, id, busy: SessionUse::begin(self) })
     }
 
     /// The client takes a call back.
@@ -306,7 +306,7 @@ impl Session {
     }
 }
 
-impl Askable for Session {
+impl Askable for ClientSession {
     fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool {
         let client = &self.client;
         let can = self.listening.load(Ordering::Relaxed) > 0
@@ -326,7 +326,7 @@ impl Askable for Session {
 }
 
 /// A connection that carries what a client is told outside of its calls.
-pub(super) struct Listens(Arc<Session>);
+pub(super) struct Listens(Arc<ClientSession>);
 
 impl Drop for Listens {
     fn drop(&mut self) {
@@ -335,16 +335,16 @@ impl Drop for Listens {
 }
 
 /// Keeps a session from being idle.
-pub(super) struct Busy(Arc<Session>);
+pub(super) struct SessionUse(Arc<ClientSession>);
 
-impl Busy {
-    pub(super) fn begin(session: &Arc<Session>) -> Self {
+impl SessionUse {
+    pub(super) fn begin(session: &Arc<ClientSession>) -> Self {
         session.busy.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(session))
     }
 }
 
-impl Drop for Busy {
+impl Drop for SessionUse {
     fn drop(&mut self) {
         self.0.touch();
         self.0.busy.fetch_sub(1, Ordering::Relaxed);
@@ -352,13 +352,13 @@ impl Drop for Busy {
 }
 
 /// A call's entry in its session.
-pub(super) struct Withdrawal {
+pub(super) struct RegisteredCall {
     token: CancellationToken,
     id: Id,
-    busy: Busy,
+    busy: SessionUse,
 }
 
-impl Withdrawal {
+impl RegisteredCall {
     /// Cancelled when the client takes the call back or its session ends.
     pub(super) fn token(&self) -> CancellationToken {
         self.token.clone()
@@ -373,7 +373,7 @@ impl Withdrawal {
     }
 }
 
-impl Drop for Withdrawal {
+impl Drop for RegisteredCall {
     fn drop(&mut self) {
         let calls = &self.busy.0.calls;
         calls.lock().remove(&self.id);

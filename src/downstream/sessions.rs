@@ -17,21 +17,21 @@ use crate::pipeline::Gateway;
 use crate::policy::network;
 use crate::upstream::Askable;
 
-use super::caller::Caller;
-use super::outbox::Bounds;
-use super::session::Session;
+use super::caller::VerifiedCaller;
+use super::outbox::OutboxBounds;
+use super::session::ClientSession;
 
 /// All open sessions.
 pub(super) struct Sessions {
-    open: Mutex<Open>,
+    open: Mutex<OpenSessions>,
     /// How many bytes their streams keep.
     held: Arc<AtomicUsize>,
     gateway: Arc<Gateway>,
 }
 
 #[derive(Default)]
-struct Open {
-    sessions: HashMap<Arc<str>, Arc<Session>>,
+struct OpenSessions {
+    sessions: HashMap<Arc<str>, Arc<ClientSession>>,
     /// How many each has.
     held: HashMap<Holder, usize>,
 }
@@ -74,9 +74,9 @@ impl Sessions {
     pub(super) fn open(
         &self,
         client: Client,
-        owner: Caller,
+        owner: VerifiedCaller,
         address: IpAddr,
-    ) -> Result<Arc<Session>, Failure> {
+    ) -> Result<Arc<ClientSession>, Failure> {
         let snapshot = self.gateway.snapshots.load();
         let limits = &snapshot.config.gateway.limits;
         let holder = Holder::of(owner.principal(), address);
@@ -91,8 +91,8 @@ impl Sessions {
         }
         *held += 1;
         let held = Arc::clone(&self.held);
-        let replay = Bounds { each: limits.replay, all: limits.replay_all, held };
-        let session = Session::new((id, client), (owner, holder), replay, &self.gateway);
+        let replay = OutboxBounds { each: limits.replay, all: limits.replay_all, held };
+        let session = ClientSession::new((id, client), (owner, holder), replay, &self.gateway);
         let session = Arc::new(session);
         open.sessions.insert(Arc::clone(session.id()), Arc::clone(&session));
         let askable: Arc<dyn Askable> = Arc::clone(&session) as _;
@@ -102,7 +102,7 @@ impl Sessions {
 
     /// The session of that id, if it is open and `who`'s. To anybody else it
     /// is not there.
-    pub(super) fn find(&self, id: &str, who: &Caller) -> Option<Arc<Session>> {
+    pub(super) fn find(&self, id: &str, who: &VerifiedCaller) -> Option<Arc<ClientSession>> {
         let open = self.lock();
         let session = open.sessions.get(id).filter(|session| session.owner().is(who)).cloned()?;
         drop(open);
@@ -111,7 +111,7 @@ impl Sessions {
     }
 
     /// Ends a session with everything in it.
-    pub(super) fn close(&self, session: &Session) {
+    pub(super) fn close(&self, session: &ClientSession) {
         let gone = self.lock().remove(session.id());
         if let Some(gone) = gone {
             self.end(&gone);
@@ -136,7 +136,7 @@ impl Sessions {
         self.gateway.forget_strangers();
     }
 
-    fn close_unless(&self, keep: impl Fn(&Session) -> bool) {
+    fn close_unless(&self, keep: impl Fn(&ClientSession) -> bool) {
         let mut open = self.lock();
         let gone = open.sessions.values().filter(|session| !keep(session));
         let gone: Vec<_> = gone.map(|session| Arc::clone(session.id())).collect();
@@ -147,18 +147,18 @@ impl Sessions {
         }
     }
 
-    fn end(&self, session: &Session) {
+    fn end(&self, session: &ClientSession) {
         self.gateway.client_left(session.id());
         self.gateway.metrics.record_session(session.end());
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, OpenSessions> {
         self.open.lock()
     }
 }
 
-impl Open {
-    fn remove(&mut self, id: &str) -> Option<Arc<Session>> {
+impl OpenSessions {
+    fn remove(&mut self, id: &str) -> Option<Arc<ClientSession>> {
         let session = self.sessions.remove(id)?;
         if let Entry::Occupied(mut held) = self.held.entry(session.holder().clone()) {
             *held.get_mut() -= 1;

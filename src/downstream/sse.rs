@@ -22,30 +22,30 @@ use crate::codec::sse;
 use crate::jsonrpc;
 use crate::mcp::{self, Era};
 
-use super::caller::{Caller, Standing};
+use super::caller::{AccessWatch, VerifiedCaller};
 use super::request::{self, Posted};
 use super::sessions::unguessable;
-use super::stdio::{Bounds, Bridge, Endpoint, Lines, Mirroring};
-use super::stream::Place;
+use super::stdio::{Bridge, BridgeBounds, McpPeer, Mirroring, OutputLines};
+use super::stream::StreamSlot;
 use super::{Body, McpService, answer};
 
 /// The open streams, by the ids that their clients post under.
 #[derive(Default)]
-pub(super) struct Pipes(Mutex<HashMap<Arc<str>, Arc<Pipe>>>);
+pub(super) struct SsePipes(Mutex<HashMap<Arc<str>, Arc<SsePipe>>>);
 
-impl Pipes {
-    fn find(&self, id: &str) -> Option<Arc<Pipe>> {
+impl SsePipes {
+    fn find(&self, id: &str) -> Option<Arc<SsePipe>> {
         self.lock().get(id).cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Pipe>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<SsePipe>>> {
         self.0.lock()
     }
 }
 
 /// What an open stream and the messages posted to it share.
-pub(super) struct Pipe {
-    caller: Caller,
+pub(super) struct SsePipe {
+    caller: VerifiedCaller,
     /// The endpoint that it leads to.
     uri: Uri,
     bridge: Arc<Bridge<Inside>>,
@@ -56,7 +56,7 @@ pub(super) enum OldTransport {
     /// It opens a stream for this endpoint.
     Stream { endpoint: Uri },
     /// It posts a message to an open stream.
-    Message(Arc<Pipe>),
+    Message(Arc<SsePipe>),
     /// It posts a message to a stream that is not open.
     UnknownStream { endpoint: Uri },
 }
@@ -75,7 +75,7 @@ impl OldTransport {
 struct Registered {
     mcp: Arc<McpService>,
     id: Arc<str>,
-    pipe: Arc<Pipe>,
+    pipe: Arc<SsePipe>,
 }
 
 impl Drop for Registered {
@@ -90,13 +90,13 @@ impl Drop for Registered {
 /// This front, for one who has been identified.
 struct Inside {
     mcp: Arc<McpService>,
-    caller: Caller,
+    caller: VerifiedCaller,
     peer: PeerAddress,
     /// Those of the request that opened the stream.
     headers: HeaderMap,
 }
 
-impl Endpoint for Inside {
+impl McpPeer for Inside {
     type Body = Body;
 
     async fn send(&self, posted: http::Request<Bytes>) -> Result<Response<Body>, Failure> {
@@ -119,15 +119,15 @@ impl Endpoint for Inside {
 struct Streaming {
     /// Where to post messages; said first.
     first: Option<Bytes>,
-    lines: Lines,
+    lines: OutputLines,
     keep_alive: Duration,
     drain: Drain,
     /// What is under way may still be answered.
     draining: bool,
-    standing: Standing,
+    standing: AccessWatch,
     registered: Registered,
     /// The session's own stream has another.
-    _place: Place,
+    _place: StreamSlot,
 }
 
 impl Streaming {
@@ -139,7 +139,7 @@ impl Streaming {
         loop {
             tokio::select! {
                 biased;
-                () = this.standing.lost() => return None,
+                () = this.standing.revoked() => return None,
                 () = this.drain.started(), if !this.draining => {
                     this.draining = true;
                     let bridge = Arc::clone(&this.registered.pipe.bridge);
@@ -177,7 +177,7 @@ impl McpService {
     pub(super) async fn serve_old_transport(
         self: Arc<Self>,
         request: Request<Bytes>,
-        (caller, peer): (Caller, PeerAddress),
+        (caller, peer): (VerifiedCaller, PeerAddress),
         at: OldTransport,
     ) -> Response<Body> {
         match (at, request.method()) {
@@ -200,7 +200,7 @@ impl McpService {
         self: &Arc<Self>,
         uri: Uri,
         headers: &HeaderMap,
-        (caller, peer): (Caller, PeerAddress),
+        (caller, peer): (VerifiedCaller, PeerAddress),
     ) -> Response<Body> {
         let (limit, keep_alive) = self.limits();
         let entered = self.streams.enter(limit).and_then(|place| Ok((place, unguessable()?)));
@@ -211,10 +211,10 @@ impl McpService {
         let inside =
             Inside { mcp: Arc::clone(self), caller: caller.clone(), peer, headers: kept(headers) };
         // What servers answer is bounded where it comes in.
-        let bounds = Bounds { answer: usize::MAX, ..Bounds::default() };
+        let bounds = BridgeBounds { answer: usize::MAX, ..BridgeBounds::default() };
         let (bridge, lines) = Bridge::new(inside, bounds);
-        let standing = self.standing(&caller);
-        let pipe = Arc::new(Pipe { caller, uri, bridge });
+        let standing = self.watch_access(&caller);
+        let pipe = Arc::new(SsePipe { caller, uri, bridge });
         self.pipes.lock().insert(Arc::clone(&id), Arc::clone(&pipe));
         let streaming = Streaming {
             first: Some(endpoint(&id)),
@@ -231,9 +231,9 @@ impl McpService {
 
     async fn post_to_pipe(
         &self,
-        pipe: &Pipe,
+        pipe: &SsePipe,
         request: Request<Bytes>,
-        from: (Caller, PeerAddress),
+        from: (VerifiedCaller, PeerAddress),
     ) -> Response<Body> {
         let refuse = |failure: &Failure| answer::refusal(None, failure, Era::Legacy);
         let depth = self.gateway.snapshots.load().config.gateway.limits.depth;

@@ -15,19 +15,19 @@ use http::{HeaderValue, Response, StatusCode};
 use crate::call::Event;
 use crate::codec::sse;
 
-use super::answer::{self, Writer};
-use super::caller::{Caller, Standing};
-use super::outbox::{EventId, Outbox, Piece, Reader, Sent, Start};
-use super::session::Session;
+use super::answer::{self, AnswerWriter};
+use super::caller::{AccessWatch, VerifiedCaller};
+use super::outbox::{EventId, Outbox, OutboxReader, Piece, ReplayStart, Sent};
+use super::session::ClientSession;
 use super::{Body, McpService};
 
 /// Something that brings a call's steps one by one.
 pub(super) trait Steps: Send + 'static {
-    fn next(&mut self) -> impl Future<Output = Option<Step>> + Send;
+    fn next(&mut self) -> impl Future<Output = Option<StreamStep>> + Send;
 }
 
 /// What a call's stream is made of.
-pub(super) enum Step {
+pub(super) enum StreamStep {
     /// What came of the call.
     Event(Event),
     /// A message of the gateway's own, whole, such as a request to the client.
@@ -45,7 +45,7 @@ pub(super) enum First {
 }
 
 /// Answers with a stream of what came first and all that follows.
-pub(super) fn open(first: First, steps: impl Steps, mut writer: Writer) -> Response<Body> {
+pub(super) fn open(first: First, steps: impl Steps, mut writer: AnswerWriter) -> Response<Body> {
     let keep_alive = writer.keep_alive;
     let session = writer.session.take();
     let rest = stream::unfold(Some((steps, writer)), piece);
@@ -57,7 +57,7 @@ pub(super) fn open(first: First, steps: impl Steps, mut writer: Writer) -> Respo
                 First::Pause(wait) => Some(Piece::Pause(wait)),
             };
             let outbox = session.open_stream(Box::pin(stream::iter(first).chain(rest)));
-            connect((&session, standing), &outbox, Start::Unsent, keep_alive)
+            connect((&session, standing), &outbox, ReplayStart::Unsent, keep_alive)
         }
         (None, First::Message(message)) => passing_by(sse::message(&message), rest, keep_alive),
         (None, _) => passing_by(sse::comment(), rest, keep_alive),
@@ -69,9 +69,9 @@ impl McpService {
     /// (2025-11-25, Streamable HTTP, "Resumability and Redelivery").
     pub(super) fn resume(
         &self,
-        session: &Arc<Session>,
+        session: &Arc<ClientSession>,
         last: &HeaderValue,
-        caller: &Caller,
+        caller: &VerifiedCaller,
     ) -> Response<Body> {
         let id = last.to_str().ok().and_then(EventId::parse);
         let Some((id, outbox)) = id.and_then(|id| Some((id, session.stream(id)?))) else {
@@ -80,20 +80,20 @@ impl McpService {
                 "the stream of this Last-Event-ID is no longer kept, or never was",
             );
         };
-        let start = Start::Behind(id.number);
+        let start = ReplayStart::Behind(id.number);
         if Arc::ptr_eq(&outbox, session.outbox()) {
             return self.outside(session, start, caller);
         }
-        connect((session, self.standing(caller)), &outbox, start, self.limits().1)
+        connect((session, self.watch_access(caller)), &outbox, start, self.limits().1)
     }
 }
 
 /// A connection that carries a stream of a session from `start` on, as long as
 /// whoever opened it may come in.
 fn connect(
-    (session, standing): (&Session, Standing),
+    (session, standing): (&ClientSession, AccessWatch),
     outbox: &Arc<Outbox>,
-    start: Start,
+    start: ReplayStart,
     keep_alive: Duration,
 ) -> Response<Body> {
     let reader = outbox.read(start);
@@ -108,7 +108,7 @@ fn connect(
         loop {
             let sent = tokio::select! {
                 sent = reader.next() => sent?,
-                () = standing.lost() => return None,
+                () = standing.revoked() => return None,
                 () = tokio::time::sleep(keep_alive) => {
                     return Some((sse::comment(), (None, Some((reader, standing)))));
                 }
@@ -129,7 +129,7 @@ fn connect(
 
 /// What opens a connection: the place to resume from, for clients that know of
 /// such events, or else a mere sign of life.
-pub(super) fn opening(session: &Session, reader: &Reader) -> Bytes {
+pub(super) fn opening(session: &ClientSession, reader: &OutboxReader) -> Bytes {
     if session.client().version.sends_priming_event() {
         reader.priming(RETRY)
     } else {
@@ -164,27 +164,31 @@ fn passing_by(
 }
 
 /// The next piece of a call's stream, and what is left of the call.
-async fn piece<S: Steps>(left: Option<(S, Writer)>) -> Option<(Piece, Option<(S, Writer)>)> {
+async fn piece<S: Steps>(
+    left: Option<(S, AnswerWriter)>,
+) -> Option<(Piece, Option<(S, AnswerWriter)>)> {
     let (mut steps, writer) = left?;
     let step = loop {
         match steps.next().await? {
             // What a server asks comes to a front as an answer.
-            Step::Event(Event::Asks(..) | Event::TookBack(_)) => {}
+            StreamStep::Event(Event::Asks(..) | Event::TookBack(_)) => {}
             step => break step,
         }
     };
     let message = match step {
-        Step::Frame(frame) => return Some((Piece::Message(frame), Some((steps, writer)))),
-        Step::Event(Event::Notice(notice)) => {
+        StreamStep::Frame(frame) => return Some((Piece::Message(frame), Some((steps, writer)))),
+        StreamStep::Event(Event::Notice(notice)) => {
             let message = writer.notice(&notice);
             return Some((Piece::Message(message), Some((steps, writer))));
         }
-        Step::Event(Event::Pause(wait)) => {
+        StreamStep::Event(Event::Pause(wait)) => {
             return Some((Piece::Pause(wait), Some((steps, writer))));
         }
-        Step::Event(Event::Answer(answer)) => writer.message(answer).1,
-        Step::Event(Event::Passing(passing)) => writer.message(answer::collected(passing).await).1,
-        Step::Event(Event::Asks(..) | Event::TookBack(_)) => return None,
+        StreamStep::Event(Event::Answer(answer)) => writer.message(answer).1,
+        StreamStep::Event(Event::Passing(passing)) => {
+            writer.message(answer::collected(passing).await).1
+        }
+        StreamStep::Event(Event::Asks(..) | Event::TookBack(_)) => return None,
     };
     Some((Piece::Message(message), None))
 }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use http::Response;
 
 use super::Body;
-use super::answer::{self, Writer};
+use super::answer::{self, AnswerWriter};
 use super::in_session::InSession;
 use super::modern::Cancelling;
 
@@ -17,9 +17,9 @@ pub(super) enum Then {
     /// Nothing: this is the answer.
     Answered(Response<Body>),
     /// A Modern client's call.
-    Modern(Cancelling, Writer),
+    Modern(Cancelling, AnswerWriter),
     /// A call in a Legacy session.
-    Legacy(InSession, Writer),
+    Legacy(InSession, AnswerWriter),
     /// Something else that may have to wait for servers.
     Waiting(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
 }

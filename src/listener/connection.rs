@@ -25,7 +25,7 @@ use super::{
     BoxError, ConnectionLimits, Drain, PeerAddress, Settings,
     activity::{Activity, Due, TrackActivity},
     edge::Edge,
-    socket::Context,
+    socket::ListenerContext,
     tls::ALPN_H2,
 };
 
@@ -68,7 +68,7 @@ pub(super) async fn run<F, S, R>(
     socket: TcpStream,
     peer: PeerAddress,
     settings: &Settings,
-    context: Arc<Context<F>>,
+    context: Arc<ListenerContext<F>>,
 ) -> Result<(), ConnectionError>
 where
     F: Fn(PeerAddress) -> S,
@@ -79,7 +79,7 @@ where
     let begun = Instant::now();
     let deadline = begun + limits.handshake;
     let drain = context.drain.clone();
-    let connection = Connection { peer, limits, context, activity: Activity::new(begun) };
+    let connection = ClientConnection { peer, limits, context, activity: Activity::new(begun) };
     match &settings.tls {
         None => match before(deadline, &drain, detect(&socket)).await? {
             None => Ok(()),
@@ -137,14 +137,14 @@ async fn detect(socket: &TcpStream) -> io::Result<Protocol> {
 }
 
 /// A connection whose protocol is known.
-struct Connection<'a, F> {
+struct ClientConnection<'a, F> {
     peer: PeerAddress,
     limits: &'a ConnectionLimits,
-    context: Arc<Context<F>>,
+    context: Arc<ListenerContext<F>>,
     activity: Arc<Activity>,
 }
 
-impl<F> Connection<'_, F> {
+impl<F> ClientConnection<'_, F> {
     async fn serve<I, S, R>(self, io: I, protocol: Protocol) -> Result<(), ConnectionError>
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,

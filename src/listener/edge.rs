@@ -18,7 +18,7 @@ use http_body_util::Full;
 use tower::{Service, ServiceBuilder, service_fn};
 
 use super::cors::CorsForPages;
-use super::{BoxError, LiveSettings, Refusal};
+use super::{BoxError, GuardRefusal, LiveSettings};
 use crate::call::Failure;
 use crate::call::PeerAddress;
 use crate::downstream::{self, McpService};
@@ -132,10 +132,10 @@ where
 }
 
 /// Refuses a head that is larger than [`super::ConnectionLimits::header`].
-fn bound_head<B>(request: Request<B>, settings: &LiveSettings) -> Result<Request<B>, Refusal> {
+fn bound_head<B>(request: Request<B>, settings: &LiveSettings) -> Result<Request<B>, GuardRefusal> {
     let limit = settings.load().limits.header;
     let size = head_size(&request);
-    if size > limit { Err(Refusal::HeadersTooLarge { size, limit }) } else { Ok(request) }
+    if size > limit { Err(GuardRefusal::HeadersTooLarge { size, limit }) } else { Ok(request) }
 }
 
 /// The bytes of the target and of every header's name and value, as HTTP/1 writes them.
@@ -148,11 +148,11 @@ fn head_size<B>(request: &Request<B>) -> usize {
 /// Refuses transfer codings that hyper takes and another reader of the same bytes may not: more
 /// than one line of them, and any coding but `chunked` (RFC 9112, 6.1 and 11.2). What else is
 /// ambiguous hyper refuses, or answers and closes (a Content-Length beside a transfer coding).
-fn refuse_ambiguous_framing<B>(request: Request<B>) -> Result<Request<B>, Refusal> {
+fn refuse_ambiguous_framing<B>(request: Request<B>) -> Result<Request<B>, GuardRefusal> {
     let codings = mcp::header::single_value(request.headers(), &header::TRANSFER_ENCODING);
-    match codings.map_err(|_| Refusal::AmbiguousFraming)? {
+    match codings.map_err(|_| GuardRefusal::AmbiguousFraming)? {
         Some(coding) if !coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
-            Err(Refusal::UnknownCoding)
+            Err(GuardRefusal::UnknownCoding)
         }
         _ => Ok(request),
     }
@@ -163,7 +163,7 @@ fn admit_host_and_origin<B>(
     request: Request<B>,
     settings: &LiveSettings,
     peer: PeerAddress,
-) -> Result<Request<B>, Refusal> {
+) -> Result<Request<B>, GuardRefusal> {
     settings.load().guard.admit(&request, peer.local)?;
     Ok(request)
 }
@@ -178,7 +178,7 @@ fn answer_refusal<R: From<Bytes>>(
         Err(error) => error,
     };
     tracing::debug!(client = %peer.addr, %error, "request refused");
-    let (status, body) = match error.downcast_ref::<Refusal>() {
+    let (status, body) = match error.downcast_ref::<GuardRefusal>() {
         Some(refusal) => (refusal.status(), refusal.body()),
         None => (StatusCode::INTERNAL_SERVER_ERROR, Bytes::new()),
     };
@@ -186,7 +186,8 @@ fn answer_refusal<R: From<Bytes>>(
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Some(Refusal::AmbiguousFraming | Refusal::UnknownCoding) = error.downcast_ref() {
+    if let Some(GuardRefusal::AmbiguousFraming | GuardRefusal::UnknownCoding) = error.downcast_ref()
+    {
         // Where the next request begins cannot be told.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

@@ -43,7 +43,7 @@ use crate::call::Drain;
 use crate::call::PeerAddress;
 
 pub use self::{
-    guard::{Admission, Excerpt, Guard, GuardError, Refusal},
+    guard::{Admission, Guard, GuardError, GuardRefusal, QuotedExcerpt},
     socket::{Counts, Drained, ListenError, Listener},
     tls::{Certificates, TlsError, TlsFiles},
     workers::Workers,

@@ -27,7 +27,7 @@ use super::{
     connection::{self, ConnectionError},
     edge::Edge,
     tune::tune,
-    workers::{Place, Workers},
+    workers::{WorkerSlot, Workers},
 };
 
 /// Why no socket could be bound.
@@ -118,7 +118,7 @@ impl Listener {
         S: Edge<Incoming, R>,
         R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        let context = Arc::new(Context { edge, settings, drain: drain.clone() });
+        let context = Arc::new(ListenerContext { edge, settings, drain: drain.clone() });
         let mut connections = JoinSet::new();
         let mut door = Door::new(self);
         let mut started = pin!(drain.started());
@@ -136,7 +136,7 @@ impl Listener {
 }
 
 /// The socket as one of the calling runtime's, if it has come to another.
-fn at(place: Option<&Place>, socket: TcpStream) -> io::Result<TcpStream> {
+fn at(place: Option<&WorkerSlot>, socket: TcpStream) -> io::Result<TcpStream> {
     match place {
         Some(_) => TcpStream::from_std(socket.into_std()?),
         None => Ok(socket),
@@ -144,7 +144,7 @@ fn at(place: Option<&Place>, socket: TcpStream) -> io::Result<TcpStream> {
 }
 
 /// What every connection of a listener shares.
-pub(super) struct Context<F> {
+pub(super) struct ListenerContext<F> {
     pub(super) edge: F,
     pub(super) settings: LiveSettings,
     pub(super) drain: Drain,
@@ -194,7 +194,7 @@ impl Door {
         &mut self,
         socket: TcpStream,
         addr: SocketAddr,
-        context: &Arc<Context<F>>,
+        context: &Arc<ListenerContext<F>>,
         connections: &mut JoinSet<()>,
     ) where
         F: Fn(PeerAddress) -> S + Send + Sync + 'static,
@@ -202,7 +202,8 @@ impl Door {
         R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let settings = context.settings.load();
-        let Some(slot) = Slot::take(&self.listener.counts, settings.limits.connections) else {
+        let Some(slot) = ConnectionSlot::take(&self.listener.counts, settings.limits.connections)
+        else {
             return self.turn_away(socket, &settings);
         };
         self.is_full = false;
@@ -257,9 +258,9 @@ impl Door {
 }
 
 /// A place among the connections, given back on drop.
-struct Slot(Arc<Counts>);
+struct ConnectionSlot(Arc<Counts>);
 
-impl Slot {
+impl ConnectionSlot {
     fn take(counts: &Arc<Counts>, limit: usize) -> Option<Self> {
         // Only the accept loop adds, so the test and the addition need not be one step.
         if counts.open.load(Relaxed) >= limit {
@@ -277,7 +278,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Relaxed);
     }

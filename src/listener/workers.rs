@@ -19,11 +19,11 @@ use crate::call::watch_alarms;
 /// ends with them.
 #[derive(Debug)]
 pub struct Workers {
-    all: Box<[Worker]>,
+    all: Box<[WorkerThread]>,
 }
 
 #[derive(Debug)]
-struct Worker {
+struct WorkerThread {
     runtime: Handle,
     /// How many connections it has.
     connections: Arc<AtomicUsize>,
@@ -34,7 +34,7 @@ struct Worker {
 
 /// A connection's place on a thread.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct WorkerSlot {
     pub(super) runtime: Handle,
     connections: Arc<AtomicUsize>,
 }
@@ -48,7 +48,7 @@ impl Workers {
     pub fn start(threads: Option<NonZeroUsize>) -> io::Result<Self> {
         let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let threads = threads.unwrap_or_else(cores).get();
-        let all = (1..=threads).map(Worker::start).collect::<io::Result<_>>()?;
+        let all = (1..=threads).map(WorkerThread::start).collect::<io::Result<_>>()?;
         Ok(Self { all })
     }
 
@@ -58,15 +58,15 @@ impl Workers {
     }
 
     /// The thread with the fewest connections.
-    pub(super) fn place(&self) -> Option<Place> {
+    pub(super) fn place(&self) -> Option<WorkerSlot> {
         let worker = self.all.iter().min_by_key(|worker| worker.connections.load(Relaxed))?;
         worker.connections.fetch_add(1, Relaxed);
         let connections = Arc::clone(&worker.connections);
-        Some(Place { runtime: worker.runtime.clone(), connections })
+        Some(WorkerSlot { runtime: worker.runtime.clone(), connections })
     }
 }
 
-impl Worker {
+impl WorkerThread {
     fn start(number: usize) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -91,7 +91,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for WorkerThread {
     fn drop(&mut self) {
         self.stop.take();
         let thread = self.thread.take();
@@ -102,7 +102,7 @@ impl Drop for Worker {
     }
 }
 
-impl Drop for Place {
+impl Drop for WorkerSlot {
     fn drop(&mut self) {
         self.connections.fetch_sub(1, Relaxed);
     }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use trunkline::downstream::stdio::{Bounds, Ended};
+use trunkline::downstream::stdio::{BridgeBounds, BridgeEnd};
 
 use crate::support::host::{bounds, there};
 use crate::support::{Gateway, Host, Step, Upstream, WAYS, every_kind};
@@ -43,7 +43,7 @@ async fn either_era_lists_and_calls_every_kind_of_server() {
         }
         assert_eq!(host.request("ping", json!({})).await["result"], json!({}));
         let (rest, ended) = host.rest().await;
-        assert_eq!((rest, ended), (vec![], Ended::Input), "{way:?}");
+        assert_eq!((rest, ended), (vec![], BridgeEnd::Input), "{way:?}");
         gateway.wait_for(|status| status["sessions"] == 0).await;
     }
 }
@@ -144,7 +144,7 @@ async fn changes_of_the_list_come_as_lines() {
         }
         assert!(tagged.contains(&second) && tagged.contains(&Value::Null), "{tagged:?}");
         let (rest, ended) = host.rest().await;
-        assert_eq!((rest, ended), (vec![], Ended::Input), "subscriptions hold nothing up");
+        assert_eq!((rest, ended), (vec![], BridgeEnd::Input), "subscriptions hold nothing up");
         gateway.wait_for(|status| status["streams"] == 0).await;
     }
 }
@@ -212,7 +212,7 @@ async fn one_id_names_one_request_and_there_is_room_for_so_many() {
     let upstream = Upstream::legacy().await;
     let gateway = Gateway::with("s", upstream.stdio()).start().await;
     let url = format!("http://{}/mcp", gateway.running.address);
-    let mut host = Host::start(there(&url), Bounds { in_flight: 2, ..bounds() });
+    let mut host = Host::start(there(&url), BridgeBounds { in_flight: 2, ..bounds() });
     let held = host.ask_modern("tools/call", call("s__hold")).await;
     upstream.heard("tools/call", 1).await;
     let again = json!({ "jsonrpc": "2.0", "id": held, "method": "tools/list" });
@@ -244,12 +244,12 @@ async fn the_end_of_the_input_lets_answers_come_and_the_end_of_the_output_does_n
         let (rest, ended) = host.rest().await;
         let ids: Vec<_> = rest.iter().map(|message| message["id"].clone()).collect();
         assert!(ids.contains(&modern) && ids.contains(&legacy), "{rest:?}");
-        assert_eq!(ended, Ended::Input);
+        assert_eq!(ended, BridgeEnd::Input);
 
         let mut host = Host::of(&gateway, way);
         host.ask_modern("tools/call", call("s__hold")).await;
         upstream.heard("tools/call", 3).await;
-        assert_eq!(host.vanish().await, Ended::Output, "{way:?}");
+        assert_eq!(host.vanish().await, BridgeEnd::Output, "{way:?}");
         upstream.heard("notifications/cancelled", 1).await;
     }
 }

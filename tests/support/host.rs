@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
 use tokio::task::JoinHandle;
 use trunkline::config::{Http, HttpTransport, Secret};
-use trunkline::downstream::stdio::{Bounds, Ended, Endpoint, Here, There, serve};
+use trunkline::downstream::stdio::{BridgeBounds, BridgeEnd, Here, McpPeer, There, serve};
 use trunkline::upstream::HttpClient;
 
 use super::{Gateway, within};
@@ -26,7 +26,7 @@ pub const WAYS: [Way; 2] = [Way::Here, Way::There];
 pub struct Host {
     lines: Lines<BufReader<DuplexStream>>,
     input: Option<DuplexStream>,
-    ended: JoinHandle<Ended>,
+    ended: JoinHandle<BridgeEnd>,
     next_id: u64,
     /// Messages that came while another was waited for.
     passed: Vec<Value>,
@@ -48,7 +48,7 @@ impl Host {
         Self::start(there(url), bounds())
     }
 
-    pub fn start(endpoint: impl Endpoint, bounds: Bounds) -> Self {
+    pub fn start(endpoint: impl McpPeer, bounds: BridgeBounds) -> Self {
         let (input, theirs) = tokio::io::duplex(1 << 16);
         let (output, ours) = tokio::io::duplex(1 << 16);
         let patience = Duration::from_secs(5);
@@ -145,7 +145,7 @@ impl Host {
     }
 
     /// Everything that still comes, and why nothing more does.
-    pub async fn rest(mut self) -> (Vec<Value>, Ended) {
+    pub async fn rest(mut self) -> (Vec<Value>, BridgeEnd) {
         self.close();
         let mut rest = std::mem::take(&mut self.passed);
         while let Some(message) = self.read().await {
@@ -155,7 +155,7 @@ impl Host {
     }
 
     /// Stops reading, as a host does that is gone.
-    pub async fn vanish(self) -> Ended {
+    pub async fn vanish(self) -> BridgeEnd {
         drop(self.lines);
         let mut input = self.input.unwrap();
         let _ = input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"ping\"}\n").await;
@@ -170,8 +170,8 @@ pub fn there(url: &str) -> There {
     There::new(HttpClient::new(&http, Duration::from_secs(5)).unwrap())
 }
 
-pub fn bounds() -> Bounds {
-    Bounds { line: 1 << 16, ..Bounds::default() }
+pub fn bounds() -> BridgeBounds {
+    BridgeBounds { line: 1 << 16, ..BridgeBounds::default() }
 }
 
 fn modern(mut params: Value) -> Value {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-use crate::admin::{self, Report};
+use crate::admin::{self, StatusReport};
 use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
 use crate::config::{Config, LogFormat};
@@ -141,7 +141,7 @@ pub struct Running {
     pub gateway: Arc<Gateway>,
     /// What answers them.
     pub mcp: Arc<McpService>,
-    report: Arc<Report>,
+    report: Arc<StatusReport>,
     clients: LiveSettings,
     operators: LiveSettings,
     switch: DrainSwitch,
@@ -207,7 +207,7 @@ impl Running {
         let address = socket.as_ref().map(Listener::local_addr);
         let admin = admin_socket.as_ref().map(Listener::local_addr);
         let counts = socket.as_ref().map(Listener::counts).unwrap_or_default();
-        let report = Report::new(Arc::clone(&gateway), Arc::clone(&mcp), counts);
+        let report = StatusReport::new(Arc::clone(&gateway), Arc::clone(&mcp), counts);
         report.loaded(path);
         let clients = LiveSettings::new(settings.clients);
         let operators = LiveSettings::new(settings.operators);
@@ -295,7 +295,7 @@ fn serve_clients(
 fn serve_operators(
     socket: Listener,
     settings: LiveSettings,
-    report: Arc<Report>,
+    report: Arc<StatusReport>,
     draining: Drain,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use crate::admin::Report;
+use crate::admin::StatusReport;
 use crate::cli::{CommonArgs, OPEN};
 use crate::config::{Config, Reload, Source, System};
 use crate::listener::LiveSettings;
@@ -20,7 +20,7 @@ use super::{Running, levels, settings};
 pub struct Reloader {
     pub(super) common: CommonArgs,
     gateway: Arc<Gateway>,
-    report: Arc<Report>,
+    report: Arc<StatusReport>,
     clients: LiveSettings,
     operators: LiveSettings,
     log: Option<LogHandle>,

@@ -3,11 +3,11 @@ use futures_util::stream;
 
 use super::*;
 
-fn bounds(each: usize) -> Bounds {
-    Bounds { each, all: 10_000, held: Arc::default() }
+fn bounds(each: usize) -> OutboxBounds {
+    OutboxBounds { each, all: 10_000, held: Arc::default() }
 }
 
-fn texts(reader: &mut Reader) -> Vec<String> {
+fn texts(reader: &mut OutboxReader) -> Vec<String> {
     std::iter::from_fn(|| match reader.next().now_or_never() {
         Some(Some(Sent::Event(event))) => {
             Some(String::from_utf8(event.to_vec()).unwrap().replace("event: message\n", ""))
@@ -26,15 +26,15 @@ fn what_waits_is_read_in_order_and_resumed_behind_an_id() {
     let outbox = Outbox::new(0, &bounds(1000));
     outbox.push(b"a", Merge::Never);
     outbox.push(b"b", Merge::Never);
-    let mut reader = outbox.read(Start::Unsent);
+    let mut reader = outbox.read(ReplayStart::Unsent);
     assert_eq!(texts(&mut reader), [event("0-1", "a"), event("0-2", "b")]);
     outbox.push(b"c", Merge::Never);
-    let mut next = outbox.read(Start::Unsent);
+    let mut next = outbox.read(ReplayStart::Unsent);
     assert_eq!(reader.next().now_or_never(), Some(None), "taken over");
     assert_eq!(texts(&mut next), [event("0-3", "c")]);
-    let mut again = outbox.read(Start::Behind(1));
+    let mut again = outbox.read(ReplayStart::Behind(1));
     assert_eq!(texts(&mut again), [event("0-2", "b"), event("0-3", "c")]);
-    let mut beyond = outbox.read(Start::Behind(99));
+    let mut beyond = outbox.read(ReplayStart::Behind(99));
     outbox.push(b"d", Merge::Never);
     assert_eq!(texts(&mut beyond), [event("0-4", "d")]);
 }
@@ -46,7 +46,7 @@ fn what_says_the_same_waits_once_and_is_told_again_after_it_was_sent() {
         outbox.push(b"a", Merge::With("a"));
         outbox.push(b"b", Merge::With("b"));
     }
-    let mut reader = outbox.read(Start::Unsent);
+    let mut reader = outbox.read(ReplayStart::Unsent);
     assert_eq!(texts(&mut reader).len(), 2);
     outbox.push(b"a", Merge::With("a"));
     assert_eq!(texts(&mut reader), [event("0-3", "a")]);
@@ -59,7 +59,7 @@ fn the_oldest_make_room_and_the_newest_stays_until_it_was_sent() {
         outbox.push(text.repeat(30).as_bytes(), Merge::Never);
     }
     outbox.push(&[b'x'; 500], Merge::Never);
-    let mut reader = outbox.read(Start::Unsent);
+    let mut reader = outbox.read(ReplayStart::Unsent);
     assert_eq!(texts(&mut reader), [event("0-4", &"x".repeat(500))]);
     assert_eq!(outbox.log().bytes, 0, "too large to be kept once it was sent");
     for _ in 0..2 * MOST {
@@ -72,20 +72,20 @@ fn the_oldest_make_room_and_the_newest_stays_until_it_was_sent() {
 fn what_was_sent_long_ago_is_forgotten_and_what_waits_is_not() {
     let outbox = Outbox::new(0, &bounds(1000));
     outbox.push(b"a", Merge::Never);
-    texts(&mut outbox.read(Start::Unsent));
+    texts(&mut outbox.read(ReplayStart::Unsent));
     outbox.push(b"b", Merge::Never);
     let later = Instant::now() + Duration::from_secs(9);
     assert!(!outbox.forget(later, Duration::from_secs(5)));
-    assert_eq!(texts(&mut outbox.read(Start::Behind(0))), [event("0-2", "b")]);
+    assert_eq!(texts(&mut outbox.read(ReplayStart::Behind(0))), [event("0-2", "b")]);
 }
 
 #[test]
 fn a_priming_event_names_a_place_of_its_own() {
     let outbox = Outbox::new(7, &bounds(1000));
     outbox.push(b"a", Merge::Never);
-    let mut reader = outbox.read(Start::Unsent);
+    let mut reader = outbox.read(ReplayStart::Unsent);
     texts(&mut reader);
-    let primed = outbox.read(Start::Unsent).priming(Duration::from_secs(1));
+    let primed = outbox.read(ReplayStart::Unsent).priming(Duration::from_secs(1));
     assert_eq!(primed, "id: 7-1.2\nretry: 1000\ndata:\n\n");
     assert_eq!(EventId::parse("7-1.2"), Some(EventId { stream: 7, number: 1 }));
     assert_eq!(EventId::parse("7-1"), Some(EventId { stream: 7, number: 1 }));
@@ -102,7 +102,7 @@ async fn a_source_goes_on_when_its_reader_goes_away_and_is_taken_over() {
         Some((Piece::Message(Bytes::from_static(text.as_bytes())), receiver))
     });
     let outbox = Outbox::fed(1, &bounds(1000), Box::pin(source));
-    let mut reader = outbox.read(Start::Unsent);
+    let mut reader = outbox.read(ReplayStart::Unsent);
     sender.send("a").await.unwrap();
     assert_eq!(reader.next().await, Some(Sent::Event(event_of("1-1", "a"))));
     drop(reader);
@@ -110,10 +110,10 @@ async fn a_source_goes_on_when_its_reader_goes_away_and_is_taken_over() {
     while outbox.log().newest < 2 {
         tokio::task::yield_now().await;
     }
-    let mut resumed = outbox.read(Start::Behind(0));
+    let mut resumed = outbox.read(ReplayStart::Behind(0));
     assert_eq!(resumed.next().await, Some(Sent::Event(event_of("1-1", "a"))));
     assert_eq!(resumed.next().await, Some(Sent::Event(event_of("1-2", "b"))));
-    let mut other = outbox.read(Start::Behind(2));
+    let mut other = outbox.read(ReplayStart::Behind(2));
     assert_eq!(resumed.next().await, None);
     drop(resumed);
     sender.send("c").await.unwrap();
@@ -130,7 +130,7 @@ fn event_of(id: &str, data: &str) -> Bytes {
 
 #[test]
 fn what_all_streams_keep_is_bounded_too() {
-    let bounds = Bounds { each: 1000, all: 200, held: Arc::default() };
+    let bounds = OutboxBounds { each: 1000, all: 200, held: Arc::default() };
     let held = || bounds.held.load(Ordering::Relaxed);
     let streams: Vec<_> = (0..9).map(|stream| Outbox::new(stream, &bounds)).collect();
     for outbox in &streams {
@@ -138,7 +138,7 @@ fn what_all_streams_keep_is_bounded_too() {
     }
     assert!(held() > 900, "what waits is kept");
     for outbox in &streams {
-        assert_eq!(texts(&mut outbox.read(Start::Unsent)).len(), 1);
+        assert_eq!(texts(&mut outbox.read(ReplayStart::Unsent)).len(), 1);
     }
     assert!((100..=200).contains(&held()), "{}", held());
     drop(streams);

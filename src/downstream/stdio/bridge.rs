@@ -19,26 +19,26 @@ use crate::downstream::request;
 use crate::jsonrpc::{self, Frame, Id, Response as Answer};
 use crate::mcp::{Method, header, notification};
 
-use super::endpoint::Endpoint;
-use super::exchange::{Batch, Exchange};
-use super::headers::{self, Asked};
+use super::endpoint::McpPeer;
+use super::exchange::{Batch, PipedCall};
+use super::headers::{self, PipedRequest};
 use super::mirror::Mirror;
-use super::output::{Lines, Output};
-use super::reception::{Reception, answer_in, broken};
-use super::session::{Open, Session};
-use super::{Bounds, Ended, MAX_DEPTH};
+use super::output::{LineOutput, OutputLines};
+use super::reception::{PipedResponse, answer_in, broken};
+use super::session::{OpenPipeSession, PipeSession};
+use super::{BridgeBounds, BridgeEnd, MAX_DEPTH};
 
 /// Serves the client behind `input` and `output` until one of them ends. Behind
 /// the end of the input, what is under way has `patience` to be answered.
 ///
 /// # Cancel safety
 /// Dropping the future cuts everything off at once.
-pub async fn serve<E: Endpoint>(
+pub async fn serve<E: McpPeer>(
     endpoint: E,
     (input, output): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
-    bounds: Bounds,
+    bounds: BridgeBounds,
     patience: Duration,
-) -> Ended {
+) -> BridgeEnd {
     let (bridge, lines) = Bridge::new(endpoint, bounds);
     let _cut = bridge.cut.clone().drop_guard();
     let mut writing = pin!(lines.write(output));
@@ -51,23 +51,23 @@ pub async fn serve<E: Endpoint>(
             if let Err(error) = written {
                 tracing::warn!(%error, "the output is closed");
             }
-            return Ended::Output;
+            return BridgeEnd::Output;
         }
         () = serving => {}
     }
     // A host that does not read any more holds nothing up.
     let _ = timeout(LAST_WORDS, writing).await;
-    Ended::Input
+    BridgeEnd::Input
 }
 
 /// What everything under way shares.
 pub(in crate::downstream) struct Bridge<E> {
     pub(super) endpoint: E,
-    pub(super) bounds: Bounds,
-    pub(super) output: Output,
-    pub(super) session: Session,
+    pub(super) bounds: BridgeBounds,
+    pub(super) output: LineOutput,
+    pub(super) session: PipeSession,
     pub(super) mirror: Mirror,
-    under_way: Mutex<HashMap<Id, Entry>>,
+    under_way: Mutex<HashMap<Id, PendingRequest>>,
     tasks: TaskTracker,
     /// The input has ended: streams that bring news end.
     pub(super) ending: CancellationToken,
@@ -76,14 +76,14 @@ pub(in crate::downstream) struct Bridge<E> {
 }
 
 /// A request that is under way.
-struct Entry {
+struct PendingRequest {
     method: Method,
-    withdrawal: Arc<Withdrawal>,
+    withdrawal: Arc<ClientCancellation>,
 }
 
 /// How a client takes a request back.
 #[derive(Default)]
-pub(super) struct Withdrawal {
+pub(super) struct ClientCancellation {
     /// Cancelled when it does.
     pub(super) told: CancellationToken,
     /// The message that said so.
@@ -91,36 +91,36 @@ pub(super) struct Withdrawal {
 }
 
 /// Keeps a request in the table of those under way.
-pub(super) struct Place<E> {
+pub(super) struct BridgeSlot<E> {
     pub(super) bridge: Arc<Bridge<E>>,
     pub(super) id: Id,
-    pub(super) withdrawal: Arc<Withdrawal>,
+    pub(super) withdrawal: Arc<ClientCancellation>,
 }
 
-impl<E> Drop for Place<E> {
+impl<E> Drop for BridgeSlot<E> {
     fn drop(&mut self) {
         self.bridge.under_way().remove(&self.id);
     }
 }
 
 impl<E> Bridge<E> {
-    fn under_way(&self) -> MutexGuard<'_, HashMap<Id, Entry>> {
+    fn under_way(&self) -> MutexGuard<'_, HashMap<Id, PendingRequest>> {
         self.under_way.lock()
     }
 
     /// Notes a request before it is sent: the client may take it back with the
     /// next line.
-    fn begin(self: &Arc<Self>, id: &Id, method: &Method) -> Result<Place<E>, Failure> {
+    fn begin(self: &Arc<Self>, id: &Id, method: &Method) -> Result<BridgeSlot<E>, Failure> {
         self.room()?;
         let mut under_way = self.under_way();
         if under_way.contains_key(id) {
             return Err(request::invalid("a request with this id is under way"));
         }
-        let withdrawal = Arc::<Withdrawal>::default();
-        let entry = Entry { method: method.clone(), withdrawal: Arc::clone(&withdrawal) };
+        let withdrawal = Arc::<ClientCancellation>::default();
+        let entry = PendingRequest { method: method.clone(), withdrawal: Arc::clone(&withdrawal) };
         under_way.insert(id.clone(), entry);
         drop(under_way);
-        Ok(Place { bridge: Arc::clone(self), id: id.clone(), withdrawal })
+        Ok(BridgeSlot { bridge: Arc::clone(self), id: id.clone(), withdrawal })
     }
 
     fn room(&self) -> Result<(), Failure> {
@@ -157,16 +157,19 @@ impl<E> Bridge<E> {
     }
 }
 
-impl<E: Endpoint> Bridge<E> {
+impl<E: McpPeer> Bridge<E> {
     /// A bridge that nothing has been given yet, and what it has to say.
-    pub(in crate::downstream) fn new(endpoint: E, bounds: Bounds) -> (Arc<Self>, Lines) {
-        let (output, lines) = Output::new();
+    pub(in crate::downstream) fn new(
+        endpoint: E,
+        bounds: BridgeBounds,
+    ) -> (Arc<Self>, OutputLines) {
+        let (output, lines) = LineOutput::new();
         let bridge = Self {
             mirror: Mirror::new(endpoint.mirroring()),
             endpoint,
             bounds,
             output,
-            session: Session::default(),
+            session: PipeSession::default(),
             under_way: Mutex::default(),
             tasks: TaskTracker::new(),
             ending: CancellationToken::new(),
@@ -200,7 +203,7 @@ impl<E: Endpoint> Bridge<E> {
         }
         match jsonrpc::parse(&line, MAX_DEPTH) {
             Ok(Frame::Request { id, method, params }) => {
-                let asked = Asked::new(&method, params.map(Bytes::from));
+                let asked = PipedRequest::new(&method, params.map(Bytes::from));
                 match asked.method {
                     Method::Initialize => self.initialize(line, id).await,
                     _ => self.request(line, &id, asked).await,
@@ -212,17 +215,17 @@ impl<E: Endpoint> Bridge<E> {
                     self.send_aside(line, None).await;
                     self.listen_to_news();
                 }
-                _ => self.send_aside(line, Some(&Asked::new(&method, params))).await,
+                _ => self.send_aside(line, Some(&PipedRequest::new(&method, params))).await,
             },
             Ok(Frame::Response { .. }) => self.send_aside(line, None).await,
             Err(fault) => self.refuse(None, &request::failure(&fault)).await,
         }
     }
 
-    async fn request(self: &Arc<Self>, line: Bytes, id: &Id, asked: Asked) {
+    async fn request(self: &Arc<Self>, line: Bytes, id: &Id, asked: PipedRequest) {
         match self.begin(id, &asked.method) {
             Ok(place) => {
-                let exchange = Exchange { place, line, asked };
+                let exchange = PipedCall { place, line, asked };
                 self.spawn(exchange.run());
             }
             Err(failure) => self.refuse(Some(id), &failure).await,
@@ -238,7 +241,7 @@ impl<E: Endpoint> Bridge<E> {
 
     /// Sends what no answer is expected to. Without a session it says of
     /// itself what a Modern message does.
-    pub(super) async fn send_aside(&self, line: Bytes, asked: Option<&Asked>) {
+    pub(super) async fn send_aside(&self, line: Bytes, asked: Option<&PipedRequest>) {
         let headers = match (self.session.current(), asked) {
             (Some(open), _) => open.headers.clone(),
             (None, Some(asked)) => asked.mirrored(),
@@ -274,14 +277,18 @@ impl<E: Endpoint> Bridge<E> {
     }
 
     /// Asks for a session; gives the answer, and the session if it is one.
-    async fn open(&self, line: Bytes, id: &Id) -> Result<(Bytes, Option<Open>), Failure> {
+    async fn open(
+        &self,
+        line: Bytes,
+        id: &Id,
+    ) -> Result<(Bytes, Option<OpenPipeSession>), Failure> {
         let request = headers::post(HeaderMap::new(), line.clone());
         let response = self.endpoint.send(request).await?;
         let session = response.headers().get(header::SESSION_ID).cloned();
         let answer = self.answer_to(response, id).await?;
         let open = match jsonrpc::parse(&answer, MAX_DEPTH) {
             Ok(Frame::Response { response: Answer::Result(raw), .. }) => {
-                Some(Open::new((line, id.clone()), session, &raw))
+                Some(OpenPipeSession::new((line, id.clone()), session, &raw))
             }
             _ => None,
         };
@@ -294,9 +301,9 @@ impl<E: Endpoint> Bridge<E> {
         response: Response<E::Body>,
         id: &Id,
     ) -> Result<Bytes, Failure> {
-        let mut events = match Reception::read(response, self.bounds.answer).await? {
-            Reception::Whole(status, body) => return answer_in(status, body, id),
-            Reception::Events(events) => events,
+        let mut events = match PipedResponse::read(response, self.bounds.answer).await? {
+            PipedResponse::Whole(status, body) => return answer_in(status, body, id),
+            PipedResponse::Events(events) => events,
         };
         while let Some(data) = events.next().await? {
             match jsonrpc::parse(&data, MAX_DEPTH) {
@@ -311,7 +318,10 @@ impl<E: Endpoint> Bridge<E> {
     /// Opens a session in the place of a lost one, with the client's own
     /// words. What changed meanwhile nobody knows, so the client is told that
     /// everything may have.
-    pub(super) async fn reopen(self: &Arc<Self>, lost: &Arc<Open>) -> Result<(), Failure> {
+    pub(super) async fn reopen(
+        self: &Arc<Self>,
+        lost: &Arc<OpenPipeSession>,
+    ) -> Result<(), Failure> {
         let _turn = self.session.opening.lock().await;
         if self.session.current().is_some_and(|current| !Arc::ptr_eq(&current, lost)) {
             return Ok(());
@@ -370,7 +380,7 @@ impl<E: Endpoint> Bridge<E> {
         }
     }
 
-    async fn close(&self, open: &Open) {
+    async fn close(&self, open: &OpenPipeSession) {
         if open.has_id() {
             let request = headers::delete(open.headers.clone());
             // Whether the endpoint minds is its own affair.

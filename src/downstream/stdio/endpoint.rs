@@ -11,7 +11,7 @@ use crate::downstream::{Body, McpService, refusal};
 use crate::upstream::{HttpClient, ResponseBody};
 
 /// Something that answers as an MCP endpoint does over HTTP.
-pub trait Endpoint: Send + Sync + 'static {
+pub trait McpPeer: Send + Sync + 'static {
     /// What its answers are made of.
     type Body: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin;
 
@@ -50,7 +50,7 @@ impl Here {
     }
 }
 
-impl Endpoint for Here {
+impl McpPeer for Here {
     type Body = Body;
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Body>, Failure> {
@@ -77,7 +77,7 @@ impl There {
     }
 }
 
-impl Endpoint for There {
+impl McpPeer for There {
     type Body = ResponseBody;
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response<ResponseBody>, Failure> {

@@ -15,20 +15,20 @@ use crate::jsonrpc::{self, Frame, Id, Response as Answer};
 use crate::mcp::{Era, Method, code, meta, notification};
 
 use super::MAX_DEPTH;
-use super::bridge::{Bridge, Place};
-use super::endpoint::Endpoint;
-use super::headers::{self, Asked};
-use super::reception::{Events, Reception, answer_in, broken, no_answer};
+use super::bridge::{Bridge, BridgeSlot};
+use super::endpoint::McpPeer;
+use super::headers::{self, PipedRequest};
+use super::reception::{PipedEvents, PipedResponse, answer_in, broken, no_answer};
 
 /// A request under way.
-pub(super) struct Exchange<E> {
-    pub(super) place: Place<E>,
+pub(super) struct PipedCall<E> {
+    pub(super) place: BridgeSlot<E>,
     /// The request as it came.
     pub(super) line: Bytes,
-    pub(super) asked: Asked,
+    pub(super) asked: PipedRequest,
 }
 
-impl<E: Endpoint> Exchange<E> {
+impl<E: McpPeer> PipedCall<E> {
     /// Runs until it is answered or taken back.
     pub(super) async fn run(self) {
         let withdrawal = &self.place.withdrawal;
@@ -77,19 +77,19 @@ impl<E: Endpoint> Exchange<E> {
             Era::Legacy => self.bridge().send_in_session(&self.line).await?,
             Era::Modern => self.send_modern(&self.line).await?,
         };
-        let mut reception = Reception::read(response, self.bridge().bounds.answer).await?;
+        let mut reception = PipedResponse::read(response, self.bridge().bounds.answer).await?;
         if self.misses_headers(&reception) && self.learn_headers().await {
             let response = self.send_modern(&self.line).await?;
-            reception = Reception::read(response, self.bridge().bounds.answer).await?;
+            reception = PipedResponse::read(response, self.bridge().bounds.answer).await?;
         }
         match reception {
-            Reception::Whole(status, body) => {
+            PipedResponse::Whole(status, body) => {
                 let answer = answer_in(status, body, self.id())?;
                 self.learn(&answer);
                 self.give(answer).await;
                 Ok(())
             }
-            Reception::Events(events) => self.follow(events).await,
+            PipedResponse::Events(events) => self.follow(events).await,
         }
     }
 
@@ -100,7 +100,7 @@ impl<E: Endpoint> Exchange<E> {
     }
 
     /// Passes on what a stream brings, to the answer.
-    async fn follow(&self, mut events: Events<E::Body>) -> Result<(), Failure> {
+    async fn follow(&self, mut events: PipedEvents<E::Body>) -> Result<(), Failure> {
         loop {
             let ended = match events.next().await {
                 Ok(Some(data)) => match jsonrpc::parse(&data, MAX_DEPTH) {
@@ -132,7 +132,11 @@ impl<E: Endpoint> Exchange<E> {
 
     /// Opens a stream that ended before its answer again, where it told how
     /// (2025-11-25, Streamable HTTP, "Resumability and Redelivery").
-    async fn resume(&self, behind: Option<Bytes>, retry: Option<u64>) -> Option<Events<E::Body>> {
+    async fn resume(
+        &self,
+        behind: Option<Bytes>,
+        retry: Option<u64>,
+    ) -> Option<PipedEvents<E::Body>> {
         let behind = behind.filter(|_| self.asked.era() == Era::Legacy)?;
         let wait = retry.map_or(RESUME, Duration::from_millis);
         let wait = wait.clamp(SOONEST_RESUME, LATEST_RESUME);
@@ -141,15 +145,15 @@ impl<E: Endpoint> Exchange<E> {
             let headers = self.bridge().session.headers();
             let request = headers::get(headers, Some(&behind));
             let Ok(response) = self.bridge().endpoint.send(request).await else { continue };
-            let reception = Reception::read(response, self.bridge().bounds.answer).await;
+            let reception = PipedResponse::read(response, self.bridge().bounds.answer).await;
             match reception {
-                Ok(Reception::Events(mut events)) => {
+                Ok(PipedResponse::Events(mut events)) => {
                     events.last_id = Some(behind);
                     events.retry = retry;
                     return Some(events);
                 }
                 // What it says will be the same the next time.
-                Ok(Reception::Whole(..)) => return None,
+                Ok(PipedResponse::Whole(..)) => return None,
                 Err(_) => {}
             }
         }
@@ -178,8 +182,8 @@ impl<E: Endpoint> Exchange<E> {
     }
 
     /// Whether the endpoint refused a call because its headers and body disagree.
-    fn misses_headers(&self, reception: &Reception<E::Body>) -> bool {
-        let Reception::Whole(StatusCode::BAD_REQUEST, body) = reception else { return false };
+    fn misses_headers(&self, reception: &PipedResponse<E::Body>) -> bool {
+        let PipedResponse::Whole(StatusCode::BAD_REQUEST, body) = reception else { return false };
         if !self.bridge().mirror.concerns(&self.asked) {
             return false;
         }
@@ -219,7 +223,7 @@ impl<E: Endpoint> Exchange<E> {
         }
         let params: Bytes = params.to_string().into();
         let line = jsonrpc::request(&own, Method::ToolsList.as_str(), &params);
-        let asked = Asked::new(Method::ToolsList.as_str(), Some(params));
+        let asked = PipedRequest::new(Method::ToolsList.as_str(), Some(params));
         let request = headers::post(asked.mirrored(), line);
         let bridge = self.bridge();
         let answer = bridge.answer_to(bridge.endpoint.send(request).await?, &own).await?;
@@ -232,7 +236,7 @@ impl<E: Endpoint> Exchange<E> {
     }
 }
 
-impl<E: Endpoint> Bridge<E> {
+impl<E: McpPeer> Bridge<E> {
     /// Sends what belongs to the session. One that the endpoint has lost is
     /// opened anew, once.
     async fn send_in_session(self: &Arc<Self>, line: &Bytes) -> Result<Response<E::Body>, Failure> {
@@ -257,7 +261,7 @@ pub(super) struct Batch<E> {
     pub(super) line: Bytes,
 }
 
-impl<E: Endpoint> Batch<E> {
+impl<E: McpPeer> Batch<E> {
     pub(super) async fn run(self) {
         if let Err(failure) = self.exchange().await {
             self.bridge.refuse(None, &failure).await;
@@ -266,13 +270,13 @@ impl<E: Endpoint> Batch<E> {
 
     async fn exchange(&self) -> Result<(), Failure> {
         let response = self.bridge.send_in_session(&self.line).await?;
-        match Reception::read(response, self.bridge.bounds.answer).await? {
-            Reception::Whole(_, body) if body.is_empty() => {}
-            Reception::Whole(status, body) => {
+        match PipedResponse::read(response, self.bridge.bounds.answer).await? {
+            PipedResponse::Whole(_, body) if body.is_empty() => {}
+            PipedResponse::Whole(status, body) => {
                 serde_json::from_slice::<&RawValue>(&body).map_err(|_| no_answer(status))?;
                 self.bridge.output.message(body).await;
             }
-            Reception::Events(mut events) => {
+            PipedResponse::Events(mut events) => {
                 while let Some(data) = events.next().await? {
                     if serde_json::from_slice::<&RawValue>(&data).is_ok() {
                         self.bridge.output.message(data).await;

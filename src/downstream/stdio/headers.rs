@@ -8,7 +8,7 @@ use crate::mcp::{Era, Method, ProtocolVersion, encode_value, header};
 
 /// A request as its line has it.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct PipedRequest {
     pub(super) method: Method,
     /// Unreadable ones are for the endpoint to refuse.
     pub(super) params: Option<Params>,
@@ -16,7 +16,7 @@ pub(super) struct Asked {
     version: Option<String>,
 }
 
-impl Asked {
+impl PipedRequest {
     pub(super) fn new(method: &str, params: Option<Bytes>) -> Self {
         let params = Params::parse(params).ok();
         let meta = params.as_ref().and_then(|params| params.meta().ok());
@@ -88,8 +88,8 @@ fn request(method: HttpMethod, headers: HeaderMap, body: Bytes) -> Request<Bytes
 mod tests {
     use super::*;
 
-    fn asked(method: &str, params: &'static str) -> Asked {
-        Asked::new(method, Some(Bytes::from_static(params.as_bytes())))
+    fn asked(method: &str, params: &'static str) -> PipedRequest {
+        PipedRequest::new(method, Some(Bytes::from_static(params.as_bytes())))
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::jsonrpc;
 use crate::mcp::Method;
 
 use super::endpoint::Mirroring;
-use super::headers::Asked;
+use super::headers::PipedRequest;
 
 /// What is known of tools' mirrored parameters.
 pub(super) struct Mirror {
@@ -31,17 +31,17 @@ impl Mirror {
     }
 
     /// Whether the endpoint may miss headers of this request.
-    pub(super) fn concerns(&self, asked: &Asked) -> bool {
+    pub(super) fn concerns(&self, asked: &PipedRequest) -> bool {
         self.mirroring == Mirroring::Wanted && asked.method == Method::ToolsCall
     }
 
     /// Whether the answer to this request tells of tools.
-    pub(super) fn learns_from(&self, asked: &Asked) -> bool {
+    pub(super) fn learns_from(&self, asked: &PipedRequest) -> bool {
         self.mirroring == Mirroring::Wanted && asked.method == Method::ToolsList
     }
 
     /// The headers that mirror a call's parameters, as far as it is known.
-    pub(super) fn headers(&self, asked: &Asked) -> Vec<(HeaderName, HeaderValue)> {
+    pub(super) fn headers(&self, asked: &PipedRequest) -> Vec<(HeaderName, HeaderValue)> {
         let Some(params) = asked.params.as_ref().filter(|_| self.concerns(asked)) else {
             return Vec::new();
         };
@@ -52,7 +52,7 @@ impl Mirror {
 
     /// Reads the raw result of `tools/list`; gives the cursor of the next page.
     pub(super) fn learn(&self, raw: &[u8]) -> Option<String> {
-        let list: List = jsonrpc::object(raw).ok()?;
+        let list: ToolList = jsonrpc::object(raw).ok()?;
         let mut known = self.known();
         for tool in list.tools {
             match find_param_headers(&tool.input_schema) {
@@ -74,15 +74,15 @@ impl Mirror {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct List {
-    tools: Vec<Tool>,
+struct ToolList {
+    tools: Vec<MirroredTool>,
     #[serde(default)]
     next_cursor: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Tool {
+struct MirroredTool {
     name: String,
     #[serde(default)]
     input_schema: Map<String, Value>,
@@ -101,7 +101,7 @@ mod tests {
     fn what_a_list_says_is_mirrored_until_another_list_says_otherwise() {
         let mirror = Mirror::new(Mirroring::Wanted);
         let params = r#"{"name":"t","arguments":{"r":"eu"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#;
-        let call = Asked::new("tools/call", Some(Bytes::from_static(params.as_bytes())));
+        let call = PipedRequest::new("tools/call", Some(Bytes::from_static(params.as_bytes())));
         assert!(mirror.headers(&call).is_empty());
         let list = r#"{"tools":[{"name":"t","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"Region"}}}}],"nextCursor":"2"}"#;
         assert_eq!(mirror.learn(list.as_bytes()).as_deref(), Some("2"));

@@ -2,7 +2,7 @@
 //!
 //! A host that can only start a process gets what HTTP clients get, by a
 //! bridge: each message that comes as a line becomes an HTTP-shaped request to
-//! an [`Endpoint`], and what comes back, as JSON or as events, becomes lines.
+//! an [`McpPeer`], and what comes back, as JSON or as events, becomes lines.
 //! The endpoint is the front of this very process ([`Here`]) or a gateway that
 //! runs elsewhere ([`There`]); the bridge does not know which. Nothing of MCP
 //! is answered here, and so nothing can be answered differently.
@@ -28,12 +28,12 @@ mod session;
 
 pub(super) use bridge::Bridge;
 pub use bridge::serve;
-pub use endpoint::{Endpoint, Here, Mirroring, There};
-pub(super) use output::Lines;
+pub use endpoint::{Here, McpPeer, Mirroring, There};
+pub(super) use output::OutputLines;
 
 /// How much the bridge takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bounds {
+pub struct BridgeBounds {
     /// The most bytes of a line that comes.
     pub line: usize,
     /// The most bytes of an answer, or of one event.
@@ -42,7 +42,7 @@ pub struct Bounds {
     pub in_flight: usize,
 }
 
-impl Default for Bounds {
+impl Default for BridgeBounds {
     fn default() -> Self {
         Self { line: 16 << 20, answer: 128 << 20, in_flight: 256 }
     }
@@ -50,7 +50,7 @@ impl Default for Bounds {
 
 /// Why a bridge is no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum BridgeEnd {
     /// The host closed the input. What was under way has been answered, or
     /// had its time.
     Input,

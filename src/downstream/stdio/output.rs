@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 /// Where messages go that are to be written.
 #[derive(Clone)]
-pub(super) struct Output(mpsc::Sender<Item>);
+pub(super) struct LineOutput(mpsc::Sender<Item>);
 
 enum Item {
     Line(Bytes),
@@ -14,12 +14,12 @@ enum Item {
 }
 
 /// What was given to be written.
-pub(in crate::downstream) struct Lines(mpsc::Receiver<Item>);
+pub(in crate::downstream) struct OutputLines(mpsc::Receiver<Item>);
 
-impl Output {
-    pub(super) fn new() -> (Self, Lines) {
+impl LineOutput {
+    pub(super) fn new() -> (Self, OutputLines) {
         let (sender, receiver) = mpsc::channel(WAITING);
-        (Self(sender), Lines(receiver))
+        (Self(sender), OutputLines(receiver))
     }
 
     /// Gives a message to be written, and waits where the host does not read.
@@ -35,7 +35,7 @@ impl Output {
     }
 }
 
-impl Lines {
+impl OutputLines {
     /// The next message; `None` behind the last.
     ///
     /// # Cancel safety
@@ -102,7 +102,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_message_is_one_line_whatever_stands_between_its_tokens() {
-        let (output, lines) = Output::new();
+        let (output, lines) = LineOutput::new();
         output.message(Bytes::from_static(b"{\"a\":\r\n 1,\n\"b\":\"x\\ny\"}")).await;
         output.message(Bytes::from_static(b"{}")).await;
         output.last().await;

@@ -18,18 +18,18 @@ use super::MAX_DEPTH;
     clippy::large_enum_variant,
     reason = "it lives for a moment, and most answers that count are events"
 )]
-pub(super) enum Reception<B> {
+pub(super) enum PipedResponse<B> {
     /// In one piece.
     Whole(StatusCode, Bytes),
     /// Bit by bit.
-    Events(Events<B>),
+    Events(PipedEvents<B>),
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Reception<B> {
+impl<B: Body<Data = Bytes> + Unpin> PipedResponse<B> {
     pub(super) async fn read(response: Response<B>, limit: usize) -> Result<Self, Failure> {
         let status = response.status();
         if status.is_success() && MediaType::of(response.headers()) == MediaType::EventStream {
-            return Ok(Self::Events(Events::new(response.into_body(), limit)));
+            return Ok(Self::Events(PipedEvents::new(response.into_body(), limit)));
         }
         match collect(response.into_body(), limit).await {
             Ok(body) => Ok(Self::Whole(status, body)),
@@ -70,7 +70,7 @@ fn too_large(limit: usize) -> Failure {
 }
 
 /// Events that carry messages.
-pub(super) struct Events<B> {
+pub(super) struct PipedEvents<B> {
     body: B,
     decoder: SseDecoder,
     /// The last id that an event had: the stream can be resumed behind it.
@@ -79,7 +79,7 @@ pub(super) struct Events<B> {
     pub(super) retry: Option<u64>,
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Events<B> {
+impl<B: Body<Data = Bytes> + Unpin> PipedEvents<B> {
     fn new(body: B, limit: usize) -> Self {
         Self { body, decoder: SseDecoder::new(limit), last_id: None, retry: None }
     }

@@ -19,15 +19,15 @@ use crate::mcp::{header, notification};
 
 /// The session of this process's client, once it has opened one.
 #[derive(Default)]
-pub(super) struct Session {
-    current: Mutex<Option<Arc<Open>>>,
+pub(super) struct PipeSession {
+    current: Mutex<Option<Arc<OpenPipeSession>>>,
     /// Held while a lost session is opened anew, so that requests that lose it
     /// together open one between them.
     pub(super) opening: AsyncMutex<()>,
 }
 
 /// A session that is open, as far as is known.
-pub(super) struct Open {
+pub(super) struct OpenPipeSession {
     /// What goes with every request in it.
     pub(super) headers: HeaderMap,
     /// The request that it was opened with, and its id.
@@ -40,11 +40,11 @@ pub(super) struct Open {
     pub(super) closed: CancellationToken,
 }
 
-impl Open {
+impl OpenPipeSession {
     /// A session that an answer to `initialize` opened, by its id in the
     /// head and its raw result.
     pub(super) fn new(initialize: (Bytes, Id), id: Option<HeaderValue>, result: &[u8]) -> Self {
-        let said: Introduction = jsonrpc::object(result).unwrap_or_default();
+        let said: PipeInitializeParams = jsonrpc::object(result).unwrap_or_default();
         let mut headers = HeaderMap::new();
         if let Ok(version) = HeaderValue::from_str(&said.protocol_version) {
             headers.insert(header::PROTOCOL_VERSION, version);
@@ -90,13 +90,13 @@ impl Open {
     }
 }
 
-impl Session {
-    pub(super) fn current(&self) -> Option<Arc<Open>> {
+impl PipeSession {
+    pub(super) fn current(&self) -> Option<Arc<OpenPipeSession>> {
         self.lock().clone()
     }
 
     /// Puts a session in the place of the one before, which is given back.
-    pub(super) fn replace(&self, open: Arc<Open>) -> Option<Arc<Open>> {
+    pub(super) fn replace(&self, open: Arc<OpenPipeSession>) -> Option<Arc<OpenPipeSession>> {
         let before = self.lock().replace(open);
         if let Some(before) = &before {
             before.closed.cancel();
@@ -109,14 +109,14 @@ impl Session {
         self.lock().as_ref().map(|open| open.headers.clone()).unwrap_or_default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Open>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<OpenPipeSession>>> {
         self.current.lock()
     }
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Introduction {
+struct PipeInitializeParams {
     protocol_version: String,
     capabilities: Value,
 }

@@ -4,14 +4,14 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// A host as a URL names it: `gw.example.com`, `127.0.0.1`, `[::1]`.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Host<'a> {
+pub(super) enum RequestedHost<'a> {
     /// A name, without the root's trailing dot; compare without regard to case.
     Name(&'a str),
     /// An address; an IPv4 address mapped into IPv6 is the IPv4 one.
     Address(IpAddr),
 }
 
-impl Host<'_> {
+impl RequestedHost<'_> {
     /// Whether this host can only be the machine the client runs on.
     pub(super) fn is_loopback(self) -> bool {
         match self {
@@ -24,7 +24,7 @@ impl Host<'_> {
     }
 }
 
-impl PartialEq for Host<'_> {
+impl PartialEq for RequestedHost<'_> {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Name(one), Self::Name(two)) => one.eq_ignore_ascii_case(two),
@@ -37,7 +37,7 @@ impl PartialEq for Host<'_> {
 /// A host with the port that was written after it, if any.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct HostPort<'a> {
-    pub(super) host: Host<'a>,
+    pub(super) host: RequestedHost<'a>,
     pub(super) port: Option<u16>,
 }
 
@@ -48,7 +48,7 @@ impl<'a> HostPort<'a> {
         if let Some(rest) = text.strip_prefix('[') {
             let (inner, after) = rest.split_once(']')?;
             let address: Ipv6Addr = inner.parse().ok()?;
-            let host = Host::Address(IpAddr::V6(address).to_canonical());
+            let host = RequestedHost::Address(IpAddr::V6(address).to_canonical());
             return Some(Self { host, port: port(after).ok()? });
         }
         let at = text.find(':').unwrap_or(text.len());
@@ -59,12 +59,12 @@ impl<'a> HostPort<'a> {
 
 /// A page's origin: `https://app.example.com`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Origin<'a> {
+pub(super) struct PageOrigin<'a> {
     pub(super) scheme: &'a str,
     pub(super) at: HostPort<'a>,
 }
 
-impl<'a> Origin<'a> {
+impl<'a> PageOrigin<'a> {
     /// Reads `scheme://host[:port]` with nothing after it, as RFC 6454 writes an origin.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
@@ -89,7 +89,7 @@ impl<'a> Origin<'a> {
     }
 }
 
-impl PartialEq for Origin<'_> {
+impl PartialEq for PageOrigin<'_> {
     fn eq(&self, other: &Self) -> bool {
         let default = default_port(self.scheme);
         self.scheme.eq_ignore_ascii_case(other.scheme)
@@ -107,14 +107,14 @@ pub(super) fn ends_below(name: &str, parent: &str) -> bool {
         && name.get(cut + 1..).is_some_and(|tail| tail.eq_ignore_ascii_case(parent))
 }
 
-fn name_or_v4(text: &str) -> Option<Host<'_>> {
+fn name_or_v4(text: &str) -> Option<RequestedHost<'_>> {
     let valid = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
     let name = text.strip_suffix('.').unwrap_or(text);
     if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(valid) {
         return None;
     }
     // The strict dotted form only: `127.1` or `0x7f.0.0.1` stay names, and foreign ones.
-    Some(name.parse().map_or(Host::Name(name), Host::Address))
+    Some(name.parse().map_or(RequestedHost::Name(name), RequestedHost::Address))
 }
 
 /// The port behind a host: `""`, `":"` or `":8080"`.
@@ -209,17 +209,17 @@ mod tests {
     #[test]
     fn an_origin_is_scheme_and_host_and_nothing_else() {
         for text in ["null", "https://", "https://a/", "https://a/b", "//a", "ht tp://a", "a"] {
-            assert!(Origin::parse(text).is_none(), "{text:?} was read as an origin");
+            assert!(PageOrigin::parse(text).is_none(), "{text:?} was read as an origin");
         }
-        assert_eq!(Origin::parse("https://a"), Origin::parse("HTTPS://A:443"));
-        assert_ne!(Origin::parse("https://a"), Origin::parse("http://a"));
-        assert_ne!(Origin::parse("https://a"), Origin::parse("https://a:8443"));
+        assert_eq!(PageOrigin::parse("https://a"), PageOrigin::parse("HTTPS://A:443"));
+        assert_ne!(PageOrigin::parse("https://a"), PageOrigin::parse("http://a"));
+        assert_ne!(PageOrigin::parse("https://a"), PageOrigin::parse("https://a:8443"));
     }
 
     #[test]
     fn an_origin_covers_its_own_host_with_the_default_port_written_or_not() {
         let covers = |origin: &str, host: &str| {
-            Origin::parse(origin).unwrap().covers(HostPort::parse(host).unwrap())
+            PageOrigin::parse(origin).unwrap().covers(HostPort::parse(host).unwrap())
         };
         assert!(covers("https://gw.example.com", "gw.example.com"));
         assert!(covers("https://gw.example.com", "gw.example.com:443"));

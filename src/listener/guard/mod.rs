@@ -8,7 +8,7 @@
 //! browser sends one, must be a page the operator trusts.
 //!
 //! The judgement is pure: headers and the socket's local address in, an
-//! [`Admission`] or a [`Refusal`] out. MCP 2026-07-28, Streamable HTTP,
+//! [`Admission`] or a [`GuardRefusal`] out. MCP 2026-07-28, Streamable HTTP,
 //! "Security Warning"; 2025-11-25, Transports, the same heading.
 
 mod host;
@@ -24,7 +24,7 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode, Version, header};
 use crate::mcp::header::{DuplicateHeader, single_value, text_value};
 use crate::text::clip;
 
-use self::host::{Host, HostPort, Origin, ends_below};
+use self::host::{HostPort, PageOrigin, RequestedHost, ends_below};
 
 /// The names this gateway answers to and the pages it trusts, beside loopback.
 #[derive(Debug, Clone, Default)]
@@ -43,7 +43,7 @@ pub struct Admission {
 /// Why a request was turned away before anything looked at it. The text is
 /// public: it goes to the client, so it names settings but no allowed value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum GuardRefusal {
     /// RFC 9112, 3.2: HTTP/1.1 needs exactly one Host; HTTP/2 has `:authority`.
     #[error("the request names no host: send exactly one Host header (or :authority)")]
     MissingHost,
@@ -55,13 +55,13 @@ pub enum Refusal {
     MalformedHost,
     /// Neither loopback, nor the address the connection came in on, nor allowed.
     #[error("host {0} is not served here: to allow it, add it to `allowed_hosts`")]
-    ForeignHost(Excerpt),
+    ForeignHost(QuotedExcerpt),
     /// Not one origin; `null` (a sandboxed page, a file, a redirect) included.
     #[error("the Origin header does not name one page's origin, so it cannot be trusted")]
     OpaqueOrigin,
     /// A page that nobody allowed.
     #[error("origin {0} is not trusted: to allow it, add it to `allowed_origins`")]
-    ForeignOrigin(Excerpt),
+    ForeignOrigin(QuotedExcerpt),
     /// More than one Transfer-Encoding header: readers may differ on where the body ends.
     #[error("the request has more than one Transfer-Encoding header: send one, `chunked`")]
     AmbiguousFraming,
@@ -110,7 +110,7 @@ impl Guard {
             }
         }
         for entry in origins {
-            match Origin::parse(entry) {
+            match PageOrigin::parse(entry) {
                 Some(_) => guard.origins.push(entry.clone()),
                 None => faults.push(GuardError::Origin(entry.clone())),
             }
@@ -121,18 +121,22 @@ impl Guard {
     /// Judges one request that came in on the socket address `local`.
     ///
     /// # Errors
-    /// The first [`Refusal`] that applies; nothing behind the guard may see the request.
-    pub fn admit<B>(&self, request: &Request<B>, local: SocketAddr) -> Result<Admission, Refusal> {
+    /// The first [`GuardRefusal`] that applies; nothing behind the guard may see the request.
+    pub fn admit<B>(
+        &self,
+        request: &Request<B>,
+        local: SocketAddr,
+    ) -> Result<Admission, GuardRefusal> {
         let target = target(request)?;
         if !self.serves(target, local) {
-            return Err(Refusal::ForeignHost(Excerpt::of(authority_text(request))));
+            return Err(GuardRefusal::ForeignHost(QuotedExcerpt::of(authority_text(request))));
         }
         let origin = sole_origin(request.headers())?;
         if let Some(value) = &origin {
-            let text = value.to_str().map_err(|_| Refusal::OpaqueOrigin)?;
-            let page = Origin::parse(text).ok_or(Refusal::OpaqueOrigin)?;
+            let text = value.to_str().map_err(|_| GuardRefusal::OpaqueOrigin)?;
+            let page = PageOrigin::parse(text).ok_or(GuardRefusal::OpaqueOrigin)?;
             if !self.trusts(page, target) {
-                return Err(Refusal::ForeignOrigin(Excerpt::of(text)));
+                return Err(GuardRefusal::ForeignOrigin(QuotedExcerpt::of(text)));
             }
         }
         Ok(Admission { origin })
@@ -142,20 +146,20 @@ impl Guard {
         // An address literal that equals the socket's own address is safe: a rebound page has a
         // name, and a page that was itself loaded from this address is caught by its Origin.
         target.host.is_loopback()
-            || target.host == Host::Address(local.ip().to_canonical())
+            || target.host == RequestedHost::Address(local.ip().to_canonical())
             || self.hosts.iter().any(|rule| rule.matches(target))
     }
 
-    fn trusts(&self, page: Origin<'_>, target: HostPort<'_>) -> bool {
+    fn trusts(&self, page: PageOrigin<'_>, target: HostPort<'_>) -> bool {
         // A local page may call a local gateway, whatever the ports: the inspector does. Beyond
         // that a page may call the host that it came from itself, which `serves` has admitted.
         (page.is_web() && page.at.host.is_loopback() && target.host.is_loopback())
             || page.covers(target)
-            || self.origins.iter().any(|entry| Origin::parse(entry) == Some(page))
+            || self.origins.iter().any(|entry| PageOrigin::parse(entry) == Some(page))
     }
 }
 
-impl Refusal {
+impl GuardRefusal {
     /// 400 for what is malformed, 403 for what is not allowed, 431 for what is too large.
     ///
     /// A foreign Host is not 421: that invites the client to ask again on a new connection.
@@ -186,21 +190,21 @@ impl Refusal {
 
 /// The start of something the client sent, for repeating it in a message.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Excerpt(String);
+pub struct QuotedExcerpt(String);
 
-impl Excerpt {
+impl QuotedExcerpt {
     fn of(text: &str) -> Self {
         Self(clip(text, EXCERPT).to_owned())
     }
 }
 
-impl fmt::Display for Excerpt {
+impl fmt::Display for QuotedExcerpt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.0)
     }
 }
 
-impl fmt::Debug for Excerpt {
+impl fmt::Debug for QuotedExcerpt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.0)
     }
@@ -220,53 +224,57 @@ enum HostRule {
 impl HostRule {
     fn parse(entry: &str) -> Option<Self> {
         if let Some(parent) = entry.strip_prefix("*.") {
-            let HostPort { host: Host::Name(name), port: None } = HostPort::parse(parent)? else {
+            let HostPort { host: RequestedHost::Name(name), port: None } = HostPort::parse(parent)?
+            else {
                 return None;
             };
             return Some(Self::Below(name.to_owned()));
         }
         let HostPort { host, port } = HostPort::parse(entry)?;
         Some(match host {
-            Host::Name(name) => Self::Name(name.to_owned(), port),
-            Host::Address(address) => Self::Address(address, port),
+            RequestedHost::Name(name) => Self::Name(name.to_owned(), port),
+            RequestedHost::Address(address) => Self::Address(address, port),
         })
     }
 
     fn matches(&self, target: HostPort<'_>) -> bool {
         let at = |port: Option<u16>| port.is_none() || port == target.port;
         match self {
-            Self::Name(name, port) => target.host == Host::Name(name) && at(*port),
-            Self::Address(address, port) => target.host == Host::Address(*address) && at(*port),
+            Self::Name(name, port) => target.host == RequestedHost::Name(name) && at(*port),
+            Self::Address(address, port) => {
+                target.host == RequestedHost::Address(*address) && at(*port)
+            }
             Self::Below(parent) => match target.host {
-                Host::Name(name) => ends_below(name, parent),
-                Host::Address(_) => false,
+                RequestedHost::Name(name) => ends_below(name, parent),
+                RequestedHost::Address(_) => false,
             },
         }
     }
 }
 
 /// The one host a request names, in its target and its Host header together.
-fn target<B>(request: &Request<B>) -> Result<HostPort<'_>, Refusal> {
+fn target<B>(request: &Request<B>) -> Result<HostPort<'_>, GuardRefusal> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let header = hosts.next().map(read_host).transpose()?;
     if hosts.next().is_some() {
-        return Err(Refusal::AmbiguousHost);
+        return Err(GuardRefusal::AmbiguousHost);
     }
     // HTTP/2's `:authority`, or the absolute form of an HTTP/1 target.
     let uri = request.uri().authority();
-    let uri =
-        uri.map(|it| HostPort::parse(it.as_str()).ok_or(Refusal::MalformedHost)).transpose()?;
+    let uri = uri
+        .map(|it| HostPort::parse(it.as_str()).ok_or(GuardRefusal::MalformedHost))
+        .transpose()?;
     match (uri, header) {
-        (Some(uri), Some(header)) if uri != header => Err(Refusal::AmbiguousHost),
+        (Some(uri), Some(header)) if uri != header => Err(GuardRefusal::AmbiguousHost),
         (_, Some(header)) => Ok(header),
         (Some(uri), None) if request.version() >= Version::HTTP_2 => Ok(uri),
-        _ => Err(Refusal::MissingHost),
+        _ => Err(GuardRefusal::MissingHost),
     }
 }
 
-fn read_host(value: &HeaderValue) -> Result<HostPort<'_>, Refusal> {
-    let text = value.to_str().map_err(|_| Refusal::MalformedHost)?;
-    HostPort::parse(text.trim()).ok_or(Refusal::MalformedHost)
+fn read_host(value: &HeaderValue) -> Result<HostPort<'_>, GuardRefusal> {
+    let text = value.to_str().map_err(|_| GuardRefusal::MalformedHost)?;
+    HostPort::parse(text.trim()).ok_or(GuardRefusal::MalformedHost)
 }
 
 fn authority_text<B>(request: &Request<B>) -> &str {
@@ -274,9 +282,9 @@ fn authority_text<B>(request: &Request<B>) -> &str {
     header.or_else(|| request.uri().authority().map(http::uri::Authority::as_str)).unwrap_or("")
 }
 
-fn sole_origin(headers: &HeaderMap) -> Result<Option<HeaderValue>, Refusal> {
+fn sole_origin(headers: &HeaderMap) -> Result<Option<HeaderValue>, GuardRefusal> {
     let origin = single_value(headers, &header::ORIGIN);
-    origin.map(Option::<&HeaderValue>::cloned).map_err(|DuplicateHeader| Refusal::OpaqueOrigin)
+    origin.map(Option::<&HeaderValue>::cloned).map_err(|DuplicateHeader| GuardRefusal::OpaqueOrigin)
 }
 
 /// JSON-RPC 2.0, 5.1: what was sent is not a valid request.
