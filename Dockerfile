@@ -1,11 +1,11 @@
-# The gateway in a small image: the one binary, no shell, not root.
+# The gateway in a small image: one binary, no shell, not root.
 #
 #   docker build -t trunkline .
 #   docker run --rm --init -p 127.0.0.1:8080:8080 trunkline
 #
-# Then http://localhost:8080/mcp answers. To run your own configuration, mount it over the shipped one:
+# The endpoint is then http://localhost:8080/mcp. To use your own configuration, mount it over the shipped one:
 #   -v "$PWD/gateway.toml:/etc/trunkline/gateway.toml:ro"
-# Reached under another name than localhost, the gateway wants that name in gateway.allowed_hosts.
+# To reach the gateway by a name other than localhost, add the name to gateway.allowed_hosts.
 # `npx` and `uvx` servers need their runtimes: build FROM an image that has them and copy
 # /usr/local/bin/trunkline into it.
 
@@ -29,6 +29,6 @@ EXPOSE 8080
 # No HEALTHCHECK: there is no shell or curl to run one with. Orchestrators ask /healthz and /readyz.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/usr/local/bin/trunkline"]
-# Loopback inside a container is reachable by nobody, so listen on every address; what is published
-# to the world is decided by `-p`.
+# Loopback inside a container cannot be reached from outside, so listen on every address; `-p` decides what is
+# published.
 CMD ["serve", "--config", "/etc/trunkline/gateway.toml", "--listen", "0.0.0.0:8080"]

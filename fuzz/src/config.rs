@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use trunkline::config::{Color, Config, Source, Surroundings};
+use trunkline::config::{Color, Config, ConfigSource, Environment};
 
 /// Any text is read without a panic, and the same way each time. Faults name a line of the text, and
 /// none quotes what a substitution brought in.
 pub fn config(data: &[u8]) {
-    let source = Source { name: "fuzz.toml".into(), folder: "/fuzz".into(), bytes: data.to_vec() };
+    let source =
+        ConfigSource { name: "fuzz.toml".into(), folder: "/fuzz".into(), bytes: data.to_vec() };
     let read = Config::read(&source, &Environment);
     match (read, Config::read(&source, &Environment)) {
         (Ok(config), Ok(again)) => assert_eq!(config, again),
@@ -29,7 +30,7 @@ pub fn config(data: &[u8]) {
 /// A world in which every variable and every file holds the same secret.
 struct Environment;
 
-impl Surroundings for Environment {
+impl Environment for Environment {
     fn variable(&self, name: &str) -> Option<OsString> {
         (name != "UNSET").then(|| SECRET.into())
     }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::catalog::{Catalog, Kind};
-use crate::config::{Start, Target};
+use crate::config::{ServerKind, StartChoice};
 use crate::crypto::sha256;
 use crate::downstream::McpService;
 use crate::listener::Counts;
@@ -124,12 +124,12 @@ fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
     ServerStatus {
         name: member.config.name.to_string(),
         transport: match member.config.target {
-            Target::Command(_) => ServerTransport::Stdio,
-            Target::Http(_) => ServerTransport::Http,
+            ServerKind::Command(_) => ServerTransport::Stdio,
+            ServerKind::Http(_) => ServerTransport::Http,
         },
         start: match member.config.start {
-            Start::Eager => ServerStart::Eager,
-            Start::Lazy => ServerStart::Lazy,
+            StartChoice::Eager => ServerStart::Eager,
+            StartChoice::Lazy => ServerStart::Lazy,
         },
         era: view.peer.as_ref().map(|peer| match peer.era() {
             Era::Legacy => ServerEra::Legacy,

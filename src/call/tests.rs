@@ -103,8 +103,7 @@ const HEAD: &str = "\
 
 # Errors
 
-Every way in which the gateway itself answers a request that its server did not. Errors that a server
-sends pass through unchanged.
+All errors that the gateway itself sends. Errors that a server sends pass through unchanged.
 
 - **label** is what metrics (`trunkline_errors_total{reason=…}`) and the log call it.
 - **code** is the JSON-RPC code, **HTTP** the status. A tool result always arrives with 200, and so do

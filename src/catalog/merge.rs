@@ -1,11 +1,10 @@
-//! Many servers' lists made one: who gets which public name.
+//! Merging: which tool gets which public name.
 //!
 //! The result depends on the configuration, the file order and the lists
-//! alone. Which server answered first plays no part, and neither does the
-//! previous catalog. A server that has not listed yet has no tools here, and
-//! its names are free, except those that the configuration gives it: they are
-//! kept for it. A server that was up and went away keeps its last list, so its
-//! names and everybody else's stay.
+//! only; neither on which server answered first nor on the previous catalog. A
+//! server that has not listed yet has no tools here, and its names are free,
+//! except for configured names, which stay reserved. A server that went away
+//! keeps its last list, so that all names stay the same.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -20,23 +19,23 @@ use super::server_list::{ListedElement, ServerList};
 use super::tool::Tool;
 use crate::call::{NativeName, PublicName, ServerName};
 
-/// One configured server, as the merge sees it.
+/// One configured server, as input of the merge.
 #[derive(Debug, Clone, Copy)]
 pub struct MergeSource<'a> {
     /// The server.
     pub server: &'a ServerName,
-    /// What the configuration says about its lists.
+    /// The configured rules for its lists.
     pub rules: &'a ServerRules,
-    /// Its last known list; none while it has never answered.
+    /// Its last known list; `None` until it has answered.
     pub list: Option<&'a ServerList>,
 }
 
-/// Something that a server listed, by its owner's words.
+/// An element of a list, identified by its server and native name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ElementOrigin {
     /// The server.
     pub server: ServerName,
-    /// Its name, or URI, there.
+    /// Its native name or URI.
     pub native: NativeName,
 }
 
@@ -46,26 +45,26 @@ impl fmt::Display for ElementOrigin {
     }
 }
 
-/// Something an operator should know about a merge.
+/// A warning about a merge, for the operator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MergeWarning {
-    /// Two of a kind want one public name and nothing may be changed about it.
+    /// Two elements have the same public name, and neither may be renamed.
     #[error(
-        "the public name {public:?} belongs to {noun} {winner}, so {noun} {loser} is left out",
+        "duplicate public name {public:?}: {noun} {winner} keeps it, {noun} {loser} is left out",
         noun = kind.noun()
     )]
     NameTaken {
-        /// Of which kind they are.
+        /// The kind of both.
         kind: Kind,
         /// The name.
         public: PublicName,
-        /// Who has it.
+        /// The element that has it.
         winner: ElementOrigin,
-        /// Who is not in the catalog.
+        /// The element that is left out of the catalog.
         loser: ElementOrigin,
     },
-    /// The configuration changes a tool that the server does not list.
-    #[error("the configuration changes tool {tool}, which that server does not list")]
+    /// The configuration overrides a tool that the server does not list.
+    #[error("the configuration overrides tool {tool}, which that server does not list")]
     NoSuchTool {
         /// The tool.
         tool: ElementOrigin,
@@ -85,7 +84,7 @@ pub(super) struct NameCandidate<'a, T> {
     pub server: &'a ServerName,
     pub item: &'a Arc<T>,
     pub description: Option<&'a str>,
-    /// What its server can do.
+    /// The capabilities of its server.
     pub offers: &'a ServerOffers,
     pub name: String,
     form: Option<NameForm>,
@@ -97,7 +96,7 @@ impl<T: ListedElement> NameCandidate<'_, T> {
     }
 }
 
-/// The tools that clients see, each with its public name, in listing order.
+/// Assigns public names to the tools that clients see, in listing order.
 pub(super) fn name_tools<'a>(
     naming: NamingScheme,
     sources: &[MergeSource<'a>],
@@ -111,7 +110,7 @@ pub(super) fn name_tools<'a>(
     drop_duplicates(Kind::Tools, candidates, &renames, warnings)
 }
 
-/// The prompts that clients see, named as tools are.
+/// Assigns public names to the prompts that clients see, like those of tools.
 pub(super) fn name_prompts<'a>(
     naming: NamingScheme,
     sources: &[MergeSource<'a>],
@@ -124,7 +123,7 @@ pub(super) fn name_prompts<'a>(
     drop_duplicates(Kind::Prompts, candidates, &renames, warnings)
 }
 
-/// Overrides of tools that a server which did answer does not list.
+/// Warnings for overrides of tools that an available server does not list.
 fn unlisted_overrides(source: &MergeSource<'_>) -> Vec<MergeWarning> {
     let Some(list) = source.list else { return Vec::new() };
     let listed: HashSet<&str> = list.tools.iter().map(|tool| tool.native.as_str()).collect();
@@ -134,8 +133,8 @@ fn unlisted_overrides(source: &MergeSource<'_>) -> Vec<MergeWarning> {
     absent.map(|(native, _)| MergeWarning::NoSuchTool { tool: origin(native) }).collect()
 }
 
-/// The names that the configuration gives, each to the first tool it gives it
-/// to, whether or not that tool is listed now.
+/// The configured names, each with the first tool that is given the name,
+/// whether or not that tool is listed now.
 fn configured_names<'a>(
     sources: &[MergeSource<'a>],
     warnings: &mut Vec<MergeWarning>,
@@ -161,7 +160,7 @@ fn configured_names<'a>(
     renames
 }
 
-/// The tools of a server that are not hidden, under the names they ask for.
+/// The visible tools of a server, with their preferred names.
 fn tool_candidates<'a>(
     naming: NamingScheme,
     source: &MergeSource<'a>,
@@ -184,7 +183,7 @@ fn tool_candidates<'a>(
         .collect()
 }
 
-/// The prompts of a server that are not hidden, likewise.
+/// The visible prompts of a server, with their preferred names.
 fn prompt_candidates<'a>(
     naming: NamingScheme,
     source: &MergeSource<'a>,

@@ -1,20 +1,19 @@
-//! The catalog: many servers' lists as one, under names that are unique.
+//! The catalog: the lists of all servers merged into one, with unique names.
 //!
 //! It answers three questions. What may a client use ([`Catalog::find_tool`],
-//! [`Catalog::prompt`], [`Catalog::uris`]: a tool that the configuration hides
-//! is not in it, so it cannot be called either)? What does a listing say
-//! ([`Catalog::list`]: prepared bytes, every field as the server sent it, but
-//! for a new name, URI or description spliced in)? And has a list changed
-//! ([`CatalogList::digest`])?
+//! [`Catalog::prompt`], [`Catalog::uris`]: hidden tools are not in the catalog, so
+//! they cannot be called)? What does a list response contain ([`Catalog::list`]:
+//! prepared bytes, with every field as the server sent it, except for the public
+//! name, URI or description)? And has a list changed ([`CatalogList::digest`])?
 //!
-//! On the way in, each tool is checked and compiled once ([`Tool`]), and so is
-//! each prompt, resource and template ([`Item`]); one that is invalid is left
-//! out alone. The merge is a function of the configuration and the lists: never
-//! of time, never of who answered first.
+//! Each tool is validated and compiled once ([`Tool`]), and so is each prompt,
+//! resource and template ([`CatalogItem`]); an invalid one is left out. The result
+//! of the merge depends on the configuration and the lists only, never on timing
+//! or on the order in which servers answered.
 //!
-//! Whether *this* principal may call a tool is not asked here but in `policy`;
-//! how a list gets here is `link`'s matter. Everything in this room takes
-//! values and returns values: it does no input or output and knows no clock.
+//! Whether *this* principal may call a tool is decided in `policy`; fetching
+//! lists is the task of `upstream`. Everything in this module takes values and
+//! returns values: it does no input or output and uses no clock.
 
 mod cursor;
 mod item;
@@ -78,16 +77,16 @@ impl ToolEntry {
     }
 }
 
-/// How the catalog is to be made.
+/// How the catalog is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// How tools and prompts get their names.
+    /// How public names of tools and prompts are made.
     pub naming: NamingScheme,
     /// Which URIs clients see.
     pub uris: UriMode,
 }
 
-/// All that all servers list, immutable.
+/// Everything that all servers list, immutable.
 #[derive(Debug)]
 pub struct Catalog {
     entries: Vec<ToolEntry>,
@@ -99,8 +98,8 @@ pub struct Catalog {
 
 impl Catalog {
     /// Merges the servers' lists and keeps what is in scope; `sources` are the
-    /// configured servers in file order. Names are settled among all of them,
-    /// so that a smaller scope shows less and nothing under another name.
+    /// configured servers in file order. Names are assigned among all of them,
+    /// so that a smaller scope shows fewer tools, but under the same names.
     pub fn merge(
         rules: Rules,
         sources: &[MergeSource<'_>],
@@ -156,12 +155,12 @@ impl Catalog {
         (Self { entries, by_name, prompts: prompts.collect(), uris, lists }, warnings)
     }
 
-    /// The tool that a public name stands for.
+    /// The tool with a public name.
     pub fn find_tool(&self, public: &str) -> Option<&ToolEntry> {
         self.by_name.get(public).and_then(|place| self.entries.get(*place))
     }
 
-    /// The prompt that a public name stands for.
+    /// The prompt with a public name.
     pub fn prompt(&self, public: &str) -> Option<(&PublicName, &ElementOrigin)> {
         self.prompts.get_key_value(public)
     }
@@ -188,8 +187,8 @@ fn strictest_freshness(sources: &[MergeSource<'_>], kind: Kind) -> Freshness {
     said.reduce(Freshness::stricter).unwrap_or_default()
 }
 
-/// At most 120 characters of somebody else's text: enough to find what is
-/// meant, too little to flood a log.
+/// At most 120 characters of foreign text: enough to recognise it, too little to
+/// flood a log.
 fn clip_foreign_text(text: &str) -> String {
     clip(text, 120).to_owned()
 }

@@ -1,8 +1,7 @@
-//! Public names: how one is made from a server and a native name.
+//! Public names: how they are made from a server and a native name.
 //!
-//! What these functions give is part of what users configure and what agents
-//! remember. It must stay the same for ever; the golden values in the tests
-//! hold it.
+//! Users configure these names and agents remember them, so the results must
+//! never change; golden values in the tests enforce that.
 
 use crate::call::ServerName;
 use crate::crypto::sha256;
@@ -11,22 +10,21 @@ use crate::crypto::sha256;
 /// no more.
 pub const MAX_PUBLIC_NAME: usize = 64;
 
-/// How names are made (`naming` in the configuration).
+/// How public names are made (`naming` in the configuration).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamingScheme {
-    /// Always `SERVER__TOOL`. A name depends on nothing but its own server and
-    /// tool, except where two such names would be the same.
+    /// Always `SERVER__TOOL`. A name depends only on its own server and tool,
+    /// except for duplicates.
     Prefix,
-    /// `TOOL`, and `SERVER__TOOL` where that would stand for two tools. A
-    /// server that lists a new tool can thereby rename another server's: the
-    /// price of short names.
+    /// `TOOL`, and `SERVER__TOOL` for duplicates. A server that lists a new tool
+    /// can thereby rename another server's tool: the price of short names.
     Conflict,
-    /// Native names, byte for byte. Where two are the same, the later server
-    /// loses its tool.
+    /// Native names, byte for byte. Of duplicates, the first server in the file
+    /// keeps its tool.
     None,
 }
 
-/// The forms of a name, shortest first. A name that clashes takes the next one.
+/// The forms of a name, shortest first. A duplicate name takes the next form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameForm {
     /// The native name as it is.
@@ -35,12 +33,12 @@ pub(super) enum NameForm {
     Plain,
     /// Server and native name, made safe.
     Prefixed,
-    /// The same, ending in a hash in any case.
+    /// The same, always with a hash at the end.
     Hashed,
 }
 
 impl NameForm {
-    /// The form that is tried first.
+    /// The first form to try.
     pub(super) fn first_for(naming: NamingScheme) -> Self {
         match naming {
             NamingScheme::Prefix => Self::Prefixed,
@@ -49,7 +47,7 @@ impl NameForm {
         }
     }
 
-    /// The form to take instead of this one, if there is any.
+    /// The next form to try, if there is one.
     pub(super) fn next(self) -> Option<Self> {
         match self {
             Self::Plain => Some(Self::Prefixed),
@@ -75,14 +73,14 @@ impl NameForm {
     }
 }
 
-/// The text itself, if it can be a public name as it is.
+/// The text itself, if it is a valid public name.
 fn as_safe_name(text: &str) -> Option<String> {
     let fits = (1..=MAX_PUBLIC_NAME).contains(&text.len());
     (fits && text.chars().all(is_safe_char)).then(|| text.to_owned())
 }
 
-/// The text made safe and cut, then `_` and a hash of the whole original: two
-/// tools whose names differ only in what was replaced or cut stay apart.
+/// The text made safe and truncated, then `_` and a hash of the whole original:
+/// names that differ only in the replaced or truncated part stay distinct.
 fn hashed_name(text: &str, server: &ServerName, native: &str) -> String {
     let replaced = text.chars().map(|c| if is_safe_char(c) { c } else { '_' });
     let mut name: String = replaced.take(MAX_PUBLIC_NAME - HASH_CHARS - 1).collect();

@@ -14,7 +14,7 @@ use url::form_urlencoded;
 
 use super::kind::Kind;
 use crate::call::ServerName;
-use crate::config::{Pattern, Profile};
+use crate::config::{Pattern, ProfileConfig};
 use crate::text::clip;
 
 /// What of the catalog is shown.
@@ -79,7 +79,7 @@ impl Selection {
     pub const MOST: usize = 64;
 
     /// What a profile selects.
-    pub fn from_profile(profile: &Profile) -> Self {
+    pub fn from_profile(profile: &ProfileConfig) -> Self {
         Self {
             servers: profile.servers.clone(),
             tools: profile.tools.clone(),

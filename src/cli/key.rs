@@ -1,9 +1,9 @@
-//! `trunkline key`: a client's key, and the hash of it that the configuration
-//! holds.
+//! `trunkline key`: creates a client's API key and its hash for the
+//! configuration.
 //!
-//! A key is 256 random bits: nobody guesses it, so that its plain SHA-256 may
-//! stand in a file that others read. The prefix lets scanners for leaked
-//! secrets know one when they see it.
+//! A key has 256 random bits. It cannot be guessed, so its plain SHA-256 is safe
+//! in a file that others can read. The prefix lets secret scanners recognise
+//! leaked keys.
 
 use std::io::{self, Read as _};
 
@@ -13,20 +13,20 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crate::config::KeyHash;
 use crate::crypto::{random_bytes, sha256};
 
-/// Make a key for a client, and the hash of it that the configuration holds
+/// Create an API key for a client, and its hash for the configuration
 ///
-/// The key is for the client alone and is shown this once; the hash goes into gateway.toml. A client
+/// The key is for the client and is shown only once; the hash goes into gateway.toml. The client
 /// sends its key as `Authorization: Bearer KEY` or as `X-API-Key: KEY`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct KeyArgs {
-    /// What the client is to be called
+    /// The client's name in the configuration
     #[arg(value_name = "NAME", default_value = "NAME", hide_default_value = true)]
     name: String,
-    /// Print the key and nothing else
+    /// Print only the key
     #[arg(long, conflicts_with_all = ["hash", "name"])]
     plain: bool,
-    /// Make none: print the hash of the key on standard input
+    /// Create no key; print the hash of the key on standard input
     #[arg(long, conflicts_with = "name")]
     hash: bool,
 }
@@ -39,21 +39,21 @@ Examples:
   trunkline key --plain > ci.key                     # for the client
   trunkline key --hash < ci.key > ci.sha256          # for gateway.toml: key = \"${file:ci.sha256}\"";
 
-/// Why there is no key.
+/// Why no key was created or hashed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The machine gives no randomness.
-    #[error("no key could be made")]
+    /// The system provides no randomness.
+    #[error("the system's random number generator failed")]
     Random,
     /// Standard input cannot be read.
     #[error("cannot read the key from standard input")]
     Read(#[source] io::Error),
-    /// What came on standard input is no key that a client could send.
-    #[error("standard input has no key: it is one line of 1 to 512 visible ASCII characters")]
+    /// Standard input does not contain a key that a client could send.
+    #[error("no key on standard input, expected one line of 1 to 512 visible ASCII characters")]
     NoKey,
 }
 
-/// Makes what is to be printed.
+/// Returns the text to print.
 ///
 /// # Errors
 /// [`KeyError`].
@@ -70,7 +70,7 @@ pub fn make_key(args: &KeyArgs) -> Result<String, KeyError> {
     let (name, hash) = (quote_name(&args.name), hash(&key));
     Ok(format!(
         "\
-The key, for the client alone. It is shown this once:
+The key, for the client only. It is not shown again:
 
   {key}
 
@@ -87,7 +87,7 @@ fn random_key() -> Result<String, KeyError> {
     Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }
 
-/// The key of a text without the line end behind it.
+/// The key in a text, without the trailing line end.
 fn validate_key(text: &str) -> Result<&str, KeyError> {
     let key = text.trim_end_matches(['\r', '\n']);
     let sendable = key.bytes().all(|byte| byte.is_ascii_graphic());
@@ -98,15 +98,15 @@ fn hash(key: &str) -> KeyHash {
     KeyHash::new(sha256(key.as_bytes()))
 }
 
-/// A name as TOML takes it for a key.
+/// A name as a TOML key, quoted if necessary.
 fn quote_name(name: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if !name.is_empty() && name.chars().all(bare) { name.into() } else { format!("{name:?}") }
 }
 
-/// What every key begins with.
+/// The prefix of every key.
 const PREFIX: &str = "tlk_";
-/// How much of standard input is read: a little more than the longest key.
+/// How many bytes of standard input are read: a little more than the longest key.
 const MOST_READ: u64 = 1024;
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! What a human types.
+//! The command line: one file per command.
 //!
-//! Each command is a file. Exit codes are the same everywhere: 0 for done, 1
-//! for a failure while running, 2 for a wrong command line, 3 for a faulty
-//! configuration.
+//! Exit codes are the same for all commands: 0 for success, 1 for a failure
+//! while running, 2 for an invalid command line, 3 for an invalid configuration.
 
 pub mod cert;
 pub mod example;
@@ -21,12 +20,12 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Color, Config, Source, System};
+use crate::config::{Color, Config, ConfigSource, SystemEnvironment};
 use crate::upstream::child::run_guardian;
 
-/// One URL in front of many MCP servers
+/// An MCP gateway: one URL in front of many MCP servers
 ///
-/// Trunkline merges MCP servers, local and remote, of both protocol eras, behind one endpoint.
+/// Trunkline serves local and remote MCP servers of both protocol eras at one endpoint.
 #[derive(Debug, Parser)]
 #[command(
     name = "trunkline",
@@ -44,39 +43,39 @@ struct Cli {
 enum CliCommand {
     /// Run the gateway
     Serve(CommonArgs),
-    /// Run the gateway as a stdio server, or lead one to a gateway that runs
+    /// Run the gateway as a stdio server, or connect a stdio client to a running gateway
     Stdio(stdio::StdioArgs),
-    /// Check a configuration without running it: prints every fault, with line and key
+    /// Check a configuration without running it, and print every fault with its line and key
     Check(CommonArgs),
     /// Print the JSON Schema of the configuration, for editors
     Schema,
-    /// Make a development CA and certificates signed by it
+    /// Create a development CA and certificates signed by it
     Cert(cert::CertArgs),
-    /// Make a key for a client, and the hash of it that the configuration holds
+    /// Create an API key for a client, and its hash for the configuration
     Key(key::KeyArgs),
-    /// Put a load on any MCP server or gateway, and tell how it bears it
+    /// Load-test any MCP server or gateway
     Bench(Box<bench::BenchArgs>),
     /// Print the version
     Version,
-    /// Run one of the example servers that the binary carries, over standard streams
+    /// Run one of the built-in example servers, over standard streams
     Example {
         #[command(subcommand)]
         example: Option<example::Example>,
     },
-    /// Print a shell's completions
+    /// Print shell completions
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Kill the children of a gateway that is gone; started by the gateway itself
+    /// Kill the child processes of a gateway that was killed; started by the gateway itself
     #[command(hide = true)]
     Guardian,
 }
 
-/// What `serve` and `check` have in common.
+/// The options that `serve` and `check` share.
 #[derive(Debug, Args)]
 pub struct CommonArgs {
-    /// The configuration
+    /// The configuration file
     #[arg(
         short,
         long,
@@ -85,15 +84,15 @@ pub struct CommonArgs {
         default_value = "gateway.toml"
     )]
     config: PathBuf,
-    /// Listen here instead of where the configuration says
+    /// Listen on this address instead of `gateway.listen`
     #[arg(short, long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Log at this level instead of the configuration's: a level, or TARGET=LEVEL,…
+    /// Log at this level instead of `log.level`: a level, or TARGET=LEVEL,…
     #[arg(long, value_name = "LEVELS", env = "TRUNKLINE_LOG")]
     log: Option<String>,
 }
 
-/// Runs what the command line asks for.
+/// Runs the command given on the command line.
 pub fn run() -> ExitCode {
     match Cli::parse().command {
         CliCommand::Serve(common) => serve::run(common),
@@ -122,21 +121,24 @@ pub fn run() -> ExitCode {
 }
 
 impl CommonArgs {
-    /// A configuration that the command line changes nothing of.
+    /// The options for a configuration file without overrides.
     pub fn with_config(config: PathBuf) -> Self {
         Self { config, listen: None, log: None }
     }
 
-    /// Reads the configuration as the file and the command line together have
-    /// it. What is wrong is told on standard error, all of it.
+    /// Reads the configuration file and applies the overrides of the command
+    /// line. Prints all faults to standard error.
     fn read_config(&self) -> Result<Config, ExitCode> {
         let unreadable = |error: std::io::Error| {
             let file = self.config.display();
-            print_error(&format!("cannot read {file}: {error}; --config FILE names another"));
+            print_error(&format!(
+                "cannot read {file}: {error}; use --config FILE for another file"
+            ));
             CONFIG_FAULT
         };
-        let source = Source::open(&self.config).map_err(|error| unreadable(error).into_code())?;
-        let mut config = Config::read(&source, &System).map_err(|faults| {
+        let source =
+            ConfigSource::open(&self.config).map_err(|error| unreadable(error).into_code())?;
+        let mut config = Config::read(&source, &SystemEnvironment).map_err(|faults| {
             write_to_stderr(&format!("{}\n", faults.render(terminal_color())));
             CONFIG_FAULT.into_code()
         })?;
@@ -147,10 +149,10 @@ impl CommonArgs {
         Ok(config)
     }
 
-    /// Puts what the command line says in the place of what the file says.
+    /// Replaces settings of the file by those of the command line.
     fn apply_overrides(&self, config: &mut Config) -> Result<(), String> {
-        let told = |option: &str, problem: &crate::config::Problem| {
-            format!("{option}: {problem}; {}", problem.help())
+        let told = |option: &str, problem: &crate::config::ConfigProblem| {
+            format!("{option}: {problem}; {}", problem.help_text())
         };
         if let Some(listen) = self.listen {
             config.listen_on(listen).map_err(|problem| told("--listen", &problem))?;
@@ -162,12 +164,12 @@ impl CommonArgs {
     }
 }
 
-/// What an operator of a gateway that is open to anyone should know.
-const OPEN: &str = "other machines can reach the gateway, and it asks nobody for a key: add a \
-    [clients.NAME] (see `trunkline key`), or write gateway.anonymous = \"anyone\" where something \
-    before the gateway knows who is calling";
+/// The warning for a gateway that other machines can use without a key.
+const OPEN: &str = "other machines can reach the gateway without a key: add a [clients.NAME] \
+    (see `trunkline key`), or set gateway.anonymous = \"anyone\" if a proxy in front of the \
+    gateway authenticates clients";
 
-/// An exit code, before it becomes one.
+/// A failing exit code; unlike `ExitCode` it can be a constant.
 #[derive(Debug, Clone, Copy)]
 struct FailureExit(u8);
 
@@ -203,11 +205,12 @@ fn print_error(text: &str) {
 }
 
 fn write_to_stderr(text: &str) {
-    // Nothing is left to tell that standard error is gone.
+    // If standard error is gone, there is nowhere to report it.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Prints to standard output; whoever closed it early has seen enough.
+/// Prints to standard output. A closed pipe is not an error: the reader has
+/// seen enough.
 fn write_to_stdout(text: &str) -> ExitCode {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => report_error(&error),

@@ -1,7 +1,7 @@
 //! `trunkline stdio`: the gateway for hosts that can only start a process.
 //!
-//! Standard output carries messages and nothing else; everything that is told
-//! to people goes to standard error.
+//! Standard output carries MCP messages only; everything for people goes to
+//! standard error.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use crate::call::ProfileName;
-use crate::config::{Config, Http, HttpTransport, Secret};
+use crate::config::{Config, HttpConfig, HttpTransport, Secret};
 use crate::downstream::stdio::{self, BridgeBounds, BridgeEnd, Here, There};
 use crate::telemetry::log::{self, AccessLogSwitch, LogFormat, LogLevels};
 use crate::upstream::{HttpClient, LinkFault};
@@ -26,7 +26,7 @@ use super::{CommonArgs, FAILURE, WRONG_USE, print_error, report_error};
 /// `trunkline stdio`
 #[derive(Debug, clap::Args)]
 pub(super) struct StdioArgs {
-    /// The configuration
+    /// The configuration file
     #[arg(
         short,
         long,
@@ -35,26 +35,26 @@ pub(super) struct StdioArgs {
         default_value = "gateway.toml"
     )]
     config: PathBuf,
-    /// Show what this profile of the configuration shows
+    /// Serve only this profile of the configuration
     #[arg(short, long, value_name = "NAME", conflicts_with = "connect")]
     profile: Option<String>,
     /// Log to standard error at this level: a level, or TARGET=LEVEL,…
     #[arg(long, value_name = "LEVELS", env = "TRUNKLINE_LOG")]
     log: Option<String>,
-    /// Serve HTTP clients as well, here; without it no port is opened
+    /// Also serve HTTP clients on this address; by default no port is opened
     #[arg(short, long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Answer operators here: /status, /metrics; without it no port is opened
+    /// Serve the admin endpoints (/status, /metrics) on this address; by default no port is opened
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin: Option<SocketAddr>,
-    /// Run no gateway, lead to the one at this URL; its key, if it wants one, is read from the
-    /// variable TRUNKLINE_KEY
+    /// Connect to a running gateway at this URL instead of starting one; its API key is read from
+    /// the environment variable TRUNKLINE_KEY
     #[arg(long, value_name = "URL", conflicts_with_all = ["listen", "admin"])]
     connect: Option<Url>,
-    /// A header for each request to that gateway; ${env:NAME} in it is a variable's value
+    /// A header for each request to that gateway; ${env:NAME} is replaced by the variable's value
     #[arg(long, value_name = "NAME: VALUE", requires = "connect")]
     header: Vec<String>,
-    /// Certificates to trust besides the system's, as PEM
+    /// CA certificates to trust besides the system's, as PEM
     #[arg(long, value_name = "FILE", requires = "connect")]
     ca: Option<PathBuf>,
 }
@@ -66,7 +66,7 @@ pub(super) fn serve_stdio(args: StdioArgs) -> ExitCode {
     }
 }
 
-/// The gateway in this process.
+/// Runs the gateway in this process.
 fn serve_in_process(args: StdioArgs) -> ExitCode {
     let StdioArgs { config, profile, log, listen, admin, .. } = args;
     let common = CommonArgs { config, listen, log };
@@ -87,7 +87,7 @@ fn serve_in_process(args: StdioArgs) -> ExitCode {
     };
     run_in_runtime(async {
         let doors = Doors { clients: listen, operators: admin };
-        // What servers answer is bounded where it comes in.
+        // Responses of servers are already limited by `max_response`.
         let line = config.gateway.limits.body;
         let bounds = BridgeBounds { line, answer: usize::MAX, ..BridgeBounds::default() };
         let patience = config.gateway.drain;
@@ -98,19 +98,19 @@ fn serve_in_process(args: StdioArgs) -> ExitCode {
         let reloader = Arc::new(running.reloader(common, Some(log)));
         let here = Here::new(Arc::clone(&running.mcp), uri);
         let serving = async {
-            // A host asks for the list at once, and many never again.
+            // Many hosts ask for the list only once, at the start.
             let _ = timeout(SETTLING, running.gateway.snapshots.settled()).await;
             stdio::serve(here, standard_streams(), bounds, patience).await
         };
         let code = tokio::select! {
             ended = serving => exit_code(ended),
-            // Whoever sends a signal to a stdio server has closed its input
-            // before, or does not want to wait.
+            // A host that sends a signal has closed the input before, or does
+            // not want to wait.
             () = signals::until_told_to_stop(&reloader) => ExitCode::SUCCESS,
         };
         tokio::select! {
             () = running.stop() => {}
-            () = signals::told_to_stop() => tracing::warn!("told a second time: ending at once"),
+            () = signals::told_to_stop() => tracing::warn!("second stop signal: exiting immediately"),
         }
         code
     })
@@ -174,7 +174,7 @@ fn build_client(args: StdioArgs, mut url: Url) -> Result<HttpClient, String> {
     for text in &args.header {
         headers.push(parse_header(text).map_err(|fault| format!("--header: {fault}"))?);
     }
-    let http = Http { url, headers, ca: args.ca, transport: HttpTransport::Streamable };
+    let http = HttpConfig { url, headers, ca: args.ca, transport: HttpTransport::Streamable };
     HttpClient::new(&http, CONNECT_TIMEOUT).map_err(|fault: LinkFault| fault.chain())
 }
 

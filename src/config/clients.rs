@@ -1,4 +1,4 @@
-//! `[clients.NAME]`: who may call, and by which keys.
+//! `[clients.NAME]`: the clients that may call, and the hashes of their API keys.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use serde_json::{Value as Json, json};
 use crate::call::ProfileName;
 
 use super::macros::section;
-use super::problem::Problem;
+use super::problem::ConfigProblem;
 use super::rate::Rate;
-use super::reader::{Node, Reader, Table};
-use super::setting::{Part, Row, Setting};
+use super::reader::{ConfigNode, ConfigReader, ConfigTable};
+use super::setting::{SectionPart, Setting, SettingRow};
 
 section! {
-    /// A client with keys of its own. As soon as there is one, whoever shows no key of a client is
-    /// refused. `NAME` is 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `_`, `-`, `.` and `@`; logs,
-    /// metrics and traces call the client by it.
+    /// A client and its API keys. As soon as one client is configured, requests without a valid key
+    /// are rejected. `NAME` has 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `_`, `-`, `.` and `@`;
+    /// it identifies the client in logs, metrics and traces.
     #[derive(Debug, Clone, PartialEq)]
-    pub struct Client {
+    pub struct ClientConfig {
         parts {
             /// The `NAME` of its table.
             name: Arc<str>,
@@ -27,19 +27,18 @@ section! {
             keys: Vec<KeyHash>,
         }
         settings {
-            /// The profiles that it may use, by name: `default` is `/mcp` itself. All of them
-            /// without it.
+            /// The profiles that the client may use; `default` is `/mcp` itself. By default all.
             profiles: Option<Vec<ProfileName>>,
-            /// How many requests it may send, instead of `gateway.client_rate`.
+            /// The client's request rate, instead of `gateway.client_rate`.
             rate: Option<Rate>,
         }
     }
 }
 
-/// The SHA-256 of a client's key: all that the gateway ever holds of it.
+/// The SHA-256 of a client's key; the gateway never stores the key itself.
 ///
-/// Written as 64 hexadecimal digits, with or without `sha256:` before them, and
-/// with whatever `sha256sum` puts behind them.
+/// Written as 64 hexadecimal digits, optionally after `sha256:` and followed by
+/// the rest of a line of `sha256sum`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash([u8; 32]);
 
@@ -78,78 +77,78 @@ impl fmt::Debug for KeyHash {
 impl Setting for KeyHash {
     type Value = Self;
 
-    fn word() -> String {
+    fn kind_word() -> String {
         "SHA-256, with substitution".into()
     }
 
-    fn example() -> String {
+    fn example_value() -> String {
         "\"sha256:…\"".into()
     }
 
-    fn right() -> String {
+    fn correction() -> String {
         HOW_TO_HASH.into()
     }
 
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        // Somebody may have written the key itself.
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        // The value may be the key itself, by mistake.
         reader.hidden.push(node.span.clone());
-        let text = node.filled::<Self>(reader)?;
+        let text = node.substitute_text::<Self>(reader)?;
         let hash = Self::from_text(&text);
         if hash.is_none() {
-            node.fault(reader, Problem::KeyHash);
+            node.report_fault(reader, ConfigProblem::KeyHash);
         }
         hash
     }
 
-    fn schema() -> Json {
+    fn json_schema() -> Json {
         json!({ "type": "string" })
     }
 }
 
 /// `key`, `keys` or both.
-impl Part for Vec<KeyHash> {
-    fn rows() -> Vec<Row> {
+impl SectionPart for Vec<KeyHash> {
+    fn part_rows() -> Vec<SettingRow> {
         const KEY: &[&str] = &[
-            "The SHA-256 of its key in hexadecimal: `trunkline key` makes both. The key itself",
-            "belongs to the client alone.",
+            "The SHA-256 of the client's key in hexadecimal; `trunkline key` creates both. Only the",
+            "client has the key itself.",
         ];
         const KEYS: &[&str] =
-            &["More of them, all good at the same time, so that one can take another's place."];
+            &["Several hashes, all valid at the same time, so that keys can be rotated."];
         vec![
-            Row::of::<Option<KeyHash>>("key", KEY, None),
-            Row::of::<Vec<KeyHash>>("keys", KEYS, Some("[]")),
+            SettingRow::for_setting::<Option<KeyHash>>("key", KEY, None),
+            SettingRow::for_setting::<Vec<KeyHash>>("keys", KEYS, Some("[]")),
         ]
     }
 
-    fn read(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let one = table.setting::<Option<KeyHash>>("key", None, reader);
-        let more = table.setting::<Self>("keys", Some("[]"), reader);
+    fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        let one = table.read_setting::<Option<KeyHash>>("key", None, reader);
+        let more = table.read_setting::<Self>("keys", Some("[]"), reader);
         let keys: Self = one?.into_iter().chain(more?).collect();
         if keys.is_empty() {
-            reader.fault(table.name_span.clone(), &table.key, Problem::NoKey);
+            reader.report_fault(table.name_span.clone(), &table.key, ConfigProblem::NoKey);
             return None;
         }
         Some(keys)
     }
 }
 
-/// A client's name is its table's.
-impl Part for Arc<str> {
-    fn read(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+/// A client's name is the key of its table.
+impl SectionPart for Arc<str> {
+    fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '@');
         let plain = (1..=64).contains(&table.name.len()) && table.name.chars().all(allowed);
-        // Logs call those without a key so.
+        // The name that logs use for clients without a key.
         if !plain || table.name == "anonymous" {
-            reader.fault(table.name_span.clone(), &table.key, Problem::ClientName);
+            reader.report_fault(table.name_span.clone(), &table.key, ConfigProblem::ClientName);
             return None;
         }
         Some(table.name.into())
     }
 }
 
-/// What a fault says where a key stands instead of its hash.
+/// The help text for a missing or malformed hash.
 pub(super) const HOW_TO_HASH: &str =
-    "`trunkline key` makes a key and its hash; `trunkline key --hash` hashes one that you have";
+    "`trunkline key` creates a key and its hash; `trunkline key --hash` hashes an existing key";
 
 #[cfg(test)]
 mod tests {

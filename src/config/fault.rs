@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
-use super::problem::Problem;
+use super::problem::ConfigProblem;
 
 /// One thing wrong with a configuration.
 #[derive(Debug)]
-pub struct Fault {
+pub struct ConfigFault {
     /// The line, counted from 1.
     pub line: usize,
     /// The column in characters, counted from 1.
@@ -18,13 +18,13 @@ pub struct Fault {
     /// The setting, such as `servers.github.url`; empty where it is the file.
     pub key: String,
     /// What is wrong; its help says what would be right.
-    pub problem: Problem,
-    excerpt: Excerpt,
+    pub problem: ConfigProblem,
+    excerpt: SourceExcerpt,
 }
 
 /// What a fault shows of the text: its own line, without secrets.
 #[derive(Debug, Clone)]
-struct Excerpt {
+struct SourceExcerpt {
     line: String,
     /// Where the fault is, in bytes of that line.
     span: Range<usize>,
@@ -42,34 +42,34 @@ pub enum Color {
 /// Everything wrong with one configuration, in the order of its lines.
 ///
 /// `Display` is one line a fault, for logs: `gateway.toml:42: servers.github.url:
-/// WHAT; HELP`. [`Faults::render`] draws them under their source lines, for people.
+/// WHAT; HELP`. [`ConfigFaults::render`] draws them under their source lines, for people.
 #[derive(Debug)]
-pub struct Faults {
+pub struct ConfigFaults {
     /// What the file is called in messages.
     name: String,
-    list: Vec<Fault>,
+    list: Vec<ConfigFault>,
     files: Vec<PathBuf>,
 }
 
 /// A fault before its line is known.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundProblem {
     pub(super) span: Range<usize>,
     pub(super) key: String,
-    pub(super) problem: Problem,
+    pub(super) problem: ConfigProblem,
 }
 
 /// What a reading found, with what is needed to tell of it.
 pub(super) struct Findings<'a> {
     pub(super) name: &'a str,
     pub(super) text: &'a str,
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<FoundProblem>,
     /// Where secrets stand in the text.
     pub(super) hidden: Vec<Range<usize>>,
     pub(super) files: Vec<PathBuf>,
 }
 
-impl Faults {
+impl ConfigFaults {
     /// The most faults that are told at once.
     pub const MAX: usize = 100;
 
@@ -77,20 +77,25 @@ impl Faults {
         findings.found.sort_by_key(|found| found.span.start);
         let left_out = findings.found.len().saturating_sub(Self::MAX);
         findings.found.truncate(Self::MAX);
-        let lines = Lines::of(findings.text);
-        let text = starred(findings.text, &findings.hidden);
-        let place = |found| place(found, &text, &lines);
+        let lines = LineIndex::index_lines(findings.text);
+        let text = hide_secrets(findings.text, &findings.hidden);
+        let place = |found| locate_problem(found, &text, &lines);
         let mut list: Vec<_> = findings.found.into_iter().map(place).collect();
         if let Some(last) = list.last().filter(|_| left_out > 0) {
             let (key, excerpt) = (String::new(), last.excerpt.clone());
-            list.push(Fault { key, problem: Problem::More { count: left_out }, excerpt, ..*last });
+            list.push(ConfigFault {
+                key,
+                problem: ConfigProblem::More { count: left_out },
+                excerpt,
+                ..*last
+            });
         }
         Self { name: findings.name.to_owned(), list, files: findings.files }
     }
 
-    /// The faults, in line order. At most [`Faults::MAX`] and one that says how
+    /// The faults, in line order. At most [`ConfigFaults::MAX`] and one that says how
     /// many are left out.
-    pub fn list(&self) -> &[Fault] {
+    pub fn list(&self) -> &[ConfigFault] {
         &self.list
     }
 
@@ -106,12 +111,13 @@ impl Faults {
             Color::Never => Renderer::plain(),
             Color::Always => Renderer::styled(),
         };
-        let drawn: Vec<_> = self.list.iter().map(|fault| self.draw(fault, &renderer)).collect();
+        let drawn: Vec<_> =
+            self.list.iter().map(|fault| self.render_fault(fault, &renderer)).collect();
         drawn.join("\n\n")
     }
 
-    fn draw(&self, fault: &Fault, renderer: &Renderer) -> String {
-        let (title, help) = (fault.titled(), fault.problem.help());
+    fn render_fault(&self, fault: &ConfigFault, renderer: &Renderer) -> String {
+        let (title, help) = (fault.titled_message(), fault.problem.help_text());
         let snippet = Snippet::source(fault.excerpt.line.as_str())
             .line_start(fault.line)
             .path(self.name.as_str())
@@ -124,65 +130,66 @@ impl Faults {
     }
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for ConfigFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, fault) in self.list.iter().enumerate() {
             if index > 0 {
                 f.write_str("\n")?;
             }
-            let (line, title, help) = (fault.line, fault.titled(), fault.problem.help());
+            let (line, title, help) =
+                (fault.line, fault.titled_message(), fault.problem.help_text());
             write!(f, "{}:{line}: {title}; {help}", self.name)?;
         }
         Ok(())
     }
 }
 
-impl std::error::Error for Faults {}
+impl std::error::Error for ConfigFaults {}
 
-impl Fault {
+impl ConfigFault {
     /// `servers.github.url: WHAT`.
-    fn titled(&self) -> String {
+    fn titled_message(&self) -> String {
         let what = self.problem.to_string().replace(char::is_control, " ");
         if self.key.is_empty() { what } else { format!("{}: {what}", self.key) }
     }
 }
 
 /// The byte at which each line begins.
-pub(super) struct Lines(Vec<usize>);
+pub(super) struct LineIndex(Vec<usize>);
 
-impl Lines {
-    pub(super) fn of(text: &str) -> Self {
+impl LineIndex {
+    pub(super) fn index_lines(text: &str) -> Self {
         let later = text.match_indices('\n').map(|(at, _)| at + 1);
         Self(std::iter::once(0).chain(later).collect())
     }
 
     /// The line that a byte is on, counted from 1.
-    pub(super) fn number(&self, at: usize) -> usize {
+    pub(super) fn line_number(&self, at: usize) -> usize {
         self.0.partition_point(|start| *start <= at).max(1)
     }
 
     /// The byte at which a line begins.
-    fn start(&self, number: usize) -> usize {
+    fn line_start(&self, number: usize) -> usize {
         self.0.get(number - 1).copied().unwrap_or(0)
     }
 }
 
 /// Finds a fault's line, and keeps what may be shown of it. Only of that line:
 /// a broken multi-line string would bury the message.
-fn place(found: Found, text: &str, lines: &Lines) -> Fault {
-    let line = lines.number(found.span.start);
-    let start = lines.start(line);
+fn locate_problem(found: FoundProblem, text: &str, lines: &LineIndex) -> ConfigFault {
+    let line = lines.line_number(found.span.start);
+    let start = lines.line_start(line);
     let column = text.get(start..found.span.start).map_or(0, |before| before.chars().count()) + 1;
     let shown = text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or("");
     let from = (found.span.start - start).min(shown.len());
     let to = found.span.end.saturating_sub(start).clamp(from, shown.len());
-    let excerpt = window(&concealed(shown, from..to), from, to);
-    Fault { line, column, key: found.key, problem: found.problem, excerpt }
+    let excerpt = excerpt_around(&hide_quoted_text(shown, from..to), from, to);
+    ConfigFault { line, column, key: found.key, problem: found.problem, excerpt }
 }
 
 /// The text with every hidden stretch replaced by as many bytes of `*`, so that
 /// all spans keep their places.
-fn starred(text: &str, hidden: &[Range<usize>]) -> String {
+fn hide_secrets(text: &str, hidden: &[Range<usize>]) -> String {
     let mut bytes = text.as_bytes().to_vec();
     for range in hidden {
         for byte in bytes.get_mut(range.clone()).unwrap_or_default() {
@@ -197,7 +204,7 @@ fn starred(text: &str, hidden: &[Range<usize>]) -> String {
 /// A line without the strings on it that are not the fault's own: what is right
 /// needs no showing, and a mistyped `header = { … }` may hold a secret that the
 /// reader did not know for one.
-fn concealed(line: &str, own: Range<usize>) -> String {
+fn hide_quoted_text(line: &str, own: Range<usize>) -> String {
     let (mut bytes, mut quote, mut escaped) = (line.as_bytes().to_vec(), None, false);
     for (at, byte) in bytes.iter_mut().enumerate() {
         match quote {
@@ -216,12 +223,12 @@ fn concealed(line: &str, own: Range<usize>) -> String {
 }
 
 /// The piece of a line around what is wrong, so that a message stays readable.
-fn window(line: &str, from: usize, to: usize) -> Excerpt {
+fn excerpt_around(line: &str, from: usize, to: usize) -> SourceExcerpt {
     const AROUND: usize = 100;
     let start = line.floor_char_boundary(from.saturating_sub(AROUND));
     let end = line.ceil_char_boundary(to.min(from + AROUND) + AROUND);
     let from = line.floor_char_boundary(from);
     let to = line.ceil_char_boundary(to).clamp(from, end.max(from));
     let line = line.get(start..end).unwrap_or("").to_owned();
-    Excerpt { line, span: from - start..to - start }
+    SourceExcerpt { line, span: from - start..to - start }
 }

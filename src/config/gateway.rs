@@ -1,4 +1,4 @@
-//! `[gateway]`, `[admin]`, `[log]` and `[telemetry]`: the gateway itself.
+//! `[gateway]`, `[admin]`, `[log]` and `[telemetry]`: settings of the gateway itself.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -10,83 +10,84 @@ use http::HeaderName;
 use url::Url;
 
 use super::macros::{choice, section};
-use super::network::{Host, Icon, Origin};
-use super::numbers::{Count, NonZero, Share};
-use super::problem::Problem;
+use super::network::{HostSetting, IconSetting, OriginSetting};
+use super::numbers::{CountSetting, NonZeroSetting, ShareSetting};
+use super::problem::ConfigProblem;
 use super::rate::Rate;
-use super::reader::Reader;
+use super::reader::ConfigReader;
 use super::secret::Secret;
-use super::setting::Text;
-use super::units::{Lasting, Size};
+use super::setting::TextSetting;
+use super::units::{DurationSetting, SizeSetting};
 
 section! {
-    /// Where clients connect, and what holds for all of them.
+    /// The listener for clients, and what applies to all of them.
     #[derive(Debug, Clone, PartialEq)]
-    pub struct Gateway {
+    pub struct GatewayConfig {
         settings {
-            /// The address that clients connect to: the endpoint is `/mcp` there. One that other
+            /// The address that clients connect to; the endpoint is `/mcp`. An address that other
             /// machines can reach needs `allowed_hosts`.
             listen: SocketAddr = "127.0.0.1:8080",
-            /// How the tools and prompts of all servers get names of their own.
-            naming: Naming = "prefix",
-            /// Which URIs clients see of the servers' resources and templates.
-            uris: Uris = "prefix",
-            /// When this file is read again. A file with faults changes nothing.
-            reload: Reload = "watch",
-            /// How many entries a page of a list has; without it every list is served whole,
+            /// How the public names of tools and prompts are made.
+            naming: NamingChoice = "prefix",
+            /// Which URIs clients see for resources and resource templates.
+            uris: UriChoice = "prefix",
+            /// When the configuration is reloaded. An invalid file changes nothing.
+            reload: ReloadTrigger = "watch",
+            /// The number of entries per page of a list. By default lists are not paginated,
             /// because many clients read only the first page.
-            page_size: Option<NonZeroUsize> as Option<NonZero<10_000>>,
-            /// Serves clients of the transport of 2024-11-05 as well: their URL ends in `/sse`.
+            page_size: Option<NonZeroUsize> as Option<NonZeroSetting<10_000>>,
+            /// Also serves clients with the HTTP+SSE transport of 2024-11-05, at `/sse`.
             sse: bool = false,
-            /// The host names that clients may call the gateway by, with a port where only that
-            /// one will do. Loopback names are always allowed.
-            allowed_hosts: Vec<String> as Vec<Host> = [],
-            /// The web pages that may call the gateway, by what their browser sends in `Origin`.
-            /// Loopback ones are always allowed.
-            allowed_origins: Vec<String> as Vec<Origin> = [],
-            /// How many requests all clients together may send.
+            /// The host names accepted in the `Host` header, with a port to accept only that port.
+            /// Loopback names are always allowed.
+            allowed_hosts: Vec<String> as Vec<HostSetting> = [],
+            /// The origins of web pages that may call the gateway (the `Origin` header). Loopback
+            /// origins are always allowed.
+            allowed_origins: Vec<String> as Vec<OriginSetting> = [],
+            /// The request rate of all clients together.
             rate: Option<Rate>,
-            /// How many requests each client may send: each of `[clients]`, or, where there are
-            /// none, each address. Requests with a wrong key count by their address.
+            /// The request rate of each client: each of `[clients]`, or each IP address if no
+            /// clients are configured. Requests with an invalid key count by IP address.
             client_rate: Option<Rate>,
-            /// Who is served without a key, as long as there are no `[clients]`.
-            anonymous: Anonymous = "loopback",
-            /// On how many threads clients are served; without it one for each core.
-            threads: Option<NonZeroUsize> as Option<NonZero<1024>>,
-            /// How long calls in flight may take when the gateway stops.
+            /// Who is served without a key if no `[clients]` are configured.
+            anonymous: AnonymousAccess = "loopback",
+            /// The number of threads that serve clients. By default one per core.
+            threads: Option<NonZeroUsize> as Option<NonZeroSetting<1024>>,
+            /// How long calls in flight may take to finish when the gateway stops.
             drain: Duration = "10s",
-            /// How often a quiet stream carries a comment, so that nothing on its way closes it.
-            keep_alive: Duration as Lasting = "15s",
-            /// How long clients may keep a list before they ask again (`ttlMs`).
+            /// How often an idle stream carries a comment, so that no proxy on the path closes it.
+            keep_alive: Duration as DurationSetting = "15s",
+            /// How long clients may cache a list (`ttlMs`).
             list_ttl: Duration = "1m",
-            /// What seals the states that clients hold while a server waits for their input: long
-            /// random texts, the newest first. States that an older one sealed stay good, so that
-            /// keys can be changed. Without any, a key is made at each start; gateways that share
-            /// their clients need the same ones.
+            /// The keys that seal the state a client holds while a server waits for its input: long
+            /// random texts, the newest first. States sealed with an older key stay valid, so that
+            /// keys can be rotated. By default a key is generated at each start; gateways that
+            /// share clients need the same keys.
             state_keys: Vec<Secret> = [],
-            /// What clients show as the gateway's name.
+            /// The name of the gateway that clients display.
             title: Option<String>,
-            /// Pictures that clients may show beside that name: URLs, or `data:image/…`.
-            icons: Vec<String> as Vec<Icon> = [],
-            /// Where people read more about the gateway.
+            /// Icons that clients may display with the name: URLs, or `data:image/…`.
+            icons: Vec<String> as Vec<IconSetting> = [],
+            /// A web page about the gateway.
             website_url: Option<Url>,
-            /// What clients tell their model about the gateway. What its servers say of themselves
-            /// follows, each under its name.
+            /// Instructions about the gateway for the client's model. The instructions of the
+            /// servers follow, each under the server's name.
             instructions: Option<String>,
-            /// Serves HTTPS, and plain HTTP no longer. `trunkline cert` writes files to begin with.
-            tls: Option<Tls>,
-            /// What one client may take.
-            limits: Limits = {},
+            /// Serves HTTPS instead of plain HTTP. `trunkline cert` creates certificates for
+            /// development.
+            tls: Option<TlsConfig>,
+            /// Limits on requests, connections, sessions and streams.
+            limits: LimitsConfig = {},
         }
     }
 }
 
 section! {
-    /// The gateway's certificate. Both files are read again when they change.
+    /// The gateway's certificate. Both files are reloaded when they change.
     #[derive(Debug, Clone, PartialEq)]
-    pub struct Tls {
+    pub struct TlsConfig {
         settings {
-            /// The certificate and those that vouch for it, as PEM.
+            /// The certificate chain, as PEM.
             cert: PathBuf,
             /// Its private key, as PEM.
             key: PathBuf,
@@ -95,65 +96,66 @@ section! {
 }
 
 section! {
-    /// Bounds for what clients send and hold. What is over one is refused with its name.
+    /// Limits on what clients send and hold open. A request over a limit is rejected with the
+    /// limit's name.
     #[derive(Debug, Clone, PartialEq)]
-    pub struct Limits {
+    pub struct LimitsConfig {
         settings {
             /// The largest request body.
-            body: usize as Size = "4MiB",
-            /// The largest head of a request: its line and headers.
-            header: usize as Size = "32KiB",
-            /// How deep the JSON of a request may nest.
-            depth: usize as Count<8, 1024> = 64,
-            /// How many connections may be open.
-            connections: usize as Count<1, 1_000_000> = 1024,
+            body: usize as SizeSetting = "4MiB",
+            /// The largest request head: request line and headers.
+            header: usize as SizeSetting = "32KiB",
+            /// The nesting depth of a request's JSON.
+            depth: usize as CountSetting<8, 1024> = 64,
+            /// The number of open connections.
+            connections: usize as CountSetting<1, 1_000_000> = 1024,
             /// How long a connection without a request stays open.
-            idle: Duration as Lasting = "60s",
-            /// How long TLS, the first byte and the head of a request may each take.
-            handshake: Duration as Lasting = "10s",
-            /// How many Legacy sessions may be open.
-            sessions: usize as Count<1, 10_000_000> = 10000,
-            /// How many of them one client may have: one with a name, or else one address.
-            sessions_each: usize as Count<1, 10_000_000> = 1000,
+            idle: Duration as DurationSetting = "60s",
+            /// How long the TLS handshake, the first byte and the head of a request may each take.
+            handshake: Duration as DurationSetting = "10s",
+            /// The number of open Legacy sessions.
+            sessions: usize as CountSetting<1, 10_000_000> = 10000,
+            /// The number of open Legacy sessions per client, or per IP address if no clients are
+            /// configured.
+            sessions_each: usize as CountSetting<1, 10_000_000> = 1000,
             /// How long a Legacy session lasts without a request.
-            session_idle: Duration as Lasting = "30m",
-            /// How many streams that wait for notifications may be open.
-            streams: usize as Count<1, 1_000_000> = 1024,
-            /// How many calls may wait for their clients' input.
-            parked: usize as Count<1, 1_000_000> = 1024,
-            /// How many of them may be one principal's.
-            parked_each: usize as Count<1, 1_000_000> = 64,
-            /// How long a call waits for its client's input, and how long a state is good that a
-            /// client holds meanwhile.
-            parked_time: Duration as Lasting = "10m",
-            /// How many resources one Legacy session, or one `subscriptions/listen`, may be
-            /// subscribed to.
-            subscriptions: usize as Count<1, 100_000> = 1000,
-            /// How many subscriptions to resources there may be in all.
-            all_subscriptions: usize as Count<1, 10_000_000> = 100_000,
-            /// How many bytes of each stream of a Legacy session are kept for a client whose
-            /// connection breaks, so that it can resume.
-            replay: usize as Size = "256KiB",
-            /// How many bytes of all streams together are kept once they were sent.
-            replay_all: usize as Size = "64MiB",
-            /// How long they are kept once they were sent.
-            replay_time: Duration as Lasting = "1m",
-            /// How many messages a Legacy batch may have.
-            batch: usize as Count<1, 10_000> = 32,
+            session_idle: Duration as DurationSetting = "30m",
+            /// The number of open streams for notifications.
+            streams: usize as CountSetting<1, 1_000_000> = 1024,
+            /// The number of calls that may wait for their client's input.
+            parked: usize as CountSetting<1, 1_000_000> = 1024,
+            /// The number of such calls per principal.
+            parked_each: usize as CountSetting<1, 1_000_000> = 64,
+            /// How long a call waits for its client's input, and how long the state that the client
+            /// holds meanwhile stays valid.
+            parked_time: Duration as DurationSetting = "10m",
+            /// The number of resource subscriptions per Legacy session or `subscriptions/listen`.
+            subscriptions: usize as CountSetting<1, 100_000> = 1000,
+            /// The number of resource subscriptions of all clients together.
+            all_subscriptions: usize as CountSetting<1, 10_000_000> = 100_000,
+            /// How many bytes of each Legacy session's streams are kept for resumption after a lost
+            /// connection.
+            replay: usize as SizeSetting = "256KiB",
+            /// How many bytes of all streams together are kept after they were sent.
+            replay_all: usize as SizeSetting = "64MiB",
+            /// How long bytes are kept after they were sent.
+            replay_time: Duration as DurationSetting = "1m",
+            /// The number of messages in a Legacy batch.
+            batch: usize as CountSetting<1, 10_000> = 32,
         }
     }
 }
 
 section! {
-    /// The listener for operators: `/healthz`, `/readyz`, `/status` and `/metrics`.
+    /// The admin listener: `/healthz`, `/readyz`, `/status` and `/metrics`.
     #[derive(Debug, Clone, PartialEq)]
-    pub struct Admin {
+    pub struct AdminConfig {
         settings {
-            /// Its address, never that of `gateway.listen`. One that other machines can reach
-            /// needs `allowed_hosts`.
+            /// Its address, different from `gateway.listen`. An address that other machines can
+            /// reach needs `allowed_hosts`.
             listen: Option<SocketAddr> = "127.0.0.1:8081",
-            /// The host names that it may be called by. Loopback names are always allowed.
-            allowed_hosts: Vec<String> as Vec<Host> = [],
+            /// The host names accepted in the `Host` header. Loopback names are always allowed.
+            allowed_hosts: Vec<String> as Vec<HostSetting> = [],
         }
     }
 }
@@ -161,14 +163,14 @@ section! {
 section! {
     /// What the gateway writes to its standard error.
     #[derive(Debug, Clone, PartialEq)]
-    pub struct Log {
+    pub struct LogConfig {
         settings {
-            /// A level (`error`, `warn`, `info`, `debug`, `trace`), then levels for parts, such as
-            /// `info,trunkline::upstream=debug`.
-            level: String as Filter = "info",
-            /// How a line looks.
-            format: LogFormat = "human",
-            /// Whether every call has its line.
+            /// A level (`error`, `warn`, `info`, `debug`, `trace`), optionally followed by levels
+            /// for modules, such as `info,trunkline::upstream=debug`.
+            level: String as LogFilter = "info",
+            /// The format of log lines.
+            format: LogFormatChoice = "human",
+            /// Whether the access log, one line per call, is written.
             access: bool = true,
         }
     }
@@ -177,57 +179,57 @@ section! {
 section! {
     /// OpenTelemetry traces and metrics, sent by OTLP over HTTP once there is an endpoint.
     #[derive(Debug, Clone, PartialEq)]
-    pub struct Telemetry {
+    pub struct TelemetryConfig {
         settings {
             /// The collector, such as `http://127.0.0.1:4318`.
             endpoint: Option<Url>,
             /// Headers for the collector.
             headers: Vec<(HeaderName, Secret)> = {},
-            /// The share of calls that are traced when the client has not decided.
-            sample: f64 as Share = 0.01,
-            /// What the gateway is called there.
+            /// The share of calls that are traced if the client did not decide.
+            sample: f64 as ShareSetting = 0.01,
+            /// The `service.name` of the gateway.
             service_name: String = "trunkline",
             /// How often metrics are sent.
-            interval: Duration as Lasting = "1m",
+            interval: Duration as DurationSetting = "1m",
         }
     }
 }
 
 choice! {
-    /// How the tools and prompts of all servers get names of their own.
-    pub enum Naming {
+    /// How the public names of tools and prompts are made.
+    pub enum NamingChoice {
         /// every tool is `SERVER__TOOL`
         "prefix" => Prefix,
-        /// only a tool whose name another server has, too, is `SERVER__TOOL`
+        /// a tool is `SERVER__TOOL` only if another server has a tool of the same name
         "conflict" => Conflict,
-        /// tools keep their names; of two that are the same, the first in the file is shown
+        /// tools keep their names; of duplicate names, the first server in the file wins
         "none" => None,
     }
 }
 
 choice! {
-    /// Who is served without a key, as long as there are no `[clients]`.
-    pub enum Anonymous {
-        /// whoever is on this machine; to `listen` where others get in is a fault
+    /// Who is served without a key if no `[clients]` are configured.
+    pub enum AnonymousAccess {
+        /// only clients on this machine; `listen` must be a loopback address
         "loopback" => Loopback,
-        /// whoever reaches the gateway
+        /// every client that reaches the gateway
         "anyone" => Anyone,
     }
 }
 
 choice! {
-    /// Which URIs clients see of the servers' resources and templates.
-    pub enum Uris {
-        /// every URI is `mcp://SERVER/` and then the server's own
+    /// Which URIs clients see for resources and resource templates.
+    pub enum UriChoice {
+        /// every URI is `mcp://SERVER/` followed by the server's own URI
         "prefix" => Prefix,
-        /// a URI stays as its server has it, as long as no other server could be meant
+        /// a URI stays as its server lists it, unless another server could be meant
         "original" => Original,
     }
 }
 
 choice! {
-    /// When the configuration is read again.
-    pub enum Reload {
+    /// When the configuration is reloaded.
+    pub enum ReloadTrigger {
         /// when the file changes, and on SIGHUP
         "watch" => Watch,
         /// on SIGHUP
@@ -238,32 +240,32 @@ choice! {
 }
 
 choice! {
-    /// How a line of the log looks.
-    pub enum LogFormat {
+    /// The format of log lines.
+    pub enum LogFormatChoice {
         /// for people
         "human" => Human,
-        /// an object a line, for machines
+        /// one JSON object per line
         "json" => Json,
     }
 }
 
-/// A filter for the log, kept as text and known to parse.
-pub(super) struct Filter;
+/// A log filter, kept as text and known to parse.
+pub(super) struct LogFilter;
 
-impl Text for Filter {
+impl TextSetting for LogFilter {
     type Value = String;
     const WORD: &'static str = "log filter";
     const EXAMPLE: &'static str = "\"info\"";
 
-    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
-        filter(text).map(Some)
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+        check_log_filter(text).map(Some)
     }
 }
 
-/// Checks a filter for the log.
-pub(super) fn filter(text: &str) -> Result<String, Problem> {
+/// Checks a log filter.
+pub(super) fn check_log_filter(text: &str) -> Result<String, ConfigProblem> {
     match check_directives(text) {
         Ok(()) if !text.trim().is_empty() => Ok(text.to_owned()),
-        _ => Err(Problem::Filter),
+        _ => Err(ConfigProblem::Filter),
     }
 }

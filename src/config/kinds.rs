@@ -5,42 +5,42 @@ use std::path::PathBuf;
 use serde_json::{Value as Json, json};
 use toml::de::DeValue;
 
-use super::problem::Problem;
-use super::reader::{Node, Reader};
-use super::setting::{Outline, Setting, Text};
+use super::problem::ConfigProblem;
+use super::reader::{ConfigNode, ConfigReader};
+use super::setting::{SectionOutline, Setting, TextSetting};
 
 /// A text setting reads a string, and nothing else.
-impl<T: Text> Setting for T {
+impl<T: TextSetting> Setting for T {
     type Value = T::Value;
     const OFF: bool = T::OFF;
 
-    fn word() -> String {
+    fn kind_word() -> String {
         T::WORD.into()
     }
 
-    fn example() -> String {
+    fn example_value() -> String {
         T::EXAMPLE.into()
     }
 
-    fn right() -> String {
+    fn correction() -> String {
         match T::RULE {
             "" => format!("write {}", T::EXAMPLE),
             rule => format!("write {rule}, such as {}", T::EXAMPLE),
         }
     }
 
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<T::Value> {
-        let text = node.plain::<T>(reader)?;
-        match T::parse(text, reader) {
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<T::Value> {
+        let text = node.expect_plain_string::<T>(reader)?;
+        match T::parse_text(text, reader) {
             Ok(Some(value)) => return Some(value),
             Ok(None) => node.refuse_text::<T>(text, reader),
-            Err(problem) => node.fault(reader, problem),
+            Err(problem) => node.report_fault(reader, problem),
         }
         None
     }
 
-    fn schema() -> Json {
-        match T::pattern() {
+    fn json_schema() -> Json {
+        match T::schema_pattern() {
             Some(pattern) => json!({ "type": "string", "pattern": pattern }),
             None => json!({ "type": "string" }),
         }
@@ -51,35 +51,39 @@ impl<T: Text> Setting for T {
 impl<S: Setting> Setting for Option<S> {
     type Value = Option<S::Value>;
 
-    fn word() -> String {
-        if S::OFF { format!("{}, or `\"off\"`", S::word()) } else { S::word() }
+    fn kind_word() -> String {
+        if S::OFF { format!("{}, or `\"off\"`", S::kind_word()) } else { S::kind_word() }
     }
 
-    fn example() -> String {
-        S::example()
+    fn example_value() -> String {
+        S::example_value()
     }
 
-    fn right() -> String {
-        S::right()
+    fn correction() -> String {
+        S::correction()
     }
 
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self::Value> {
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self::Value> {
         match node.value {
             DeValue::String(text) if S::OFF && text == "off" => Some(None),
-            _ => S::read(node, reader).map(Some),
+            _ => S::read_value(node, reader).map(Some),
         }
     }
 
-    fn absent() -> Option<Self::Value> {
+    fn absent_value() -> Option<Self::Value> {
         Some(None)
     }
 
-    fn schema() -> Json {
-        if S::OFF { json!({ "anyOf": [S::schema(), { "const": "off" }] }) } else { S::schema() }
+    fn json_schema() -> Json {
+        if S::OFF {
+            json!({ "anyOf": [S::json_schema(), { "const": "off" }] })
+        } else {
+            S::json_schema()
+        }
     }
 
-    fn outline() -> Option<Outline> {
-        S::outline()
+    fn section_outline() -> Option<SectionOutline> {
+        S::section_outline()
     }
 }
 
@@ -87,41 +91,41 @@ impl<S: Setting> Setting for Option<S> {
 impl<S: Setting> Setting for Vec<S> {
     type Value = Vec<S::Value>;
 
-    fn word() -> String {
-        match S::word().split_once(',') {
+    fn kind_word() -> String {
+        match S::kind_word().split_once(',') {
             Some((word, more)) => format!("list of {word}s,{more}"),
-            None => format!("list of {}s", S::word()),
+            None => format!("list of {}s", S::kind_word()),
         }
     }
 
-    fn example() -> String {
-        format!("[{}]", S::example())
+    fn example_value() -> String {
+        format!("[{}]", S::example_value())
     }
 
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self::Value> {
-        let items = node.items::<Self>(reader)?;
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self::Value> {
+        let items = node.expect_items::<Self>(reader)?;
         // Each is read before any is given up, so that every fault is told.
-        let values: Vec<_> = items.iter().map(|item| S::read(item, reader)).collect();
+        let values: Vec<_> = items.iter().map(|item| S::read_value(item, reader)).collect();
         values.into_iter().collect()
     }
 
-    fn schema() -> Json {
-        json!({ "type": "array", "items": S::schema() })
+    fn json_schema() -> Json {
+        json!({ "type": "array", "items": S::json_schema() })
     }
 }
 
 impl Setting for bool {
     type Value = Self;
 
-    fn word() -> String {
+    fn kind_word() -> String {
         "boolean".into()
     }
 
-    fn example() -> String {
+    fn example_value() -> String {
         "true or false".into()
     }
 
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let DeValue::Boolean(value) = node.value else {
             node.refuse_kind::<Self>(reader);
             return None;
@@ -129,28 +133,28 @@ impl Setting for bool {
         Some(*value)
     }
 
-    fn schema() -> Json {
+    fn json_schema() -> Json {
         json!({ "type": "boolean" })
     }
 }
 
-impl Text for String {
+impl TextSetting for String {
     type Value = Self;
     const WORD: &'static str = "text";
     const EXAMPLE: &'static str = "\"…\"";
 
-    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<Self>, Problem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
         Ok(Some(text.to_owned()))
     }
 }
 
-impl Text for PathBuf {
+impl TextSetting for PathBuf {
     type Value = Self;
     const WORD: &'static str = "path";
     const EXAMPLE: &'static str = "\"certs/server.pem\"";
 
-    fn parse(text: &str, reader: &Reader<'_>) -> Result<Option<Self>, Problem> {
+    fn parse_text(text: &str, reader: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
         let usable = !text.is_empty() && !text.contains('\0');
-        Ok(usable.then(|| reader.path(text)))
+        Ok(usable.then(|| reader.resolve_path(text)))
     }
 }

@@ -8,7 +8,7 @@
 /// field's name unless given, the kind (a [`Setting`](super::setting::Setting))
 /// is the type unless given, and the default is written as in the file. Without
 /// a default the setting is required, or `None` if its type is an `Option`.
-/// `parts` are fields that are not one key ([`Part`](super::setting::Part)), read last.
+/// `parts` are fields that are not one key ([`SectionPart`](super::setting::SectionPart)), read last.
 macro_rules! section {
     (
         $(#[doc = $about:literal])*
@@ -31,12 +31,12 @@ macro_rules! section {
         impl $crate::config::setting::Section for $Section {
             const ABOUT: &'static [&'static str] = &[$($about),*];
 
-            fn rows() -> Vec<$crate::config::setting::Row> {
+            fn setting_rows() -> Vec<$crate::config::setting::SettingRow> {
                 #[allow(unused_mut, reason = "a section without parts starts empty")]
                 let mut rows = Vec::new();
-                $($( rows.extend(<$Part as $crate::config::setting::Part>::rows()); )*)?
+                $($( rows.extend(<$Part as $crate::config::setting::SectionPart>::part_rows()); )*)?
                 rows.extend([$(
-                    $crate::config::setting::Row::of::<section!(@kind $Type $(, $Kind)?)>(
+                    $crate::config::setting::SettingRow::for_setting::<section!(@kind $Type $(, $Kind)?)>(
                         section!(@key $field $(, $key)?),
                         &[$($doc),*],
                         section!(@default $($default)?),
@@ -45,18 +45,18 @@ macro_rules! section {
                 rows
             }
 
-            fn fields(
-                table: &$crate::config::reader::Table<'_>,
-                reader: &mut $crate::config::reader::Reader<'_>,
+            fn read_fields(
+                table: &$crate::config::reader::ConfigTable<'_>,
+                reader: &mut $crate::config::reader::ConfigReader<'_>,
             ) -> Option<Self> {
                 $(
-                    let $field = table.setting::<section!(@kind $Type $(, $Kind)?)>(
+                    let $field = table.read_setting::<section!(@kind $Type $(, $Kind)?)>(
                         section!(@key $field $(, $key)?),
                         section!(@default $($default)?),
                         reader,
                     );
                 )*
-                $($( let $part = <$Part as $crate::config::setting::Part>::read(table, reader); )*)?
+                $($( let $part = <$Part as $crate::config::setting::SectionPart>::read_part(table, reader); )*)?
                 Some(Self { $($( $part: $part?, )*)? $( $field: $field?, )* })
             }
         }
@@ -64,29 +64,29 @@ macro_rules! section {
         impl $crate::config::setting::Setting for $Section {
             type Value = Self;
 
-            fn word() -> String {
+            fn kind_word() -> String {
                 "table".into()
             }
 
-            fn example() -> String {
+            fn example_value() -> String {
                 "a table".into()
             }
 
-            fn read(
-                node: &$crate::config::reader::Node<'_>,
-                reader: &mut $crate::config::reader::Reader<'_>,
+            fn read_value(
+                node: &$crate::config::reader::ConfigNode<'_>,
+                reader: &mut $crate::config::reader::ConfigReader<'_>,
             ) -> Option<Self> {
                 $crate::config::setting::read_section(node, reader)
             }
 
-            fn schema() -> serde_json::Value {
+            fn json_schema() -> serde_json::Value {
                 use $crate::config::setting::Section;
-                $crate::config::setting::section_schema(Self::ABOUT, &Self::rows())
+                $crate::config::setting::section_schema(Self::ABOUT, &Self::setting_rows())
             }
 
-            fn outline() -> Option<$crate::config::setting::Outline> {
-                use $crate::config::setting::{Outline, Section};
-                Some(Outline { suffix: "", about: Self::ABOUT, rows: Self::rows() })
+            fn section_outline() -> Option<$crate::config::setting::SectionOutline> {
+                use $crate::config::setting::{Section, SectionOutline};
+                Some(SectionOutline { suffix: "", about: Self::ABOUT, rows: Self::setting_rows() })
             }
         }
     };
@@ -118,20 +118,20 @@ macro_rules! choice {
         impl $crate::config::setting::Setting for $Choice {
             type Value = Self;
 
-            fn word() -> String {
+            fn kind_word() -> String {
                 [$( concat!("`\"", $word, "\"`") ),*].join(" or ")
             }
 
-            fn example() -> String {
+            fn example_value() -> String {
                 let examples = [$( concat!("\"", $word, "\"") ),*];
                 examples.join(" or ")
             }
 
-            fn read(
-                node: &$crate::config::reader::Node<'_>,
-                reader: &mut $crate::config::reader::Reader<'_>,
+            fn read_value(
+                node: &$crate::config::reader::ConfigNode<'_>,
+                reader: &mut $crate::config::reader::ConfigReader<'_>,
             ) -> Option<Self> {
-                match node.plain::<Self>(reader)? {
+                match node.expect_plain_string::<Self>(reader)? {
                     $( $word => Some(Self::$Variant), )*
                     other => {
                         node.refuse_choice(other, &[$($word),*], reader);
@@ -140,11 +140,11 @@ macro_rules! choice {
                 }
             }
 
-            fn schema() -> serde_json::Value {
+            fn json_schema() -> serde_json::Value {
                 serde_json::json!({ "enum": [$($word),*] })
             }
 
-            fn choices() -> &'static [(&'static str, &'static str)] {
+            fn allowed_words() -> &'static [(&'static str, &'static str)] {
                 &[$( ($word, concat!($($doc),*)) ),*]
             }
         }

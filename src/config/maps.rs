@@ -8,80 +8,80 @@ use serde_json::{Value as Json, json};
 
 use crate::call::{NativeName, ServerName};
 
-use super::clients::Client;
-use super::network::Header;
-use super::problem::Problem;
-use super::profiles::Profile;
-use super::reader::{Node, Reader, Table};
+use super::clients::ClientConfig;
+use super::network::HeaderSetting;
+use super::problem::ConfigProblem;
+use super::profiles::ProfileConfig;
+use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 use super::secret::Secret;
-use super::server::{Server, ToolOverride};
-use super::setting::{Outline, Part, Row, Section, Setting};
+use super::server::{ServerConfig, ToolOverride};
+use super::setting::{Section, SectionOutline, SectionPart, Setting, SettingRow};
 
 /// A key that is a name, and what its value must be besides what its kind says.
-pub(super) trait Name<V>: Sized + PartialEq {
+pub(super) trait NameKey<V>: Sized + PartialEq {
     /// What the name is called in the docs.
     const WORD: &'static str;
 
     /// Reads the name.
-    fn parse(text: &str) -> Result<Self, Problem>;
+    fn parse_name(text: &str) -> Result<Self, ConfigProblem>;
 
     /// Checks the value.
-    fn accepts(_value: &V) -> Result<(), Problem> {
+    fn check_value(_value: &V) -> Result<(), ConfigProblem> {
         Ok(())
     }
 }
 
-impl Name<Secret> for HeaderName {
+impl NameKey<Secret> for HeaderName {
     const WORD: &'static str = "header";
 
-    fn parse(text: &str) -> Result<Self, Problem> {
-        Header::from_text(text)
+    fn parse_name(text: &str) -> Result<Self, ConfigProblem> {
+        HeaderSetting::from_text(text)
     }
 
-    fn accepts(value: &Secret) -> Result<(), Problem> {
-        HeaderValue::from_str(value.expose()).map(drop).map_err(|_| Problem::HeaderValue)
+    fn check_value(value: &Secret) -> Result<(), ConfigProblem> {
+        HeaderValue::from_str(value.expose()).map(drop).map_err(|_| ConfigProblem::HeaderValue)
     }
 }
 
-impl Name<Secret> for String {
+impl NameKey<Secret> for String {
     const WORD: &'static str = "variable";
 
-    fn parse(text: &str) -> Result<Self, Problem> {
+    fn parse_name(text: &str) -> Result<Self, ConfigProblem> {
         // Looser than what a substitution can name: programs read npm_config_a-b and the like.
         let wrong = |c: char| c == '=' || c.is_whitespace() || c.is_control();
         let valid = !text.is_empty() && !text.contains(wrong);
-        if valid { Ok(text.to_owned()) } else { Err(Problem::EnvName) }
+        if valid { Ok(text.to_owned()) } else { Err(ConfigProblem::EnvName) }
     }
 
-    fn accepts(value: &Secret) -> Result<(), Problem> {
-        if value.expose().contains('\0') { Err(Problem::Nul) } else { Ok(()) }
+    fn check_value(value: &Secret) -> Result<(), ConfigProblem> {
+        if value.expose().contains('\0') { Err(ConfigProblem::Nul) } else { Ok(()) }
     }
 }
 
-impl Name<String> for String {
+impl NameKey<String> for String {
     const WORD: &'static str = "template variable";
 
-    fn parse(text: &str) -> Result<Self, Problem> {
+    fn parse_name(text: &str) -> Result<Self, ConfigProblem> {
         // RFC 6570, "Variables".
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '%');
         let valid = !text.is_empty() && text.chars().all(allowed);
-        if valid { Ok(text.to_owned()) } else { Err(Problem::TemplateVariable) }
+        if valid { Ok(text.to_owned()) } else { Err(ConfigProblem::TemplateVariable) }
     }
 }
 
 /// A table of names and values, read in the order of the file.
-impl<K: Name<V>, V: Setting<Value = V>> Setting for Vec<(K, V)> {
+impl<K: NameKey<V>, V: Setting<Value = V>> Setting for Vec<(K, V)> {
     type Value = Self;
 
-    fn word() -> String {
-        format!("table of {} = {}", K::WORD, V::word())
+    fn kind_word() -> String {
+        format!("table of {} = {}", K::WORD, V::kind_word())
     }
 
-    fn example() -> String {
+    fn example_value() -> String {
         "{ NAME = \"…\" }".into()
     }
 
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let Some(table) = node.as_table() else {
             node.refuse_kind::<Self>(reader);
             // Perhaps a secret put here by mistake.
@@ -89,10 +89,10 @@ impl<K: Name<V>, V: Setting<Value = V>> Setting for Vec<(K, V)> {
             return None;
         };
         let (mut pairs, mut whole): (Self, _) = (Vec::new(), true);
-        for node in table.nodes() {
-            match pair(&node, reader) {
+        for node in table.all_nodes() {
+            match read_pair(&node, reader) {
                 Some((name, _)) if pairs.iter().any(|(other, _)| *other == name) => {
-                    node.fault_at_name(reader, Problem::Twice);
+                    node.report_fault_at_key(reader, ConfigProblem::Twice);
                 }
                 Some(pair) => pairs.push(pair),
                 None => whole = false,
@@ -101,124 +101,132 @@ impl<K: Name<V>, V: Setting<Value = V>> Setting for Vec<(K, V)> {
         whole.then_some(pairs)
     }
 
-    fn schema() -> Json {
-        json!({ "type": "object", "additionalProperties": V::schema() })
+    fn json_schema() -> Json {
+        json!({ "type": "object", "additionalProperties": V::json_schema() })
     }
 }
 
 /// Reads one name and its value, and tells of what is wrong with either.
-fn pair<K: Name<V>, V: Setting<Value = V>>(
-    node: &Node<'_>,
-    reader: &mut Reader<'_>,
+fn read_pair<K: NameKey<V>, V: Setting<Value = V>>(
+    node: &ConfigNode<'_>,
+    reader: &mut ConfigReader<'_>,
 ) -> Option<(K, V)> {
-    let name = K::parse(node.name()).map_err(|problem| node.fault_at_name(reader, problem)).ok();
-    let value = V::read(node, reader)?;
-    let value = K::accepts(&value).map_err(|problem| node.fault(reader, problem)).map(|()| value);
+    let name = K::parse_name(node.key_name())
+        .map_err(|problem| node.report_fault_at_key(reader, problem))
+        .ok();
+    let value = V::read_value(node, reader)?;
+    let value = K::check_value(&value)
+        .map_err(|problem| node.report_fault(reader, problem))
+        .map(|()| value);
     Some((name?, value.ok()?))
 }
 
 /// `[servers.NAME]`, in the order of the file.
-pub(super) struct Servers;
+pub(super) struct ServerTables;
 
-impl Setting for Servers {
-    type Value = Vec<Arc<Server>>;
+impl Setting for ServerTables {
+    type Value = Vec<Arc<ServerConfig>>;
 
-    fn word() -> String {
+    fn kind_word() -> String {
         "table of servers".into()
     }
 
-    fn example() -> String {
+    fn example_value() -> String {
         "[servers.NAME]".into()
     }
 
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self::Value> {
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self::Value> {
         let servers: Vec<_> = node
-            .table(reader)?
-            .nodes()
+            .expect_table(reader)?
+            .all_nodes()
             .iter()
-            .map(|node| <Server as Setting>::read(node, reader).map(Arc::new))
+            .map(|node| <ServerConfig as Setting>::read_value(node, reader).map(Arc::new))
             .collect();
         servers.into_iter().collect()
     }
 
-    fn schema() -> Json {
-        json!({ "type": "object", "additionalProperties": Server::schema() })
+    fn json_schema() -> Json {
+        json!({ "type": "object", "additionalProperties": ServerConfig::json_schema() })
     }
 
-    fn outline() -> Option<Outline> {
-        Some(Outline { suffix: ".NAME", about: Server::ABOUT, rows: Server::rows() })
+    fn section_outline() -> Option<SectionOutline> {
+        Some(SectionOutline {
+            suffix: ".NAME",
+            about: ServerConfig::ABOUT,
+            rows: ServerConfig::setting_rows(),
+        })
     }
 }
 
 /// Tables with names of the operator's choice, in the order of the file.
-pub(super) struct Named<S>(PhantomData<S>);
+pub(super) struct NamedTables<S>(PhantomData<S>);
 
-/// What [`Named`] tables are called in messages.
-pub(super) trait Plural {
+/// What [`NamedTables`] tables are called in messages.
+pub(super) trait PluralName {
     const PLURAL: &'static str;
 }
 
-impl Plural for Client {
+impl PluralName for ClientConfig {
     const PLURAL: &'static str = "clients";
 }
 
-impl Plural for Profile {
+impl PluralName for ProfileConfig {
     const PLURAL: &'static str = "profiles";
 }
 
-impl<S: Section + Setting<Value = S> + Plural> Setting for Named<S> {
+impl<S: Section + Setting<Value = S> + PluralName> Setting for NamedTables<S> {
     type Value = Vec<S>;
 
-    fn word() -> String {
+    fn kind_word() -> String {
         format!("table of {}", S::PLURAL)
     }
 
-    fn example() -> String {
+    fn example_value() -> String {
         format!("[{}.NAME]", S::PLURAL)
     }
 
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self::Value> {
-        let tables = node.table(reader)?.nodes();
-        let tables: Vec<_> = tables.iter().map(|node| S::read(node, reader)).collect();
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self::Value> {
+        let tables = node.expect_table(reader)?.all_nodes();
+        let tables: Vec<_> = tables.iter().map(|node| S::read_value(node, reader)).collect();
         tables.into_iter().collect()
     }
 
-    fn schema() -> Json {
-        json!({ "type": "object", "additionalProperties": S::schema() })
+    fn json_schema() -> Json {
+        json!({ "type": "object", "additionalProperties": S::json_schema() })
     }
 
-    fn outline() -> Option<Outline> {
-        Some(Outline { suffix: ".NAME", about: S::ABOUT, rows: S::rows() })
+    fn section_outline() -> Option<SectionOutline> {
+        Some(SectionOutline { suffix: ".NAME", about: S::ABOUT, rows: S::setting_rows() })
     }
 }
 
 /// A server's name is its table's.
-impl Part for ServerName {
-    fn read(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl SectionPart for ServerName {
+    fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         Self::new(table.name)
-            .map_err(|error| reader.fault(table.name_span.clone(), &table.key, error.into()))
+            .map_err(|error| reader.report_fault(table.name_span.clone(), &table.key, error.into()))
             .ok()
     }
 }
 
 /// Every table within `tools` is one tool's.
-impl Part for Vec<(NativeName, ToolOverride)> {
-    fn rows() -> Vec<Row> {
+impl SectionPart for Vec<(NativeName, ToolOverride)> {
+    fn part_rows() -> Vec<SettingRow> {
         const DOC: &[&str] =
             &["What clients see of one tool: `TOOL` is the server's own name for it."];
-        vec![Row::of::<ToolOverride>("TOOL", DOC, None).for_any_key()]
+        vec![SettingRow::for_setting::<ToolOverride>("TOOL", DOC, None).for_any_key()]
     }
 
-    fn read(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let nodes = table.nodes();
+    fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        let nodes = table.all_nodes();
         // `allow` and `deny` are settings of the table itself.
-        let tools = nodes
-            .iter()
-            .filter(|node| node.as_table().is_some() && !matches!(node.name(), "allow" | "deny"));
+        let tools = nodes.iter().filter(|node| {
+            node.as_table().is_some() && !matches!(node.key_name(), "allow" | "deny")
+        });
         let overrides: Vec<_> = tools
             .map(|node| {
-                let tool = <ToolOverride as Setting>::read(node, reader)?;
-                Some((NativeName::new(node.name()), tool))
+                let tool = <ToolOverride as Setting>::read_value(node, reader)?;
+                Some((NativeName::new(node.key_name()), tool))
             })
             .collect();
         overrides.into_iter().collect()

@@ -1,23 +1,23 @@
-//! Text → [`Config`]; every fault at once, with line, key and help.
+//! Text → [`Config`], with all faults at once, each with line, key and help.
 //!
-//! This room is pure: [`Config::read`] takes bytes and what it may ask of the
-//! world ([`Surroundings`]) and returns a whole configuration or all that is
+//! This module is pure: [`Config::read`] takes bytes and an interface to the
+//! system ([`Environment`]) and returns a whole configuration or all that is
 //! wrong with it. Nothing is opened, started or resolved here; whether a
 //! certificate is one, or a server answers, is for the rooms that use them.
-//! Only [`Source::open`] and [`System`] touch the system, at the very edge.
+//! Only [`ConfigSource::open`] and [`SystemEnvironment`] touch the system, at the very edge.
 //!
 //! Every setting is declared once, by `section!` (`macros.rs`): its key, type,
-//! kind, default and sentence. The structs that the other rooms use, the reader,
-//! `docs/configuration.md` and the JSON Schema all come from that declaration
-//! (`gateway.rs`, `server.rs`). Defaults are written as in the file and read the
-//! same way, so a default that the reader would refuse cannot be.
+//! kind, default and description. The structs that other modules use, the reader,
+//! `docs/configuration.md` and the JSON Schema are all generated from that
+//! declaration (`gateway.rs`, `server.rs`). Defaults are written as in the file
+//! and read the same way, so an invalid default is impossible.
 //!
 //! To add a setting, add its field there, and run the tests with `UPDATE_DOCS=1`.
 //! To add a kind of value, implement `Text` (one string) or `Setting` for it.
-//! Rules between settings stand in `check.rs`.
+//! Rules between settings are in `check.rs`.
 //!
-//! serde is not used for reading, because it stops at the first fault and
-//! forgets lines on the way.
+//! serde is not used for reading, because it stops at the first fault and loses
+//! line numbers.
 
 mod check;
 mod clients;
@@ -46,22 +46,23 @@ mod tests;
 mod units;
 mod wording;
 
-pub use clients::{Client, KeyHash};
+pub use clients::{ClientConfig, KeyHash};
 pub use docs::{json_schema, reference};
-pub use fault::{Color, Fault, Faults};
+pub use fault::{Color, ConfigFault, ConfigFaults};
 pub use gateway::{
-    Admin, Anonymous, Gateway, Limits, Log, LogFormat, Naming, Reload, Telemetry, Tls, Uris,
+    AdminConfig, AnonymousAccess, GatewayConfig, LimitsConfig, LogConfig, LogFormatChoice,
+    NamingChoice, ReloadTrigger, TelemetryConfig, TlsConfig, UriChoice,
 };
 pub use pattern::Pattern;
-pub use problem::{Problem, UrlProblem};
-pub use profiles::Profile;
+pub use problem::{ConfigProblem, UrlProblem};
+pub use profiles::ProfileConfig;
 pub use rate::Rate;
 pub use secret::Secret;
 pub use server::{
-    Command, EraChoice, Http, HttpTransport, Isolation, PASSED_ENV, Server, Start, Target,
-    ToolOverride, Tools,
+    CommandConfig, EraChoice, HttpConfig, HttpTransport, Isolation, PASSED_ENV, ServerConfig,
+    ServerKind, StartChoice, ToolOverride, ToolsConfig,
 };
-pub use source::{Source, Surroundings, System};
+pub use source::{ConfigSource, Environment, SystemEnvironment};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -70,33 +71,33 @@ use toml::de::DeTable;
 
 use fault::Findings;
 use macros::section;
-use maps::{Named, Servers};
-use reader::{Reader, Table};
-use setting::{Part, Section};
+use maps::{NamedTables, ServerTables};
+use reader::{ConfigReader, ConfigTable};
+use setting::{Section, SectionPart};
 
 section! {
-    /// A whole configuration, as `gateway.toml` has it.
+    /// A whole configuration, as in `gateway.toml`.
     #[derive(Debug, Clone, PartialEq)]
     pub struct Config {
         parts {
-            /// Every file that `${file:…}` named: when one changes, so does the configuration.
+            /// The files named by `${file:…}`: when one changes, the configuration is reloaded.
             files: Vec<PathBuf>,
         }
         settings {
-            /// Where clients connect, and what holds for all of them.
-            gateway: Gateway = {},
-            /// The listener for operators.
-            admin: Admin = {},
+            /// The listener for clients, and what applies to all of them.
+            gateway: GatewayConfig = {},
+            /// The admin listener.
+            admin: AdminConfig = {},
             /// What the gateway writes to its standard error.
-            log: Log = {},
+            log: LogConfig = {},
             /// OpenTelemetry traces and metrics.
-            telemetry: Telemetry = {},
+            telemetry: TelemetryConfig = {},
             /// The MCP servers, in the order of the file.
-            servers: Vec<Arc<Server>> as Servers = {},
-            /// Parts of what the servers offer, each at a URL of its own.
-            profiles: Vec<Profile> as Named<Profile> = {},
-            /// Who may call. Without any, whoever reaches the gateway.
-            clients: Vec<Client> as Named<Client> = {},
+            servers: Vec<Arc<ServerConfig>> as ServerTables = {},
+            /// Subsets of the catalog, each at a URL of its own.
+            profiles: Vec<ProfileConfig> as NamedTables<ProfileConfig> = {},
+            /// The clients that may call. By default every client that reaches the gateway.
+            clients: Vec<ClientConfig> as NamedTables<ClientConfig> = {},
         }
     }
 }
@@ -106,19 +107,22 @@ impl Config {
     ///
     /// # Errors
     /// Everything that is wrong with it, in the order of its lines.
-    pub fn read(source: &Source, surroundings: &dyn Surroundings) -> Result<Self, Faults> {
-        let mut reader = Reader::new(&source.folder, surroundings);
-        let (text, problem) = text_of(source);
+    pub fn read(
+        source: &ConfigSource,
+        surroundings: &dyn Environment,
+    ) -> Result<Self, ConfigFaults> {
+        let mut reader = ConfigReader::new(&source.folder, surroundings);
+        let (text, problem) = decode_text(source);
         let config = match problem {
             Some(problem) => {
-                reader.fault(text.len()..text.len(), "", problem);
+                reader.report_fault(text.len()..text.len(), "", problem);
                 None
             }
             None => read_text(text, &mut reader),
         };
         match config {
             Some(config) if reader.found.is_empty() => Ok(config),
-            _ => Err(Faults::new(Findings {
+            _ => Err(ConfigFaults::new(Findings {
                 name: &source.name,
                 text,
                 found: reader.found,
@@ -137,9 +141,9 @@ impl Config {
     ///
     /// # Errors
     /// It collides with the admin listener's.
-    pub fn listen_on(&mut self, address: std::net::SocketAddr) -> Result<(), Problem> {
-        if self.admin.listen.is_some_and(|admin| check::collide(address, admin)) {
-            return Err(Problem::SameAddress);
+    pub fn listen_on(&mut self, address: std::net::SocketAddr) -> Result<(), ConfigProblem> {
+        if self.admin.listen.is_some_and(|admin| check::addresses_collide(address, admin)) {
+            return Err(ConfigProblem::SameAddress);
         }
         self.gateway.listen = address;
         Ok(())
@@ -151,47 +155,47 @@ impl Config {
     /// listens on every address and leaves it to its host who gets there.
     pub fn is_open_to_anyone(&self) -> bool {
         self.clients.is_empty()
-            && self.gateway.anonymous == Anonymous::Loopback
-            && check::is_open(self.gateway.listen)
+            && self.gateway.anonymous == AnonymousAccess::Loopback
+            && check::is_reachable_by_others(self.gateway.listen)
     }
 
     /// Puts the log filter of the command line in the place of the file's.
     ///
     /// # Errors
     /// It does not parse.
-    pub fn log_at(&mut self, level: &str) -> Result<(), Problem> {
-        self.log.level = gateway::filter(level)?;
+    pub fn log_at(&mut self, level: &str) -> Result<(), ConfigProblem> {
+        self.log.level = gateway::check_log_filter(level)?;
         Ok(())
     }
 }
 
 /// The text, or as much as is text, and what is wrong behind it.
-fn text_of(source: &Source) -> (&str, Option<Problem>) {
+fn decode_text(source: &ConfigSource) -> (&str, Option<ConfigProblem>) {
     let len = source.bytes.len();
-    if len > Source::MAX_LEN {
-        return ("", Some(Problem::TooLarge { len, max: Source::MAX_LEN }));
+    if len > ConfigSource::MAX_LEN {
+        return ("", Some(ConfigProblem::TooLarge { len, max: ConfigSource::MAX_LEN }));
     }
     let mut chunks = source.bytes.utf8_chunks();
     let text = chunks.next().map_or("", |chunk| chunk.valid());
-    let problem = (text.len() < len).then_some(Problem::NotUtf8);
+    let problem = (text.len() < len).then_some(ConfigProblem::NotUtf8);
     // Some editors begin a file with a byte order mark; TOML says to skip it.
     (text.strip_prefix('\u{feff}').unwrap_or(text), problem)
 }
 
 /// Reads the text; the reader holds what is wrong with it.
-fn read_text(text: &str, reader: &mut Reader<'_>) -> Option<Config> {
+fn read_text(text: &str, reader: &mut ConfigReader<'_>) -> Option<Config> {
     let (document, errors) = DeTable::parse_recoverable(text);
-    let root = Table::root(document.get_ref());
-    root.refuse_unknown(&Config::rows(), reader);
-    let config = Config::fields(&root, reader);
-    check::all(&root, reader);
-    syntax::merge(text, &errors, &mut reader.found);
+    let root = ConfigTable::root_table(document.get_ref());
+    root.refuse_unknown(&Config::setting_rows(), reader);
+    let config = Config::read_fields(&root, reader);
+    check::check_settings(&root, reader);
+    syntax::merge_syntax_errors(text, &errors, &mut reader.found);
     config
 }
 
 /// [`Config::files`]. Parts are read last, when every substitution has been.
-impl Part for Vec<PathBuf> {
-    fn read(_: &Table<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+impl SectionPart for Vec<PathBuf> {
+    fn read_part(_: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         Some(reader.files.iter().cloned().collect())
     }
 }

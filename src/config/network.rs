@@ -7,47 +7,47 @@ use http::uri::Authority;
 use serde_json::{Value as Json, json};
 use url::Url;
 
-use super::problem::{Problem, UrlProblem};
-use super::reader::{Node, Reader};
-use super::setting::{Setting, Text};
+use super::problem::{ConfigProblem, UrlProblem};
+use super::reader::{ConfigNode, ConfigReader};
+use super::setting::{Setting, TextSetting};
 
-impl Text for SocketAddr {
+impl TextSetting for SocketAddr {
     type Value = Self;
     const OFF: bool = true;
     const WORD: &'static str = "address with port";
     const RULE: &'static str = "an IP address and a port";
     const EXAMPLE: &'static str = "\"127.0.0.1:8080\"";
 
-    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<Self>, Problem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
         Ok(text.parse().ok())
     }
 }
 
 /// A host name, with a port where only that port will do. Read in lower case.
-pub(super) struct Host;
+pub(super) struct HostSetting;
 
-impl Text for Host {
+impl TextSetting for HostSetting {
     type Value = String;
     const WORD: &'static str = "host name";
     const RULE: &'static str = "a name without scheme and path";
     const EXAMPLE: &'static str = "\"mcp.example.com\"";
 
-    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
         Ok(is_host(text).then(|| text.to_ascii_lowercase()))
     }
 }
 
 /// What browsers send in `Origin`: scheme, host, and a port that is not the
 /// scheme's own.
-pub(super) struct Origin;
+pub(super) struct OriginSetting;
 
-impl Text for Origin {
+impl TextSetting for OriginSetting {
     type Value = String;
     const WORD: &'static str = "origin";
     const RULE: &'static str = "a scheme and a host, without path";
     const EXAMPLE: &'static str = "\"https://app.example.com\"";
 
-    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
         let text = text.to_ascii_lowercase();
         let Some((scheme, host)) = text.split_once("://") else { return Ok(None) };
         if !is_scheme(scheme) || !is_host(host) {
@@ -72,16 +72,16 @@ fn is_scheme(text: &str) -> bool {
 }
 
 /// Where a picture is, or the picture itself.
-pub(super) struct Icon;
+pub(super) struct IconSetting;
 
-impl Text for Icon {
+impl TextSetting for IconSetting {
     type Value = String;
     const WORD: &'static str = "picture";
     const RULE: &'static str = "an http(s) URL or `data:image/…`";
     const EXAMPLE: &'static str = "\"https://example.com/icon.png\"";
 
-    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
-        let valid = text.starts_with("data:image/") || http_url(text).is_ok();
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+        let valid = text.starts_with("data:image/") || parse_http_url(text).is_ok();
         Ok(valid.then(|| text.to_owned()))
     }
 }
@@ -89,26 +89,26 @@ impl Text for Icon {
 impl Setting for Url {
     type Value = Self;
 
-    fn word() -> String {
+    fn kind_word() -> String {
         "HTTP URL, with substitution".into()
     }
 
-    fn example() -> String {
+    fn example_value() -> String {
         "\"https://mcp.example.com/mcp\"".into()
     }
 
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let text = node.filled::<Self>(reader)?;
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        let text = node.substitute_text::<Self>(reader)?;
         // The message names the rule alone: the text may hold a secret.
-        http_url(&text).map_err(|problem| node.fault(reader, problem.into())).ok()
+        parse_http_url(&text).map_err(|problem| node.report_fault(reader, problem.into())).ok()
     }
 
-    fn schema() -> Json {
+    fn json_schema() -> Json {
         json!({ "type": "string" })
     }
 }
 
-fn http_url(text: &str) -> Result<Url, UrlProblem> {
+fn parse_http_url(text: &str) -> Result<Url, UrlProblem> {
     let url = Url::parse(text)?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(UrlProblem::Scheme);
@@ -120,30 +120,31 @@ fn http_url(text: &str) -> Result<Url, UrlProblem> {
 }
 
 /// The name of a header that a configuration may set or forward.
-pub(super) struct Header;
+pub(super) struct HeaderSetting;
 
-impl Header {
+impl HeaderSetting {
     /// Reads a name, and refuses those that the gateway writes itself.
-    pub(super) fn from_text(text: &str) -> Result<HeaderName, Problem> {
-        let name = HeaderName::from_bytes(text.as_bytes()).map_err(|_| Problem::HeaderName)?;
+    pub(super) fn from_text(text: &str) -> Result<HeaderName, ConfigProblem> {
+        let name =
+            HeaderName::from_bytes(text.as_bytes()).map_err(|_| ConfigProblem::HeaderName)?;
         let lower = name.as_str();
         if lower.starts_with("mcp-") {
             let reason = "headers that begin with Mcp- are the protocol's";
-            return Err(Problem::HeaderReserved { reason });
+            return Err(ConfigProblem::HeaderReserved { reason });
         }
         match RESERVED.iter().find(|(_, names)| names.contains(&lower)) {
-            Some((reason, _)) => Err(Problem::HeaderReserved { reason }),
+            Some((reason, _)) => Err(ConfigProblem::HeaderReserved { reason }),
             None => Ok(name),
         }
     }
 }
 
-impl Text for Header {
+impl TextSetting for HeaderSetting {
     type Value = HeaderName;
     const WORD: &'static str = "header name";
     const EXAMPLE: &'static str = "\"X-Request-Id\"";
 
-    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<HeaderName>, Problem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<HeaderName>, ConfigProblem> {
         Self::from_text(text).map(Some)
     }
 }

@@ -5,30 +5,30 @@ use std::num::NonZeroUsize;
 use serde_json::{Value as Json, json};
 use toml::de::DeValue;
 
-use super::problem::Problem;
-use super::reader::{Node, Reader};
+use super::problem::ConfigProblem;
+use super::reader::{ConfigNode, ConfigReader};
 use super::setting::Setting;
 
 /// A whole number within bounds.
-pub(super) struct Count<const MIN: u32, const MAX: u32>;
+pub(super) struct CountSetting<const MIN: u32, const MAX: u32>;
 
-impl<const MIN: u32, const MAX: u32> Setting for Count<MIN, MAX> {
+impl<const MIN: u32, const MAX: u32> Setting for CountSetting<MIN, MAX> {
     type Value = usize;
     const OFF: bool = true;
 
-    fn word() -> String {
+    fn kind_word() -> String {
         format!("integer from {MIN} to {MAX}")
     }
 
-    fn example() -> String {
+    fn example_value() -> String {
         MIN.max(1).to_string()
     }
 
-    fn right() -> String {
+    fn correction() -> String {
         format!("write a number without quotes, from {MIN} to {MAX}")
     }
 
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<usize> {
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<usize> {
         let DeValue::Integer(digits) = node.value else {
             node.refuse_kind::<Self>(reader);
             return None;
@@ -37,79 +37,80 @@ impl<const MIN: u32, const MAX: u32> Setting for Count<MIN, MAX> {
             Ok(value) if (MIN..=MAX).contains(&value) => usize::try_from(value).ok(),
             _ => {
                 let (min, max) = (MIN.to_string(), MAX.to_string());
-                node.fault(reader, Problem::Range { min, max });
+                node.report_fault(reader, ConfigProblem::Range { min, max });
                 None
             }
         }
     }
 
-    fn schema() -> Json {
+    fn json_schema() -> Json {
         json!({ "type": "integer", "minimum": MIN, "maximum": MAX })
     }
 }
 
-/// A [`Count`] from one up, as a type that holds no zero.
-pub(super) struct NonZero<const MAX: u32>;
+/// A [`CountSetting`] from one up, as a type that holds no zero.
+pub(super) struct NonZeroSetting<const MAX: u32>;
 
-impl<const MAX: u32> Setting for NonZero<MAX> {
+impl<const MAX: u32> Setting for NonZeroSetting<MAX> {
     type Value = NonZeroUsize;
     const OFF: bool = true;
 
-    fn word() -> String {
-        Count::<1, MAX>::word()
+    fn kind_word() -> String {
+        CountSetting::<1, MAX>::kind_word()
     }
 
-    fn example() -> String {
-        Count::<1, MAX>::example()
+    fn example_value() -> String {
+        CountSetting::<1, MAX>::example_value()
     }
 
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<NonZeroUsize> {
-        Count::<1, MAX>::read(node, reader).and_then(NonZeroUsize::new)
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<NonZeroUsize> {
+        CountSetting::<1, MAX>::read_value(node, reader).and_then(NonZeroUsize::new)
     }
 
-    fn schema() -> Json {
-        Count::<1, MAX>::schema()
+    fn json_schema() -> Json {
+        CountSetting::<1, MAX>::json_schema()
     }
 }
 
-/// A [`Count`] that is held as 32 bits.
+/// A [`CountSetting`] that is held as 32 bits.
 pub(super) struct Count32<const MIN: u32, const MAX: u32>;
 
 impl<const MIN: u32, const MAX: u32> Setting for Count32<MIN, MAX> {
     type Value = u32;
 
-    fn word() -> String {
-        Count::<MIN, MAX>::word()
+    fn kind_word() -> String {
+        CountSetting::<MIN, MAX>::kind_word()
     }
 
-    fn example() -> String {
-        Count::<MIN, MAX>::example()
+    fn example_value() -> String {
+        CountSetting::<MIN, MAX>::example_value()
     }
 
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<u32> {
-        Count::<MIN, MAX>::read(node, reader).and_then(|value| u32::try_from(value).ok())
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<u32> {
+        CountSetting::<MIN, MAX>::read_value(node, reader)
+            .and_then(|value| u32::try_from(value).ok())
     }
 
-    fn schema() -> Json {
-        Count::<MIN, MAX>::schema()
+    fn json_schema() -> Json {
+        CountSetting::<MIN, MAX>::json_schema()
     }
 }
 
 /// A share of a whole: 0 to 1.
-pub(super) struct Share;
+pub(super) struct ShareSetting;
 
-impl Setting for Share {
+impl Setting for ShareSetting {
     type Value = f64;
 
-    fn word() -> String {
+    fn kind_word() -> String {
         "number from 0 to 1".into()
     }
 
-    fn example() -> String {
+    fn example_value() -> String {
         "0.01".into()
     }
 
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<f64> {
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<f64> {
         let value = match node.value {
             DeValue::Float(float) => float.as_str().parse().ok(),
             DeValue::Integer(digits) => digits.as_str().parse().ok(),
@@ -120,12 +121,12 @@ impl Setting for Share {
         };
         let share = value.filter(|value| (0.0..=1.0).contains(value));
         if share.is_none() {
-            node.fault(reader, Problem::Range { min: "0".into(), max: "1".into() });
+            node.report_fault(reader, ConfigProblem::Range { min: "0".into(), max: "1".into() });
         }
         share
     }
 
-    fn schema() -> Json {
+    fn json_schema() -> Json {
         json!({ "type": "number", "minimum": 0, "maximum": 1 })
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::problem::Problem;
-use super::reader::Reader;
-use super::setting::Text;
+use super::problem::ConfigProblem;
+use super::reader::ConfigReader;
+use super::setting::TextSetting;
 
 /// A pattern in which `*` is any run of characters, also an empty one, and `?`
 /// any one character. All else stands for itself, and the whole name must match.
@@ -69,13 +69,13 @@ impl fmt::Debug for Pattern {
     }
 }
 
-impl Text for Pattern {
+impl TextSetting for Pattern {
     type Value = Self;
     const WORD: &'static str = "pattern";
     const RULE: &'static str = "1 to 128 characters, with `*` and `?`";
     const EXAMPLE: &'static str = "\"search_*\"";
 
-    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<Self>, Problem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
         Ok(Self::new(text))
     }
 }

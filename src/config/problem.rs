@@ -5,12 +5,12 @@ use std::io;
 use crate::call::ServerNameError;
 
 /// One way in which a configuration breaks its rules. `Display` says what is
-/// wrong, [`Problem::help`] what would be right. Neither ever holds a value
+/// wrong, [`ConfigProblem::help`] what would be right. Neither ever holds a value
 /// that came from `${env:…}` or `${file:…}`.
 #[derive(Debug, thiserror::Error)]
-pub enum Problem {
+pub enum ConfigProblem {
     /// The file is larger than a configuration may be.
-    #[error("the file has {len} bytes or more, more than the {max} that are read")]
+    #[error("the file has at least {len} bytes, expected at most {max}")]
     TooLarge {
         /// How many bytes were seen.
         len: usize,
@@ -90,7 +90,7 @@ pub enum Problem {
     #[error("the server has both `command` and `url`")]
     TwoTargets,
     /// A setting of the other kind of server.
-    #[error("only a server with `{owner}` has this setting")]
+    #[error("this setting is only for servers with `{owner}`")]
     OtherTarget {
         /// `command` or `url`.
         owner: &'static str,
@@ -102,19 +102,19 @@ pub enum Problem {
     #[error("not a header name")]
     HeaderName,
     /// A header that the gateway writes itself.
-    #[error("the gateway does not let a configuration set this header: {reason}")]
+    #[error("this header cannot be configured: {reason}")]
     HeaderReserved {
         /// Why.
         reason: &'static str,
     },
     /// A header value with characters that no header may have.
-    #[error("the header's value has a character that no header may have")]
+    #[error("the header value contains a character that is not allowed in headers")]
     HeaderValue,
     /// Two keys of one table that name the same thing.
-    #[error("the same name is set twice, in another spelling")]
+    #[error("duplicate name in another spelling")]
     Twice,
     /// A header that is both set and taken from the client.
-    #[error("`forward_headers` names this header too")]
+    #[error("`forward_headers` contains this header too")]
     FixedAndForwarded,
     /// An environment variable's name that no system takes.
     #[error("not the name of an environment variable")]
@@ -123,7 +123,7 @@ pub enum Problem {
     #[error("not the name of a template's variable")]
     TemplateVariable,
     /// An environment variable's value, or an argument, with a NUL byte.
-    #[error("the value has a NUL byte")]
+    #[error("the value contains a NUL byte")]
     Nul,
     /// `${env:NAME}` names a variable that is not set.
     #[error("the environment variable `{name}` is not set")]
@@ -146,10 +146,10 @@ pub enum Problem {
         kind: io::ErrorKind,
     },
     /// A `${…}` that is neither `env` nor `file`, or has no end.
-    #[error("`${{` begins a substitution that is not understood")]
+    #[error("unknown substitution after `${{`, expected `env:` or `file:`")]
     Substitution,
     /// A substitution in a setting that takes none.
-    #[error("this setting takes no substitution")]
+    #[error("substitution is not supported in this setting")]
     NoSubstitution,
     /// A public tool name outside `[a-zA-Z0-9_-]{1,64}`.
     #[error("not a public tool name")]
@@ -161,13 +161,13 @@ pub enum Problem {
         other: String,
     },
     /// A listener that others can reach, and no host name that it answers to.
-    #[error("{address} is open to other machines, and `allowed_hosts` is empty")]
+    #[error("{address} is reachable by other machines, but `allowed_hosts` is empty")]
     HostsMissing {
         /// The address listened on.
         address: std::net::SocketAddr,
     },
     /// The gateway is open to others, and knows nobody.
-    #[error("{address} is open to other machines, and there are no `[clients]`")]
+    #[error("{address} is reachable by other machines, but there are no `[clients]`")]
     ClientsMissing {
         /// The address listened on.
         address: std::net::SocketAddr,
@@ -179,7 +179,7 @@ pub enum Problem {
     #[error("not a profile's name")]
     ProfileName,
     /// A profile that is not there.
-    #[error("there is no profile `{name}`")]
+    #[error("unknown profile `{name}`")]
     NoProfile {
         /// The name.
         name: String,
@@ -187,10 +187,10 @@ pub enum Problem {
         meant: Option<String>,
     },
     /// A list that leaves a client nothing.
-    #[error("the client could use no profile at all")]
+    #[error("the list of profiles is empty")]
     NoProfiles,
     /// A server that is not there.
-    #[error("there is no server `{name}`")]
+    #[error("unknown server `{name}`")]
     NoServer {
         /// The name.
         name: String,
@@ -210,16 +210,16 @@ pub enum Problem {
         other: String,
     },
     /// A header that carries the clients' keys, to be sent on.
-    #[error("it carries the clients' keys, which never go on to a server")]
+    #[error("this header carries client keys, which are never forwarded")]
     KeyForwarded,
     /// `gateway.listen` and `admin.listen` would take the same port.
-    #[error("the gateway and the admin listener take the same address")]
+    #[error("`gateway.listen` and `admin.listen` are the same address")]
     SameAddress,
     /// `max_timeout` below `timeout`.
     #[error("`max_timeout` is shorter than `timeout`")]
     TimeoutOrder,
     /// `isolation = "client"` with `max_instances = 0`.
-    #[error("each client has an instance of its own, and there may be none")]
+    #[error("`isolation = \"client\"` needs instances, but `max_instances` is 0")]
     NoInstances,
     /// A filter for the log that does not parse.
     #[error("not a log filter")]
@@ -249,15 +249,15 @@ pub enum UrlProblem {
     Fragment,
 }
 
-impl Problem {
+impl ConfigProblem {
     /// What would be right, as one sentence without a full stop.
-    pub fn help(&self) -> String {
+    pub fn help_text(&self) -> String {
         match self {
             Self::TooLarge { .. } | Self::NotUtf8 => {
                 "is this a configuration of the gateway?".into()
             }
-            Self::UnknownKey { meant, known } => did_you_mean(meant.as_deref(), known),
-            Self::Choice { meant, choices, .. } => did_you_mean(meant.as_deref(), choices),
+            Self::UnknownKey { meant, known } => suggest_choice(meant.as_deref(), known),
+            Self::Choice { meant, choices, .. } => suggest_choice(meant.as_deref(), choices),
             Self::NoProfile { meant, .. } => match meant {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => "add a [profiles.NAME], or write \"default\" for /mcp itself".into(),
@@ -267,11 +267,11 @@ impl Problem {
                 None => "add a [servers.NAME], or remove it here".into(),
             },
             Self::Kind { right, .. } | Self::Text { right, .. } => right.clone(),
-            Self::Range { min, max } => format!("the smallest is {min}, the largest {max}"),
+            Self::Range { min, max } => format!("expected a value from {min} to {max}"),
             Self::Missing { key, example } => format!("add {key} = {example}"),
             Self::Syntax { message } if message == "duplicate key" => "keep one of them".into(),
             Self::PublicNameTaken { .. } => "give one of them another `name`".into(),
-            Self::More { .. } => "mend those above, and check again".into(),
+            Self::More { .. } => "fix the faults above, then check again".into(),
             other => other.fixed_help().into(),
         }
     }
@@ -294,22 +294,22 @@ impl Problem {
     fn fixed_help(&self) -> &'static str {
         match self {
             Self::Syntax { .. } => {
-                "strings stand in quotes, lists in [ ], and each setting on a line of its own"
+                "put strings in quotes, lists in [ ], and each setting on its own line"
             }
             Self::ServerName(_) => "rename the table, such as [servers.github]",
             Self::NoTarget => "add command = \"…\" for a child process, or url = \"https://…\"",
-            Self::TwoTargets => "keep one of them, or make two servers",
-            Self::OtherTarget { .. } => "remove it, or say which kind of server this is",
+            Self::TwoTargets => "keep one of them, or configure two servers",
+            Self::OtherTarget { .. } => "remove it, or use the other kind of server",
             Self::Url(UrlProblem::Credentials) => {
                 "send credentials as headers = { Authorization = \"…\" }"
             }
-            Self::Url(_) => "write the whole of it, beginning with https:// or http://",
+            Self::Url(_) => "write a complete URL that starts with https:// or http://",
             Self::HeaderName => "write a name such as Authorization or X-Api-Key",
             Self::HeaderReserved { .. } | Self::KeyForwarded => "remove it",
             Self::HeaderValue => "headers are one line of visible characters",
             Self::Twice | Self::FixedAndForwarded => "keep one of them",
             Self::EnvName => "write a name such as LOG_LEVEL",
-            Self::TemplateVariable => "write a name as it stands within { } in the template",
+            Self::TemplateVariable => "write the name as it appears within { } in the template",
             Self::Nul => "remove the NUL byte",
             Self::EnvUnset { .. } => "set it before the gateway starts, or use ${file:PATH}",
             Self::EnvNotUtf8 { .. } => "use ${file:PATH} with a text file",
@@ -329,12 +329,14 @@ impl Problem {
             Self::ClientName => {
                 "use 1 to 64 characters of a-z, A-Z, 0-9, `_`, `-`, `.` and `@`; not `anonymous`"
             }
-            Self::NoProfiles => "name one, or leave it out for all of them",
+            Self::NoProfiles => "name at least one, or remove the setting to allow all",
             Self::NoKey | Self::KeyHash => super::clients::HOW_TO_HASH,
-            Self::KeyTaken { .. } => "make a key for each client: `trunkline key`",
+            Self::KeyTaken { .. } => "create a key for each client: `trunkline key`",
             Self::SameAddress => "give the admin listener a port of its own, or write \"off\"",
-            Self::TimeoutOrder => "progress extends `timeout` up to `max_timeout`: make it longer",
-            Self::NoInstances => "allow some, or write isolation = \"shared\"",
+            Self::TimeoutOrder => {
+                "progress extends `timeout` up to `max_timeout`: increase `max_timeout`"
+            }
+            Self::NoInstances => "raise `max_instances`, or write isolation = \"shared\"",
             Self::Filter => {
                 "write a level, such as \"info\", or \"info,trunkline::upstream=debug\""
             }
@@ -344,10 +346,10 @@ impl Problem {
 }
 
 /// "did you mean" where something is near, else the whole list.
-fn did_you_mean(meant: Option<&str>, all: &[&str]) -> String {
+fn suggest_choice(meant: Option<&str>, all: &[&str]) -> String {
     match meant {
         Some(meant) => format!("did you mean `{meant}`?"),
-        None if all.is_empty() => "remove it: nothing may stand here".into(),
-        None => format!("what may stand here: {}", all.join(", ")),
+        None if all.is_empty() => "remove it: no keys are allowed here".into(),
+        None => format!("expected one of: {}", all.join(", ")),
     }
 }

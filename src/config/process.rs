@@ -1,19 +1,19 @@
 //! The kinds of value that child processes know: programs and variables.
 
-use super::problem::Problem;
-use super::reader::Reader;
-use super::setting::Text;
+use super::problem::ConfigProblem;
+use super::reader::ConfigReader;
+use super::setting::TextSetting;
 
 /// A program to run. Children must not depend on where the gateway was started:
 /// a path starts at the file's folder, and `trunkline` is the running program.
-pub(super) struct Program;
+pub(super) struct ProgramSetting;
 
-impl Text for Program {
+impl TextSetting for ProgramSetting {
     type Value = String;
     const WORD: &'static str = "program";
     const EXAMPLE: &'static str = "\"npx\"";
 
-    fn parse(text: &str, reader: &Reader<'_>) -> Result<Option<String>, Problem> {
+    fn parse_text(text: &str, reader: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
         if text.is_empty() || text.contains('\0') {
             return Ok(None);
         }
@@ -25,22 +25,24 @@ impl Text for Program {
         };
         Ok(match text {
             "trunkline" => own().or_else(|| Some(text.to_owned())),
-            path if path.contains('/') => reader.path(path).into_os_string().into_string().ok(),
+            path if path.contains('/') => {
+                reader.resolve_path(path).into_os_string().into_string().ok()
+            }
             name => Some(name.to_owned()),
         })
     }
 }
 
 /// The name of a variable, or `NAME_*` for all that begin so.
-pub(super) struct Variable;
+pub(super) struct VariableSetting;
 
-impl Text for Variable {
+impl TextSetting for VariableSetting {
     type Value = String;
     const WORD: &'static str = "variable";
     const EXAMPLE: &'static str = "\"AWS_REGION\"";
     const RULE: &'static str = "a name, or the beginning of names and a star";
 
-    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<String>, Problem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
         // A star alone would hand every credential of the gateway to the child.
         let stem = text.strip_suffix('*').unwrap_or(text);
         Ok(is_env_name(stem).then(|| text.to_owned()))

@@ -1,70 +1,71 @@
-//! `[profiles.NAME]`: parts of the catalog with a URL of their own.
+//! `[profiles.NAME]`: subsets of the catalog with a URL of their own.
 
 use crate::call::{ProfileName, ProfileNameError};
 
-use super::gateway::Uris;
+use super::gateway::UriChoice;
 use super::macros::section;
 use super::pattern::Pattern;
-use super::problem::Problem;
-use super::reader::{Reader, Table};
-use super::setting::{Part, Text};
+use super::problem::ConfigProblem;
+use super::reader::{ConfigReader, ConfigTable};
+use super::setting::{SectionPart, TextSetting};
 
 section! {
-    /// A part of what the servers offer, at `/mcp/NAME`. What a profile does not show cannot be
-    /// used there either. One that names `tools`, `prompts` or `resources` shows of these three
-    /// only what it names; one that names none of them shows all that its servers have. `default`
-    /// is what `/mcp` itself serves: everything, where there is no such profile. `NAME` is 1 to 64
-    /// characters of `a-z`, `A-Z`, `0-9`, `_` and `-`.
+    /// A subset of the catalog, served at `/mcp/NAME`. What a profile does not show cannot be used
+    /// there. A profile that sets any of `tools`, `prompts` and `resources` shows of these three
+    /// only what it names; a profile that sets none of them shows everything that its servers
+    /// offer. The profile `default` is served at `/mcp` itself; without it, `/mcp` shows
+    /// everything. `NAME` has 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `_` and `-`.
     #[derive(Debug, Clone, PartialEq)]
-    pub struct Profile {
+    pub struct ProfileConfig {
         parts {
             /// The `NAME` of its table.
             name: ProfileName,
         }
         settings {
-            /// The servers whose offers it shows, by name. All of them without it.
+            /// The servers to show, by name. By default all.
             servers: Option<Vec<Pattern>>,
-            /// The tools that it shows, by public name: `*` is any run of characters, `?` any one.
+            /// The tools to show, by public name: `*` matches any number of characters, `?` exactly
+            /// one.
             tools: Option<Vec<Pattern>>,
-            /// The prompts that it shows, by public name.
+            /// The prompts to show, by public name.
             prompts: Option<Vec<Pattern>>,
-            /// The resources and resource templates that it shows, by public URI. What a template
-            /// that is shown makes can be read.
+            /// The resources and resource templates to show, by public URI. Every resource of a
+            /// shown template can be read.
             resources: Option<Vec<Pattern>>,
-            /// Which URIs clients see of it, instead of `gateway.uris`.
-            uris: Option<Uris>,
-            /// What clients show as its name, instead of `gateway.title`.
+            /// Which URIs clients see, instead of `gateway.uris`.
+            uris: Option<UriChoice>,
+            /// The name that clients display, instead of `gateway.title`.
             title: Option<String>,
-            /// What clients tell their model about it, instead of `gateway.instructions`.
+            /// Instructions for the client's model, instead of `gateway.instructions`.
             instructions: Option<String>,
         }
     }
 }
 
-/// A profile's name is its table's.
-impl Part for ProfileName {
-    fn read(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+/// A profile's name is the key of its table.
+impl SectionPart for ProfileName {
+    fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         Self::new(table.name)
-            .map_err(|error| reader.fault(table.name_span.clone(), &table.key, error.into()))
+            .map_err(|error| reader.report_fault(table.name_span.clone(), &table.key, error.into()))
             .ok()
     }
 }
 
-impl Text for ProfileName {
+impl TextSetting for ProfileName {
     type Value = Self;
     const WORD: &'static str = "profile's name";
     const EXAMPLE: &'static str = "\"support\"";
 
-    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<Self>, Problem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
         Ok(Some(Self::new(text)?))
     }
 
-    fn pattern() -> Option<&'static str> {
+    fn schema_pattern() -> Option<&'static str> {
         Some("^[a-zA-Z0-9_-]{1,64}$")
     }
 }
 
-impl From<ProfileNameError> for Problem {
+impl From<ProfileNameError> for ConfigProblem {
     fn from(ProfileNameError: ProfileNameError) -> Self {
         Self::ProfileName
     }

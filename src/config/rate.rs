@@ -4,9 +4,9 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::problem::Problem;
-use super::reader::Reader;
-use super::setting::Text;
+use super::problem::ConfigProblem;
+use super::reader::ConfigReader;
+use super::setting::TextSetting;
 
 /// So many in so long, such as `"100/min"`. All of them may come at once; then
 /// they come back evenly over the time.
@@ -41,18 +41,18 @@ impl fmt::Display for Rate {
     }
 }
 
-impl Text for Rate {
+impl TextSetting for Rate {
     type Value = Self;
     const OFF: bool = true;
     const WORD: &'static str = "rate";
     const EXAMPLE: &'static str = "\"100/min\"";
     const RULE: &'static str = "1 to 1000000 per s, min, h or d";
 
-    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<Self>, Problem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
         Ok(Self::from_text(text))
     }
 
-    fn pattern() -> Option<&'static str> {
+    fn schema_pattern() -> Option<&'static str> {
         Some("^[0-9]+/(s|min|h|d)$")
     }
 }

@@ -6,43 +6,43 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
-use super::Surroundings;
-use super::fault::Found;
-use super::problem::Problem;
-use super::setting::{Row, Setting};
-use super::wording::{AnyTable, expected, nearest, quoted, shortened};
+use super::Environment;
+use super::fault::FoundProblem;
+use super::problem::ConfigProblem;
+use super::setting::{Setting, SettingRow};
+use super::wording::{AnyTable, expected_kind, nearest_choice, quote_segment, shorten_text};
 
 /// What a reading needs and what it gathers. Nothing that reads stops at the
 /// first fault: it tells the reader, returns `None`, and the walk goes on.
-pub(super) struct Reader<'a> {
+pub(super) struct ConfigReader<'a> {
     /// Where relative paths start.
     pub(super) folder: &'a Path,
-    pub(super) surroundings: &'a dyn Surroundings,
-    pub(super) found: Vec<Found>,
+    pub(super) surroundings: &'a dyn Environment,
+    pub(super) found: Vec<FoundProblem>,
     /// Where secrets stand in the text: never shown.
     pub(super) hidden: Vec<Range<usize>>,
     /// Every file that a substitution named.
     pub(super) files: BTreeSet<PathBuf>,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(folder: &'a Path, surroundings: &'a dyn Surroundings) -> Self {
+impl<'a> ConfigReader<'a> {
+    pub(super) fn new(folder: &'a Path, surroundings: &'a dyn Environment) -> Self {
         let (found, hidden, files) = Default::default();
         Self { folder, surroundings, found, hidden, files }
     }
 
-    pub(super) fn fault(&mut self, span: Range<usize>, key: &str, problem: Problem) {
-        self.found.push(Found { span, key: key.to_owned(), problem });
+    pub(super) fn report_fault(&mut self, span: Range<usize>, key: &str, problem: ConfigProblem) {
+        self.found.push(FoundProblem { span, key: key.to_owned(), problem });
     }
 
     /// A path of the file, made to start at its folder.
-    pub(super) fn path(&self, text: &str) -> PathBuf {
+    pub(super) fn resolve_path(&self, text: &str) -> PathBuf {
         self.folder.join(text)
     }
 }
 
 /// One value of the file, with the key that leads to it.
-pub(super) struct Node<'a> {
+pub(super) struct ConfigNode<'a> {
     pub(super) value: &'a DeValue<'a>,
     pub(super) span: Range<usize>,
     /// Such as `servers.github.url`.
@@ -53,7 +53,7 @@ pub(super) struct Node<'a> {
 }
 
 /// One table of the file.
-pub(super) struct Table<'a> {
+pub(super) struct ConfigTable<'a> {
     entries: &'a DeTable<'a>,
     /// Such as `servers.github`; empty for the whole file.
     pub(super) key: String,
@@ -63,23 +63,27 @@ pub(super) struct Table<'a> {
     pub(super) name_span: Range<usize>,
 }
 
-impl<'a> Node<'a> {
+impl<'a> ConfigNode<'a> {
     /// The last segment of the key, as it is meant.
-    pub(super) fn name(&self) -> &'a str {
+    pub(super) fn key_name(&self) -> &'a str {
         self.name
     }
 
-    pub(super) fn fault(&self, reader: &mut Reader<'_>, problem: Problem) {
-        reader.fault(self.span.clone(), &self.key, problem);
+    pub(super) fn report_fault(&self, reader: &mut ConfigReader<'_>, problem: ConfigProblem) {
+        reader.report_fault(self.span.clone(), &self.key, problem);
     }
 
     /// Tells of a fault in the key rather than in the value.
-    pub(super) fn fault_at_name(&self, reader: &mut Reader<'_>, problem: Problem) {
-        reader.fault(self.name_span.clone(), &self.key, problem);
+    pub(super) fn report_fault_at_key(
+        &self,
+        reader: &mut ConfigReader<'_>,
+        problem: ConfigProblem,
+    ) {
+        reader.report_fault(self.name_span.clone(), &self.key, problem);
     }
 
     /// Tells that the value has another TOML type than `S` takes.
-    pub(super) fn refuse_kind<S: Setting>(&self, reader: &mut Reader<'_>) {
+    pub(super) fn refuse_kind<S: Setting>(&self, reader: &mut ConfigReader<'_>) {
         let found = match self.value {
             DeValue::String(_) => "a string",
             DeValue::Integer(_) => "an integer",
@@ -89,29 +93,33 @@ impl<'a> Node<'a> {
             DeValue::Array(_) => "an array",
             DeValue::Table(_) => "a table",
         };
-        let problem = Problem::Kind { expected: expected::<S>(), found, right: S::right() };
-        self.fault(reader, problem);
+        let problem =
+            ConfigProblem::Kind { expected: expected_kind::<S>(), found, right: S::correction() };
+        self.report_fault(reader, problem);
     }
 
     /// Tells that the text does not read as an `S`.
-    pub(super) fn refuse_text<S: Setting>(&self, text: &str, reader: &mut Reader<'_>) {
-        let (expected, right) = (expected::<S>(), S::right());
-        self.fault(reader, Problem::Text { expected, found: shortened(text), right });
+    pub(super) fn refuse_text<S: Setting>(&self, text: &str, reader: &mut ConfigReader<'_>) {
+        let (expected, right) = (expected_kind::<S>(), S::correction());
+        self.report_fault(
+            reader,
+            ConfigProblem::Text { expected, found: shorten_text(text), right },
+        );
     }
 
     pub(super) fn refuse_choice(
         &self,
         text: &str,
         choices: &[&'static str],
-        reader: &mut Reader<'_>,
+        reader: &mut ConfigReader<'_>,
     ) {
-        let (found, choices) = (shortened(text), choices.to_vec());
-        let meant = nearest(text, &choices);
-        self.fault(reader, Problem::Choice { found, meant, choices });
+        let (found, choices) = (shorten_text(text), choices.to_vec());
+        let meant = nearest_choice(text, &choices);
+        self.report_fault(reader, ConfigProblem::Choice { found, meant, choices });
     }
 
     /// The table that the value must be.
-    pub(super) fn table(&self, reader: &mut Reader<'_>) -> Option<Table<'a>> {
+    pub(super) fn expect_table(&self, reader: &mut ConfigReader<'_>) -> Option<ConfigTable<'a>> {
         let Some(table) = self.as_table() else {
             self.refuse_kind::<AnyTable>(reader);
             // Perhaps a secret is in it.
@@ -122,19 +130,22 @@ impl<'a> Node<'a> {
     }
 
     /// The table that the value may be.
-    pub(super) fn as_table(&self) -> Option<Table<'a>> {
+    pub(super) fn as_table(&self) -> Option<ConfigTable<'a>> {
         let DeValue::Table(entries) = self.value else { return None };
         let (key, name_span) = (self.key.clone(), self.name_span.clone());
-        Some(Table { entries, key, name: self.name, name_span })
+        Some(ConfigTable { entries, key, name: self.name, name_span })
     }
 
     /// The values of the array that the value must be.
-    pub(super) fn items<S: Setting>(&self, reader: &mut Reader<'_>) -> Option<Vec<Node<'a>>> {
+    pub(super) fn expect_items<S: Setting>(
+        &self,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<Vec<ConfigNode<'a>>> {
         let DeValue::Array(items) = self.value else {
             self.refuse_kind::<S>(reader);
             return None;
         };
-        let item = |(index, item): (usize, &'a toml::Spanned<DeValue<'a>>)| Node {
+        let item = |(index, item): (usize, &'a toml::Spanned<DeValue<'a>>)| ConfigNode {
             value: item.get_ref(),
             span: item.span(),
             key: format!("{}[{index}]", self.key),
@@ -145,7 +156,10 @@ impl<'a> Node<'a> {
     }
 
     /// The string that the value must be, as it is written.
-    pub(super) fn string<S: Setting>(&self, reader: &mut Reader<'_>) -> Option<&'a str> {
+    pub(super) fn expect_string<S: Setting>(
+        &self,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<&'a str> {
         let DeValue::String(text) = self.value else {
             self.refuse_kind::<S>(reader);
             return None;
@@ -155,43 +169,46 @@ impl<'a> Node<'a> {
 
     /// The string that the value must be, in a setting without substitution:
     /// one is refused there rather than taken for plain text.
-    pub(super) fn plain<S: Setting>(&self, reader: &mut Reader<'_>) -> Option<&'a str> {
-        let text = self.string::<S>(reader)?;
+    pub(super) fn expect_plain_string<S: Setting>(
+        &self,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<&'a str> {
+        let text = self.expect_string::<S>(reader)?;
         if text.contains("${env:") || text.contains("${file:") {
-            self.fault(reader, Problem::NoSubstitution);
+            self.report_fault(reader, ConfigProblem::NoSubstitution);
             return None;
         }
         Some(text)
     }
 }
 
-impl<'a> Table<'a> {
+impl<'a> ConfigTable<'a> {
     /// The whole file.
-    pub(super) fn root(entries: &'a DeTable<'a>) -> Self {
+    pub(super) fn root_table(entries: &'a DeTable<'a>) -> Self {
         Self { entries, key: String::new(), name: "", name_span: 0..0 }
     }
 
     /// The value under a key.
-    pub(super) fn node(&self, key: &str) -> Option<Node<'a>> {
-        self.entries.get_key_value(key).map(|(name, value)| self.child(name, value))
+    pub(super) fn find_node(&self, key: &str) -> Option<ConfigNode<'a>> {
+        self.entries.get_key_value(key).map(|(name, value)| self.child_node(name, value))
     }
 
     /// Every value, in the order of the file.
-    pub(super) fn nodes(&self) -> Vec<Node<'a>> {
+    pub(super) fn all_nodes(&self) -> Vec<ConfigNode<'a>> {
         let mut nodes: Vec<_> =
-            self.entries.iter().map(|(name, value)| self.child(name, value)).collect();
+            self.entries.iter().map(|(name, value)| self.child_node(name, value)).collect();
         nodes.sort_by_key(|node| node.name_span.start);
         nodes
     }
 
-    fn child(
+    fn child_node(
         &self,
         name: &'a toml::Spanned<toml::de::DeString<'a>>,
         value: &'a toml::Spanned<DeValue<'a>>,
-    ) -> Node<'a> {
-        let segment = quoted(name.get_ref());
+    ) -> ConfigNode<'a> {
+        let segment = quote_segment(name.get_ref());
         let key = if self.key.is_empty() { segment } else { format!("{}.{segment}", self.key) };
-        Node {
+        ConfigNode {
             value: value.get_ref(),
             span: value.span(),
             key,
@@ -201,52 +218,56 @@ impl<'a> Table<'a> {
     }
 
     /// Reads one setting, or its default by the same way, or what it is when absent.
-    pub(super) fn setting<S: Setting>(
+    pub(super) fn read_setting<S: Setting>(
         &self,
         key: &'static str,
         default: Option<&'static str>,
-        reader: &mut Reader<'_>,
+        reader: &mut ConfigReader<'_>,
     ) -> Option<S::Value> {
-        if let Some(node) = self.node(key) {
-            return S::read(&node, reader);
+        if let Some(node) = self.find_node(key) {
+            return S::read_value(&node, reader);
         }
         if let Some(text) = default {
-            return self.default::<S>(text, reader);
+            return self.read_default::<S>(text, reader);
         }
-        let absent = S::absent();
+        let absent = S::absent_value();
         if absent.is_none() {
-            let missing = Problem::Missing { key, example: S::example() };
-            reader.fault(self.name_span.clone(), &self.key, missing);
+            let missing = ConfigProblem::Missing { key, example: S::example_value() };
+            reader.report_fault(self.name_span.clone(), &self.key, missing);
         }
         absent
     }
 
     /// Reads a default from the text of its declaration; a test reads them all.
-    fn default<S: Setting>(&self, text: &'static str, reader: &mut Reader<'_>) -> Option<S::Value> {
+    fn read_default<S: Setting>(
+        &self,
+        text: &'static str,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<S::Value> {
         match DeValue::parse(text) {
             Ok(value) => {
                 let (key, name_span) = (self.key.clone(), self.name_span.clone());
                 let (span, value) = (name_span.clone(), value.get_ref());
-                S::read(&Node { value, span, key, name: self.name, name_span }, reader)
+                S::read_value(&ConfigNode { value, span, key, name: self.name, name_span }, reader)
             }
             Err(error) => {
-                let problem = Problem::Syntax { message: error.message().to_owned() };
-                reader.fault(self.name_span.clone(), &self.key, problem);
+                let problem = ConfigProblem::Syntax { message: error.message().to_owned() };
+                reader.report_fault(self.name_span.clone(), &self.key, problem);
                 None
             }
         }
     }
 
     /// Refuses every key that no row names.
-    pub(super) fn refuse_unknown(&self, rows: &[Row], reader: &mut Reader<'_>) {
+    pub(super) fn refuse_unknown(&self, rows: &[SettingRow], reader: &mut ConfigReader<'_>) {
         let known: Vec<_> = rows.iter().filter(|row| !row.any).map(|row| row.key).collect();
         let tables = rows.iter().any(|row| row.any);
-        for node in self.nodes() {
+        for node in self.all_nodes() {
             if known.contains(&node.name) || (tables && node.as_table().is_some()) {
                 continue;
             }
-            let (meant, known) = (nearest(node.name, &known), known.clone());
-            node.fault_at_name(reader, Problem::UnknownKey { meant, known });
+            let (meant, known) = (nearest_choice(node.name, &known), known.clone());
+            node.report_fault_at_key(reader, ConfigProblem::UnknownKey { meant, known });
         }
     }
 }

@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
-use super::reader::{Node, Reader};
+use super::reader::{ConfigNode, ConfigReader};
 use super::setting::Setting;
 
 /// A value that prints as `***` everywhere and is wiped from memory when
@@ -56,25 +56,25 @@ impl Serialize for Secret {
 impl Setting for Secret {
     type Value = Self;
 
-    fn word() -> String {
+    fn kind_word() -> String {
         "text, with substitution".into()
     }
 
-    fn example() -> String {
+    fn example_value() -> String {
         "\"${env:NAME}\"".into()
     }
 
-    fn right() -> String {
+    fn correction() -> String {
         "write it in quotes; ${env:NAME} and ${file:PATH} work in them".into()
     }
 
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         // Whatever stands here may be a secret written out, even of a wrong type.
         reader.hidden.push(node.span.clone());
-        node.filled::<Self>(reader).map(Self::new)
+        node.substitute_text::<Self>(reader).map(Self::new)
     }
 
-    fn schema() -> Json {
+    fn json_schema() -> Json {
         json!({ "type": "string" })
     }
 }

@@ -10,88 +10,91 @@ use url::Url;
 use crate::call::{NativeName, PublicName, ServerName};
 
 use super::macros::{choice, section};
-use super::network::Header;
-use super::numbers::{Count, Count32};
+use super::network::HeaderSetting;
+use super::numbers::{Count32, CountSetting};
 use super::pattern::Pattern;
-use super::problem::Problem;
-use super::process::{Program, Variable};
+use super::problem::ConfigProblem;
+use super::process::{ProgramSetting, VariableSetting};
 use super::rate::Rate;
-use super::reader::{Reader, Table};
+use super::reader::{ConfigReader, ConfigTable};
 use super::secret::Secret;
-use super::setting::{Part, Row, Section, Text};
-use super::substitute::Filled;
-use super::units::{Lasting, Size};
+use super::setting::{Section, SectionPart, SettingRow, TextSetting};
+use super::substitute::SubstitutedText;
+use super::units::{DurationSetting, SizeSetting};
 
 section! {
-    /// One MCP server: a child process (`command`) or an HTTP server (`url`). `NAME` is 1 to 32
+    /// One MCP server: a child process (`command`) or an HTTP server (`url`). `NAME` has 1 to 32
     /// characters of `a-z`, `A-Z`, `0-9`, `_` and `-`, without `__`.
     #[derive(Debug, Clone, PartialEq)]
-    pub struct Server {
+    pub struct ServerConfig {
         parts {
             /// The `NAME` of its table.
             name: ServerName,
             /// How it is reached.
-            target: Target,
+            target: ServerKind,
         }
         settings {
-            /// Which protocol era it speaks.
+            /// The protocol era that the server speaks.
             era: EraChoice = "auto",
-            /// When it is started or connected to.
-            start: Start = "eager",
-            /// How long a child may be without a call before it is stopped until the next one.
-            idle_stop: Option<Duration> as Option<Lasting>,
-            /// Whether clients share the server's child or session. Without it: each client has its
-            /// own session with an HTTP server of the Legacy era, and all share one child. A server
-            /// of the Modern era keeps nothing between requests, and is shared by all.
+            /// When the server is started or connected to.
+            start: StartChoice = "eager",
+            /// How long a child process may be idle before it is stopped; the next call starts it
+            /// again. By default never.
+            idle_stop: Option<Duration> as Option<DurationSetting>,
+            /// Whether clients share the server's child process or session. By default each client
+            /// has its own session with a Legacy HTTP server, and all clients share one child
+            /// process. Modern servers are stateless and always shared.
             isolation: Option<Isolation>,
-            /// How many instances of the server there may be besides the first, which lists for all:
-            /// one for each client, or for each set of client capabilities, that needs its own.
-            /// Without it: 32 children, or 10000 sessions. With 0 all clients share the first
-            /// one, which is told that none of them can do anything.
-            max_instances: Option<usize> as Option<Count<0, 1_000_000>>,
-            /// How long such an instance may be without a call before it is closed. A session with
-            /// an HTTP server stays for as long as the Legacy client whose it is.
-            instance_idle: Duration as Lasting = "5m",
-            /// How many times a child may be started again within `restart_window` before it is
+            /// The number of instances of the server besides the first one, which serves the lists:
+            /// one for each client, or each set of client capabilities, that needs its own. By
+            /// default 32 child processes, or 10000 sessions. With 0 all clients share the first
+            /// instance, and no client capabilities are announced to the server.
+            max_instances: Option<usize> as Option<CountSetting<0, 1_000_000>>,
+            /// How long such an instance may be idle before it is closed. A Legacy client's session
+            /// with an HTTP server stays open as long as the client's own session.
+            instance_idle: Duration as DurationSetting = "5m",
+            /// The number of restarts of a child process within `restart_window`; then the server is
             /// marked failed.
             max_restarts: u32 as Count32<0, 1000> = 5,
-            /// See `max_restarts`.
-            restart_window: Duration as Lasting = "1m",
-            /// How long a call may be without an answer or a sign of progress.
-            timeout: Duration as Lasting = "30s",
-            /// How long a call may take with all the progress it reports. Not below `timeout`.
-            max_timeout: Duration as Lasting = "10m",
-            /// How long a connection may take, TLS included.
-            connect_timeout: Duration as Lasting = "5s",
-            /// How long the first hello and listing may take.
-            start_timeout: Duration as Lasting = "30s",
-            /// How long a child may take to end once its input is closed, and again after SIGTERM.
-            stop_timeout: Duration as Lasting = "5s",
-            /// How often its tools may be called.
+            /// The time window of `max_restarts`.
+            restart_window: Duration as DurationSetting = "1m",
+            /// How long a call may go without an answer or a progress notification.
+            timeout: Duration as DurationSetting = "30s",
+            /// How long a call that reports progress may take in total. Not below `timeout`.
+            max_timeout: Duration as DurationSetting = "10m",
+            /// How long connecting may take, including TLS.
+            connect_timeout: Duration as DurationSetting = "5s",
+            /// How long the handshake and the first listing may take.
+            start_timeout: Duration as DurationSetting = "30s",
+            /// How long a child process may take to exit after its input is closed, and again after
+            /// SIGTERM.
+            stop_timeout: Duration as DurationSetting = "5s",
+            /// The rate of tool calls to this server.
             rate: Option<Rate>,
-            /// How many calls it gets at once.
-            in_flight: usize as Count<1, 100_000> = 256,
-            /// How many more calls may wait for their turn.
-            queue: usize as Count<0, 100_000> = 256,
-            /// How long they wait.
-            queue_timeout: Duration as Lasting = "5s",
-            /// The largest answer to one call.
-            max_response: usize as Size = "64MiB",
-            /// How much of what clients read of its resources is kept for as long as the server says
-            /// that it may be. Nothing is, where the client's own headers go on to it.
-            read_cache: Option<usize> as Option<Size> = "4MiB",
-            /// How many tools, prompts, resources and resource templates it may list of each.
-            max_tools: usize as Count<1, 1_000_000> = 10000,
-            /// How many pages each of its lists may have.
-            max_pages: usize as Count<1, 1_000_000> = 1000,
-            /// Headers of the client's own request that are sent on to it. None by default: a
-            /// client's credentials are not the server's.
-            forward_headers: Vec<HeaderName> as Vec<Header> = [],
-            /// Values for variables of its resource templates: one whose variables all have a value
-            /// is listed as a resource, and clients can ask for no other values.
+            /// The number of concurrent calls.
+            in_flight: usize as CountSetting<1, 100_000> = 256,
+            /// The number of calls that may queue when `in_flight` is reached.
+            queue: usize as CountSetting<0, 100_000> = 256,
+            /// How long a call may queue.
+            queue_timeout: Duration as DurationSetting = "5s",
+            /// The largest response to one call.
+            max_response: usize as SizeSetting = "64MiB",
+            /// The size of the cache for resource contents, which are kept as long as the server
+            /// allows. Not used if client headers are forwarded to the server.
+            read_cache: Option<usize> as Option<SizeSetting> = "4MiB",
+            /// The number of entries the server may list: tools, prompts, resources and resource
+            /// templates each.
+            max_tools: usize as CountSetting<1, 1_000_000> = 10000,
+            /// The number of pages that each of its lists may have.
+            max_pages: usize as CountSetting<1, 1_000_000> = 1000,
+            /// Headers of the client's request that are forwarded to the server. By default none: a
+            /// client's credentials are not meant for the server.
+            forward_headers: Vec<HeaderName> as Vec<HeaderSetting> = [],
+            /// Values for variables of its resource templates. A template whose variables all have a
+            /// value is listed as a resource; clients cannot use other values.
             resource_vars: Vec<(String, String)> = {},
-            /// Which of its tools clients see, and how.
-            tools: Tools = {},
+            /// Which tools clients see, and how.
+            tools: ToolsConfig = {},
         }
     }
 }
@@ -99,108 +102,109 @@ section! {
 section! {
     /// A child process that speaks MCP on its standard input and output.
     #[derive(Clone, PartialEq)]
-    pub struct Command {
+    pub struct CommandConfig {
         settings {
-            /// The program: a name for `PATH`, or a path. `trunkline` is the running gateway's own.
-            "command" => program: String as Program,
-            /// Its arguments. Other users of the machine can see them: secrets belong into `env`.
-            args: Vec<String> as Vec<Filled> = [],
-            /// Variables for its environment.
+            /// The program: a name looked up in `PATH`, or a path. `trunkline` is the running
+            /// gateway's own program.
+            "command" => program: String as ProgramSetting,
+            /// Its arguments. Other users of the machine can see them: put secrets into `env`.
+            args: Vec<String> as Vec<SubstitutedText> = [],
+            /// Environment variables.
             env: Vec<(String, Secret)> = {},
-            /// Variables of the gateway's own environment that it gets too, by name or by `NAME_*`.
-            /// `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `LANG`, `LC_*`
-            /// and `XDG_*` it gets anyway; nothing else.
-            pass_env: Vec<String> as Vec<Variable> = [],
-            /// The folder it starts in; the gateway's own without it.
+            /// Environment variables passed on from the gateway's own environment, by name or as
+            /// `NAME_*`. `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `LANG`,
+            /// `LC_*` and `XDG_*` are always passed; all others are not.
+            pass_env: Vec<String> as Vec<VariableSetting> = [],
+            /// The working directory. By default the gateway's own.
             cwd: Option<PathBuf>,
         }
     }
 }
 
-/// The variables of the gateway's own environment that every child gets: what
-/// programs need to find themselves, and nothing that is a credential.
+/// The variables of the gateway's own environment that every child process
+/// gets: enough to run, and no credentials.
 pub const PASSED_ENV: [&str; 11] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LC_*", "XDG_*"];
 
 section! {
     /// A server that speaks MCP over HTTP.
     #[derive(Clone, PartialEq)]
-    pub struct Http {
+    pub struct HttpConfig {
         settings {
-            /// Its endpoint.
+            /// The server's endpoint.
             url: Url,
-            /// Headers for each request to it.
+            /// Headers for each request to the server.
             headers: Vec<(HeaderName, Secret)> = {},
-            /// Certificates that are trusted besides the system's, as PEM.
+            /// CA certificates to trust besides the system's, as PEM.
             ca: Option<PathBuf>,
-            /// How it speaks HTTP.
+            /// The HTTP transport that the server speaks.
             transport: HttpTransport = "auto",
         }
     }
 }
 
 section! {
-    /// Which tools clients see. A tool that is hidden cannot be called either. Every table in it
-    /// is one tool's (a tool that is itself called `allow` or `deny` cannot have one).
+    /// Which tools clients see. Hidden tools cannot be called. Each table in it configures one tool
+    /// (except tools that are named `allow` or `deny`).
     #[derive(Debug, Clone, PartialEq)]
-    pub struct Tools {
+    pub struct ToolsConfig {
         parts {
-            /// What clients see of single tools, by the server's own name, in file order.
+            /// Overrides for single tools, by native name, in file order.
             overrides: Vec<(NativeName, ToolOverride)>,
         }
         settings {
-            /// The tools that are shown, by the server's own names: `*` is any run of characters,
-            /// `?` any one. All of them when empty.
+            /// The tools to show, by the server's own names: `*` matches any number of characters,
+            /// `?` exactly one. If empty, all tools.
             allow: Vec<Pattern> = [],
-            /// The tools that are hidden, also from what `allow` shows.
+            /// The tools to hide; takes precedence over `allow`.
             deny: Vec<Pattern> = [],
         }
     }
 }
 
 section! {
-    /// What clients see of one tool: `TOOL` is the server's own name for it.
+    /// Overrides for one tool; `TOOL` is the server's own name for it.
     #[derive(Debug, Clone, PartialEq)]
     pub struct ToolOverride {
         settings {
-            /// The public name, instead of what `gateway.naming` gives: 1 to 64 characters of
-            /// `a-z`, `A-Z`, `0-9`, `_` and `-`, and no other tool's.
+            /// The public name, instead of the one made by `gateway.naming`: 1 to 64 characters of
+            /// `a-z`, `A-Z`, `0-9`, `_` and `-`. It must be unique.
             name: Option<PublicName>,
-            /// What clients tell their model about it, instead of the server's own words.
+            /// The description for the client's model, instead of the server's own.
             description: Option<String>,
-            /// How often it may be called.
+            /// The rate of calls to this tool.
             rate: Option<Rate>,
         }
     }
 }
 
 choice! {
-    /// Which protocol era a server speaks.
+    /// The protocol era that a server speaks.
     pub enum EraChoice {
-        /// the gateway finds out
+        /// the gateway detects it
         "auto" => Auto,
-        /// sessions opened by `initialize`: 2024-11-05 to 2025-11-25
+        /// sessions opened by `initialize`, 2024-11-05 to 2025-11-25
         "legacy" => Legacy,
-        /// stateless: 2026-07-28 and later
+        /// stateless, 2026-07-28 and later
         "modern" => Modern,
     }
 }
 
 choice! {
-    /// How a server speaks HTTP.
+    /// The HTTP transport that a server speaks.
     pub enum HttpTransport {
-        /// Streamable HTTP, or the transport of 2024-11-05 where the server refuses that
+        /// Streamable HTTP, or HTTP+SSE if the server rejects that
         "auto" => Auto,
         /// Streamable HTTP
         "streamable" => Streamable,
-        /// HTTP with SSE, the transport of 2024-11-05
+        /// HTTP+SSE, the transport of 2024-11-05
         "sse" => Sse,
     }
 }
 
 choice! {
     /// When a server is started or connected to.
-    pub enum Start {
+    pub enum StartChoice {
         /// with the gateway
         "eager" => Eager,
         /// when a client first needs it
@@ -209,86 +213,89 @@ choice! {
 }
 
 choice! {
-    /// Which clients share a child of, or a session with, a server of the Legacy era.
+    /// Which clients share a child process of, or a session with, a Legacy server.
     pub enum Isolation {
-        /// all that can do the same for it
+        /// clients with the same capabilities share one
         "shared" => Shared,
-        /// none: each has its own
+        /// each client has its own
         "client" => Client,
     }
 }
 
 /// How a server is reached.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Target {
+pub enum ServerKind {
     /// As a child process.
-    Command(Command),
+    Command(CommandConfig),
     /// Over HTTP.
-    Http(Http),
+    Http(HttpConfig),
 }
 
-impl Part for Target {
-    fn rows() -> Vec<Row> {
-        // Which of the two keys is required depends on the other.
-        let rows = Command::rows().into_iter().chain(Http::rows());
-        rows.map(|row| Row { required: false, ..row }).collect()
+impl SectionPart for ServerKind {
+    fn part_rows() -> Vec<SettingRow> {
+        // One of the two keys is required, but neither by itself.
+        let rows = CommandConfig::setting_rows().into_iter().chain(HttpConfig::setting_rows());
+        rows.map(|row| SettingRow { required: false, ..row }).collect()
     }
 
-    fn read(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let refuse_keys = |rows: Vec<Row>, owner, reader: &mut Reader<'_>| {
-            for node in rows.iter().filter_map(|row| table.node(row.key)) {
-                node.fault_at_name(reader, Problem::OtherTarget { owner });
+    fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        let refuse_keys = |rows: Vec<SettingRow>, owner, reader: &mut ConfigReader<'_>| {
+            for node in rows.iter().filter_map(|row| table.find_node(row.key)) {
+                node.report_fault_at_key(reader, ConfigProblem::OtherTarget { owner });
             }
         };
-        match (table.node("command"), table.node("url")) {
+        match (table.find_node("command"), table.find_node("url")) {
             (Some(_), None) => {
-                refuse_keys(Http::rows(), "url", reader);
-                Command::fields(table, reader).map(Self::Command)
+                refuse_keys(HttpConfig::setting_rows(), "url", reader);
+                CommandConfig::read_fields(table, reader).map(Self::Command)
             }
             (None, Some(_)) => {
-                refuse_keys(Command::rows(), "command", reader);
-                Http::fields(table, reader).map(Self::Http)
+                refuse_keys(CommandConfig::setting_rows(), "command", reader);
+                HttpConfig::read_fields(table, reader).map(Self::Http)
             }
             (Some(_), Some(url)) => {
-                url.fault_at_name(reader, Problem::TwoTargets);
-                // Both are read for their own faults, and so that their secrets are known.
-                let _ = (Command::fields(table, reader), Http::fields(table, reader));
+                url.report_fault_at_key(reader, ConfigProblem::TwoTargets);
+                // Both are read to report their own faults, and to know their secrets.
+                let _ = (
+                    CommandConfig::read_fields(table, reader),
+                    HttpConfig::read_fields(table, reader),
+                );
                 None
             }
             (None, None) => {
-                reader.fault(table.name_span.clone(), &table.key, Problem::NoTarget);
+                reader.report_fault(table.name_span.clone(), &table.key, ConfigProblem::NoTarget);
                 None
             }
         }
     }
 }
 
-impl Server {
-    /// Whether clients share its child or session.
+impl ServerConfig {
+    /// Whether clients share its child process or session.
     pub fn isolation(&self) -> Isolation {
         self.isolation.unwrap_or(match self.target {
-            Target::Command(_) => Isolation::Shared,
-            Target::Http(_) => Isolation::Client,
+            ServerKind::Command(_) => Isolation::Shared,
+            ServerKind::Http(_) => Isolation::Client,
         })
     }
 
-    /// How many instances it may have besides the first.
+    /// The number of instances it may have besides the first.
     pub fn max_instances(&self) -> usize {
         self.max_instances.unwrap_or(match self.target {
-            Target::Command(_) => CHILDREN,
-            Target::Http(_) => SESSIONS,
+            ServerKind::Command(_) => CHILDREN,
+            ServerKind::Http(_) => SESSIONS,
         })
     }
 }
 
-/// Instances of a server that is a child process.
+/// The default for child processes.
 const CHILDREN: usize = 32;
-/// Instances of one that is not.
+/// The default for sessions with HTTP servers.
 const SESSIONS: usize = 10_000;
 
-impl Command {
+impl CommandConfig {
     /// Whether the child gets a variable of the gateway's own environment.
-    pub fn passes(&self, variable: &str) -> bool {
+    pub fn passes_variable(&self, variable: &str) -> bool {
         let names = |name: &str| match name.strip_suffix('*') {
             Some(stem) => variable.starts_with(stem),
             None => variable == name,
@@ -297,17 +304,17 @@ impl Command {
     }
 }
 
-impl Tools {
+impl ToolsConfig {
     /// Whether clients may see and call a tool, by the server's own name for it.
-    pub fn admits(&self, native: &str) -> bool {
+    pub fn admits_tool(&self, native: &str) -> bool {
         let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(native));
         (self.allow.is_empty() || any(&self.allow)) && !any(&self.deny)
     }
 }
 
-// Arguments and URLs may hold what a substitution brought; the types that the
-// rooms use for them do not say so. Hence these two print only what cannot.
-impl fmt::Debug for Command {
+// Arguments and URLs may contain substituted secrets, but are plain strings for
+// the other modules. Hence Debug leaves them out.
+impl fmt::Debug for CommandConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Command")
             .field("program", &self.program)
@@ -319,7 +326,7 @@ impl fmt::Debug for Command {
     }
 }
 
-impl fmt::Debug for Http {
+impl fmt::Debug for HttpConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Http")
             .field("url", &format_args!("{}/…", self.url.origin().ascii_serialization()))
@@ -330,18 +337,18 @@ impl fmt::Debug for Http {
     }
 }
 
-impl Text for PublicName {
+impl TextSetting for PublicName {
     type Value = Self;
     const WORD: &'static str = "public tool name";
     const EXAMPLE: &'static str = "\"find_issue\"";
 
-    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<Self>, Problem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let valid = (1..=64).contains(&text.len()) && text.chars().all(allowed);
-        if valid { Ok(Some(Self::new(text))) } else { Err(Problem::PublicName) }
+        if valid { Ok(Some(Self::new(text))) } else { Err(ConfigProblem::PublicName) }
     }
 
-    fn pattern() -> Option<&'static str> {
+    fn schema_pattern() -> Option<&'static str> {
         Some("^[a-zA-Z0-9_-]{1,64}$")
     }
 }

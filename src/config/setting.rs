@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::reader::{Node, Reader, Table};
+use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 
 /// How one kind of value is read and described. `section!` pairs each field of
 /// the configuration with one; a field of type `usize` may be a count or a size.
@@ -14,40 +14,40 @@ pub(super) trait Setting {
     const OFF: bool = false;
 
     /// What it is called in messages and in the docs, without an article.
-    fn word() -> String;
+    fn kind_word() -> String;
 
     /// A right value, as the file would have it.
-    fn example() -> String;
+    fn example_value() -> String;
 
     /// What to write instead of a wrong value, as an order.
-    fn right() -> String {
-        format!("write {}", Self::example())
+    fn correction() -> String {
+        format!("write {}", Self::example_value())
     }
 
     /// Reads a value; on `None` the reader has been told why.
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self::Value>;
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self::Value>;
 
     /// What it is when neither the file nor a default names it.
-    fn absent() -> Option<Self::Value> {
+    fn absent_value() -> Option<Self::Value> {
         None
     }
 
     /// Its JSON Schema, without description and default.
-    fn schema() -> Json;
+    fn json_schema() -> Json;
 
     /// The tables below it, for the docs.
-    fn outline() -> Option<Outline> {
+    fn section_outline() -> Option<SectionOutline> {
         None
     }
 
     /// The words it may be, each with its meaning.
-    fn choices() -> &'static [(&'static str, &'static str)] {
+    fn allowed_words() -> &'static [(&'static str, &'static str)] {
         &[]
     }
 }
 
 /// A value that is read from one string without substitution.
-pub(super) trait Text {
+pub(super) trait TextSetting {
     type Value;
     const OFF: bool = false;
     const WORD: &'static str;
@@ -55,14 +55,17 @@ pub(super) trait Text {
     /// What the example is an example of, where the word does not say it.
     const RULE: &'static str = "";
 
-    /// Reads the text. `None` says only that it is not a [`Text::WORD`].
+    /// Reads the text. `None` says only that it is not a [`TextSetting::WORD`].
     ///
     /// # Errors
     /// What is wrong, where more can be said.
-    fn parse(text: &str, reader: &Reader<'_>) -> Result<Option<Self::Value>, super::Problem>;
+    fn parse_text(
+        text: &str,
+        reader: &ConfigReader<'_>,
+    ) -> Result<Option<Self::Value>, super::ConfigProblem>;
 
     /// The regular expression of its JSON Schema.
-    fn pattern() -> Option<&'static str> {
+    fn schema_pattern() -> Option<&'static str> {
         None
     }
 }
@@ -73,28 +76,28 @@ pub(super) trait Section: Sized {
     const ABOUT: &'static [&'static str];
 
     /// Its settings, in the order of the docs.
-    fn rows() -> Vec<Row>;
+    fn setting_rows() -> Vec<SettingRow>;
 
     /// Reads every setting, so that every fault is told, then builds.
-    fn fields(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<Self>;
+    fn read_fields(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self>;
 }
 
 /// A part of a section that is not one key: the table's name, or a choice
 /// between groups of keys.
-pub(super) trait Part: Sized {
+pub(super) trait SectionPart: Sized {
     /// The keys it reads.
-    fn rows() -> Vec<Row> {
+    fn part_rows() -> Vec<SettingRow> {
         Vec::new()
     }
 
     /// Reads it from the section's table.
-    fn read(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<Self>;
+    fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self>;
 }
 
 /// A setting as the docs, the schema and the check for unknown keys see it.
 #[derive(Clone)]
-pub(super) struct Row {
-    /// Its key, or for [`Row::any`] a placeholder.
+pub(super) struct SettingRow {
+    /// Its key, or for [`SettingRow::any`] a placeholder.
     pub(super) key: &'static str,
     pub(super) doc: &'static [&'static str],
     /// Its default, as the file would have it.
@@ -105,20 +108,20 @@ pub(super) struct Row {
     pub(super) any: bool,
     pub(super) word: fn() -> String,
     pub(super) schema: fn() -> Json,
-    pub(super) outline: fn() -> Option<Outline>,
+    pub(super) outline: fn() -> Option<SectionOutline>,
     pub(super) choices: fn() -> &'static [(&'static str, &'static str)],
 }
 
 /// A section as the docs see it.
-pub(super) struct Outline {
+pub(super) struct SectionOutline {
     /// What follows the key of the row that holds it: empty, or `.NAME`.
     pub(super) suffix: &'static str,
     pub(super) about: &'static [&'static str],
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<SettingRow>,
 }
 
-impl Row {
-    pub(super) fn of<S: Setting>(
+impl SettingRow {
+    pub(super) fn for_setting<S: Setting>(
         key: &'static str,
         doc: &'static [&'static str],
         default: Option<&'static str>,
@@ -127,12 +130,12 @@ impl Row {
             key,
             doc,
             default,
-            required: default.is_none() && S::absent().is_none(),
+            required: default.is_none() && S::absent_value().is_none(),
             any: false,
-            word: S::word,
-            schema: S::schema,
-            outline: S::outline,
-            choices: S::choices,
+            word: S::kind_word,
+            schema: S::json_schema,
+            outline: S::section_outline,
+            choices: S::allowed_words,
         }
     }
 
@@ -143,19 +146,22 @@ impl Row {
 }
 
 /// Reads a section from a node: a table, without unknown keys.
-pub(super) fn read_section<S: Section>(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<S> {
-    let table = node.table(reader)?;
-    table.refuse_unknown(&S::rows(), reader);
-    S::fields(&table, reader)
+pub(super) fn read_section<S: Section>(
+    node: &ConfigNode<'_>,
+    reader: &mut ConfigReader<'_>,
+) -> Option<S> {
+    let table = node.expect_table(reader)?;
+    table.refuse_unknown(&S::setting_rows(), reader);
+    S::read_fields(&table, reader)
 }
 
 /// The JSON Schema of a section.
-pub(super) fn section_schema(about: &[&str], rows: &[Row]) -> Json {
-    let described = |row: &Row| {
+pub(super) fn section_schema(about: &[&str], rows: &[SettingRow]) -> Json {
+    let described = |row: &SettingRow| {
         let mut schema = (row.schema)();
         if let Json::Object(fields) = &mut schema {
-            fields.insert("description".into(), Json::from(prose(row.doc)));
-            if let Some(default) = row.default.and_then(json_of) {
+            fields.insert("description".into(), Json::from(join_lines(row.doc)));
+            if let Some(default) = row.default.and_then(toml_to_json) {
                 fields.insert("default".into(), default);
             }
         }
@@ -167,7 +173,7 @@ pub(super) fn section_schema(about: &[&str], rows: &[Row]) -> Json {
     let required: Vec<_> = named.iter().filter(|row| row.required).map(|row| row.key).collect();
     let mut schema = serde_json::json!({
         "type": "object",
-        "description": prose(about),
+        "description": join_lines(about),
         "properties": properties,
         "additionalProperties": any.first().map_or(Json::Bool(false), |row| described(row)),
     });
@@ -178,13 +184,13 @@ pub(super) fn section_schema(about: &[&str], rows: &[Row]) -> Json {
 }
 
 /// The lines of a doc comment as one paragraph.
-pub(super) fn prose(lines: &[&str]) -> String {
+pub(super) fn join_lines(lines: &[&str]) -> String {
     let lines: Vec<_> = lines.iter().map(|line| line.trim()).collect();
     lines.join(" ").trim().to_owned()
 }
 
 /// A default, written as TOML, in JSON.
-fn json_of(toml: &str) -> Option<Json> {
+fn toml_to_json(toml: &str) -> Option<Json> {
     let document: toml::Table = format!("value = {toml}").parse().ok()?;
     serde_json::to_value(document.get("value")?).ok()
 }

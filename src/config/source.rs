@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 /// The text of a configuration, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct ConfigSource {
     /// What the file is called in messages.
     pub name: String,
     /// Where relative paths start; absolute, because a child may have another
@@ -18,24 +18,24 @@ pub struct Source {
     pub bytes: Vec<u8>,
 }
 
-impl Source {
+impl ConfigSource {
     /// The largest configuration, in bytes.
     pub const MAX_LEN: usize = 1 << 20;
 
-    /// Reads a file, at most one byte more than [`Source::MAX_LEN`].
+    /// Reads a file, at most one byte more than [`ConfigSource::MAX_LEN`].
     ///
     /// # Errors
     /// What the system says.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let bytes = bounded(path, Self::MAX_LEN + 1)?;
+        let bytes = read_bounded(path, Self::MAX_LEN + 1)?;
         let folder = std::path::absolute(path)?.parent().map(Path::to_path_buf).unwrap_or_default();
         Ok(Self { name: path.display().to_string(), folder, bytes })
     }
 }
 
-/// What a configuration may ask of the world: [`System`] in the program, a
+/// What a configuration may ask of the world: [`SystemEnvironment`] in the program, a
 /// table in tests.
-pub trait Surroundings {
+pub trait Environment {
     /// An environment variable.
     fn variable(&self, name: &str) -> Option<OsString>;
 
@@ -49,17 +49,17 @@ pub trait Surroundings {
     fn executable(&self) -> Option<PathBuf>;
 }
 
-/// The world as it is.
+/// The real system environment.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct System;
+pub struct SystemEnvironment;
 
-impl Surroundings for System {
+impl Environment for SystemEnvironment {
     fn variable(&self, name: &str) -> Option<OsString> {
         std::env::var_os(name)
     }
 
     fn text(&self, path: &Path) -> io::Result<String> {
-        let bytes = bounded(path, MAX_VALUE + 1)?;
+        let bytes = read_bounded(path, MAX_VALUE + 1)?;
         if bytes.len() > MAX_VALUE {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -75,7 +75,7 @@ impl Surroundings for System {
 }
 
 /// The first `max` bytes of a file.
-fn bounded(path: &Path, max: usize) -> io::Result<Vec<u8>> {
+fn read_bounded(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let max = u64::try_from(max).unwrap_or(u64::MAX);
     std::fs::File::open(path)?.take(max).read_to_end(&mut bytes)?;

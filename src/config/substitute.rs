@@ -5,96 +5,100 @@
 
 use serde_json::{Value as Json, json};
 
-use super::problem::Problem;
+use super::problem::ConfigProblem;
 use super::process::is_env_name;
-use super::reader::{Node, Reader};
+use super::reader::{ConfigNode, ConfigReader};
 use super::setting::Setting;
 
-impl Node<'_> {
+impl ConfigNode<'_> {
     /// The string that the value must be, its substitutions filled in.
-    pub(super) fn filled<S: Setting>(&self, reader: &mut Reader<'_>) -> Option<String> {
-        let mut rest = self.string::<S>(reader)?;
+    pub(super) fn substitute_text<S: Setting>(
+        &self,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<String> {
+        let mut rest = self.expect_string::<S>(reader)?;
         let mut filled = Some(String::with_capacity(rest.len()));
         while let Some(at) = rest.find("${") {
             let (before, from) = rest.split_at(at);
             if let Some(before) = before.strip_suffix('$') {
-                append(&mut filled, Some(&format!("{before}${{")));
+                append_piece(&mut filled, Some(&format!("{before}${{")));
                 rest = from.get(2..).unwrap_or("");
                 continue;
             }
-            append(&mut filled, Some(before));
+            append_piece(&mut filled, Some(before));
             let Some(end) = from.find('}') else {
-                self.fault(reader, Problem::Substitution);
+                self.report_fault(reader, ConfigProblem::Substitution);
                 return None;
             };
-            let value = self.value_of(from.get(2..end).unwrap_or(""), reader);
-            append(&mut filled, value.as_deref());
+            let value = self.substitution_value(from.get(2..end).unwrap_or(""), reader);
+            append_piece(&mut filled, value.as_deref());
             rest = from.get(end + 1..).unwrap_or("");
         }
-        append(&mut filled, Some(rest));
+        append_piece(&mut filled, Some(rest));
         filled
     }
 
     /// The value that the inside of a `${…}` names.
-    fn value_of(&self, inside: &str, reader: &mut Reader<'_>) -> Option<String> {
+    fn substitution_value(&self, inside: &str, reader: &mut ConfigReader<'_>) -> Option<String> {
         let value = match inside.split_once(':') {
             Some(("env", name)) if is_env_name(name) => from_environment(name, reader),
             Some(("file", path)) if !path.is_empty() => from_file(path, reader),
-            _ => Err(Problem::Substitution),
+            _ => Err(ConfigProblem::Substitution),
         };
-        value.map_err(|problem| self.fault(reader, problem)).ok()
+        value.map_err(|problem| self.report_fault(reader, problem)).ok()
     }
 }
 
 /// A text with substitution that is no secret by itself: an argument.
-pub(super) struct Filled;
+pub(super) struct SubstitutedText;
 
-impl Setting for Filled {
+impl Setting for SubstitutedText {
     type Value = String;
 
-    fn word() -> String {
+    fn kind_word() -> String {
         "text, with substitution".into()
     }
 
-    fn example() -> String {
+    fn example_value() -> String {
         "\"${env:NAME}\"".into()
     }
 
-    fn right() -> String {
+    fn correction() -> String {
         "write it in quotes; ${env:NAME} and ${file:PATH} work in them".into()
     }
 
-    fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<String> {
-        let text = node.filled::<Self>(reader)?;
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<String> {
+        let text = node.substitute_text::<Self>(reader)?;
         if text.contains('\0') {
-            node.fault(reader, Problem::Nul);
+            node.report_fault(reader, ConfigProblem::Nul);
             return None;
         }
         Some(text)
     }
 
-    fn schema() -> Json {
+    fn json_schema() -> Json {
         json!({ "type": "string" })
     }
 }
 
-fn from_environment(name: &str, reader: &Reader<'_>) -> Result<String, Problem> {
+fn from_environment(name: &str, reader: &ConfigReader<'_>) -> Result<String, ConfigProblem> {
     let value = reader.surroundings.variable(name);
-    let value = value.ok_or_else(|| Problem::EnvUnset { name: name.to_owned() })?;
-    value.into_string().map_err(|_| Problem::EnvNotUtf8 { name: name.to_owned() })
+    let value = value.ok_or_else(|| ConfigProblem::EnvUnset { name: name.to_owned() })?;
+    value.into_string().map_err(|_| ConfigProblem::EnvNotUtf8 { name: name.to_owned() })
 }
 
 /// A file's text without the line ends that editors and `echo` leave behind it.
-fn from_file(path: &str, reader: &mut Reader<'_>) -> Result<String, Problem> {
-    let full = reader.path(path);
+fn from_file(path: &str, reader: &mut ConfigReader<'_>) -> Result<String, ConfigProblem> {
+    let full = reader.resolve_path(path);
     let text = reader.surroundings.text(&full);
     reader.files.insert(full);
-    let text = text.map_err(|error| Problem::File { path: path.to_owned(), kind: error.kind() })?;
+    let text =
+        text.map_err(|error| ConfigProblem::File { path: path.to_owned(), kind: error.kind() })?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 /// Appends a piece, or gives the whole up when a piece is not there.
-fn append(whole: &mut Option<String>, piece: Option<&str>) {
+fn append_piece(whole: &mut Option<String>, piece: Option<&str>) {
     match (whole.as_mut(), piece) {
         (Some(whole), Some(piece)) => whole.push_str(piece),
         _ => *whole = None,

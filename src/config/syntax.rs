@@ -8,37 +8,39 @@ use std::collections::BTreeSet;
 
 use toml::de::Error;
 
-use super::fault::{Found, Lines};
-use super::problem::Problem;
+use super::fault::{FoundProblem, LineIndex};
+use super::problem::ConfigProblem;
 
 /// Adds the parser's faults to the reader's, and drops the echoes of both.
-pub(super) fn merge(text: &str, errors: &[Error], found: &mut Vec<Found>) {
+pub(super) fn merge_syntax_errors(text: &str, errors: &[Error], found: &mut Vec<FoundProblem>) {
     if errors.is_empty() {
         return;
     }
-    let lines = Lines::of(text);
+    let lines = LineIndex::index_lines(text);
     let syntax = first_of_each_run(text, &lines, errors);
-    let broken: BTreeSet<_> = errors.iter().map(|error| lines.number(start(error))).collect();
-    let lost = errors.iter().filter(|error| loses_place(error)).map(start).min();
+    let broken: BTreeSet<_> =
+        errors.iter().map(|error| lines.line_number(error_start(error))).collect();
+    let lost = errors.iter().filter(|error| loses_place(error)).map(error_start).min();
     found.retain(|fault| {
         // What is missing may stand in what could not be parsed; what comes after
         // a lost bracket may belong elsewhere; and a line is told of once.
         !fault.problem.needs_whole_table()
             && lost.is_none_or(|lost| fault.span.start < lost)
-            && !broken.contains(&lines.number(fault.span.start))
+            && !broken.contains(&lines.line_number(fault.span.start))
     });
     found.extend(syntax);
 }
 
 /// The first fault of each line, and of each run of wrong lines behind a bracket
 /// that is never closed: all of them are wrong because of it.
-fn first_of_each_run(text: &str, lines: &Lines, errors: &[Error]) -> Vec<Found> {
+fn first_of_each_run(text: &str, lines: &LineIndex, errors: &[Error]) -> Vec<FoundProblem> {
     let mut errors: Vec<_> = errors.iter().collect();
-    errors.sort_by_key(|error| start(error));
+    errors.sort_by_key(|error| error_start(error));
     let (mut kept, mut before, mut lost) = (Vec::new(), None, false);
     for error in errors {
-        let at = start(error);
-        let same_line = before.is_some_and(|before| lines.number(before) == lines.number(at));
+        let at = error_start(error);
+        let same_line =
+            before.is_some_and(|before| lines.line_number(before) == lines.line_number(at));
         let echo =
             same_line || (lost && before.is_some_and(|before| only_comments(text, before, at)));
         lost = loses_place(error) || (lost && echo);
@@ -46,9 +48,9 @@ fn first_of_each_run(text: &str, lines: &Lines, errors: &[Error]) -> Vec<Found> 
         let message = error.message();
         if !echo || (!same_line && message == "duplicate key") {
             let message = message.strip_suffix(", expected nothing").unwrap_or(message).to_owned();
-            let problem = Problem::Syntax { message };
+            let problem = ConfigProblem::Syntax { message };
             let span = error.span().unwrap_or(at..at);
-            kept.push(Found { span, key: String::new(), problem });
+            kept.push(FoundProblem { span, key: String::new(), problem });
         }
     }
     kept
@@ -69,6 +71,6 @@ fn loses_place(error: &Error) -> bool {
     LOST.iter().any(|lost| error.message().starts_with(lost))
 }
 
-fn start(error: &Error) -> usize {
+fn error_start(error: &Error) -> usize {
     error.span().map_or(0, |span| span.start)
 }

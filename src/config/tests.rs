@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::Value as Json;
 
-use super::setting::{Row, Section};
+use super::setting::{Section, SettingRow};
 use super::*;
 
 /// A world in a table: variables, and files by their full path.
@@ -36,17 +36,17 @@ impl World {
         self
     }
 
-    fn read(&self, text: &str) -> Result<Config, Faults> {
+    fn read(&self, text: &str) -> Result<Config, ConfigFaults> {
         self.read_bytes(text.as_bytes())
     }
 
-    fn read_bytes(&self, bytes: &[u8]) -> Result<Config, Faults> {
+    fn read_bytes(&self, bytes: &[u8]) -> Result<Config, ConfigFaults> {
         let (name, folder) = ("gateway.toml".into(), "/etc/trunkline".into());
-        Config::read(&Source { name, folder, bytes: bytes.to_vec() }, self)
+        Config::read(&ConfigSource { name, folder, bytes: bytes.to_vec() }, self)
     }
 }
 
-impl Surroundings for World {
+impl Environment for World {
     fn variable(&self, name: &str) -> Option<OsString> {
         self.variables.get(name).map(OsString::from)
     }
@@ -63,7 +63,7 @@ impl Surroundings for World {
 
 /// The one server of a configuration whose table has these lines.
 #[track_caller]
-fn server(lines: &str) -> Server {
+fn server(lines: &str) -> ServerConfig {
     let config = World::new().read(&format!("[servers.x]\n{lines}")).expect("a configuration");
     (*config.servers[0]).clone()
 }
@@ -124,8 +124,10 @@ fn the_shipped_configuration_starts_the_two_servers_of_the_binary() {
         .servers
         .iter()
         .map(|server| match &server.target {
-            Target::Command(command) => (server.name.as_str(), &*command.program, &*command.args),
-            Target::Http(_) => panic!("{} is not a child", server.name),
+            ServerKind::Command(command) => {
+                (server.name.as_str(), &*command.program, &*command.args)
+            }
+            ServerKind::Http(_) => panic!("{} is not a child", server.name),
         })
         .collect();
     let own = "/usr/bin/trunkline";
@@ -174,15 +176,15 @@ fn the_json_schema_takes_what_the_reader_takes_and_refuses_what_it_refuses() {
 
 #[test]
 fn every_setting_has_a_sentence_that_ends() {
-    fn visit(path: &str, rows: &[Row]) {
+    fn visit(path: &str, rows: &[SettingRow]) {
         for row in rows {
-            let doc = setting::prose(row.doc);
+            let doc = setting::join_lines(row.doc);
             assert!(doc.ends_with(['.', ':']), "{path}.{}: {doc:?}", row.key);
             let inner = (row.outline)().map(|outline| outline.rows).unwrap_or_default();
             visit(&format!("{path}.{}", row.key), &inner);
         }
     }
-    visit("", &Config::rows());
+    visit("", &Config::setting_rows());
 }
 
 #[test]
@@ -197,12 +199,12 @@ fn the_variables_that_every_child_gets_are_in_the_docs() {
 fn a_source_is_read_with_its_folder_and_never_past_the_bound() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gateway.toml");
-    std::fs::write(&path, vec![b'#'; Source::MAX_LEN + 100]).unwrap();
-    let source = Source::open(&path).unwrap();
+    std::fs::write(&path, vec![b'#'; ConfigSource::MAX_LEN + 100]).unwrap();
+    let source = ConfigSource::open(&path).unwrap();
     assert_eq!(source.folder, folder.path());
-    assert_eq!(source.bytes.len(), Source::MAX_LEN + 1);
-    let faults = Config::read(&source, &System).unwrap_err();
-    assert!(matches!(faults.list()[0].problem, Problem::TooLarge { .. }));
+    assert_eq!(source.bytes.len(), ConfigSource::MAX_LEN + 1);
+    let faults = Config::read(&source, &SystemEnvironment).unwrap_err();
+    assert!(matches!(faults.list()[0].problem, ConfigProblem::TooLarge { .. }));
 }
 
 #[test]
@@ -211,7 +213,7 @@ fn a_file_of_a_substitution_is_bounded_text() {
     let write = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
         std::fs::write(&path, bytes).unwrap();
-        System.text(&path)
+        SystemEnvironment.text(&path)
     };
     assert_eq!(write("token", b"t0ken\n").unwrap(), "t0ken\n");
     assert_eq!(

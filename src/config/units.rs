@@ -2,82 +2,85 @@
 
 use std::time::Duration;
 
-use super::problem::Problem;
-use super::reader::Reader;
-use super::setting::Text;
+use super::problem::ConfigProblem;
+use super::reader::ConfigReader;
+use super::setting::TextSetting;
 
 /// A duration that may be nothing: a whole number and a unit.
-impl Text for Duration {
+impl TextSetting for Duration {
     type Value = Self;
     const OFF: bool = true;
     const WORD: &'static str = "duration";
     const EXAMPLE: &'static str = "\"30s\"";
     const RULE: &'static str = "a whole number with ms, s, m, h or d";
 
-    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<Self>, Problem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
         const UNITS: [(&str, u64); 5] =
             [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
-        let Some(millis) = scaled(text, &UNITS) else { return Ok(None) };
+        let Some(millis) = parse_scaled(text, &UNITS) else { return Ok(None) };
         let duration = Self::from_millis(millis);
         // An instant plus a duration must not overflow, on any system.
-        if duration > LONGEST { Err(range("0s", "366d")) } else { Ok(Some(duration)) }
+        if duration > LONGEST { Err(range_problem("0s", "366d")) } else { Ok(Some(duration)) }
     }
 
-    fn pattern() -> Option<&'static str> {
+    fn schema_pattern() -> Option<&'static str> {
         Some("^[0-9]+(ms|s|m|h|d)$")
     }
 }
 
 /// A duration that is longer than nothing.
-pub(super) struct Lasting;
+pub(super) struct DurationSetting;
 
-impl Text for Lasting {
+impl TextSetting for DurationSetting {
     type Value = Duration;
     const OFF: bool = true;
-    const WORD: &'static str = <Duration as Text>::WORD;
-    const EXAMPLE: &'static str = <Duration as Text>::EXAMPLE;
-    const RULE: &'static str = <Duration as Text>::RULE;
+    const WORD: &'static str = <Duration as TextSetting>::WORD;
+    const EXAMPLE: &'static str = <Duration as TextSetting>::EXAMPLE;
+    const RULE: &'static str = <Duration as TextSetting>::RULE;
 
-    fn parse(text: &str, reader: &Reader<'_>) -> Result<Option<Duration>, Problem> {
-        match <Duration as Text>::parse(text, reader)? {
-            Some(Duration::ZERO) => Err(range("1ms", "366d")),
+    fn parse_text(
+        text: &str,
+        reader: &ConfigReader<'_>,
+    ) -> Result<Option<Duration>, ConfigProblem> {
+        match <Duration as TextSetting>::parse_text(text, reader)? {
+            Some(Duration::ZERO) => Err(range_problem("1ms", "366d")),
             other => Ok(other),
         }
     }
 
-    fn pattern() -> Option<&'static str> {
-        <Duration as Text>::pattern()
+    fn schema_pattern() -> Option<&'static str> {
+        <Duration as TextSetting>::schema_pattern()
     }
 }
 
 /// A number of bytes: a whole number and a unit, at least one byte.
-pub(super) struct Size;
+pub(super) struct SizeSetting;
 
-impl Text for Size {
+impl TextSetting for SizeSetting {
     type Value = usize;
     const OFF: bool = true;
     const WORD: &'static str = "size";
     const EXAMPLE: &'static str = "\"4MiB\"";
     const RULE: &'static str = "a whole number with B, KiB, MiB or GiB";
 
-    fn parse(text: &str, _: &Reader<'_>) -> Result<Option<usize>, Problem> {
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<usize>, ConfigProblem> {
         const UNITS: [(&str, u64); 4] =
             [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1)];
-        let Some(bytes) = scaled(text, &UNITS) else { return Ok(None) };
+        let Some(bytes) = parse_scaled(text, &UNITS) else { return Ok(None) };
         match usize::try_from(bytes) {
             Ok(bytes @ 1..=LARGEST) => Ok(Some(bytes)),
-            _ => Err(range("1B", "2GiB")),
+            _ => Err(range_problem("1B", "2GiB")),
         }
     }
 
-    fn pattern() -> Option<&'static str> {
+    fn schema_pattern() -> Option<&'static str> {
         Some("^[0-9]+(B|KiB|MiB|GiB)$")
     }
 }
 
 /// Digits and a unit, such as `30s`, times the unit's worth. Too large a number
 /// is the largest there is, so that the bounds refuse it.
-fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+fn parse_scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit())?;
     let (digits, unit) = text.split_at_checked(end)?;
     let (_, worth) = units.iter().find(|(name, _)| *name == unit)?;
@@ -87,8 +90,8 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     Some(digits.parse().unwrap_or(u64::MAX).saturating_mul(*worth))
 }
 
-fn range(min: &str, max: &str) -> Problem {
-    Problem::Range { min: min.into(), max: max.into() }
+fn range_problem(min: &str, max: &str) -> ConfigProblem {
+    ConfigProblem::Range { min: min.into(), max: max.into() }
 }
 
 const LONGEST: Duration = Duration::from_hours(366 * 24);

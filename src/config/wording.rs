@@ -2,7 +2,7 @@
 
 use crate::text::clip;
 
-use super::reader::{Node, Reader};
+use super::reader::{ConfigNode, ConfigReader};
 use super::setting::Setting;
 
 /// Stands for any table in messages.
@@ -11,30 +11,30 @@ pub(super) struct AnyTable;
 impl Setting for AnyTable {
     type Value = ();
 
-    fn word() -> String {
+    fn kind_word() -> String {
         "table".into()
     }
 
-    fn example() -> String {
+    fn example_value() -> String {
         "{ … }".into()
     }
 
-    fn right() -> String {
+    fn correction() -> String {
         "write its settings below a [header] of its own, or within { }".into()
     }
 
-    fn read(_: &Node<'_>, _: &mut Reader<'_>) -> Option<()> {
+    fn read_value(_: &ConfigNode<'_>, _: &mut ConfigReader<'_>) -> Option<()> {
         Some(())
     }
 
-    fn schema() -> serde_json::Value {
+    fn json_schema() -> serde_json::Value {
         serde_json::json!({ "type": "object" })
     }
 }
 
 /// The setting's word with its article, for a sentence.
-pub(super) fn expected<S: Setting>() -> String {
-    let word = S::word();
+pub(super) fn expected_kind<S: Setting>() -> String {
+    let word = S::kind_word();
     let word = word.split(',').next().unwrap_or("");
     match word {
         "text" => word.to_owned(),
@@ -44,7 +44,7 @@ pub(super) fn expected<S: Setting>() -> String {
 }
 
 /// The choice that looks most like a text, if any does.
-pub(super) fn nearest(text: &str, choices: &[&str]) -> Option<String> {
+pub(super) fn nearest_choice(text: &str, choices: &[&str]) -> Option<String> {
     // Bounded, because the comparison takes time in the product of both lengths.
     let text: String = clip(text, 64).to_owned();
     let lower = text.to_ascii_lowercase().replace('-', "_");
@@ -59,17 +59,17 @@ pub(super) fn nearest(text: &str, choices: &[&str]) -> Option<String> {
 }
 
 /// A key's segment, in quotes where TOML asks for them.
-pub(super) fn quoted(segment: &str) -> String {
+pub(super) fn quote_segment(segment: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if !segment.is_empty() && segment.chars().all(bare) {
         segment.to_owned()
     } else {
-        format!("{:?}", shortened(segment))
+        format!("{:?}", shorten_text(segment))
     }
 }
 
 /// A text cut to what a message can hold.
-pub(super) fn shortened(text: &str) -> String {
+pub(super) fn shorten_text(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or("")),

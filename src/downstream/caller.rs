@@ -77,7 +77,7 @@ impl McpService {
     }
 }
 
-/// What lasts for longer than a request lasts as long as this.
+/// Revocation watch: long-lived streams end when the caller loses access.
 pub(super) struct AccessWatch {
     caller: VerifiedCaller,
     gateway: Arc<Gateway>,

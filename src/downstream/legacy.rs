@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::call::{Call, Client, Context, Failure, Meta, Params, ParamsFault};
 use crate::catalog::Kind;
-use crate::config::Limits;
+use crate::config::LimitsConfig;
 use crate::jsonrpc::{self, Frame, Id, Payload, within_depth};
 use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
 use crate::pipeline::Introduction;
@@ -172,7 +172,11 @@ impl McpService {
 
     /// Serves an array of messages, as 2025-03-26 has them: all at once, the
     /// answers in one array.
-    pub(super) async fn batch(self: Arc<Self>, posted: Posted, limits: &Limits) -> Response<Body> {
+    pub(super) async fn batch(
+        self: Arc<Self>,
+        posted: Posted,
+        limits: &LimitsConfig,
+    ) -> Response<Body> {
         let refuse = |failure: &Failure| answer::refusal(None, failure, Era::Legacy);
         let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
@@ -330,7 +334,7 @@ fn unreadable(fault: &ParamsFault) -> Failure {
     Failure::InvalidParams { detail: fault.to_string() }
 }
 
-fn split(body: &Bytes, limits: &Limits) -> Result<Vec<Bytes>, Failure> {
+fn split(body: &Bytes, limits: &LimitsConfig) -> Result<Vec<Bytes>, Failure> {
     let parse = |detail: String| Failure::Parse { detail };
     within_depth(body, limits.depth + 1).map_err(|error| parse(error.to_string()))?;
     let raw: Vec<&RawValue> =

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::call::PeerAddress;
 use crate::call::{Client, Context, Failure, Meta, Trace};
 use crate::codec::body::{BodyError, collect};
-use crate::config::Limits;
+use crate::config::LimitsConfig;
 use crate::jsonrpc::{Frame, FrameFault, Id};
 use crate::mcp::{self, LogLevel};
 
@@ -154,6 +154,6 @@ const LINGER: Duration = Duration::from_secs(2);
 
 /// How long a body may take: a client that dawdles holds a connection, and no
 /// more than an idle one may.
-fn patience(limits: &Limits) -> Duration {
+fn patience(limits: &LimitsConfig) -> Duration {
     limits.idle
 }

@@ -24,7 +24,7 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::call::{Failure, Principal, ProfileName};
-use crate::config::{Client, KeyHash};
+use crate::config::{ClientConfig, KeyHash};
 use crate::crypto::sha256;
 use crate::mcp::header::single_value;
 
@@ -64,7 +64,7 @@ type Shelf = [u8; 8];
 
 impl Identity {
     /// Knows these clients by their keys.
-    pub fn new(clients: &[Client]) -> Self {
+    pub fn new(clients: &[ClientConfig]) -> Self {
         let mut shelves: HashMap<_, Vec<_>> = HashMap::new();
         for client in clients {
             for key in &client.keys {
@@ -72,7 +72,7 @@ impl Identity {
                 shelves.entry(shelf(key)).or_default().push(known);
             }
         }
-        let entry = |client: &Client| (Arc::clone(&client.name), client.profiles.clone());
+        let entry = |client: &ClientConfig| (Arc::clone(&client.name), client.profiles.clone());
         let clients = clients.iter().map(entry).collect();
         Self { shelves, clients }
     }

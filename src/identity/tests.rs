@@ -1,8 +1,8 @@
 use super::*;
 
-fn client(name: &str, keys: &[&str]) -> Client {
+fn client(name: &str, keys: &[&str]) -> ClientConfig {
     let keys = keys.iter().map(|key| KeyHash::new(sha256(key.as_bytes()))).collect();
-    Client { name: name.into(), keys, profiles: None, rate: None }
+    ClientConfig { name: name.into(), keys, profiles: None, rate: None }
 }
 
 fn known() -> Identity {
@@ -67,7 +67,7 @@ fn without_clients_everybody_is_anonymous_and_keeps_their_headers() {
 #[test]
 fn a_client_may_use_all_profiles_or_those_it_is_given() {
     let profiles = vec![ProfileName::new("support").unwrap()];
-    let desk = Client { profiles: Some(profiles), ..client("desk", &["three"]) };
+    let desk = ClientConfig { profiles: Some(profiles), ..client("desk", &["three"]) };
     let identity = Identity::new(&[client("ci", &["one"]), desk]);
     let named = |name: &str| Principal::Client(name.into());
     for (who, profile, may) in [

@@ -48,7 +48,7 @@ impl LogLevel {
         }
     }
 
-    /// Reads a level; `None` for what is none.
+    /// Parses a level; `None` if the text is not a level.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.as_str() == text)
     }

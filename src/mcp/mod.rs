@@ -1,6 +1,5 @@
 //! The vocabulary of the Model Context Protocol: versions, methods, headers,
-//! `_meta` keys and error codes. Words only; what is done with them is told in
-//! the rooms above.
+//! `_meta` keys and error codes. Definitions only; the modules above use them.
 
 pub mod code;
 pub mod header;

@@ -15,7 +15,7 @@ use crate::call::{
     Abilities, Answer, Call, Client, Endpoint, ErrorBody, Failure, Input, MOST_QUESTIONS, Params,
     Principal, Question, ResultBody, ServerName,
 };
-use crate::config::Gateway as Config;
+use crate::config::GatewayConfig as Config;
 use crate::era::state::{Digest, RequestState, Seals, StateBinding, StateError, digest};
 use crate::era::tasks::ids::TaskIds;
 use crate::era::{lift, lower};

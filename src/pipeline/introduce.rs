@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::call::Context;
 use crate::catalog::{Kind, ServerOffers};
-use crate::config::{Gateway as Settings, Naming};
+use crate::config::{GatewayConfig as Settings, NamingChoice};
 use crate::mcp::{Era, ProtocolVersion, meta};
 use crate::snapshot::{Snapshot, SnapshotServer, View};
 use crate::text::clip;
@@ -116,10 +116,10 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
         }
         let name = member.config.name.as_str();
         let prefix = match settings.naming {
-            Naming::Prefix => {
+            NamingChoice::Prefix => {
                 format!("The names of its tools and prompts begin with `{name}__`.\n\n")
             }
-            Naming::Conflict | Naming::None => String::new(),
+            NamingChoice::Conflict | NamingChoice::None => String::new(),
         };
         let section = format!("## {name}\n\n{prefix}{}", ellipsize(text, MOST_OF_ONE).trim());
         let before = all.take().map(|before| before + "\n\n").unwrap_or_default();

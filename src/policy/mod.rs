@@ -46,8 +46,8 @@ impl Policy {
         self.limits.check_gateway()
     }
 
-    /// What a request of nobody known passes before it is told so: keys are
-    /// not tried out faster than clients may call.
+    /// Checks the rate of unauthenticated requests before they are rejected, so
+    /// that keys cannot be tried by brute force.
     ///
     /// # Errors
     /// [`Failure::OverLimit`] names the limit and the wait.

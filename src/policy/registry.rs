@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::call::{Failure, Named, NativeName, ServerName};
-use crate::config::{Config, Rate, Server};
+use crate::config::{Config, Rate, ServerConfig};
 
 use super::gate::{Gate, GateSettings};
 use super::limit_name;
@@ -70,7 +70,7 @@ impl LimitRegistry {
         PolicyLimits { gateway, address, clients, servers }
     }
 
-    fn server_limits(&self, server: &Server) -> ServerLimits {
+    fn server_limits(&self, server: &ServerConfig) -> ServerLimits {
         let name = &server.name;
         let settings = GateSettings {
             in_flight: server.in_flight,

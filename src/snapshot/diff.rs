@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::call::ServerName;
-use crate::config::{Config, Server};
+use crate::config::{Config, ServerConfig};
 
 /// What becomes of each server, by name.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -35,14 +35,14 @@ pub fn plan(old: &Config, new: &Config) -> ReloadPlan {
     plan
 }
 
-fn find<'a>(config: &'a Config, name: &ServerName) -> Option<&'a Arc<Server>> {
+fn find<'a>(config: &'a Config, name: &ServerName) -> Option<&'a Arc<ServerConfig>> {
     config.servers.iter().find(|server| server.name == *name)
 }
 
 /// Whether a server with the configuration `old` can go on under `new`: what
 /// is read anew with each call does not count.
-fn lives_on(old: &Server, new: &Server) -> bool {
-    let as_it_runs = Server {
+fn lives_on(old: &ServerConfig, new: &ServerConfig) -> bool {
+    let as_it_runs = ServerConfig {
         timeout: old.timeout,
         max_timeout: old.max_timeout,
         rate: old.rate,
@@ -60,15 +60,15 @@ fn lives_on(old: &Server, new: &Server) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Source, System};
+    use crate::config::{ConfigSource, SystemEnvironment};
 
     fn config(text: &str) -> Config {
-        let source = Source {
+        let source = ConfigSource {
             name: "gateway.toml".into(),
             folder: ".".into(),
             bytes: text.as_bytes().to_vec(),
         };
-        Config::read(&source, &System).unwrap()
+        Config::read(&source, &SystemEnvironment).unwrap()
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::call::{Endpoint, Failure, Principal, ProfileName, ServerName};
 use crate::catalog::Selection;
-use crate::config::Profile;
+use crate::config::ProfileConfig;
 use crate::identity::Credential;
 
 use super::{Snapshot, views};
@@ -48,13 +48,17 @@ impl Snapshot {
     }
 
     /// The configuration of a profile, if it has one.
-    pub fn profile(&self, name: &str) -> Option<&Profile> {
+    pub fn profile(&self, name: &str) -> Option<&ProfileConfig> {
         views::profile(&self.config, name)
     }
 
     /// What a query shows of a profile. A server that is named has to be one
     /// of the profile's, so that a mistake does not look like an empty list.
-    fn narrowing(&self, profile: Option<&Profile>, query: &str) -> Result<Selection, Failure> {
+    fn narrowing(
+        &self,
+        profile: Option<&ProfileConfig>,
+        query: &str,
+    ) -> Result<Selection, Failure> {
         let invalid = |detail: String| Failure::InvalidRequest { detail };
         let narrowing = Selection::parse(query).map_err(|fault| invalid(fault.to_string()))?;
         let whole = profile.map(Selection::from_profile).unwrap_or_default();

@@ -65,7 +65,7 @@ pub struct SnapshotServer {
     pub server: Arc<upstream::Server>,
     /// Its part of this snapshot's configuration: newer than the one it was
     /// started with where a change needed no restart.
-    pub config: Arc<config::Server>,
+    pub config: Arc<config::ServerConfig>,
     /// Its metric handles.
     pub metrics: Arc<ServerMetrics>,
     /// The handles for what it is asked.

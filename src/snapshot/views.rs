@@ -12,7 +12,7 @@ use crate::catalog::{
     self, ByKind, Catalog, Kind, MergeSource, MergeWarning, Scope, Selection, ServerList,
     ServerRules,
 };
-use crate::config::{self, Config, Naming, Profile, Uris};
+use crate::config::{self, Config, NamingChoice, ProfileConfig, UriChoice};
 use crate::telemetry::metrics::Metrics;
 
 use super::{PreparedListing, View, ViewKey};
@@ -34,7 +34,7 @@ impl ViewBuilder {
     pub(super) fn build_view(
         &self,
         config: &Config,
-        (profile, narrowing): (Option<&Profile>, Option<&str>),
+        (profile, narrowing): (Option<&ProfileConfig>, Option<&str>),
         lists: &ServerLists,
     ) -> (View, Vec<MergeWarning>) {
         let inner = profile.map(Selection::from_profile).unwrap_or_default();
@@ -146,25 +146,25 @@ impl fmt::Debug for Views {
 }
 
 /// A profile of a configuration.
-pub(super) fn profile<'a>(config: &'a Config, name: &str) -> Option<&'a Profile> {
+pub(super) fn profile<'a>(config: &'a Config, name: &str) -> Option<&'a ProfileConfig> {
     config.profiles.iter().find(|profile| profile.name.as_str() == name)
 }
 
-fn made_by(config: &Config, profile: Option<&Profile>) -> catalog::Rules {
+fn made_by(config: &Config, profile: Option<&ProfileConfig>) -> catalog::Rules {
     let naming = match config.gateway.naming {
-        Naming::Prefix => catalog::NamingScheme::Prefix,
-        Naming::Conflict => catalog::NamingScheme::Conflict,
-        Naming::None => catalog::NamingScheme::None,
+        NamingChoice::Prefix => catalog::NamingScheme::Prefix,
+        NamingChoice::Conflict => catalog::NamingScheme::Conflict,
+        NamingChoice::None => catalog::NamingScheme::None,
     };
     let uris = profile.and_then(|profile| profile.uris).unwrap_or(config.gateway.uris);
     let uris = match uris {
-        Uris::Prefix => catalog::UriMode::Prefix,
-        Uris::Original => catalog::UriMode::Original,
+        UriChoice::Prefix => catalog::UriMode::Prefix,
+        UriChoice::Original => catalog::UriMode::Original,
     };
     catalog::Rules { naming, uris }
 }
 
-fn rules(config: &Arc<config::Server>) -> ServerRules {
+fn rules(config: &Arc<config::ServerConfig>) -> ServerRules {
     let overrides: BTreeMap<_, _> = config
         .tools
         .overrides
@@ -179,7 +179,8 @@ fn rules(config: &Arc<config::Server>) -> ServerRules {
         .collect();
     let config = Arc::clone(config);
     let variables = config.resource_vars.iter().cloned().collect();
-    ServerRules::new(move |native| config.tools.admits(native), overrides).with_variables(variables)
+    ServerRules::new(move |native| config.tools.admits_tool(native), overrides)
+        .with_variables(variables)
 }
 
 /// What a view holds at least.

@@ -1,22 +1,19 @@
-//! What the gateway says about itself: log lines, an access line per call,
-//! metrics and traces.
+//! Observability: the log, the access log, metrics and traces.
 //!
-//! Any room may write to this one and it knows none of them: names, methods,
-//! versions and reasons come in as plain text and numbers. Two rules follow.
-//! A label that ends in a metric is either `&'static str` or a name from the
-//! configuration or the catalog, never what a client sent, so that nobody
-//! outside can grow the set of series. And no argument, result, header,
-//! session id or secret is ever an input, so that none can leak.
+//! Every module may use this one, and it knows none of them: names, methods,
+//! versions and reasons are plain text and numbers. Two rules follow. A metric's
+//! label is either `&'static str` or a name from the configuration or the
+//! catalog, never a client's input, so that clients cannot create series. And no
+//! argument, result, header, session id or secret is ever an input, so that none
+//! can leak.
 //!
-//! What is measured is recorded once, into handles that the caller keeps
-//! ([`metrics`]), and leaves on two ways: read by a scraper (`/metrics`) or
-//! pushed over OTLP ([`otel`]). Turning the push on costs a call nothing.
-//! Traces are sampled first and built after: a call that is not sampled pays
-//! for one branch.
+//! A measurement is recorded once, into handles that the caller keeps
+//! ([`metrics`]), and exported in two ways: scraped from `/metrics`, or pushed
+//! over OTLP ([`otel`]). The push adds no cost to a call. The sampling decision
+//! comes before a trace is built: an unsampled call pays for one branch.
 //!
-//! [`log`] owns standard error. Lines go through a bounded buffer that a
-//! thread of its own empties, so a reader that stopped reading costs lines,
-//! never calls.
+//! [`log`] owns standard error. Lines go through a bounded buffer that a separate
+//! thread writes, so a blocked reader loses lines but never delays calls.
 
 pub mod log;
 pub mod metrics;

@@ -1,4 +1,4 @@
-//! How a call ended, and the one line that says so.
+//! How a call ended, and its record for the access log.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,9 +15,9 @@ pub enum CallOutcome {
     Ok,
     /// The result says `isError`: the tool failed, or its arguments broke the schema.
     ToolError,
-    /// The gateway did not let the call through.
+    /// The gateway rejected the call.
     Refused {
-        /// Which check said no: `rate`, `unknown_tool`, …
+        /// The check that failed: `rate`, `unknown_tool`, …
         reason: &'static str,
     },
     /// The call ended in a JSON-RPC error.
@@ -27,9 +27,9 @@ pub enum CallOutcome {
         /// The kind of failure: `timeout`, `server_gone`, …
         label: &'static str,
     },
-    /// The client took the call back.
+    /// The client cancelled the call.
     Cancelled,
-    /// The server wants input: a first half, which the client's retry completes.
+    /// The server asked for input; the client's retry completes the call.
     InputRequired,
 }
 
@@ -82,7 +82,7 @@ impl CallOutcome {
     }
 }
 
-/// What the access line says about one call. No field can hold arguments,
+/// The access log record of one call. No field can hold arguments,
 /// results, headers or a session id, and none should be made to.
 #[derive(Debug, Clone, Copy)]
 pub struct CallRecord<'a> {
@@ -117,11 +117,11 @@ pub struct CallRecord<'a> {
 }
 
 impl CallRecord<'_> {
-    /// The target of the access line; a filter directive for it switches the
+    /// The target of the access log; a filter directive for it switches the
     /// line off. See [`super::log::AccessLine`].
     pub const TARGET: &'static str = "trunkline::access";
 
-    /// Writes the access line. Costs a look at the current subscriber when the
+    /// Writes the record to the access log. Costs a look at the current subscriber when the
     /// line is off.
     pub fn write_to_log(&self) {
         if !log::write_call_record(self) {

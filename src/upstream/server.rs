@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::call::{Abilities, Call, Context, Failure, Reply, ServerName};
 use crate::catalog::{Kind, ServerList};
-use crate::config::{Server as ServerConfig, Start, Target};
+use crate::config::{ServerConfig, ServerKind, StartChoice};
 use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::Permitted;
 
@@ -158,7 +158,7 @@ impl Server {
 
     /// Whether it is a child process.
     pub fn is_child(&self) -> bool {
-        matches!(self.kin.config.target, Target::Command(_))
+        matches!(self.kin.config.target, ServerKind::Command(_))
     }
 
     /// Sends a call. `config` may be newer than the one it was started with:
@@ -261,7 +261,7 @@ impl Server {
 
     /// Waits until it is ready or has failed for the first time.
     pub async fn settled(&self) {
-        if self.kin.config.start == Start::Lazy {
+        if self.kin.config.start == StartChoice::Lazy {
             return;
         }
         let mut state = self.main.state.subscribe();

@@ -8,7 +8,7 @@ use super::*;
 use crate::call::{
     Call, Client, Context, Endpoint, Event, Failure, Params, Principal, Reply, Trace,
 };
-use crate::config::{Config, Source, System};
+use crate::config::{Config, ConfigSource, SystemEnvironment};
 use crate::mcp::{Method, ProtocolVersion};
 use crate::policy::{CallTarget, LimitRegistry, Policy};
 use crate::telemetry::metrics::Metrics;
@@ -44,8 +44,8 @@ pub(crate) fn config(servers: &[(&str, &str)]) -> Config {
         );
     }
     let source =
-        Source { name: "gateway.toml".into(), folder: ".".into(), bytes: text.into_bytes() };
-    Config::read(&source, &System).unwrap()
+        ConfigSource { name: "gateway.toml".into(), folder: ".".into(), bytes: text.into_bytes() };
+    Config::read(&source, &SystemEnvironment).unwrap()
 }
 
 pub(crate) fn surroundings() -> Surroundings {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use trunkline::cli::CommonArgs;
 use trunkline::cli::serve::{Reloader, Running};
-use trunkline::config::{Config, Source, Surroundings, System};
+use trunkline::config::{Config, ConfigSource, Environment, SystemEnvironment};
 use trunkline::telemetry::metrics::ReloadOutcome;
 use trunkline::upstream::child::Guardian;
 
@@ -93,7 +93,7 @@ impl Builder {
         let path = folder.path().join("gateway.toml");
         std::fs::write(&path, text(&self.gateway, &self.rest)).unwrap();
         let world = World { variables: self.variables };
-        let config = Config::read(&Source::open(&path).unwrap(), &world)
+        let config = Config::read(&ConfigSource::open(&path).unwrap(), &world)
             .unwrap_or_else(|faults| panic!("{faults}"));
         let guardian = Guardian::start(Path::new(TRUNKLINE));
         let running = Running::start(config, &path, guardian).await.unwrap();
@@ -119,13 +119,13 @@ struct World {
     variables: HashMap<String, String>,
 }
 
-impl Surroundings for World {
+impl Environment for World {
     fn variable(&self, name: &str) -> Option<OsString> {
-        self.variables.get(name).map(OsString::from).or_else(|| System.variable(name))
+        self.variables.get(name).map(OsString::from).or_else(|| SystemEnvironment.variable(name))
     }
 
     fn text(&self, path: &Path) -> std::io::Result<String> {
-        System.text(path)
+        SystemEnvironment.text(path)
     }
 
     fn executable(&self) -> Option<PathBuf> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
 use tokio::task::JoinHandle;
-use trunkline::config::{Http, HttpTransport, Secret};
+use trunkline::config::{HttpConfig, HttpTransport, Secret};
 use trunkline::downstream::stdio::{BridgeBounds, BridgeEnd, Here, McpPeer, There, serve};
 use trunkline::upstream::HttpClient;
 
@@ -166,7 +166,7 @@ impl Host {
 pub fn there(url: &str) -> There {
     let transport = HttpTransport::Streamable;
     let headers = Vec::<(_, Secret)>::new();
-    let http = Http { url: url.parse().unwrap(), headers, ca: None, transport };
+    let http = HttpConfig { url: url.parse().unwrap(), headers, ca: None, transport };
     There::new(HttpClient::new(&http, Duration::from_secs(5)).unwrap())
 }
 

@@ -66,7 +66,7 @@ pub(super) struct ObjectMembers {
 }
 
 impl QuickCheck {
-    /// What there is to see in a schema, or in a part of one.
+    /// Reads what the quick check understands of a schema or of a part of one.
     pub(super) fn from_schema(schema: &Value) -> Self {
         Self::parse_schema(schema).unwrap_or(Self::Nothing)
     }

@@ -143,7 +143,7 @@ fn a_change_to_a_tool_that_is_not_there_is_warned_about_once_the_server_has_answ
         merge(NamingScheme::Prefix, &[typo()]).1.iter().map(ToString::to_string).collect();
     assert_eq!(
         said,
-        [r#"the configuration changes tool "aa" of server s, which that server does not list"#]
+        [r#"the configuration overrides tool "aa" of server s, which that server does not list"#]
     );
     assert_eq!(merge(NamingScheme::Prefix, &[typo().silent()]).1, []);
 }

@@ -101,7 +101,7 @@ fn a_name_given_twice_goes_to_the_first_in_the_file() {
     assert_eq!(
         said,
         [
-            r#"the public name "find" belongs to tool "x" of server a, so tool "y" of server b is left out"#
+            r#"duplicate public name "find": tool "x" of server a keeps it, tool "y" of server b is left out"#
         ]
     );
 }

@@ -197,7 +197,7 @@ impl Drop for ConfigFolder {
 }
 
 /// The default policy: names with a prefix, arguments held against the schema,
-/// rates that are asked and do not refuse, the access line on.
+/// rates that are asked and do not refuse, the access log on.
 fn text(server: &Url, era: Era) -> String {
     format!(
         "[gateway]\nreload = \"off\"\nrate = \"1000000/s\"\nclient_rate = \"1000000/s\"\n\n\

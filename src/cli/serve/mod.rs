@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::admin::{self, StatusReport};
 use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
-use crate::config::{Config, LogFormat};
+use crate::config::{Config, LogFormatChoice};
 use crate::crypto::random_bytes;
 use crate::downstream::McpService;
 use crate::listener::{ListenError, Listener, LiveSettings, Workers, edge};
@@ -95,8 +95,8 @@ pub(super) fn guardian() -> Guardian {
 
 pub(super) fn start_log(config: &Config) -> Result<LogHandle, LogError> {
     let format = match config.log.format {
-        LogFormat::Human => log::LogFormat::Human,
-        LogFormat::Json => log::LogFormat::Json,
+        LogFormatChoice::Human => log::LogFormat::Human,
+        LogFormatChoice::Json => log::LogFormat::Json,
     };
     log::init_log(levels(config), format)
 }

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use crate::admin::StatusReport;
 use crate::cli::{CommonArgs, OPEN};
-use crate::config::{Config, Reload, Source, System};
+use crate::config::{Config, ConfigSource, ReloadTrigger, SystemEnvironment};
 use crate::listener::LiveSettings;
 use crate::pipeline::Gateway;
 use crate::telemetry::log::LogHandle;
@@ -70,7 +70,7 @@ impl Reloader {
     }
 
     /// How the running configuration wants to be reloaded.
-    pub fn manner(&self) -> Reload {
+    pub fn manner(&self) -> ReloadTrigger {
         self.gateway.snapshots.load().config.gateway.reload
     }
 
@@ -88,8 +88,9 @@ impl Reloader {
         let path = self.common.config.clone();
         let read = tokio::task::spawn_blocking(move || {
             let unreadable = |error| vec![format!("cannot read {}: {error}", path.display())];
-            let source = Source::open(&path).map_err(|error| (unreadable(error), Vec::new()))?;
-            Config::read(&source, &System).map_err(|faults| {
+            let source =
+                ConfigSource::open(&path).map_err(|error| (unreadable(error), Vec::new()))?;
+            Config::read(&source, &SystemEnvironment).map_err(|faults| {
                 let told = faults.to_string().lines().map(str::to_owned).collect();
                 (told, faults.files().to_vec())
             })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::HeaderValue;
 use tokio::runtime::Handle;
 
-use crate::config::{Config, Tls};
+use crate::config::{Config, TlsConfig};
 use crate::listener::{Certificates, ConnectionLimits, Guard, Settings, TlsFiles};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::{self, Otel};
@@ -53,7 +53,7 @@ pub fn of(config: &Config) -> Result<Listeners, Vec<String>> {
     })
 }
 
-fn certificates(tls: &Tls) -> Result<Arc<Certificates>, String> {
+fn certificates(tls: &TlsConfig) -> Result<Arc<Certificates>, String> {
     let files = TlsFiles { cert: tls.cert.clone(), key: tls.key.clone() };
     match Certificates::load(files) {
         Ok(certificates) => Ok(Arc::new(certificates)),

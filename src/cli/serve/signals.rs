@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::Reload;
+use crate::config::ReloadTrigger;
 
 use super::reload::Reloader;
 use super::watch;
@@ -32,7 +32,7 @@ async fn hangups(reloader: Arc<Reloader>) {
     let mut hangup = listen(SignalKind::hangup());
     loop {
         heard(&mut hangup).await;
-        if reloader.manner() == Reload::Off {
+        if reloader.manner() == ReloadTrigger::Off {
             tracing::warn!("SIGHUP is ignored: gateway.reload is off");
         } else {
             reloader.reload().await;

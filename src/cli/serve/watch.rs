@@ -12,7 +12,7 @@ use std::time::Duration;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
-use crate::config::Reload;
+use crate::config::ReloadTrigger;
 use crate::crypto::sha256;
 
 use super::reload::Reloader;
@@ -39,7 +39,7 @@ pub(super) async fn run(reloader: Arc<Reloader>) {
     while events.recv().await.is_some() {
         settle(&mut events).await;
         let now = contents(&reloader.files());
-        if now != seen && reloader.manner() == Reload::Watch {
+        if now != seen && reloader.manner() == ReloadTrigger::Watch {
             reloader.reload().await;
             // The new configuration may name other files. What changed while
             // it was read is seen by its own event.

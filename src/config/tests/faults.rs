@@ -34,7 +34,10 @@ fn headers_that_the_gateway_writes_itself_are_refused() {
     ] {
         let text = format!("[servers.x]\nurl = \"http://x\"\nheaders = {{ {name} = \"x\" }}");
         let told = World::new().read(&text).unwrap_err();
-        assert!(matches!(told.list()[0].problem, Problem::HeaderReserved { .. }), "{name}: {told}");
+        assert!(
+            matches!(told.list()[0].problem, ConfigProblem::HeaderReserved { .. }),
+            "{name}: {told}"
+        );
     }
 }
 
@@ -67,12 +70,12 @@ listen = \"127.0.0.1:8080\"
             "7: servers.b.url: not a usable URL: its scheme is neither `http` nor `https`",
             "8: servers.b.headers.Authorization: the environment variable `A` is not set",
             "8: servers.b.headers.Authorization: the environment variable `B` is not set",
-            "8: servers.b.headers.Host: the gateway does not let a configuration set this header: it follows from the URL",
+            "8: servers.b.headers.Host: this header cannot be configured: it follows from the URL",
             "9: servers.b.tools.allow[0]: \"\" is not a pattern",
             "9: servers.b.tools.allow[2]: \"\" is not a pattern",
             "11: servers.a: the server has neither `command` nor `url`",
             "12: servers.a.comand: unknown key",
-            "15: admin.listen: the gateway and the admin listener take the same address",
+            "15: admin.listen: `gateway.listen` and `admin.listen` are the same address",
         ]
     );
 }
@@ -156,8 +159,8 @@ fn a_key_is_one_clients_and_stands_there_once() {
     assert_eq!(
         told,
         [
-            "gateway.toml:3: clients.ci.keys[0]: `clients.ci.key` has the same key; make a key for each client: `trunkline key`",
-            "gateway.toml:5: clients.desk.key: `clients.ci.key` has the same key; make a key for each client: `trunkline key`",
+            "gateway.toml:3: clients.ci.keys[0]: `clients.ci.key` has the same key; create a key for each client: `trunkline key`",
+            "gateway.toml:5: clients.desk.key: `clients.ci.key` has the same key; create a key for each client: `trunkline key`",
         ]
     );
 }
@@ -170,7 +173,7 @@ fn the_header_that_carries_keys_goes_on_to_no_server() {
     assert_eq!(
         faults(&format!("{server}[clients.ci]\nkey = \"{HASH}\"")),
         [
-            "3: servers.x.forward_headers[1]: it carries the clients' keys, which never go on to a server; remove it"
+            "3: servers.x.forward_headers[1]: this header carries client keys, which are never forwarded; remove it"
         ]
     );
 }
@@ -215,19 +218,19 @@ fn a_flood_of_faults_is_cut_and_counted() {
     let faults =
         World::new().read(&(0..250).fold(String::new(), |text, n| text + &format!("k{n} = 1\n")));
     let faults = faults.unwrap_err();
-    assert_eq!(faults.list().len(), Faults::MAX + 1);
-    assert!(matches!(faults.list()[Faults::MAX].problem, Problem::More { count: 150 }));
+    assert_eq!(faults.list().len(), ConfigFaults::MAX + 1);
+    assert!(matches!(faults.list()[ConfigFaults::MAX].problem, ConfigProblem::More { count: 150 }));
     assert!(
         faults
             .to_string()
-            .ends_with("150 more faults are not shown; mend those above, and check again")
+            .ends_with("150 more faults are not shown; fix the faults above, then check again")
     );
 }
 
 #[test]
 fn what_is_no_text_is_told_as_such() {
     let faults = World::new().read_bytes(b"[gateway]\nlisten = \"\xff\"").unwrap_err();
-    assert!(matches!(faults.list()[0].problem, Problem::NotUtf8));
+    assert!(matches!(faults.list()[0].problem, ConfigProblem::NotUtf8));
     assert_eq!(faults.list()[0].line, 2);
 }
 
@@ -243,7 +246,7 @@ const RULES: &[(&str, &str)] = &[
     ("[gatway]", "1: gatway: unknown key; did you mean `gateway`?"),
     (
         "x = 1",
-        "1: x: unknown key; what may stand here: gateway, admin, log, telemetry, servers, profiles, clients",
+        "1: x: unknown key; expected one of: gateway, admin, log, telemetry, servers, profiles, clients",
     ),
     (
         "gateway = 1",
@@ -255,15 +258,15 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "[gateway]\nlisten = \"0.0.0.0:1\"\nallowed_hosts = [\"x\"]",
-        "2: gateway.listen: 0.0.0.0:1 is open to other machines, and there are no `[clients]`; add a [clients.NAME] (see `trunkline key`), or write anonymous = \"anyone\" where something before the gateway knows who is calling",
+        "2: gateway.listen: 0.0.0.0:1 is reachable by other machines, but there are no `[clients]`; add a [clients.NAME] (see `trunkline key`), or write anonymous = \"anyone\" where something before the gateway knows who is calling",
     ),
     (
         "[gateway]\nlisten = \"0.0.0.0:1\"\nanonymous = \"anyone\"",
-        "2: gateway.listen: 0.0.0.0:1 is open to other machines, and `allowed_hosts` is empty; add the host names that clients use, such as allowed_hosts = [\"mcp.example.com\"]",
+        "2: gateway.listen: 0.0.0.0:1 is reachable by other machines, but `allowed_hosts` is empty; add the host names that clients use, such as allowed_hosts = [\"mcp.example.com\"]",
     ),
     (
         "[gateway]\nlisten = \"127.0.0.1:8081\"",
-        "2: gateway.listen: the gateway and the admin listener take the same address; give the admin listener a port of its own, or write \"off\"",
+        "2: gateway.listen: `gateway.listen` and `admin.listen` are the same address; give the admin listener a port of its own, or write \"off\"",
     ),
     (
         "[gateway]\nnaming = \"conflicts\"",
@@ -275,19 +278,19 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "[gateway]\ndrain = \"367d\"",
-        "2: gateway.drain: out of range; the smallest is 0s, the largest 366d",
+        "2: gateway.drain: out of range; expected a value from 0s to 366d",
     ),
     (
         "[gateway]\nkeep_alive = \"0s\"",
-        "2: gateway.keep_alive: out of range; the smallest is 1ms, the largest 366d",
+        "2: gateway.keep_alive: out of range; expected a value from 1ms to 366d",
     ),
     (
         "[gateway]\npage_size = 0",
-        "2: gateway.page_size: out of range; the smallest is 1, the largest 10000",
+        "2: gateway.page_size: out of range; expected a value from 1 to 10000",
     ),
     (
         "[gateway]\ntitle = \"${env:X}\"",
-        "2: gateway.title: this setting takes no substitution; ${…} works in headers, env, url, endpoint and args",
+        "2: gateway.title: substitution is not supported in this setting; ${…} works in headers, env, url, endpoint and args",
     ),
     (
         "[gateway]\nallowed_hosts = [\"http://x\"]",
@@ -303,7 +306,7 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "[gateway.limits]\nbody = \"3GiB\"",
-        "2: gateway.limits.body: out of range; the smallest is 1B, the largest 2GiB",
+        "2: gateway.limits.body: out of range; expected a value from 1B to 2GiB",
     ),
     (
         "[gateway.tls]\ncert = \"x\"",
@@ -315,11 +318,11 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "[telemetry]\nsample = 1.5",
-        "2: telemetry.sample: out of range; the smallest is 0, the largest 1",
+        "2: telemetry.sample: out of range; expected a value from 0 to 1",
     ),
     (
         "[telemetry]\nendpoint = \"collector:4318\"",
-        "2: telemetry.endpoint: not a usable URL: its scheme is neither `http` nor `https`; write the whole of it, beginning with https:// or http://",
+        "2: telemetry.endpoint: not a usable URL: its scheme is neither `http` nor `https`; write a complete URL that starts with https:// or http://",
     ),
     (
         "[servers.x]",
@@ -331,11 +334,11 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "[clients.ci]\nrate = \"1/s\"",
-        "1: clients.ci: the client has neither `key` nor `keys`; `trunkline key` makes a key and its hash; `trunkline key --hash` hashes one that you have",
+        "1: clients.ci: the client has neither `key` nor `keys`; `trunkline key` creates a key and its hash; `trunkline key --hash` hashes an existing key",
     ),
     (
         "[clients.ci]\nkeys = [\"tlk_plain\"]",
-        "2: clients.ci.keys[0]: not a SHA-256 hash in hexadecimal: only a key's hash belongs here; `trunkline key` makes a key and its hash; `trunkline key --hash` hashes one that you have",
+        "2: clients.ci.keys[0]: not a SHA-256 hash in hexadecimal: only a key's hash belongs here; `trunkline key` creates a key and its hash; `trunkline key --hash` hashes an existing key",
     ),
     (
         "[profiles.\"a b\"]",
@@ -343,7 +346,7 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "[servers.github]\ncommand = \"x\"\n[profiles.a]\nservers = [\"github\", \"gihub\", \"later*\"]",
-        "4: profiles.a.servers[1]: there is no server `gihub`; did you mean `github`?",
+        "4: profiles.a.servers[1]: unknown server `gihub`; did you mean `github`?",
     ),
     (
         "[profiles.a]\ntools = [\"\"]",
@@ -351,11 +354,11 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "[profiles.support]\n[clients.ci]\nkey = \"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\"\nprofiles = [\"default\", \"support\", \"suport\"]",
-        "4: clients.ci.profiles[2]: there is no profile `suport`; did you mean `support`?",
+        "4: clients.ci.profiles[2]: unknown profile `suport`; did you mean `support`?",
     ),
     (
         "[clients.ci]\nkey = \"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\"\nprofiles = []",
-        "3: clients.ci.profiles: the client could use no profile at all; name one, or leave it out for all of them",
+        "3: clients.ci.profiles: the list of profiles is empty; name at least one, or remove the setting to allow all",
     ),
     (
         "[clients.\"a b\"]\nkey = \"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\"",
@@ -371,15 +374,15 @@ const RULES: &[(&str, &str)] = &[
 const SERVER_RULES: &[(&str, &str)] = &[
     (
         "command = \"x\"\nurl = \"http://x\"",
-        "3: servers.x.url: the server has both `command` and `url`; keep one of them, or make two servers",
+        "3: servers.x.url: the server has both `command` and `url`; keep one of them, or configure two servers",
     ),
     (
         "command = \"x\"\nheaders = {}",
-        "3: servers.x.headers: only a server with `url` has this setting; remove it, or say which kind of server this is",
+        "3: servers.x.headers: this setting is only for servers with `url`; remove it, or use the other kind of server",
     ),
     (
         "url = \"http://x\"\nargs = []",
-        "3: servers.x.args: only a server with `command` has this setting; remove it, or say which kind of server this is",
+        "3: servers.x.args: this setting is only for servers with `command`; remove it, or use the other kind of server",
     ),
     (
         "command = \"x\"\nargs = [\n\"a\",\n1]",
@@ -391,7 +394,7 @@ const SERVER_RULES: &[(&str, &str)] = &[
     ),
     (
         "command = \"x\"\nenv = { A = \"a\\u0000\" }",
-        "3: servers.x.env.A: the value has a NUL byte; remove the NUL byte",
+        "3: servers.x.env.A: the value contains a NUL byte; remove the NUL byte",
     ),
     (
         "command = \"x\"\npass_env = [\"*\"]",
@@ -399,7 +402,7 @@ const SERVER_RULES: &[(&str, &str)] = &[
     ),
     (
         "command = \"x\"\ntimeout = \"20m\"",
-        "3: servers.x.timeout: `max_timeout` is shorter than `timeout`; progress extends `timeout` up to `max_timeout`: make it longer",
+        "3: servers.x.timeout: `max_timeout` is shorter than `timeout`; progress extends `timeout` up to `max_timeout`: increase `max_timeout`",
     ),
     (
         "command = \"x\"\nrate = \"0/s\"",
@@ -407,11 +410,11 @@ const SERVER_RULES: &[(&str, &str)] = &[
     ),
     (
         "command = \"x\"\nmax_restarts = -1",
-        "3: servers.x.max_restarts: out of range; the smallest is 0, the largest 1000",
+        "3: servers.x.max_restarts: out of range; expected a value from 0 to 1000",
     ),
     (
         "url = \"http://x\"\nforward_headers = [\"Host\"]",
-        "3: servers.x.forward_headers[0]: the gateway does not let a configuration set this header: it follows from the URL; remove it",
+        "3: servers.x.forward_headers[0]: this header cannot be configured: it follows from the URL; remove it",
     ),
     (
         "command = \"x\"\ntools.alow = [\"x\"]",
@@ -427,7 +430,7 @@ const SERVER_RULES: &[(&str, &str)] = &[
     ),
     (
         "command = \"x\"\nprofile = \"client\"",
-        "3: servers.x.profile: unknown key; what may stand here: ",
+        "3: servers.x.profile: unknown key; expected one of: ",
     ),
     (
         "url = \"http://u:p@x\"",
@@ -435,7 +438,7 @@ const SERVER_RULES: &[(&str, &str)] = &[
     ),
     (
         "url = \"http://x/#f\"",
-        "2: servers.x.url: not a usable URL: it has a fragment; write the whole of it, beginning with https:// or http://",
+        "2: servers.x.url: not a usable URL: it has a fragment; write a complete URL that starts with https:// or http://",
     ),
     (
         "url = \"http://x\"\nheaders = { \"a b\" = \"x\" }",
@@ -443,11 +446,11 @@ const SERVER_RULES: &[(&str, &str)] = &[
     ),
     (
         "url = \"http://x\"\nheaders = { A = \"x\", a = \"y\" }",
-        "3: servers.x.headers.a: the same name is set twice, in another spelling; keep one of them",
+        "3: servers.x.headers.a: duplicate name in another spelling; keep one of them",
     ),
     (
         "url = \"http://x\"\nheaders = { A = \"x\\ny\" }",
-        "3: servers.x.headers.A: the header's value has a character that no header may have; headers are one line of visible characters",
+        "3: servers.x.headers.A: the header value contains a character that is not allowed in headers; headers are one line of visible characters",
     ),
     (
         "url = \"http://x\"\nheaders = { A = \"${env:NONE}\" }",
@@ -459,26 +462,26 @@ const SERVER_RULES: &[(&str, &str)] = &[
     ),
     (
         "url = \"http://x\"\nheaders = { A = \"${vault:x}\" }",
-        "3: servers.x.headers.A: `${` begins a substitution that is not understood; write ${env:NAME} or ${file:PATH}; a plain ${ is written $${",
+        "3: servers.x.headers.A: unknown substitution after `${`, expected `env:` or `file:`; write ${env:NAME} or ${file:PATH}; a plain ${ is written $${",
     ),
     (
         "url = \"http://x\"\nheaders = { A = \"${env:X\" }",
-        "3: servers.x.headers.A: `${` begins a substitution that is not understood; write ${env:NAME} or ${file:PATH}; a plain ${ is written $${",
+        "3: servers.x.headers.A: unknown substitution after `${`, expected `env:` or `file:`; write ${env:NAME} or ${file:PATH}; a plain ${ is written $${",
     ),
     (
         "command = \"x\"\nconnect_timeout = \"1s\"",
-        "3: servers.x.connect_timeout: only a server with `url` has this setting",
+        "3: servers.x.connect_timeout: this setting is only for servers with `url`",
     ),
     (
         "command = \"x\"\nisolation = \"client\"\nmax_instances = 0",
-        "4: servers.x.max_instances: each client has an instance of its own, and there may be none; allow some, or write isolation = \"shared\"",
+        "4: servers.x.max_instances: `isolation = \"client\"` needs instances, but `max_instances` is 0; raise `max_instances`, or write isolation = \"shared\"",
     ),
     (
         "url = \"http://x\"\nidle_stop = \"1s\"",
-        "3: servers.x.idle_stop: only a server with `command` has this setting",
+        "3: servers.x.idle_stop: this setting is only for servers with `command`",
     ),
     (
         "url = \"http://x\"\nforward_headers = [\"A\"]\nheaders = { a = \"1\" }",
-        "4: servers.x.headers.a: `forward_headers` names this header too; keep one of them",
+        "4: servers.x.headers.a: `forward_headers` contains this header too; keep one of them",
     ),
 ];

@@ -10,7 +10,7 @@ fn an_empty_file_is_a_gateway_on_loopback_without_servers() {
     let config = World::new().read("").unwrap();
     assert_eq!(config.gateway.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.admin.listen.map(|address| address.to_string()).unwrap(), "127.0.0.1:8081");
-    assert_eq!(config.gateway.naming, Naming::Prefix);
+    assert_eq!(config.gateway.naming, NamingChoice::Prefix);
     assert_eq!(config.gateway.limits.body, 4 << 20);
     assert_eq!(config.log.level, "info");
     assert_eq!(config.telemetry.endpoint, None);
@@ -43,7 +43,7 @@ fn servers_and_tools_keep_the_order_of_the_file() {
     let tools = &config.servers[0].tools.overrides;
     let tools: Vec<_> = tools.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(tools, ["second", "first"]);
-    let Target::Command(command) = &config.servers[0].target else { panic!("a child") };
+    let ServerKind::Command(command) = &config.servers[0].target else { panic!("a child") };
     let names: Vec<_> = command.env.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["Z", "A"]);
 }
@@ -100,7 +100,7 @@ fn substitution_fills_values_once_and_only_where_it_is_allowed() {
         X-Plain = \"$${env:TOKEN} $ $$ {}\"
     ";
     let config = world.variable("NESTED_HOST", "h.example").read(text).unwrap();
-    let Target::Http(http) = &config.servers[0].target else { panic!("an HTTP server") };
+    let ServerKind::Http(http) = &config.servers[0].target else { panic!("an HTTP server") };
     assert_eq!(http.url.as_str(), "https://h.example/mcp");
     let values: Vec<_> = http.headers.iter().map(|(_, value)| value.expose()).collect();
     assert_eq!(values, ["Bearer t0k\"en", "k3y7", "${env:TOKEN}", "${env:TOKEN} $ $$ {}"]);
@@ -124,10 +124,10 @@ fn relative_paths_start_at_the_folder_of_the_file() {
     let tls = config.gateway.tls.unwrap();
     assert_eq!(tls.cert, Path::new("/etc/trunkline/certs/a.pem"));
     assert_eq!(tls.key, Path::new("/keys/a.key"));
-    let Target::Command(x) = &config.servers[0].target else { panic!("a child") };
+    let ServerKind::Command(x) = &config.servers[0].target else { panic!("a child") };
     assert_eq!(x.program, "/etc/trunkline/bin/server");
     assert_eq!(x.cwd.as_deref(), Some(Path::new("/etc/trunkline/work")));
-    let Target::Command(y) = &config.servers[1].target else { panic!("a child") };
+    let ServerKind::Command(y) = &config.servers[1].target else { panic!("a child") };
     assert_eq!(y.program, "npx");
 }
 
@@ -213,7 +213,7 @@ proptest! {
 #[test]
 fn deny_wins_over_allow_and_an_empty_allow_shows_all() {
     let admits =
-        |lines: &str, tool| server(&format!("command = \"x\"\n{lines}")).tools.admits(tool);
+        |lines: &str, tool| server(&format!("command = \"x\"\n{lines}")).tools.admits_tool(tool);
     assert!(admits("", "anything"));
     assert!(admits("tools.allow = [\"get_*\"]", "get_x"));
     assert!(!admits("tools.allow = [\"get_*\"]", "set_x"));
@@ -224,12 +224,12 @@ fn deny_wins_over_allow_and_an_empty_allow_shows_all() {
 #[test]
 fn a_child_gets_what_is_safe_and_what_is_named() {
     let server = server("command = \"x\"\npass_env = [\"KUBECONFIG\", \"AWS_*\"]");
-    let Target::Command(command) = server.target else { panic!("a child") };
+    let ServerKind::Command(command) = server.target else { panic!("a child") };
     for name in ["PATH", "LC_ALL", "KUBECONFIG", "AWS_REGION"] {
-        assert!(command.passes(name), "{name}");
+        assert!(command.passes_variable(name), "{name}");
     }
     for name in ["GITHUB_TOKEN", "PATHS", "KUBECONFIG_2", "AWS", "LD_PRELOAD"] {
-        assert!(!command.passes(name), "{name}");
+        assert!(!command.passes_variable(name), "{name}");
     }
 }
 
@@ -238,7 +238,7 @@ fn the_log_filter_of_the_command_line_is_held_to_the_rules_of_the_file() {
     let mut config = World::new().read("").unwrap();
     config.log_at("warn,trunkline::upstream=debug").unwrap();
     assert_eq!(config.log.level, "warn,trunkline::upstream=debug");
-    assert!(matches!(config.log_at("a=b=c"), Err(Problem::Filter)));
+    assert!(matches!(config.log_at("a=b=c"), Err(ConfigProblem::Filter)));
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn the_address_of_the_command_line_is_held_to_the_rules_of_the_file() {
     let mut config = World::new().read("").unwrap();
     assert!(matches!(
         config.listen_on("127.0.0.1:8081".parse().unwrap()),
-        Err(Problem::SameAddress)
+        Err(ConfigProblem::SameAddress)
     ));
     for address in ["[::1]:9000", "0.0.0.0:9000"] {
         config.listen_on(address.parse().unwrap()).unwrap();

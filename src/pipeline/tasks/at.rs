@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use crate::call::{Answer, Call, Context, Event, Failure, NativeName, Params, Reply, ServerName};
-use crate::config::Server;
+use crate::config::ServerConfig;
 use crate::mcp::Method;
 use crate::pipeline::active_call::refusal_response;
 use crate::policy::{CallTarget, Permitted};
@@ -59,7 +59,11 @@ impl TaskAt {
         self.call(permitted, &self.member()?.config).await
     }
 
-    async fn call(&self, permitted: Permitted<Call>, config: &Server) -> Result<Reply, Failure> {
+    async fn call(
+        &self,
+        permitted: Permitted<Call>,
+        config: &ServerConfig,
+    ) -> Result<Reply, Failure> {
         match &self.reach {
             Some(reach) => reach.call(permitted, config).await,
             None => self.member()?.server.call(permitted, config).await,

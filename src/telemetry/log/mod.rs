@@ -1,15 +1,14 @@
 //! The log: lines on standard error, for people or for machines.
 //!
-//! Levels and formats are `tracing-subscriber`'s; how lines reach the
-//! descriptor is ours ([`sink`]): a bounded buffer that a thread of its own
-//! empties every 20 ms. A line costs the caller an append under a short lock;
-//! the thread is woken once for all the lines of those 20 ms, not once for
-//! each. When standard error is not read, lines are lost and counted, and
-//! calls go on. The price: lines of the last 20 ms are lost when the process
-//! is killed. Dropping [`LogHandle`] writes what is left.
+//! Levels and formats come from `tracing-subscriber`; writing is our own
+//! ([`sink`]): a bounded buffer that a separate thread writes every 20 ms. A line
+//! costs the caller an append under a short lock; the thread is woken once per
+//! 20 ms, not once per line. If standard error is not read, lines are dropped and
+//! counted, and calls go on. The price: the lines of the last 20 ms are lost when
+//! the process is killed. Dropping [`LogHandle`] writes the remaining lines.
 //!
-//! The access line, which every call pays for, goes past `tracing` straight
-//! into that buffer ([`access`]).
+//! The access log, which every call pays for, bypasses `tracing` and goes
+//! straight into that buffer ([`access`]).
 
 mod access;
 mod sink;
@@ -33,7 +32,7 @@ use sink::{Flusher, Sink};
 
 pub(super) use access::write_call_record;
 
-/// How a line is written; stays as it is while the process runs.
+/// The format of log lines; fixed while the process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people: coloured on a terminal.
@@ -42,11 +41,11 @@ pub enum LogFormat {
     Json,
 }
 
-/// Whether each call gets its access line ([`CallRecord`]). Independent of the
-/// levels: `warn` with the access line on is a common wish.
+/// Whether the access log ([`CallRecord`]) is written. Independent of the levels:
+/// `warn` together with the access log is a common wish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessLogSwitch {
-    /// One line a call.
+    /// One line per call.
     On,
     /// None.
     Off,
@@ -57,7 +56,7 @@ pub enum AccessLogSwitch {
 pub struct LogLevels<'a> {
     /// A level, `TARGET=LEVEL` pairs, or both: `info,trunkline::upstream=debug`.
     pub directives: &'a str,
-    /// Whether each call gets its line.
+    /// Whether the access log is written.
     pub access: AccessLogSwitch,
 }
 
@@ -151,7 +150,7 @@ pub enum Colours {
     Off,
 }
 
-/// What is logged: events by `targets`, and what those say of the access line.
+/// The filter of the log: `targets` for events, and the switch of the access log.
 #[derive(Debug)]
 struct ReloadableFilter {
     targets: reload::Handle<Targets, Registry>,

@@ -1,4 +1,4 @@
-//! The way of a line from the caller to the descriptor.
+//! The buffer between callers that log and the thread that writes.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,31 +10,31 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::LogFormat;
 
-/// How many bytes of lines wait at most; what comes on top is lost.
+/// The most bytes of lines that wait; further lines are dropped.
 const CAPACITY: usize = 1 << 20;
 
-/// From here on the writer does not wait for more.
+/// With this many bytes the writer does not wait for more.
 const ENOUGH: usize = CAPACITY / 8;
 
-/// How long the writer gathers lines after it has written some. The first after
-/// a silence waits for nothing: whoever starts a gateway reads its address there.
+/// How long the writer collects lines after a write. The first line after a pause
+/// is written at once: it may be the address of a gateway that just started.
 const GATHER: Duration = Duration::from_millis(20);
 
 /// How long the end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Takes whole lines and never waits for the descriptor.
+/// Accepts whole lines and never waits for the file descriptor.
 #[derive(Debug, Clone)]
 pub(super) struct Sink(Arc<SinkState>);
 
-/// Ends the writer when it is dropped, after the lines that wait.
+/// Ends the writer when dropped, after the queued lines are written.
 #[derive(Debug)]
 pub(super) struct Flusher(Arc<SinkState>);
 
 #[derive(Debug, Default)]
 struct SinkState {
     waiting: Mutex<QueuedLines>,
-    /// Wakes the writer: there is something, there is enough, or it is to end.
+    /// Wakes the writer: for the first line, for enough lines, or to end.
     writer: Condvar,
     /// Wakes [`Flusher`]: the writer has ended.
     ended: Condvar,

@@ -1,19 +1,18 @@
-//! What is counted, and how it is read.
+//! Metrics: recording and encoding.
 //!
-//! Hot paths hold handles: [`ToolMetrics`] beside the catalog's entry,
-//! [`ServerMetrics`] beside the link, [`Operation`] beside the method. To
-//! record is then a few atomic additions on the handle, with no look-up of
-//! labels. The registry holds handles weakly: series of a server or a tool
-//! live as long as some snapshot or some call in flight does, and leave
-//! `/metrics` with the last of them, so that nobody has to remember to remove
-//! them. A snapshot is built beside the running one, so what stays keeps its
-//! counts.
+//! Hot paths hold handles: [`ToolMetrics`] in the catalog's entry,
+//! [`ServerMetrics`] in the upstream, [`Operation`] beside the method. Recording
+//! is then a few atomic additions, without a lookup of labels. The registry
+//! holds handles weakly: the series of a server or a tool live as long as a
+//! snapshot or a call in flight uses them and are removed with the last of them.
+//! A new snapshot is built beside the running one, so unchanged servers keep
+//! their counts.
 //!
-//! Series with an outcome appear with their first event: five outcomes for
-//! each of thousands of tools, nearly all zero, would be the bulk of a scrape.
+//! Series with an outcome appear with their first event: otherwise, five outcomes
+//! for each of thousands of tools, nearly all zero, would dominate a scrape.
 //!
-//! Histograms are ours, because those of the library can be written but not
-//! read back, and the OTLP push reads the same ones that `/metrics` shows.
+//! Histograms are our own, because the library's histograms cannot be read back,
+//! and the OTLP push reads the same histograms that `/metrics` shows.
 
 mod entries;
 mod handles;
@@ -232,19 +231,19 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register_with_unit(
             "mcp_server_operation_duration",
-            "How long clients' requests took, from the last byte in to the last byte out",
+            "Duration of client requests, from the last byte in to the last byte out",
             Unit::Seconds,
             self.operations.clone(),
         );
         registry.register_with_unit(
             "mcp_server_session_duration",
-            "How long Legacy sessions of clients lasted",
+            "Duration of Legacy sessions of clients",
             Unit::Seconds,
             self.session_durations.clone(),
         );
         registry.register(
             "trunkline_tool_calls",
-            "Calls of a tool, by its server and its own name there",
+            "Calls of a tool, by its server and native name",
             MetricProjection::new(&self.tools, ToolMetrics::show_calls),
         );
         registry.register(
@@ -254,17 +253,17 @@ impl Metrics {
         );
         registry.register(
             "trunkline_profile_calls",
-            "Calls that came in through a profile, by its name in the configuration",
+            "Calls through a profile, by its name in the configuration",
             MetricProjection::new(&self.profiles, CallMetrics::show_calls),
         );
         registry.register(
             "trunkline_errors",
-            "Calls that were refused or failed, by why",
+            "Calls that were rejected or failed, by reason",
             self.errors.clone(),
         );
         registry.register(
             "trunkline_limit_refused",
-            "Calls refused because they were over a limit, by the limit's name",
+            "Calls rejected because of a limit, by the limit's name",
             self.limits.clone(),
         );
     }
@@ -273,24 +272,24 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register_with_unit(
             "mcp_client_operation_duration",
-            "How long the gateway's requests to a server took",
+            "Duration of the gateway's requests to a server",
             Unit::Seconds,
             MetricProjection::new(&self.servers, ServerMetrics::show_operations),
         );
         registry.register_with_unit(
             "mcp_client_session_duration",
-            "How long Legacy sessions with a server lasted",
+            "Duration of Legacy sessions with a server",
             Unit::Seconds,
             MetricProjection::new(&self.servers, ServerMetrics::show_sessions),
         );
         registry.register(
             "trunkline_calls_in_flight",
-            "Calls a server is working on",
+            "Calls in flight at a server",
             MetricProjection::new(&self.servers, ServerMetrics::show_in_flight),
         );
         registry.register(
             "trunkline_server_instances",
-            "Children or sessions that a server has besides its first, for clients or their abilities",
+            "Child processes or sessions of a server besides its first, for clients or sets of capabilities",
             MetricProjection::new(&self.servers, ServerMetrics::show_instances),
         );
         registry.register(
@@ -300,12 +299,12 @@ impl Metrics {
         );
         registry.register(
             "trunkline_server_restarts",
-            "How often a server was started or connected again after it went away",
+            "Restarts of and reconnects to a server",
             MetricProjection::new(&self.servers, ServerMetrics::show_restarts),
         );
         registry.register(
             "trunkline_server_lost_log_lines",
-            "Lines of a server's log that could be tied to no client's call",
+            "Log messages of servers that belong to no client's call",
             MetricProjection::new(&self.servers, ServerMetrics::show_lost_lines),
         );
     }
@@ -313,16 +312,16 @@ impl Metrics {
     fn register_gateway(&mut self, version: &'static str) {
         let registry = &mut self.registry;
         for (name, help, level) in [
-            ("trunkline_sessions", "Legacy sessions of clients", &self.sessions),
-            ("trunkline_streams", "Open event streams towards clients", &self.streams),
-            ("trunkline_parked_calls", "Calls that wait for their clients' input", &self.parked),
+            ("trunkline_sessions", "Open Legacy sessions of clients", &self.sessions),
+            ("trunkline_streams", "Open event streams to clients", &self.streams),
+            ("trunkline_parked_calls", "Calls that wait for their client's input", &self.parked),
             ("trunkline_connections", "Open connections from clients", &self.connections),
         ] {
             registry.register(name, help, level.gauge());
         }
         registry.register(
             "trunkline_reloads",
-            "Attempts to load the configuration, by what became of them",
+            "Attempts to load the configuration, by outcome",
             self.reloads.clone(),
         );
         registry.register_with_unit(
@@ -332,6 +331,6 @@ impl Metrics {
             self.config_loaded.clone(),
         );
         let version = Info::new([("version", version)]);
-        registry.register("trunkline_build", "The version that runs", version);
+        registry.register("trunkline_build", "The running version", version);
     }
 }

@@ -149,8 +149,8 @@ With an OTLP endpoint set, the four durations are also pushed there, from the sa
 OpenTelemetry names: `mcp.server.operation.duration`, `mcp.client.operation.duration`,
 `mcp.server.session.duration` and `mcp.client.session.duration`.
 
-\"Server\" in `mcp_server_*` is the gateway as its clients see it; \"client\" in `mcp_client_*` is the
-gateway as the servers behind it see it. That is how the semantic conventions for MCP name the two sides.
+`mcp_server_*` measure the gateway in its role as a server for clients, `mcp_client_*` in its role as a client
+of servers, as in the semantic conventions for MCP.
 
 | name | type | labels | meaning |
 |---|---|---|---|
@@ -160,8 +160,8 @@ const PAGE_TAIL: &str = "
 `outcome` of a call is one of `OUTCOMES`;
 of a reload `applied`, `unchanged` or `rejected`.
 A series with an outcome appears with its first event. `server`, `tool`, `client` and `profile` are names from the
-configuration and from the servers' own lists, never what a client sent; their series leave with the
-last call that used them, once they are gone from the configuration.
+configuration and from the servers' own lists, never a client's input. When they are removed from the configuration,
+their series disappear with the last call that uses them.
 
 Durations have the buckets of the semantic conventions, in seconds:
 BOUNDS.

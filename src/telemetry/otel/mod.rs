@@ -7,9 +7,9 @@
 //! second time: the push reads the handles that `/metrics` reads ([`push`]).
 //! Both leave through one client on the gateway's own runtime ([`client`]).
 //!
-//! A collector that is slow or away costs telemetry, never calls: spans wait
-//! in a bounded queue and are dropped beyond it, metrics are cumulative, so
-//! the next push carries what a lost one did.
+//! A slow or unavailable collector never delays calls: spans wait in a bounded
+//! queue and are dropped beyond it; metrics are cumulative, so the next push
+//! includes the values of a lost one.
 
 mod client;
 mod push;

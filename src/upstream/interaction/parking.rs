@@ -222,7 +222,7 @@ async fn wait(
             Some(Event::Pause(_)) => {}
             Some(Event::Notice(_)) if waiting.events.len() >= EVENTS => {}
             Some(notice @ Event::Notice(_)) => waiting.events.push_back(notice),
-            // More than it may have open: whoever asks so much is told so when
+            // More questions than a call may have open: the server is told when
             // the client is back.
             Some(Event::Asks(..) | Event::TookBack(_))
                 if waiting.events.len() >= EVENTS + 2 * MOST_QUESTIONS => {}

@@ -20,7 +20,7 @@ use crate::upstream::transport::peer::unanswered;
 /// The questions of one call that are open, and the way of their answers.
 pub(in crate::upstream) struct Questions {
     open: Vec<Id>,
-    /// None where the call's client, or its server, is one of whom there are none.
+    /// `None` if the client or the server accepts no server requests.
     responses: Option<mpsc::Receiver<(Id, Response)>>,
     /// Sends the server a message, beside the call.
     aside: Option<Box<dyn Fn(Bytes) + Send + Sync>>,

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, Failure, Reply, ServerName};
-use crate::config::{Server as ServerConfig, Target};
+use crate::config::{ServerConfig, ServerKind};
 use crate::mcp::Era;
 use crate::policy::Permitted;
 
@@ -193,7 +193,7 @@ impl Instance {
     /// When one without calls is to be stopped; `None` where it is not.
     pub(in crate::upstream) fn idle_at(&self) -> Option<Instant> {
         let config = self.config();
-        let is_child = matches!(config.target, Target::Command(_));
+        let is_child = matches!(config.target, ServerKind::Command(_));
         let allowed = if self.is_main() {
             config.idle_stop.filter(|_| is_child)?
         } else if !is_child && matches!(self.owner.whose, crate::upstream::Whose::Session { .. }) {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::config::{EraChoice, Server as ServerConfig};
+use crate::config::{EraChoice, ServerConfig};
 use crate::mcp::ProtocolVersion;
 use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 

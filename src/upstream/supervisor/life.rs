@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::config::{Start, Target};
+use crate::config::{ServerKind, StartChoice};
 use crate::mcp::Era;
 
 use crate::upstream::LinkFault;
@@ -62,10 +62,10 @@ impl<'a> Life<'a> {
     fn new(instance: &'a Arc<Instance>) -> Self {
         let config = instance.config();
         let budget = match config.target {
-            Target::Command(_) => config.max_restarts as usize,
+            ServerKind::Command(_) => config.max_restarts as usize,
             // To dial once more costs nothing, and nobody but the gateway
             // would notice that the server is back.
-            Target::Http(_) => usize::MAX,
+            ServerKind::Http(_) => usize::MAX,
         };
         let restarts = RestartPolicy {
             backoff: Backoff::new(FIRST_DELAY, LAST_DELAY, config.restart_window),
@@ -86,7 +86,7 @@ impl<'a> Life<'a> {
     async fn live(&mut self) {
         let instance = self.instance;
         let is_main = instance.is_main();
-        let mut wait_for_demand = is_main && instance.config().start == Start::Lazy;
+        let mut wait_for_demand = is_main && instance.config().start == StartChoice::Lazy;
         loop {
             if wait_for_demand {
                 enter(instance, State::Idle);

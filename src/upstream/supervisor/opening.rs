@@ -6,7 +6,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use crate::config::{Command, EraChoice, Http as HttpConfig, HttpTransport, Target};
+use crate::config::{CommandConfig, EraChoice, HttpConfig, HttpTransport, ServerKind};
 use crate::mcp::Era;
 
 use crate::upstream::LinkFault;
@@ -25,8 +25,8 @@ impl Life<'_> {
             (era, _) => era,
         };
         let opened = match &config.target {
-            Target::Command(command) => self.start_child(command, era).await,
-            Target::Http(http) => self.open_http(http, era).await,
+            ServerKind::Command(command) => self.start_child(command, era).await,
+            ServerKind::Http(http) => self.open_http(http, era).await,
         };
         self.known = match &opened {
             Ok(connection) => Some(connection.peer().era()),
@@ -98,7 +98,7 @@ impl Life<'_> {
 
     async fn start_child(
         &mut self,
-        command: &Command,
+        command: &CommandConfig,
         era: EraChoice,
     ) -> Result<Connection, LinkFault> {
         let config = self.instance.config();
@@ -130,7 +130,7 @@ impl Life<'_> {
     /// no thread that serves calls waits for it.
     async fn spawn(
         &self,
-        command: &Command,
+        command: &CommandConfig,
     ) -> Result<(Child, ChildStdin, ChildStdout), LinkFault> {
         let instance = self.instance;
         let (server, spec) = (instance.name().clone(), self.spec(command));
@@ -156,7 +156,7 @@ impl Life<'_> {
         fault
     }
 
-    fn spec(&self, command: &Command) -> ChildSpec {
+    fn spec(&self, command: &CommandConfig) -> ChildSpec {
         let env = command.env.iter();
         ChildSpec {
             program: command.program.clone(),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::call::{Answer, Call, Reply};
 use crate::catalog::headers_for;
-use crate::config::{Server as ServerConfig, Target as Transport};
+use crate::config::{ServerConfig, ServerKind as Transport};
 use crate::mcp::{Era, Method};
 use crate::policy::CallTarget;
 

@@ -1,7 +1,7 @@
-//! The access line, written by hand.
+//! The access log, formatted by hand.
 //!
-//! It is the one line that every call pays for, and through events, visitors
-//! and a serializer it cost 22,000 instructions. So the running log is a
+//! Every call pays for its line, and through events, visitors and a serializer
+//! it cost 22,000 instructions. So the running log is a
 //! layer that [`CallRecord::log`] finds in the current subscriber and hands
 //! the record to, without an event between. The line is the one that the
 //! other layer would make of [`CallRecord`]'s event, byte by byte, which the
@@ -26,7 +26,7 @@ use super::sink::Sink;
 use crate::telemetry::{CLIP, CallRecord};
 use crate::text::clip;
 
-/// Where the access lines of this log go.
+/// The layer that writes the access log.
 #[derive(Debug)]
 pub(super) struct AccessLog {
     pub(super) sink: Sink,
@@ -34,7 +34,7 @@ pub(super) struct AccessLog {
     pub(super) on: Arc<AtomicBool>,
 }
 
-/// How a line looks.
+/// The format of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AccessLogFormat {
     /// `key=value`.
@@ -45,7 +45,7 @@ pub(super) enum AccessLogFormat {
     Json,
 }
 
-/// It takes no events: the record comes straight to it.
+/// It handles no events: it receives records directly.
 impl<S: Subscriber> Layer<S> for AccessLog {}
 
 /// Whether the current subscriber had a log to hand `record` to.

@@ -14,7 +14,7 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
-use crate::config::Http;
+use crate::config::HttpConfig;
 use crate::text::clip;
 use crate::upstream::LinkFault;
 
@@ -36,7 +36,7 @@ impl Client {
     ///
     /// # Errors
     /// [`LinkFault::Setup`] where something of the configuration cannot be used.
-    pub fn new(config: &Http, connect_timeout: Duration) -> Result<Self, LinkFault> {
+    pub fn new(config: &HttpConfig, connect_timeout: Duration) -> Result<Self, LinkFault> {
         let target = config.url.as_str().parse().ok().and_then(RequestTarget::new);
         let target = target.ok_or_else(|| LinkFault::Setup("the url cannot be used".into()))?;
         let mut tcp = HttpConnector::new();

@@ -78,7 +78,7 @@ impl Scripted {
     }
 
     async fn open(&self, changed: &Arc<Notify>) -> Http {
-        let config = crate::config::Http {
+        let config = crate::config::HttpConfig {
             url: self.url.clone(),
             headers: Vec::new(),
             ca: None,

@@ -18,9 +18,9 @@ pub(super) struct Pending {
 
 /// What comes to whoever waits for an answer.
 pub(super) enum Came {
-    /// It.
+    /// The answer.
     Answer(Result<Answer, LinkFault>),
-    /// There is something before it, by this way, and it comes by that.
+    /// Asides come first, by the receiver; the answer follows by the second.
     Asides(mpsc::Receiver<Aside>, oneshot::Receiver<Came>),
 }
 
