@@ -1,6 +1,7 @@
 //! What the pages tell people to type works, and does what they say.
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic, reason = "the helpers of a test")]
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -113,12 +114,22 @@ fn every_link_leads_somewhere() {
 #[test]
 fn every_path_in_the_architecture_is_there() {
     let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    let named = text.split('`').skip(1).step_by(2).filter(|word| word.starts_with("src/"));
-    let gone: Vec<_> = named
-        .map(|word| word.split("::").next().unwrap_or(word))
-        .filter(|word| !root().join(word).exists())
-        .collect();
+    let gone: Vec<_> = paths_in(&text).filter(|path| !root().join(path).exists()).collect();
     assert!(gone.is_empty(), "{gone:?}");
+}
+
+#[test]
+fn the_path_of_a_call_is_short() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let section = text.split("\n## ").find(|part| part.starts_with("The path of one call\n"));
+    let files: BTreeSet<_> = paths_in(section.expect("the section is there")).collect();
+    assert!((20..=45).contains(&files.len()), "a call passes {} files: {files:#?}", files.len());
+}
+
+/// The source files that a page names.
+fn paths_in(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split('`').skip(1).step_by(2).filter(|word| word.starts_with("src/"));
+    words.map(|word| word.split("::").next().unwrap_or(word))
 }
 
 fn is_what_continuous_integration_runs() {

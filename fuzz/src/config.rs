@@ -11,8 +11,8 @@ use trunkline::config::{Color, Config, ConfigSource, Environment};
 pub fn config(data: &[u8]) {
     let source =
         ConfigSource { name: "fuzz.toml".into(), folder: "/fuzz".into(), bytes: data.to_vec() };
-    let read = Config::read(&source, &Environment);
-    match (read, Config::read(&source, &Environment)) {
+    let read = Config::read(&source, &SameSecret);
+    match (read, Config::read(&source, &SameSecret)) {
         (Ok(config), Ok(again)) => assert_eq!(config, again),
         (Err(faults), Err(again)) => {
             assert!(!faults.list().is_empty(), "a configuration is refused for a reason");
@@ -27,10 +27,10 @@ pub fn config(data: &[u8]) {
     }
 }
 
-/// A world in which every variable and every file holds the same secret.
-struct Environment;
+/// An environment in which every variable and every file holds the same secret.
+struct SameSecret;
 
-impl Environment for Environment {
+impl Environment for SameSecret {
     fn variable(&self, name: &str) -> Option<OsString> {
         (name != "UNSET").then(|| SECRET.into())
     }

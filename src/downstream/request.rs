@@ -117,7 +117,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 pub(super) async fn read_body<B: Body<Data = Bytes> + Unpin>(
     headers: &HeaderMap,
     mut body: B,
-    limits: &Limits,
+    limits: &LimitsConfig,
 ) -> Result<Bytes, Failure> {
     match timeout(patience(limits), collect(&mut body, limits.body)).await {
         Ok(Ok(body)) => Ok(body),

@@ -1,5 +1,8 @@
 //! The vocabulary of the Model Context Protocol: versions, methods, headers,
-//! `_meta` keys and error codes. Definitions only; the modules above use them.
+//! `_meta` keys and error codes.
+//!
+//! Definitions only: rules about their use are in the modules above, and nothing
+//! here reads or writes a message.
 
 pub mod code;
 pub mod header;

@@ -1,0 +1,250 @@
+//! Names and prose, held by figures: type names that mean one thing, function
+//! names that say what they do, and none of the phrases that readers had to decode.
+//!
+//! The figures may only get better. When one does, set its limit to the new
+//! value in the same commit.
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "the helpers of a test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// The most types, of a thousand, whose name another type in the crate has.
+/// The aim is 150.
+const MAX_SHARED_TYPE_NAMES: usize = 462;
+
+/// The least mean length of a function's name, in hundredths of a letter.
+const MIN_FUNCTION_NAME: usize = 646;
+
+/// The most pairs of files in one folder that differ by an ending only.
+const MAX_SIMILAR_FILES: usize = 7;
+
+/// Siblings that play one role in two modules of one kind, and so may share a
+/// name: the name, and the role.
+const SIBLINGS: [(&str, &str); 0] = [];
+
+/// Phrases that have to be decoded, and what to write instead. They are looked
+/// for in the sources, the pages, the shipped configuration and the help texts.
+const BANNED: [(&str, &str); 12] = [
+    ("access line", "access log"),
+    ("whose it can be", "the server that declares the capability"),
+    ("what is none", "what is not valid"),
+    ("of whom there are none", "accepts none"),
+    ("it comes by that", "name the cause"),
+    ("know none are given", "without support receive"),
+    ("those that know none", "clients without support"),
+    ("never bothered", "never sees it"),
+    ("the world as it is", "the real environment"),
+    ("what there is to see", "what it contains"),
+    ("lasts for longer than", "name what lives on"),
+    ("is told so", "name the message and its receiver"),
+];
+
+#[test]
+fn type_names_are_unique_but_for_siblings() {
+    let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for (path, code) in sources() {
+        for name in type_names(&code) {
+            files.entry(name).or_default().push(path.clone());
+        }
+    }
+    let all: usize = files.values().map(Vec::len).sum();
+    let siblings: BTreeSet<_> = SIBLINGS.iter().map(|(name, _)| *name).collect();
+    let shared: Vec<_> = files
+        .iter()
+        .filter(|(name, files)| files.len() > 1 && !siblings.contains(name.as_str()))
+        .collect();
+    let count: usize = shared.iter().map(|(_, files)| files.len()).sum();
+    let found = count * 1000 / all;
+    assert!(
+        found <= MAX_SHARED_TYPE_NAMES,
+        "{count} of {all} types share their name ({found} of a thousand, at most \
+         {MAX_SHARED_TYPE_NAMES} are allowed): give each a precise name of its own:\n{shared:#?}"
+    );
+    for name in siblings {
+        assert!(files.get(name).is_some_and(|files| files.len() > 1), "no siblings: {name}");
+    }
+}
+
+#[test]
+fn function_names_say_what_they_do() {
+    let lengths: Vec<_> = sources()
+        .iter()
+        .flat_map(|(_, code)| function_names(code))
+        .map(|name| name.chars().count())
+        .collect();
+    let mean = lengths.iter().sum::<usize>() * 100 / lengths.len();
+    assert!(
+        mean >= MIN_FUNCTION_NAME,
+        "the mean function name has {mean} hundredths of a letter, at least {MIN_FUNCTION_NAME} \
+         are expected: name new functions by verb and object"
+    );
+}
+
+#[test]
+fn files_in_one_folder_do_not_differ_by_an_ending() {
+    let mut folders: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
+    for (path, _) in sources() {
+        let stem = path.file_stem().expect("it has a name").to_string_lossy().into_owned();
+        folders.entry(path.parent().expect("a folder").to_owned()).or_default().insert(stem);
+    }
+    let mut similar = Vec::new();
+    for (folder, stems) in &folders {
+        for one in stems {
+            let root = one.strip_suffix('e').unwrap_or(one);
+            let alike = stems.iter().filter(|other| {
+                *other != one && other.starts_with(root) && other.len() - root.len() <= 3
+            });
+            similar.extend(alike.map(|other| format!("{}/{one} {other}", folder.display())));
+        }
+    }
+    assert!(
+        similar.len() <= MAX_SIMILAR_FILES,
+        "at most {MAX_SIMILAR_FILES} pairs of files may differ by an ending only: {similar:#?}"
+    );
+}
+
+#[test]
+fn nothing_is_written_in_phrases_that_have_to_be_decoded() {
+    let mut found = String::new();
+    for path in texts() {
+        let text = std::fs::read_to_string(root().join(&path)).expect("it is text");
+        for (index, line) in one_paragraph_a_line(&text) {
+            let lower = line.to_lowercase();
+            for (phrase, instead) in BANNED.iter().filter(|(phrase, _)| lower.contains(phrase)) {
+                let path = path.display();
+                let _ = writeln!(found, "{path}:{index}: {phrase:?}: write {instead}");
+            }
+        }
+    }
+    assert!(found.is_empty(), "plain English, please:\n{found}");
+}
+
+#[test]
+fn the_reader_of_names_sees_definitions_and_no_tests() {
+    let code = without_tests(
+        "\
+pub(crate) struct One<'a>(&'a str);
+    enum Two {}
+/// struct InAComment
+type Three = u8;
+impl One<'_> { const fn four() {} async fn five(&self) {} type Value = u8; }
+#[cfg(test)]
+mod tests { struct Six; fn seven() {} }
+",
+    );
+    assert_eq!(type_names(&code), ["One", "Two"]);
+    assert_eq!(function_names(&code), ["four", "five"]);
+    let text = "/// a phrase that\n/// goes on\ncode\n// next";
+    let paragraphs: Vec<_> = one_paragraph_a_line(text).collect();
+    assert_eq!(paragraphs[0], (1, "a phrase that goes on".to_owned()));
+    assert_eq!(paragraphs[1], (3, "code".to_owned()));
+}
+
+/// The structs, enums and traits that are defined in a piece of code.
+fn type_names(code: &str) -> Vec<String> {
+    let kinds = ["struct ", "enum ", "trait "];
+    code.lines()
+        .filter_map(|line| {
+            let line = line.trim_start();
+            let rest = kinds.iter().find_map(|kind| public_or_not(line).strip_prefix(kind))?;
+            Some(rest.chars().take_while(|c| is_word(*c)).collect())
+        })
+        .collect()
+}
+
+/// A definition without its `pub` or `pub(…)`.
+fn public_or_not(line: &str) -> &str {
+    let Some(rest) = line.strip_prefix("pub") else { return line };
+    let rest = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |r| r.1);
+    rest.strip_prefix(' ').unwrap_or(line)
+}
+
+fn function_names(code: &str) -> Vec<String> {
+    let names = code.match_indices("fn ").filter_map(|(at, _)| {
+        let begins = code[..at].chars().next_back().is_none_or(|c| !is_word(c));
+        let name: String = code[at + 3..].chars().take_while(|c| is_word(*c)).collect();
+        (begins && name.starts_with(|c: char| c.is_lowercase() || c == '_')).then_some(name)
+    });
+    names.collect()
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The code of a file without comments, and without the tests at its end.
+fn without_tests(text: &str) -> String {
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let code = code.lines().map(|line| line.split("//").next().unwrap_or_default());
+    code.collect::<Vec<_>>().join("\n")
+}
+
+/// Every source file that is not a test, with its code.
+fn sources() -> Vec<(PathBuf, String)> {
+    let files = files_below("src", &["rs"]);
+    let is_test = |path: &Path| {
+        path.components()
+            .any(|part| matches!(part.as_os_str().to_str(), Some("tests" | "tests.rs")))
+    };
+    let sources = files.into_iter().filter(|path| !is_test(path)).map(|path| {
+        let text = std::fs::read_to_string(root().join(&path)).expect("it is text");
+        (path, without_tests(&text))
+    });
+    let sources: Vec<_> = sources.collect();
+    assert!(sources.len() > 50, "the sources were found");
+    sources
+}
+
+/// Everything that people read.
+fn texts() -> Vec<PathBuf> {
+    let pages = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
+    let mut texts: Vec<_> =
+        pages.into_iter().chain(["gateway.toml", "Dockerfile"]).map(PathBuf::from).collect();
+    texts.extend(files_below("src", &["rs"]));
+    texts.extend(files_below("docs", &["md", "json"]));
+    texts
+}
+
+fn files_below(folder: &str, extensions: &[&str]) -> Vec<PathBuf> {
+    let mut folders = vec![PathBuf::from(folder)];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root().join(&folder)).expect("a folder") {
+            let path = folder.join(entry.expect("an entry").file_name());
+            if root().join(&path).is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|one| extensions.iter().any(|ext| one == *ext)) {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The text with the lines of one comment or paragraph joined, each with the
+/// number of its first line: a phrase may go over the end of a line.
+fn one_paragraph_a_line(text: &str) -> impl Iterator<Item = (usize, String)> {
+    let mut paragraphs: Vec<(usize, String)> = Vec::new();
+    let mut last = None;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        let (mark, words) = match line.find(|c| c != '/' && c != '!' && c != '#') {
+            Some(at) => line.split_at(at),
+            None => (line, ""),
+        };
+        match paragraphs.last_mut() {
+            Some((_, whole)) if last == Some(mark) && !words.trim().is_empty() => {
+                whole.extend([" ", words.trim()]);
+            }
+            _ => paragraphs.push((index + 1, words.trim().to_owned())),
+        }
+        last = (!words.trim().is_empty() && !line.is_empty()).then_some(mark);
+    }
+    paragraphs.into_iter()
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
