@@ -10,7 +10,7 @@ use trunkline::catalog::{
     ByKind, Catalog, HeaderRules, MergeSource as Listed, NamingScheme, Rules, Scope, ServerList,
     ServerRules, UriMode,
 };
-use trunkline::config::{Config, Source, System};
+use trunkline::config::{Config, ConfigSource, SystemEnvironment};
 use trunkline::jsonrpc::{self, Frame};
 use trunkline::mcp::{Method, ProtocolVersion};
 use trunkline::policy::{LimitRegistry, Policy};
@@ -97,8 +97,8 @@ pub fn catalog(tools: &ServerList) -> Catalog {
 /// The policy of a configuration.
 pub fn policy_of(config: String) -> Policy {
     let bytes = config.into_bytes();
-    let source = Source { name: "bench".into(), folder: PathBuf::from("/"), bytes };
-    let config = Config::read(&source, &System).map_err(|_| "faults").unwrap();
+    let source = ConfigSource { name: "bench".into(), folder: PathBuf::from("/"), bytes };
+    let config = Config::read(&source, &SystemEnvironment).map_err(|_| "faults").unwrap();
     Policy::new(LimitRegistry::default().limits(&config))
 }
 
