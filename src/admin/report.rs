@@ -17,7 +17,7 @@ use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::telemetry::metrics::ReloadOutcome;
-use crate::upstream::{InstanceView, State, View, Whose};
+use crate::upstream::{InstanceScope, InstanceView, LifeState, ServerOverview};
 
 use super::{
     CatalogStatus, ConfigurationStatus, GatewayState, InstanceOwner, InstanceStatus, LastError,
@@ -158,9 +158,9 @@ fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
 
 fn instance(view: &InstanceView) -> InstanceStatus {
     let (owner, client) = match &view.owner.whose {
-        Whose::Everybody => (InstanceOwner::Shared, None),
-        Whose::Session { principal, .. } => (InstanceOwner::Session, Some(principal)),
-        Whose::Principal(principal) => (InstanceOwner::Client, Some(principal)),
+        InstanceScope::Everybody => (InstanceOwner::Shared, None),
+        InstanceScope::Session { principal, .. } => (InstanceOwner::Session, Some(principal)),
+        InstanceScope::Principal(principal) => (InstanceOwner::Client, Some(principal)),
     };
     InstanceStatus {
         owner,
@@ -178,19 +178,19 @@ fn last_error((at, message): &(SystemTime, String)) -> LastError {
     LastError { at: time(*at), message: message.clone() }
 }
 
-fn state(state: &State) -> ServerState {
+fn state(state: &LifeState) -> ServerState {
     match state {
-        State::Idle => ServerState::Idle,
-        State::Connecting => ServerState::Connecting,
-        State::Ready => ServerState::Ready,
-        State::Backoff { .. } => ServerState::Backoff,
-        State::Failed => ServerState::Failed,
-        State::Stopped => ServerState::Stopping,
+        LifeState::Idle => ServerState::Idle,
+        LifeState::Connecting => ServerState::Connecting,
+        LifeState::Ready => ServerState::Ready,
+        LifeState::Backoff { .. } => ServerState::Backoff,
+        LifeState::Failed => ServerState::Failed,
+        LifeState::Stopped => ServerState::Stopping,
     }
 }
 
-fn next_retry(view: &View) -> Option<Timestamp> {
-    let State::Backoff { until } = view.state else { return None };
+fn next_retry(view: &ServerOverview) -> Option<Timestamp> {
+    let LifeState::Backoff { until } = view.state else { return None };
     let wait = until.saturating_duration_since(tokio::time::Instant::now());
     Some(time(SystemTime::now() + wait.min(Duration::from_hours(24))))
 }

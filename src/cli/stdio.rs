@@ -18,7 +18,7 @@ use crate::call::ProfileName;
 use crate::config::{Config, HttpConfig, HttpTransport, Secret};
 use crate::downstream::stdio::{self, BridgeBounds, BridgeEnd, Here, There};
 use crate::telemetry::log::{self, AccessLogSwitch, LogFormat, LogLevels};
-use crate::upstream::{HttpClient, LinkFault};
+use crate::upstream::{HttpClient, UpstreamError};
 
 use super::serve::{Doors, Running, guardian, not_started, signals, start_log};
 use super::{CommonArgs, FAILURE, WRONG_USE, print_error, report_error};
@@ -175,7 +175,7 @@ fn build_client(args: StdioArgs, mut url: Url) -> Result<HttpClient, String> {
         headers.push(parse_header(text).map_err(|fault| format!("--header: {fault}"))?);
     }
     let http = HttpConfig { url, headers, ca: args.ca, transport: HttpTransport::Streamable };
-    HttpClient::new(&http, CONNECT_TIMEOUT).map_err(|fault: LinkFault| fault.chain())
+    HttpClient::new(&http, CONNECT_TIMEOUT).map_err(|fault: UpstreamError| fault.chain())
 }
 
 /// Reads `NAME: VALUE`. What is wrong with a value is told without it.

@@ -18,7 +18,7 @@ use crate::era::lower;
 use crate::jsonrpc::{Id, Response};
 use crate::mcp::{code, notification};
 use crate::pipeline::ActiveCall;
-use crate::upstream::parking::Place;
+use crate::upstream::parking::ParkingSlot;
 
 use super::session::ClientSession;
 
@@ -39,7 +39,7 @@ pub(super) struct Inquiry {
     rounds: usize,
     until: Instant,
     lasting: Duration,
-    place: Option<Place>,
+    place: Option<ParkingSlot>,
 }
 
 impl Inquiry {

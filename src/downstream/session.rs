@@ -20,7 +20,7 @@ use crate::mcp::{LogLevel, notification};
 use crate::pipeline::{Gateway, Subscriber};
 use crate::snapshot::Digests;
 use crate::telemetry::metrics::Entered;
-use crate::upstream::Askable;
+use crate::upstream::QuestionableSession;
 
 use super::caller::VerifiedCaller;
 use super::outbox::{EventId, Merge, Outbox, OutboxBounds, Source};
@@ -306,7 +306,7 @@ impl ClientSession {
     }
 }
 
-impl Askable for ClientSession {
+impl QuestionableSession for ClientSession {
     fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool {
         let client = &self.client;
         let can = self.listening.load(Ordering::Relaxed) > 0

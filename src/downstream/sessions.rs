@@ -15,7 +15,7 @@ use crate::call::{Client, Failure, Principal};
 use crate::crypto::random_bytes;
 use crate::pipeline::Gateway;
 use crate::policy::network;
-use crate::upstream::Askable;
+use crate::upstream::QuestionableSession;
 
 use super::caller::VerifiedCaller;
 use super::outbox::OutboxBounds;
@@ -95,7 +95,7 @@ impl Sessions {
         let session = ClientSession::new((id, client), (owner, holder), replay, &self.gateway);
         let session = Arc::new(session);
         open.sessions.insert(Arc::clone(session.id()), Arc::clone(&session));
-        let askable: Arc<dyn Askable> = Arc::clone(&session) as _;
+        let askable: Arc<dyn QuestionableSession> = Arc::clone(&session) as _;
         self.gateway.client_came(session.id(), session.subscriber(), Arc::downgrade(&askable));
         Ok(session)
     }

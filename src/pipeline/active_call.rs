@@ -15,7 +15,7 @@ use crate::era::state::RequestState;
 use crate::jsonrpc::{Id, Response};
 use crate::mcp::code;
 use crate::policy::Permitted;
-use crate::upstream::parking::{Place, Ticket, Waiting};
+use crate::upstream::parking::{ParkedReply, ParkingSlot, Ticket};
 
 use super::input::{Requester, invalid_state};
 use super::record::Record;
@@ -103,7 +103,7 @@ impl ActiveCall {
     ) -> Result<Reply, Failure> {
         let waiting = self.asker.inputs.parking.resume(permitted, id).await;
         let gone = || invalid_state("the call that it belongs to no longer waits");
-        let Waiting { reply, mut open, asked, events } = waiting.ok_or_else(gone)?;
+        let ParkedReply { reply, mut open, asked, events } = waiting.ok_or_else(gone)?;
         for (key, response) in &input.responses {
             if let Some(at) = open.iter().position(|(open, ..)| open == key) {
                 let (_, id, _) = open.swap_remove(at);
@@ -204,7 +204,7 @@ impl ActiveCall {
     ///
     /// # Errors
     /// [`Failure::OverLimit`].
-    pub fn reserve_place(&self) -> Result<Option<Place>, Failure> {
+    pub fn reserve_place(&self) -> Result<Option<ParkingSlot>, Failure> {
         if self.ticket.is_some() {
             return Ok(None);
         }
@@ -259,7 +259,7 @@ impl ActiveCall {
         let OpenQuestions { questions: open, asked, .. } = std::mem::take(&mut self.open);
         let reply = std::mem::replace(&mut self.reply, Reply::ready(Err(Failure::Cancelled)));
         let questions = open.clone();
-        let waiting = Waiting { reply, open, asked, events: VecDeque::new() };
+        let waiting = ParkedReply { reply, open, asked, events: VecDeque::new() };
         let parking = &self.asker.inputs.parking;
         let ticket = parking.park(waiting, &self.asker.principal, &server, bounds)?;
         let questions = questions.iter().map(|(key, _, question)| (key.as_str(), question));

@@ -25,7 +25,7 @@ use crate::mcp::{Era, Method};
 use crate::snapshot::Snapshots;
 use crate::telemetry::metrics::Metrics;
 use crate::text::clip;
-use crate::upstream::parking::{Bounds, Parking};
+use crate::upstream::parking::{Parking, ParkingLimits};
 
 use super::tasks::{OwnTasks, TaskQuestions};
 
@@ -46,10 +46,10 @@ impl InputStore {
     }
 
     /// How many calls may be parked, and how long.
-    pub(super) fn bounds(&self) -> Bounds {
+    pub(super) fn bounds(&self) -> ParkingLimits {
         let config = Arc::clone(&self.snapshots.load().config);
         let limits = &config.gateway.limits;
-        Bounds { all: limits.parked, each: limits.parked_each, lasting: limits.parked_time }
+        ParkingLimits { all: limits.parked, each: limits.parked_each, lasting: limits.parked_time }
     }
 
     /// The ids of this principal's tasks.

@@ -10,7 +10,7 @@ use crate::config::{GatewayConfig as Settings, NamingChoice};
 use crate::mcp::{Era, ProtocolVersion, meta};
 use crate::snapshot::{Snapshot, SnapshotServer, View};
 use crate::text::clip;
-use crate::upstream::State;
+use crate::upstream::LifeState;
 
 use super::{Gateway, listing, tasks};
 
@@ -74,7 +74,7 @@ pub(super) fn capabilities(
     version: ProtocolVersion,
 ) -> Map<String, Value> {
     let unheard = |member: &SnapshotServer| {
-        view.list(&member.config.name).is_none() && member.server.view().state != State::Failed
+        view.list(&member.config.name).is_none() && member.server.view().state != LifeState::Failed
     };
     let servers = || snapshot.servers().filter(|it| view.scope().admits_server(&it.config.name));
     let mut said = json!({ "tools": {} });

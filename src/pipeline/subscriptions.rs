@@ -17,7 +17,10 @@ use crate::jsonrpc::Id;
 use crate::mcp::{Method, ProtocolVersion, notification};
 use crate::policy::CallTarget;
 use crate::snapshot::{Digests, Snapshot, View};
-use crate::upstream::{Askable, Held, Letter, Mailbox, Refusal, Subject, Topic};
+use crate::upstream::{
+    ClientNotice, Mailbox, NoticeSubject, QuestionableSession, SubscriptionGuard,
+    SubscriptionRefusal, Topic,
+};
 
 use super::{Gateway, introduce, release, route, tasks};
 
@@ -26,7 +29,7 @@ use super::{Gateway, introduce, release, route, tasks};
 #[derive(Debug, Default)]
 pub struct Subscriber {
     mailbox: Arc<Mailbox>,
-    subscribed: Mutex<HashMap<AskedTopic, Arc<Held>>>,
+    subscribed: Mutex<HashMap<AskedTopic, Arc<SubscriptionGuard>>>,
 }
 
 /// What a client asks to hear of, in its own words.
@@ -103,7 +106,7 @@ impl Subscriber {
         known
     }
 
-    fn subscribed(&self) -> MutexGuard<'_, HashMap<AskedTopic, Arc<Held>>> {
+    fn subscribed(&self) -> MutexGuard<'_, HashMap<AskedTopic, Arc<SubscriptionGuard>>> {
         self.subscribed.lock()
     }
 }
@@ -134,8 +137,8 @@ impl Gateway {
         };
         match self.ask(subscriber, context, asked, find).await? {
             Ok(_) => Ok(Ok(())),
-            Err(Refusal::Said(error)) => Ok(Err(error)),
-            Err(Refusal::Unsupported | Refusal::LeftOut) => {
+            Err(SubscriptionRefusal::Said(error)) => Ok(Err(error)),
+            Err(SubscriptionRefusal::Unsupported | SubscriptionRefusal::LeftOut) => {
                 Err(Failure::NoUpdates { uri: uri.to_owned() })
             }
         }
@@ -200,7 +203,7 @@ impl Gateway {
         context: &Context,
         asked: AskedTopic,
         find: impl FnOnce(&Snapshot, &View) -> Result<FoundTopic, Failure>,
-    ) -> Result<Result<Arc<Held>, Refusal>, Failure> {
+    ) -> Result<Result<Arc<SubscriptionGuard>, SubscriptionRefusal>, Failure> {
         let there = subscriber.subscribed().get(&asked).cloned();
         let held = match there {
             Some(held) => held,
@@ -220,7 +223,7 @@ impl Gateway {
         context: &Context,
         asked: &AskedTopic,
         find: impl FnOnce(&Snapshot, &View) -> Result<FoundTopic, Failure>,
-    ) -> Result<Arc<Held>, Failure> {
+    ) -> Result<Arc<SubscriptionGuard>, Failure> {
         let snapshot = self.snapshots.load_full();
         let limits = &snapshot.config.gateway.limits;
         let view = snapshot.view(&self.view_key(context));
@@ -262,10 +265,10 @@ impl Gateway {
     /// Safe.
     pub async fn news(&self, subscriber: &Subscriber, context: &Context) -> Vec<Told> {
         loop {
-            let Letter { server, subject, params } = subscriber.mailbox.next().await;
+            let ClientNotice { server, subject, params } = subscriber.mailbox.next().await;
             let topic = match subject {
-                Subject::Topic(topic) => topic,
-                Subject::Other(method) => {
+                NoticeSubject::Topic(topic) => topic,
+                NoticeSubject::Other(method) => {
                     let params = params.map(|raw| self.own(context, &server, &method, raw));
                     return vec![Told { method, params, renamed: None }];
                 }
@@ -304,7 +307,7 @@ impl Gateway {
         &self,
         session: &Arc<str>,
         subscriber: &Subscriber,
-        listener: Weak<dyn Askable>,
+        listener: Weak<dyn QuestionableSession>,
     ) {
         subscriber.mailbox.is_of(listener);
         self.snapshots.hub().enter(session, &subscriber.mailbox);

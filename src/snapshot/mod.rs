@@ -72,7 +72,7 @@ pub struct SnapshotServer {
     pub operations: Arc<Operations>,
     /// A call that has found its way here may still be on its way to the
     /// server when a later snapshot no longer names it.
-    _hold: upstream::Hold,
+    _hold: upstream::StopGuard,
 }
 
 /// Where a public name leads.

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::identity::Identity;
 use crate::policy::{LimitRegistry, Policy};
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::{self, Hub, Surroundings};
+use crate::upstream::{self, ServerContext, SubscriptionHub};
 
 use super::counts::PrincipalCounts;
 use super::views::{ServerLists, ViewBuilder, Views};
@@ -26,7 +26,7 @@ pub struct StartUp {
     /// The configuration.
     pub config: Config,
     /// What servers need of the gateway around them.
-    pub surroundings: Surroundings,
+    pub surroundings: ServerContext,
     /// The gateway's raw `serverInfo`.
     pub info: Bytes,
 }
@@ -34,7 +34,7 @@ pub struct StartUp {
 /// The current snapshot, and what makes the next one.
 pub struct Snapshots {
     current: ArcSwap<Snapshot>,
-    surroundings: Surroundings,
+    surroundings: ServerContext,
     registry: LimitRegistry,
     metrics: Arc<Metrics>,
     maker: ViewBuilder,
@@ -127,7 +127,7 @@ impl Snapshots {
     }
 
     /// What clients are subscribed to at all servers.
-    pub fn hub(&self) -> &Hub {
+    pub fn hub(&self) -> &SubscriptionHub {
         &self.surroundings.hub
     }
 

@@ -9,7 +9,7 @@ use crate::jsonrpc;
 
 /// Why a server did not answer, or not with an answer.
 #[derive(Debug, thiserror::Error)]
-pub enum LinkFault {
+pub enum UpstreamError {
     /// The child process could not be started.
     #[error("it could not be started")]
     Spawn(#[source] crate::upstream::transport::child::SpawnError),
@@ -98,7 +98,7 @@ pub enum LinkFault {
     Down(String),
 }
 
-impl LinkFault {
+impl UpstreamError {
     /// The chain of causes in one line, for a log or a status page.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();
@@ -171,11 +171,11 @@ mod tests {
     fn what_a_client_reads_holds_no_path_no_address_and_no_word_of_the_childs() {
         let secret = "hunter2";
         let faults = [
-            LinkFault::Exited(format!("exit status: 1; it said: token {secret} is wrong")),
-            LinkFault::Setup(format!("the CA file /etc/{secret} cannot be used")),
-            LinkFault::Redirect { to: format!("https://a.test/?key={secret}") },
-            LinkFault::Connect(format!("tcp connect error: {secret}:80").into()),
-            LinkFault::Broken(secret.into()),
+            UpstreamError::Exited(format!("exit status: 1; it said: token {secret} is wrong")),
+            UpstreamError::Setup(format!("the CA file /etc/{secret} cannot be used")),
+            UpstreamError::Redirect { to: format!("https://a.test/?key={secret}") },
+            UpstreamError::Connect(format!("tcp connect error: {secret}:80").into()),
+            UpstreamError::Broken(secret.into()),
         ];
         for fault in faults {
             assert!(fault.chain().contains(secret), "the log tells all: {fault:?}");

@@ -12,7 +12,7 @@ use crate::mcp::{Era, ProtocolVersion};
 /// Whose something is: two calls with the same one come from the same client,
 /// as far as anybody can tell.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Whose {
+pub enum InstanceScope {
     /// Nobody's in particular.
     Everybody,
     /// One Legacy session's, by its id.
@@ -26,7 +26,7 @@ pub enum Whose {
     Principal(Principal),
 }
 
-impl Whose {
+impl InstanceScope {
     /// Whose a call is.
     pub fn of(context: &Context) -> Self {
         let principal = context.principal.clone();
@@ -61,28 +61,28 @@ impl Whose {
 /// What tells the instances of one server apart: whose it is, and what it was
 /// told its client can do.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Owner {
+pub struct InstanceKey {
     /// Whose it is.
-    pub whose: Whose,
+    pub whose: InstanceScope,
     /// The raw capabilities that a Legacy server is told when it is opened.
     pub told: Bytes,
 }
 
-impl Owner {
+impl InstanceKey {
     /// The first instance's: everybody's, and told of nothing.
     pub fn main() -> Self {
-        Self { whose: Whose::Everybody, told: Bytes::from_static(b"{}") }
+        Self { whose: InstanceScope::Everybody, told: Bytes::from_static(b"{}") }
     }
 
     /// Whether it is the first instance's.
     pub fn is_main(&self) -> bool {
-        self.whose == Whose::Everybody && self.told == "{}"
+        self.whose == InstanceScope::Everybody && self.told == "{}"
     }
 
     /// Whether such an instance lists what the server has. One client's own
     /// does not: the list is that of all clients that can do the same.
     pub fn lists(&self) -> bool {
-        self.whose == Whose::Everybody
+        self.whose == InstanceScope::Everybody
     }
 
     /// The instance that lists for clients with these abilities.
@@ -92,7 +92,7 @@ impl Owner {
             Era::Modern => Self::main(),
             Era::Legacy => {
                 let told = lower::capabilities(abilities, version);
-                Self { whose: Whose::Everybody, told }
+                Self { whose: InstanceScope::Everybody, told }
             }
         }
     }
@@ -102,7 +102,9 @@ impl Owner {
         let lister = Self::lister(version, context.client.abilities());
         match (version.era(), isolation) {
             (Era::Modern, _) | (_, Isolation::Shared) => lister,
-            (Era::Legacy, Isolation::Client) => Self { whose: Whose::of(context), ..lister },
+            (Era::Legacy, Isolation::Client) => {
+                Self { whose: InstanceScope::of(context), ..lister }
+            }
         }
     }
 }
@@ -127,7 +129,7 @@ mod tests {
         let roots = "{\"roots\":{}}";
         let (one, two) = (context(Some("1"), roots), context(Some("2"), roots));
         let (plain, anyone) = (context(Some("3"), "{}"), context(None, roots));
-        let of = |version, isolation, context| Owner::of(version, isolation, context);
+        let of = |version, isolation, context| InstanceKey::of(version, isolation, context);
         for context in [&one, &two, &plain, &anyone] {
             for isolation in [Isolation::Shared, Isolation::Client] {
                 assert!(of(modern, isolation, context).is_main(), "capabilities travel by request");

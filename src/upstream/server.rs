@@ -13,13 +13,13 @@ use crate::config::{ServerConfig, ServerKind, StartChoice};
 use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::Permitted;
 
-use crate::upstream::LinkFault;
-use crate::upstream::lists::Standing;
-use crate::upstream::notifications::{Held, Mailbox, Topic};
-use crate::upstream::owner::Owner;
+use crate::upstream::UpstreamError;
+use crate::upstream::lists::ListFreshness;
+use crate::upstream::notifications::{Mailbox, SubscriptionGuard, Topic};
+use crate::upstream::owner::InstanceKey;
 use crate::upstream::supervisor::instance::{InUse, Instance, SOON};
-use crate::upstream::supervisor::kin::{Hold, Kin, Surroundings};
-use crate::upstream::supervisor::state::{State, View};
+use crate::upstream::supervisor::kin::{ServerContext, ServerShared, StopGuard};
+use crate::upstream::supervisor::state::{LifeState, ServerOverview};
 use crate::upstream::transport::connection::transport_name;
 use crate::upstream::transport::peer::Peer;
 
@@ -30,14 +30,14 @@ use crate::upstream::transport::peer::Peer;
 /// Where one will not do for all clients, there are more of them.
 pub struct Server {
     main: Arc<Instance>,
-    kin: Arc<Kin>,
+    kin: Arc<ServerShared>,
 }
 
 impl Server {
     /// Starts the server's life.
-    pub fn start(config: Arc<ServerConfig>, surroundings: &Surroundings) -> Arc<Self> {
-        let kin = Arc::new(Kin::new(config, surroundings));
-        Arc::new(Self { main: Instance::start(&kin, Owner::main()), kin })
+    pub fn start(config: Arc<ServerConfig>, surroundings: &ServerContext) -> Arc<Self> {
+        let kin = Arc::new(ServerShared::new(config, surroundings));
+        Arc::new(Self { main: Instance::start(&kin, InstanceKey::main()), kin })
     }
 
     /// Its name.
@@ -84,7 +84,7 @@ impl Server {
         });
         let kin = Arc::clone(&self.kin);
         async move {
-            if let Some((told, Standing::New)) = asked {
+            if let Some((told, ListFreshness::New)) = asked {
                 kin.lists.tried(&told).await;
             }
         }
@@ -96,25 +96,25 @@ impl Server {
         let version = self.kin.version()?;
         let told = match version.era() {
             Era::Modern => abilities.raw().clone(),
-            Era::Legacy => Owner::lister(version, abilities).told,
+            Era::Legacy => InstanceKey::lister(version, abilities).told,
         };
         (told != "{}" && self.kin.config.max_instances() > 0).then_some(told)
     }
 
     /// Has a list made that is not there, or may be stale.
-    fn have_listed(&self, told: &Bytes, standing: Standing, kind: Kind) {
+    fn have_listed(&self, told: &Bytes, standing: ListFreshness, kind: Kind) {
         let lists = &self.kin.lists;
         let is_modern = self.kin.version().map(ProtocolVersion::era) == Some(Era::Modern);
         if is_modern {
             match (&*self.main.state.borrow(), standing) {
-                (State::Ready, Standing::New) => lists.wanted.notify_one(),
-                (State::Idle, Standing::New) => self.main.want_list(),
-                (State::Connecting, _) | (_, Standing::Tried(_)) => {}
+                (LifeState::Ready, ListFreshness::New) => lists.wanted.notify_one(),
+                (LifeState::Idle, ListFreshness::New) => self.main.want_list(),
+                (LifeState::Connecting, _) | (_, ListFreshness::Tried(_)) => {}
                 _ => lists.failed(told),
             }
             return;
         }
-        let owner = Owner { told: told.clone(), ..Owner::main() };
+        let owner = InstanceKey { told: told.clone(), ..InstanceKey::main() };
         let running = self.kin.pool.find(&owner);
         if let Some(running) = &running {
             running.touch();
@@ -122,7 +122,7 @@ impl Server {
         let fresh = lists.of(told).filter(|_| running.is_some());
         let fresh =
             fresh.map_or(Duration::ZERO, |list| list.freshness.get(kind).ttl).max(LEAST_FRESH);
-        if matches!(standing, Standing::Tried(age) if age <= fresh) {
+        if matches!(standing, ListFreshness::Tried(age) if age <= fresh) {
             return;
         }
         match self.kin.pool.open_for(&self.kin, owner) {
@@ -136,7 +136,7 @@ impl Server {
 
     /// Keeps it from being stopped for good, for as long as the answer lives:
     /// a snapshot that names a server holds it.
-    pub fn hold(&self) -> Hold {
+    pub fn hold(&self) -> StopGuard {
         self.kin.hold()
     }
 
@@ -186,14 +186,17 @@ impl Server {
     /// # Errors
     /// [`Failure`] where there is no room for another instance, or nobody
     /// knows yet whether there has to be one.
-    pub async fn reach(&self, context: &Context) -> Result<Reach, Failure> {
+    pub async fn reach(&self, context: &Context) -> Result<ServerAccess, Failure> {
         let taken = self.instance_for(context).await;
         let (instance, in_use) = taken.map_err(|fault| self.main.fail(fault))?;
-        Ok(Reach { instance, _in_use: in_use })
+        Ok(ServerAccess { instance, _in_use: in_use })
     }
 
     /// The instance that a call goes to, kept from being stopped.
-    async fn instance_for(&self, context: &Context) -> Result<(Arc<Instance>, InUse), LinkFault> {
+    async fn instance_for(
+        &self,
+        context: &Context,
+    ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
         // Also while it may only have to say which era it is of.
         let first = InUse::begin(&self.main);
         let version = match self.kin.version() {
@@ -207,11 +210,11 @@ impl Server {
         self.kin.pool.take(&self.kin, owner)
     }
 
-    fn owner(&self, version: ProtocolVersion, context: &Context) -> Owner {
+    fn owner(&self, version: ProtocolVersion, context: &Context) -> InstanceKey {
         let config = &self.kin.config;
         match config.max_instances() {
-            0 => Owner::main(),
-            _ => Owner::of(version, config.isolation(), context),
+            0 => InstanceKey::main(),
+            _ => InstanceKey::of(version, config.isolation(), context),
         }
     }
 
@@ -233,10 +236,12 @@ impl Server {
         topic: &Permitted<Topic>,
         mailbox: &Arc<Mailbox>,
         limit: usize,
-    ) -> Result<Option<Held>, Failure> {
+    ) -> Result<Option<SubscriptionGuard>, Failure> {
         let found = timeout(SOON, self.instance_for(context)).await;
         let (instance, _in_use) = match found {
-            Ok(Err(full @ LinkFault::TooManyInstances { .. })) => return Err(self.main.fail(full)),
+            Ok(Err(full @ UpstreamError::TooManyInstances { .. })) => {
+                return Err(self.main.fail(full));
+            }
             Ok(Ok(found)) => found,
             // Nobody knows what it is: it is asked when it is there.
             Ok(Err(_)) | Err(_) => (Arc::clone(&self.main), InUse::begin(&self.main)),
@@ -250,11 +255,11 @@ impl Server {
     /// fetched again if that of this kind is no longer fresh. Does not wait.
     pub fn wake(&self, kind: Kind) {
         match &*self.main.state.borrow() {
-            State::Idle if self.kin.lists.base.load().is_none() => {
+            LifeState::Idle if self.kin.lists.base.load().is_none() => {
                 self.main.unlisted.store(true, Ordering::SeqCst);
                 self.main.demand.notify_one();
             }
-            State::Ready if self.is_stale(kind) => self.main.changed.notify_one(),
+            LifeState::Ready if self.is_stale(kind) => self.main.changed.notify_one(),
             _ => {}
         }
     }
@@ -265,7 +270,7 @@ impl Server {
             return;
         }
         let mut state = self.main.state.subscribe();
-        let verdict = |state: &State| !matches!(state, State::Idle | State::Connecting);
+        let verdict = |state: &LifeState| !matches!(state, LifeState::Idle | LifeState::Connecting);
         // The sender is part of `self`: it cannot be gone.
         let _ = state.wait_for(verdict).await;
     }
@@ -284,11 +289,11 @@ impl Server {
     }
 
     /// What can be told of it at a glance.
-    pub fn view(&self) -> View {
+    pub fn view(&self) -> ServerOverview {
         let main = self.main.view();
         let (instances, instance_count) = self.kin.pool.view();
         let notes = self.main.notes();
-        View {
+        ServerOverview {
             state: main.state,
             since: main.since,
             transport: transport_name(&self.kin.config.target),
@@ -317,12 +322,12 @@ impl Server {
 }
 
 /// Where one client's calls to a server go, held open.
-pub struct Reach {
+pub struct ServerAccess {
     instance: Arc<Instance>,
     _in_use: InUse,
 }
 
-impl Reach {
+impl ServerAccess {
     /// Sends a call, as [`Server::call`] does.
     ///
     /// # Errors

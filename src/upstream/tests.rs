@@ -48,14 +48,14 @@ pub(crate) fn config(servers: &[(&str, &str)]) -> Config {
     Config::read(&source, &SystemEnvironment).unwrap()
 }
 
-pub(crate) fn surroundings() -> Surroundings {
-    Surroundings::new(Guardian::none(), Arc::new(Metrics::new("0")))
+pub(crate) fn surroundings() -> ServerContext {
+    ServerContext::new(Guardian::none(), Arc::new(Metrics::new("0")))
 }
 
 /// An inbox that nobody looks into.
 pub(crate) fn inbox() -> Arc<notifications::Inbox> {
     let server = crate::call::ServerName::new("s").unwrap();
-    notifications::Inbox::new(Arc::default(), Hub::default().at(&server))
+    notifications::Inbox::new(Arc::default(), SubscriptionHub::default().at(&server))
 }
 
 pub(crate) fn call(tool: &str) -> Call {
@@ -101,7 +101,7 @@ pub(crate) async fn succeeds(reply: Result<Reply, Failure>) {
     assert!(matches!(answered, Some(Event::Answer(Ok(_)))), "{answered:?}");
 }
 
-async fn reaches(server: &Server, wanted: State) {
+async fn reaches(server: &Server, wanted: LifeState) {
     let mut state = server.main().state.subscribe();
     let reached =
         tokio::time::timeout(Duration::from_secs(30), state.wait_for(|state| *state == wanted));
@@ -125,9 +125,9 @@ async fn a_server_at_rest_stays_at_rest_until_it_is_called() {
     for reply in [one, two, three] {
         succeeds(reply).await;
     }
-    reaches(&server, State::Idle).await;
+    reaches(&server, LifeState::Idle).await;
     let mut state = server.main().state.subscribe();
-    let stirred = state.wait_for(|state| !matches!(state, State::Idle));
+    let stirred = state.wait_for(|state| !matches!(state, LifeState::Idle));
     assert!(tokio::time::timeout(Duration::from_millis(1500), stirred).await.is_err());
     succeeds(send(&server, &config, "echo").await).await;
     server.stop(Duration::ZERO).await;
@@ -136,9 +136,9 @@ async fn a_server_at_rest_stays_at_rest_until_it_is_called() {
 #[tokio::test]
 async fn a_call_that_comes_while_a_server_goes_to_rest_waits_for_the_next_start() {
     let (server, config) = start("idle_stop = \"100ms\"");
-    reaches(&server, State::Ready).await;
+    reaches(&server, LifeState::Ready).await;
     for _ in 0..2 {
-        reaches(&server, State::Idle).await;
+        reaches(&server, LifeState::Idle).await;
         // Its child takes half a second to end.
         succeeds(send(&server, &config, "echo").await).await;
     }
@@ -156,8 +156,8 @@ async fn a_server_is_stopped_when_its_last_call_ends_and_not_before() {
     tokio::task::yield_now().await;
     // Still there for whoever found it before it was taken out.
     succeeds(send(&server, &config, "echo").await).await;
-    assert_eq!(server.view().state, State::Ready);
+    assert_eq!(server.view().state, LifeState::Ready);
     drop(reply);
     stopping.await.unwrap();
-    assert_eq!(server.view().state, State::Stopped);
+    assert_eq!(server.view().state, LifeState::Stopped);
 }

@@ -28,7 +28,7 @@ use crate::snapshot::{Snapshots, StartUp};
 use crate::telemetry::log::{self, AccessLogSwitch, LogError, LogHandle, LogLevels};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Otel;
-use crate::upstream::Surroundings;
+use crate::upstream::ServerContext;
 use crate::upstream::child::Guardian;
 
 use super::{CommonArgs, OPEN, print_error, report_error};
@@ -191,7 +191,7 @@ impl Running {
         let admin_socket = bind(doors.operators).await?;
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
         let otel = settings::otel(&config, &metrics)?;
-        let surroundings = Surroundings::new(guardian.clone(), Arc::clone(&metrics));
+        let surroundings = ServerContext::new(guardian.clone(), Arc::clone(&metrics));
         let startup = StartUp { config, surroundings, info: own_info() };
         let snapshots = Snapshots::start(startup);
         let follower = tokio::spawn(Arc::clone(&snapshots).follow());

@@ -14,7 +14,7 @@ use crate::mcp::Method;
 use crate::pipeline::active_call::refusal_response;
 use crate::policy::{CallTarget, Permitted};
 use crate::snapshot::{Snapshot, SnapshotServer};
-use crate::upstream::Reach;
+use crate::upstream::ServerAccess;
 
 /// One task at its server.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub(super) struct TaskAt {
     context: Context,
     /// Where it is, for as long as somebody waits for it. Its client's session
     /// may be over by the time that it is cancelled.
-    reach: Option<Arc<Reach>>,
+    reach: Option<Arc<ServerAccess>>,
 }
 
 impl TaskAt {

@@ -26,7 +26,7 @@ use crate::era::lift;
 use crate::jsonrpc::{Id, Response, string};
 use crate::pipeline::active_call::{refusal_reason, refusal_response};
 use crate::pipeline::input::Requester;
-use crate::upstream::parking::Place;
+use crate::upstream::parking::ParkingSlot;
 
 use super::at::{TaskAt, raw_object};
 
@@ -224,7 +224,7 @@ struct QuestionListener {
     said: mpsc::Receiver<(Id, Response)>,
     abilities: Abilities,
     lasting: Duration,
-    _place: Place,
+    _place: ParkingSlot,
 }
 
 impl QuestionListener {

@@ -52,8 +52,8 @@ async fn the_gateways_end_is_the_end_of_servers_that_finish_their_calls_as_well(
     let server = Arc::clone(&before.servers().next().unwrap().server);
     drop(before);
     snapshots.apply(config(&[])).await;
-    assert_eq!(server.view().state, upstream::State::Ready, "its call goes on");
+    assert_eq!(server.view().state, upstream::LifeState::Ready, "its call goes on");
     tokio::time::timeout(Duration::from_secs(30), snapshots.stop()).await.expect("it stops");
-    assert_eq!(server.view().state, upstream::State::Stopped);
+    assert_eq!(server.view().state, upstream::LifeState::Stopped);
     drop(reply);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use crate::upstream::Whose;
+use crate::upstream::InstanceScope;
 
 /// The calls to one server that were given up not long ago.
 #[derive(Debug, Default)]
@@ -17,14 +17,14 @@ pub(in crate::upstream) struct GivenUp(Mutex<Vec<Stray>>);
 #[derive(Debug)]
 struct Stray {
     number: u64,
-    caller: Whose,
+    caller: InstanceScope,
     /// When its time would have been over.
     until: Instant,
 }
 
 impl GivenUp {
     /// A call is given up. The server is at it for so long, at the most.
-    pub(in crate::upstream) fn add(&self, number: u64, caller: Whose, time: Duration) {
+    pub(in crate::upstream) fn add(&self, number: u64, caller: InstanceScope, time: Duration) {
         let mut strays = self.current();
         if strays.len() >= MOST {
             // The client's newest stands for its others.
@@ -40,7 +40,7 @@ impl GivenUp {
     }
 
     /// Whether the server may be at a call of anybody else's than this one's.
-    pub(in crate::upstream) fn is_anothers(&self, caller: &Whose) -> bool {
+    pub(in crate::upstream) fn is_anothers(&self, caller: &InstanceScope) -> bool {
         self.current().iter().any(|stray| stray.caller != *caller)
     }
 
@@ -66,8 +66,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_given_up_counts_until_it_is_answered_or_its_time_is_over() {
-        let ann = Whose::Principal(Principal::Client("ann".into()));
-        let bob = Whose::Principal(Principal::Client("bob".into()));
+        let ann = InstanceScope::Principal(Principal::Client("ann".into()));
+        let bob = InstanceScope::Principal(Principal::Client("bob".into()));
         let (given_up, time) = (GivenUp::default(), Duration::from_secs(30));
         assert!(!given_up.is_anothers(&bob));
         given_up.add(1, ann.clone(), time);
@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn who_gives_up_very_much_takes_no_others_place() {
-        let ann = Whose::Principal(Principal::Client("ann".into()));
-        let bob = Whose::Principal(Principal::Client("bob".into()));
+        let ann = InstanceScope::Principal(Principal::Client("ann".into()));
+        let bob = InstanceScope::Principal(Principal::Client("bob".into()));
         let given_up = GivenUp::default();
         given_up.add(0, bob, Duration::from_secs(30));
         for number in 1..1_000 {

@@ -17,23 +17,23 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::call::Question;
 use crate::jsonrpc::{Id, Response};
 
-use crate::upstream::interaction::questions::{Aside, Tie, message};
+use crate::upstream::interaction::questions::{CallMatch, SideMessage, message};
 use crate::upstream::notifications::Inbox;
 use crate::upstream::transport::peer::{answer_to_server, not_offered, unanswered};
 
 /// A connection to a Legacy server, as its questions see it.
-pub(in crate::upstream) trait Connected: Send + Sync + 'static {
+pub(in crate::upstream) trait LegacyConnection: Send + Sync + 'static {
     fn inbox(&self) -> &Arc<Inbox>;
 
     /// The call that a question belongs to which comes on no call's stream.
-    fn tied(&self, question: &Question) -> Tie<mpsc::Sender<Aside>>;
+    fn tied(&self, question: &Question) -> CallMatch<mpsc::Sender<SideMessage>>;
 
     /// Sends a message to the server, beside the calls. Never waits.
     fn send(self: &Arc<Self>, message: Bytes);
 }
 
 /// A Legacy session, as a front has it.
-pub trait Askable: Send + Sync {
+pub trait QuestionableSession: Send + Sync {
     /// Asks its client; the answer comes by `answers`, with a number that says
     /// nothing here. False where the client cannot be asked that, or does not
     /// listen.
@@ -41,20 +41,24 @@ pub trait Askable: Send + Sync {
 }
 
 /// The server asks, on no call's own stream.
-pub(in crate::upstream) fn asked<C: Connected>(connection: &Arc<C>, id: Id, question: Question) {
+pub(in crate::upstream) fn asked<C: LegacyConnection>(
+    connection: &Arc<C>,
+    id: Id,
+    question: Question,
+) {
     let inbox = connection.inbox();
     tracing::debug!(server = %inbox.server(), method = question.method, "the server asks");
     if !question.is_known() {
         return connection.send(answer_to_server(&id, &question.method));
     }
     match connection.tied(&question) {
-        Tie::To(asides) => {
+        CallMatch::To(asides) => {
             if let Err(method) = hand(&asides, &id, question) {
                 connection.send(answer_to_server(&id, &method));
             }
         }
-        Tie::Mute => connection.send(not_offered(&id, &question.method)),
-        Tie::Nobody => {
+        CallMatch::Mute => connection.send(not_offered(&id, &question.method)),
+        CallMatch::Nobody => {
             let place = Arc::clone(&inbox.seeking).try_acquire_owned().ok();
             let Some(place) = place.filter(|_| inbox.subscriptions.is_one_clients()) else {
                 return connection.send(answer_to_server(&id, &question.method));
@@ -72,14 +76,14 @@ pub(in crate::upstream) fn asked<C: Connected>(connection: &Arc<C>, id: Id, ques
 }
 
 /// Gives a question to its call; the method again, where that takes no more.
-fn hand(asides: &mpsc::Sender<Aside>, id: &Id, question: Question) -> Result<(), String> {
+fn hand(asides: &mpsc::Sender<SideMessage>, id: &Id, question: Question) -> Result<(), String> {
     let method = question.method.clone();
-    asides.try_send(Aside::Asks(id.clone(), question)).map_err(|_| method)
+    asides.try_send(SideMessage::Asks(id.clone(), question)).map_err(|_| method)
 }
 
 /// Looks for somebody to ask; what the server is told, unless a call has the
 /// question.
-async fn seek<C: Connected>(
+async fn seek<C: LegacyConnection>(
     connection: &Weak<C>,
     inbox: &Inbox,
     id: &Id,
@@ -95,7 +99,7 @@ async fn seek<C: Connected>(
     let soon = Instant::now() + SOON;
     loop {
         let begun = inbox.begun.notified();
-        if let Tie::To(asides) = connection.upgrade()?.tied(&question) {
+        if let CallMatch::To(asides) = connection.upgrade()?.tied(&question) {
             return hand(&asides, id, question).err().map(|method| answer_to_server(id, &method));
         }
         if timeout_at(soon, begun).await.is_err() {

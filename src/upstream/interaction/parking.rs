@@ -39,7 +39,7 @@ struct Places {
 
 /// How many may wait, and for how long.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct ParkingLimits {
     /// In all.
     pub all: usize,
     /// Of one principal's.
@@ -49,7 +49,7 @@ pub struct Bounds {
 }
 
 /// A place among the calls that wait, given back when dropped.
-pub struct Place {
+pub struct ParkingSlot {
     parking: Arc<Parking>,
     owner: Principal,
     _counted: Entered,
@@ -57,7 +57,7 @@ pub struct Place {
 
 /// What is left of a call that waits.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct ParkedReply {
     /// The rest of the reply.
     pub reply: Reply,
     /// What is still to be answered, by the keys that the client knows.
@@ -73,7 +73,7 @@ struct Parked {
     server: ServerName,
     /// Calls the task back; dropped, it ends the task and the call.
     called: oneshot::Sender<()>,
-    task: JoinHandle<Option<Waiting>>,
+    task: JoinHandle<Option<ParkedReply>>,
 }
 
 /// Whoever parked a call sees what becomes of it.
@@ -95,7 +95,11 @@ impl Parking {
     ///
     /// # Errors
     /// [`Failure::OverLimit`].
-    pub fn enter(self: &Arc<Self>, owner: &Principal, bounds: Bounds) -> Result<Place, Failure> {
+    pub fn enter(
+        self: &Arc<Self>,
+        owner: &Principal,
+        bounds: ParkingLimits,
+    ) -> Result<ParkingSlot, Failure> {
         let over = |limit: &str| Failure::OverLimit {
             limit: limit.to_owned(),
             retry_after: Duration::from_secs(1),
@@ -111,7 +115,7 @@ impl Parking {
         *own += 1;
         places.taken += 1;
         let counted = self.metrics.parked().enter();
-        Ok(Place { parking: Arc::clone(self), owner: owner.clone(), _counted: counted })
+        Ok(ParkingSlot { parking: Arc::clone(self), owner: owner.clone(), _counted: counted })
     }
 
     /// Lets a call wait.
@@ -121,10 +125,10 @@ impl Parking {
     /// [`Failure::Internal`]. The call is then cancelled.
     pub fn park(
         self: &Arc<Self>,
-        waiting: Waiting,
+        waiting: ParkedReply,
         owner: &Principal,
         server: &ServerName,
-        bounds: Bounds,
+        bounds: ParkingLimits,
     ) -> Result<Ticket, Failure> {
         let place = self.enter(owner, bounds)?;
         let number = random_bytes::<8>()
@@ -150,7 +154,7 @@ impl Parking {
 
     /// What is left of a call that its client comes back to; `None` where it
     /// no longer waits, or is another's.
-    pub async fn resume(&self, permitted: &Permitted<Call>, id: u64) -> Option<Waiting> {
+    pub async fn resume(&self, permitted: &Permitted<Call>, id: u64) -> Option<ParkedReply> {
         let parked = {
             let mut places = self.places();
             let parked = places.calls.get(&id)?;
@@ -180,7 +184,7 @@ impl Parking {
     }
 }
 
-impl Drop for Place {
+impl Drop for ParkingSlot {
     fn drop(&mut self) {
         let mut places = self.parking.places();
         places.taken -= 1;
@@ -202,11 +206,11 @@ fn forget(parking: &Weak<Parking>, id: u64) {
 /// Listens to the server until the client comes back; `None` where it does not
 /// in time, or the call is cancelled.
 async fn wait(
-    mut waiting: Waiting,
+    mut waiting: ParkedReply,
     mut called: oneshot::Receiver<()>,
     news: watch::Sender<usize>,
     lasting: Duration,
-) -> Option<Waiting> {
+) -> Option<ParkedReply> {
     let expired = sleep(lasting);
     tokio::pin!(expired);
     let mut ended = false;

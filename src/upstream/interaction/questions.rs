@@ -11,14 +11,14 @@ use crate::jsonrpc::{self, Id, Response};
 use crate::mcp::{Era, Method};
 use crate::policy::CallTarget;
 
-use crate::upstream::Whose;
+use crate::upstream::InstanceScope;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::interaction::given_up::GivenUp;
-use crate::upstream::interaction::outside::Connected;
+use crate::upstream::interaction::outside::LegacyConnection;
 use crate::upstream::transport::peer::unanswered;
 
 /// The questions of one call that are open, and the way of their answers.
-pub(in crate::upstream) struct Questions {
+pub(in crate::upstream) struct CallQuestions {
     open: Vec<Id>,
     /// `None` if the client or the server accepts no server requests.
     responses: Option<mpsc::Receiver<(Id, Response)>>,
@@ -26,12 +26,12 @@ pub(in crate::upstream) struct Questions {
     aside: Option<Box<dyn Fn(Bytes) + Send + Sync>>,
 }
 
-impl Questions {
+impl CallQuestions {
     /// Those of a call to a server of this era, none so far. Only a Legacy one
     /// asks, and only a client is asked that can be asked something.
     /// What is open when the call ends is answered by `connection`, so that no
     /// server waits in vain.
-    pub(in crate::upstream) fn of<C: Connected>(
+    pub(in crate::upstream) fn of<C: LegacyConnection>(
         call: &Call,
         era: Era,
         connection: &Arc<C>,
@@ -88,7 +88,7 @@ impl Questions {
     }
 }
 
-impl Drop for Questions {
+impl Drop for CallQuestions {
     fn drop(&mut self) {
         if let Some(aside) = &self.aside {
             self.open.iter().for_each(|id| aside(unanswered(id)));
@@ -97,7 +97,7 @@ impl Drop for Questions {
 }
 
 /// What comes for a call before its answer, and not on a stream of its own.
-pub(in crate::upstream) enum Aside {
+pub(in crate::upstream) enum SideMessage {
     Notice(Notice),
     /// A line of the server's log: a notification and its params.
     Line(String, Bytes),
@@ -108,17 +108,17 @@ pub(in crate::upstream) enum Aside {
 }
 
 /// Whose a call is, and which task it waits for.
-pub(in crate::upstream) struct Caller {
-    pub(in crate::upstream) whose: Whose,
+pub(in crate::upstream) struct CallOrigin {
+    pub(in crate::upstream) whose: InstanceScope,
     /// The task that it wants the result of, by the server's own id.
     task: Option<NativeName>,
 }
 
-impl Caller {
+impl CallOrigin {
     /// Of a call that goes there.
     pub(in crate::upstream) fn of(call: &Call, target: &CallTarget) -> Self {
         let task = target.native.clone().filter(|_| call.method == Method::TasksResult);
-        Self { whose: Whose::of(&call.context), task }
+        Self { whose: InstanceScope::of(&call.context), task }
     }
 }
 
@@ -127,17 +127,17 @@ impl Caller {
 /// that waits for this task, whatever else is in flight.
 pub(in crate::upstream) fn tie_question<'a, T>(
     question: &Question,
-    calls: impl Iterator<Item = (u64, &'a Caller, Option<T>)> + Clone,
+    calls: impl Iterator<Item = (u64, &'a CallOrigin, Option<T>)> + Clone,
     given_up: &GivenUp,
-) -> Tie<T> {
+) -> CallMatch<T> {
     let task = question.params.as_deref().and_then(rename::related);
-    let of_task = |caller: &Caller| {
+    let of_task = |caller: &CallOrigin| {
         caller.task.as_ref().is_some_and(|own| Some(own.as_str()) == task.as_deref())
     };
     let waiting = calls.clone().filter(|(_, caller, _)| of_task(caller));
     match waiting.max_by_key(|(number, ..)| *number) {
-        Some((.., Some(one))) => Tie::To(one),
-        Some((.., None)) => Tie::Mute,
+        Some((.., Some(one))) => CallMatch::To(one),
+        Some((.., None)) => CallMatch::Mute,
         None => {
             let calls = calls.map(|(number, caller, one)| (number, &caller.whose, one));
             tie(calls, given_up)
@@ -146,7 +146,7 @@ pub(in crate::upstream) fn tie_question<'a, T>(
 }
 
 /// Which call something belongs to that a server sends without saying so.
-pub(in crate::upstream) enum Tie<T> {
+pub(in crate::upstream) enum CallMatch<T> {
     /// None is in flight, or calls of several clients. One that was given up
     /// counts for as long as the server may be at it.
     Nobody,
@@ -161,14 +161,14 @@ pub(in crate::upstream) enum Tie<T> {
 /// ones have gone on without an answer. Calls come with their numbers, and
 /// those that may be the one with something that tells them apart.
 pub(in crate::upstream) fn tie<'a, T>(
-    calls: impl Iterator<Item = (u64, &'a Whose, Option<T>)>,
+    calls: impl Iterator<Item = (u64, &'a InstanceScope, Option<T>)>,
     given_up: &GivenUp,
-) -> Tie<T> {
+) -> CallMatch<T> {
     let mut first = None;
     let mut newest: Option<(u64, T)> = None;
     for (number, caller, one) in calls {
         if *first.get_or_insert(caller) != caller {
-            return Tie::Nobody;
+            return CallMatch::Nobody;
         }
         if let Some(one) = one
             && newest.as_ref().is_none_or(|(newest, _)| number > *newest)
@@ -177,10 +177,10 @@ pub(in crate::upstream) fn tie<'a, T>(
         }
     }
     match (first, newest) {
-        (None, _) => Tie::Nobody,
-        (Some(caller), _) if given_up.is_anothers(caller) => Tie::Nobody,
-        (Some(_), None) => Tie::Mute,
-        (Some(_), Some((_, one))) => Tie::To(one),
+        (None, _) => CallMatch::Nobody,
+        (Some(caller), _) if given_up.is_anothers(caller) => CallMatch::Nobody,
+        (Some(_), None) => CallMatch::Mute,
+        (Some(_), Some((_, one))) => CallMatch::To(one),
     }
 }
 
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn a_question_about_a_task_is_of_the_call_that_waits_for_it() {
-        let ann = Whose::Principal(Principal::Client("ann".into()));
-        let bob = Whose::Principal(Principal::Anonymous);
-        let caller = |whose: &Whose, task: Option<&str>| Caller {
+        let ann = InstanceScope::Principal(Principal::Client("ann".into()));
+        let bob = InstanceScope::Principal(Principal::Anonymous);
+        let caller = |whose: &InstanceScope, task: Option<&str>| CallOrigin {
             whose: whose.clone(),
             task: task.map(NativeName::new),
         };
@@ -215,8 +215,8 @@ mod tests {
         let tied = |question: &Question| {
             let all = calls.iter().zip(1..).map(|(caller, number)| (number, caller, Some(number)));
             match tie_question(question, all, &GivenUp::default()) {
-                Tie::To(number) => Some(number),
-                Tie::Nobody | Tie::Mute => None,
+                CallMatch::To(number) => Some(number),
+                CallMatch::Nobody | CallMatch::Mute => None,
             }
         };
         assert_eq!(
@@ -228,19 +228,19 @@ mod tests {
 
     #[test]
     fn what_a_server_sends_is_tied_to_one_clients_newest_call() {
-        let ann = Whose::Principal(Principal::Client("ann".into()));
-        let bob = Whose::Principal(Principal::Anonymous);
+        let ann = InstanceScope::Principal(Principal::Client("ann".into()));
+        let bob = InstanceScope::Principal(Principal::Anonymous);
         let (one, _one) = mpsc::channel(1);
         let (two, _two) = mpsc::channel(1);
         let given_up = GivenUp::default();
-        let tied = |calls: &[(u64, &Whose, Option<&mpsc::Sender<Aside>>)]| match tie(
+        let tied = |calls: &[(u64, &InstanceScope, Option<&mpsc::Sender<SideMessage>>)]| match tie(
             calls.iter().copied(),
             &given_up,
         ) {
-            Tie::Nobody => "nobody",
-            Tie::Mute => "mute",
-            Tie::To(asides) if asides.same_channel(&one) => "one",
-            Tie::To(_) => "two",
+            CallMatch::Nobody => "nobody",
+            CallMatch::Mute => "mute",
+            CallMatch::To(asides) if asides.same_channel(&one) => "one",
+            CallMatch::To(_) => "two",
         };
         assert_eq!(tied(&[]), "nobody");
         assert_eq!(tied(&[(1, &ann, None)]), "mute");

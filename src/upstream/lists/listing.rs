@@ -17,25 +17,25 @@ use crate::catalog::{ByKind, CacheScope, Freshness, Kind};
 use crate::jsonrpc::object;
 use crate::mcp::{Era, code};
 
-use crate::upstream::LinkFault;
-use crate::upstream::transport::connection::Connection;
+use crate::upstream::UpstreamError;
+use crate::upstream::transport::connection::ServerConnection;
 use crate::upstream::transport::peer::{Peer, modern_params_for, refused};
 
 /// What a server listed.
-pub(in crate::upstream) struct Listing {
+pub(in crate::upstream) struct FetchedLists {
     /// The raw elements of all pages; `None` for a list that could not be had.
     pub(in crate::upstream) lists: ByKind<Option<Vec<Bytes>>>,
     /// What it said about caching, over all pages.
     pub(in crate::upstream) freshness: ByKind<Freshness>,
     /// Why some could not be had.
-    pub(in crate::upstream) failures: Vec<(Kind, LinkFault)>,
+    pub(in crate::upstream) failures: Vec<(Kind, UpstreamError)>,
 }
 
-impl Listing {
+impl FetchedLists {
     /// Whether another try may bring what is missing.
     pub(in crate::upstream) fn is_worth_another(&self) -> bool {
-        let settled = |fault: &LinkFault| {
-            matches!(fault, LinkFault::Refused { .. } | LinkFault::EndlessList { .. })
+        let settled = |fault: &UpstreamError| {
+            matches!(fault, UpstreamError::Refused { .. } | UpstreamError::EndlessList { .. })
         };
         !self.failures.iter().all(|(_, fault)| settled(fault))
     }
@@ -43,7 +43,7 @@ impl Listing {
 
 /// The bounds of a listing.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::upstream) struct Bounds {
+pub(in crate::upstream) struct ListingLimits {
     /// Elements of one list.
     pub(in crate::upstream) items: usize,
     /// Pages of one list.
@@ -60,7 +60,7 @@ struct Fetched {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Page<'a> {
+struct NativeListPage<'a> {
     #[serde(borrow, default)]
     tools: Vec<&'a RawValue>,
     #[serde(borrow, default)]
@@ -74,7 +74,7 @@ struct Page<'a> {
     cache_scope: Option<String>,
 }
 
-impl<'a> Page<'a> {
+impl<'a> NativeListPage<'a> {
     fn items(self, kind: Kind) -> Vec<&'a RawValue> {
         match kind {
             Kind::Tools => self.tools,
@@ -89,13 +89,13 @@ impl<'a> Page<'a> {
 /// these raw capabilities.
 ///
 /// # Errors
-/// The first list's [`LinkFault`] where none could be had.
+/// The first list's [`UpstreamError`] where none could be had.
 pub(in crate::upstream) async fn fetch(
-    connection: &Connection,
+    connection: &ServerConnection,
     capabilities: &Bytes,
-    bounds: Bounds,
-) -> Result<Listing, LinkFault> {
-    let asking = Asking { connection, capabilities, bounds };
+    bounds: ListingLimits,
+) -> Result<FetchedLists, UpstreamError> {
+    let asking = ListRequester { connection, capabilities, bounds };
     let (tools, prompts, resources, templates) = tokio::join!(
         asking.list(Kind::Tools),
         asking.list(Kind::Prompts),
@@ -103,12 +103,15 @@ pub(in crate::upstream) async fn fetch(
         asking.list(Kind::Templates),
     );
     let mut fetched = ByKind { tools, prompts, resources, templates };
-    let mut listing =
-        Listing { lists: ByKind::default(), freshness: ByKind::default(), failures: Vec::new() };
+    let mut listing = FetchedLists {
+        lists: ByKind::default(),
+        freshness: ByKind::default(),
+        failures: Vec::new(),
+    };
     let mut offered = 0;
     for kind in Kind::ALL {
         offered += usize::from(connection.peer().offers.offers_list(kind));
-        let fetched = std::mem::replace(fetched.get_mut(kind), Err(LinkFault::NoAnswer));
+        let fetched = std::mem::replace(fetched.get_mut(kind), Err(UpstreamError::NoAnswer));
         match fetched {
             Ok(fetched) => {
                 *listing.lists.get_mut(kind) = Some(fetched.items);
@@ -125,14 +128,14 @@ pub(in crate::upstream) async fn fetch(
 
 /// Whom a listing asks, and on whose behalf.
 #[derive(Clone, Copy)]
-struct Asking<'a> {
-    connection: &'a Connection,
+struct ListRequester<'a> {
+    connection: &'a ServerConnection,
     capabilities: &'a Bytes,
-    bounds: Bounds,
+    bounds: ListingLimits,
 }
 
-impl Asking<'_> {
-    async fn list(self, kind: Kind) -> Result<Fetched, LinkFault> {
+impl ListRequester<'_> {
+    async fn list(self, kind: Kind) -> Result<Fetched, UpstreamError> {
         let Self { connection, bounds, .. } = self;
         if !connection.peer().offers.offers_list(kind) {
             return Ok(Fetched { items: Vec::new(), freshness: Freshness::FOR_EVER });
@@ -144,9 +147,9 @@ impl Asking<'_> {
             _ => bounds.time / 3,
         };
         let pages = timeout(after, self.pages(kind));
-        match pages.await.unwrap_or(Err(LinkFault::Timeout { after })) {
+        match pages.await.unwrap_or(Err(UpstreamError::Timeout { after })) {
             // Whoever has resources need not know templates.
-            Err(LinkFault::Refused { code: code::METHOD_NOT_FOUND, .. })
+            Err(UpstreamError::Refused { code: code::METHOD_NOT_FOUND, .. })
                 if kind == Kind::Templates =>
             {
                 Ok(Fetched { items: Vec::new(), freshness: start(connection.peer(), kind) })
@@ -155,7 +158,7 @@ impl Asking<'_> {
         }
     }
 
-    async fn pages(self, kind: Kind) -> Result<Fetched, LinkFault> {
+    async fn pages(self, kind: Kind) -> Result<Fetched, UpstreamError> {
         let Self { connection, bounds, .. } = self;
         let peer = connection.peer();
         let mut fetched = Fetched { items: Vec::new(), freshness: start(peer, kind) };
@@ -167,20 +170,23 @@ impl Asking<'_> {
                 Answer::Error(error) => return Err(refused(error)),
             };
             let raw = result.raw();
-            let mut page: Page<'_> =
-                object(raw).map_err(|error| LinkFault::Answer(AnswerFault::Result(error)))?;
+            let mut page: NativeListPage<'_> =
+                object(raw).map_err(|error| UpstreamError::Answer(AnswerFault::Result(error)))?;
             fetched.freshness = stricter(fetched.freshness, &page, peer.era());
             cursor = page.next_cursor.take();
             let items = page.items(kind);
             if fetched.items.len() + items.len() > bounds.items {
-                return Err(LinkFault::EndlessList { limit: bounds.items, unit: kind.member() });
+                return Err(UpstreamError::EndlessList {
+                    limit: bounds.items,
+                    unit: kind.member(),
+                });
             }
             fetched.items.extend(items.iter().map(|item| raw.slice_ref(item.get().as_bytes())));
             if cursor.is_none() {
                 return Ok(fetched);
             }
         }
-        Err(LinkFault::EndlessList { limit: bounds.pages, unit: "pages" })
+        Err(UpstreamError::EndlessList { limit: bounds.pages, unit: "pages" })
     }
 
     fn params(self, cursor: Option<String>) -> Bytes {
@@ -203,7 +209,7 @@ fn start(peer: &Peer, kind: Kind) -> Freshness {
     Freshness { ttl, scope: CacheScope::Public }
 }
 
-fn stricter(so_far: Freshness, page: &Page<'_>, era: Era) -> Freshness {
+fn stricter(so_far: Freshness, page: &NativeListPage<'_>, era: Era) -> Freshness {
     if era == Era::Legacy {
         return so_far;
     }

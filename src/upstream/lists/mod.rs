@@ -23,20 +23,20 @@ use tokio::time::Instant;
 use crate::catalog::{HeaderRules, Kind, ServerList};
 use crate::mcp::Era;
 
-use crate::upstream::LinkFault;
-use crate::upstream::owner::Owner;
+use crate::upstream::UpstreamError;
+use crate::upstream::owner::InstanceKey;
 use crate::upstream::supervisor::instance::Instance;
-use crate::upstream::transport::connection::Connection;
-use listing::Bounds;
+use crate::upstream::transport::connection::ServerConnection;
+use listing::ListingLimits;
 
 /// The lists of one server.
 #[derive(Default)]
-pub(in crate::upstream) struct Lists {
+pub(in crate::upstream) struct OfferedLists {
     /// The gateway's own.
     pub(in crate::upstream) base: ArcSwapOption<ServerList>,
     /// Those for clients that can do something, by their raw capabilities as
     /// the server is told them.
-    further: Mutex<HashMap<Bytes, Slot>>,
+    further: Mutex<HashMap<Bytes, CapabilityList>>,
     /// Counts what happens to the further ones.
     ticks: watch::Sender<u64>,
     /// Counts the changes of the further ones.
@@ -49,7 +49,7 @@ pub(in crate::upstream) struct Lists {
 
 /// How much of its lists a server gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) enum Listed {
+pub(in crate::upstream) enum ListingOutcome {
     /// All that there is to be had.
     Whole,
     /// Not all: another try may bring more.
@@ -57,7 +57,7 @@ pub(in crate::upstream) enum Listed {
 }
 
 /// A list for some abilities.
-struct Slot {
+struct CapabilityList {
     list: Option<Arc<ServerList>>,
     /// When a client asked for it last.
     asked: Instant,
@@ -67,26 +67,28 @@ struct Slot {
 
 /// How a list stands that somebody asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) enum Standing {
+pub(in crate::upstream) enum ListFreshness {
     /// There, and as old as this; or it could not be had, so long ago.
     Tried(Duration),
     /// The server has not been asked for it yet.
     New,
 }
 
-impl Lists {
+impl OfferedLists {
     /// The list for clients whom the server knows by these capabilities.
     pub(in crate::upstream) fn of(&self, capabilities: &Bytes) -> Option<Arc<ServerList>> {
         self.further().get(capabilities).and_then(|slot| slot.list.clone())
     }
 
     /// Notes that a client asks for such a list; tells how it stands.
-    pub(in crate::upstream) fn ask(&self, capabilities: &Bytes) -> Standing {
+    pub(in crate::upstream) fn ask(&self, capabilities: &Bytes) -> ListFreshness {
         let now = Instant::now();
         let mut further = self.further();
         if let Some(slot) = further.get_mut(capabilities) {
             slot.asked = now;
-            return slot.tried.map_or(Standing::New, |tried| Standing::Tried(now - tried));
+            return slot
+                .tried
+                .map_or(ListFreshness::New, |tried| ListFreshness::Tried(now - tried));
         }
         if further.len() >= MOST {
             let oldest = further.iter().min_by_key(|(_, slot)| slot.asked);
@@ -94,9 +96,9 @@ impl Lists {
                 further.remove(&oldest);
             }
         }
-        let slot = Slot { list: None, asked: now, tried: None };
+        let slot = CapabilityList { list: None, asked: now, tried: None };
         further.insert(capabilities.clone(), slot);
-        Standing::New
+        ListFreshness::New
     }
 
     /// Changes whenever one of the further lists does.
@@ -113,7 +115,7 @@ impl Lists {
             .further()
             .iter()
             .filter(|(_, slot)| slot.list.is_some())
-            .map(|(told, slot)| (told.clone(), Slot { list: slot.list.clone(), ..*slot }))
+            .map(|(told, slot)| (told.clone(), CapabilityList { list: slot.list.clone(), ..*slot }))
             .collect();
         let mut further = self.further();
         for (told, slot) in inherited {
@@ -184,7 +186,7 @@ impl Lists {
         !same && !first
     }
 
-    fn further(&self) -> MutexGuard<'_, HashMap<Bytes, Slot>> {
+    fn further(&self) -> MutexGuard<'_, HashMap<Bytes, CapabilityList>> {
         self.further.lock()
     }
 }
@@ -194,12 +196,12 @@ impl Instance {
     /// tells the gateway.
     pub(in crate::upstream) async fn list(
         &self,
-        connection: &Connection,
-    ) -> Result<Listed, LinkFault> {
+        connection: &ServerConnection,
+    ) -> Result<ListingOutcome, UpstreamError> {
         let lists = &self.kin.lists;
         let told = &self.owner.told;
         if !self.owner.lists() {
-            return Ok(Listed::Whole);
+            return Ok(ListingOutcome::Whole);
         }
         if !self.is_main() {
             let old = lists.of(told).or_else(|| lists.base.load_full());
@@ -227,11 +229,11 @@ impl Instance {
 
     /// Fetches the lists of a Modern server that clients have asked for and
     /// that are not there yet.
-    pub(in crate::upstream) async fn list_untried(&self, connection: &Connection) {
+    pub(in crate::upstream) async fn list_untried(&self, connection: &ServerConnection) {
         self.list_further(connection, self.kin.lists.untried()).await;
     }
 
-    async fn list_further(&self, connection: &Connection, wanted: Vec<Bytes>) {
+    async fn list_further(&self, connection: &ServerConnection, wanted: Vec<Bytes>) {
         let lists = &self.kin.lists;
         for capabilities in wanted {
             let old = lists.of(&capabilities).or_else(|| lists.base.load_full());
@@ -254,15 +256,16 @@ impl Instance {
     /// One list, made of all pages. What the `old` one has is not compiled again.
     async fn fetch(
         &self,
-        connection: &Connection,
+        connection: &ServerConnection,
         capabilities: &Bytes,
         old: Option<Arc<ServerList>>,
-    ) -> Result<(ServerList, Listed), LinkFault> {
+    ) -> Result<(ServerList, ListingOutcome), UpstreamError> {
         let config = self.config();
         let time = config.start_timeout;
-        let bounds = Bounds { items: config.max_tools, pages: config.max_pages, time };
+        let bounds = ListingLimits { items: config.max_tools, pages: config.max_pages, time };
         let listing = listing::fetch(connection, capabilities, bounds).await?;
-        let listed = if listing.is_worth_another() { Listed::InPart } else { Listed::Whole };
+        let listed =
+            if listing.is_worth_another() { ListingOutcome::InPart } else { ListingOutcome::Whole };
         let missing: Vec<_> = listing
             .failures
             .iter()
@@ -287,7 +290,7 @@ impl Instance {
         });
         let (list, refused) = built
             .await
-            .map_err(|error| LinkFault::Setup(format!("its list cannot be read: {error}")))?;
+            .map_err(|error| UpstreamError::Setup(format!("its list cannot be read: {error}")))?;
         drop(turn);
         let refused = refused.iter().map(|(kind, name, reason)| match kind {
             Kind::Tools => format!("{name}: {reason}"),
@@ -304,7 +307,7 @@ impl Instance {
     }
 }
 
-impl crate::upstream::supervisor::kin::Kin {
+impl crate::upstream::supervisor::kin::ServerShared {
     /// Has every list made anew that clients with abilities have asked for: at
     /// once by the instances that run or can be had, or when one is asked for
     /// next.
@@ -320,7 +323,7 @@ impl crate::upstream::supervisor::kin::Kin {
             return;
         }
         self.lists.doubt(told);
-        let lister = Owner { told: told.clone(), ..Owner::main() };
+        let lister = InstanceKey { told: told.clone(), ..InstanceKey::main() };
         if let Ok(lister) = self.pool.open_for(self, lister) {
             lister.want_list();
         }

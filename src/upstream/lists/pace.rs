@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 /// more rarely, but a listing that is due never falls away. Changes that are
 /// several pauses apart bring the pause down again, so that what a burst
 /// delays is no longer than the burst was.
-pub(in crate::upstream) struct Pace {
+pub(in crate::upstream) struct RelistPace {
     not_before: Instant,
     pause: Duration,
     /// How long after the last pause the listing became due.
@@ -19,7 +19,7 @@ pub(in crate::upstream) struct Pace {
     owed: bool,
 }
 
-impl Pace {
+impl RelistPace {
     pub(in crate::upstream) fn new() -> Self {
         Self { not_before: Instant::now(), pause: FIRST_PAUSE, quiet: CALM, owed: false }
     }
@@ -67,7 +67,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_changes_without_pause_is_listed_ever_more_rarely() {
-        let (changed, mut pace) = (Notify::new(), Pace::new());
+        let (changed, mut pace) = (Notify::new(), RelistPace::new());
         let start = Instant::now();
         let mut listings = 0;
         while start.elapsed() < Duration::from_mins(1) {
@@ -86,7 +86,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn changes_now_and_then_are_followed_at_once() {
-        let (changed, mut pace) = (Notify::new(), Pace::new());
+        let (changed, mut pace) = (Notify::new(), RelistPace::new());
         for _ in 0..100 {
             tokio::time::sleep(Duration::from_millis(700)).await;
             changed.notify_one();
@@ -100,7 +100,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_delays_no_longer_than_it_was() {
-        let (changed, mut pace) = (Notify::new(), Pace::new());
+        let (changed, mut pace) = (Notify::new(), RelistPace::new());
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(4) {
             changed.notify_one();
@@ -115,7 +115,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_listing_that_failed_is_made_up_for() {
-        let (changed, mut pace) = (Notify::new(), Pace::new());
+        let (changed, mut pace) = (Notify::new(), RelistPace::new());
         changed.notify_one();
         pace.due(&changed).await;
         pace.listed(false);

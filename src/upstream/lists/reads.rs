@@ -28,11 +28,11 @@ use crate::policy::CallTarget;
 
 /// The reads of one server that are still fresh.
 #[derive(Default)]
-pub(in crate::upstream) struct Reads(Mutex<Kept>);
+pub(in crate::upstream) struct ReadCache(Mutex<CachedReads>);
 
 #[derive(Default)]
-struct Kept {
-    entries: HashMap<Key, Entry>,
+struct CachedReads {
+    entries: HashMap<ReadKey, CachedRead>,
     /// The sizes of all of them.
     bytes: usize,
     /// Counts what was forgotten because it had changed.
@@ -40,14 +40,14 @@ struct Kept {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
+struct ReadKey {
     uri: NativeName,
     abilities: Abilities,
     /// Whose it is; nobody's where anyone may have it.
     owner: Option<Principal>,
 }
 
-struct Entry {
+struct CachedRead {
     result: ResultBody,
     /// Where the number of milliseconds stands in it.
     ttl: std::ops::Range<usize>,
@@ -56,12 +56,12 @@ struct Entry {
 
 /// One read on its way, which may be kept.
 pub(in crate::upstream) struct Reading {
-    key: Key,
+    key: ReadKey,
     changes: u64,
     most: usize,
 }
 
-impl Reads {
+impl ReadCache {
     /// What there is to answer a call with, if that is known; or else what will
     /// be needed to keep its answer, if that may be kept in `most` bytes.
     pub(in crate::upstream) fn find(
@@ -75,7 +75,7 @@ impl Reads {
             return Err(None);
         }
         let abilities = call.context.client.abilities().clone();
-        let mut key = Key { uri: uri.clone(), abilities, owner: None };
+        let mut key = ReadKey { uri: uri.clone(), abilities, owner: None };
         let now = Instant::now();
         let kept = self.kept();
         if let Some(found) = kept.fresh(&key, now) {
@@ -111,7 +111,7 @@ impl Reads {
 
     /// A resource has changed: it, what is within it, or what it is within.
     pub(in crate::upstream) fn forget(&self, uri: &str) {
-        let related = |key: &Key| {
+        let related = |key: &ReadKey| {
             let known = key.uri.as_str();
             known.starts_with(uri) || uri.starts_with(known)
         };
@@ -134,21 +134,22 @@ impl Reads {
         }
         kept.make_room(size, reading.most, now);
         let owner = reading.key.owner.filter(|_| caching.private);
-        let entry = Entry { result: result.clone(), ttl: caching.place, until: now + caching.ttl };
+        let entry =
+            CachedRead { result: result.clone(), ttl: caching.place, until: now + caching.ttl };
         kept.bytes += entry.size();
-        if let Some(before) = kept.entries.insert(Key { owner, ..reading.key }, entry) {
+        if let Some(before) = kept.entries.insert(ReadKey { owner, ..reading.key }, entry) {
             kept.bytes -= before.size();
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, CachedReads> {
         self.0.lock()
     }
 }
 
-impl Kept {
+impl CachedReads {
     /// The answer, which says how long it is still good.
-    fn fresh(&self, key: &Key, now: Instant) -> Option<Reply> {
+    fn fresh(&self, key: &ReadKey, now: Instant) -> Option<Reply> {
         let entry = self.entries.get(key).filter(|entry| entry.until > now)?;
         let left = entry.until.saturating_duration_since(now).as_millis().to_string();
         let raw = Splice::new(entry.result.raw()).replace(entry.ttl.clone(), left).finish();
@@ -156,10 +157,10 @@ impl Kept {
         Some(Reply::ready(Ok(Answer::Result(result))))
     }
 
-    fn remove(&mut self, gone: impl Fn(&Key, &Entry) -> bool) {
+    fn remove(&mut self, gone: impl Fn(&ReadKey, &CachedRead) -> bool) {
         self.changes += 1;
         self.entries.retain(|key, entry| !gone(key, entry));
-        self.bytes = self.entries.values().map(Entry::size).sum();
+        self.bytes = self.entries.values().map(CachedRead::size).sum();
     }
 
     /// Drops what is stale and then what will be soonest.
@@ -169,7 +170,7 @@ impl Kept {
             return;
         }
         self.entries.retain(|_, entry| entry.until > now);
-        self.bytes = self.entries.values().map(Entry::size).sum();
+        self.bytes = self.entries.values().map(CachedRead::size).sum();
         while full(self) {
             let soonest = self.entries.iter().min_by_key(|(_, entry)| entry.until);
             let Some(key) = soonest.map(|(key, _)| key.clone()) else { return };
@@ -180,13 +181,13 @@ impl Kept {
     }
 }
 
-impl Entry {
+impl CachedRead {
     fn size(&self) -> usize {
         self.result.raw().len() + OVERHEAD
     }
 }
 
-impl fmt::Debug for Reads {
+impl fmt::Debug for ReadCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reads").finish_non_exhaustive()
     }
@@ -203,7 +204,7 @@ impl Caching {
     fn of(result: &ResultBody) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Wire<'a> {
+        struct CacheHints<'a> {
             #[serde(borrow)]
             ttl_ms: &'a RawValue,
             #[serde(default)]
@@ -213,7 +214,7 @@ impl Caching {
             return None;
         }
         let raw: &Bytes = result.raw();
-        let wire: Wire<'_> = object(raw).ok()?;
+        let wire: CacheHints<'_> = object(raw).ok()?;
         let place = span_of(raw, wire.ttl_ms.get().as_bytes())?;
         let ms: f64 = wire.ttl_ms.get().parse().ok().filter(|ms| *ms >= 1.0)?;
         let ttl = Duration::try_from_secs_f64(ms / 1000.0).unwrap_or(LONGEST).min(LONGEST);
@@ -286,7 +287,7 @@ mod tests {
     }
 
     /// Reads, keeping the answer; `None` where it had not to be asked for.
-    async fn ask(reads: &Arc<Reads>, call: &Call, uri: &str, answer: &str) -> Option<String> {
+    async fn ask(reads: &Arc<ReadCache>, call: &Call, uri: &str, answer: &str) -> Option<String> {
         match reads.find(call, &target(uri), SIZE) {
             Ok(mut reply) => Some(answered(&mut reply).await),
             Err(reading) => {
@@ -306,7 +307,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_public_is_anyones_and_what_is_private_its_readers() {
         for (answer, shared) in [(PUBLIC, true), (PRIVATE, false), (r#"{"ttlMs":60000}"#, false)] {
-            let reads = Arc::new(Reads::default());
+            let reads = Arc::new(ReadCache::default());
             let params = r#"{"uri":"a:b","_meta":{"progressToken":1}}"#;
             assert!(ask(&reads, &read(params, "x", "{}"), "a:b", answer).await.is_none());
             let again = ask(&reads, &read(params, "x", "{}"), "a:b", answer).await;
@@ -321,7 +322,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_says_how_long_it_is_still_good_and_then_is_gone() {
-        let reads = Arc::new(Reads::default());
+        let reads = Arc::new(ReadCache::default());
         let call = read(r#"{"uri":"a:b"}"#, "x", "{}");
         ask(&reads, &call, "a:b", PUBLIC).await;
         tokio::time::sleep(Duration::from_secs(59)).await;
@@ -333,7 +334,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_may_not_be_kept_is_not() {
-        let reads = Arc::new(Reads::default());
+        let reads = Arc::new(ReadCache::default());
         for params in [
             r#"{"uri":"a:b","inputResponses":{}}"#,
             r#"{"uri":"a:b","requestState":"x"}"#,
@@ -360,7 +361,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn news_end_it_even_while_it_is_being_read() {
-        let reads = Arc::new(Reads::default());
+        let reads = Arc::new(ReadCache::default());
         let call = read(r#"{"uri":"a:b/c"}"#, "x", "{}");
         for (news, gone) in [("a:b/c", true), ("a:b", true), ("a:b/c/d", true), ("a:x", false)] {
             ask(&reads, &call, "a:b/c", PUBLIC).await;
@@ -378,14 +379,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_never_takes_more_room_than_it_may() {
-        let reads = Arc::new(Reads::default());
+        let reads = Arc::new(ReadCache::default());
         let answer = PUBLIC.replace("[]", &format!("[{:?}]", "x".repeat(9_000)));
         for number in 0..50 {
             let call = read(r#"{"uri":"a:b"}"#, "x", "{}");
             ask(&reads, &call, &format!("a:{number}"), &answer).await;
             let kept = reads.kept();
             assert!(kept.bytes <= 100_000);
-            assert_eq!(kept.bytes, kept.entries.values().map(Entry::size).sum::<usize>());
+            assert_eq!(kept.bytes, kept.entries.values().map(CachedRead::size).sum::<usize>());
         }
         let call = read(r#"{"uri":"a:b"}"#, "x", "{}");
         assert!(reads.find(&call, &target("a:49"), SIZE).is_ok(), "the newest is there");

@@ -7,8 +7,8 @@ use crate::call::{Question, ServerName};
 use crate::jsonrpc::Response;
 
 use super::subscriptions::Room;
-use super::{Letter, Mailbox, Subject, Subscriptions};
-use crate::upstream::{Owner, Whose};
+use super::{ClientNotice, Mailbox, NoticeSubject, Subscriptions};
+use crate::upstream::{InstanceKey, InstanceScope};
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 /// All servers' subscriptions by the server's name: a server that takes the
 /// place of another in a reload finds what its clients are subscribed to.
 #[derive(Debug, Default)]
-pub struct Hub {
-    servers: Mutex<HashMap<(ServerName, Owner), Weak<Subscriptions>>>,
+pub struct SubscriptionHub {
+    servers: Mutex<HashMap<(ServerName, InstanceKey), Weak<Subscriptions>>>,
     room: Arc<Room>,
     clients: Arc<Clients>,
 }
@@ -37,8 +37,8 @@ impl Clients {
     ) {
         let mailbox = self.lock().get(session).and_then(Weak::upgrade);
         if let Some(mailbox) = mailbox {
-            let subject = Subject::Other(method.to_owned());
-            mailbox.put_other(Letter { server: server.clone(), subject, params });
+            let subject = NoticeSubject::Other(method.to_owned());
+            mailbox.put_other(ClientNotice { server: server.clone(), subject, params });
         }
     }
 
@@ -58,7 +58,7 @@ impl Clients {
     }
 }
 
-impl Hub {
+impl SubscriptionHub {
     /// A Legacy client hears, in this mailbox, of what its own instances of
     /// servers tell, until its session is over.
     pub fn enter(&self, session: &Arc<str>, mailbox: &Arc<Mailbox>) {
@@ -73,11 +73,11 @@ impl Hub {
     /// What clients are subscribed to at the first instance of `server`. Kept
     /// for as long as the server or a subscriber is there.
     pub fn at(&self, server: &ServerName) -> Arc<Subscriptions> {
-        self.of(server, &Owner::main())
+        self.of(server, &InstanceKey::main())
     }
 
     /// The same at the instance of that owner.
-    pub fn of(&self, server: &ServerName, owner: &Owner) -> Arc<Subscriptions> {
+    pub fn of(&self, server: &ServerName, owner: &InstanceKey) -> Arc<Subscriptions> {
         let key = (server.clone(), owner.clone());
         let mut servers = self.servers.lock();
         if let Some(there) = servers.get(&key).and_then(Weak::upgrade) {
@@ -86,14 +86,14 @@ impl Hub {
         servers.retain(|_, subscriptions| subscriptions.strong_count() > 0);
         let client = owner.whose.session().map(|id| (id, Arc::clone(&self.clients)));
         let mut new = Subscriptions::new(server.clone(), client, Arc::clone(&self.room));
-        new.one_clients = owner.whose != Whose::Everybody;
+        new.one_clients = owner.whose != InstanceScope::Everybody;
         let new = Arc::new(new);
         servers.insert(key, Arc::downgrade(&new));
         new
     }
 
     /// Whose instances of `server`, besides the first, somebody is subscribed at.
-    pub(in crate::upstream) fn waiting(&self, server: &ServerName) -> Vec<Owner> {
+    pub(in crate::upstream) fn waiting(&self, server: &ServerName) -> Vec<InstanceKey> {
         let servers = self.servers.lock();
         let here = servers.iter().filter(|((name, owner), _)| name == server && !owner.is_main());
         let wanted = |there: &Weak<Subscriptions>| {
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_server_that_comes_back_finds_its_subscribers() {
-        let (hub, name) = (Hub::default(), ServerName::new("s").unwrap());
+        let (hub, name) = (SubscriptionHub::default(), ServerName::new("s").unwrap());
         let first = hub.at(&name);
         assert!(Arc::ptr_eq(&first, &hub.at(&name)));
         let weak = Arc::downgrade(&first);

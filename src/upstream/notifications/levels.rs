@@ -15,17 +15,17 @@ use crate::mcp::LogLevel;
 
 /// The level of one connection.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct Levels(Mutex<State>);
+pub(in crate::upstream) struct LogLevelControl(Mutex<SessionLevel>);
 
 #[derive(Debug, Default)]
-struct State {
+struct SessionLevel {
     /// When each level was wanted last.
     wanted: [Option<Instant>; LogLevel::ALL.len()],
     /// The level that is set, and in which of the server's sessions.
     set: Option<(u64, LogLevel)>,
 }
 
-impl Levels {
+impl LogLevelControl {
     /// Notes a call that wants lines of that level; gives the level to set
     /// before it, if it is another than the one that is set in this session.
     pub(in crate::upstream) fn before(
@@ -62,7 +62,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_most_curious_client_of_late_decides() {
-        let levels = Levels::default();
+        let levels = LogLevelControl::default();
         let (debug, info, error) = (LogLevel::Debug, LogLevel::Info, LogLevel::Error);
         assert_eq!(levels.before(None, 1), None, "as it is");
         assert_eq!(levels.before(Some(info), 1), Some(info));

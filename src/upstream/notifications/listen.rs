@@ -17,26 +17,26 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::call::Answer;
 use crate::jsonrpc::object;
 use crate::mcp::{ProtocolVersion, code, meta};
-use crate::upstream::LinkFault;
-use crate::upstream::transport::peer::{Peer, Tells, modern_params_of};
+use crate::upstream::UpstreamError;
+use crate::upstream::transport::peer::{ChangeCapabilities, Peer, modern_params_of};
 
-use super::subscriptions::{Continuity, Refusal};
+use super::subscriptions::{Continuity, SubscriptionRefusal};
 use super::{Inbox, Topic};
 
 /// How a transport opens a stream.
-pub(in crate::upstream) trait Line: Send + Sync + 'static {
+pub(in crate::upstream) trait ListenTransport: Send + Sync + 'static {
     /// Asks the server to listen, with these params. What concerns the stream
     /// itself goes into its signals.
     fn open(
         &self,
         params: Bytes,
-        carries: Carries,
-    ) -> impl Future<Output = Result<Stream, NoStream>> + Send;
+        carries: StreamPurpose,
+    ) -> impl Future<Output = Result<ChangeStream, StreamRefused>> + Send;
 }
 
 /// What a stream is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) enum Carries {
+pub(in crate::upstream) enum StreamPurpose {
     /// What goes into the inbox.
     News,
     /// What nobody here knows: it goes into the stream's own signals.
@@ -45,32 +45,32 @@ pub(in crate::upstream) enum Carries {
 
 /// Why there is no stream.
 #[derive(Debug)]
-pub(in crate::upstream) enum NoStream {
+pub(in crate::upstream) enum StreamRefused {
     /// The server has none to offer, or not for what it was asked.
-    Refused(Refusal),
+    Refused(SubscriptionRefusal),
     /// Something went wrong.
-    Fault(LinkFault),
+    Fault(UpstreamError),
 }
 
-impl NoStream {
+impl StreamRefused {
     /// What an answer to the request means: instead of a stream, or as its end
     /// before it has begun.
     pub(in crate::upstream) fn answered(answer: Option<Answer>) -> Self {
         match answer {
             Some(Answer::Error(error)) if error.code() != code::METHOD_NOT_FOUND => {
-                Self::Refused(Refusal::Said(error))
+                Self::Refused(SubscriptionRefusal::Said(error))
             }
-            Some(_) => Self::Refused(Refusal::Unsupported),
-            None => Self::Fault(LinkFault::NoAnswer),
+            Some(_) => Self::Refused(SubscriptionRefusal::Unsupported),
+            None => Self::Fault(UpstreamError::NoAnswer),
         }
     }
 
     /// What a fault means: where the server says by its status that it is the
     /// request's, it will not say anything else later.
-    pub(in crate::upstream) fn of(fault: LinkFault) -> Self {
+    pub(in crate::upstream) fn of(fault: UpstreamError) -> Self {
         match fault {
-            LinkFault::Status { status } if status.is_client_error() => {
-                Self::Refused(Refusal::Unsupported)
+            UpstreamError::Status { status } if status.is_client_error() => {
+                Self::Refused(SubscriptionRefusal::Unsupported)
             }
             fault => Self::Fault(fault),
         }
@@ -78,37 +78,40 @@ impl NoStream {
 }
 
 /// A stream that is open until it is dropped.
-pub(in crate::upstream) struct Stream {
-    signals: mpsc::Receiver<Signal>,
+pub(in crate::upstream) struct ChangeStream {
+    signals: mpsc::Receiver<StreamSignal>,
     _held: Box<dyn Send>,
 }
 
-impl Stream {
+impl ChangeStream {
     /// A stream that gives these signals, and ends when `held` is dropped.
     pub(in crate::upstream) fn new(
-        signals: mpsc::Receiver<Signal>,
+        signals: mpsc::Receiver<StreamSignal>,
         held: impl Send + 'static,
     ) -> Self {
         Self { signals, _held: Box::new(held) }
     }
 
     /// A stream's two ends.
-    pub(in crate::upstream) fn channel() -> (mpsc::Sender<Signal>, mpsc::Receiver<Signal>) {
+    pub(in crate::upstream) fn channel()
+    -> (mpsc::Sender<StreamSignal>, mpsc::Receiver<StreamSignal>) {
         mpsc::channel(SIGNALS)
     }
 
-    pub(super) async fn acknowledged(&mut self) -> Result<Option<Bytes>, NoStream> {
+    pub(super) async fn acknowledged(&mut self) -> Result<Option<Bytes>, StreamRefused> {
         match timeout(PATIENCE, self.signals.recv()).await {
-            Ok(Some(Signal::Acknowledged(params))) => Ok(Some(params)),
-            Ok(Some(Signal::Ended(answer))) => Err(NoStream::answered(answer)),
-            Ok(None) => Err(NoStream::Fault(LinkFault::NoAnswer)),
+            Ok(Some(StreamSignal::Acknowledged(params))) => Ok(Some(params)),
+            Ok(Some(StreamSignal::Ended(answer))) => Err(StreamRefused::answered(answer)),
+            Ok(None) => Err(StreamRefused::Fault(UpstreamError::NoAnswer)),
             // It may be one that listens and does not say so.
-            Ok(Some(Signal::Told(..))) | Err(_) => Ok(None),
+            Ok(Some(StreamSignal::Told(..))) | Err(_) => Ok(None),
         }
     }
 
     async fn ended(&mut self) {
-        while let Some(Signal::Acknowledged(_) | Signal::Told(..)) = self.signals.recv().await {}
+        while let Some(StreamSignal::Acknowledged(_) | StreamSignal::Told(..)) =
+            self.signals.recv().await
+        {}
     }
 
     /// The next notification of a stream that carries unknown ones; `None` at
@@ -116,9 +119,9 @@ impl Stream {
     pub(super) async fn next(&mut self) -> Option<(String, Option<Bytes>)> {
         loop {
             match self.signals.recv().await? {
-                Signal::Told(method, params) => return Some((method, params)),
-                Signal::Acknowledged(_) => {}
-                Signal::Ended(_) => return None,
+                StreamSignal::Told(method, params) => return Some((method, params)),
+                StreamSignal::Acknowledged(_) => {}
+                StreamSignal::Ended(_) => return None,
             }
         }
     }
@@ -126,7 +129,7 @@ impl Stream {
 
 /// What concerns a stream itself.
 #[derive(Debug)]
-pub(in crate::upstream) enum Signal {
+pub(in crate::upstream) enum StreamSignal {
     /// The params of the acknowledgement.
     Acknowledged(Bytes),
     /// A notification on a stream that carries unknown ones.
@@ -136,9 +139,9 @@ pub(in crate::upstream) enum Signal {
 }
 
 /// Listens for as long as the connection is there.
-pub(in crate::upstream) async fn listen(line: impl Line, peer: Peer, inbox: Arc<Inbox>) {
+pub(in crate::upstream) async fn listen(line: impl ListenTransport, peer: Peer, inbox: Arc<Inbox>) {
     let changes = inbox.subscriptions.changes();
-    let listening = Listening {
+    let listening = ListenTask {
         line: Arc::new(line),
         unknown: HashMap::new(),
         version: peer.version,
@@ -149,38 +152,38 @@ pub(in crate::upstream) async fn listen(line: impl Line, peer: Peer, inbox: Arc<
         before: JoinSet::new(),
         standing: HashSet::new(),
         lost: false,
-        pace: Pace::new(),
+        pace: ReopenPace::new(),
     };
     listening.run().await;
 }
 
-struct Listening<L> {
+struct ListenTask<L> {
     line: Arc<L>,
     /// What listens for unknown things, each on a stream of its own.
     unknown: HashMap<Topic, JoinSet<()>>,
     version: ProtocolVersion,
-    tells: Tells,
+    tells: ChangeCapabilities,
     inbox: Arc<Inbox>,
     changes: watch::Receiver<u64>,
     /// The stream that is listened to.
-    current: Option<Stream>,
+    current: Option<ChangeStream>,
     /// Those before it, until what the server wrote there last has come.
     before: JoinSet<()>,
     /// What it tells of.
     standing: HashSet<Topic>,
     /// A stream was lost, and none has taken its place yet.
     lost: bool,
-    pace: Pace,
+    pace: ReopenPace,
 }
 
-impl<L: Line> Listening<L> {
+impl<L: ListenTransport> ListenTask<L> {
     async fn run(mut self) {
         self.inbox.subscriptions.forget_refusals();
         loop {
             self.changes.mark_unchanged();
-            let filter = Filter::new(self.tells, self.inbox.subscriptions.wanted());
+            let filter = ListenFilter::new(self.tells, self.inbox.subscriptions.wanted());
             for topic in &filter.unsupported {
-                let refused = Err(Refusal::Unsupported);
+                let refused = Err(SubscriptionRefusal::Unsupported);
                 self.inbox.subscriptions.settle(topic, refused, Continuity::Kept);
             }
             self.listen_for_unknown(&filter.unknown);
@@ -214,7 +217,7 @@ impl<L: Line> Listening<L> {
     }
 
     /// Whether the stream that stands is the one to be asked for.
-    fn has(&self, filter: &Filter) -> bool {
+    fn has(&self, filter: &ListenFilter) -> bool {
         self.current.is_some()
             && self.standing.len() == filter.topics.len()
             && filter.topics.iter().all(|topic| self.standing.contains(topic))
@@ -222,9 +225,9 @@ impl<L: Line> Listening<L> {
 
     /// Opens a stream and lets go of the one before it, in this order and not
     /// at once, so that nothing is lost between them.
-    async fn open(&mut self, filter: &Filter) -> Result<(), NoStream> {
-        let opening = self.line.open(filter.params(self.version), Carries::News);
-        let too_late = NoStream::Fault(LinkFault::Timeout { after: PATIENCE });
+    async fn open(&mut self, filter: &ListenFilter) -> Result<(), StreamRefused> {
+        let opening = self.line.open(filter.params(self.version), StreamPurpose::News);
+        let too_late = StreamRefused::Fault(UpstreamError::Timeout { after: PATIENCE });
         let mut stream = timeout(PATIENCE, opening).await.unwrap_or(Err(too_late))?;
         let agreed = match stream.acknowledged().await? {
             Some(params) => agreed(&params),
@@ -244,7 +247,7 @@ impl<L: Line> Listening<L> {
         for topic in &filter.topics {
             let stood = self.standing.contains(topic);
             let continuity = if stood { Continuity::Kept } else { Continuity::Broken };
-            let verdict = agreed.contains(topic).then_some(()).ok_or(Refusal::LeftOut);
+            let verdict = agreed.contains(topic).then_some(()).ok_or(SubscriptionRefusal::LeftOut);
             self.inbox.subscriptions.settle(topic, verdict, continuity);
         }
         self.standing = agreed;
@@ -253,12 +256,12 @@ impl<L: Line> Listening<L> {
 
     /// Whether there is nothing to be done about it: the server refuses, and
     /// it is not a stream that it had offered before. What stands goes on.
-    fn put_up_with(&self, filter: &Filter, no_stream: NoStream) -> bool {
+    fn put_up_with(&self, filter: &ListenFilter, no_stream: StreamRefused) -> bool {
         let settled = self.current.is_some() || self.pace.opened.is_none();
         let refusal = match no_stream {
-            NoStream::Refused(refusal) if settled => refusal,
-            NoStream::Refused(_) => return false,
-            NoStream::Fault(fault) => {
+            StreamRefused::Refused(refusal) if settled => refusal,
+            StreamRefused::Refused(_) => return false,
+            StreamRefused::Fault(fault) => {
                 let server = self.inbox.server();
                 tracing::debug!(%server, fault = %fault.chain(), "no stream of changes");
                 return false;
@@ -302,13 +305,13 @@ impl<L: Line> Listening<L> {
 
 /// How often streams are opened: a lost one ever more rarely, because each
 /// opening costs a listing; and many changes of what is wanted at once.
-struct Pace {
+struct ReopenPace {
     wait: Duration,
     pause: Duration,
     opened: Option<Instant>,
 }
 
-impl Pace {
+impl ReopenPace {
     fn new() -> Self {
         Self { wait: FIRST_WAIT, pause: FIRST_PAUSE, opened: None }
     }
@@ -333,16 +336,16 @@ impl Pace {
 }
 
 /// What a stream is asked for.
-struct Filter {
-    tells: Tells,
+struct ListenFilter {
+    tells: ChangeCapabilities,
     topics: Vec<Topic>,
     unsupported: Vec<Topic>,
     /// These have streams of their own.
     unknown: Vec<Topic>,
 }
 
-impl Filter {
-    fn new(tells: Tells, wanted: Vec<Topic>) -> Self {
+impl ListenFilter {
+    fn new(tells: ChangeCapabilities, wanted: Vec<Topic>) -> Self {
         let mut filter = Self { tells, topics: vec![], unsupported: vec![], unknown: vec![] };
         for topic in wanted {
             let to = match topic {
@@ -396,7 +399,7 @@ impl Filter {
 fn agreed(params: &[u8]) -> HashSet<Topic> {
     #[derive(Deserialize, Default)]
     #[serde(default)]
-    struct Acknowledgement {
+    struct FilterAck {
         notifications: Agreed,
     }
     #[derive(Deserialize, Default)]
@@ -406,7 +409,7 @@ fn agreed(params: &[u8]) -> HashSet<Topic> {
         resource_subscriptions: Option<Vec<String>>,
         task_ids: Option<Vec<String>>,
     }
-    let agreed = object::<Acknowledgement>(params).unwrap_or_default().notifications;
+    let agreed = object::<FilterAck>(params).unwrap_or_default().notifications;
     let uris = agreed.resource_subscriptions.unwrap_or_default();
     let ids = agreed.task_ids.unwrap_or_default();
     let uris = uris.iter().map(|uri| Topic::resource(uri));

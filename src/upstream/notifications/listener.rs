@@ -12,13 +12,13 @@ use crate::mcp::LogLevel;
 
 /// The lines that wait for a call. It takes no room until one comes.
 #[derive(Debug)]
-pub struct Listener {
+pub struct CallLog {
     least: LogLevel,
     lines: Mutex<VecDeque<Notice>>,
     news: Notify,
 }
 
-impl Listener {
+impl CallLog {
     /// None yet, and those of that level to come.
     pub fn new(least: LogLevel) -> Self {
         Self { least, lines: Mutex::default(), news: Notify::new() }
@@ -74,7 +74,7 @@ mod tests {
 
     #[tokio::test]
     async fn lines_that_are_severe_enough_wait_and_not_too_many() {
-        let listener = Listener::new(LogLevel::Warning);
+        let listener = CallLog::new(LogLevel::Warning);
         let line = |level: &str| {
             listener.hear("m", &Bytes::from(format!(r#"{{"level":"{level}"}}"#)));
         };

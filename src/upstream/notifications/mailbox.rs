@@ -10,24 +10,24 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::call::{Question, ServerName};
 use crate::jsonrpc::Response;
-use crate::upstream::Askable;
+use crate::upstream::QuestionableSession;
 
 use super::Topic;
 
 /// News for one client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Letter {
+pub struct ClientNotice {
     /// Whose news.
     pub server: ServerName,
     /// Of what.
-    pub subject: Subject,
+    pub subject: NoticeSubject,
     /// The params of the server's notification, with its own names.
     pub params: Option<Bytes>,
 }
 
 /// What a letter is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
+pub enum NoticeSubject {
     /// Something that the client subscribed to, or a part of it.
     Topic(Topic),
     /// Anything else, by the notification's method: for the client alone whose
@@ -35,7 +35,7 @@ pub enum Subject {
     Other(String),
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for NoticeSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Topic(topic) => topic.fmt(f),
@@ -52,23 +52,23 @@ pub struct Mailbox {
     letters: Mutex<Letters>,
     arrived: Notify,
     /// Whom to ask, where the client can be asked something.
-    listener: OnceLock<Weak<dyn Askable>>,
+    listener: OnceLock<Weak<dyn QuestionableSession>>,
 }
 
 #[derive(Debug, Default)]
 struct Letters {
-    order: VecDeque<Waiting>,
+    order: VecDeque<PendingNotices>,
     params: HashMap<(ServerName, Topic), Bytes>,
     /// How many of those that wait are about no topic.
     others: usize,
 }
 
 #[derive(Debug)]
-enum Waiting {
+enum PendingNotices {
     /// The newest of this.
     About((ServerName, Topic)),
     /// A letter like no other.
-    Other(Letter),
+    Other(ClientNotice),
 }
 
 impl fmt::Debug for Mailbox {
@@ -96,30 +96,30 @@ impl Mailbox {
             params = whole;
         }
         if letters.params.insert(key.clone(), params).is_none() {
-            letters.order.push_back(Waiting::About(key));
+            letters.order.push_back(PendingNotices::About(key));
         }
         drop(letters);
         self.arrived.notify_one();
     }
 
     /// Puts in what is about no topic. The oldest of such make room for it.
-    pub(super) fn put_other(&self, letter: Letter) {
+    pub(super) fn put_other(&self, letter: ClientNotice) {
         let mut letters = self.letters();
         if letters.others >= OTHERS {
-            let other = |waiting: &Waiting| matches!(waiting, Waiting::Other(_));
+            let other = |waiting: &PendingNotices| matches!(waiting, PendingNotices::Other(_));
             if let Some(oldest) = letters.order.iter().position(other) {
                 letters.order.remove(oldest);
             }
         } else {
             letters.others += 1;
         }
-        letters.order.push_back(Waiting::Other(letter));
+        letters.order.push_back(PendingNotices::Other(letter));
         drop(letters);
         self.arrived.notify_one();
     }
 
     /// Whose mailbox it is, for a client that can be asked something, too.
-    pub fn is_of(&self, listener: Weak<dyn Askable>) {
+    pub fn is_of(&self, listener: Weak<dyn QuestionableSession>) {
         // It is nobody else's later.
         let _ = self.listener.set(listener);
     }
@@ -134,7 +134,7 @@ impl Mailbox {
     ///
     /// # Cancel safety
     /// Safe.
-    pub async fn next(&self) -> Letter {
+    pub async fn next(&self) -> ClientNotice {
         loop {
             if let Some(letter) = self.take() {
                 return letter;
@@ -144,17 +144,21 @@ impl Mailbox {
     }
 
     /// The oldest news, if there are any.
-    pub fn take(&self) -> Option<Letter> {
+    pub fn take(&self) -> Option<ClientNotice> {
         let mut letters = self.letters();
         match letters.order.pop_front()? {
-            Waiting::Other(letter) => {
+            PendingNotices::Other(letter) => {
                 letters.others -= 1;
                 Some(letter)
             }
-            Waiting::About(key) => {
+            PendingNotices::About(key) => {
                 let params = letters.params.remove(&key)?;
                 let (server, topic) = key;
-                Some(Letter { server, subject: Subject::Topic(topic), params: Some(params) })
+                Some(ClientNotice {
+                    server,
+                    subject: NoticeSubject::Topic(topic),
+                    params: Some(params),
+                })
             }
         }
     }
@@ -179,10 +183,10 @@ mod tests {
         mailbox.put(&server, &topic, &topic, &Bytes::from_static(params.as_bytes()));
     }
 
-    fn topic(letter: Letter) -> Topic {
+    fn topic(letter: ClientNotice) -> Topic {
         match letter.subject {
-            Subject::Topic(topic) => topic,
-            Subject::Other(method) => panic!("{method}"),
+            NoticeSubject::Topic(topic) => topic,
+            NoticeSubject::Other(method) => panic!("{method}"),
         }
     }
 
@@ -204,14 +208,14 @@ mod tests {
         let mailbox = Mailbox::new();
         put(&mailbox, "a", "1");
         for number in 0..OTHERS + 3 {
-            let subject = Subject::Other(number.to_string());
+            let subject = NoticeSubject::Other(number.to_string());
             let server = ServerName::new("s").unwrap();
-            mailbox.put_other(Letter { server, subject, params: None });
+            mailbox.put_other(ClientNotice { server, subject, params: None });
         }
         assert_eq!(topic(mailbox.take().unwrap()), Topic::resource("a"));
         let rest: Vec<_> = std::iter::from_fn(|| mailbox.take()).collect();
         assert_eq!(rest.len(), OTHERS);
-        assert_eq!(rest[0].subject, Subject::Other("3".into()), "the oldest made room");
+        assert_eq!(rest[0].subject, NoticeSubject::Other("3".into()), "the oldest made room");
         assert_eq!(mailbox.letters().others, 0);
     }
 

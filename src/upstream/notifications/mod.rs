@@ -16,10 +16,10 @@ mod mailbox;
 pub(in crate::upstream) mod subscribe;
 mod subscriptions;
 
-pub use hub::Hub;
-pub use listener::Listener;
-pub use mailbox::{Letter, Mailbox, Subject};
-pub use subscriptions::{Held, Refusal, Subscriptions};
+pub use hub::SubscriptionHub;
+pub use listener::CallLog;
+pub use mailbox::{ClientNotice, Mailbox, NoticeSubject};
+pub use subscriptions::{SubscriptionGuard, SubscriptionRefusal, Subscriptions};
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -34,7 +34,7 @@ use crate::jsonrpc::object;
 use crate::mcp::notification;
 use crate::telemetry::metrics::ServerMetrics;
 use crate::upstream::interaction::outside::SEEKING;
-use crate::upstream::lists::reads::Reads;
+use crate::upstream::lists::reads::ReadCache;
 
 /// One thing at one server that clients may ask to hear of, by the server's
 /// own name for it.
@@ -102,7 +102,7 @@ impl News {
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Task {
+        struct TaskStatusParams {
             task_id: String,
         }
         match method {
@@ -116,7 +116,7 @@ impl News {
             }
             notification::TASK | notification::TASK_STATUS => {
                 let params = params?;
-                let Task { task_id } = object(params).ok()?;
+                let TaskStatusParams { task_id } = object(params).ok()?;
                 Some(Self::About(Topic::task(&task_id), params.clone()))
             }
             _ => None,
@@ -132,7 +132,7 @@ pub struct Inbox {
     /// What clients want to hear of.
     pub(in crate::upstream) subscriptions: Arc<Subscriptions>,
     /// What clients have read, as long as it has not changed.
-    pub(in crate::upstream) reads: Arc<Reads>,
+    pub(in crate::upstream) reads: Arc<ReadCache>,
     /// Told whenever a call begins that a question can belong to.
     pub(in crate::upstream) begun: Notify,
     /// Places for questions that belong to no call so far.

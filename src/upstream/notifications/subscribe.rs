@@ -13,20 +13,22 @@ use tokio::time::{sleep, timeout};
 
 use crate::call::Answer;
 use crate::mcp::Method;
-use crate::upstream::LinkFault;
-use crate::upstream::transport::peer::Tells;
+use crate::upstream::UpstreamError;
+use crate::upstream::transport::peer::ChangeCapabilities;
 
-use super::subscriptions::{Continuity, Refusal};
+use super::subscriptions::{Continuity, SubscriptionRefusal};
 use super::{Inbox, Topic};
 
 /// How a transport sends requests of the gateway's own.
-pub(in crate::upstream) trait Asks: Send + Sync + 'static {
+pub(in crate::upstream) trait SubscribeTransport:
+    Send + Sync + 'static
+{
     /// Sends one and waits for its answer.
     fn ask(
         &self,
         method: &Method,
         params: Bytes,
-    ) -> impl Future<Output = Result<Answer, LinkFault>> + Send;
+    ) -> impl Future<Output = Result<Answer, UpstreamError>> + Send;
 
     /// Changes when the server's session is another: one that knows of no
     /// subscriptions.
@@ -35,7 +37,11 @@ pub(in crate::upstream) trait Asks: Send + Sync + 'static {
 
 /// Keeps the server's subscriptions as clients want them, for as long as the
 /// connection is there.
-pub(in crate::upstream) async fn subscribe(asks: impl Asks, tells: Tells, inbox: Arc<Inbox>) {
+pub(in crate::upstream) async fn subscribe(
+    asks: impl SubscribeTransport,
+    tells: ChangeCapabilities,
+    inbox: Arc<Inbox>,
+) {
     let mut wanting = inbox.subscriptions.changes();
     let mut sessions = asks.sessions();
     let mut standing = HashSet::new();
@@ -51,35 +57,37 @@ pub(in crate::upstream) async fn subscribe(asks: impl Asks, tells: Tells, inbox:
         let mut due = Vec::new();
         for topic in wanted.difference(&standing) {
             match topic {
-                Topic::Resource(_) if tells.updates => due.push((topic.clone(), Step::Begin)),
+                Topic::Resource(_) if tells.updates => {
+                    due.push((topic.clone(), SubscribeStep::Begin));
+                }
                 // A Legacy server tells of tasks to whoever made them, unasked.
                 Topic::Task(_) => inbox.subscriptions.settle(topic, Ok(()), Continuity::Kept),
                 Topic::Resource(_) | Topic::Unknown(_) => {
-                    let refused = Err(Refusal::Unsupported);
+                    let refused = Err(SubscriptionRefusal::Unsupported);
                     inbox.subscriptions.settle(topic, refused, Continuity::Kept);
                 }
             }
         }
-        due.extend(standing.difference(&wanted).map(|topic| (topic.clone(), Step::End)));
+        due.extend(standing.difference(&wanted).map(|topic| (topic.clone(), SubscribeStep::End)));
         let steps = due.into_iter().map(|(topic, step)| take(&asks, topic, step));
         let mut steps = stream::iter(steps).buffer_unordered(AT_ONCE);
         let mut failed = false;
         while let Some((topic, step, answer)) = steps.next().await {
             match (step, answer) {
-                (Step::Begin, Ok(Answer::Result(_))) => {
+                (SubscribeStep::Begin, Ok(Answer::Result(_))) => {
                     inbox.subscriptions.settle(&topic, Ok(()), Continuity::Broken);
                     standing.insert(topic);
                 }
-                (Step::Begin, Ok(Answer::Error(error))) => {
-                    let refused = Err(Refusal::Said(error));
+                (SubscribeStep::Begin, Ok(Answer::Error(error))) => {
+                    let refused = Err(SubscriptionRefusal::Said(error));
                     inbox.subscriptions.settle(&topic, refused, Continuity::Kept);
                 }
-                (Step::Begin, Err(fault)) => {
+                (SubscribeStep::Begin, Err(fault)) => {
                     tracing::debug!(%topic, fault = %fault.chain(), "not subscribed");
                     failed = true;
                 }
                 // Whatever it says to it: nobody listens any longer.
-                (Step::End, _) => {
+                (SubscribeStep::End, _) => {
                     standing.remove(&topic);
                 }
             }
@@ -94,23 +102,23 @@ pub(in crate::upstream) async fn subscribe(asks: impl Asks, tells: Tells, inbox:
 }
 
 #[derive(Clone, Copy)]
-enum Step {
+enum SubscribeStep {
     Begin,
     End,
 }
 
 async fn take(
-    asks: &impl Asks,
+    asks: &impl SubscribeTransport,
     topic: Topic,
-    step: Step,
-) -> (Topic, Step, Result<Answer, LinkFault>) {
+    step: SubscribeStep,
+) -> (Topic, SubscribeStep, Result<Answer, UpstreamError>) {
     let method = match step {
-        Step::Begin => Method::ResourcesSubscribe,
-        Step::End => Method::ResourcesUnsubscribe,
+        SubscribeStep::Begin => Method::ResourcesSubscribe,
+        SubscribeStep::End => Method::ResourcesUnsubscribe,
     };
     let params = json!({ "uri": topic.to_string() }).to_string();
     let answer = timeout(PATIENCE, asks.ask(&method, params.into())).await;
-    (topic, step, answer.unwrap_or(Err(LinkFault::Timeout { after: PATIENCE })))
+    (topic, step, answer.unwrap_or(Err(UpstreamError::Timeout { after: PATIENCE })))
 }
 
 /// How many requests are under way at once.

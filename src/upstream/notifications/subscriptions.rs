@@ -12,7 +12,7 @@ use crate::call::{ErrorBody, Question, ServerName};
 use crate::jsonrpc::Response;
 
 use super::hub::Clients;
-use super::{Letter, Mailbox, Subject, Topic};
+use super::{ClientNotice, Mailbox, NoticeSubject, Topic};
 
 /// What clients are subscribed to at one server, or at one instance of it.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Subscriptions {
     client: Option<(Arc<str>, Arc<Clients>)>,
     /// Whether the instance is one client's own, of either era.
     pub(super) one_clients: bool,
-    topics: Mutex<HashMap<Topic, Standing>>,
+    topics: Mutex<HashMap<Topic, TopicState>>,
     /// Counts how often a topic came or went.
     changes: watch::Sender<u64>,
     /// Counts the server's verdicts.
@@ -32,11 +32,11 @@ pub struct Subscriptions {
 
 /// One topic.
 #[derive(Debug, Default)]
-struct Standing {
+struct TopicState {
     readers: BTreeMap<u64, Arc<Mailbox>>,
     next: u64,
     /// What the server said to it last; `None` while it has said nothing.
-    verdict: Option<Result<(), Refusal>>,
+    verdict: Option<Result<(), SubscriptionRefusal>>,
     /// It stood once: its subscribers count on hearing of every change.
     stood: bool,
     /// What the server agreed to, where that has to be told.
@@ -45,7 +45,7 @@ struct Standing {
 
 /// Why a server does not tell of something.
 #[derive(Debug, Clone)]
-pub enum Refusal {
+pub enum SubscriptionRefusal {
     /// It tells of no such things at all.
     Unsupported,
     /// It said so when it was asked.
@@ -83,7 +83,7 @@ impl Subscriptions {
         topic: Topic,
         mailbox: &Arc<Mailbox>,
         limit: usize,
-    ) -> Option<Held> {
+    ) -> Option<SubscriptionGuard> {
         if self.room.taken.fetch_add(1, Ordering::Relaxed) >= limit {
             self.room.taken.fetch_sub(1, Ordering::Relaxed);
             return None;
@@ -102,11 +102,11 @@ impl Subscriptions {
         if ask {
             self.changes.send_modify(|count| *count += 1);
         }
-        Some(Held { subscriptions: Arc::clone(self), topic, number })
+        Some(SubscriptionGuard { subscriptions: Arc::clone(self), topic, number })
     }
 
     /// Waits until the server has said whether it tells of `topic`.
-    async fn verdict(&self, topic: &Topic) -> Result<(), Refusal> {
+    async fn verdict(&self, topic: &Topic) -> Result<(), SubscriptionRefusal> {
         let mut verdicts = self.verdicts.subscribe();
         loop {
             verdicts.mark_unchanged();
@@ -115,7 +115,7 @@ impl Subscriptions {
                     return verdict;
                 }
             } else {
-                return Err(Refusal::LeftOut);
+                return Err(SubscriptionRefusal::LeftOut);
             }
             // The sender is part of `self`: it cannot be gone.
             let _ = verdicts.changed().await;
@@ -154,7 +154,7 @@ impl Subscriptions {
     pub(in crate::upstream) fn settle(
         &self,
         topic: &Topic,
-        verdict: Result<(), Refusal>,
+        verdict: Result<(), SubscriptionRefusal>,
         continuity: Continuity,
     ) {
         let mut topics = self.topics();
@@ -183,9 +183,9 @@ impl Subscriptions {
     pub(super) fn deliver_unknown(&self, topic: &Topic, method: &str, params: Option<&Bytes>) {
         if let Some(standing) = self.topics().get(topic) {
             for mailbox in standing.readers.values() {
-                let subject = Subject::Other(method.to_owned());
+                let subject = NoticeSubject::Other(method.to_owned());
                 let (server, params) = (self.server.clone(), params.cloned());
-                mailbox.put_other(Letter { server, subject, params });
+                mailbox.put_other(ClientNotice { server, subject, params });
             }
         }
     }
@@ -250,7 +250,7 @@ impl Subscriptions {
         }
     }
 
-    fn topics(&self) -> MutexGuard<'_, HashMap<Topic, Standing>> {
+    fn topics(&self) -> MutexGuard<'_, HashMap<Topic, TopicState>> {
         self.topics.lock()
     }
 }
@@ -264,7 +264,7 @@ pub(in crate::upstream) enum Continuity {
     Broken,
 }
 
-impl Standing {
+impl TopicState {
     fn is_refused(&self) -> bool {
         matches!(self.verdict, Some(Err(_)))
     }
@@ -299,13 +299,13 @@ pub(super) struct Room {
 
 /// A subscription. Dropped, it is over.
 #[derive(Debug)]
-pub struct Held {
+pub struct SubscriptionGuard {
     subscriptions: Arc<Subscriptions>,
     topic: Topic,
     number: u64,
 }
 
-impl Held {
+impl SubscriptionGuard {
     /// Whether it is a subscription to this.
     pub fn is_of(&self, server: &ServerName, topic: &Topic) -> bool {
         self.topic == *topic && self.subscriptions.server == *server
@@ -314,23 +314,23 @@ impl Held {
     /// Waits until the server has said whether it tells of it.
     ///
     /// # Errors
-    /// [`Refusal`] where it does not.
+    /// [`SubscriptionRefusal`] where it does not.
     ///
     /// # Cancel safety
     /// Safe.
-    pub async fn verdict(&self) -> Result<(), Refusal> {
+    pub async fn verdict(&self) -> Result<(), SubscriptionRefusal> {
         self.subscriptions.verdict(&self.topic).await
     }
 }
 
-impl Held {
+impl SubscriptionGuard {
     /// What the server agreed to of unknown members: a raw object.
     pub fn agreed(&self) -> Option<Bytes> {
         self.subscriptions.topics().get(&self.topic)?.agreed.clone()
     }
 }
 
-impl Drop for Held {
+impl Drop for SubscriptionGuard {
     fn drop(&mut self) {
         let mut topics = self.subscriptions.topics();
         let Some(standing) = topics.get_mut(&self.topic) else { return };

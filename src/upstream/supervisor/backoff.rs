@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// What to do about a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum RestartDecision {
     /// Try again after this long.
     After(Duration),
     /// The budget is spent: leave it until somebody says otherwise.
@@ -98,12 +98,12 @@ impl RestartPolicy {
         started: Option<Instant>,
         now: Instant,
         dice: &mut fastrand::Rng,
-    ) -> Next {
+    ) -> RestartDecision {
         if !self.budget.spend(now) {
-            return Next::GiveUp;
+            return RestartDecision::GiveUp;
         }
         let ran = started.map_or(Duration::ZERO, |then| now.saturating_duration_since(then));
-        Next::After(self.backoff.after_failure(ran, dice))
+        RestartDecision::After(self.backoff.after_failure(ran, dice))
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
         let mut policy = RestartPolicy { backoff: backoff(), budget };
         for (second, restarts) in [(0, true), (1, true), (2, false), (9, false), (10, true)] {
             let next = policy.after_failure(None, start + second * SECOND, &mut dice);
-            assert_eq!(next != Next::GiveUp, restarts, "at {second} s");
+            assert_eq!(next != RestartDecision::GiveUp, restarts, "at {second} s");
         }
     }
 

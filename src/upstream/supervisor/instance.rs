@@ -16,22 +16,22 @@ use crate::config::{ServerConfig, ServerKind};
 use crate::mcp::Era;
 use crate::policy::Permitted;
 
-use crate::upstream::LinkFault;
+use crate::upstream::UpstreamError;
 use crate::upstream::notifications::Inbox;
-use crate::upstream::owner::Owner;
-use crate::upstream::supervisor::kin::{Hold, Kin};
+use crate::upstream::owner::InstanceKey;
+use crate::upstream::supervisor::kin::{ServerShared, StopGuard};
 use crate::upstream::supervisor::life::live;
-use crate::upstream::supervisor::state::{InstanceView, Notes, State};
-use crate::upstream::transport::connection::Connection;
+use crate::upstream::supervisor::state::{InstanceHistory, InstanceView, LifeState};
+use crate::upstream::transport::connection::ServerConnection;
 
 /// One instance of a server.
 pub(in crate::upstream) struct Instance {
-    pub(in crate::upstream) kin: Arc<Kin>,
+    pub(in crate::upstream) kin: Arc<ServerShared>,
     /// Whose it is, and what the server was told.
-    pub(in crate::upstream) owner: Arc<Owner>,
-    pub(in crate::upstream) connection: ArcSwapOption<Connection>,
-    pub(in crate::upstream) state: watch::Sender<State>,
-    pub(in crate::upstream) notes: Mutex<Notes>,
+    pub(in crate::upstream) owner: Arc<InstanceKey>,
+    pub(in crate::upstream) connection: ArcSwapOption<ServerConnection>,
+    pub(in crate::upstream) state: watch::Sender<LifeState>,
+    pub(in crate::upstream) notes: Mutex<InstanceHistory>,
     /// Somebody may want it started: see `is_wanted`.
     pub(in crate::upstream) demand: Notify,
     /// A listing wants it started.
@@ -52,7 +52,7 @@ pub(in crate::upstream) struct Instance {
 
 impl Instance {
     /// Starts an instance's life.
-    pub(in crate::upstream) fn start(kin: &Arc<Kin>, owner: Owner) -> Arc<Self> {
+    pub(in crate::upstream) fn start(kin: &Arc<ServerShared>, owner: InstanceKey) -> Arc<Self> {
         let changed = Arc::new(Notify::new());
         let subscriptions = kin.surroundings.hub.of(&kin.config.name, &owner);
         let inbox = Inbox::new(Arc::clone(&changed), subscriptions);
@@ -62,7 +62,7 @@ impl Instance {
             kin: Arc::clone(kin),
             owner: Arc::new(owner),
             connection: ArcSwapOption::empty(),
-            state: watch::Sender::new(State::Idle),
+            state: watch::Sender::new(LifeState::Idle),
             notes: Mutex::default(),
             demand: Notify::new(),
             unlisted: AtomicBool::new(false),
@@ -111,7 +111,7 @@ impl Instance {
         let (call, target) = (permitted.get(), permitted.target());
         let reply = match connection.call(call, target, config).await {
             // Lost before it was sent anything: the next child gets the call.
-            Err(LinkFault::Exited(_)) => {
+            Err(UpstreamError::Exited(_)) => {
                 Box::pin(async {
                     let next = self.connected_after(&connection).await?;
                     next.call(call, target, config).await
@@ -130,7 +130,7 @@ impl Instance {
     /// Has it listed, also if that means to start it. Does not wait.
     pub(in crate::upstream) fn want_list(&self) {
         self.touch();
-        if *self.state.borrow() == State::Ready {
+        if *self.state.borrow() == LifeState::Ready {
             self.changed.notify_one();
         } else {
             self.unlisted.store(true, Ordering::SeqCst);
@@ -139,28 +139,33 @@ impl Instance {
     }
 
     /// The connection, waiting for it where it can be had soon.
-    pub(in crate::upstream) async fn connected(&self) -> Result<Arc<Connection>, LinkFault> {
+    pub(in crate::upstream) async fn connected(
+        &self,
+    ) -> Result<Arc<ServerConnection>, UpstreamError> {
         if let Some(connection) = self.connection.load_full() {
             return Ok(connection);
         }
         let mut state = self.state.subscribe();
         self.demand.notify_one();
         let soon = Instant::now() + SOON;
-        let verdict = |state: &State| match state {
-            State::Ready | State::Failed | State::Stopped => true,
-            State::Backoff { until } => *until > soon,
-            State::Idle | State::Connecting => false,
+        let verdict = |state: &LifeState| match state {
+            LifeState::Ready | LifeState::Failed | LifeState::Stopped => true,
+            LifeState::Backoff { until } => *until > soon,
+            LifeState::Idle | LifeState::Connecting => false,
         };
         let _ = timeout(self.config().start_timeout, state.wait_for(verdict)).await;
         self.connection.load_full().ok_or_else(|| {
             let reason = self.notes().told.clone();
-            LinkFault::Down(reason.unwrap_or_else(|| "it is not running".into()))
+            UpstreamError::Down(reason.unwrap_or_else(|| "it is not running".into()))
         })
     }
 
     /// The connection that follows one which is lost.
-    async fn connected_after(&self, lost: &Arc<Connection>) -> Result<Arc<Connection>, LinkFault> {
-        let is_gone = |_: &State| {
+    async fn connected_after(
+        &self,
+        lost: &Arc<ServerConnection>,
+    ) -> Result<Arc<ServerConnection>, UpstreamError> {
+        let is_gone = |_: &LifeState| {
             let current = self.connection.load();
             !current.as_ref().is_some_and(|current| Arc::ptr_eq(current, lost))
         };
@@ -196,7 +201,9 @@ impl Instance {
         let is_child = matches!(config.target, ServerKind::Command(_));
         let allowed = if self.is_main() {
             config.idle_stop.filter(|_| is_child)?
-        } else if !is_child && matches!(self.owner.whose, crate::upstream::Whose::Session { .. }) {
+        } else if !is_child
+            && matches!(self.owner.whose, crate::upstream::InstanceScope::Session { .. })
+        {
             // Costs next to nothing, and what the server remembers of its
             // client is lost with it: it goes when the client does.
             return None;
@@ -219,11 +226,11 @@ impl Instance {
         self.used.store(now, Ordering::Relaxed);
     }
 
-    pub(in crate::upstream) fn notes(&self) -> MutexGuard<'_, Notes> {
+    pub(in crate::upstream) fn notes(&self) -> MutexGuard<'_, InstanceHistory> {
         self.notes.lock()
     }
 
-    pub(in crate::upstream) fn fail(&self, fault: LinkFault) -> Failure {
+    pub(in crate::upstream) fn fail(&self, fault: UpstreamError) -> Failure {
         tracing::debug!(server = %self.name(), fault = %fault.chain(), "a call failed");
         fault.into_failure(self.name())
     }
@@ -246,7 +253,7 @@ impl Instance {
 /// A call under way: keeps the instance from being stopped beneath it.
 pub(in crate::upstream) struct InUse {
     instance: Arc<Instance>,
-    _hold: Hold,
+    _hold: StopGuard,
 }
 
 impl InUse {

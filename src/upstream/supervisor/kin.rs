@@ -13,16 +13,16 @@ use crate::config::{EraChoice, ServerConfig};
 use crate::mcp::ProtocolVersion;
 use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 
-use crate::upstream::lists::Lists;
-use crate::upstream::notifications::Hub;
+use crate::upstream::lists::OfferedLists;
+use crate::upstream::notifications::SubscriptionHub;
 use crate::upstream::supervisor::pool::Pool;
-use crate::upstream::supervisor::state::State;
+use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::child::Guardian;
 use crate::upstream::transport::http;
 
 /// What a server's life needs of the gateway around it.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct ServerContext {
     /// Ends the children if the gateway is killed.
     pub guardian: Guardian,
     /// Told whenever a server's list has changed.
@@ -34,10 +34,10 @@ pub struct Surroundings {
     /// The lives of all servers.
     pub alive: TaskTracker,
     /// What clients are subscribed to at all servers.
-    pub hub: Arc<Hub>,
+    pub hub: Arc<SubscriptionHub>,
 }
 
-impl Surroundings {
+impl ServerContext {
     /// Surroundings of a gateway without servers yet.
     pub fn new(guardian: Guardian, metrics: Arc<Metrics>) -> Self {
         Self {
@@ -52,11 +52,11 @@ impl Surroundings {
 }
 
 /// What all instances of one server share.
-pub(in crate::upstream) struct Kin {
+pub(in crate::upstream) struct ServerShared {
     pub(in crate::upstream) config: Arc<ServerConfig>,
-    pub(in crate::upstream) surroundings: Surroundings,
+    pub(in crate::upstream) surroundings: ServerContext,
     pub(in crate::upstream) metrics: Arc<ServerMetrics>,
-    pub(in crate::upstream) lists: Lists,
+    pub(in crate::upstream) lists: OfferedLists,
     /// The instances besides the first.
     pub(in crate::upstream) pool: Pool,
     pub(in crate::upstream) stop: CancellationToken,
@@ -65,15 +65,18 @@ pub(in crate::upstream) struct Kin {
     /// The version agreed with the first instance last.
     version: Mutex<Option<ProtocolVersion>>,
     /// The HTTP client: one pool of connections for all sessions.
-    client: Mutex<Option<Arc<http::Client>>>,
+    client: Mutex<Option<Arc<http::HttpClient>>>,
     /// Snapshots and calls that count on the server.
     pub(in crate::upstream) users: TaskTracker,
     /// A snapshot names it: it is the one of its name that the metrics show.
     shown: AtomicBool,
 }
 
-impl Kin {
-    pub(in crate::upstream) fn new(config: Arc<ServerConfig>, surroundings: &Surroundings) -> Self {
+impl ServerShared {
+    pub(in crate::upstream) fn new(
+        config: Arc<ServerConfig>,
+        surroundings: &ServerContext,
+    ) -> Self {
         let known = match config.era {
             EraChoice::Modern => Some(ProtocolVersion::LATEST_MODERN),
             EraChoice::Legacy => Some(ProtocolVersion::LATEST_LEGACY),
@@ -83,7 +86,7 @@ impl Kin {
             metrics: surroundings.metrics.server(config.name.as_str()),
             config,
             surroundings: surroundings.clone(),
-            lists: Lists::default(),
+            lists: OfferedLists::default(),
             pool: Pool::default(),
             stop: surroundings.stop.child_token(),
             lives: TaskTracker::new(),
@@ -108,25 +111,25 @@ impl Kin {
     /// The HTTP client that all instances share.
     pub(in crate::upstream) fn client(
         &self,
-    ) -> parking_lot::MutexGuard<'_, Option<Arc<http::Client>>> {
+    ) -> parking_lot::MutexGuard<'_, Option<Arc<http::HttpClient>>> {
         self.client.lock()
     }
 
-    pub(in crate::upstream) fn hold(&self) -> Hold {
-        Hold(self.users.token())
+    pub(in crate::upstream) fn hold(&self) -> StopGuard {
+        StopGuard(self.users.token())
     }
 
-    pub(in crate::upstream) fn show(&self, state: &State) {
+    pub(in crate::upstream) fn show(&self, state: &LifeState) {
         self.shown.store(true, Ordering::SeqCst);
         self.show_availability(state);
     }
 
-    pub(in crate::upstream) fn show_availability(&self, state: &State) {
+    pub(in crate::upstream) fn show_availability(&self, state: &LifeState) {
         if !self.shown.load(Ordering::SeqCst) || self.users.is_closed() {
             return;
         }
         // One at rest can take calls: the next one starts it.
-        let takes_calls = matches!(state, State::Idle | State::Ready);
+        let takes_calls = matches!(state, LifeState::Idle | LifeState::Ready);
         let availability = if takes_calls { Availability::Up } else { Availability::Down };
         self.metrics.set_availability(availability);
     }
@@ -134,4 +137,4 @@ impl Kin {
 
 /// Keeps a server from being stopped for good.
 #[derive(Clone)]
-pub struct Hold(#[allow(dead_code, reason = "held for its drop")] TaskTrackerToken);
+pub struct StopGuard(#[allow(dead_code, reason = "held for its drop")] TaskTrackerToken);

@@ -10,20 +10,22 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::config::{ServerKind, StartChoice};
 use crate::mcp::Era;
 
-use crate::upstream::LinkFault;
-use crate::upstream::lists::Listed;
-use crate::upstream::lists::pace::Pace;
-use crate::upstream::supervisor::backoff::{Backoff, Next, RestartBudget, RestartPolicy};
+use crate::upstream::UpstreamError;
+use crate::upstream::lists::ListingOutcome;
+use crate::upstream::lists::pace::RelistPace;
+use crate::upstream::supervisor::backoff::{
+    Backoff, RestartBudget, RestartDecision, RestartPolicy,
+};
 use crate::upstream::supervisor::instance::Instance;
-use crate::upstream::supervisor::state::State;
+use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::child::Child;
-use crate::upstream::transport::connection::Connection;
+use crate::upstream::transport::connection::ServerConnection;
 
 /// Why a server that ran no longer does.
-enum Ended {
+enum LossReason {
     Stopped,
     Idle,
-    Lost(LinkFault),
+    Lost(UpstreamError),
 }
 
 /// Lives an instance's life, to its end.
@@ -41,7 +43,7 @@ pub(in crate::upstream) async fn live(instance: Arc<Instance>) {
         child.stop().await;
     }
     instance.kin.pool.remove(&instance);
-    enter(&instance, State::Stopped);
+    enter(&instance, LifeState::Stopped);
     drop(counted);
 }
 
@@ -89,7 +91,7 @@ impl<'a> Life<'a> {
         let mut wait_for_demand = is_main && instance.config().start == StartChoice::Lazy;
         loop {
             if wait_for_demand {
-                enter(instance, State::Idle);
+                enter(instance, LifeState::Idle);
                 // Told of calls that were served long ago, too: hence the loop.
                 while !instance.is_wanted() {
                     instance.demand.notified().await;
@@ -97,10 +99,10 @@ impl<'a> Life<'a> {
             }
             self.ready_since = None;
             wait_for_demand = match self.run().await {
-                Ended::Stopped => return,
-                Ended::Idle if !is_main => return,
-                Ended::Idle => true,
-                Ended::Lost(fault) => {
+                LossReason::Stopped => return,
+                LossReason::Idle if !is_main => return,
+                LossReason::Idle => true,
+                LossReason::Lost(fault) => {
                     self.note(&fault);
                     if instance.owner.lists() && !is_main {
                         instance.kin.lists.failed(&instance.owner.told);
@@ -118,25 +120,25 @@ impl<'a> Life<'a> {
     }
 
     /// From start to end, once.
-    async fn run(&mut self) -> Ended {
-        enter(self.instance, State::Connecting);
+    async fn run(&mut self) -> LossReason {
+        enter(self.instance, LifeState::Connecting);
         let instance = Arc::clone(self.instance);
         let limit = instance.config().start_timeout;
         let connection = match timeout(limit, self.connect()).await {
             Ok(Ok(connection)) => Arc::new(connection),
             Ok(Err(fault)) => return self.lost(fault).await,
-            Err(_) => return self.lost(LinkFault::Timeout { after: limit }).await,
+            Err(_) => return self.lost(UpstreamError::Timeout { after: limit }).await,
         };
         if instance.is_main() {
             instance.kin.speaks(connection.peer().version);
             instance.kin.resume();
         }
         match instance.list(&connection).await {
-            Ok(Listed::Whole) => {}
-            Ok(Listed::InPart) => instance.changed.notify_one(),
+            Ok(ListingOutcome::Whole) => {}
+            Ok(ListingOutcome::InPart) => instance.changed.notify_one(),
             Err(fault) => {
                 connection.close(self.child.take()).await;
-                return Ended::Lost(fault);
+                return LossReason::Lost(fault);
             }
         }
         let opened = std::time::Instant::now();
@@ -144,19 +146,19 @@ impl<'a> Life<'a> {
         // Whoever it is now, it may know something else.
         instance.inbox.reads.clear();
         instance.connection.store(Some(Arc::clone(&connection)));
-        enter(&instance, State::Ready);
+        enter(&instance, LifeState::Ready);
         self.greet(&connection);
         let ended = loop {
             match self.serve(&connection).await {
-                Ended::Idle if !self.rest(&connection) => {}
+                LossReason::Idle if !self.rest(&connection) => {}
                 ended => break ended,
             }
         };
-        if let Ended::Lost(fault) = &ended {
+        if let LossReason::Lost(fault) = &ended {
             // Told before it is closed, which may take its time: calls that
             // come meanwhile wait for the next start.
             instance.notes().told = Some(fault.public());
-            enter(&instance, State::Connecting);
+            enter(&instance, LifeState::Connecting);
             instance.connection.store(None);
         }
         connection.close(self.child.take()).await;
@@ -171,25 +173,25 @@ impl<'a> Life<'a> {
     /// a call has come just then, and has it. The call counts itself before it
     /// looks for the connection, this takes it before it looks for calls: one
     /// of the two sees the other.
-    fn rest(&self, connection: &Arc<Connection>) -> bool {
+    fn rest(&self, connection: &Arc<ServerConnection>) -> bool {
         let instance = self.instance;
         if !instance.is_main() {
             return instance.kin.pool.leave(instance);
         }
         let pid = instance.notes().pid.take();
-        enter(instance, State::Idle);
+        enter(instance, LifeState::Idle);
         instance.connection.store(None);
         if instance.is_in_use() {
             instance.notes().pid = pid;
             instance.connection.store(Some(Arc::clone(connection)));
-            enter(instance, State::Ready);
+            enter(instance, LifeState::Ready);
             return false;
         }
         tracing::info!(server = %instance.name(), "stopped until it is needed again");
         true
     }
 
-    fn greet(&self, connection: &Connection) {
+    fn greet(&self, connection: &ServerConnection) {
         let (instance, peer) = (self.instance, connection.peer());
         let (name, version) = peer.name_and_version();
         if instance.is_main() {
@@ -208,20 +210,20 @@ impl<'a> Life<'a> {
     }
 
     /// Serves until something ends it.
-    async fn serve(&mut self, connection: &Arc<Connection>) -> Ended {
+    async fn serve(&mut self, connection: &Arc<ServerConnection>) -> LossReason {
         let instance = Arc::clone(self.instance);
-        let mut pace = Pace::new();
+        let mut pace = RelistPace::new();
         loop {
             let idle = instance.idle_at();
             tokio::select! {
-                fault = connection.closed() => return Ended::Lost(self.explain(fault).await),
-                () = instance.stop.cancelled() => return Ended::Stopped,
+                fault = connection.closed() => return LossReason::Lost(self.explain(fault).await),
+                () = instance.stop.cancelled() => return LossReason::Stopped,
                 () = pace.due(&instance.changed) => {
                     if !instance.owner.lists() {
                         instance.kin.relist_for(&instance.owner.told);
                     }
                     let listed = instance.list(connection).await;
-                    pace.listed(matches!(listed, Ok(Listed::Whole)));
+                    pace.listed(matches!(listed, Ok(ListingOutcome::Whole)));
                     if let Err(fault) = listed {
                         // The list of before stays up: calls may still work.
                         self.note(&fault);
@@ -232,7 +234,7 @@ impl<'a> Life<'a> {
                 }
                 () = sleep_until(idle.unwrap_or_else(far_away)), if idle.is_some() => {
                     if instance.idle_at().is_some_and(|at| at <= Instant::now()) {
-                        return Ended::Idle;
+                        return LossReason::Idle;
                     }
                 }
             }
@@ -240,26 +242,26 @@ impl<'a> Life<'a> {
     }
 
     /// What a child's exit status adds to the loss of its pipes.
-    async fn explain(&mut self, fault: LinkFault) -> LinkFault {
+    async fn explain(&mut self, fault: UpstreamError) -> UpstreamError {
         let Some(child) = &mut self.child else { return fault };
         match timeout(EXIT_PATIENCE, child.exited()).await {
             Ok(status) => {
                 let said = child.last_words().last().map(|words| format!("; it said: {words}"));
-                LinkFault::Exited(format!("{status}{}", said.unwrap_or_default()))
+                UpstreamError::Exited(format!("{status}{}", said.unwrap_or_default()))
             }
             Err(_) => fault,
         }
     }
 
-    async fn lost(&mut self, fault: LinkFault) -> Ended {
+    async fn lost(&mut self, fault: UpstreamError) -> LossReason {
         if let Some(child) = self.child.take() {
             child.stop().await;
         }
         self.instance.notes().pid = None;
-        Ended::Lost(fault)
+        LossReason::Lost(fault)
     }
 
-    fn note(&self, fault: &LinkFault) {
+    fn note(&self, fault: &UpstreamError) {
         let text = fault.chain();
         let owner = self.instance.owner.whose.as_str();
         tracing::warn!(server = %self.instance.name(), owner, "{text}");
@@ -273,12 +275,12 @@ impl<'a> Life<'a> {
     async fn pause(&mut self) {
         let now = std::time::Instant::now();
         let wait = match self.restarts.after_failure(self.ready_since, now, &mut self.dice) {
-            Next::After(wait) => {
-                enter(self.instance, State::Backoff { until: Instant::now() + wait });
+            RestartDecision::After(wait) => {
+                enter(self.instance, LifeState::Backoff { until: Instant::now() + wait });
                 wait
             }
-            Next::GiveUp => {
-                enter(self.instance, State::Failed);
+            RestartDecision::GiveUp => {
+                enter(self.instance, LifeState::Failed);
                 let name = self.instance.name();
                 tracing::error!(server = %name, "it failed too often and is left alone for a while");
                 self.instance.config().restart_window
@@ -288,10 +290,10 @@ impl<'a> Life<'a> {
     }
 }
 
-fn enter(instance: &Instance, state: State) {
+fn enter(instance: &Instance, state: LifeState) {
     let mut notes = instance.notes();
     notes.since = Some(SystemTime::now());
-    if !matches!(state, State::Idle | State::Connecting) {
+    if !matches!(state, LifeState::Idle | LifeState::Connecting) {
         notes.first_verdict.get_or_insert_with(SystemTime::now);
     }
     drop(notes);

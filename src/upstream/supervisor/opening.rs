@@ -9,16 +9,16 @@ use tokio::task::spawn_blocking;
 use crate::config::{CommandConfig, EraChoice, HttpConfig, HttpTransport, ServerKind};
 use crate::mcp::Era;
 
-use crate::upstream::LinkFault;
+use crate::upstream::UpstreamError;
 use crate::upstream::supervisor::life::Life;
 use crate::upstream::transport::child::{Child, ChildSpec};
-use crate::upstream::transport::connection::Connection;
-use crate::upstream::transport::http::{self, Http};
-use crate::upstream::transport::stdio::{self, Output, Stdio};
+use crate::upstream::transport::connection::ServerConnection;
+use crate::upstream::transport::http::{self, HttpServer};
+use crate::upstream::transport::stdio::{self, ChildOutput, StdioServer};
 
 impl Life<'_> {
     /// Opens the connection, whatever it is. The caller bounds the time.
-    pub(in crate::upstream) async fn connect(&mut self) -> Result<Connection, LinkFault> {
+    pub(in crate::upstream) async fn connect(&mut self) -> Result<ServerConnection, UpstreamError> {
         let config = Arc::clone(self.instance.config());
         let era = match (config.era, self.known) {
             (EraChoice::Auto, Some(Era::Legacy)) => EraChoice::Legacy,
@@ -31,7 +31,7 @@ impl Life<'_> {
         self.known = match &opened {
             Ok(connection) => Some(connection.peer().era()),
             // Some Legacy children end themselves at a method they do not know.
-            Err(LinkFault::Exited(_)) if era == EraChoice::Auto => Some(Era::Legacy),
+            Err(UpstreamError::Exited(_)) if era == EraChoice::Auto => Some(Era::Legacy),
             Err(_) => None,
         };
         opened
@@ -40,13 +40,17 @@ impl Life<'_> {
     /// Opens a connection over HTTP. A server that refuses `initialize` may be
     /// one of the transport before (2025-11-25, Transports, "Backwards
     /// Compatibility").
-    async fn open_http(&self, http: &HttpConfig, era: EraChoice) -> Result<Connection, LinkFault> {
+    async fn open_http(
+        &self,
+        http: &HttpConfig,
+        era: EraChoice,
+    ) -> Result<ServerConnection, UpstreamError> {
         let config = self.instance.config();
         let client = self.client(http)?;
         if http.transport == HttpTransport::Sse {
             return self.open_sse(client).await;
         }
-        let opening = http::Opening {
+        let opening = http::HttpOpening {
             server: config.name.clone(),
             owner: Arc::clone(&self.instance.owner),
             client: Arc::clone(&client),
@@ -57,20 +61,23 @@ impl Life<'_> {
             inbox: Arc::clone(&self.instance.inbox),
         };
         let may_be_old = http.transport == HttpTransport::Auto && era != EraChoice::Modern;
-        match Http::open(opening).await {
+        match HttpServer::open(opening).await {
             Err(fault) if may_be_old && http::sse::may_be_old(&fault) => {
                 self.open_sse(client).await.map_err(|_| fault)
             }
-            opened => opened.map(Connection::Http),
+            opened => opened.map(ServerConnection::Http),
         }
     }
 
     /// Opens a connection over the transport of 2024-11-05: a pipe, once it stands.
-    async fn open_sse(&self, client: Arc<http::Client>) -> Result<Connection, LinkFault> {
+    async fn open_sse(
+        &self,
+        client: Arc<http::HttpClient>,
+    ) -> Result<ServerConnection, UpstreamError> {
         let config = self.instance.config();
         let limit = config.max_response;
         let (input, output) = http::sse::open(client, config.name.clone(), limit).await?;
-        let opening = stdio::Opening {
+        let opening = stdio::StdioOpening {
             server: config.name.clone(),
             owner: Arc::clone(&self.instance.owner),
             era: EraChoice::Legacy,
@@ -78,19 +85,19 @@ impl Life<'_> {
             limit,
             inbox: Arc::clone(&self.instance.inbox),
         };
-        Stdio::open(opening, input, output).await.map(Connection::Stdio)
+        StdioServer::open(opening, input, output).await.map(ServerConnection::Stdio)
     }
 
     /// The HTTP client of all instances. Made anew for the first one, which is
     /// started again when something is wrong: the file with the certificates
     /// may have been mended.
-    fn client(&self, config: &HttpConfig) -> Result<Arc<http::Client>, LinkFault> {
+    fn client(&self, config: &HttpConfig) -> Result<Arc<http::HttpClient>, UpstreamError> {
         let instance = self.instance;
         let mut kept = instance.kin.client();
         match &*kept {
             Some(client) if !instance.is_main() => Ok(Arc::clone(client)),
             _ => {
-                let client = http::Client::new(config, instance.config().connect_timeout)?;
+                let client = http::HttpClient::new(config, instance.config().connect_timeout)?;
                 Ok(Arc::clone(kept.insert(Arc::new(client))))
             }
         }
@@ -100,12 +107,13 @@ impl Life<'_> {
         &mut self,
         command: &CommandConfig,
         era: EraChoice,
-    ) -> Result<Connection, LinkFault> {
+    ) -> Result<ServerConnection, UpstreamError> {
         let config = self.instance.config();
         let (mut child, input, output) = self.spawn(command).await?;
-        let output = Output::new(output).map_err(|error| LinkFault::Setup(error.to_string()))?;
+        let output =
+            ChildOutput::new(output).map_err(|error| UpstreamError::Setup(error.to_string()))?;
         self.instance.notes().pid = u32::try_from(child.id()).ok();
-        let opening = stdio::Opening {
+        let opening = stdio::StdioOpening {
             server: config.name.clone(),
             owner: Arc::clone(&self.instance.owner),
             era,
@@ -114,13 +122,13 @@ impl Life<'_> {
             inbox: Arc::clone(&self.instance.inbox),
         };
         let opened = tokio::select! {
-            opened = Stdio::open(opening, input, output) => opened,
-            status = child.exited() => Err(LinkFault::Exited(status.to_string())),
+            opened = StdioServer::open(opening, input, output) => opened,
+            status = child.exited() => Err(UpstreamError::Exited(status.to_string())),
         };
         match opened {
             Ok(stdio) => {
                 self.child = Some(child);
-                Ok(Connection::Stdio(stdio))
+                Ok(ServerConnection::Stdio(stdio))
             }
             Err(fault) => Err(self.bury(child, fault).await),
         }
@@ -131,20 +139,20 @@ impl Life<'_> {
     async fn spawn(
         &self,
         command: &CommandConfig,
-    ) -> Result<(Child, ChildStdin, ChildStdout), LinkFault> {
+    ) -> Result<(Child, ChildStdin, ChildStdout), UpstreamError> {
         let instance = self.instance;
         let (server, spec) = (instance.name().clone(), self.spec(command));
         let guardian = instance.kin.surroundings.guardian.clone();
         let _turn = STARTING.acquire().await;
         let spawned = spawn_blocking(move || Child::spawn(&server, &spec, &guardian)).await;
-        let gone = |error| LinkFault::Setup(format!("it cannot be started: {error}"));
-        spawned.map_err(gone)?.map_err(LinkFault::Spawn)
+        let gone = |error| UpstreamError::Setup(format!("it cannot be started: {error}"));
+        spawned.map_err(gone)?.map_err(UpstreamError::Spawn)
     }
 
     /// Ends a child that cannot be used; adds what it said last to the fault.
-    async fn bury(&self, child: Child, fault: LinkFault) -> LinkFault {
+    async fn bury(&self, child: Child, fault: UpstreamError) -> UpstreamError {
         let fault = match fault {
-            LinkFault::Exited(how) => LinkFault::Exited(
+            UpstreamError::Exited(how) => UpstreamError::Exited(
                 child
                     .last_words()
                     .last()

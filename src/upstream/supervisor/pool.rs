@@ -10,16 +10,16 @@ use tokio::time::timeout;
 
 use crate::config::Isolation;
 
-use crate::upstream::LinkFault;
-use crate::upstream::owner::Owner;
+use crate::upstream::UpstreamError;
+use crate::upstream::owner::InstanceKey;
 use crate::upstream::supervisor::instance::{InUse, Instance};
-use crate::upstream::supervisor::kin::Kin;
+use crate::upstream::supervisor::kin::ServerShared;
 use crate::upstream::supervisor::state::{InstanceView, SHOWN};
 
 /// The instances besides the first, by whose they are.
 #[derive(Default)]
 pub(in crate::upstream) struct Pool {
-    open: Mutex<HashMap<Owner, Arc<Instance>>>,
+    open: Mutex<HashMap<InstanceKey, Arc<Instance>>>,
 }
 
 impl Pool {
@@ -27,9 +27,9 @@ impl Pool {
     /// moment on, so that it is not closed before it has the call.
     pub(in crate::upstream) fn take(
         &self,
-        kin: &Arc<Kin>,
-        owner: Owner,
-    ) -> Result<(Arc<Instance>, InUse), LinkFault> {
+        kin: &Arc<ServerShared>,
+        owner: InstanceKey,
+    ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
         let mut open = self.open();
         let instance = find_or_open(&mut open, kin, owner)?;
         let in_use = InUse::begin(&instance);
@@ -39,14 +39,14 @@ impl Pool {
     /// The instance of that owner, opened where there is none.
     pub(in crate::upstream) fn open_for(
         &self,
-        kin: &Arc<Kin>,
-        owner: Owner,
-    ) -> Result<Arc<Instance>, LinkFault> {
+        kin: &Arc<ServerShared>,
+        owner: InstanceKey,
+    ) -> Result<Arc<Instance>, UpstreamError> {
         find_or_open(&mut self.open(), kin, owner)
     }
 
     /// The instance of that owner, where it is open.
-    pub(in crate::upstream) fn find(&self, owner: &Owner) -> Option<Arc<Instance>> {
+    pub(in crate::upstream) fn find(&self, owner: &InstanceKey) -> Option<Arc<Instance>> {
         self.open().get(owner).cloned()
     }
 
@@ -68,7 +68,7 @@ impl Pool {
 
     /// Closes what belongs to a client's session: once its calls, which end
     /// with the session, have done so, or soon.
-    pub(in crate::upstream) fn close_session(&self, kin: &Arc<Kin>, session: &str) {
+    pub(in crate::upstream) fn close_session(&self, kin: &Arc<ServerShared>, session: &str) {
         let mut closing = Vec::new();
         self.open().retain(|owner, instance| {
             let goes = owner.whose.is_session(session);
@@ -95,12 +95,12 @@ impl Pool {
         (all.iter().take(SHOWN).map(|instance| instance.view()).collect(), count)
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Instance>>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<InstanceKey, Arc<Instance>>> {
         self.open.lock()
     }
 }
 
-fn remove(open: &mut HashMap<Owner, Arc<Instance>>, instance: &Instance) {
+fn remove(open: &mut HashMap<InstanceKey, Arc<Instance>>, instance: &Instance) {
     // Another may have its place by now.
     if open.get(&*instance.owner).is_some_and(|it| std::ptr::eq(&raw const **it, instance)) {
         open.remove(&*instance.owner);
@@ -108,10 +108,10 @@ fn remove(open: &mut HashMap<Owner, Arc<Instance>>, instance: &Instance) {
 }
 
 fn find_or_open(
-    open: &mut HashMap<Owner, Arc<Instance>>,
-    kin: &Arc<Kin>,
-    owner: Owner,
-) -> Result<Arc<Instance>, LinkFault> {
+    open: &mut HashMap<InstanceKey, Arc<Instance>>,
+    kin: &Arc<ServerShared>,
+    owner: InstanceKey,
+) -> Result<Arc<Instance>, UpstreamError> {
     let limit = kin.config.max_instances();
     if let Some(instance) = open.get(&owner) {
         return Ok(Arc::clone(instance));
@@ -122,7 +122,7 @@ fn find_or_open(
         let idle = open.iter().filter(|(owner, instance)| owner.lists() && !instance.is_in_use());
         let idle = idle.min_by_key(|(_, instance)| instance.last_used());
         let Some(idle) = idle.map(|(owner, _)| owner.clone()) else {
-            return Err(LinkFault::TooManyInstances { limit });
+            return Err(UpstreamError::TooManyInstances { limit });
         };
         if let Some(instance) = open.remove(&idle) {
             instance.stop.cancel();
@@ -133,7 +133,7 @@ fn find_or_open(
     Ok(instance)
 }
 
-impl Kin {
+impl ServerShared {
     /// Opens the instances, if this server takes over from another, at which
     /// clients are subscribed to something.
     pub(in crate::upstream) fn resume(self: &Arc<Self>) {

@@ -5,12 +5,12 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
-use crate::upstream::owner::Owner;
+use crate::upstream::owner::InstanceKey;
 use crate::upstream::transport::peer::Peer;
 
 /// Where a server, or one instance of it, is in its life.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub enum LifeState {
     /// Not started yet, or stopped because nobody needed it.
     Idle,
     /// Being started, probed and listed.
@@ -29,7 +29,7 @@ pub enum State {
     Stopped,
 }
 
-impl State {
+impl LifeState {
     /// The state's name in status and metrics.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -45,9 +45,9 @@ impl State {
 
 /// What can be told of a server at a glance.
 #[derive(Debug, Clone)]
-pub struct View {
+pub struct ServerOverview {
     /// Where it is in its life.
-    pub state: State,
+    pub state: LifeState,
     /// Since when.
     pub since: SystemTime,
     /// `stdio` or `http`.
@@ -75,9 +75,9 @@ pub struct View {
 #[derive(Debug, Clone)]
 pub struct InstanceView {
     /// Whose it is.
-    pub owner: Arc<Owner>,
+    pub owner: Arc<InstanceKey>,
     /// Where it is in its life.
-    pub state: State,
+    pub state: LifeState,
     /// Since when.
     pub since: SystemTime,
     /// Its process, while it has one.
@@ -90,7 +90,7 @@ pub struct InstanceView {
 
 /// What an instance's life tells of itself.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct Notes {
+pub(in crate::upstream) struct InstanceHistory {
     pub(in crate::upstream) since: Option<SystemTime>,
     pub(in crate::upstream) last_error: Option<(SystemTime, String)>,
     /// The same as clients may know it.

@@ -8,22 +8,22 @@ use crate::config::{ServerConfig, ServerKind as Transport};
 use crate::mcp::{Era, Method};
 use crate::policy::CallTarget;
 
-use crate::upstream::LinkFault;
+use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::transport::child::Child;
-use crate::upstream::transport::http::Http;
+use crate::upstream::transport::http::HttpServer;
 use crate::upstream::transport::peer::Peer;
-use crate::upstream::transport::stdio::Stdio;
+use crate::upstream::transport::stdio::StdioServer;
 
 /// A server that has answered and can be called.
-pub(in crate::upstream) enum Connection {
+pub(in crate::upstream) enum ServerConnection {
     /// By its standard streams.
-    Stdio(Stdio),
+    Stdio(StdioServer),
     /// By Streamable HTTP.
-    Http(Http),
+    Http(HttpServer),
 }
 
-impl Connection {
+impl ServerConnection {
     pub(in crate::upstream) fn peer(&self) -> &Peer {
         match self {
             Self::Stdio(stdio) => stdio.peer(),
@@ -36,7 +36,7 @@ impl Connection {
         &self,
         method: &Method,
         params: Bytes,
-    ) -> Result<Answer, LinkFault> {
+    ) -> Result<Answer, UpstreamError> {
         match self {
             Self::Stdio(stdio) => stdio.request(method.as_str(), params).await,
             Self::Http(http) => http.request(method, params).await,
@@ -49,7 +49,7 @@ impl Connection {
         call: &Call,
         target: &CallTarget,
         config: &ServerConfig,
-    ) -> Result<Reply, LinkFault> {
+    ) -> Result<Reply, UpstreamError> {
         let deadline = Deadline::new(config.timeout, config.max_timeout);
         match self {
             Self::Stdio(stdio) => stdio.call(call, target, deadline).await,
@@ -66,7 +66,7 @@ impl Connection {
     }
 
     /// Waits until the connection, or what is known of the server, is lost.
-    pub(in crate::upstream) async fn closed(&self) -> LinkFault {
+    pub(in crate::upstream) async fn closed(&self) -> UpstreamError {
         match self {
             Self::Stdio(stdio) => stdio.closed().await,
             Self::Http(http) => http.closed().await,

@@ -14,7 +14,7 @@ use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
 use crate::mcp::{Era, ProtocolVersion, code, meta};
 use crate::text::clip;
 
-use crate::upstream::LinkFault;
+use crate::upstream::UpstreamError;
 
 /// A server, as it introduced itself.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct Peer {
     /// Its raw `serverInfo`.
     pub info: Bytes,
     /// What it says by itself.
-    pub tells: Tells,
+    pub tells: ChangeCapabilities,
     /// What it can do, and what it tells models of itself.
     pub offers: Arc<ServerOffers>,
 }
@@ -32,7 +32,7 @@ pub struct Peer {
 /// What a server says without being asked each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
-pub struct Tells {
+pub struct ChangeCapabilities {
     /// That its tools are others.
     pub tools: bool,
     /// That its prompts are others.
@@ -45,7 +45,7 @@ pub struct Tells {
     pub tasks: bool,
 }
 
-impl Tells {
+impl ChangeCapabilities {
     fn of(capabilities: &Value) -> Self {
         let says = |kind: &str, what: &str| {
             capabilities.get(kind).and_then(|kind| kind.get(what)) == Some(&Value::Bool(true))
@@ -87,13 +87,13 @@ impl Peer {
 
 /// What a server's answer to `server/discover` tells.
 #[derive(Debug)]
-pub(in crate::upstream) enum Verdict {
+pub(in crate::upstream) enum DiscoverVerdict {
     /// It speaks this Modern version.
     Modern(Box<Peer>),
     /// It is Modern, but wants this version instead.
     Retry(ProtocolVersion),
     /// It is Modern, and no version of its own is known here.
-    Incompatible(LinkFault),
+    Incompatible(UpstreamError),
     /// It is Legacy: `initialize` comes next.
     Legacy,
 }
@@ -101,17 +101,17 @@ pub(in crate::upstream) enum Verdict {
 /// Judges the answer to `server/discover`. Anything but a result or an error
 /// that only Modern servers send means Legacy; no single code is looked for
 /// (2026-07-28, stdio, "Backward Compatibility").
-pub(in crate::upstream) fn judge_discover(answer: &Answer) -> Verdict {
+pub(in crate::upstream) fn judge_discover(answer: &Answer) -> DiscoverVerdict {
     match answer {
         Answer::Result(result) => judge_result(result),
         Answer::Error(error) if code::is_modern_code(error.code()) => judge_refusal(error),
-        Answer::Error(_) => Verdict::Legacy,
+        Answer::Error(_) => DiscoverVerdict::Legacy,
     }
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Introduction {
+struct DiscoverResult {
     supported_versions: Vec<String>,
     protocol_version: Option<String>,
     capabilities: Value,
@@ -121,7 +121,7 @@ struct Introduction {
     metadata: Value,
 }
 
-impl Introduction {
+impl DiscoverResult {
     fn into_peer(self, version: ProtocolVersion) -> Peer {
         let info = self.metadata.get(meta::SERVER_INFO).cloned().or(self.server_info);
         let info = info.unwrap_or_else(|| json!({ "name": "unknown", "version": "0" }));
@@ -137,52 +137,58 @@ impl Introduction {
             }
             (_, None) => {}
         }
-        let tells = Tells::of(&capabilities);
+        let tells = ChangeCapabilities::of(&capabilities);
         let offers = ServerOffers::new(&capabilities, self.instructions.as_deref());
         Peer { version, info: info.to_string().into(), tells, offers: Arc::new(offers) }
     }
 }
 
-fn judge_result(result: &ResultBody) -> Verdict {
-    let Ok(introduction) = object::<Introduction>(result.raw()) else { return Verdict::Legacy };
+fn judge_result(result: &ResultBody) -> DiscoverVerdict {
+    let Ok(introduction) = object::<DiscoverResult>(result.raw()) else {
+        return DiscoverVerdict::Legacy;
+    };
     if introduction.supported_versions.is_empty() {
-        return Verdict::Legacy;
+        return DiscoverVerdict::Legacy;
     }
     match common_modern(&introduction.supported_versions) {
-        Some(version) => Verdict::Modern(Box::new(introduction.into_peer(version))),
+        Some(version) => DiscoverVerdict::Modern(Box::new(introduction.into_peer(version))),
         // A dual-era server that lists only Legacy versions.
         None if introduction
             .supported_versions
             .iter()
             .any(|v| ProtocolVersion::parse(v).is_some()) =>
         {
-            Verdict::Legacy
+            DiscoverVerdict::Legacy
         }
-        None => {
-            Verdict::Incompatible(LinkFault::Versions(introduction.supported_versions.join(", ")))
-        }
+        None => DiscoverVerdict::Incompatible(UpstreamError::Versions(
+            introduction.supported_versions.join(", "),
+        )),
     }
 }
 
-fn judge_refusal(error: &ErrorBody) -> Verdict {
+fn judge_refusal(error: &ErrorBody) -> DiscoverVerdict {
     #[derive(Deserialize, Default)]
     #[serde(default)]
-    struct Refusal {
-        data: Data,
+    struct VersionRefusal {
+        data: VersionRefusalData,
     }
     #[derive(Deserialize, Default)]
     #[serde(default)]
-    struct Data {
+    struct VersionRefusalData {
         supported: Vec<String>,
     }
-    let supported = object::<Refusal>(error.raw()).unwrap_or_default().data.supported;
+    let supported = object::<VersionRefusal>(error.raw()).unwrap_or_default().data.supported;
     match common_modern(&supported) {
-        Some(version) if version != ProtocolVersion::LATEST_MODERN => Verdict::Retry(version),
-        None if supported.iter().any(|v| ProtocolVersion::parse(v).is_some()) => Verdict::Legacy,
-        _ if error.code() == code::UNSUPPORTED_VERSION => {
-            Verdict::Incompatible(LinkFault::Versions(supported.join(", ")))
+        Some(version) if version != ProtocolVersion::LATEST_MODERN => {
+            DiscoverVerdict::Retry(version)
         }
-        _ => Verdict::Incompatible(refused(error)),
+        None if supported.iter().any(|v| ProtocolVersion::parse(v).is_some()) => {
+            DiscoverVerdict::Legacy
+        }
+        _ if error.code() == code::UNSUPPORTED_VERSION => {
+            DiscoverVerdict::Incompatible(UpstreamError::Versions(supported.join(", ")))
+        }
+        _ => DiscoverVerdict::Incompatible(refused(error)),
     }
 }
 
@@ -194,24 +200,24 @@ fn common_modern(theirs: &[String]) -> Option<ProtocolVersion> {
 }
 
 /// Reads the answer to `initialize`.
-pub(in crate::upstream) fn judge_initialize(answer: &Answer) -> Result<Peer, LinkFault> {
+pub(in crate::upstream) fn judge_initialize(answer: &Answer) -> Result<Peer, UpstreamError> {
     let result = match answer {
         Answer::Result(result) => result,
         Answer::Error(error) => return Err(refused(error)),
     };
-    let introduction: Introduction = object(result.raw())
-        .map_err(|error| LinkFault::Answer(crate::call::AnswerFault::Result(error)))?;
+    let introduction: DiscoverResult = object(result.raw())
+        .map_err(|error| UpstreamError::Answer(crate::call::AnswerFault::Result(error)))?;
     let theirs = introduction.protocol_version.clone().unwrap_or_default();
     match ProtocolVersion::parse(&theirs).filter(|version| version.era() == Era::Legacy) {
         Some(version) => Ok(introduction.into_peer(version)),
-        None => Err(LinkFault::Versions(theirs)),
+        None => Err(UpstreamError::Versions(theirs)),
     }
 }
 
 /// A server's JSON-RPC error where an answer was needed.
-pub(in crate::upstream) fn refused(error: &ErrorBody) -> LinkFault {
+pub(in crate::upstream) fn refused(error: &ErrorBody) -> UpstreamError {
     let message = clip(error.message(), 200).to_owned();
-    LinkFault::Refused { code: error.code(), message }
+    UpstreamError::Refused { code: error.code(), message }
 }
 
 /// The params of `initialize`, with the raw capabilities to be told.
@@ -327,17 +333,17 @@ mod tests {
             ("{}", false),
         ] {
             let verdict = judge_discover(&answer(text));
-            assert_eq!(matches!(verdict, Verdict::Modern(_)), modern, "{text}");
-            assert_eq!(matches!(verdict, Verdict::Legacy), !modern, "{text}");
+            assert_eq!(matches!(verdict, DiscoverVerdict::Modern(_)), modern, "{text}");
+            assert_eq!(matches!(verdict, DiscoverVerdict::Legacy), !modern, "{text}");
         }
     }
 
     #[test]
     fn a_modern_refusal_never_falls_back() {
         let text = r#"{"code":-32022,"message":"no","data":{"supported":["2030-01-01"]}}"#;
-        assert!(matches!(judge_discover(&answer(text)), Verdict::Incompatible(_)));
+        assert!(matches!(judge_discover(&answer(text)), DiscoverVerdict::Incompatible(_)));
         let text = r#"{"code":-32022,"message":"no","data":{"supported":["2025-06-18"]}}"#;
-        assert!(matches!(judge_discover(&answer(text)), Verdict::Legacy));
+        assert!(matches!(judge_discover(&answer(text)), DiscoverVerdict::Legacy));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::call::{ErrorBody, ServerName};
 use crate::jsonrpc::Response;
-use crate::upstream::notifications::{Hub, Mailbox};
+use crate::upstream::notifications::{Mailbox, SubscriptionHub};
 
 /// A server's end of its streams.
 #[derive(Clone, Default)]
@@ -18,9 +18,9 @@ struct Script {
     /// What happened, in order.
     log: Vec<String>,
     /// The streams' signals.
-    streams: Vec<mpsc::Sender<Signal>>,
+    streams: Vec<mpsc::Sender<StreamSignal>>,
     /// How the next openings fail.
-    fails: Vec<NoStream>,
+    fails: Vec<StreamRefused>,
     /// URIs that are left out of acknowledgements.
     unknown: Vec<&'static str>,
 }
@@ -33,8 +33,8 @@ impl Drop for Open {
     }
 }
 
-impl Line for Scripted {
-    async fn open(&self, params: Bytes, _: Carries) -> Result<Stream, NoStream> {
+impl ListenTransport for Scripted {
+    async fn open(&self, params: Bytes, _: StreamPurpose) -> Result<ChangeStream, StreamRefused> {
         let params: Value = serde_json::from_slice(&params).unwrap();
         let mut script = self.0.lock();
         let mut filter = params["notifications"].clone();
@@ -42,17 +42,17 @@ impl Line for Scripted {
         if let Some(fault) = script.fails.pop() {
             return Err(fault);
         }
-        let (sender, signals) = Stream::channel();
+        let (sender, signals) = ChangeStream::channel();
         let uris = filter.get_mut("resourceSubscriptions").and_then(Value::as_array_mut);
         if let Some(uris) = uris {
             uris.retain(|uri| !script.unknown.contains(&uri.as_str().unwrap()));
         }
         let acknowledged = json!({ "notifications": filter }).to_string();
-        sender.try_send(Signal::Acknowledged(acknowledged.into())).unwrap();
+        sender.try_send(StreamSignal::Acknowledged(acknowledged.into())).unwrap();
         script.streams.push(sender);
         let number = script.streams.len();
         script.log.push(format!("+{number}"));
-        Ok(Stream::new(signals, Open(self.clone(), number)))
+        Ok(ChangeStream::new(signals, Open(self.clone(), number)))
     }
 }
 
@@ -65,10 +65,10 @@ struct World {
 }
 
 impl World {
-    fn start(tells: Tells, server: Scripted) -> Self {
+    fn start(tells: ChangeCapabilities, server: Scripted) -> Self {
         let name = ServerName::new("s").unwrap();
         let relist = Arc::new(Notify::new());
-        let inbox = Inbox::new(Arc::clone(&relist), Hub::default().at(&name));
+        let inbox = Inbox::new(Arc::clone(&relist), SubscriptionHub::default().at(&name));
         let peer = Peer {
             version: ProtocolVersion::LATEST_MODERN,
             info: Bytes::new(),
@@ -79,7 +79,7 @@ impl World {
         Self { server, inbox, relist, mailbox: Arc::default(), task }
     }
 
-    fn add(&self, uri: &str) -> crate::upstream::Held {
+    fn add(&self, uri: &str) -> crate::upstream::SubscriptionGuard {
         self.inbox.subscriptions.add(Topic::resource(uri), &self.mailbox, 100).unwrap()
     }
 
@@ -93,7 +93,7 @@ impl World {
 
     async fn end(&self, stream: usize) {
         let sender = self.server.0.lock().streams[stream].clone();
-        sender.send(Signal::Ended(None)).await.unwrap();
+        sender.send(StreamSignal::Ended(None)).await.unwrap();
     }
 
     fn heard(&self) -> Vec<String> {
@@ -109,8 +109,13 @@ impl Drop for World {
     }
 }
 
-const TOOLS: Tells =
-    Tells { tools: true, prompts: false, resources: false, updates: true, tasks: false };
+const TOOLS: ChangeCapabilities = ChangeCapabilities {
+    tools: true,
+    prompts: false,
+    resources: false,
+    updates: true,
+    tasks: false,
+};
 
 async fn a_while() {
     sleep(Duration::from_secs(5)).await;
@@ -160,7 +165,7 @@ async fn what_the_server_leaves_out_is_refused_and_not_asked_for_again() {
     let world = World::start(TOOLS, server);
     let (good, bad) = (world.add("a:1"), world.add("a:no"));
     good.verdict().await.unwrap();
-    assert!(matches!(bad.verdict().await, Err(Refusal::LeftOut)));
+    assert!(matches!(bad.verdict().await, Err(SubscriptionRefusal::LeftOut)));
     let _more = world.add("a:2");
     a_while().await;
     let last = world.asked().pop().unwrap();
@@ -169,11 +174,11 @@ async fn what_the_server_leaves_out_is_refused_and_not_asked_for_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_without_updates_refuses_at_once() {
-    let world = World::start(Tells { updates: false, ..TOOLS }, Scripted::default());
+    let world = World::start(ChangeCapabilities { updates: false, ..TOOLS }, Scripted::default());
     let held = world.add("a:1");
-    assert!(matches!(held.verdict().await, Err(Refusal::Unsupported)));
+    assert!(matches!(held.verdict().await, Err(SubscriptionRefusal::Unsupported)));
     assert_eq!(world.asked(), [json!({ "toolsListChanged": true })]);
-    let silent = World::start(Tells::default(), Scripted::default());
+    let silent = World::start(ChangeCapabilities::default(), Scripted::default());
     a_while().await;
     assert!(silent.asked().is_empty(), "there is nothing to listen for");
 }
@@ -186,9 +191,9 @@ async fn a_refused_stream_leaves_the_one_that_stands() {
     let error = Bytes::from_static(br#"{"code":-32602,"message":"no such resource"}"#);
     let Ok(Answer::Error(error)) = Answer::parse(Response::Error(error.into())) else { panic!() };
     let error: ErrorBody = error;
-    world.server.0.lock().fails.push(NoStream::Refused(Refusal::Said(error)));
+    world.server.0.lock().fails.push(StreamRefused::Refused(SubscriptionRefusal::Said(error)));
     let bad = world.add("a:2");
-    let Err(Refusal::Said(said)) = bad.verdict().await else { panic!("it is refused") };
+    let Err(SubscriptionRefusal::Said(said)) = bad.verdict().await else { panic!("it is refused") };
     assert_eq!(said.code(), -32602);
     a_while().await;
     assert_eq!(world.log(), ["+1"]);
@@ -202,7 +207,7 @@ async fn a_refused_stream_leaves_the_one_that_stands() {
 #[tokio::test(start_paused = true)]
 async fn a_fault_is_tried_again_ever_more_rarely() {
     let server = Scripted::default();
-    let faults = (0..100).map(|_| NoStream::Fault(LinkFault::NoAnswer));
+    let faults = (0..100).map(|_| StreamRefused::Fault(UpstreamError::NoAnswer));
     server.0.lock().fails.extend(faults);
     let world = World::start(TOOLS, server);
     sleep(Duration::from_mins(5)).await;
@@ -221,7 +226,7 @@ async fn what_nobody_knows_has_a_stream_of_its_own() {
     assert_eq!(world.asked().pop().unwrap(), json!({ "com.example/x": [1] }));
     let sender = world.server.0.lock().streams[1].clone();
     let params = Some(Bytes::from_static(b"{}"));
-    sender.send(Signal::Told("x/y".into(), params)).await.unwrap();
+    sender.send(StreamSignal::Told("x/y".into(), params)).await.unwrap();
     a_while().await;
     assert_eq!(world.heard(), ["x/y"]);
     world.end(1).await;

@@ -13,21 +13,21 @@ use tokio::time::timeout;
 
 use crate::jsonrpc::object;
 use crate::mcp::ProtocolVersion;
-use crate::upstream::LinkFault;
-use crate::upstream::notifications::subscriptions::{Continuity, Refusal};
+use crate::upstream::UpstreamError;
+use crate::upstream::notifications::subscriptions::{Continuity, SubscriptionRefusal};
 use crate::upstream::notifications::{Inbox, Topic};
 use crate::upstream::transport::peer::modern_params_of;
 
-use super::{Carries, Line, NoStream, PATIENCE, Pace, Stream};
+use super::{ChangeStream, ListenTransport, PATIENCE, ReopenPace, StreamPurpose, StreamRefused};
 
 /// Listens for as long as it is wanted.
-pub(super) async fn listen<L: Line>(
+pub(super) async fn listen<L: ListenTransport>(
     line: Arc<L>,
     version: ProtocolVersion,
     topic: Topic,
     inbox: Arc<Inbox>,
 ) {
-    let mut pace = Pace::new();
+    let mut pace = ReopenPace::new();
     let params = params(version, &topic);
     loop {
         match open(&*line, params.clone()).await {
@@ -39,7 +39,7 @@ pub(super) async fn listen<L: Line>(
                     inbox.subscriptions.deliver_unknown(&topic, &method, params.as_ref());
                 }
             }
-            Err(NoStream::Refused(refusal)) if pace.opened.is_none() => {
+            Err(StreamRefused::Refused(refusal)) if pace.opened.is_none() => {
                 return inbox.subscriptions.settle(&topic, Err(refusal), Continuity::Kept);
             }
             Err(_) => {}
@@ -48,14 +48,17 @@ pub(super) async fn listen<L: Line>(
     }
 }
 
-async fn open(line: &impl Line, params: Bytes) -> Result<(Stream, Bytes), NoStream> {
-    let too_late = NoStream::Fault(LinkFault::Timeout { after: PATIENCE });
-    let opening = timeout(PATIENCE, line.open(params, Carries::Unknown));
+async fn open(
+    line: &impl ListenTransport,
+    params: Bytes,
+) -> Result<(ChangeStream, Bytes), StreamRefused> {
+    let too_late = StreamRefused::Fault(UpstreamError::Timeout { after: PATIENCE });
+    let opening = timeout(PATIENCE, line.open(params, StreamPurpose::Unknown));
     let mut stream = opening.await.unwrap_or(Err(too_late))?;
     let acknowledged = stream.acknowledged().await?;
     match acknowledged.as_ref().and_then(agreed) {
         Some(agreed) if agreed != "{}" => Ok((stream, agreed)),
-        _ => Err(NoStream::Refused(Refusal::LeftOut)),
+        _ => Err(StreamRefused::Refused(SubscriptionRefusal::LeftOut)),
     }
 }
 
@@ -67,10 +70,10 @@ fn params(version: ProtocolVersion, topic: &Topic) -> Bytes {
 /// What the server agreed to: the raw filter.
 fn agreed(params: &Bytes) -> Option<Bytes> {
     #[derive(Deserialize)]
-    struct Acknowledgement<'a> {
+    struct UnknownFilterAck<'a> {
         #[serde(borrow)]
         notifications: &'a RawValue,
     }
-    let acknowledgement: Acknowledgement<'_> = object(params).ok()?;
+    let acknowledgement: UnknownFilterAck<'_> = object(params).ok()?;
     Some(params.slice_ref(acknowledgement.notifications.get().as_bytes()))
 }

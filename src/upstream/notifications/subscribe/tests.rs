@@ -5,7 +5,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::call::ServerName;
 use crate::jsonrpc::Response;
-use crate::upstream::notifications::{Held, Hub, Mailbox};
+use crate::upstream::notifications::{Mailbox, SubscriptionGuard, SubscriptionHub};
 
 #[derive(Clone)]
 struct Scripted {
@@ -15,8 +15,8 @@ struct Scripted {
     broken: Arc<Mutex<usize>>,
 }
 
-impl Asks for Scripted {
-    async fn ask(&self, method: &Method, params: Bytes) -> Result<Answer, LinkFault> {
+impl SubscribeTransport for Scripted {
+    async fn ask(&self, method: &Method, params: Bytes) -> Result<Answer, UpstreamError> {
         let params: Value = serde_json::from_slice(&params).unwrap();
         let uri = params["uri"].as_str().unwrap();
         let verb = method.as_str().trim_start_matches("resources/");
@@ -24,7 +24,7 @@ impl Asks for Scripted {
         let mut broken = self.broken.lock();
         if *broken > 0 {
             *broken -= 1;
-            return Err(LinkFault::NoAnswer);
+            return Err(UpstreamError::NoAnswer);
         }
         let response = match uri {
             "a:no" => Response::Error(r#"{"code":-32002,"message":"no"}"#.into()),
@@ -46,18 +46,21 @@ struct World {
 }
 
 impl World {
-    fn start(tells: Tells) -> Self {
+    fn start(tells: ChangeCapabilities) -> Self {
         let server = Scripted {
             asked: Arc::default(),
             sessions: watch::Sender::new(1),
             broken: Arc::default(),
         };
-        let inbox = Inbox::new(Arc::default(), Hub::default().at(&ServerName::new("s").unwrap()));
+        let inbox = Inbox::new(
+            Arc::default(),
+            SubscriptionHub::default().at(&ServerName::new("s").unwrap()),
+        );
         let task = tokio::spawn(subscribe(server.clone(), tells, Arc::clone(&inbox)));
         Self { server, inbox, mailbox: Arc::default(), task }
     }
 
-    fn add(&self, uri: &str) -> Held {
+    fn add(&self, uri: &str) -> SubscriptionGuard {
         self.inbox.subscriptions.add(Topic::resource(uri), &self.mailbox, 100).unwrap()
     }
 
@@ -72,8 +75,13 @@ impl Drop for World {
     }
 }
 
-const UPDATES: Tells =
-    Tells { tools: false, prompts: false, resources: false, updates: true, tasks: false };
+const UPDATES: ChangeCapabilities = ChangeCapabilities {
+    tools: false,
+    prompts: false,
+    resources: false,
+    updates: true,
+    tasks: false,
+};
 
 #[tokio::test(start_paused = true)]
 async fn each_resource_is_asked_for_once_and_given_up_with_its_last_subscriber() {
@@ -92,10 +100,10 @@ async fn each_resource_is_asked_for_once_and_given_up_with_its_last_subscriber()
 #[tokio::test(start_paused = true)]
 async fn a_refusal_reaches_whoever_asked() {
     let world = World::start(UPDATES);
-    let Err(Refusal::Said(error)) = world.add("a:no").verdict().await else { panic!() };
+    let Err(SubscriptionRefusal::Said(error)) = world.add("a:no").verdict().await else { panic!() };
     assert_eq!(error.code(), -32002);
-    let silent = World::start(Tells::default());
-    assert!(matches!(silent.add("a:1").verdict().await, Err(Refusal::Unsupported)));
+    let silent = World::start(ChangeCapabilities::default());
+    assert!(matches!(silent.add("a:1").verdict().await, Err(SubscriptionRefusal::Unsupported)));
     assert!(silent.asked().is_empty());
 }
 

@@ -64,7 +64,7 @@ async fn a_refusal_is_heard_and_the_next_one_asks_again() {
     let (all, one) = (subscriptions(), mailbox());
     let topic = Topic::resource("a");
     let held = all.add(topic.clone(), &one, 10).unwrap();
-    all.settle(&topic, Err(Refusal::LeftOut), Continuity::Kept);
+    all.settle(&topic, Err(SubscriptionRefusal::LeftOut), Continuity::Kept);
     assert!(held.verdict().await.is_err());
     let again = all.add(topic.clone(), &one, 10).unwrap();
     let changed = *all.changes().borrow();

@@ -31,7 +31,7 @@ impl StderrLog {
     ) -> Self {
         let (child_lives, child_gone) = oneshot::channel();
         let last = Arc::new(Mutex::new(VecDeque::new()));
-        let log = Log { server, last: last.clone(), rate: LineRate::new(Instant::now()) };
+        let log = StderrLines { server, last: last.clone(), rate: LineRate::new(Instant::now()) };
         let task = tokio::spawn(log.run(stderr, child_gone));
         Self { last, task: Some(task), _child_lives: child_lives }
     }
@@ -49,13 +49,13 @@ impl StderrLog {
     }
 }
 
-struct Log {
+struct StderrLines {
     server: ServerName,
     last: Arc<Mutex<VecDeque<String>>>,
     rate: LineRate,
 }
 
-impl Log {
+impl StderrLines {
     async fn run(mut self, stderr: impl AsyncRead + Unpin, child_gone: oneshot::Receiver<()>) {
         let mut lines = LineReader::new(stderr, MAX_LINE);
         tokio::select! {

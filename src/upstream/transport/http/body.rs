@@ -15,10 +15,10 @@ use super::idle::IdleConnections;
 /// A response's body. When it is dropped before its end, its connection is
 /// closed (with HTTP/2 the stream is reset).
 #[derive(Debug)]
-pub struct ResponseBody(Source);
+pub struct ResponseBody(BodySource);
 
 #[derive(Debug)]
-enum Source {
+enum BodySource {
     /// All of it has been read, the common case.
     Whole(Option<Bytes>),
     /// It comes over HTTP/1.1. `first` came with the head; `rest` is `None` at
@@ -56,25 +56,25 @@ impl ResponseBody {
         let source = match receiving.poll_data(&mut quiet) {
             Poll::Ready(None) => {
                 receiving.finish();
-                Source::Whole(None)
+                BodySource::Whole(None)
             }
             Poll::Ready(Some(piece)) => {
                 let piece = Some(piece?);
                 if receiving.is_over() {
                     receiving.finish();
-                    Source::Whole(piece)
+                    BodySource::Whole(piece)
                 } else {
-                    Source::Http1 { first: piece, rest: Some(Box::new(receiving)) }
+                    BodySource::Http1 { first: piece, rest: Some(Box::new(receiving)) }
                 }
             }
-            Poll::Pending => Source::Http1 { first: None, rest: Some(Box::new(receiving)) },
+            Poll::Pending => BodySource::Http1 { first: None, rest: Some(Box::new(receiving)) },
         };
         Ok(Response::from_parts(head, Self(source)))
     }
 
     /// A response of HTTP/2.
     pub(super) fn receive_http2(response: Response<Incoming>) -> Response<Self> {
-        response.map(|incoming| Self(Source::Http2(incoming)))
+        response.map(|incoming| Self(BodySource::Http2(incoming)))
     }
 }
 
@@ -121,12 +121,14 @@ impl Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, TransportError>>> {
         let (first, rest) = match &mut self.get_mut().0 {
-            Source::Whole(all) => return Poll::Ready(all.take().map(|all| Ok(Frame::data(all)))),
-            Source::Http2(incoming) => {
+            BodySource::Whole(all) => {
+                return Poll::Ready(all.take().map(|all| Ok(Frame::data(all))));
+            }
+            BodySource::Http2(incoming) => {
                 let frame = ready!(Pin::new(incoming).poll_frame(cx));
                 return Poll::Ready(frame.map(|frame| frame.map_err(TransportError::Http2)));
             }
-            Source::Http1 { first, rest } => (first, rest),
+            BodySource::Http1 { first, rest } => (first, rest),
         };
         if let Some(first) = first.take() {
             return Poll::Ready(Some(Ok(Frame::data(first))));
@@ -147,18 +149,18 @@ impl Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Source::Whole(all) => all.is_none(),
-            Source::Http1 { first, rest } => first.is_none() && rest.is_none(),
-            Source::Http2(incoming) => incoming.is_end_stream(),
+            BodySource::Whole(all) => all.is_none(),
+            BodySource::Http1 { first, rest } => first.is_none() && rest.is_none(),
+            BodySource::Http2(incoming) => incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
         match &self.0 {
-            Source::Whole(all) => SizeHint::with_exact(length(all)),
-            Source::Http2(incoming) => incoming.size_hint(),
-            Source::Http1 { first, rest } => {
+            BodySource::Whole(all) => SizeHint::with_exact(length(all)),
+            BodySource::Http2(incoming) => incoming.size_hint(),
+            BodySource::Http1 { first, rest } => {
                 let left = rest.as_ref().map_or(Some(0), |rest| rest.incoming.size_hint().exact());
                 left.map_or_else(SizeHint::new, |left| SizeHint::with_exact(length(first) + left))
             }

@@ -16,13 +16,13 @@ use rustls_pki_types::pem::PemObject;
 
 use crate::config::HttpConfig;
 use crate::text::clip;
-use crate::upstream::LinkFault;
+use crate::upstream::UpstreamError;
 
 use super::body::ResponseBody;
 use super::pool::{ConnectionPool, RequestTarget, TransportError};
 
 /// Sends requests to one server.
-pub struct Client {
+pub struct HttpClient {
     pool: ConnectionPool,
     target: RequestTarget,
     /// The headers of every message that is posted, and of every other request:
@@ -31,14 +31,14 @@ pub struct Client {
     others: HeaderMap,
 }
 
-impl Client {
+impl HttpClient {
     /// A client as configured. Reads the platform's and the configured roots.
     ///
     /// # Errors
-    /// [`LinkFault::Setup`] where something of the configuration cannot be used.
-    pub fn new(config: &HttpConfig, connect_timeout: Duration) -> Result<Self, LinkFault> {
+    /// [`UpstreamError::Setup`] where something of the configuration cannot be used.
+    pub fn new(config: &HttpConfig, connect_timeout: Duration) -> Result<Self, UpstreamError> {
         let target = config.url.as_str().parse().ok().and_then(RequestTarget::new);
-        let target = target.ok_or_else(|| LinkFault::Setup("the url cannot be used".into()))?;
+        let target = target.ok_or_else(|| UpstreamError::Setup("the url cannot be used".into()))?;
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -52,8 +52,9 @@ impl Client {
             .wrap_connector(tcp);
         let mut headers = HeaderMap::new();
         for (name, secret) in &config.headers {
-            let mut value = HeaderValue::from_str(secret.expose())
-                .map_err(|_| LinkFault::Setup(format!("the header {name} has an invalid value")))?;
+            let mut value = HeaderValue::from_str(secret.expose()).map_err(|_| {
+                UpstreamError::Setup(format!("the header {name} has an invalid value"))
+            })?;
             value.set_sensitive(true);
             headers.insert(name.clone(), value);
         }
@@ -71,7 +72,7 @@ impl Client {
         &self,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Response<ResponseBody>, LinkFault> {
+    ) -> Result<Response<ResponseBody>, UpstreamError> {
         self.send(&Method::POST, headers, body).await
     }
 
@@ -80,13 +81,13 @@ impl Client {
     /// arguments to somewhere the configuration does not name.
     ///
     /// # Errors
-    /// [`LinkFault`] where nothing comes back, or a redirect that leads away.
+    /// [`UpstreamError`] where nothing comes back, or a redirect that leads away.
     pub async fn send(
         &self,
         method: &Method,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Response<ResponseBody>, LinkFault> {
+    ) -> Result<Response<ResponseBody>, UpstreamError> {
         self.send_to(&self.target, method, headers, body).await
     }
 
@@ -97,7 +98,7 @@ impl Client {
         method: &Method,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Response<ResponseBody>, LinkFault> {
+    ) -> Result<Response<ResponseBody>, UpstreamError> {
         let response = self.ask(target, method, headers, body.clone()).await?;
         if !response.status().is_redirection() {
             return Ok(response);
@@ -111,7 +112,7 @@ impl Client {
         from: &RequestTarget,
         mut response: Response<ResponseBody>,
         (method, headers, body): (&Method, &HeaderMap, Bytes),
-    ) -> Result<Response<ResponseBody>, LinkFault> {
+    ) -> Result<Response<ResponseBody>, UpstreamError> {
         let mut target = from.clone();
         for _ in 0..REDIRECTS {
             let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
@@ -121,7 +122,7 @@ impl Client {
                 return Ok(response);
             }
         }
-        Err(LinkFault::Redirect { to: target.uri.path().to_owned() })
+        Err(UpstreamError::Redirect { to: target.uri.path().to_owned() })
     }
 
     async fn ask(
@@ -130,7 +131,7 @@ impl Client {
         method: &Method,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Response<ResponseBody>, LinkFault> {
+    ) -> Result<Response<ResponseBody>, UpstreamError> {
         let fixed = if *method == Method::POST { &self.posts } else { &self.others };
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method.clone();
@@ -142,8 +143,8 @@ impl Client {
         }
         *request.headers_mut() = all;
         self.pool.send(target, request).await.map_err(|fault| match fault {
-            TransportError::Connect(error) => LinkFault::Connect(error),
-            fault => LinkFault::Broken(Box::new(fault)),
+            TransportError::Connect(error) => UpstreamError::Connect(error),
+            fault => UpstreamError::Broken(Box::new(fault)),
         })
     }
 
@@ -154,8 +155,8 @@ impl Client {
 }
 
 /// Where a redirect leads, if it stays within the origin and keeps the method.
-fn same_origin(from: &Uri, status: StatusCode, to: &str) -> Result<RequestTarget, LinkFault> {
-    let refused = || LinkFault::Redirect { to: clip(to, 200).to_owned() };
+fn same_origin(from: &Uri, status: StatusCode, to: &str) -> Result<RequestTarget, UpstreamError> {
+    let refused = || UpstreamError::Redirect { to: clip(to, 200).to_owned() };
     if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
         return Err(refused());
     }
@@ -163,8 +164,8 @@ fn same_origin(from: &Uri, status: StatusCode, to: &str) -> Result<RequestTarget
 }
 
 /// What an address named by `from` is, if it is of the same origin.
-pub(super) fn same_origin_as(from: &Uri, to: &str) -> Result<RequestTarget, LinkFault> {
-    let refused = || LinkFault::Redirect { to: clip(to, 200).to_owned() };
+pub(super) fn same_origin_as(from: &Uri, to: &str) -> Result<RequestTarget, UpstreamError> {
+    let refused = || UpstreamError::Redirect { to: clip(to, 200).to_owned() };
     let base = url::Url::parse(&from.to_string()).map_err(|_| refused())?;
     let target = base.join(to.trim()).map_err(|_| refused())?;
     if target.origin() != base.origin() {
@@ -176,8 +177,8 @@ pub(super) fn same_origin_as(from: &Uri, to: &str) -> Result<RequestTarget, Link
 /// TLS towards servers: the platform's roots, and those of a file.
 ///
 /// # Errors
-/// [`LinkFault::Setup`] where the file cannot be used.
-pub fn client_tls(ca: Option<&Path>) -> Result<ClientConfig, LinkFault> {
+/// [`UpstreamError::Setup`] where the file cannot be used.
+pub fn client_tls(ca: Option<&Path>) -> Result<ClientConfig, UpstreamError> {
     // Most servers need nothing of their own, and share all of it.
     static USUAL: OnceLock<ClientConfig> = OnceLock::new();
     match (ca, USUAL.get()) {
@@ -190,9 +191,9 @@ pub fn client_tls(ca: Option<&Path>) -> Result<ClientConfig, LinkFault> {
     }
 }
 
-fn with_roots_of(path: &Path) -> Result<RootCertStore, LinkFault> {
+fn with_roots_of(path: &Path) -> Result<RootCertStore, UpstreamError> {
     let unreadable = |error: String| {
-        LinkFault::Setup(format!("the CA file {} cannot be used: {error}", path.display()))
+        UpstreamError::Setup(format!("the CA file {} cannot be used: {error}", path.display()))
     };
     let mut roots = platform_roots().clone();
     for certificate in
@@ -204,11 +205,11 @@ fn with_roots_of(path: &Path) -> Result<RootCertStore, LinkFault> {
     Ok(roots)
 }
 
-fn trusting(roots: RootCertStore) -> Result<ClientConfig, LinkFault> {
+fn trusting(roots: RootCertStore) -> Result<ClientConfig, UpstreamError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| LinkFault::Setup(error.to_string()))?;
+        .map_err(|error| UpstreamError::Setup(error.to_string()))?;
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 

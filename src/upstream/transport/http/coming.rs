@@ -17,33 +17,35 @@ use crate::mcp::{Era, LogLevel, notification};
 use crate::policy::CallTarget;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::interaction::given_up::GivenUp;
-use crate::upstream::interaction::outside::Connected;
-use crate::upstream::interaction::questions::{Aside, Caller, Questions, Tie, tie, tie_question};
-use crate::upstream::notifications::{Inbox, Listener};
+use crate::upstream::interaction::outside::LegacyConnection;
+use crate::upstream::interaction::questions::{
+    CallMatch, CallOrigin, CallQuestions, SideMessage, tie, tie_question,
+};
+use crate::upstream::notifications::{CallLog, Inbox};
 use crate::upstream::transport::peer::{answer_to_server, not_offered};
-use crate::upstream::{LinkFault, Whose};
+use crate::upstream::{InstanceScope, UpstreamError};
 
-use super::Shared;
-use super::reception::{Events, Reception, answer_in};
-use super::resume::{Resumable, Said};
-use super::verdict::Settled;
+use super::HttpShared;
+use super::reception::{HttpReply, MessageStream, answer_in};
+use super::resume::{Resumable, StreamItem};
+use super::verdict::SettledReply;
 
 /// A request that the server may still be working on. Dropped before its end
 /// it is cancelled: a Legacy server is told; to a Modern one the end of the
 /// connection's stream, which the drop brings about, says it all.
-pub(super) struct UnderWay {
-    shared: Arc<Shared>,
+pub(super) struct CancelOnDrop {
+    shared: Arc<HttpShared>,
     /// `None` once there is nothing left to cancel.
     id: Option<Id>,
-    caller: Whose,
+    caller: InstanceScope,
     /// How long the server may be at it without a sign of life.
     time: Duration,
 }
 
-impl UnderWay {
-    fn begin(shared: &Arc<Shared>, id: &Id, call: &Call, deadline: &Deadline) -> Self {
+impl CancelOnDrop {
+    fn begin(shared: &Arc<HttpShared>, id: &Id, call: &Call, deadline: &Deadline) -> Self {
         let legacy = shared.peer.era() == Era::Legacy;
-        let (caller, time) = (Whose::of(&call.context), deadline.quiet());
+        let (caller, time) = (InstanceScope::of(&call.context), deadline.quiet());
         Self { shared: Arc::clone(shared), id: legacy.then(|| id.clone()), caller, time }
     }
 
@@ -53,7 +55,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(id) = &self.id {
             let number = id.as_number().unwrap_or_default();
@@ -67,26 +69,26 @@ impl Drop for UnderWay {
 
 /// A call whose answer comes as a stream, or whose server may ask before it
 /// answers. Dropped before the answer, it is cancelled.
-pub(super) struct Coming {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct StreamedCall {
+    pub(super) shared: Arc<HttpShared>,
     pub(super) id: Id,
-    pub(super) stage: Stage,
+    pub(super) stage: ReplyStage,
     pub(super) deadline: Deadline,
     /// Before the questions, so that a cancellation goes before what it leaves
     /// unanswered.
-    pub(super) under_way: UnderWay,
-    pub(super) questions: Questions,
+    pub(super) under_way: CancelOnDrop,
+    pub(super) questions: CallQuestions,
     /// Its place among the calls that a Legacy server's questions can belong
     /// to, wherever they come.
-    pub(super) in_call: Option<InCall>,
-    pub(super) hearing: Hearing,
+    pub(super) in_call: Option<CallRegistration>,
+    pub(super) hearing: LogForwarding,
 }
 
 /// The head of an answer that is on its way.
-pub(super) type Head = Pin<Box<dyn Future<Output = Result<Reception, LinkFault>> + Send>>;
+pub(super) type Head = Pin<Box<dyn Future<Output = Result<HttpReply, UpstreamError>> + Send>>;
 
 /// How far the answer has come.
-pub(super) enum Stage {
+pub(super) enum ReplyStage {
     /// The call is not on its way yet.
     Unsent,
     /// Its head has not. Meanwhile a server that answers with plain JSON may ask
@@ -98,38 +100,38 @@ pub(super) enum Stage {
 }
 
 /// What was heard of a call.
-enum Heard {
-    Head(Result<Reception, LinkFault>),
-    Said(Result<Option<Said>, LinkFault>),
+enum CallEvent {
+    Head(Result<HttpReply, UpstreamError>),
+    Said(Result<Option<StreamItem>, UpstreamError>),
 }
 
-impl Stage {
-    async fn next(&mut self) -> Heard {
+impl ReplyStage {
+    async fn next(&mut self) -> CallEvent {
         match self {
-            Self::Unsent => Heard::Head(Err(LinkFault::NoAnswer)),
-            Self::Sent(head, _) => Heard::Head(head.await),
-            Self::Streaming(events) => Heard::Said(events.next().await),
+            Self::Unsent => CallEvent::Head(Err(UpstreamError::NoAnswer)),
+            Self::Sent(head, _) => CallEvent::Head(head.await),
+            Self::Streaming(events) => CallEvent::Said(events.next().await),
         }
     }
 }
 
-impl Coming {
+impl StreamedCall {
     /// A call that is about to be sent, and the way for answers to what the
     /// server asks in it.
     pub(super) fn of(
-        shared: &Arc<Shared>,
+        shared: &Arc<HttpShared>,
         id: &Id,
         (call, target): (&Call, &CallTarget),
         deadline: Deadline,
     ) -> (Self, Option<Answers>) {
-        let under_way = UnderWay::begin(shared, id, call, &deadline);
-        let (questions, answers) = Questions::of(call, shared.peer.era(), shared);
-        let hearing = Hearing::of(shared, call);
-        let in_call = InCall::begin(shared, id, call, target, (&questions, &hearing));
+        let under_way = CancelOnDrop::begin(shared, id, call, &deadline);
+        let (questions, answers) = CallQuestions::of(call, shared.peer.era(), shared);
+        let hearing = LogForwarding::of(shared, call);
+        let in_call = CallRegistration::begin(shared, id, call, target, (&questions, &hearing));
         let coming = Self {
             shared: Arc::clone(shared),
             id: id.clone(),
-            stage: Stage::Unsent,
+            stage: ReplyStage::Unsent,
             deadline,
             questions,
             in_call,
@@ -165,20 +167,20 @@ impl Coming {
                         None => continue,
                     }
                 }
-                after = this.deadline.passed() => break Err(LinkFault::Timeout { after }),
+                after = this.deadline.passed() => break Err(UpstreamError::Timeout { after }),
             };
             let frame = match came {
-                Heard::Head(Ok(Reception::Events(events))) => {
+                CallEvent::Head(Ok(HttpReply::Events(events))) => {
                     this.stream(events);
                     continue;
                 }
-                Heard::Head(head) => return Some((this.whole(head).await, None)),
-                Heard::Said(Ok(Some(Said::Pause(wait)))) => {
+                CallEvent::Head(head) => return Some((this.whole(head).await, None)),
+                CallEvent::Said(Ok(Some(StreamItem::Pause(wait)))) => {
                     return Some((Event::Pause(wait), Some(this)));
                 }
-                Heard::Said(Ok(Some(Said::Frame(frame)))) => frame,
-                Heard::Said(Ok(None)) => break Err(LinkFault::NoAnswer),
-                Heard::Said(Err(fault)) => break Err(fault),
+                CallEvent::Said(Ok(Some(StreamItem::Frame(frame)))) => frame,
+                CallEvent::Said(Ok(None)) => break Err(UpstreamError::NoAnswer),
+                CallEvent::Said(Err(fault)) => break Err(fault),
             };
             match frame {
                 frame @ Frame::Response { .. } => {
@@ -206,7 +208,7 @@ impl Coming {
             }
         };
         let Self { shared, stage, .. } = this;
-        if let (Ok(_), Stage::Streaming(events)) = (&answer, stage) {
+        if let (Ok(_), ReplyStage::Streaming(events)) = (&answer, stage) {
             events.finish();
         }
         let answer = answer.and_then(|answer| shared.checked(answer));
@@ -215,16 +217,16 @@ impl Coming {
     }
 
     /// The head of a stream has come.
-    fn stream(&mut self, events: Box<Events>) {
-        let Stage::Sent(_, own) = &mut self.stage else { return };
+    fn stream(&mut self, events: Box<MessageStream>) {
+        let ReplyStage::Sent(_, own) = &mut self.stage else { return };
         let events = self.shared.resumable(&self.id, events, std::mem::take(own));
-        self.stage = Stage::Streaming(events);
+        self.stage = ReplyStage::Streaming(events);
     }
 
     /// The answer is no stream.
-    async fn whole(self, head: Result<Reception, LinkFault>) -> Event {
+    async fn whole(self, head: Result<HttpReply, UpstreamError>) -> Event {
         let Self { shared, id, deadline, mut under_way, .. } = self;
-        if !matches!(head, Err(LinkFault::Broken(_))) {
+        if !matches!(head, Err(UpstreamError::Broken(_))) {
             under_way.end();
         }
         let settled = match head {
@@ -232,18 +234,20 @@ impl Coming {
             Err(fault) => Err(fault),
         };
         match settled {
-            Ok(Settled::Answer(answer)) => Event::Answer(Ok(answer)),
-            Ok(Settled::Passing(passing)) => Event::Passing(passing),
+            Ok(SettledReply::Answer(answer)) => Event::Answer(Ok(answer)),
+            Ok(SettledReply::Passing(passing)) => Event::Passing(passing),
             Err(fault) => Event::Answer(Err(fault.into_failure(&shared.server))),
         }
     }
 
-    fn aside(&mut self, aside: Aside) -> Option<Event> {
+    fn aside(&mut self, aside: SideMessage) -> Option<Event> {
         match aside {
-            Aside::Notice(notice) => Some(Event::Notice(notice)),
-            Aside::Line(method, params) => self.hearing.line(method, params).map(Event::Notice),
-            Aside::Asks(id, question) => self.asks(id, question),
-            Aside::TookBack(id) => self.took_back(id),
+            SideMessage::Notice(notice) => Some(Event::Notice(notice)),
+            SideMessage::Line(method, params) => {
+                self.hearing.line(method, params).map(Event::Notice)
+            }
+            SideMessage::Asks(id, question) => self.asks(id, question),
+            SideMessage::TookBack(id) => self.took_back(id),
         }
     }
 
@@ -274,7 +278,7 @@ impl Coming {
     }
 }
 
-async fn next_aside(in_call: &mut Option<InCall>) -> Option<Aside> {
+async fn next_aside(in_call: &mut Option<CallRegistration>) -> Option<SideMessage> {
     match in_call.as_mut().and_then(|in_call| in_call.asides.as_mut()) {
         Some(asides) => asides.recv().await,
         None => None,
@@ -282,20 +286,21 @@ async fn next_aside(in_call: &mut Option<InCall>) -> Option<Aside> {
 }
 
 /// Which lines of the server's log a call's client gets.
-pub(super) struct Hearing {
+pub(super) struct LogForwarding {
     /// The least severe ones.
     least: Option<LogLevel>,
     /// Those that come by another stream than the call's.
-    elsewhere: Option<Arc<Listener>>,
+    elsewhere: Option<Arc<CallLog>>,
 }
 
-impl Hearing {
-    fn of(shared: &Shared, call: &Call) -> Self {
+impl LogForwarding {
+    fn of(shared: &HttpShared, call: &Call) -> Self {
         let least = call.context.hears();
         // On a stream that several clients share a line may come when the call
         // that it is of has ended, and another's has not.
-        let own = shared.peer.era() == Era::Legacy && shared.owner.whose != Whose::Everybody;
-        let elsewhere = least.filter(|_| own).map(|least| Arc::new(Listener::new(least)));
+        let own =
+            shared.peer.era() == Era::Legacy && shared.owner.whose != InstanceScope::Everybody;
+        let elsewhere = least.filter(|_| own).map(|least| Arc::new(CallLog::new(least)));
         Self { least, elsewhere }
     }
 
@@ -328,62 +333,62 @@ impl Hearing {
 
 /// The calls that are under way to a Legacy server.
 #[derive(Default)]
-pub(super) struct Calls {
-    tied: Mutex<HashMap<u64, Tied>>,
+pub(super) struct LegacyCalls {
+    tied: Mutex<HashMap<u64, RegisteredCall>>,
     given_up: GivenUp,
 }
 
 /// What a call can be told by another stream than its own.
-struct Tied {
-    caller: Caller,
+struct RegisteredCall {
+    caller: CallOrigin,
     /// Questions.
-    asks: Option<mpsc::Sender<Aside>>,
+    asks: Option<mpsc::Sender<SideMessage>>,
     /// Lines of the server's log.
-    lines: Option<Arc<Listener>>,
+    lines: Option<Arc<CallLog>>,
 }
 
 /// A call's place among them.
-pub(super) struct InCall {
-    shared: Arc<Shared>,
+pub(super) struct CallRegistration {
+    shared: Arc<HttpShared>,
     number: u64,
     /// What comes for the call by another stream than its own.
-    asides: Option<mpsc::Receiver<Aside>>,
+    asides: Option<mpsc::Receiver<SideMessage>>,
 }
 
-impl InCall {
+impl CallRegistration {
     /// Notes a call, if its server is one that asks.
     pub(super) fn begin(
-        shared: &Arc<Shared>,
+        shared: &Arc<HttpShared>,
         id: &Id,
         call: &Call,
         target: &CallTarget,
-        (questions, hearing): (&Questions, &Hearing),
+        (questions, hearing): (&CallQuestions, &LogForwarding),
     ) -> Option<Self> {
         let number = id.as_number().filter(|_| shared.peer.era() == Era::Legacy)?;
         let (asks, asides) = questions.can_be().then(|| mpsc::channel(ASIDES)).unzip();
-        let caller = Caller::of(call, target);
-        let tied = Tied { caller, asks, lines: hearing.elsewhere.clone() };
+        let caller = CallOrigin::of(call, target);
+        let tied = RegisteredCall { caller, asks, lines: hearing.elsewhere.clone() };
         shared.calls.lock().insert(number, tied);
         shared.inbox.begun.notify_waiters();
         Some(Self { shared: Arc::clone(shared), number, asides })
     }
 }
 
-impl Drop for InCall {
+impl Drop for CallRegistration {
     fn drop(&mut self) {
         self.shared.calls.lock().remove(&self.number);
     }
 }
 
-impl Calls {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Tied>> {
+impl LegacyCalls {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, RegisteredCall>> {
         self.tied.lock()
     }
 }
 
-impl Calls {
+impl LegacyCalls {
     /// The call that hears a line which a server writes outside of one.
-    fn hears(&self) -> Tie<Arc<Listener>> {
+    fn hears(&self) -> CallMatch<Arc<CallLog>> {
         let calls = self.lock();
         let calls =
             calls.iter().map(|(number, call)| (*number, &call.caller.whose, call.lines.clone()));
@@ -391,12 +396,12 @@ impl Calls {
     }
 }
 
-impl Connected for Shared {
+impl LegacyConnection for HttpShared {
     fn inbox(&self) -> &Arc<Inbox> {
         &self.inbox
     }
 
-    fn tied(&self, question: &Question) -> Tie<mpsc::Sender<Aside>> {
+    fn tied(&self, question: &Question) -> CallMatch<mpsc::Sender<SideMessage>> {
         let calls = self.calls.lock();
         let calls = calls.iter().map(|(number, call)| (*number, &call.caller, call.asks.clone()));
         tie_question(question, calls, &self.calls.given_up)
@@ -407,21 +412,21 @@ impl Connected for Shared {
     }
 }
 
-impl Shared {
+impl HttpShared {
     /// A Legacy server takes a question back on a stream that is no call's.
     pub(super) fn took_back(&self, params: &Bytes) {
         let Some(id) = notification::cancelled_request(params) else { return };
         // Whose it is the calls know.
         for asks in self.calls.lock().values().filter_map(|call| call.asks.as_ref()) {
-            let _ = asks.try_send(Aside::TookBack(id.clone()));
+            let _ = asks.try_send(SideMessage::TookBack(id.clone()));
         }
     }
 
     /// A Legacy server writes a line into its log on a stream that is no call's.
     pub(super) fn wrote(&self, method: &str, params: &Bytes) {
         match self.calls.hears() {
-            Tie::To(lines) => lines.hear(method, params),
-            Tie::Mute | Tie::Nobody => self.inbox.line(method, params),
+            CallMatch::To(lines) => lines.hear(method, params),
+            CallMatch::Mute | CallMatch::Nobody => self.inbox.line(method, params),
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct IdleConnections(Arc<Shelves>);
 
 #[derive(Debug)]
 struct Shelves {
-    by_thread: Box<[Mutex<Vec<Waiting>>]>,
+    by_thread: Box<[Mutex<Vec<IdleConnection>>]>,
     /// How often the old ones were thrown out.
     round: AtomicU64,
     /// Whether somebody does that.
@@ -26,7 +26,7 @@ struct Shelves {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct IdleConnection {
     connection: Http1Connection,
     /// The round in which it began to.
     since: u64,
@@ -60,7 +60,7 @@ impl IdleConnections {
         if let Some(mut here) = self.0.shelf()
             && here.len() < MOST
         {
-            here.push(Waiting { connection, since });
+            here.push(IdleConnection { connection, since });
         }
         if !self.0.is_kept.load(Ordering::Relaxed) {
             self.keep();
@@ -104,7 +104,7 @@ impl Drop for Keeper {
 
 impl Shelves {
     /// The calling thread's.
-    fn shelf(&self) -> Option<MutexGuard<'_, Vec<Waiting>>> {
+    fn shelf(&self) -> Option<MutexGuard<'_, Vec<IdleConnection>>> {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
             static NUMBER: Cell<usize> = Cell::new(THREADS.fetch_add(1, Ordering::Relaxed));
@@ -118,7 +118,7 @@ impl Shelves {
     /// many are left.
     fn sweep(&self) -> usize {
         let round = self.round.fetch_add(1, Ordering::Relaxed);
-        let sweep = |shelf: &Mutex<Vec<Waiting>>| {
+        let sweep = |shelf: &Mutex<Vec<IdleConnection>>| {
             let mut kept = shelf.lock();
             kept.retain_mut(|waiting| waiting.since >= round && waiting.connection.is_reusable());
             kept.len()

@@ -37,56 +37,56 @@ use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, encode_value, header};
 use crate::policy::CallTarget;
 
-use crate::upstream::LinkFault;
-use crate::upstream::Owner;
+use crate::upstream::InstanceKey;
+use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::interaction::questions::message;
 use crate::upstream::notifications::Inbox;
-use crate::upstream::notifications::levels::{self, Levels};
+use crate::upstream::notifications::levels::{self, LogLevelControl};
 use crate::upstream::transport::peer::{Peer, answer_to_server};
 pub use body::ResponseBody;
-pub use client::{Client, client_tls};
-use coming::{Calls, Coming, Head, Stage};
+pub use client::{HttpClient, client_tls};
+use coming::{Head, LegacyCalls, ReplyStage, StreamedCall};
 pub use pool::TransportError;
 use probe::{discover, probe};
-use reception::{Events, Reception, answer_in};
-use resume::{Resumable, Said};
-use session::Session;
-use verdict::Settled;
+use reception::{HttpReply, MessageStream, answer_in};
+use resume::{Resumable, StreamItem};
+use session::LegacySession;
+use verdict::SettledReply;
 
 /// A server that has answered and can be called.
-pub(in crate::upstream) struct Http {
-    shared: Arc<Shared>,
+pub(in crate::upstream) struct HttpServer {
+    shared: Arc<HttpShared>,
     /// What hears of changes, for as long as the connection is there.
     _listening: JoinSet<()>,
 }
 
 /// What calls and the watcher share.
-struct Shared {
+struct HttpShared {
     server: ServerName,
     /// Whose connection it is.
-    owner: Arc<Owner>,
-    client: Arc<Client>,
+    owner: Arc<InstanceKey>,
+    client: Arc<HttpClient>,
     peer: Peer,
-    session: Session,
+    session: LegacySession,
     next_id: AtomicU64,
     limit: usize,
     forward: Vec<HeaderName>,
     inbox: Arc<Inbox>,
-    levels: Levels,
+    levels: LogLevelControl,
     /// Why what is known of the server no longer holds, once it does not.
     lost: cell::Sender<Option<String>>,
     /// Calls under way that a Legacy server's questions can belong to.
-    calls: Calls,
+    calls: LegacyCalls,
     /// Places for messages beside the calls.
     asides: Arc<Semaphore>,
 }
 
 /// How a connection to an HTTP server is opened.
-pub(in crate::upstream) struct Opening {
+pub(in crate::upstream) struct HttpOpening {
     pub(in crate::upstream) server: ServerName,
-    pub(in crate::upstream) owner: Arc<Owner>,
-    pub(in crate::upstream) client: Arc<Client>,
+    pub(in crate::upstream) owner: Arc<InstanceKey>,
+    pub(in crate::upstream) client: Arc<HttpClient>,
     pub(in crate::upstream) era: EraChoice,
     /// How long a probe waits before it takes the server for Legacy.
     pub(in crate::upstream) patience: Duration,
@@ -98,25 +98,25 @@ pub(in crate::upstream) struct Opening {
     pub(in crate::upstream) inbox: Arc<Inbox>,
 }
 
-impl Http {
+impl HttpServer {
     /// Finds out the server's era and, if it is Legacy, opens a session. The
     /// caller bounds the time.
-    pub(in crate::upstream) async fn open(opening: Opening) -> Result<Self, LinkFault> {
+    pub(in crate::upstream) async fn open(opening: HttpOpening) -> Result<Self, UpstreamError> {
         let client = opening.client;
         let modern = match opening.era {
             EraChoice::Legacy => None,
             EraChoice::Modern => Some(
                 discover(&client, opening.limit)
                     .await?
-                    .ok_or_else(|| LinkFault::Versions("Legacy ones".into()))?,
+                    .ok_or_else(|| UpstreamError::Versions("Legacy ones".into()))?,
             ),
             EraChoice::Auto => probe(&client, opening.limit, opening.patience).await?,
         };
         let (peer, session) = match modern {
-            Some(peer) => (peer, Session::none()),
-            None => Session::open(&client, &opening.owner.told, opening.limit).await?,
+            Some(peer) => (peer, LegacySession::none()),
+            None => LegacySession::open(&client, &opening.owner.told, opening.limit).await?,
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(HttpShared {
             server: opening.server,
             owner: opening.owner,
             client,
@@ -126,9 +126,9 @@ impl Http {
             limit: opening.limit,
             forward: opening.forward,
             inbox: opening.inbox,
-            levels: Levels::default(),
+            levels: LogLevelControl::default(),
             lost: cell::Sender::new(None),
-            calls: Calls::default(),
+            calls: LegacyCalls::default(),
             asides: Arc::new(Semaphore::new(ASIDES)),
         });
         let listening = watch::start(&shared).await;
@@ -144,7 +144,7 @@ impl Http {
         &self,
         method: &Method,
         params: Bytes,
-    ) -> Result<Answer, LinkFault> {
+    ) -> Result<Answer, UpstreamError> {
         self.shared.request(method, params).await
     }
 
@@ -156,7 +156,7 @@ impl Http {
         target: &CallTarget,
         mirrored: Vec<(HeaderName, HeaderValue)>,
         deadline: Deadline,
-    ) -> Result<Reply, LinkFault> {
+    ) -> Result<Reply, UpstreamError> {
         let shared = Arc::clone(&self.shared);
         let id = shared.number();
         let message = shared.message(call, target, &id);
@@ -168,11 +168,11 @@ impl Http {
         }
         // On its way from here on: a server that answers with plain JSON sends
         // no head until it is done, and has to hear of a cancellation as well.
-        let (mut coming, answers) = Coming::of(&shared, &id, (call, target), deadline);
+        let (mut coming, answers) = StreamedCall::of(&shared, &id, (call, target), deadline);
         let log = call.context.log;
         if coming.questions.can_be() {
             let sent = Arc::clone(&shared).send(id, message, headers, log);
-            coming.stage = Stage::Sent(sent, shared.clients_own(call));
+            coming.stage = ReplyStage::Sent(sent, shared.clients_own(call));
             return Ok(coming.reply().with_answers(answers));
         }
         let reception = if coming.hearing.elsewhere() {
@@ -180,10 +180,10 @@ impl Http {
             tokio::select! {
                 reception = &mut sent => reception,
                 () = coming.hearing.arrived() => {
-                    coming.stage = Stage::Sent(sent, shared.clients_own(call));
+                    coming.stage = ReplyStage::Sent(sent, shared.clients_own(call));
                     return Ok(coming.reply());
                 }
-                after = coming.deadline.passed() => return Err(LinkFault::Timeout { after }),
+                after = coming.deadline.passed() => return Err(UpstreamError::Timeout { after }),
             }
         } else {
             let mut sent = Box::pin(async {
@@ -192,31 +192,31 @@ impl Http {
             });
             tokio::select! {
                 reception = &mut sent => reception,
-                after = coming.deadline.passed() => return Err(LinkFault::Timeout { after }),
+                after = coming.deadline.passed() => return Err(UpstreamError::Timeout { after }),
             }
         };
         // Answered, or refused. Behind a connection that broke off the server
         // may still be at it.
-        if !matches!(reception, Ok(Reception::Events(_)) | Err(LinkFault::Broken(_))) {
+        if !matches!(reception, Ok(HttpReply::Events(_)) | Err(UpstreamError::Broken(_))) {
             coming.under_way.end();
         }
         let reception = reception?;
-        if let Reception::Events(events) = reception {
+        if let HttpReply::Events(events) = reception {
             let events = shared.resumable(&id, events, shared.clients_own(call));
-            coming.stage = Stage::Streaming(events);
+            coming.stage = ReplyStage::Streaming(events);
             return Ok(coming.reply());
         }
         Ok(match shared.settle(reception, &id, coming.deadline).await? {
-            Settled::Answer(answer) => Reply::ready(Ok(answer)),
-            Settled::Passing(passing) => Reply::passing(passing),
+            SettledReply::Answer(answer) => Reply::ready(Ok(answer)),
+            SettledReply::Passing(passing) => Reply::passing(passing),
         })
     }
 
     /// Waits until what is known of the server no longer holds; says why.
-    pub(in crate::upstream) async fn closed(&self) -> LinkFault {
+    pub(in crate::upstream) async fn closed(&self) -> UpstreamError {
         let mut lost = self.shared.lost.subscribe();
         let reason = lost.wait_for(Option::is_some).await;
-        LinkFault::Down(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default())
+        UpstreamError::Down(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default())
     }
 
     /// Ends the Legacy session, if there is one. A server that does not
@@ -227,7 +227,7 @@ impl Http {
     }
 }
 
-impl Shared {
+impl HttpShared {
     fn number(&self) -> Id {
         Id::number(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
@@ -237,32 +237,32 @@ impl Shared {
         self: &Arc<Self>,
         method: &Method,
         params: Bytes,
-    ) -> Result<Answer, LinkFault> {
+    ) -> Result<Answer, UpstreamError> {
         let id = self.number();
         let headers = self.headers(method, None);
         let message = jsonrpc::request(&id, method.as_str(), &params);
         let reception = match self.exchange(&id, message, headers).await? {
-            Reception::Events(events) => events,
+            HttpReply::Events(events) => events,
             whole => return whole.answer(&id).await,
         };
         let mut events = self.resumable(&id, reception, HeaderMap::new());
         while let Some(said) = events.next().await? {
             match said {
-                Said::Frame(frame @ Frame::Response { .. }) => {
+                StreamItem::Frame(frame @ Frame::Response { .. }) => {
                     events.finish();
                     return answer_in(frame, &id);
                 }
-                Said::Frame(Frame::Notification { method, params }) => {
+                StreamItem::Frame(Frame::Notification { method, params }) => {
                     self.inbox.hear(&method, params.as_ref());
                 }
                 // It belongs to no client's call.
-                Said::Frame(Frame::Request { id, method, .. }) => {
+                StreamItem::Frame(Frame::Request { id, method, .. }) => {
                     self.send_aside(answer_to_server(&id, &method));
                 }
-                Said::Pause(_) => {}
+                StreamItem::Pause(_) => {}
             }
         }
-        Err(LinkFault::NoAnswer)
+        Err(UpstreamError::NoAnswer)
     }
 
     /// Has a Legacy server write as much into its log as its clients want.
@@ -284,7 +284,12 @@ impl Shared {
 
     /// A stream of events that goes on when its connection ends. Resumptions
     /// carry the client's `own` headers.
-    fn resumable(self: &Arc<Self>, id: &Id, events: Box<Events>, mut own: HeaderMap) -> Resumable {
+    fn resumable(
+        self: &Arc<Self>,
+        id: &Id,
+        events: Box<MessageStream>,
+        mut own: HeaderMap,
+    ) -> Resumable {
         if self.peer.era() == Era::Legacy {
             self.session.add_to(&mut own);
         }
@@ -364,7 +369,7 @@ impl Shared {
         id: &Id,
         message: Bytes,
         mut headers: HeaderMap,
-    ) -> Result<Reception, LinkFault> {
+    ) -> Result<HttpReply, UpstreamError> {
         let used = self.session.add_to(&mut headers);
         let again = used.is_some().then(|| message.clone());
         let reception = self.post(&headers, message).await?;
@@ -388,31 +393,31 @@ impl Shared {
     }
 
     /// Opens a session in place of a lost one.
-    async fn reopen(&self, lost: Option<u64>) -> Result<(), LinkFault> {
+    async fn reopen(&self, lost: Option<u64>) -> Result<(), UpstreamError> {
         tracing::info!(server = %self.server, "the server has lost the session, a new one is opened");
         let told = &self.owner.told;
         let reopened = self.session.reopen(&self.client, told, self.limit, lost).await;
         reopened.inspect_err(|fault| self.lose(fault))
     }
 
-    async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<Reception, LinkFault> {
+    async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<HttpReply, UpstreamError> {
         let response = match self.client.post(headers, body).await {
-            Ok(response) => Reception::read(response, self.limit).await,
+            Ok(response) => HttpReply::read(response, self.limit).await,
             Err(fault) => Err(fault),
         };
         response.inspect_err(|fault| self.doubt(fault))
     }
 
     /// Gives a Legacy server the answer to what it asked, within [`ASIDE`].
-    async fn respond(&self, id: &Id, response: &Response) -> Result<(), LinkFault> {
+    async fn respond(&self, id: &Id, response: &Response) -> Result<(), UpstreamError> {
         let mut headers = HeaderMap::new();
         self.session.add_to(&mut headers);
         let post = self.client.post(&headers, message(id, response));
         match tokio::time::timeout(ASIDE, post).await {
             Ok(Ok(taken)) if taken.status().is_success() => Ok(()),
-            Ok(Ok(refused)) => Err(LinkFault::Status { status: refused.status() }),
+            Ok(Ok(refused)) => Err(UpstreamError::Status { status: refused.status() }),
             Ok(Err(fault)) => Err(fault),
-            Err(_) => Err(LinkFault::Timeout { after: ASIDE }),
+            Err(_) => Err(UpstreamError::Timeout { after: ASIDE }),
         }
     }
 

@@ -18,14 +18,14 @@ use crate::call::{Failure, Passing, ServerName};
 use crate::codec::body::BodyError;
 use crate::jsonrpc::{self, Frame, Id, Scanner};
 use crate::mcp::Era;
-use crate::upstream::LinkFault;
+use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::transport::peer::MAX_DEPTH;
 
-use super::{ResponseBody, Shared, TransportError};
+use super::{HttpShared, ResponseBody, TransportError};
 
 /// An answer of which so much has come.
-pub(super) struct Begun {
+pub(super) struct PartialAnswer {
     head: Bytes,
     body: ResponseBody,
     limit: usize,
@@ -38,7 +38,7 @@ pub(super) struct Begun {
 pub(super) async fn read(
     mut body: ResponseBody,
     limit: usize,
-) -> Result<Result<Bytes, Begun>, BodyError<TransportError>> {
+) -> Result<Result<Bytes, PartialAnswer>, BodyError<TransportError>> {
     // One that says that it is too large is refused while there is still
     // something to be said instead.
     if body.size_hint().lower() > limit as u64 {
@@ -58,7 +58,7 @@ pub(super) async fn read(
         let size = announced.saturating_add(head.len() + data.len());
         if size >= PASS_FROM {
             let head = if head.is_empty() { data } else { joined(head, &data) };
-            return Ok(Err(Begun { head, body, limit }));
+            return Ok(Err(PartialAnswer { head, body, limit }));
         }
         head.reserve(size - head.len());
         head.extend_from_slice(&data);
@@ -70,36 +70,36 @@ fn joined(mut head: BytesMut, data: &[u8]) -> Bytes {
     head.freeze()
 }
 
-impl Begun {
+impl PartialAnswer {
     /// Passes the result on, if it has begun; otherwise, as for an answer that
     /// begins with something else, reads the rest.
     ///
     /// # Errors
-    /// [`LinkFault`] where it cannot be the answer to `id`, or cannot be read.
+    /// [`UpstreamError`] where it cannot be the answer to `id`, or cannot be read.
     pub(super) async fn pass(
         mut self,
         id: &Id,
-        shared: &Shared,
+        shared: &HttpShared,
         mut deadline: Deadline,
-    ) -> Result<Result<Passing, Frame>, LinkFault> {
+    ) -> Result<Result<Passing, Frame>, UpstreamError> {
         let era = shared.peer.era();
         let mut begun = self.result(era);
         if begun.is_none() && self.head.len() < PASS_FROM {
             self = tokio::select! {
                 more = self.more() => more?,
-                after = deadline.passed() => return Err(LinkFault::Timeout { after }),
+                after = deadline.passed() => return Err(UpstreamError::Timeout { after }),
             };
             begun = self.result(era);
         }
         let Some((scanner, first)) = begun else {
             let whole = tokio::select! {
                 whole = self.rest() => whole?,
-                after = deadline.passed() => return Err(LinkFault::Timeout { after }),
+                after = deadline.passed() => return Err(UpstreamError::Timeout { after }),
             };
             return Ok(Err(jsonrpc::parse(&whole, MAX_DEPTH)?));
         };
         check(&scanner, id)?;
-        let way = OnTheWay {
+        let way = PassingAnswer {
             first: Some(self.head.slice(first)),
             passed: self.head.len(),
             body: self.body,
@@ -109,7 +109,7 @@ impl Begun {
             server: shared.server.clone(),
             deadline,
         };
-        let pieces = stream::unfold(Some(way), OnTheWay::step);
+        let pieces = stream::unfold(Some(way), PassingAnswer::step);
         Ok(Ok(Passing::new(shared.server.clone(), era, pieces)))
     }
 
@@ -133,7 +133,7 @@ impl Begun {
     }
 
     /// As much of it as is looked at before it is passed on, or all.
-    async fn more(self) -> Result<Self, LinkFault> {
+    async fn more(self) -> Result<Self, UpstreamError> {
         let Self { head, mut body, limit } = self;
         let mut head = BytesMut::from(head);
         while head.len() < PASS_FROM && add_piece(&mut head, &mut body, limit).await? {}
@@ -143,8 +143,8 @@ impl Begun {
     /// All of it.
     ///
     /// # Errors
-    /// [`LinkFault`] where it is too large or breaks off.
-    pub(super) async fn rest(self) -> Result<Bytes, LinkFault> {
+    /// [`UpstreamError`] where it is too large or breaks off.
+    pub(super) async fn rest(self) -> Result<Bytes, UpstreamError> {
         let mut whole = BytesMut::from(self.head);
         let mut body = self.body;
         while add_piece(&mut whole, &mut body, self.limit).await? {}
@@ -157,12 +157,12 @@ async fn add_piece(
     whole: &mut BytesMut,
     body: &mut ResponseBody,
     limit: usize,
-) -> Result<bool, LinkFault> {
+) -> Result<bool, UpstreamError> {
     let Some(frame) = body.frame().await else { return Ok(false) };
-    let frame = frame.map_err(|error| LinkFault::Broken(Box::new(error)))?;
+    let frame = frame.map_err(|error| UpstreamError::Broken(Box::new(error)))?;
     if let Ok(data) = frame.into_data() {
         if whole.len() + data.len() > limit {
-            return Err(LinkFault::TooLarge { limit });
+            return Err(UpstreamError::TooLarge { limit });
         }
         whole.extend_from_slice(&data);
     }
@@ -182,7 +182,7 @@ fn is_complete(members: &[u8]) -> bool {
     value.is_some_and(|value| value.starts_with(b"\"complete\""))
 }
 
-struct OnTheWay {
+struct PassingAnswer {
     first: Option<Bytes>,
     passed: usize,
     body: ResponseBody,
@@ -193,7 +193,7 @@ struct OnTheWay {
     deadline: Deadline,
 }
 
-impl OnTheWay {
+impl PassingAnswer {
     async fn step(way: Option<Self>) -> Option<(Result<Bytes, Failure>, Option<Self>)> {
         let mut way = way?;
         match way.piece().await {
@@ -206,22 +206,22 @@ impl OnTheWay {
         }
     }
 
-    async fn piece(&mut self) -> Result<Option<Bytes>, LinkFault> {
+    async fn piece(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
         loop {
             let frame = tokio::select! {
                 frame = self.body.frame() => frame,
-                after = self.deadline.passed() => return Err(LinkFault::Timeout { after }),
+                after = self.deadline.passed() => return Err(UpstreamError::Timeout { after }),
             };
             let Some(frame) = frame else { return self.end() };
-            let frame = frame.map_err(|error| LinkFault::Broken(Box::new(error)))?;
+            let frame = frame.map_err(|error| UpstreamError::Broken(Box::new(error)))?;
             let Ok(data) = frame.into_data() else { continue };
             self.deadline.extend();
             self.passed += data.len();
             if self.passed > self.limit {
-                return Err(LinkFault::TooLarge { limit: self.limit });
+                return Err(UpstreamError::TooLarge { limit: self.limit });
             }
             let part = self.scanner.feed(&data)?;
             check(&self.scanner, &self.id)?;
@@ -231,19 +231,19 @@ impl OnTheWay {
         }
     }
 
-    fn end(&self) -> Result<Option<Bytes>, LinkFault> {
+    fn end(&self) -> Result<Option<Bytes>, UpstreamError> {
         if self.scanner.is_whole() && self.scanner.id().is_some() {
             Ok(None)
         } else {
-            Err(LinkFault::NoAnswer)
+            Err(UpstreamError::NoAnswer)
         }
     }
 }
 
 /// Whether the id, as far as it is known, is that of the request.
-fn check(scanner: &Scanner, id: &Id) -> Result<(), LinkFault> {
+fn check(scanner: &Scanner, id: &Id) -> Result<(), UpstreamError> {
     match scanner.id() {
-        Some(seen) if seen != id.raw() => Err(LinkFault::WrongId),
+        Some(seen) if seen != id.raw() => Err(UpstreamError::WrongId),
         _ => Ok(()),
     }
 }

@@ -6,15 +6,18 @@ use http::StatusCode;
 
 use crate::jsonrpc::{self, Id};
 use crate::mcp::{Method, ProtocolVersion};
-use crate::upstream::LinkFault;
-use crate::upstream::transport::peer::{Peer, Verdict, judge_discover, modern_params};
+use crate::upstream::UpstreamError;
+use crate::upstream::transport::peer::{DiscoverVerdict, Peer, judge_discover, modern_params};
 
-use super::client::Client;
+use super::client::HttpClient;
 use super::modern_headers;
-use super::reception::Reception;
+use super::reception::HttpReply;
 
 /// Asks a server who it is; `None` where it turns out to be Legacy.
-pub(super) async fn discover(client: &Client, limit: usize) -> Result<Option<Peer>, LinkFault> {
+pub(super) async fn discover(
+    client: &HttpClient,
+    limit: usize,
+) -> Result<Option<Peer>, UpstreamError> {
     let mut version = ProtocolVersion::LATEST_MODERN;
     for _ in 0..ProtocolVersion::ALL.len() {
         let id = Id::number(1);
@@ -22,12 +25,12 @@ pub(super) async fn discover(client: &Client, limit: usize) -> Result<Option<Pee
         let body = jsonrpc::request(&id, Method::Discover.as_str(), &params);
         let headers = modern_headers(version, &Method::Discover, None);
         let response = client.post(&headers, body).await?;
-        let reception = Reception::read(response, limit).await;
+        let reception = HttpReply::read(response, limit).await;
         let answer = match reception {
-            Ok(Reception::Refused { status, .. })
+            Ok(HttpReply::Refused { status, .. })
                 if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) =>
             {
-                return Err(LinkFault::Status { status });
+                return Err(UpstreamError::Status { status });
             }
             Ok(reception) => reception.answer(&id).await,
             Err(fault) => Err(fault),
@@ -35,10 +38,10 @@ pub(super) async fn discover(client: &Client, limit: usize) -> Result<Option<Pee
         // What is no recognised Modern answer, of whatever kind, is Legacy.
         let Ok(answer) = answer else { return Ok(None) };
         match judge_discover(&answer) {
-            Verdict::Modern(peer) => return Ok(Some(*peer)),
-            Verdict::Retry(other) => version = other,
-            Verdict::Incompatible(fault) => return Err(fault),
-            Verdict::Legacy => return Ok(None),
+            DiscoverVerdict::Modern(peer) => return Ok(Some(*peer)),
+            DiscoverVerdict::Retry(other) => version = other,
+            DiscoverVerdict::Incompatible(fault) => return Err(fault),
+            DiscoverVerdict::Legacy => return Ok(None),
         }
     }
     Ok(None)
@@ -46,10 +49,10 @@ pub(super) async fn discover(client: &Client, limit: usize) -> Result<Option<Pee
 
 /// The same for a server of which nothing is known, within `patience`.
 pub(super) async fn probe(
-    client: &Client,
+    client: &HttpClient,
     limit: usize,
     patience: Duration,
-) -> Result<Option<Peer>, LinkFault> {
+) -> Result<Option<Peer>, UpstreamError> {
     // A server that leaves the probe unanswered may still answer `initialize`.
     tokio::time::timeout(patience, discover(client, limit)).await.unwrap_or(Ok(None))
 }

@@ -12,20 +12,20 @@ use crate::codec::body::{BodyError, collect};
 use crate::codec::sse::{SseDecoder, SseEvent};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::mcp::{MediaType, quote_content_type};
-use crate::upstream::LinkFault;
+use crate::upstream::UpstreamError;
 use crate::upstream::transport::peer::MAX_DEPTH;
 
 use super::ResponseBody;
-use super::passing::{self, Begun};
+use super::passing::{self, PartialAnswer};
 
 /// A response, its head judged.
-pub(super) enum Reception {
+pub(super) enum HttpReply {
     /// A single message.
     Message(Frame),
     /// Events, which are yet to come.
-    Events(Box<Events>),
+    Events(Box<MessageStream>),
     /// A message too large to wait for the whole of it.
-    Begun(Begun),
+    Begun(PartialAnswer),
     /// Accepted, and nothing to say.
     Empty,
     /// A status of 400 and above, with what the body says.
@@ -39,12 +39,12 @@ pub(super) enum Reception {
     },
 }
 
-impl Reception {
+impl HttpReply {
     /// Reads a response as far as one has to before knowing what it is.
     pub(super) async fn read(
         response: Response<ResponseBody>,
         limit: usize,
-    ) -> Result<Self, LinkFault> {
+    ) -> Result<Self, UpstreamError> {
         let status = response.status();
         if status.is_client_error() || status.is_server_error() {
             let body = collect(response.into_body(), limit.min(REFUSAL)).await.unwrap_or_default();
@@ -57,16 +57,18 @@ impl Reception {
         match MediaType::of(response.headers()) {
             MediaType::Json => {}
             MediaType::EventStream => {
-                return Ok(Self::Events(Box::new(Events::new(response.into_body(), limit))));
+                return Ok(Self::Events(Box::new(MessageStream::new(response.into_body(), limit))));
             }
             MediaType::Other => {
-                return Err(LinkFault::MediaType { found: quote_content_type(response.headers()) });
+                return Err(UpstreamError::MediaType {
+                    found: quote_content_type(response.headers()),
+                });
             }
         }
         let body =
             passing::read(response.into_body(), limit).await.map_err(|error| match error {
-                BodyError::TooLarge { limit } => LinkFault::TooLarge { limit },
-                BodyError::Broken(error) => LinkFault::Broken(Box::new(error)),
+                BodyError::TooLarge { limit } => UpstreamError::TooLarge { limit },
+                BodyError::Broken(error) => UpstreamError::Broken(Box::new(error)),
             })?;
         match body {
             Ok(body) => Ok(Self::Message(jsonrpc::parse(&body, MAX_DEPTH)?)),
@@ -76,14 +78,14 @@ impl Reception {
 
     /// The answer to the request `id` of the gateway's own that introduces it;
     /// passes over whatever else a stream brings.
-    pub(super) async fn answer(self, id: &Id) -> Result<Answer, LinkFault> {
+    pub(super) async fn answer(self, id: &Id) -> Result<Answer, UpstreamError> {
         match self {
             Self::Message(frame) => answer_in(frame, id),
             Self::Begun(begun) => answer_in(jsonrpc::parse(&begun.rest().await?, MAX_DEPTH)?, id),
-            Self::Empty => Err(LinkFault::NoAnswer),
+            Self::Empty => Err(UpstreamError::NoAnswer),
             Self::Refused { status, frame, .. } => refusal(status, frame, id),
             Self::Events(mut events) => loop {
-                let frame = events.next().await?.ok_or(LinkFault::NoAnswer)?;
+                let frame = events.next().await?.ok_or(UpstreamError::NoAnswer)?;
                 if matches!(frame, Frame::Response { .. }) {
                     events.finish();
                     return answer_in(frame, id);
@@ -94,13 +96,13 @@ impl Reception {
 }
 
 /// The answer that a frame is, if it answers `id`.
-pub(super) fn answer_in(frame: Frame, id: &Id) -> Result<Answer, LinkFault> {
+pub(super) fn answer_in(frame: Frame, id: &Id) -> Result<Answer, UpstreamError> {
     match frame {
         // An error without an id is the server's way to say that it could not
         // read as far as the id.
-        Frame::Response { id: Some(other), .. } if other != *id => Err(LinkFault::WrongId),
+        Frame::Response { id: Some(other), .. } if other != *id => Err(UpstreamError::WrongId),
         Frame::Response { response, .. } => Ok(Answer::parse(response)?),
-        _ => Err(LinkFault::NoAnswer),
+        _ => Err(UpstreamError::NoAnswer),
     }
 }
 
@@ -109,16 +111,16 @@ pub(super) fn refusal(
     status: StatusCode,
     frame: Option<Frame>,
     id: &Id,
-) -> Result<Answer, LinkFault> {
+) -> Result<Answer, UpstreamError> {
     let answer = frame.and_then(|frame| answer_in(frame, id).ok());
     match answer {
         Some(error @ Answer::Error(_)) => Ok(error),
-        _ => Err(LinkFault::Status { status }),
+        _ => Err(UpstreamError::Status { status }),
     }
 }
 
 /// A stream of events that carry messages.
-pub(super) struct Events {
+pub(super) struct MessageStream {
     body: ResponseBody,
     decoder: SseDecoder,
     /// The id of the last event that had one.
@@ -129,7 +131,7 @@ pub(super) struct Events {
     pub(super) has_ids: bool,
 }
 
-impl Events {
+impl MessageStream {
     fn new(body: ResponseBody, limit: usize) -> Self {
         let decoder = SseDecoder::new(limit);
         Self { body, decoder, last_id: None, retry: None, has_ids: false }
@@ -140,10 +142,12 @@ impl Events {
     ///
     /// # Cancel safety
     /// Safe.
-    pub(super) async fn next(&mut self) -> Result<Option<Frame>, LinkFault> {
+    pub(super) async fn next(&mut self) -> Result<Option<Frame>, UpstreamError> {
         loop {
             let event = self.decoder.next_event().map_err(|error| match error {
-                crate::codec::sse::SseError::TooLarge { limit } => LinkFault::TooLarge { limit },
+                crate::codec::sse::SseError::TooLarge { limit } => {
+                    UpstreamError::TooLarge { limit }
+                }
             })?;
             if let Some(event) = &event {
                 self.note(event);
@@ -185,9 +189,9 @@ impl Events {
         }
     }
 
-    async fn chunk(&mut self) -> Result<Option<Bytes>, LinkFault> {
+    async fn chunk(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         while let Some(frame) = self.body.frame().await {
-            let frame = frame.map_err(|error| LinkFault::Broken(Box::new(error)))?;
+            let frame = frame.map_err(|error| UpstreamError::Broken(Box::new(error)))?;
             if let Ok(data) = frame.into_data() {
                 return Ok(Some(data));
             }

@@ -17,45 +17,45 @@ use http::{HeaderMap, HeaderValue, Method as HttpMethod};
 
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, header};
-use crate::upstream::LinkFault;
+use crate::upstream::UpstreamError;
 
-use super::Shared;
-use super::reception::{Events, Reception};
+use super::HttpShared;
+use super::reception::{HttpReply, MessageStream};
 
 /// The events of one request's answer, over as many connections as it takes.
 pub(super) struct Resumable {
-    shared: Arc<Shared>,
+    shared: Arc<HttpShared>,
     /// The request.
     id: Id,
     /// What resumptions carry, besides the place to resume from.
     headers: HeaderMap,
-    stage: Stage,
+    stage: ResumeStage,
     /// How long the server wants to be left alone, once it has said so.
     retry: Option<Duration>,
     /// Connections in a row that brought nothing.
     vain: u32,
 }
 
-enum Stage {
+enum ResumeStage {
     /// A connection is open.
-    Open(Box<Events>),
+    Open(Box<MessageStream>),
     /// There is none: the next is on its way.
-    Resuming { next: Pin<Box<dyn Future<Output = Attempt> + Send>>, behind: Bytes },
+    Resuming { next: Pin<Box<dyn Future<Output = ResumeAttempt> + Send>>, behind: Bytes },
     /// There is none, and there will be none.
     Over,
 }
 
 /// What came of an attempt to resume.
-enum Attempt {
-    Open(Box<Events>),
+enum ResumeAttempt {
+    Open(Box<MessageStream>),
     /// Not now.
-    Later(LinkFault),
+    Later(UpstreamError),
     /// The server will not.
-    Never(LinkFault),
+    Never(UpstreamError),
 }
 
 /// What comes on a stream.
-pub(super) enum Said {
+pub(super) enum StreamItem {
     /// A message.
     Frame(Frame),
     /// The server closed the connection and wants to be asked again later.
@@ -65,12 +65,12 @@ pub(super) enum Said {
 impl Resumable {
     /// A stream whose first connection is open. Resumptions carry `headers`.
     pub(super) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<HttpShared>,
         id: &Id,
-        events: Box<Events>,
+        events: Box<MessageStream>,
         headers: HeaderMap,
     ) -> Self {
-        let stage = Stage::Open(events);
+        let stage = ResumeStage::Open(events);
         Self { shared: Arc::clone(shared), id: id.clone(), headers, stage, retry: None, vain: 0 }
     }
 
@@ -78,14 +78,14 @@ impl Resumable {
     ///
     /// # Cancel safety
     /// Safe.
-    pub(super) async fn next(&mut self) -> Result<Option<Said>, LinkFault> {
+    pub(super) async fn next(&mut self) -> Result<Option<StreamItem>, UpstreamError> {
         loop {
             match &mut self.stage {
-                Stage::Open(events) => match events.next().await {
+                ResumeStage::Open(events) => match events.next().await {
                     Ok(Some(frame)) => {
                         self.vain = 0;
                         if !self.is_anothers(&frame) {
-                            return Ok(Some(Said::Frame(frame)));
+                            return Ok(Some(StreamItem::Frame(frame)));
                         }
                     }
                     Ok(None) => {
@@ -93,29 +93,29 @@ impl Resumable {
                             return Ok(None);
                         }
                         if let Some(wait) = self.retry {
-                            return Ok(Some(Said::Pause(wait)));
+                            return Ok(Some(StreamItem::Pause(wait)));
                         }
                     }
-                    Err(fault @ LinkFault::Broken(_)) => {
+                    Err(fault @ UpstreamError::Broken(_)) => {
                         if !self.begin_to_resume() {
                             return Err(fault);
                         }
                     }
                     Err(fault) => return Err(fault),
                 },
-                Stage::Resuming { next, behind } => {
+                ResumeStage::Resuming { next, behind } => {
                     let attempt = poll_fn(|cx| next.as_mut().poll(cx)).await;
                     let behind = behind.clone();
                     self.judge(attempt, behind)?;
                 }
-                Stage::Over => return Ok(None),
+                ResumeStage::Over => return Ok(None),
             }
         }
     }
 
     /// Lets go of a stream whose answer has come.
     pub(super) fn finish(self) {
-        if let Stage::Open(events) = self.stage {
+        if let ResumeStage::Open(events) = self.stage {
             events.finish();
         }
     }
@@ -129,8 +129,8 @@ impl Resumable {
 
     /// Begins to resume, if that can be done.
     fn begin_to_resume(&mut self) -> bool {
-        let stage = std::mem::replace(&mut self.stage, Stage::Over);
-        let Stage::Open(events) = stage else { return false };
+        let stage = std::mem::replace(&mut self.stage, ResumeStage::Over);
+        let ResumeStage::Open(events) = stage else { return false };
         let legacy = self.shared.peer.era() == Era::Legacy;
         let Some(behind) = events.last_id.filter(|_| legacy) else { return false };
         self.retry = events.retry;
@@ -138,27 +138,27 @@ impl Resumable {
         self.attempt(behind)
     }
 
-    fn judge(&mut self, attempt: Attempt, behind: Bytes) -> Result<(), LinkFault> {
+    fn judge(&mut self, attempt: ResumeAttempt, behind: Bytes) -> Result<(), UpstreamError> {
         match attempt {
-            Attempt::Open(mut events) => {
+            ResumeAttempt::Open(mut events) => {
                 events.last_id = Some(behind);
                 events.retry = self.retry;
-                self.stage = Stage::Open(events);
+                self.stage = ResumeStage::Open(events);
                 return Ok(());
             }
-            Attempt::Later(fault) => {
+            ResumeAttempt::Later(fault) => {
                 tracing::debug!(server = %self.shared.server, fault = %fault.chain(), "a stream cannot be resumed yet");
                 self.vain += 1;
                 if self.attempt(behind) {
                     return Ok(());
                 }
             }
-            Attempt::Never(fault) => {
+            ResumeAttempt::Never(fault) => {
                 tracing::debug!(server = %self.shared.server, fault = %fault.chain(), "a stream cannot be resumed");
             }
         }
-        self.stage = Stage::Over;
-        Err(LinkFault::NoAnswer)
+        self.stage = ResumeStage::Over;
+        Err(UpstreamError::NoAnswer)
     }
 
     /// Asks for the stream behind that event, after as long as the server
@@ -176,26 +176,26 @@ impl Resumable {
             tokio::time::sleep(patience).await;
             resume(&shared, headers).await
         });
-        self.stage = Stage::Resuming { next, behind };
+        self.stage = ResumeStage::Resuming { next, behind };
         true
     }
 }
 
-async fn resume(shared: &Shared, mut headers: HeaderMap) -> Attempt {
+async fn resume(shared: &HttpShared, mut headers: HeaderMap) -> ResumeAttempt {
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let response = match shared.client.send(&HttpMethod::GET, &headers, Bytes::new()).await {
         Ok(response) => response,
-        Err(fault @ (LinkFault::Connect(_) | LinkFault::Broken(_))) => {
-            return Attempt::Later(fault);
+        Err(fault @ (UpstreamError::Connect(_) | UpstreamError::Broken(_))) => {
+            return ResumeAttempt::Later(fault);
         }
-        Err(fault) => return Attempt::Never(fault),
+        Err(fault) => return ResumeAttempt::Never(fault),
     };
     let status = response.status();
-    match Reception::read(response, shared.limit).await {
-        Ok(Reception::Events(events)) => Attempt::Open(events),
-        Ok(_) if status.is_server_error() => Attempt::Later(LinkFault::Status { status }),
-        Ok(_) => Attempt::Never(LinkFault::Status { status }),
-        Err(fault) => Attempt::Never(fault),
+    match HttpReply::read(response, shared.limit).await {
+        Ok(HttpReply::Events(events)) => ResumeAttempt::Open(events),
+        Ok(_) if status.is_server_error() => ResumeAttempt::Later(UpstreamError::Status { status }),
+        Ok(_) => ResumeAttempt::Never(UpstreamError::Status { status }),
+        Err(fault) => ResumeAttempt::Never(fault),
     }
 }
 

@@ -8,15 +8,15 @@ use bytes::Bytes;
 
 use crate::jsonrpc::{self, Frame, Id};
 use crate::mcp::{Method, ProtocolVersion, header, notification};
-use crate::upstream::LinkFault;
+use crate::upstream::UpstreamError;
 use crate::upstream::transport::peer::{Peer, initialize_params, judge_initialize};
 
-use super::client::Client;
-use super::reception::Reception;
+use super::client::HttpClient;
+use super::reception::HttpReply;
 
 /// The session with one server, shared by all calls to it.
-pub(super) struct Session {
-    current: Mutex<Option<Open>>,
+pub(super) struct LegacySession {
+    current: Mutex<Option<OpenSession>>,
     /// Held while a new session is opened, so that calls that lose the old one
     /// together open one new one between them.
     opening: AsyncMutex<()>,
@@ -25,7 +25,7 @@ pub(super) struct Session {
 }
 
 #[derive(Clone)]
-struct Open {
+struct OpenSession {
     /// Counts the sessions opened.
     number: u64,
     /// The server's id for it. Some servers keep none.
@@ -33,13 +33,13 @@ struct Open {
     version: ProtocolVersion,
 }
 
-impl Session {
+impl LegacySession {
     /// What stands in its place with a Modern server.
     pub(super) fn none() -> Self {
         Self::of(None)
     }
 
-    fn of(open: Option<Open>) -> Self {
+    fn of(open: Option<OpenSession>) -> Self {
         let number = open.as_ref().map_or(0, |open| open.number);
         Self {
             current: Mutex::new(open),
@@ -60,10 +60,10 @@ impl Session {
 
     /// Introduces the gateway, with the raw capabilities to be told.
     pub(super) async fn open(
-        client: &Client,
+        client: &HttpClient,
         told: &[u8],
         limit: usize,
-    ) -> Result<(Peer, Self), LinkFault> {
+    ) -> Result<(Peer, Self), UpstreamError> {
         let (peer, open) = open(client, told, limit, 1).await?;
         Ok((peer, Self::of(Some(open))))
     }
@@ -84,11 +84,11 @@ impl Session {
     /// call has done so.
     pub(super) async fn reopen(
         &self,
-        client: &Client,
+        client: &HttpClient,
         told: &[u8],
         limit: usize,
         lost: Option<u64>,
-    ) -> Result<(), LinkFault> {
+    ) -> Result<(), UpstreamError> {
         let _turn = self.opening.lock().await;
         let number = self.current().as_ref().map(|open| open.number);
         if number != lost {
@@ -102,7 +102,7 @@ impl Session {
     }
 
     /// Tells the server that the session is over.
-    pub(super) async fn close(&self, client: &Client) {
+    pub(super) async fn close(&self, client: &HttpClient) {
         let mut headers = HeaderMap::new();
         if self.add_to(&mut headers).is_some() {
             // Whether the server minds is its own affair: it may answer 405.
@@ -110,24 +110,24 @@ impl Session {
         }
     }
 
-    fn current(&self) -> parking_lot::MutexGuard<'_, Option<Open>> {
+    fn current(&self) -> parking_lot::MutexGuard<'_, Option<OpenSession>> {
         self.current.lock()
     }
 }
 
 async fn open(
-    client: &Client,
+    client: &HttpClient,
     told: &[u8],
     limit: usize,
     number: u64,
-) -> Result<(Peer, Open), LinkFault> {
+) -> Result<(Peer, OpenSession), UpstreamError> {
     let request = Id::number(1);
     let body = jsonrpc::request(&request, Method::Initialize.as_str(), &initialize_params(told));
     let response = client.post(&HeaderMap::new(), body).await?;
     let id = response.headers().get(header::SESSION_ID).cloned();
-    let answer = Reception::read(response, limit).await?.answer(&request).await?;
+    let answer = HttpReply::read(response, limit).await?.answer(&request).await?;
     let peer = judge_initialize(&answer)?;
-    let open = Open { number, id, version: peer.version };
+    let open = OpenSession { number, id, version: peer.version };
     let mut headers = HeaderMap::new();
     headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(peer.version.as_str()));
     if let Some(id) = &open.id {
@@ -142,8 +142,8 @@ async fn open(
 /// request of this side's. The reference servers send such: as an error without
 /// an id, as an error with a made-up id, as plain text; one that was started
 /// again says that it is not initialized.
-pub(super) fn is_lost(reception: &Reception, asked: &Id) -> bool {
-    let Reception::Refused { status, frame, body } = reception else { return false };
+pub(super) fn is_lost(reception: &HttpReply, asked: &Id) -> bool {
+    let HttpReply::Refused { status, frame, body } = reception else { return false };
     match *status {
         StatusCode::NOT_FOUND => true,
         StatusCode::BAD_REQUEST => {
@@ -164,7 +164,7 @@ mod tests {
         let body = Bytes::from_static(body.as_bytes());
         let frame = jsonrpc::parse(&body, 8).ok();
         let status = StatusCode::from_u16(status).unwrap();
-        is_lost(&Reception::Refused { status, frame, body }, &Id::number(7))
+        is_lost(&HttpReply::Refused { status, frame, body }, &Id::number(7))
     }
 
     #[test]

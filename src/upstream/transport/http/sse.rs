@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::ResponseBody;
-use super::client::{Client, same_origin_as};
+use super::client::{HttpClient, same_origin_as};
 use super::pool::RequestTarget;
 use crate::call::ServerName;
 use crate::codec::body::collect;
@@ -28,13 +28,13 @@ use crate::codec::lines::LineReader;
 use crate::codec::sse::{SseDecoder, SseError, SseEvent};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::mcp::{MediaType, code, quote_content_type};
-use crate::upstream::LinkFault;
+use crate::upstream::UpstreamError;
 use crate::upstream::transport::peer::MAX_DEPTH;
 
 /// Whether a refusal of `initialize` may be an old server's (2025-11-25,
 /// Transports, "Backwards Compatibility").
-pub(in crate::upstream) fn may_be_old(fault: &LinkFault) -> bool {
-    matches!(fault, LinkFault::Status { status } if matches!(
+pub(in crate::upstream) fn may_be_old(fault: &UpstreamError) -> bool {
+    matches!(fault, UpstreamError::Status { status } if matches!(
         *status,
         StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED
     ))
@@ -45,20 +45,20 @@ pub(in crate::upstream) fn may_be_old(fault: &LinkFault) -> bool {
 /// from the second. When either is closed, so is the stream, and with it the
 /// session. The caller bounds the time.
 pub(in crate::upstream) async fn open(
-    client: Arc<Client>,
+    client: Arc<HttpClient>,
     server: ServerName,
     limit: usize,
-) -> Result<(DuplexStream, DuplexStream), LinkFault> {
+) -> Result<(DuplexStream, DuplexStream), UpstreamError> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let response = client.send(&Method::GET, &headers, Bytes::new()).await?;
-    let mut events = Incomings::new(response, limit)?;
-    let first = events.next().await?.ok_or(LinkFault::NoAnswer)?;
+    let mut events = SseEvents::new(response, limit)?;
+    let first = events.next().await?.ok_or(UpstreamError::NoAnswer)?;
     let endpoint = endpoint_in(&first, &client)?;
     let (input, posted) = tokio::io::duplex(PIPE);
     let (lines, output) = tokio::io::duplex(PIPE);
     let (said, to_write) = mpsc::channel(WAITING);
-    let post = Post { client, endpoint, server: server.clone(), said: said.clone() };
+    let post = SsePoster { client, endpoint, server: server.clone(), said: said.clone() };
     tokio::spawn(async move {
         // Whichever ends first ends the others.
         tokio::select! {
@@ -72,39 +72,40 @@ pub(in crate::upstream) async fn open(
 
 /// Where messages go, as the first event says. It has to be the server's own
 /// origin: what is posted there carries the configured credentials.
-fn endpoint_in(event: &SseEvent, client: &Client) -> Result<RequestTarget, LinkFault> {
+fn endpoint_in(event: &SseEvent, client: &HttpClient) -> Result<RequestTarget, UpstreamError> {
     if event.event.as_deref() != Some(b"endpoint") {
-        return Err(LinkFault::NoAnswer);
+        return Err(UpstreamError::NoAnswer);
     }
     same_origin_as(client.uri(), &String::from_utf8_lossy(&event.data))
 }
 
 /// The events of a stream.
-struct Incomings {
+struct SseEvents {
     body: ResponseBody,
     decoder: SseDecoder,
 }
 
-impl Incomings {
-    fn new(response: Response<ResponseBody>, limit: usize) -> Result<Self, LinkFault> {
+impl SseEvents {
+    fn new(response: Response<ResponseBody>, limit: usize) -> Result<Self, UpstreamError> {
         if !response.status().is_success() {
-            return Err(LinkFault::Status { status: response.status() });
+            return Err(UpstreamError::Status { status: response.status() });
         }
         if MediaType::of(response.headers()) != MediaType::EventStream {
-            return Err(LinkFault::MediaType { found: quote_content_type(response.headers()) });
+            return Err(UpstreamError::MediaType { found: quote_content_type(response.headers()) });
         }
         Ok(Self { body: response.into_body(), decoder: SseDecoder::new(limit) })
     }
 
-    async fn next(&mut self) -> Result<Option<SseEvent>, LinkFault> {
+    async fn next(&mut self) -> Result<Option<SseEvent>, UpstreamError> {
         loop {
             let event = self.decoder.next_event();
-            match event.map_err(|SseError::TooLarge { limit }| LinkFault::TooLarge { limit })? {
+            match event.map_err(|SseError::TooLarge { limit }| UpstreamError::TooLarge { limit })? {
                 Some(event) => return Ok(Some(event)),
                 None => match self.body.frame().await {
                     None => return Ok(None),
                     Some(frame) => {
-                        let frame = frame.map_err(|error| LinkFault::Broken(Box::new(error)))?;
+                        let frame =
+                            frame.map_err(|error| UpstreamError::Broken(Box::new(error)))?;
                         if let Ok(data) = frame.into_data() {
                             self.decoder.push(data);
                         }
@@ -116,7 +117,7 @@ impl Incomings {
 }
 
 /// Passes on what the server says, to the end of its stream.
-async fn hear(mut events: Incomings, said: mpsc::Sender<Bytes>, server: &ServerName) {
+async fn hear(mut events: SseEvents, said: mpsc::Sender<Bytes>, server: &ServerName) {
     loop {
         match events.next().await {
             Ok(Some(event)) if event.is_message() => {
@@ -150,15 +151,15 @@ async fn write(mut messages: mpsc::Receiver<Bytes>, mut lines: DuplexStream) {
 }
 
 /// Where the gateway's messages go.
-struct Post {
-    client: Arc<Client>,
+struct SsePoster {
+    client: Arc<HttpClient>,
     endpoint: RequestTarget,
     server: ServerName,
     /// What comes back without having been said by the server.
     said: mpsc::Sender<Bytes>,
 }
 
-impl Post {
+impl SsePoster {
     /// Posts every line, to their end or to the first that shows that the
     /// session is lost. Requests go side by side, for some servers answer a
     /// post only when the request is done; what else there is goes in its order.
@@ -168,7 +169,7 @@ impl Post {
         loop {
             let line = tokio::select! {
                 line = lines.next() => line,
-                Some(Lost(lost)) = requests.next() => {
+                Some(SessionLost(lost)) = requests.next() => {
                     if lost {
                         return;
                     }
@@ -188,20 +189,20 @@ impl Post {
         }
     }
 
-    async fn request(&self, id: Id, line: Bytes) -> Lost {
+    async fn request(&self, id: Id, line: Bytes) -> SessionLost {
         let refused = match self.send(line).await {
-            Ok(status) if status.is_success() => return Lost(false),
-            Ok(StatusCode::NOT_FOUND | StatusCode::GONE) | Err(LinkFault::Connect(_)) => {
-                return Lost(true);
+            Ok(status) if status.is_success() => return SessionLost(false),
+            Ok(StatusCode::NOT_FOUND | StatusCode::GONE) | Err(UpstreamError::Connect(_)) => {
+                return SessionLost(true);
             }
-            Ok(status) => LinkFault::Status { status },
+            Ok(status) => UpstreamError::Status { status },
             Err(fault) => fault,
         };
         tracing::debug!(server = %self.server, "a request was refused: {}", refused.chain());
         let message = format!("the server took no request: {}", refused.public());
         let error = json!({ "code": code::SERVER_UNAVAILABLE, "message": message });
         let answer = jsonrpc::error(Some(&id), error.to_string().as_bytes());
-        Lost(self.said.send(answer).await.is_err())
+        SessionLost(self.said.send(answer).await.is_err())
     }
 
     async fn aside(&self, line: Bytes) {
@@ -217,7 +218,7 @@ impl Post {
         }
     }
 
-    async fn send(&self, line: Bytes) -> Result<StatusCode, LinkFault> {
+    async fn send(&self, line: Bytes) -> Result<StatusCode, UpstreamError> {
         let headers = HeaderMap::new();
         let sent = self.client.send_to(&self.endpoint, &Method::POST, &headers, line);
         let response = sent.await?;
@@ -229,7 +230,7 @@ impl Post {
 }
 
 /// Whether a post showed that the session is lost.
-struct Lost(bool);
+struct SessionLost(bool);
 
 /// How many bytes a pipe holds.
 const PIPE: usize = 64 * 1024;

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc};
 use super::*;
 use crate::call::Event;
 use crate::codec::body::collect;
-use crate::upstream::Hub;
+use crate::upstream::SubscriptionHub;
 
 type Answered = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -77,26 +77,26 @@ impl Scripted {
         Self { url, connections, asked: Arc::new(Mutex::new(asked)) }
     }
 
-    async fn open(&self, changed: &Arc<Notify>) -> Http {
+    async fn open(&self, changed: &Arc<Notify>) -> HttpServer {
         let config = crate::config::HttpConfig {
             url: self.url.clone(),
             headers: Vec::new(),
             ca: None,
             transport: crate::config::HttpTransport::Auto,
         };
-        let client = Client::new(&config, Duration::from_secs(5)).unwrap();
+        let client = HttpClient::new(&config, Duration::from_secs(5)).unwrap();
         let server = ServerName::new("s").unwrap();
-        let opening = Opening {
-            owner: Arc::new(Owner::main()),
+        let opening = HttpOpening {
+            owner: Arc::new(InstanceKey::main()),
             client: Arc::new(client),
             era: EraChoice::Legacy,
             patience: Duration::from_secs(5),
             limit: 1 << 20,
             forward: Vec::new(),
-            inbox: Inbox::new(Arc::clone(changed), Hub::default().at(&server)),
+            inbox: Inbox::new(Arc::clone(changed), SubscriptionHub::default().at(&server)),
             server,
         };
-        Http::open(opening).await.unwrap()
+        HttpServer::open(opening).await.unwrap()
     }
 
     /// Waits until it has been asked for `method`.
@@ -171,7 +171,7 @@ async fn a_server_that_answers_with_plain_json_hears_of_a_cancellation_and_of_a_
     let first = cancelled.body["params"]["requestId"].clone();
     let short = Deadline::new(Duration::from_millis(50), Duration::from_millis(50));
     let fault = http.call(&one, &target, Vec::new(), short).await.unwrap_err();
-    assert!(matches!(fault, LinkFault::Timeout { .. }), "{fault}");
+    assert!(matches!(fault, UpstreamError::Timeout { .. }), "{fault}");
     let cancelled = server.asked_for("notifications/cancelled").await;
     assert_ne!(cancelled.body["params"]["requestId"], first);
 }
@@ -183,7 +183,7 @@ async fn a_server_that_loses_every_session_is_not_listed_for_it_over_and_over() 
     let http = server.open(&changed).await;
     let (target, one) = (target(), call());
     let fault = http.call(&one, &target, Vec::new(), minute()).await.unwrap_err();
-    assert!(matches!(fault, LinkFault::Status { status } if status == 404), "{fault}");
+    assert!(matches!(fault, UpstreamError::Status { status } if status == 404), "{fault}");
     let relisted = std::pin::pin!(changed.notified());
     assert!(futures_util::poll!(relisted).is_pending(), "the list is not asked for");
 }

@@ -5,39 +5,39 @@ use http::StatusCode;
 use crate::call::{Answer, Passing};
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, code};
-use crate::upstream::LinkFault;
+use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 
-use super::Shared;
-use super::reception::{Reception, answer_in, refusal};
+use super::HttpShared;
+use super::reception::{HttpReply, answer_in, refusal};
 
 /// What a reception says that is no stream.
-pub(super) enum Settled {
+pub(super) enum SettledReply {
     Answer(Answer),
     Passing(Passing),
 }
 
-impl Shared {
+impl HttpShared {
     /// What a call's reception says that is no stream.
     pub(super) async fn settle(
         &self,
-        reception: Reception,
+        reception: HttpReply,
         id: &Id,
         deadline: Deadline,
-    ) -> Result<Settled, LinkFault> {
+    ) -> Result<SettledReply, UpstreamError> {
         let answer = match reception {
-            Reception::Message(frame) => answer_in(frame, id),
-            Reception::Begun(begun) => match Box::pin(begun.pass(id, self, deadline)).await? {
-                Ok(passing) => return Ok(Settled::Passing(passing)),
+            HttpReply::Message(frame) => answer_in(frame, id),
+            HttpReply::Begun(begun) => match Box::pin(begun.pass(id, self, deadline)).await? {
+                Ok(passing) => return Ok(SettledReply::Passing(passing)),
                 Err(frame) => answer_in(frame, id),
             },
-            Reception::Events(_) | Reception::Empty => Err(LinkFault::NoAnswer),
-            Reception::Refused { status, frame, .. } => self.refused(status, frame, id),
+            HttpReply::Events(_) | HttpReply::Empty => Err(UpstreamError::NoAnswer),
+            HttpReply::Refused { status, frame, .. } => self.refused(status, frame, id),
         };
         if let Err(fault) = &answer {
             self.doubt(fault);
         }
-        Ok(Settled::Answer(self.checked(answer?)?))
+        Ok(SettledReply::Answer(self.checked(answer?)?))
     }
 
     /// What a refusal says. An error that answers no request, from a server
@@ -48,7 +48,7 @@ impl Shared {
         status: StatusCode,
         frame: Option<Frame>,
         id: &Id,
-    ) -> Result<Answer, LinkFault> {
+    ) -> Result<Answer, UpstreamError> {
         let nameless = matches!(frame, Some(Frame::Response { id: None, .. }));
         match refusal(status, frame, id)? {
             Answer::Error(error)
@@ -56,7 +56,7 @@ impl Shared {
                     && self.peer.era() == Era::Modern
                     && !code::is_modern_code(error.code()) =>
             {
-                Err(LinkFault::Status { status })
+                Err(UpstreamError::Status { status })
             }
             answer => Ok(answer),
         }
@@ -64,16 +64,16 @@ impl Shared {
 
     /// Takes the server for lost where a fault shows that what was learnt of
     /// it, or its address, no longer holds.
-    pub(super) fn doubt(&self, fault: &LinkFault) {
+    pub(super) fn doubt(&self, fault: &UpstreamError) {
         let era_changed = self.peer.era() == Era::Modern
-            && matches!(fault, LinkFault::Status { status }
+            && matches!(fault, UpstreamError::Status { status }
                 if matches!(*status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST | StatusCode::METHOD_NOT_ALLOWED));
-        if era_changed || matches!(fault, LinkFault::Connect(_)) {
+        if era_changed || matches!(fault, UpstreamError::Connect(_)) {
             self.lose(fault);
         }
     }
 
-    pub(super) fn lose(&self, fault: &LinkFault) {
+    pub(super) fn lose(&self, fault: &UpstreamError) {
         let reason = fault.chain();
         self.lost.send_if_modified(|lost| {
             let first = lost.is_none();
@@ -84,13 +84,13 @@ impl Shared {
 
     /// An answer, its sender noted; doubts the server's era or list where the
     /// answer says so.
-    pub(super) fn checked(&self, answer: Answer) -> Result<Answer, LinkFault> {
+    pub(super) fn checked(&self, answer: Answer) -> Result<Answer, UpstreamError> {
         if let Answer::Error(error) = &answer {
             match error.code() {
                 // Agreed between the gateway and this server: to the client it
                 // would say that the gateway does not speak the client's.
                 code::UNSUPPORTED_VERSION if self.peer.era() == Era::Modern => {
-                    let fault = LinkFault::Versions("others than it said".into());
+                    let fault = UpstreamError::Versions("others than it said".into());
                     self.lose(&fault);
                     return Err(fault);
                 }

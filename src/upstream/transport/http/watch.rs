@@ -13,21 +13,23 @@ use tokio::time::{Instant, timeout};
 use crate::call::{Answer, Question};
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::{Era, Method, notification};
-use crate::upstream::LinkFault;
+use crate::upstream::UpstreamError;
 use crate::upstream::interaction::outside;
-use crate::upstream::notifications::listen::{Carries, Line, NoStream, Signal, Stream, listen};
-use crate::upstream::notifications::subscribe::{Asks, subscribe};
+use crate::upstream::notifications::listen::{
+    ChangeStream, ListenTransport, StreamPurpose, StreamRefused, StreamSignal, listen,
+};
+use crate::upstream::notifications::subscribe::{SubscribeTransport, subscribe};
 
-use super::reception::{Events, Reception, refusal};
-use super::{Shared, modern_headers, session};
+use super::reception::{HttpReply, MessageStream, refusal};
+use super::{HttpShared, modern_headers, session};
 
 /// Hears what the server tells until the answer is dropped. The stream of a
 /// client's own session stands before this returns, if it can be had soon: what
 /// a server asks there in the first call would else be heard by nobody.
-pub(super) async fn start(shared: &Arc<Shared>) -> JoinSet<()> {
+pub(super) async fn start(shared: &Arc<HttpShared>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let (peer, inbox) = (&shared.peer, Arc::clone(&shared.inbox));
-    let open = Open(Arc::clone(shared));
+    let open = HttpListener(Arc::clone(shared));
     match peer.era() {
         Era::Modern => {
             tasks.spawn(listen(open, peer.clone(), inbox));
@@ -44,40 +46,46 @@ pub(super) async fn start(shared: &Arc<Shared>) -> JoinSet<()> {
     tasks
 }
 
-struct Open(Arc<Shared>);
+struct HttpListener(Arc<HttpShared>);
 
-impl Line for Open {
-    async fn open(&self, params: Bytes, carries: Carries) -> Result<Stream, NoStream> {
+impl ListenTransport for HttpListener {
+    async fn open(
+        &self,
+        params: Bytes,
+        carries: StreamPurpose,
+    ) -> Result<ChangeStream, StreamRefused> {
         let shared = &self.0;
         let id = shared.number();
         let body = jsonrpc::request(&id, Method::Listen.as_str(), &params);
         let headers = modern_headers(shared.peer.version, &Method::Listen, None);
         let reception = async {
-            Reception::read(shared.client.post(&headers, body).await?, shared.limit).await
+            HttpReply::read(shared.client.post(&headers, body).await?, shared.limit).await
         };
-        let events = match reception.await.map_err(NoStream::Fault)? {
-            Reception::Events(events) => events,
-            Reception::Refused { status, frame, .. } => {
+        let events = match reception.await.map_err(StreamRefused::Fault)? {
+            HttpReply::Events(events) => events,
+            HttpReply::Refused { status, frame, .. } => {
                 let answer = refusal(status, frame, &id);
-                return Err(answer.map_or_else(NoStream::of, |it| NoStream::answered(Some(it))));
+                return Err(
+                    answer.map_or_else(StreamRefused::of, |it| StreamRefused::answered(Some(it)))
+                );
             }
-            Reception::Message(_) | Reception::Begun(_) | Reception::Empty => {
-                return Err(NoStream::answered(None));
+            HttpReply::Message(_) | HttpReply::Begun(_) | HttpReply::Empty => {
+                return Err(StreamRefused::answered(None));
             }
         };
-        let (sender, signals) = Stream::channel();
+        let (sender, signals) = ChangeStream::channel();
         let mut following = JoinSet::new();
         let shared = Arc::clone(shared);
         following.spawn(async move {
             let answer = follow(&shared, *events, Some((&sender, carries))).await;
-            let _ = sender.send(Signal::Ended(answer)).await;
+            let _ = sender.send(StreamSignal::Ended(answer)).await;
         });
-        Ok(Stream::new(signals, following))
+        Ok(ChangeStream::new(signals, following))
     }
 }
 
-impl Asks for Open {
-    async fn ask(&self, method: &Method, params: Bytes) -> Result<Answer, LinkFault> {
+impl SubscribeTransport for HttpListener {
+    async fn ask(&self, method: &Method, params: Bytes) -> Result<Answer, UpstreamError> {
         self.0.request(method, params).await
     }
 
@@ -88,7 +96,7 @@ impl Asks for Open {
 
 /// Keeps the stream of a Legacy session open, from when there is something to
 /// be heard. Ends where the server offers none.
-async fn get_on(shared: Arc<Shared>, stands: oneshot::Sender<()>) {
+async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
     let mut wanted = shared.inbox.subscriptions.changes();
     // A client's own session may hear of anything: some servers say there what
     // concerns a call.
@@ -131,7 +139,7 @@ async fn get_on(shared: Arc<Shared>, stands: oneshot::Sender<()>) {
             Ok(None) => return,
             // There never was a stream, and what the server says is not about
             // this moment.
-            Err(LinkFault::Status { status }) if first && status.is_client_error() => return,
+            Err(UpstreamError::Status { status }) if first && status.is_client_error() => return,
             Err(fault) => {
                 if !first {
                     // It may be another server by now, one that does not know
@@ -151,20 +159,23 @@ async fn get_on(shared: Arc<Shared>, stands: oneshot::Sender<()>) {
 
 /// The stream; `None` where the server has none to offer. A session that turns
 /// out to be lost is opened anew, if there was a stream before.
-async fn get(shared: &Arc<Shared>, first: bool) -> Result<Option<Events>, LinkFault> {
+async fn get(
+    shared: &Arc<HttpShared>,
+    first: bool,
+) -> Result<Option<MessageStream>, UpstreamError> {
     let mut headers = HeaderMap::new();
     let used = shared.session.add_to(&mut headers);
     let accept = http::HeaderValue::from_static("text/event-stream");
     headers.insert(http::header::ACCEPT, accept);
     let response = shared.client.send(&HttpMethod::GET, &headers, Bytes::new()).await?;
-    let reception = Reception::read(response, shared.limit).await?;
+    let reception = HttpReply::read(response, shared.limit).await?;
     if !first && used.is_some() && session::is_lost(&reception, &shared.number()) {
         shared.reopen(used).await?;
     }
     match reception {
-        Reception::Events(events) => Ok(Some(*events)),
-        Reception::Refused { status, .. } if status != StatusCode::METHOD_NOT_ALLOWED => {
-            Err(LinkFault::Status { status })
+        HttpReply::Events(events) => Ok(Some(*events)),
+        HttpReply::Refused { status, .. } if status != StatusCode::METHOD_NOT_ALLOWED => {
+            Err(UpstreamError::Status { status })
         }
         _ => Ok(None),
     }
@@ -172,21 +183,21 @@ async fn get(shared: &Arc<Shared>, first: bool) -> Result<Option<Events>, LinkFa
 
 /// Hears what comes, to the end of the stream; the answer that ends it.
 async fn follow(
-    shared: &Arc<Shared>,
-    mut events: Events,
-    signals: Option<(&mpsc::Sender<Signal>, Carries)>,
+    shared: &Arc<HttpShared>,
+    mut events: MessageStream,
+    signals: Option<(&mpsc::Sender<StreamSignal>, StreamPurpose)>,
 ) -> Option<Answer> {
     loop {
         match events.next().await {
             Ok(Some(Frame::Notification { method, params })) => match (signals, params) {
                 (Some((signals, _)), Some(params)) if method == notification::ACKNOWLEDGED => {
-                    let _ = signals.try_send(Signal::Acknowledged(params));
+                    let _ = signals.try_send(StreamSignal::Acknowledged(params));
                 }
                 (_, Some(params)) if method == notification::MESSAGE => {
                     shared.wrote(&method, &params);
                 }
-                (Some((signals, Carries::Unknown)), params) => {
-                    let _ = signals.try_send(Signal::Told(method, params));
+                (Some((signals, StreamPurpose::Unknown)), params) => {
+                    let _ = signals.try_send(StreamSignal::Told(method, params));
                 }
                 (_, Some(params)) if method == notification::CANCELLED => shared.took_back(&params),
                 (_, params) => shared.inbox.hear(&method, params.as_ref()),

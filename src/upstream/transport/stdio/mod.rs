@@ -28,34 +28,34 @@ use crate::jsonrpc::Id;
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, notification};
 use crate::policy::CallTarget;
 
-use crate::upstream::LinkFault;
-use crate::upstream::Owner;
+use crate::upstream::InstanceKey;
+use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
-use crate::upstream::interaction::questions::{Aside, Caller, Questions};
+use crate::upstream::interaction::questions::{CallOrigin, CallQuestions, SideMessage};
 use crate::upstream::notifications::Inbox;
-use crate::upstream::notifications::levels::{self, Levels};
+use crate::upstream::notifications::levels::{self, LogLevelControl};
 use crate::upstream::transport::peer::{
-    Peer, Verdict, initialize_params, judge_discover, judge_initialize, modern_params,
+    DiscoverVerdict, Peer, initialize_params, judge_discover, judge_initialize, modern_params,
 };
-pub(in crate::upstream) use reader::Output;
+pub(in crate::upstream) use reader::ChildOutput;
 
-use pending::{Came, Lines, Waiting, Wants};
-use wire::Wire;
+use pending::{AwaitedReply, LogSubscription, PendingEvent, RequestInterest};
+use wire::ChildLink;
 
 /// A child that has answered and can be called.
-pub(in crate::upstream) struct Stdio {
-    wire: Arc<Wire>,
+pub(in crate::upstream) struct StdioServer {
+    wire: Arc<ChildLink>,
     peer: Peer,
-    levels: Levels,
+    levels: LogLevelControl,
     /// What hears of changes, for as long as the connection is there.
     _listening: JoinSet<()>,
 }
 
 /// How a connection to a child is opened.
-pub(in crate::upstream) struct Opening {
+pub(in crate::upstream) struct StdioOpening {
     pub(in crate::upstream) server: ServerName,
     /// Whose child it is.
-    pub(in crate::upstream) owner: Arc<Owner>,
+    pub(in crate::upstream) owner: Arc<InstanceKey>,
     pub(in crate::upstream) era: EraChoice,
     /// How long a probe waits before `initialize` is tried beside it.
     pub(in crate::upstream) patience: Duration,
@@ -65,19 +65,19 @@ pub(in crate::upstream) struct Opening {
     pub(in crate::upstream) inbox: Arc<Inbox>,
 }
 
-impl Stdio {
+impl StdioServer {
     /// Finds out the child's era and introduces the gateway. The caller bounds
     /// the time.
     pub(in crate::upstream) async fn open(
-        opening: Opening,
+        opening: StdioOpening,
         input: impl AsyncWrite + Send + 'static,
         output: impl AsyncRead + Send + Unpin + 'static,
-    ) -> Result<Self, LinkFault> {
-        let wire = Wire::start(opening.server, input, output, opening.limit, opening.inbox);
+    ) -> Result<Self, UpstreamError> {
+        let wire = ChildLink::start(opening.server, input, output, opening.limit, opening.inbox);
         match introduce(&wire, &opening.owner.told, opening.era, opening.patience).await {
             Ok(peer) => {
                 let listening = news::start(&wire, &peer);
-                Ok(Self { wire, peer, levels: Levels::default(), _listening: listening })
+                Ok(Self { wire, peer, levels: LogLevelControl::default(), _listening: listening })
             }
             Err(fault) => {
                 // Nobody else would: the reader keeps the pipes open.
@@ -96,7 +96,7 @@ impl Stdio {
         &self,
         method: &str,
         params: Bytes,
-    ) -> Result<Answer, LinkFault> {
+    ) -> Result<Answer, UpstreamError> {
         ask(&self.wire, method, &params).await
     }
 
@@ -106,7 +106,7 @@ impl Stdio {
         call: &Call,
         target: &CallTarget,
         deadline: Deadline,
-    ) -> Result<Reply, LinkFault> {
+    ) -> Result<Reply, UpstreamError> {
         let id = self.wire.number();
         let number = id.to_string();
         let wanted = call.context.progress_token.as_ref();
@@ -116,13 +116,13 @@ impl Stdio {
             Era::Legacy => lower::request(call, &target.edits, token).finish(),
         };
         let hears = call.context.hears();
-        let lines = if hears.is_some() { Lines::Heard } else { Lines::Unheard };
+        let lines = if hears.is_some() { LogSubscription::Heard } else { LogSubscription::Unheard };
         // Also of a call that wants no lines the child may write some: they are
         // not another's.
-        let caller = Some(Caller::of(call, target));
-        let (questions, answers) = Questions::of(call, self.peer.era(), &self.wire);
+        let caller = Some(CallOrigin::of(call, target));
+        let (questions, answers) = CallQuestions::of(call, self.peer.era(), &self.wire);
         let asides = questions.can_be() || wanted.is_some();
-        let wants = if asides { Wants::Asides } else { Wants::Answer };
+        let wants = if asides { RequestInterest::Asides } else { RequestInterest::Answer };
         // On its way before it is sent, so that whatever ends it is noted.
         let mut on_its_way = OnItsWay {
             waiting: self.wire.expect(id, caller, wants, lines),
@@ -138,7 +138,7 @@ impl Stdio {
         };
         tokio::select! {
             sent = sent => sent?,
-            after = on_its_way.deadline.passed() => return Err(LinkFault::Timeout { after }),
+            after = on_its_way.deadline.passed() => return Err(UpstreamError::Timeout { after }),
         }
         let reply = Reply::stream(stream::unfold(Some(on_its_way), OnItsWay::step));
         Ok(reply.with_answers(answers))
@@ -146,7 +146,7 @@ impl Stdio {
 
     /// Has a Legacy child write as much into its log as its clients want. It
     /// reads that before the call that follows; its answer says nothing.
-    async fn set_level(&self, wants: Option<LogLevel>) -> Result<(), LinkFault> {
+    async fn set_level(&self, wants: Option<LogLevel>) -> Result<(), UpstreamError> {
         if self.peer.era() == Era::Modern || !self.peer.offers.has_capability("logging") {
             return Ok(());
         }
@@ -156,8 +156,8 @@ impl Stdio {
     }
 
     /// Waits until the child is lost; says why.
-    pub(in crate::upstream) async fn closed(&self) -> LinkFault {
-        LinkFault::Exited(self.wire.closed().await)
+    pub(in crate::upstream) async fn closed(&self) -> UpstreamError {
+        UpstreamError::Exited(self.wire.closed().await)
     }
 
     /// Closes the child's input, which asks it to end.
@@ -168,10 +168,10 @@ impl Stdio {
 
 /// A call that waits for its answer. Dropped before it, the child is told.
 struct OnItsWay {
-    wire: Arc<Wire>,
-    waiting: Waiting,
+    wire: Arc<ChildLink>,
+    waiting: AwaitedReply,
     deadline: Deadline,
-    questions: Questions,
+    questions: CallQuestions,
     /// The least severe lines of the child's log that the client gets.
     hears: Option<LogLevel>,
     info: Bytes,
@@ -184,7 +184,7 @@ impl OnItsWay {
             tokio::select! {
                 // The limit first: a flood of progress must not put it off for ever.
                 biased;
-                after = this.deadline.passed() => break Err(LinkFault::Timeout { after }),
+                after = this.deadline.passed() => break Err(UpstreamError::Timeout { after }),
                 (id, response) = this.questions.answer() => {
                     if this.closes(&id)
                         && let Err(fault) = this.wire.respond(&id, &response).await
@@ -198,12 +198,12 @@ impl OnItsWay {
                     }
                 }
                 came = &mut this.waiting.answer => match came {
-                    Ok(Came::Answer(answer)) => break answer,
-                    Ok(Came::Asides(asides, answer)) => {
+                    Ok(PendingEvent::Answer(answer)) => break answer,
+                    Ok(PendingEvent::Asides(asides, answer)) => {
                         this.waiting.asides = Some(asides);
                         this.waiting.answer = answer;
                     }
-                    Err(_) => break Err(LinkFault::NoAnswer),
+                    Err(_) => break Err(UpstreamError::NoAnswer),
                 },
             }
         };
@@ -213,23 +213,23 @@ impl OnItsWay {
         Some((Event::Answer(answer), None))
     }
 
-    fn aside(&mut self, aside: Aside) -> Option<Event> {
+    fn aside(&mut self, aside: SideMessage) -> Option<Event> {
         match aside {
-            Aside::Notice(notice) => {
+            SideMessage::Notice(notice) => {
                 self.deadline.extend();
                 Some(Event::Notice(notice))
             }
-            Aside::Line(method, params) => {
+            SideMessage::Line(method, params) => {
                 Notice::line(method, params, self.hears?).map(Event::Notice)
             }
-            Aside::Asks(id, question) if self.questions.open(&id, &mut self.deadline) => {
+            SideMessage::Asks(id, question) if self.questions.open(&id, &mut self.deadline) => {
                 Some(Event::Asks(id, question))
             }
-            Aside::Asks(id, question) => {
+            SideMessage::Asks(id, question) => {
                 self.wire.refuse(&id, &question.method);
                 None
             }
-            Aside::TookBack(id) => self.closes(&id).then_some(Event::TookBack(id)),
+            SideMessage::TookBack(id) => self.closes(&id).then_some(Event::TookBack(id)),
         }
     }
 
@@ -245,27 +245,27 @@ impl Drop for OnItsWay {
     }
 }
 
-async fn next_aside(asides: &mut Option<mpsc::Receiver<Aside>>) -> Option<Aside> {
+async fn next_aside(asides: &mut Option<mpsc::Receiver<SideMessage>>) -> Option<SideMessage> {
     match asides {
         Some(asides) => asides.recv().await,
         None => None,
     }
 }
 
-async fn ask(wire: &Arc<Wire>, method: &str, params: &[u8]) -> Result<Answer, LinkFault> {
+async fn ask(wire: &Arc<ChildLink>, method: &str, params: &[u8]) -> Result<Answer, UpstreamError> {
     let id = wire.number();
-    let waiting = wire.expect(id, None, Wants::Answer, Lines::Unheard);
+    let waiting = wire.expect(id, None, RequestInterest::Answer, LogSubscription::Unheard);
     let _guard = Forget { wire, id };
     wire.send(id, method, params).await?;
     match waiting.answer.await {
-        Ok(Came::Answer(answer)) => answer,
-        Ok(Came::Asides(..)) | Err(_) => Err(LinkFault::NoAnswer),
+        Ok(PendingEvent::Answer(answer)) => answer,
+        Ok(PendingEvent::Asides(..)) | Err(_) => Err(UpstreamError::NoAnswer),
     }
 }
 
 /// Forgets a request of the gateway's own that is given up.
 struct Forget<'a> {
-    wire: &'a Wire,
+    wire: &'a ChildLink,
     id: u64,
 }
 
@@ -276,11 +276,11 @@ impl Drop for Forget<'_> {
 }
 
 async fn introduce(
-    wire: &Arc<Wire>,
+    wire: &Arc<ChildLink>,
     told: &[u8],
     era: EraChoice,
     patience: Duration,
-) -> Result<Peer, LinkFault> {
+) -> Result<Peer, UpstreamError> {
     let peer = match era {
         EraChoice::Legacy => initialize(wire, told).await?,
         EraChoice::Modern => discover(wire).await?,
@@ -292,33 +292,40 @@ async fn introduce(
     Ok(peer)
 }
 
-async fn initialize(wire: &Arc<Wire>, told: &[u8]) -> Result<Peer, LinkFault> {
+async fn initialize(wire: &Arc<ChildLink>, told: &[u8]) -> Result<Peer, UpstreamError> {
     let answer = ask(wire, Method::Initialize.as_str(), &initialize_params(told)).await?;
     judge_initialize(&answer)
 }
 
-async fn ask_discover(wire: &Arc<Wire>, version: ProtocolVersion) -> Result<Answer, LinkFault> {
+async fn ask_discover(
+    wire: &Arc<ChildLink>,
+    version: ProtocolVersion,
+) -> Result<Answer, UpstreamError> {
     let params = modern_params(version, serde_json::json!({}));
     ask(wire, Method::Discover.as_str(), &params).await
 }
 
-async fn discover(wire: &Arc<Wire>) -> Result<Peer, LinkFault> {
+async fn discover(wire: &Arc<ChildLink>) -> Result<Peer, UpstreamError> {
     let mut version = ProtocolVersion::LATEST_MODERN;
     for _ in 0..=ProtocolVersion::ALL.len() {
         match judge_discover(&ask_discover(wire, version).await?) {
-            Verdict::Modern(peer) => return Ok(*peer),
-            Verdict::Retry(other) => version = other,
-            Verdict::Incompatible(fault) => return Err(fault),
-            Verdict::Legacy => break,
+            DiscoverVerdict::Modern(peer) => return Ok(*peer),
+            DiscoverVerdict::Retry(other) => version = other,
+            DiscoverVerdict::Incompatible(fault) => return Err(fault),
+            DiscoverVerdict::Legacy => break,
         }
     }
-    Err(LinkFault::Versions("Legacy ones".into()))
+    Err(UpstreamError::Versions("Legacy ones".into()))
 }
 
 /// `server/discover` first. A child that says nothing for `patience` may be a
 /// Legacy one that stays silent, or one that starts slowly: `initialize` goes
 /// out, too, and the first answer that settles the matter counts.
-async fn probe(wire: &Arc<Wire>, told: &[u8], patience: Duration) -> Result<Peer, LinkFault> {
+async fn probe(
+    wire: &Arc<ChildLink>,
+    told: &[u8],
+    patience: Duration,
+) -> Result<Peer, UpstreamError> {
     let mut discover = Box::pin(ask_discover(wire, ProtocolVersion::LATEST_MODERN));
     let first = timeout(patience, &mut discover).await;
     let verdict = if let Ok(answer) = first {
@@ -327,30 +334,30 @@ async fn probe(wire: &Arc<Wire>, told: &[u8], patience: Duration) -> Result<Peer
         let mut initialize = Box::pin(initialize(wire, told));
         tokio::select! {
             answer = &mut discover => match judge_probe(answer)? {
-                Verdict::Legacy => return initialize.await,
+                DiscoverVerdict::Legacy => return initialize.await,
                 verdict => verdict,
             },
             peer = &mut initialize => match peer {
-                Err(LinkFault::Refused { .. }) => judge_probe(discover.await)?,
+                Err(UpstreamError::Refused { .. }) => judge_probe(discover.await)?,
                 settled => return settled,
             },
         }
     };
     match verdict {
-        Verdict::Modern(peer) => Ok(*peer),
-        Verdict::Retry(_) => self::discover(wire).await,
-        Verdict::Incompatible(fault) => Err(fault),
-        Verdict::Legacy => self::initialize(wire, told).await,
+        DiscoverVerdict::Modern(peer) => Ok(*peer),
+        DiscoverVerdict::Retry(_) => self::discover(wire).await,
+        DiscoverVerdict::Incompatible(fault) => Err(fault),
+        DiscoverVerdict::Legacy => self::initialize(wire, told).await,
     }
 }
 
 /// What is no recognised Modern answer, of whatever kind, is a Legacy child's:
 /// one that is alive may still answer `initialize`.
-fn judge_probe(answer: Result<Answer, LinkFault>) -> Result<Verdict, LinkFault> {
+fn judge_probe(answer: Result<Answer, UpstreamError>) -> Result<DiscoverVerdict, UpstreamError> {
     match answer {
         Ok(answer) => Ok(judge_discover(&answer)),
-        Err(gone @ (LinkFault::Exited(_) | LinkFault::NoAnswer)) => Err(gone),
-        Err(_) => Ok(Verdict::Legacy),
+        Err(gone @ (UpstreamError::Exited(_) | UpstreamError::NoAnswer)) => Err(gone),
+        Err(_) => Ok(DiscoverVerdict::Legacy),
     }
 }
 

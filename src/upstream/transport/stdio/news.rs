@@ -10,18 +10,20 @@ use tokio::task::JoinSet;
 
 use crate::call::Answer;
 use crate::mcp::{Era, Method};
-use crate::upstream::LinkFault;
-use crate::upstream::notifications::listen::{Carries, Line, NoStream, Stream, listen};
-use crate::upstream::notifications::subscribe::{Asks, subscribe};
+use crate::upstream::UpstreamError;
+use crate::upstream::notifications::listen::{
+    ChangeStream, ListenTransport, StreamPurpose, StreamRefused, listen,
+};
+use crate::upstream::notifications::subscribe::{SubscribeTransport, subscribe};
 use crate::upstream::transport::peer::Peer;
 
 use super::ask;
-use super::wire::Wire;
+use super::wire::ChildLink;
 
 /// Hears what the child tells until the answer is dropped.
-pub(super) fn start(wire: &Arc<Wire>, peer: &Peer) -> JoinSet<()> {
+pub(super) fn start(wire: &Arc<ChildLink>, peer: &Peer) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    let (pipe, inbox) = (Pipe(Arc::clone(wire)), Arc::clone(&wire.inbox));
+    let (pipe, inbox) = (StdioListener(Arc::clone(wire)), Arc::clone(&wire.inbox));
     match peer.era() {
         Era::Modern => tasks.spawn(listen(pipe, peer.clone(), inbox)),
         Era::Legacy => tasks.spawn(subscribe(pipe, peer.tells, inbox)),
@@ -29,22 +31,27 @@ pub(super) fn start(wire: &Arc<Wire>, peer: &Peer) -> JoinSet<()> {
     tasks
 }
 
-struct Pipe(Arc<Wire>);
+struct StdioListener(Arc<ChildLink>);
 
-impl Line for Pipe {
-    async fn open(&self, params: Bytes, carries: Carries) -> Result<Stream, NoStream> {
+impl ListenTransport for StdioListener {
+    async fn open(
+        &self,
+        params: Bytes,
+        carries: StreamPurpose,
+    ) -> Result<ChangeStream, StreamRefused> {
         let id = self.0.number();
-        let (sender, signals) = Stream::channel();
+        let (sender, signals) = ChangeStream::channel();
         // Before it is sent: the acknowledgement may come at once.
         self.0.expect_stream(id, sender, carries);
-        let stream = Stream::new(signals, Subscription { wire: Arc::clone(&self.0), id });
+        let stream =
+            ChangeStream::new(signals, StdioChangeStream { wire: Arc::clone(&self.0), id });
         let sent = self.0.send(id, Method::Listen.as_str(), &params).await;
-        sent.map_err(NoStream::Fault).map(|()| stream)
+        sent.map_err(StreamRefused::Fault).map(|()| stream)
     }
 }
 
-impl Asks for Pipe {
-    async fn ask(&self, method: &Method, params: Bytes) -> Result<Answer, LinkFault> {
+impl SubscribeTransport for StdioListener {
+    async fn ask(&self, method: &Method, params: Bytes) -> Result<Answer, UpstreamError> {
         ask(&self.0, method.as_str(), &params).await
     }
 
@@ -55,12 +62,12 @@ impl Asks for Pipe {
 }
 
 /// A stream of the child's. Dropped, it is cancelled.
-struct Subscription {
-    wire: Arc<Wire>,
+struct StdioChangeStream {
+    wire: Arc<ChildLink>,
     id: u64,
 }
 
-impl Drop for Subscription {
+impl Drop for StdioChangeStream {
     fn drop(&mut self) {
         self.wire.forget_stream(self.id);
     }

@@ -11,19 +11,19 @@ use tokio::sync::Notify;
 
 /// The way to a child. What it is given it writes, all of it and in order, until
 /// it is dropped.
-pub(super) struct Outgoing(Arc<Shared>);
+pub(super) struct Outgoing(Arc<OutgoingShared>);
 
 /// The child's input is closed: it hears nothing any more.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Closed;
+pub(super) struct InputClosed;
 
-struct Shared {
-    lines: Mutex<Lines>,
+struct OutgoingShared {
+    lines: Mutex<OutgoingLines>,
     /// Tells that there is room again.
     room: Notify,
 }
 
-struct Lines {
+struct OutgoingLines {
     /// None once it is closed.
     input: Option<Input>,
     /// Lines of which the child has taken the first `taken` bytes.
@@ -41,14 +41,14 @@ type Input = Pin<Box<dyn AsyncWrite + Send>>;
 impl Outgoing {
     /// The way into `input`.
     pub(super) fn start(input: impl AsyncWrite + Send + 'static) -> Self {
-        let lines = Lines {
+        let lines = OutgoingLines {
             input: Some(Box::pin(input)),
             left: Vec::new(),
             taken: 0,
             closing: false,
             writer: None,
         };
-        let shared = Arc::new(Shared { lines: Mutex::new(lines), room: Notify::new() });
+        let shared = Arc::new(OutgoingShared { lines: Mutex::new(lines), room: Notify::new() });
         let writer = Arc::clone(&shared);
         tokio::spawn(std::future::poll_fn(move |cx| writer.poll_write(cx)));
         Self(shared)
@@ -57,11 +57,11 @@ impl Outgoing {
     /// Sends a line. Waits for as long as there is no room.
     ///
     /// # Errors
-    /// [`Closed`].
+    /// [`InputClosed`].
     ///
     /// # Cancel safety
     /// The line is sent whole or not at all.
-    pub(super) async fn send(&self, line: &[u8]) -> Result<(), Closed> {
+    pub(super) async fn send(&self, line: &[u8]) -> Result<(), InputClosed> {
         loop {
             let room = self.0.room.notified();
             if self.try_send(line)? {
@@ -74,11 +74,11 @@ impl Outgoing {
     /// Sends a line if there is room, and says whether there was.
     ///
     /// # Errors
-    /// [`Closed`].
-    pub(super) fn try_send(&self, line: &[u8]) -> Result<bool, Closed> {
+    /// [`InputClosed`].
+    pub(super) fn try_send(&self, line: &[u8]) -> Result<bool, InputClosed> {
         let mut lines = self.0.lines();
         if lines.input.is_none() || lines.closing {
-            return Err(Closed);
+            return Err(InputClosed);
         }
         if lines.left.len() >= MOST {
             return Ok(false);
@@ -109,8 +109,8 @@ impl Drop for Outgoing {
     }
 }
 
-impl Shared {
-    fn lines(&self) -> MutexGuard<'_, Lines> {
+impl OutgoingShared {
+    fn lines(&self) -> MutexGuard<'_, OutgoingLines> {
         // No code that can panic runs while the lock is held.
         self.lines.lock()
     }
@@ -136,7 +136,7 @@ impl Shared {
     }
 }
 
-impl Lines {
+impl OutgoingLines {
     /// Has the child take what is left; ready when nothing is.
     fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(rest) = self.left.get(self.taken..).filter(|rest| !rest.is_empty()) {
@@ -185,7 +185,7 @@ mod tests {
             outgoing.send(line.as_bytes()).await.unwrap();
         }
         outgoing.close();
-        assert_eq!(outgoing.send(b"four").await, Err(Closed));
+        assert_eq!(outgoing.send(b"four").await, Err(InputClosed));
         let mut read = String::new();
         child.read_to_string(&mut read).await.unwrap();
         assert_eq!(read, "one\nand a second one\nthree\n");
@@ -227,7 +227,7 @@ mod tests {
         let outgoing = Outgoing::start(input);
         drop(child);
         let _first = outgoing.try_send(b"a line");
-        assert_eq!(outgoing.send(b"another").await, Err(Closed));
+        assert_eq!(outgoing.send(b"another").await, Err(InputClosed));
     }
 
     #[tokio::test]

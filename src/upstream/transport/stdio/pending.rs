@@ -3,43 +3,43 @@
 use tokio::sync::{mpsc, oneshot};
 
 use crate::call::Answer;
-use crate::upstream::LinkFault;
-use crate::upstream::interaction::questions::{Aside, Caller};
+use crate::upstream::UpstreamError;
+use crate::upstream::interaction::questions::{CallOrigin, SideMessage};
 
 /// Somebody who waits for an answer.
-pub(super) struct Pending {
-    pub(super) asides: Option<mpsc::Sender<Aside>>,
+pub(super) struct PendingRequest {
+    pub(super) asides: Option<mpsc::Sender<SideMessage>>,
     /// Whose call it is, where the child is one that asks.
-    pub(super) caller: Option<Caller>,
+    pub(super) caller: Option<CallOrigin>,
     /// The child's log concerns it.
-    pub(super) lines: Lines,
-    pub(super) answer: oneshot::Sender<Came>,
+    pub(super) lines: LogSubscription,
+    pub(super) answer: oneshot::Sender<PendingEvent>,
 }
 
 /// What comes to whoever waits for an answer.
-pub(super) enum Came {
-    /// The answer.
-    Answer(Result<Answer, LinkFault>),
-    /// Asides come first, by the receiver; the answer follows by the second.
-    Asides(mpsc::Receiver<Aside>, oneshot::Receiver<Came>),
+pub(super) enum PendingEvent {
+    /// It.
+    Answer(Result<Answer, UpstreamError>),
+    /// There is something before it, by this way, and it comes by that.
+    Asides(mpsc::Receiver<SideMessage>, oneshot::Receiver<PendingEvent>),
 }
 
 /// A request on its way.
-pub(super) struct Waiting {
+pub(super) struct AwaitedReply {
     pub(super) id: u64,
-    pub(super) asides: Option<mpsc::Receiver<Aside>>,
-    pub(super) answer: oneshot::Receiver<Came>,
+    pub(super) asides: Option<mpsc::Receiver<SideMessage>>,
+    pub(super) answer: oneshot::Receiver<PendingEvent>,
 }
 
-impl Pending {
+impl PendingRequest {
     /// The way for what comes before the answer, made when it is needed first:
     /// most calls hear nothing.
-    pub(super) fn asides(&mut self) -> &mpsc::Sender<Aside> {
+    pub(super) fn asides(&mut self) -> &mpsc::Sender<SideMessage> {
         self.asides.get_or_insert_with(|| {
             let (sender, receiver) = mpsc::channel(ASIDES);
             let (answer, answer_rx) = oneshot::channel();
             let before = std::mem::replace(&mut self.answer, answer);
-            let _ = before.send(Came::Asides(receiver, answer_rx));
+            let _ = before.send(PendingEvent::Asides(receiver, answer_rx));
             sender
         })
     }
@@ -47,7 +47,7 @@ impl Pending {
 
 /// Whether a request's sender gets lines of the child's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lines {
+pub(super) enum LogSubscription {
     /// It gets none.
     Unheard,
     /// It gets those that are tied to it.
@@ -56,7 +56,7 @@ pub(super) enum Lines {
 
 /// What a request's sender wants to hear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wants {
+pub(super) enum RequestInterest {
     /// The answer alone.
     Answer,
     /// Progress, too, and what the child asks.

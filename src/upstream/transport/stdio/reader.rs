@@ -21,16 +21,16 @@ use tokio::time::Instant;
 
 use crate::codec::lines::{LineError, LineReader};
 
-use super::wire::Wire;
+use super::wire::ChildLink;
 
 /// A child's output. It can be read on any runtime, the one it is on included.
-pub(in crate::upstream) struct Output {
+pub(in crate::upstream) struct ChildOutput {
     /// None where it could not be brought from one runtime to another.
     pipe: Option<pipe::Receiver>,
     at: runtime::Id,
 }
 
-impl Output {
+impl ChildOutput {
     /// The output of a child that was started on this runtime.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Output {
     }
 }
 
-impl AsyncRead for Output {
+impl AsyncRead for ChildOutput {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -72,16 +72,16 @@ impl AsyncRead for Output {
 
 /// Where the task is, and how it is called elsewhere.
 #[derive(Default)]
-pub(super) struct Place(Mutex<Standing>);
+pub(super) struct ReaderTask(Mutex<ReaderTaskState>);
 
 #[derive(Default)]
-struct Standing {
+struct ReaderTaskState {
     at: Option<runtime::Id>,
     since: Option<Instant>,
     call: Option<oneshot::Sender<Handle>>,
 }
 
-impl Place {
+impl ReaderTask {
     /// Has the task come to this runtime, unless it has just moved: callers of
     /// different threads must not send it to and fro.
     pub(super) fn call_here(&self) {
@@ -111,19 +111,19 @@ impl Place {
         self.standing().at
     }
 
-    fn standing(&self) -> MutexGuard<'_, Standing> {
+    fn standing(&self) -> MutexGuard<'_, ReaderTaskState> {
         self.0.lock()
     }
 }
 
 /// The task. Where it ends, however it does, the child is lost.
-pub(super) struct Reader<R> {
-    wire: Arc<Wire>,
+pub(super) struct OutputReader<R> {
+    wire: Arc<ChildLink>,
     lines: LineReader<R>,
 }
 
-impl<R: AsyncRead + Send + Unpin + 'static> Reader<R> {
-    pub(super) fn start(wire: &Arc<Wire>, output: R, limit: usize) {
+impl<R: AsyncRead + Send + Unpin + 'static> OutputReader<R> {
+    pub(super) fn start(wire: &Arc<ChildLink>, output: R, limit: usize) {
         let reader = Self { wire: Arc::clone(wire), lines: LineReader::new(output, limit) };
         tokio::spawn(reader.run());
     }
@@ -152,7 +152,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> Reader<R> {
     }
 }
 
-impl<R> Drop for Reader<R> {
+impl<R> Drop for OutputReader<R> {
     fn drop(&mut self) {
         // Does nothing where a reason was given, or it goes on elsewhere.
         self.wire.lost("nobody reads its output any more");

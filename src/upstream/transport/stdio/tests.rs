@@ -6,23 +6,27 @@ use tokio::net::unix::pipe;
 use super::*;
 use crate::call::Failure;
 use crate::catalog::ServerOffers;
-use crate::upstream::Tells;
+use crate::upstream::ChangeCapabilities;
 
 fn peer(version: ProtocolVersion) -> Peer {
     let offers = json!({ "tools": { "listChanged": true } });
     let offers = Arc::new(ServerOffers::new(&offers, None));
-    let tells = Tells { tools: true, ..Tells::default() };
+    let tells = ChangeCapabilities { tools: true, ..ChangeCapabilities::default() };
     Peer { version, info: Bytes::from_static(b"{}"), tells, offers }
 }
 
 /// A child that has answered, with its ends of the two pipes.
-fn child(version: ProtocolVersion) -> (Stdio, DuplexStream, DuplexStream) {
+fn child(version: ProtocolVersion) -> (StdioServer, DuplexStream, DuplexStream) {
     let (input, its_input) = duplex(64);
     let (its_output, output) = duplex(64 * 1024);
     let server = ServerName::new("s").unwrap();
-    let wire = Wire::start(server, input, output, 1 << 20, crate::upstream::tests::inbox());
-    let stdio =
-        Stdio { wire, peer: peer(version), levels: Levels::default(), _listening: JoinSet::new() };
+    let wire = ChildLink::start(server, input, output, 1 << 20, crate::upstream::tests::inbox());
+    let stdio = StdioServer {
+        wire,
+        peer: peer(version),
+        levels: LogLevelControl::default(),
+        _listening: JoinSet::new(),
+    };
     (stdio, its_input, its_output)
 }
 
@@ -58,7 +62,7 @@ async fn a_child_that_reads_nothing_costs_each_call_its_time_and_no_more() {
             Ok(reply) => {
                 end(reply).await.is_err_and(|f| matches!(f, Failure::ServerTimeout { .. }))
             }
-            Err(fault) => matches!(fault, LinkFault::Timeout { .. }),
+            Err(fault) => matches!(fault, UpstreamError::Timeout { .. }),
         }
     });
     assert!(join_all(calls).await.into_iter().all(|timed_out| timed_out));
@@ -122,9 +126,10 @@ async fn a_child_is_read_where_it_is_called_from_and_lost_when_that_ends() {
     let (mut its_output, output) = pipe::pipe().unwrap();
     let server = ServerName::new("s").unwrap();
     let inbox = crate::upstream::tests::inbox();
-    let wire = Wire::start(server, input, Output::of(output), 1 << 20, inbox);
+    let wire = ChildLink::start(server, input, ChildOutput::of(output), 1 << 20, inbox);
     let peer = peer(ProtocolVersion::LATEST_LEGACY);
-    let stdio = Stdio { wire, peer, levels: Levels::default(), _listening: JoinSet::new() };
+    let stdio =
+        StdioServer { wire, peer, levels: LogLevelControl::default(), _listening: JoinSet::new() };
     tokio::spawn(async move {
         let mut lines = BufReader::new(its_input).lines();
         for id in 1.. {
@@ -148,5 +153,5 @@ async fn a_child_is_read_where_it_is_called_from_and_lost_when_that_ends() {
         tokio::task::yield_now().await;
     }
     elsewhere.shutdown_background();
-    assert!(matches!(stdio.closed().await, LinkFault::Exited(_)));
+    assert!(matches!(stdio.closed().await, UpstreamError::Exited(_)));
 }

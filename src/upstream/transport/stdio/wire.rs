@@ -17,25 +17,29 @@ use crate::call::{Answer, Notice, Question, ServerName};
 use crate::codec::lines::LineEnds;
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::mcp::notification;
-use crate::upstream::LinkFault;
+use crate::upstream::UpstreamError;
 use crate::upstream::interaction::given_up::GivenUp;
-use crate::upstream::interaction::outside::{self, Connected};
-use crate::upstream::interaction::questions::{self, Aside, Caller, Tie, tie, tie_question};
+use crate::upstream::interaction::outside::{self, LegacyConnection};
+use crate::upstream::interaction::questions::{
+    self, CallMatch, CallOrigin, SideMessage, tie, tie_question,
+};
 use crate::upstream::notifications::Inbox;
-use crate::upstream::notifications::listen::{Carries, Signal};
+use crate::upstream::notifications::listen::{StreamPurpose, StreamSignal};
 use crate::upstream::transport::peer::{MAX_DEPTH, answer_to_server};
 
-use super::outgoing::{Closed, Outgoing};
-use super::pending::{ASIDES, Came, Lines, Pending, Waiting, Wants};
-use super::reader::{Place, Reader};
+use super::outgoing::{InputClosed, Outgoing};
+use super::pending::{
+    ASIDES, AwaitedReply, LogSubscription, PendingEvent, PendingRequest, RequestInterest,
+};
+use super::reader::{OutputReader, ReaderTask};
 
 /// What the calls to one child share.
-pub(super) struct Wire {
+pub(super) struct ChildLink {
     server: ServerName,
     outgoing: Outgoing,
     /// Where it is read.
-    pub(super) place: Place,
-    pending: Mutex<HashMap<u64, Pending>>,
+    pub(super) place: ReaderTask,
+    pending: Mutex<HashMap<u64, PendingRequest>>,
     given_up: GivenUp,
     next_id: AtomicU64,
     /// Why the child is lost, once it is.
@@ -45,10 +49,10 @@ pub(super) struct Wire {
     /// What the child tells outside of its answers.
     pub(super) inbox: Arc<Inbox>,
     /// Streams of a Modern child, by the ids of their requests.
-    streams: Mutex<HashMap<u64, (mpsc::Sender<Signal>, Carries)>>,
+    streams: Mutex<HashMap<u64, (mpsc::Sender<StreamSignal>, StreamPurpose)>>,
 }
 
-impl Wire {
+impl ChildLink {
     /// Starts to read and to write. `limit` bounds a line of the child's.
     pub(super) fn start(
         server: ServerName,
@@ -60,7 +64,7 @@ impl Wire {
         let wire = Arc::new(Self {
             server,
             outgoing: Outgoing::start(input),
-            place: Place::default(),
+            place: ReaderTask::default(),
             pending: Mutex::default(),
             given_up: GivenUp::default(),
             next_id: AtomicU64::new(1),
@@ -69,7 +73,7 @@ impl Wire {
             inbox,
             streams: Mutex::default(),
         });
-        Reader::start(&wire, output, limit);
+        OutputReader::start(&wire, output, limit);
         wire
     }
 
@@ -89,28 +93,28 @@ impl Wire {
     pub(super) fn expect(
         &self,
         id: u64,
-        caller: Option<Caller>,
-        wants: Wants,
-        lines: Lines,
-    ) -> Waiting {
+        caller: Option<CallOrigin>,
+        wants: RequestInterest,
+        lines: LogSubscription,
+    ) -> AwaitedReply {
         let (answer, answer_rx) = oneshot::channel();
         let (asides, asides_rx) = match wants {
-            Wants::Asides => {
+            RequestInterest::Asides => {
                 let (sender, receiver) = mpsc::channel(ASIDES);
                 (Some(sender), Some(receiver))
             }
-            Wants::Answer => (None, None),
+            RequestInterest::Answer => (None, None),
         };
         let is_call = caller.is_some();
         let mut pending = self.pending();
-        pending.insert(id, Pending { asides, caller, lines, answer });
+        pending.insert(id, PendingRequest { asides, caller, lines, answer });
         let alone = is_call && pending.len() == 1;
         drop(pending);
         if alone {
             self.place.call_here();
         }
         self.inbox.begun.notify_waiters();
-        Waiting { id, asides: asides_rx, answer: answer_rx }
+        AwaitedReply { id, asides: asides_rx, answer: answer_rx }
     }
 
     /// Sends a request under `id`. Takes as long as the child takes to read
@@ -118,22 +122,27 @@ impl Wire {
     ///
     /// # Cancel safety
     /// The request is sent whole or not at all.
-    pub(super) async fn send(&self, id: u64, method: &str, params: &[u8]) -> Result<(), LinkFault> {
+    pub(super) async fn send(
+        &self,
+        id: u64,
+        method: &str,
+        params: &[u8],
+    ) -> Result<(), UpstreamError> {
         let line = jsonrpc::request(&Id::number(id), method, params);
         if let Some(reason) = self.closed.borrow().clone() {
-            return Err(LinkFault::Exited(reason));
+            return Err(UpstreamError::Exited(reason));
         }
         let sent = self.outgoing.send(&line).await;
-        sent.map_err(|Closed| LinkFault::Exited("its input is closed".into()))
+        sent.map_err(|InputClosed| UpstreamError::Exited("its input is closed".into()))
     }
 
     /// Gives the child the answer to what it asked.
-    pub(super) async fn respond(&self, id: &Id, response: &Response) -> Result<(), LinkFault> {
+    pub(super) async fn respond(&self, id: &Id, response: &Response) -> Result<(), UpstreamError> {
         let line = questions::message(id, response);
         match timeout(RESPOND, self.outgoing.send(&line)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(Closed)) => Err(LinkFault::Exited("its input is closed".into())),
-            Err(_) => Err(LinkFault::Timeout { after: RESPOND }),
+            Ok(Err(InputClosed)) => Err(UpstreamError::Exited("its input is closed".into())),
+            Err(_) => Err(UpstreamError::Timeout { after: RESPOND }),
         }
     }
 
@@ -193,8 +202,8 @@ impl Wire {
         }
         let pending: Vec<_> = self.pending().drain().collect();
         for (_, pending) in pending {
-            let gone = LinkFault::Exited(reason.to_owned());
-            let _ = pending.answer.send(Came::Answer(Err(gone)));
+            let gone = UpstreamError::Exited(reason.to_owned());
+            let _ = pending.answer.send(PendingEvent::Answer(Err(gone)));
         }
         self.streams().clear();
     }
@@ -204,7 +213,7 @@ impl Wire {
         if self.is_worth_a_warning() {
             tracing::warn!(server = %self.server, limit, "a line is too long and is skipped");
         }
-        self.fail_one(id_in(ends), LinkFault::TooLarge { limit });
+        self.fail_one(id_in(ends), UpstreamError::TooLarge { limit });
     }
 
     pub(super) fn take(self: &Arc<Self>, line: &Bytes) {
@@ -228,7 +237,7 @@ impl Wire {
                 }
                 // A log line that strayed onto standard output is nobody's answer.
                 if let Some(id) = find_id(line).filter(|_| line.first() == Some(&b'{')) {
-                    self.fail_one(Some(id), LinkFault::Frame(fault));
+                    self.fail_one(Some(id), UpstreamError::Frame(fault));
                 }
             }
         }
@@ -237,10 +246,10 @@ impl Wire {
     fn answer(&self, id: &Id, response: Response) {
         let pending = id.as_number().and_then(|id| self.pending().remove(&id));
         if let Some(pending) = pending {
-            let answer = Answer::parse(response).map_err(LinkFault::from);
-            let _ = pending.answer.send(Came::Answer(answer));
+            let answer = Answer::parse(response).map_err(UpstreamError::from);
+            let _ = pending.answer.send(PendingEvent::Answer(answer));
         } else if let Some(stream) = id.as_number().and_then(|id| self.streams().remove(&id)) {
-            let _ = stream.0.try_send(Signal::Ended(Answer::parse(response).ok()));
+            let _ = stream.0.try_send(StreamSignal::Ended(Answer::parse(response).ok()));
         } else {
             id.as_number().into_iter().for_each(|id| self.given_up.answered(id));
             tracing::debug!(server = %self.server, ?id, "an answer that nobody waits for");
@@ -261,7 +270,7 @@ impl Wire {
                 let waiting = id.and_then(|id: u64| pending.get(&id));
                 if let Some(asides) = waiting.and_then(|waiting| waiting.asides.as_ref()) {
                     // A client that reads slowly loses progress, never its answer.
-                    let _ = asides.try_send(Aside::Notice(notice));
+                    let _ = asides.try_send(SideMessage::Notice(notice));
                 }
             }
             notification::CANCELLED => {
@@ -270,7 +279,7 @@ impl Wire {
                 };
                 // Whose it is the calls know.
                 for asides in self.pending().values().filter_map(|call| call.asides.as_ref()) {
-                    let _ = asides.try_send(Aside::TookBack(id.clone()));
+                    let _ = asides.try_send(SideMessage::TookBack(id.clone()));
                 }
             }
             notification::MESSAGE => self.line(method, params),
@@ -287,7 +296,7 @@ impl Wire {
         let Some(params) = params else { return };
         let id = subscription_of(&params);
         if let Some((stream, _)) = id.and_then(|id| self.streams().get(&id).cloned()) {
-            let _ = stream.try_send(Signal::Acknowledged(params));
+            let _ = stream.try_send(StreamSignal::Acknowledged(params));
         }
     }
 
@@ -296,13 +305,13 @@ impl Wire {
     fn carry(&self, method: String, params: Option<Bytes>) -> Result<(), (String, Option<Bytes>)> {
         let streams = self.streams();
         // Most often there is none, and nothing to be looked for.
-        if streams.values().all(|(_, carries)| *carries == Carries::News) {
+        if streams.values().all(|(_, carries)| *carries == StreamPurpose::News) {
             return Err((method, params));
         }
         let id = params.as_deref().and_then(subscription_of);
         match id.and_then(|id| streams.get(&id)) {
-            Some((stream, Carries::Unknown)) => {
-                let _ = stream.try_send(Signal::Told(method, params));
+            Some((stream, StreamPurpose::Unknown)) => {
+                let _ = stream.try_send(StreamSignal::Told(method, params));
                 Ok(())
             }
             _ => Err((method, params)),
@@ -310,7 +319,12 @@ impl Wire {
     }
 
     /// Notes a stream, before it is asked for. Its signals come until `forget_stream`.
-    pub(super) fn expect_stream(&self, id: u64, signals: mpsc::Sender<Signal>, carries: Carries) {
+    pub(super) fn expect_stream(
+        &self,
+        id: u64,
+        signals: mpsc::Sender<StreamSignal>,
+        carries: StreamPurpose,
+    ) {
         self.streams().insert(id, (signals, carries));
     }
 
@@ -327,19 +341,19 @@ impl Wire {
         let Some(params) = params else { return };
         let mut pending = self.pending();
         let calls = pending.iter().filter_map(|(number, call)| {
-            let hears = (call.lines == Lines::Heard).then_some(*number);
+            let hears = (call.lines == LogSubscription::Heard).then_some(*number);
             call.caller.as_ref().map(|caller| (*number, &caller.whose, hears))
         });
         let tied = tie(calls, &self.given_up);
         let call = match tied {
-            Tie::To(number) => pending.get_mut(&number),
-            Tie::Mute => return,
-            Tie::Nobody => None,
+            CallMatch::To(number) => pending.get_mut(&number),
+            CallMatch::Mute => return,
+            CallMatch::Nobody => None,
         };
         match call {
             // A client that reads slowly loses lines, never its answer.
             Some(call) => {
-                let _ = call.asides().try_send(Aside::Line(method, params));
+                let _ = call.asides().try_send(SideMessage::Line(method, params));
             }
             None => self.inbox.line(&method, &params),
         }
@@ -367,12 +381,12 @@ impl Wire {
     /// Ends the call that a broken answer belongs to: the one whose id it
     /// shows, or else the only one in flight. With several in flight and no
     /// id nobody is blamed, and deadlines do their work.
-    fn fail_one(&self, id: Option<u64>, fault: LinkFault) {
+    fn fail_one(&self, id: Option<u64>, fault: UpstreamError) {
         let mut pending = self.pending();
         let only = (pending.len() == 1).then(|| pending.keys().next().copied()).flatten();
         let found = id.or(only).and_then(|id| pending.remove(&id));
         if let Some(found) = found {
-            let _ = found.answer.send(Came::Answer(Err(fault)));
+            let _ = found.answer.send(PendingEvent::Answer(Err(fault)));
         }
     }
 
@@ -384,22 +398,23 @@ impl Wire {
 
     fn streams(
         &self,
-    ) -> parking_lot::MutexGuard<'_, HashMap<u64, (mpsc::Sender<Signal>, Carries)>> {
+    ) -> parking_lot::MutexGuard<'_, HashMap<u64, (mpsc::Sender<StreamSignal>, StreamPurpose)>>
+    {
         self.streams.lock()
     }
 
-    fn pending(&self) -> parking_lot::MutexGuard<'_, HashMap<u64, Pending>> {
+    fn pending(&self) -> parking_lot::MutexGuard<'_, HashMap<u64, PendingRequest>> {
         // No code that can panic runs while the lock is held.
         self.pending.lock()
     }
 }
 
-impl Connected for Wire {
+impl LegacyConnection for ChildLink {
     fn inbox(&self) -> &Arc<Inbox> {
         &self.inbox
     }
 
-    fn tied(&self, question: &Question) -> Tie<mpsc::Sender<Aside>> {
+    fn tied(&self, question: &Question) -> CallMatch<mpsc::Sender<SideMessage>> {
         let pending = self.pending();
         let calls = pending.iter().filter_map(|(number, call)| {
             call.caller.as_ref().map(|caller| (*number, caller, call.asides.clone()))
@@ -415,7 +430,7 @@ impl Connected for Wire {
 /// The stream that a notification belongs to: the number of its request.
 fn subscription_of(params: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
-    struct Params {
+    struct SubscriptionMeta {
         #[serde(rename = "_meta")]
         metadata: Metadata,
     }
@@ -424,7 +439,7 @@ fn subscription_of(params: &[u8]) -> Option<u64> {
         #[serde(rename = "io.modelcontextprotocol/subscriptionId")]
         subscription: u64,
     }
-    jsonrpc::object::<Params>(params).ok().map(|params| params.metadata.subscription)
+    jsonrpc::object::<SubscriptionMeta>(params).ok().map(|params| params.metadata.subscription)
 }
 
 /// The id that a line too long to be kept shows at one of its ends.
