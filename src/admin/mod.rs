@@ -8,12 +8,11 @@
 //! | `/status` | everything about servers and configuration, as JSON |
 //! | `/metrics` | OpenMetrics text |
 //!
-//! [`respond`] is a function from a request and a [`StatusSource`] to a response: no
-//! socket, no clock. It differs from `listen`, which owns the sockets and
-//! decides who may ask, and from `telemetry`, which records; here is only
-//! told. Nothing here holds a secret: the configuration is named by path and
-//! digest, never shown, and [`ServerStatus`] has no room for an address with
-//! credentials, a header or an environment.
+//! [`respond`] is a function from a request and a [`StatusSource`] to a response, without socket
+//! or clock. It differs from `listener`, which owns the sockets and decides who may connect, and
+//! from `telemetry`, which records. No page holds a secret: the configuration is named by path and
+//! digest, never shown, and [`ServerStatus`] has no field for an address with credentials, a header
+//! or an environment.
 
 mod ready;
 mod report;
@@ -37,9 +36,9 @@ pub use status::{
     Status,
 };
 
-/// Who knows what the gateway is doing.
+/// The source of the gateway's status.
 pub trait StatusSource: Send + Sync {
-    /// How things stand now.
+    /// The status now.
     fn status(&self) -> Status;
 
     /// The metrics in the OpenMetrics text format ([`metrics::CONTENT_TYPE`]).

@@ -1,4 +1,4 @@
-//! How answers are written, as JSON or as events.
+//! Responses to requests: as JSON, or as an event stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +20,14 @@ use super::session::ClientSession;
 use super::streamed::{self, First, Steps, StreamStep};
 use super::{EVENTS, JSON};
 
-/// In which form a client takes answers.
+/// The response formats that a client accepts, from its `Accept` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AcceptedForm {
-    /// JSON alone. Clients that say so get nothing else, and never a 406.
+    /// JSON only. Such clients always receive JSON, never a 406.
     Json,
-    /// Either.
+    /// Both, JSON preferred.
     Both,
-    /// Events alone, or rather than JSON.
+    /// Event streams only, or preferred to JSON.
     Events,
 }
 
@@ -43,7 +43,7 @@ impl AcceptedForm {
             json = json.or_else(|| at("application/json").or_else(|| at("*/*")));
             events = events.or_else(|| at("text/event-stream"));
         }
-        // What stands first is liked best (RFC 9110 leaves it to the server).
+        // The type listed first is preferred (RFC 9110 leaves the choice to the server).
         match (json, events) {
             (Some(json), Some(events)) if json < events => Self::Both,
             (_, Some(_)) => Self::Events,
@@ -57,11 +57,11 @@ impl AcceptedForm {
     }
 }
 
-/// How the answers to one request are written.
+/// Writes the responses to one request.
 pub(super) struct AnswerWriter {
     pub(super) id: Id,
     pub(super) era: Era,
-    /// What was asked for.
+    /// The method of the request.
     pub(super) method: Method,
     /// The client's own progress token.
     pub(super) token: Option<Bytes>,
@@ -69,7 +69,7 @@ pub(super) struct AnswerWriter {
     pub(super) info: Bytes,
     pub(super) wants: AcceptedForm,
     pub(super) keep_alive: Duration,
-    /// The Legacy session that the request came in, and by whose right.
+    /// The Legacy session of the request, and the watch on its client's access.
     pub(super) session: Option<(Arc<ClientSession>, AccessWatch)>,
 }
 
@@ -143,9 +143,9 @@ impl AnswerWriter {
     }
 }
 
-/// Answers a call: as JSON where the answer is the first thing that comes, and
-/// otherwise, for a client that takes one, as a stream. A stream is opened,
-/// too, when nothing has come for so long that the connection might be lost.
+/// Answers a call: as JSON if the result arrives first, otherwise as a stream, for clients that
+/// accept one. A stream is also opened when a call has been silent for so long that a proxy on the
+/// way might close the connection.
 pub(super) async fn call(mut steps: impl Steps, writer: AnswerWriter) -> Response<Body> {
     match first(&mut steps, &writer).await {
         Comes::Stream(first) => streamed::open(first, steps, writer),
@@ -155,7 +155,7 @@ pub(super) async fn call(mut steps: impl Steps, writer: AnswerWriter) -> Respons
             whole(status, message, writer.wants, retry)
         }
         Comes::Passing(passing) => passed(passing, &writer),
-        // There is nothing to be said.
+        // No response is expected.
         Comes::Nothing if writer.wants.stream() => with_events(Body::empty()),
         Comes::Nothing => {
             let (status, message) = writer.message(Err(Failure::Cancelled));
@@ -164,15 +164,15 @@ pub(super) async fn call(mut steps: impl Steps, writer: AnswerWriter) -> Respons
     }
 }
 
-/// What of a call comes first.
+/// The first event of a call.
 enum Comes {
     /// Its answer.
     Answer(Result<Answer, Failure>),
-    /// An answer too large to be waited for.
+    /// A result that is too large to be buffered.
     Passing(Passing),
-    /// Something that needs a stream.
+    /// An event that needs a stream.
     Stream(First),
-    /// Nothing: its client has taken it back.
+    /// Nothing: the client has cancelled the call.
     Nothing,
 }
 
@@ -180,7 +180,7 @@ async fn first(steps: &mut impl Steps, writer: &AnswerWriter) -> Comes {
     loop {
         let quiet = Alarm::after(writer.patience());
         let step = tokio::select! {
-            // An answer that is there needs no timer.
+            // A result that is already available needs no timer.
             biased;
             step = steps.next() => step,
             () = quiet, if writer.wants.stream() => return Comes::Stream(First::Nothing),
@@ -200,7 +200,7 @@ async fn first(steps: &mut impl Steps, writer: &AnswerWriter) -> Comes {
             Event::Pause(wait) if writer.can_be_resumed() => {
                 return Comes::Stream(First::Pause(wait));
             }
-            // What a server asks comes to a front as an answer.
+            // Server requests reach this point as a result that asks for input.
             Event::Notice(_) | Event::Pause(_) | Event::Asks(..) | Event::TookBack(_) => {}
             Event::Answer(answer) => return Comes::Answer(answer),
             Event::Passing(passing) if writer.wants != AcceptedForm::Events => {
@@ -231,8 +231,8 @@ pub(super) async fn collected(passing: Passing) -> Result<Answer, Failure> {
     passing.whole().await.map(Answer::Result)
 }
 
-/// A large result, passed on piece by piece inside an envelope of its own. One
-/// that breaks off breaks the connection off, too.
+/// A large result, streamed inside an envelope of its own. If it ends early, the connection is
+/// closed, so that the client does not take the part for the whole.
 fn passed(passing: Passing, writer: &AnswerWriter) -> Response<Body> {
     let (before, after) = around(&writer.id);
     let lifted = writer.era == Era::Modern && passing.era() == Era::Legacy;
@@ -259,7 +259,7 @@ fn with_type(beginning: &Bytes) -> Bytes {
     Splice::new(beginning).prepend(b"\"resultType\":\"complete\"").finish()
 }
 
-/// What stands before a result and behind it.
+/// The envelope before and after a result.
 fn around(id: &Id) -> (Bytes, Bytes) {
     let mut before = BytesMut::with_capacity(48 + id.raw().len());
     before.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
@@ -268,7 +268,7 @@ fn around(id: &Id) -> (Bytes, Bytes) {
     (before.freeze(), Bytes::from_static(b"}"))
 }
 
-/// A result around bytes that are shared: as JSON they are not copied.
+/// A response around shared bytes, which are not copied for JSON.
 pub(super) fn result(id: &Id, raw: Bytes, wants: AcceptedForm) -> Response<Body> {
     if wants == AcceptedForm::Events {
         return with_events(Body::whole(sse::message(&jsonrpc::response(id, &raw))));
@@ -278,7 +278,7 @@ pub(super) fn result(id: &Id, raw: Bytes, wants: AcceptedForm) -> Response<Body>
     with_json(StatusCode::OK, Body::Pieces(pieces))
 }
 
-/// A refusal of a request, or of what might have been one.
+/// An error response to a request, or to a message that could not be read as one.
 pub(super) fn refusal(id: Option<&Id>, failure: &Failure, era: Era) -> Response<Body> {
     let message = jsonrpc::error(id, &failure.to_error());
     let mut response = json(status(failure, era), message);
@@ -301,7 +301,7 @@ fn status(failure: &Failure, era: Era) -> StatusCode {
 }
 
 fn add_retry(headers: &mut HeaderMap, retry: Duration) {
-    // Whole seconds, rounded up: earlier would be too early.
+    // Whole seconds, rounded up, so that the client does not retry too early.
     let seconds = retry.as_secs() + u64::from(retry.subsec_nanos() > 0);
     headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
 }
@@ -349,7 +349,7 @@ fn refusal_with(status: StatusCode, failure: &Failure) -> Response<Body> {
     json(status, jsonrpc::error(None, &failure.to_error()))
 }
 
-/// When a quiet call's stream is opened for a client that can resume it.
+/// How long a silent call waits before its stream is opened for a client that can resume it.
 const PRIMED_AFTER: Duration = Duration::from_secs(1);
 /// What the specification tells clients to send, as the SDKs write it.
 const USUAL_ACCEPT: &str = "application/json, text/event-stream";

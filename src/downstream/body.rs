@@ -1,4 +1,4 @@
-//! What is sent back: a few pieces that are there, or a stream of what comes.
+//! Response bodies: a few pieces that are ready, or a stream.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,12 +12,12 @@ pub enum Body {
     /// Up to three pieces, sent in turn. A prepared list is one of them,
     /// shared and never copied into an envelope.
     Pieces([Bytes; 3]),
-    /// Pieces that are yet to come.
+    /// Pieces that are produced over time.
     Stream(Pin<Box<dyn Stream<Item = Result<Bytes, BrokenOff>> + Send>>),
 }
 
-/// A body ends before it is whole: the connection is broken off, so that
-/// nobody takes what came for all there is.
+/// A body ended early. The connection is closed without a proper end, so that the client does not
+/// take the part for the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the answer broke off")]
 pub struct BrokenOff;

@@ -1,4 +1,4 @@
-//! Who sent a request, to which endpoint, and for how long that holds.
+//! Who sent a request, for which endpoint, and until when their access lasts.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -15,13 +15,12 @@ use crate::snapshot::Snapshot;
 
 use super::{Body, McpService, answer};
 
-/// Whoever sent a request.
+/// The identified sender of a request.
 #[derive(Debug, Clone)]
 pub(super) struct VerifiedCaller {
     credential: Credential,
     endpoint: Endpoint,
-    /// Tells of the configurations that came after the one that they were
-    /// identified by.
+    /// Notifies of configurations that were loaded after the sender was identified.
     loads: watch::Receiver<SystemTime>,
 }
 
@@ -35,21 +34,21 @@ impl VerifiedCaller {
         &self.endpoint
     }
 
-    /// Whether what is one's is the other's.
+    /// Whether both are the same principal on the same endpoint.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.principal() == other.principal() && self.endpoint == other.endpoint
     }
 
-    /// Whether what is the caller's may go on being there, even if the key of
-    /// the time is good no longer.
+    /// Whether the caller keeps its sessions and streams under this snapshot, even if the key that
+    /// it used is no longer valid.
     pub(super) fn keeps(&self, snapshot: &Snapshot) -> bool {
         snapshot.keeps(&self.credential, &self.endpoint)
     }
 }
 
 impl McpService {
-    /// Who sent a request and to which endpoint, before anything else of it is
-    /// looked at. A stranger does not learn which profiles there are.
+    /// Identifies the sender and the endpoint of a request before anything else of it is read. A
+    /// client without a valid key does not learn which profiles exist.
     pub(super) fn caller(
         &self,
         uri: &Uri,
@@ -71,7 +70,7 @@ impl McpService {
         Ok(VerifiedCaller { credential, endpoint, loads })
     }
 
-    /// Watches whether a caller keeps what it has now.
+    /// Watches for the revocation of a caller's access.
     pub(super) fn watch_access(&self, caller: &VerifiedCaller) -> AccessWatch {
         AccessWatch { caller: caller.clone(), gateway: Arc::clone(&self.gateway) }
     }
@@ -84,8 +83,7 @@ pub(super) struct AccessWatch {
 }
 
 impl AccessWatch {
-    /// Waits until a new configuration takes from the caller what it had:
-    /// mostly for ever.
+    /// Waits until a new configuration revokes the caller's access: usually forever.
     ///
     /// # Cancel safety
     /// Safe: what was missed is seen by the next.
@@ -108,8 +106,7 @@ fn profile_of(path: &str) -> Option<&str> {
     }
 }
 
-/// A refusal of whoever may not come in, with the way to do so where a key
-/// may help.
+/// The response to a client that is refused, with a challenge where a key may help.
 pub fn refusal(failure: &Failure) -> Response<Body> {
     let mut response = answer::refusal(None, failure, Era::Modern);
     let challenge = match failure {

@@ -1,4 +1,4 @@
-//! Which of a client's lists are others than it knows.
+//! Which lists have changed since a client last saw them.
 
 use crate::mcp::notification;
 use crate::snapshot::Digests;
@@ -16,7 +16,7 @@ impl Wanted {
     pub(super) const ALL: Self = Self { tools: true, prompts: true, resources: true };
 }
 
-/// What one stream has told of the lists.
+/// The lists as one stream has last announced them.
 #[derive(Debug)]
 pub(super) struct Changes {
     wanted: Wanted,
@@ -29,7 +29,7 @@ impl Changes {
         Self { wanted, told }
     }
 
-    /// What is to be told now: the names of the notifications.
+    /// The notifications that are due now.
     pub(super) fn to(&mut self, now: Digests) -> impl Iterator<Item = &'static str> + use<> {
         let before = std::mem::replace(&mut self.told, now);
         let wanted = self.wanted;

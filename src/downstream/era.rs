@@ -1,4 +1,4 @@
-//! Which era a message is of.
+//! Era detection.
 
 use http::HeaderMap;
 
@@ -6,10 +6,10 @@ use crate::call::{Failure, Params};
 use crate::jsonrpc::Frame;
 use crate::mcp::{Era, Method, ProtocolVersion, header};
 
-/// Tells the era by how the client opens (2026-07-28, Versioning, "Backward
+/// Detects the era by how the client opens (2026-07-28, Versioning, "Backward
 /// Compatibility"): `_meta` with a version, or a version header that is not
 /// Legacy, is Modern; `initialize`, a session or nothing at all is Legacy.
-/// `Mcp-Method` tells nothing: some Legacy clients send it, too.
+/// `Mcp-Method` decides nothing: some Legacy clients send it, too.
 ///
 /// # Errors
 /// [`Failure::InvalidParams`] where the params cannot be read.

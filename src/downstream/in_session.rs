@@ -1,4 +1,4 @@
-//! A Legacy client's call.
+//! A call of a Legacy client, within its session.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,16 +11,15 @@ use super::input::Inquiry;
 use super::session::RegisteredCall;
 use super::streamed::{Steps, StreamStep};
 
-/// A call that ends when it is answered or taken back, and goes on when its
-/// client merely goes away (2025-11-25, Streamable HTTP, "Sending Messages"):
-/// then, and only then, in a task of its own. Until it has ended it can be
-/// taken back, whoever waits for it.
+/// A call that ends when it is answered or cancelled, and continues when its client only
+/// disconnects (2025-11-25, Streamable HTTP, "Sending Messages"): then, and only then, in a task of
+/// its own. It can be cancelled until it has ended.
 pub(super) struct InSession {
     course: Course,
     withdrawal: Arc<RegisteredCall>,
 }
 
-/// A call, and what its client is asked in it.
+/// A call, and the server requests that its client is asked in it.
 struct Course {
     stage: SessionStage,
     /// For a client that can be asked something.
@@ -36,19 +35,19 @@ struct Again {
     inquiry: Inquiry,
 }
 
-/// How far a call has come.
+/// The progress of a call.
 enum SessionStage {
-    /// On its way to its server.
+    /// Being sent to its server.
     Starting(Pin<Box<dyn Future<Output = Box<ActiveCall>> + Send>>),
     /// Sent.
     Under(Box<ActiveCall>),
     /// The server waits for the client.
     Asking(CallAwaitingClient),
-    /// Answered or taken back.
+    /// Answered or cancelled.
     Ended,
 }
 
-/// A call that waits for its client. Dropped meanwhile, it is taken back.
+/// A call that waits for its client. Dropping it cancels the call.
 struct CallAwaitingClient(Option<Box<ActiveCall>>);
 
 impl Drop for CallAwaitingClient {

@@ -1,9 +1,9 @@
-//! A Legacy client that is asked in the middle of its call.
+//! Server requests to a Legacy client in the middle of its call.
 //!
-//! Inside, a server's questions are a result, and their answers another call.
-//! A Legacy client knows neither: it gets requests on its call's stream, with
-//! ids of its session's, and answers them with messages of their own. This
-//! half asks, gathers the answers and says when the call is to be made again.
+//! Inside the gateway, what a server asks is a result (`InputRequiredResult`), and the answers are
+//! another call. A Legacy client knows neither: it receives requests on its call's stream, with ids
+//! of its session, and answers them with messages of their own. This module sends the requests,
+//! gathers the responses and says when to make the call again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

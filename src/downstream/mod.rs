@@ -1,9 +1,9 @@
-//! The gateway's side towards its clients: one URL, both eras.
+//! The downstream side: MCP clients of both eras, on one URL.
 //!
-//! [`McpService::serve`] takes an HTTP request and tells its era; [`modern`] and
-//! [`legacy`] are siblings that turn it into calls and the replies into
-//! answers. What they share is how an answer is written ([`answer`]) and how a
-//! stream is kept alive ([`stream`]).
+//! [`McpService::serve`] takes an authenticated HTTP request and detects its era; [`modern`] and
+//! [`legacy`] are siblings that turn requests into calls, and replies into responses. Both write
+//! responses with [`answer`] and keep streams alive with [`stream`]. It differs from `listener`,
+//! which knows no MCP, and from `pipeline`, which knows no HTTP.
 
 mod answer;
 mod body;
@@ -58,7 +58,7 @@ pub struct Authenticated<B> {
     old: Option<OldTransport>,
 }
 
-/// What clients talk to.
+/// The MCP endpoint that clients connect to.
 pub struct McpService {
     gateway: Arc<Gateway>,
     sessions: Arc<Sessions>,
@@ -68,7 +68,7 @@ pub struct McpService {
 }
 
 impl McpService {
-    /// A front for a gateway, open until `drain` starts. Needs a runtime.
+    /// The endpoint of a gateway, open until `drain` starts. Needs a runtime.
     pub fn new(gateway: Arc<Gateway>, drain: Drain) -> Arc<Self> {
         let sessions = Sessions::start(&gateway);
         let (streams, pipes) = (OpenStreams::new(), SsePipes::default());

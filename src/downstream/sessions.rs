@@ -1,4 +1,4 @@
-//! All Legacy sessions: opened, found, counted and closed.
+//! The table of Legacy sessions: open, find, count and close.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -32,7 +32,7 @@ pub(super) struct Sessions {
 #[derive(Default)]
 struct OpenSessions {
     sessions: HashMap<Arc<str>, Arc<ClientSession>>,
-    /// How many each has.
+    /// How many sessions each holder has.
     held: HashMap<Holder, usize>,
 }
 

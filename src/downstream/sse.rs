@@ -1,10 +1,9 @@
-//! The transport of 2024-11-05, HTTP with SSE, for clients that know no other.
+//! The HTTP with SSE transport of 2024-11-05, for clients that know no newer one.
 //!
-//! A client opens one stream, `/sse`, which names the address that it posts its
-//! messages to; all that comes back, comes on the stream. That is a pipe whose
-//! two halves are HTTP requests, and so it is served as a pipe is: by the same
-//! bridge that serves standard streams ([`super::stdio`]), to this front itself.
-//! The session lasts as long as the stream.
+//! A client opens one stream, `/sse`, whose first event names the address for its messages; every
+//! response arrives on the stream. Together they are a pipe of two HTTP halves, so the bridge that
+//! serves standard streams ([`super::stdio`]) serves them as well. The session lasts as long as the
+//! stream.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -71,7 +70,7 @@ impl OldTransport {
     }
 }
 
-/// A place among the open streams. With it goes the session.
+/// An open stream's entry in the table. Dropping it ends the session.
 struct Registered {
     mcp: Arc<McpService>,
     id: Arc<str>,
@@ -87,7 +86,7 @@ impl Drop for Registered {
     }
 }
 
-/// This front, for one who has been identified.
+/// The endpoint of this process, for an identified caller.
 struct Inside {
     mcp: Arc<McpService>,
     caller: VerifiedCaller,
@@ -306,7 +305,7 @@ fn endpoint(id: &str) -> Bytes {
 const STREAM: &str = "/sse";
 /// Where messages are posted.
 const MESSAGES: &str = "/message";
-/// How long a message waits for a client that does not read what it asked for.
+/// How long a message waits for a client that does not read its responses.
 const UNREAD: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! What all streams to clients share: how many there may be, and how they are
-//! written.
+//! Limits that all streams to clients share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Answers that are streams of events: a call's, while it lasts.
+//! Calls that are answered with an event stream.
 //!
 //! A Modern client's stream is its call: it ends with its connection. A Legacy
 //! session's stream outlives its connections. What it carries is kept in an
@@ -65,7 +65,7 @@ pub(super) fn open(first: First, steps: impl Steps, mut writer: AnswerWriter) ->
 }
 
 impl McpService {
-    /// Goes on with the stream whose connection broke off behind that event
+    /// Resumes the stream whose connection ended after the event `last`
     /// (2025-11-25, Streamable HTTP, "Resumability and Redelivery").
     pub(super) fn resume(
         &self,
@@ -137,7 +137,7 @@ pub(super) fn opening(session: &ClientSession, reader: &OutboxReader) -> Bytes {
     }
 }
 
-/// A stream that nobody can resume.
+/// A stream that cannot be resumed.
 fn passing_by(
     first: Bytes,
     pieces: impl Stream<Item = Piece> + Send + 'static,
@@ -170,7 +170,7 @@ async fn piece<S: Steps>(
     let (mut steps, writer) = left?;
     let step = loop {
         match steps.next().await? {
-            // What a server asks comes to a front as an answer.
+            // Server requests reach this point as a result that asks for input.
             StreamStep::Event(Event::Asks(..) | Event::TookBack(_)) => {}
             step => break step,
         }

@@ -1,4 +1,4 @@
-//! What a message comes to, before anything is waited for.
+//! The decision about a message, taken before anything is awaited.
 //!
 //! Reading a message and deciding what it asks for takes no time, and what it
 //! takes to decide need not be carried through the wait that follows.

@@ -28,7 +28,7 @@ use crate::config::{ClientConfig, KeyHash};
 use crate::crypto::sha256;
 use crate::mcp::header::single_value;
 
-/// Everybody whom a configuration knows.
+/// The clients of a configuration, found by their keys.
 #[derive(Debug, Default)]
 pub struct Identity {
     shelves: HashMap<Shelf, Vec<Known>>,
@@ -36,7 +36,7 @@ pub struct Identity {
     clients: HashMap<Arc<str>, Option<Vec<ProfileName>>>,
 }
 
-/// Who somebody showed to be, and how.
+/// A principal, and the proof it gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {
     principal: Principal,
@@ -45,11 +45,11 @@ pub struct Credential {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Proof {
-    /// None was asked for.
+    /// No proof was required.
     Nothing,
     /// A client's key.
     Key(KeyHash),
-    /// They started this process.
+    /// The parent process, over standard streams.
     Parent,
 }
 
@@ -63,7 +63,7 @@ struct Known {
 type Shelf = [u8; 8];
 
 impl Identity {
-    /// Knows these clients by their keys.
+    /// Indexes these clients by their keys.
     pub fn new(clients: &[ClientConfig]) -> Self {
         let mut shelves: HashMap<_, Vec<_>> = HashMap::new();
         for client in clients {
@@ -99,7 +99,7 @@ impl Identity {
         }
     }
 
-    /// Whether somebody who has been identified before still would be.
+    /// Whether a credential that was accepted before is still valid.
     pub fn knows(&self, credential: &Credential) -> bool {
         match (&credential.proof, &credential.principal) {
             (Proof::Key(key), Principal::Client(name)) => self.owner(key) == Some(name),
@@ -109,8 +109,8 @@ impl Identity {
         }
     }
 
-    /// Whether they could still be there with another key: what is the
-    /// client's outlives the key that it was opened with.
+    /// Whether the principal still exists, with whatever key: a client's sessions outlive the key
+    /// that they were opened with.
     pub fn has(&self, credential: &Credential) -> bool {
         match &credential.principal {
             Principal::Client(name) => self.lists(name),
@@ -133,7 +133,7 @@ impl Identity {
         }
     }
 
-    /// Looks at everything on the shelf, however early it is found.
+    /// Compares with every key on the shelf, even after a match, so that the time tells nothing.
     fn owner(&self, key: &KeyHash) -> Option<&Arc<str>> {
         let mut owner = None;
         for known in self.shelves.get(&shelf(key)).into_iter().flatten() {
@@ -146,13 +146,13 @@ impl Identity {
 }
 
 impl Credential {
-    /// Whoever reaches a gateway that asks for no key.
+    /// Any client of a gateway that requires no key.
     fn anonymous() -> Self {
         Self { principal: Principal::Anonymous, proof: Proof::Nothing }
     }
 
-    /// Whoever has started the gateway for themselves alone, and talks to it
-    /// over standard streams: they could read its configuration.
+    /// The process that started the gateway and talks to it over standard streams: it could read
+    /// the configuration as well.
     pub fn parent() -> Self {
         Self { principal: Principal::Anonymous, proof: Proof::Parent }
     }
@@ -167,8 +167,8 @@ fn shelf(key: &KeyHash) -> Shelf {
     key.as_bytes().first_chunk().copied().unwrap_or_default()
 }
 
-/// The key that a request shows. Two of a kind are none: something on the way
-/// may have believed the other one.
+/// The key of a request. Duplicate headers count as none: an intermediary may have acted on
+/// another value.
 fn take_key(headers: &mut HeaderMap) -> Result<Vec<u8>, Failure> {
     let (name, value) = if let Some(value) = single(headers, &API_KEY)? {
         (API_KEY, Some(value))
@@ -185,7 +185,7 @@ fn take_key(headers: &mut HeaderMap) -> Result<Vec<u8>, Failure> {
     Ok(key)
 }
 
-/// A header that stands there once, or not at all.
+/// A header that may be sent only once.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Failure> {
     let value = single_value(headers, name).map_err(|_| Failure::KeyUnknown)?;
     Ok(value.map(HeaderValue::as_bytes))
@@ -199,7 +199,7 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(SCHEME) && !token.is_empty()).then_some(token)
 }
 
-/// Where a key stands that is nothing else.
+/// The header that carries a key and nothing else.
 pub const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// The scheme of a bearer token, with the space behind it.

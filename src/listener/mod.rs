@@ -1,29 +1,27 @@
 //! Accept, TLS, connection limits, the Origin and Host guard, and drain.
 //!
-//! This room turns a socket into HTTP requests and hands them to a
-//! [`Service`]. It knows nothing of MCP: who is calling is `identity`'s
-//! question, what is asked is `front`'s. It may refuse a request for three
-//! reasons only, all of them about the connection: the headers are too large,
-//! they name a host or a page that is not ours ([`Guard`]), or there are too
-//! many connections. A browser's preflight it answers itself.
+//! This module accepts connections, has hyper read requests from them, and passes each request
+//! through the tower stack of its listener ([`edge`]). It differs from `downstream`, which answers
+//! MCP requests: nothing here reads a body. Of its own it refuses connections over the limit,
+//! heads that are too large or ambiguous, and hosts and pages that the [`Guard`] does not admit.
 //!
-//! Every connection ends. How:
+//! Every connection has an end:
 //!
 //! | the client | it is closed |
 //! |---|---|
 //! | sends nothing, one byte, half a head, or nothing after the TLS handshake | [`ConnectionLimits::handshake`] after it was accepted |
 //! | sends half a head later on, or nothing more | [`ConnectionLimits::idle`] after the last response |
-//! | disappears without a word, or stops reading its response | [`ConnectionLimits::stall`] later; over HTTP/2 also when a ping stays unanswered |
+//! | disappears without closing, or stops reading its response | [`ConnectionLimits::stall`] later; over HTTP/2 also when a ping stays unanswered |
 //! | comes when all connections are taken | at once, with a 503 if it speaks in clear |
 //! | closes its side, or resets its stream | at once; the service's future and body are dropped |
-//! | is there when a [`Drain`] starts | after the responses in flight, and the head it is in the middle of, or when the drain's time is up |
+//! | is connected when a [`Drain`] starts | after the responses in flight, and the head it is in the middle of, or when the drain's time is up |
 //!
-//! Dropping the future is how a client's cancellation reaches the service, so a
-//! service that must finish something spawns it.
+//! A client's cancellation reaches the service as a dropped future, so a service spawns what it
+//! must finish.
 //!
 //! hyper-util's `auto::Builder` is not used: it leaves a connection that sent
-//! one byte open for ever, and its timers start behind its detection. Ours is a
-//! bounded look at the first three bytes in clear, and ALPN under TLS.
+//! one byte open forever, and its timers start after protocol detection. Here detection is a
+//! bounded look at the first three bytes of a plaintext connection, and ALPN under TLS.
 
 mod activity;
 mod connection;

@@ -1,4 +1,4 @@
-//! Lines in, and what becomes of them.
+//! The bridge: reads lines, sends each as a request to its endpoint, writes the responses.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -55,12 +55,12 @@ pub async fn serve<E: McpPeer>(
         }
         () = serving => {}
     }
-    // A host that does not read any more holds nothing up.
+    // A host that no longer reads delays nothing.
     let _ = timeout(LAST_WORDS, writing).await;
     BridgeEnd::Input
 }
 
-/// What everything under way shares.
+/// State shared by all requests in flight.
 pub(in crate::downstream) struct Bridge<E> {
     pub(super) endpoint: E,
     pub(super) bounds: BridgeBounds,
@@ -75,22 +75,22 @@ pub(in crate::downstream) struct Bridge<E> {
     pub(in crate::downstream) cut: CancellationToken,
 }
 
-/// A request that is under way.
+/// A request in flight.
 struct PendingRequest {
     method: Method,
     withdrawal: Arc<ClientCancellation>,
 }
 
-/// How a client takes a request back.
+/// A client's cancellation of a request.
 #[derive(Default)]
 pub(super) struct ClientCancellation {
-    /// Cancelled when it does.
+    /// Cancelled when the client does so.
     pub(super) told: CancellationToken,
     /// The message that said so.
     pub(super) message: OnceLock<Bytes>,
 }
 
-/// Keeps a request in the table of those under way.
+/// Keeps a request in the table of requests in flight.
 pub(super) struct BridgeSlot<E> {
     pub(super) bridge: Arc<Bridge<E>>,
     pub(super) id: Id,
@@ -130,7 +130,7 @@ impl<E> Bridge<E> {
         Err(Failure::OverLimit { limit: "stdio:in_flight".into(), retry_after: RETRY })
     }
 
-    /// The client takes a request back.
+    /// Handles a client's cancellation of a request.
     fn withdraw(&self, line: Bytes, params: Option<&Bytes>) {
         let Some(id) = params.and_then(notification::cancelled_request) else { return };
         let under_way = self.under_way();

@@ -1,4 +1,4 @@
-//! Where a bridge leads.
+//! The endpoints that a bridge can send its requests to.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::call::PeerAddress;
 use crate::downstream::{Body, McpService, refusal};
 use crate::upstream::{HttpClient, ResponseBody};
 
-/// Something that answers as an MCP endpoint does over HTTP.
+/// An MCP endpoint that answers HTTP-shaped requests.
 pub trait McpPeer: Send + Sync + 'static {
     /// What its answers are made of.
     type Body: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin;
@@ -31,13 +31,13 @@ pub trait McpPeer: Send + Sync + 'static {
 /// HTTP, "Custom Headers from Tool Parameters").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mirroring {
-    /// They are: somebody on the way may want to read them.
+    /// Mirrored: intermediaries may read them.
     Wanted,
-    /// They are not: there is no way that they could be read on.
+    /// Not mirrored: no intermediary exists.
     Needless,
 }
 
-/// The mcp of this process.
+/// The endpoint of this process.
 pub struct Here {
     mcp: Arc<McpService>,
     uri: Uri,
@@ -67,7 +67,7 @@ impl McpPeer for Here {
     }
 }
 
-/// A gateway that runs elsewhere.
+/// A gateway in another process, over HTTP.
 pub struct There(HttpClient);
 
 impl There {

@@ -1,4 +1,4 @@
-//! One request, from its line to the lines that answer it.
+//! One request of a bridge, from its line to the lines that answer it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::endpoint::McpPeer;
 use super::headers::{self, PipedRequest};
 use super::reception::{PipedEvents, PipedResponse, answer_in, broken, no_answer};
 
-/// A request under way.
+/// A request in flight.
 pub(super) struct PipedCall<E> {
     pub(super) place: BridgeSlot<E>,
     /// The request as it came.
@@ -29,7 +29,7 @@ pub(super) struct PipedCall<E> {
 }
 
 impl<E: McpPeer> PipedCall<E> {
-    /// Runs until it is answered or taken back.
+    /// Runs until the request is answered or cancelled.
     pub(super) async fn run(self) {
         let withdrawal = &self.place.withdrawal;
         let mut answering = pin!(self.answer());

@@ -1,4 +1,4 @@
-//! What HTTP has in headers and a line has not.
+//! The HTTP headers that stand for what a line says in its message.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, Request, header as http_header};

@@ -3,9 +3,9 @@
 //! A host that can only start a process gets what HTTP clients get, by a
 //! bridge: each message that comes as a line becomes an HTTP-shaped request to
 //! an [`McpPeer`], and what comes back, as JSON or as events, becomes lines.
-//! The endpoint is the front of this very process ([`Here`]) or a gateway that
-//! runs elsewhere ([`There`]); the bridge does not know which. Nothing of MCP
-//! is answered here, and so nothing can be answered differently.
+//! The endpoint is the one of this process ([`Here`]) or a gateway elsewhere
+//! ([`There`]); the bridge does not know which. The bridge answers no MCP
+//! request itself, so every host receives what HTTP clients receive.
 //!
 //! What stands in HTTP's headers the bridge adds: for a Modern message what
 //! its body says ([`headers`]), for a Legacy one the session that `initialize`
@@ -31,7 +31,7 @@ pub use bridge::serve;
 pub use endpoint::{Here, McpPeer, Mirroring, There};
 pub(super) use output::OutputLines;
 
-/// How much the bridge takes.
+/// The limits of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BridgeBounds {
     /// The most bytes of a line that comes.
@@ -48,7 +48,7 @@ impl Default for BridgeBounds {
     }
 }
 
-/// Why a bridge is no more.
+/// Why a bridge ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BridgeEnd {
     /// The host closed the input. What was under way has been answered, or

@@ -1,10 +1,10 @@
-//! Lines out.
+//! Writes lines to the host.
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-/// Where messages go that are to be written.
+/// The queue of messages to be written.
 #[derive(Clone)]
 pub(super) struct LineOutput(mpsc::Sender<Item>);
 
