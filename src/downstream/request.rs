@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use tokio::time::timeout;
 
 use crate::call::PeerAddress;
-use crate::call::{Client, Context, Failure, Meta, Trace};
+use crate::call::{Alarm, Client, Context, Failure, Meta, Trace};
 use crate::codec::body::{BodyError, collect};
 use crate::config::LimitsConfig;
 use crate::jsonrpc::{Frame, FrameFault, Id};
@@ -119,17 +119,22 @@ pub(super) async fn read_body<B: Body<Data = Bytes> + Unpin>(
     mut body: B,
     limits: &LimitsConfig,
 ) -> Result<Bytes, Failure> {
-    match timeout(patience(limits), collect(&mut body, limits.body)).await {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(BodyError::TooLarge { limit })) => {
+    let collected = tokio::select! {
+        // A body that has arrived needs no timer.
+        biased;
+        collected = collect(&mut body, limits.body) => collected,
+        () = Alarm::after(patience(limits)) => return Err(invalid("the body came too slowly")),
+    };
+    match collected {
+        Ok(body) => Ok(body),
+        Err(BodyError::TooLarge { limit }) => {
             // A client that waits for 100 Continue has sent nothing yet.
             if !headers.contains_key(header::EXPECT) {
                 Box::pin(pass_over(body, limits.body)).await;
             }
             Err(Failure::BodyTooLarge { limit })
         }
-        Ok(Err(BodyError::Broken(_))) => Err(invalid("the body broke off")),
-        Err(_) => Err(invalid("the body came too slowly")),
+        Err(BodyError::Broken(_)) => Err(invalid("the body broke off")),
     }
 }
 

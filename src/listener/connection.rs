@@ -12,14 +12,15 @@ use bytes::Bytes;
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     time::{Instant, sleep, sleep_until, timeout_at},
 };
 use tokio_rustls::TlsAcceptor;
+use tower::Service as _;
 
 use super::{
     BoxError, ConnectionLimits, Drain, PeerAddress, Settings,
@@ -154,7 +155,9 @@ impl<F> ClientConnection<'_, F> {
     {
         let io = TokioIo::new(io);
         let edge = (self.context.edge)(self.peer);
-        let service = TowerToHyperService::new(TrackActivity::new(edge, &self.activity));
+        let stack = TrackActivity::new(edge, &self.activity);
+        // Every layer of a stack is always ready: there is nothing to wait for before a call.
+        let service = service_fn(move |request| stack.clone().call(request));
         // Boxed: a future has room twice for those that it takes in and waits for.
         match protocol {
             Protocol::Http1 => {

@@ -1,21 +1,20 @@
 //! What a request passes between its connection and the service that answers it.
 //!
-//! Both stacks are lists of tower layers, outermost first. A layer that refuses a request returns
-//! the reason as an error; [`answer_refusal`] is the one place where such an error becomes a
-//! response, so that a layer decides and nothing else.
+//! Both stacks are lists of tower layers, outermost first. A layer decides and nothing else:
+//! [`answer_refusal`] and [`answer_failure`] turn what layers refuse into responses.
 
 use std::convert::Infallible;
-use std::future::ready;
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use futures_util::future::Map;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use futures_util::future::{Either, Map};
+use http::{HeaderValue, Request, Response, header};
 use http_body::Body;
 use http_body_util::Full;
-use tower::{Service, ServiceBuilder, service_fn};
+use tower::{Layer, Service, ServiceBuilder, service_fn};
 
 use super::cors::CorsForPages;
 use super::{BoxError, GuardRefusal, LiveSettings};
@@ -42,9 +41,10 @@ where
         .filter(move |request| gate.authenticate(request, peer))
         // Size and time of the body: MCP has the whole of it, or nothing.
         .filter_async(move |request| Arc::clone(&reader).read_body(request))
+        // Boxed: the futures of all layers above would have to move it.
         .service(service_fn(move |request| {
             let mcp = Arc::clone(&mcp);
-            async move { Ok::<_, Infallible>(mcp.serve(request).await) }
+            Box::pin(async move { Ok::<_, Infallible>(mcp.serve(request).await) })
         }));
     guarded(settings, peer, stack)
 }
@@ -71,17 +71,14 @@ where
 {
     let (bound, guard) = (settings.clone(), settings);
     ServiceBuilder::new()
-        // Outermost, so that every refusal below is answered.
-        .layer_fn(move |inner| AnswerErrors {
-            inner,
-            answer: move |result| answer_refusal(result, peer),
-        })
         // First, because every layer behind it reads headers.
-        .filter(move |request| bound_head(request, &bound))
+        .layer(RefuseLayer::new(peer, move |request: &Request<B>| bound_head(request, &bound)))
         // Before the guard: a request whose end is unclear cannot be judged.
-        .filter(refuse_ambiguous_framing)
+        .layer(RefuseLayer::new(peer, refuse_ambiguous_framing::<B>))
         // Before CORS and the service: neither may act for a foreign host or page.
-        .filter(move |request| admit_host_and_origin(request, &guard, peer))
+        .layer(RefuseLayer::new(peer, move |request: &Request<B>| {
+            admit_host_and_origin(request, &guard, peer)
+        }))
         // Only pages that the guard admitted get this far. Their preflights end here; requests
         // that no page sent pass by.
         .layer_fn(CorsForPages::new)
@@ -105,7 +102,60 @@ impl<S, B, R> Edge<B, R> for S where
 {
 }
 
-/// Turns what the layers below refuse into responses.
+/// A layer that refuses what a check refuses.
+struct RefuseLayer<C> {
+    peer: PeerAddress,
+    check: C,
+}
+
+impl<C> RefuseLayer<C> {
+    fn new(peer: PeerAddress, check: C) -> Self {
+        Self { peer, check }
+    }
+}
+
+impl<S, C: Clone> Layer<S> for RefuseLayer<C> {
+    type Service = Refusing<S, C>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Refusing { inner, peer: self.peer, check: self.check.clone() }
+    }
+}
+
+/// Passes a request on, or answers it with the refusal of a check.
+#[derive(Clone)]
+struct Refusing<S, C> {
+    inner: S,
+    peer: PeerAddress,
+    check: C,
+}
+
+impl<S, C, B, R> Service<Request<B>> for Refusing<S, C>
+where
+    S: Service<Request<B>, Response = Response<R>, Error = Infallible>,
+    C: Fn(&Request<B>) -> Result<(), GuardRefusal>,
+    R: From<Bytes>,
+{
+    type Response = Response<R>;
+    type Error = Infallible;
+    type Future = Either<Ready<Result<Response<R>, Infallible>>, S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        match (self.check)(&request) {
+            Ok(()) => Either::Right(self.inner.call(request)),
+            Err(refusal) => {
+                tracing::debug!(client = %self.peer.addr, %refusal, "request refused");
+                Either::Left(ready(Ok(answer_refusal(&refusal))))
+            }
+        }
+    }
+}
+
+/// Turns the errors of the layers below into responses.
 #[derive(Clone)]
 struct AnswerErrors<S, A> {
     inner: S,
@@ -132,10 +182,10 @@ where
 }
 
 /// Refuses a head that is larger than [`super::ConnectionLimits::header`].
-fn bound_head<B>(request: Request<B>, settings: &LiveSettings) -> Result<Request<B>, GuardRefusal> {
-    let limit = settings.load().limits.header;
-    let size = head_size(&request);
-    if size > limit { Err(GuardRefusal::HeadersTooLarge { size, limit }) } else { Ok(request) }
+fn bound_head<B>(request: &Request<B>, settings: &LiveSettings) -> Result<(), GuardRefusal> {
+    let limit = settings.current().limits.header;
+    let size = head_size(request);
+    if size > limit { Err(GuardRefusal::HeadersTooLarge { size, limit }) } else { Ok(()) }
 }
 
 /// The bytes of the target and of every header's name and value, as HTTP/1 writes them.
@@ -148,46 +198,32 @@ fn head_size<B>(request: &Request<B>) -> usize {
 /// Refuses transfer codings that hyper takes and another reader of the same bytes may not: more
 /// than one line of them, and any coding but `chunked` (RFC 9112, 6.1 and 11.2). What else is
 /// ambiguous hyper refuses, or answers and closes (a Content-Length beside a transfer coding).
-fn refuse_ambiguous_framing<B>(request: Request<B>) -> Result<Request<B>, GuardRefusal> {
+fn refuse_ambiguous_framing<B>(request: &Request<B>) -> Result<(), GuardRefusal> {
     let codings = mcp::header::single_value(request.headers(), &header::TRANSFER_ENCODING);
     match codings.map_err(|_| GuardRefusal::AmbiguousFraming)? {
         Some(coding) if !coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
             Err(GuardRefusal::UnknownCoding)
         }
-        _ => Ok(request),
+        _ => Ok(()),
     }
 }
 
 /// Refuses requests for hosts and from pages that [`super::Guard`] does not admit.
 fn admit_host_and_origin<B>(
-    request: Request<B>,
+    request: &Request<B>,
     settings: &LiveSettings,
     peer: PeerAddress,
-) -> Result<Request<B>, GuardRefusal> {
-    settings.load().guard.admit(&request, peer.local)?;
-    Ok(request)
+) -> Result<(), GuardRefusal> {
+    settings.current().guard.admit(request, peer.local).map(drop)
 }
 
-/// Answers what the guard refuses: a JSON-RPC error without an id, since no body has been read.
-fn answer_refusal<R: From<Bytes>>(
-    result: Result<Response<R>, BoxError>,
-    peer: PeerAddress,
-) -> Response<R> {
-    let error = match result {
-        Ok(response) => return response,
-        Err(error) => error,
-    };
-    tracing::debug!(client = %peer.addr, %error, "request refused");
-    let (status, body) = match error.downcast_ref::<GuardRefusal>() {
-        Some(refusal) => (refusal.status(), refusal.body()),
-        None => (StatusCode::INTERNAL_SERVER_ERROR, Bytes::new()),
-    };
-    let mut response = Response::new(R::from(body));
-    *response.status_mut() = status;
+/// Answers a refused request: a JSON-RPC error without an id, since no body has been read.
+fn answer_refusal<R: From<Bytes>>(refusal: &GuardRefusal) -> Response<R> {
+    let mut response = Response::new(R::from(refusal.body()));
+    *response.status_mut() = refusal.status();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Some(GuardRefusal::AmbiguousFraming | GuardRefusal::UnknownCoding) = error.downcast_ref()
-    {
+    if matches!(refusal, GuardRefusal::AmbiguousFraming | GuardRefusal::UnknownCoding) {
         // Where the next request begins cannot be told.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

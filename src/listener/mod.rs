@@ -113,6 +113,11 @@ impl LiveSettings {
         self.0.store(Arc::new(settings));
     }
 
+    /// The settings in force now, for the moment of a look.
+    pub(crate) fn current(&self) -> arc_swap::Guard<Arc<Settings>> {
+        self.0.load()
+    }
+
     /// The settings in force now.
     pub fn load(&self) -> Arc<Settings> {
         self.0.load_full()
