@@ -1,4 +1,4 @@
-//! An open connection to a server, of either transport.
+//! An open connection to a server, over either transport.
 
 use bytes::Bytes;
 
@@ -15,11 +15,11 @@ use crate::upstream::transport::http::HttpServer;
 use crate::upstream::transport::peer::Peer;
 use crate::upstream::transport::stdio::StdioServer;
 
-/// A server that has answered and can be called.
+/// A connection to a server whose era and capabilities are known.
 pub(in crate::upstream) enum ServerConnection {
-    /// By its standard streams.
+    /// Over the standard streams of a child.
     Stdio(StdioServer),
-    /// By Streamable HTTP.
+    /// Over Streamable HTTP.
     Http(HttpServer),
 }
 
@@ -31,7 +31,7 @@ impl ServerConnection {
         }
     }
 
-    /// A request of the gateway's own. The caller bounds the time.
+    /// Sends a request of the gateway's own. The caller bounds the time.
     pub(in crate::upstream) async fn request(
         &self,
         method: &Method,
@@ -43,7 +43,7 @@ impl ServerConnection {
         }
     }
 
-    /// A client's call, within the times that `config` allows.
+    /// Sends a client's call, within the timeouts of `config`.
     pub(in crate::upstream) async fn call(
         &self,
         call: &Call,
@@ -65,7 +65,8 @@ impl ServerConnection {
         }
     }
 
-    /// Waits until the connection, or what is known of the server, is lost.
+    /// Waits until the connection is lost, or until the era or address of the
+    /// server turns out to have changed.
     pub(in crate::upstream) async fn closed(&self) -> UpstreamError {
         match self {
             Self::Stdio(stdio) => stdio.closed().await,
@@ -73,9 +74,8 @@ impl ServerConnection {
         }
     }
 
-    /// Says good-bye: to a child by the end of its input, to a Legacy HTTP
-    /// server by the end of its session. Then the child, if there is one, is
-    /// stopped.
+    /// Closes the connection: the input of a child, or the session of a Legacy
+    /// HTTP server. Then stops the child, if there is one.
     pub(in crate::upstream) async fn close(&self, child: Option<Child>) {
         match self {
             Self::Stdio(stdio) => stdio.close(),
@@ -87,7 +87,7 @@ impl ServerConnection {
     }
 }
 
-/// How a transport is named in status and metrics.
+/// The name of a transport in status and metrics.
 pub(in crate::upstream) fn transport_name(target: &Transport) -> &'static str {
     match target {
         Transport::Command(_) => "stdio",

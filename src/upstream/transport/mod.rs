@@ -1,9 +1,10 @@
-//! How messages reach a server: [`http`] for Streamable HTTP and its
-//! predecessor of 2024-11-05, [`stdio`] for child processes.
+//! Transports: [`http`] for Streamable HTTP and the older HTTP+SSE of
+//! 2024-11-05, [`stdio`] for child processes.
 //!
-//! Both speak both eras, and both are a [`connection`] to those above: a
-//! permitted call in, a reply out. [`peer`] is what a server said of itself
-//! when it was asked. When a connection is opened, and what happens when it is
+//! Both speak both eras, and both appear as a [`connection`] to the modules
+//! above: a permitted call in, a reply out. [`peer`] holds the identity and
+//! capabilities that a server has declared. The supervisor decides when a
+//! connection is opened, and what happens when it is lost.
 //! lost, is decided by the supervisor.
 
 pub mod child;

@@ -1,5 +1,5 @@
-//! What is known of a server once it has answered: its era, version and
-//! abilities; and how its first answers are judged.
+//! A server's era, version and capabilities, and how its responses to
+//! `server/discover` and `initialize` are judged.
 
 use std::sync::Arc;
 
@@ -16,32 +16,32 @@ use crate::text::clip;
 
 use crate::upstream::UpstreamError;
 
-/// A server, as it introduced itself.
+/// A server's identity, as it declared it.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    /// The version agreed with it, which tells its era.
+    /// The negotiated version, which implies the era.
     pub version: ProtocolVersion,
     /// Its raw `serverInfo`.
     pub info: Bytes,
-    /// What it says by itself.
+    /// The changes that it announces.
     pub tells: ChangeCapabilities,
-    /// What it can do, and what it tells models of itself.
+    /// Its capabilities, and its instructions for models.
     pub offers: Arc<ServerOffers>,
 }
 
-/// What a server says without being asked each time.
+/// The changes that a server announces with notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
 pub struct ChangeCapabilities {
-    /// That its tools are others.
+    /// Changes of its list of tools.
     pub tools: bool,
-    /// That its prompts are others.
+    /// Changes of its list of prompts.
     pub prompts: bool,
-    /// That its resources are others.
+    /// Changes of its list of resources.
     pub resources: bool,
-    /// That one resource is another, to those who subscribed to it.
+    /// Updates of single resources, to subscribers.
     pub updates: bool,
-    /// How tasks are, to those who subscribed to them.
+    /// The status of tasks, to subscribers.
     pub tasks: bool,
 }
 
@@ -60,19 +60,19 @@ impl ChangeCapabilities {
         }
     }
 
-    /// Whether it says that any list is another.
+    /// Whether it announces changes of any list.
     pub fn changes(self) -> bool {
         self.tools || self.prompts || self.resources
     }
 
-    /// Whether it says anything at all.
+    /// Whether it announces anything.
     pub fn anything(self) -> bool {
         self != Self::default()
     }
 }
 
 impl Peer {
-    /// Its era.
+    /// The server's era.
     pub fn era(&self) -> Era {
         self.version.era()
     }
@@ -85,22 +85,22 @@ impl Peer {
     }
 }
 
-/// What a server's answer to `server/discover` tells.
+/// The verdict on a response to `server/discover`.
 #[derive(Debug)]
 pub(in crate::upstream) enum DiscoverVerdict {
-    /// It speaks this Modern version.
+    /// The server speaks this Modern version.
     Modern(Box<Peer>),
-    /// It is Modern, but wants this version instead.
+    /// The server is Modern, but demands this version.
     Retry(ProtocolVersion),
-    /// It is Modern, and no version of its own is known here.
+    /// The server is Modern, and has no version in common with the gateway.
     Incompatible(UpstreamError),
-    /// It is Legacy: `initialize` comes next.
+    /// The server is Legacy: `initialize` comes next.
     Legacy,
 }
 
-/// Judges the answer to `server/discover`. Anything but a result or an error
-/// that only Modern servers send means Legacy; no single code is looked for
-/// (2026-07-28, stdio, "Backward Compatibility").
+/// Judges the response to `server/discover`. Any response means Legacy, except
+/// a result or an error that only Modern servers send; no single code is looked
+/// for (2026-07-28, stdio, "Backward Compatibility").
 pub(in crate::upstream) fn judge_discover(answer: &Answer) -> DiscoverVerdict {
     match answer {
         Answer::Result(result) => judge_result(result),
@@ -126,8 +126,8 @@ impl DiscoverResult {
         let info = self.metadata.get(meta::SERVER_INFO).cloned().or(self.server_info);
         let info = info.unwrap_or_else(|| json!({ "name": "unknown", "version": "0" }));
         let mut capabilities = self.capabilities;
-        // Each era has its own form of tasks, and none of the other's (SEP-2663,
-        // "Backward Compatibility").
+        // Each era has its own form of tasks, and does not use the other's
+        // (SEP-2663, "Backward Compatibility").
         match (version.era(), capabilities.as_object_mut()) {
             (Era::Modern, Some(all)) => drop(all.remove("tasks")),
             (Era::Legacy, Some(all)) => {
@@ -199,7 +199,7 @@ fn common_modern(theirs: &[String]) -> Option<ProtocolVersion> {
         .find(|version| theirs.iter().any(|their| their == version.as_str()))
 }
 
-/// Reads the answer to `initialize`.
+/// Reads the response to `initialize`.
 pub(in crate::upstream) fn judge_initialize(answer: &Answer) -> Result<Peer, UpstreamError> {
     let result = match answer {
         Answer::Result(result) => result,
@@ -214,13 +214,13 @@ pub(in crate::upstream) fn judge_initialize(answer: &Answer) -> Result<Peer, Ups
     }
 }
 
-/// A server's JSON-RPC error where an answer was needed.
+/// The error for a JSON-RPC error where a result was needed.
 pub(in crate::upstream) fn refused(error: &ErrorBody) -> UpstreamError {
     let message = clip(error.message(), 200).to_owned();
     UpstreamError::Refused { code: error.code(), message }
 }
 
-/// The params of `initialize`, with the raw capabilities to be told.
+/// The params of `initialize`, with these raw client capabilities.
 pub(in crate::upstream) fn initialize_params(told: &[u8]) -> Bytes {
     json!({
         "protocolVersion": ProtocolVersion::LATEST_LEGACY.as_str(),
@@ -231,13 +231,13 @@ pub(in crate::upstream) fn initialize_params(told: &[u8]) -> Bytes {
     .into()
 }
 
-/// Params of the gateway's own requests to a Modern server: `members` and the
-/// `_meta` that every request carries.
+/// The params of the gateway's own requests to a Modern server: `members`, and
+/// the `_meta` that every request carries.
 pub(in crate::upstream) fn modern_params(version: ProtocolVersion, members: Value) -> Bytes {
     modern_params_for(version, b"{}", members)
 }
 
-/// The same on behalf of clients with these raw capabilities.
+/// Like [`modern_params`], on behalf of clients with these raw capabilities.
 pub(in crate::upstream) fn modern_params_for(
     version: ProtocolVersion,
     capabilities: &[u8],
@@ -246,7 +246,7 @@ pub(in crate::upstream) fn modern_params_for(
     modern_params_of(version, members, &value(capabilities))
 }
 
-/// The same from one that can do `capabilities`.
+/// Like [`modern_params_for`], with parsed capabilities.
 pub(in crate::upstream) fn modern_params_of(
     version: ProtocolVersion,
     mut members: Value,
@@ -265,7 +265,8 @@ pub(in crate::upstream) fn modern_params_of(
     members.to_string().into()
 }
 
-/// The answer to a request of a server's that goes to no client.
+/// The response to a server request that is passed to no client: an empty
+/// result for `ping`, an error otherwise.
 pub(in crate::upstream) fn answer_to_server(id: &Id, method: &str) -> Bytes {
     if method == "ping" {
         return jsonrpc::response(id, b"{}");
@@ -281,14 +282,14 @@ pub(in crate::upstream) fn answer_to_server(id: &Id, method: &str) -> Bytes {
     jsonrpc::error(Some(id), error.to_string().as_bytes())
 }
 
-/// The answer to a request that its client was asked, and did not answer.
+/// The error for a server request that the client left unanswered.
 pub(in crate::upstream) fn unanswered(id: &Id) -> Bytes {
     let text = "the client did not answer before the call ended or its time was over";
     let error = json!({ "code": code::INTERNAL_ERROR, "message": text });
     jsonrpc::error(Some(id), error.to_string().as_bytes())
 }
 
-/// The answer to a request whose client cannot be asked.
+/// The error for a server request that the client does not support.
 pub(in crate::upstream) fn not_offered(id: &Id, method: &str) -> Bytes {
     let text = format!("the client that made this call does not offer {method}");
     let error = json!({ "code": code::METHOD_NOT_FOUND, "message": text });
@@ -299,12 +300,12 @@ fn own_info() -> Value {
     json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// An object that was an object before.
+/// Parses raw JSON that is known to be an object.
 fn value(raw: &[u8]) -> Value {
     serde_json::from_slice(raw).unwrap_or_else(|_| json!({}))
 }
 
-/// How deep a server's message may nest.
+/// The deepest nesting of a server's message.
 pub(in crate::upstream) const MAX_DEPTH: usize = 128;
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! What a child sees of the gateway's own environment: little, by name.
+//! The environment variables that a child inherits from the gateway: few, by
+//! name.
 
 use std::ffi::OsString;
 
 use super::ChildSpec;
 
-/// The environment of a child: what is safe of `inherited`, what the
-/// configuration lets through, and over both what it sets.
+/// The environment of a child: the safe variables of `inherited`, those that
+/// the configuration passes, and those that it sets, which take precedence.
 pub(super) fn of(
     spec: &ChildSpec,
     inherited: impl IntoIterator<Item = (OsString, OsString)>,
@@ -28,8 +29,9 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Enough to find programs, a home and the user's language. Everything else
-/// may be a credential: the gateway's environment is where its secrets are.
+/// Enough to find programs, a home directory and the user's language. Any other
+/// variable may be a credential, because secrets are configured in the
+/// gateway's environment.
 const SAFE: [&str; 10] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_*", "TERM", "TMPDIR", "TZ"];
 

@@ -1,18 +1,19 @@
-//! A child's process group: the child and what it has started.
+//! The process group of a child: the child and the processes that it has
+//! started.
 
 use rustix::process::{Pid, Signal, WaitOptions};
 
-/// A process group that is known by the id of its leader.
+/// A process group, known by the id of its leader.
 ///
-/// The id means this group as long as a member is left, zombies included. Once
-/// the last is reaped the kernel may give it to somebody else, so nothing is
-/// sent to a group after it was seen gone.
+/// The id denotes this group as long as a member is left, zombies included.
+/// Once the last one is reaped, the kernel may reuse the id, so no signal is
+/// sent to a group after it was seen to be gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Group(Pid);
 
 impl Group {
-    /// The group led by process `id`; `None` for ids that would mean other
-    /// than one group: 0 is the own one, -1 and 1 are everybody.
+    /// The group led by process `id`; `None` for ids with another meaning: 0 is
+    /// the caller's own group, -1 and 1 are all processes.
     pub(super) fn led_by(id: i32) -> Option<Self> {
         if id > 1 { Pid::from_raw(id).map(Self) } else { None }
     }
@@ -21,7 +22,7 @@ impl Group {
         self.0.as_raw_nonzero().get()
     }
 
-    /// Sends a signal to all members. That there are none is no fault.
+    /// Sends a signal to all members. A group without members is no error.
     pub(super) fn signal(self, signal: Signal) {
         let _gone = rustix::process::kill_process_group(self.0, signal);
     }
@@ -30,9 +31,9 @@ impl Group {
         rustix::process::test_kill_process_group(self.0) == Err(rustix::io::Errno::SRCH)
     }
 
-    /// Reaps members that were handed down to this process: as process 1 of a
-    /// container it inherits what its children leave behind. Only to be called
-    /// when the leader has been reaped by whoever waits for it.
+    /// Reaps members that this process has inherited: as process 1 of a
+    /// container it becomes the parent of orphans. Must be called only after
+    /// the leader has been reaped.
     pub(super) fn reap_inherited(self) {
         while let Ok(Some(_)) = rustix::process::waitpgid(self.0, WaitOptions::NOHANG) {}
     }

@@ -1,15 +1,15 @@
-//! The guardian: a helper process that outlives the gateway by two seconds at
-//! most and takes the children along.
+//! The guardian: a helper process that outlives the gateway by at most two
+//! seconds and ends its children.
 //!
-//! Even a gateway that is killed by `SIGKILL` must leave no orphan, and it
-//! cannot see to that itself. The kernel's parent-death signal belongs to the
-//! thread that forked, which in this runtime comes and goes, and reaches no
-//! grandchildren. A pipe knows better: the gateway holds the writing end and
-//! nobody else does, so that the reading end comes to its end exactly when the
-//! gateway is gone, however it went.
+//! Even a gateway that is killed by `SIGKILL` must leave no orphans, which it
+//! cannot ensure itself. The kernel's parent-death signal is tied to the thread
+//! that forked, which does not last in this runtime, and does not reach
+//! grandchildren. So the guardian reads from a pipe of which only the gateway
+//! holds the writing end: end of file means that the gateway is gone, however
+//! it ended.
 //!
-//! The protocol is one line a change: `+PGID` when a group is born, `-PGID`
-//! when it is gone.
+//! The protocol is one line per change: `+PGID` when a group is started,
+//! `-PGID` when it is gone.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, Write};
@@ -25,37 +25,38 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::group::Group;
 
-/// The gateway's end of the guardian. Clones share one helper process, which
-/// ends when the last clone is dropped.
+/// A handle of the guardian. Clones share one helper process, which ends when
+/// the last clone is dropped.
 #[derive(Debug, Clone)]
 pub struct Guardian(Option<Arc<Mutex<Helper>>>);
 
 #[derive(Debug)]
 struct Helper {
     executable: PathBuf,
-    /// None before it is needed, or where it could not be started.
+    /// `None` before it is needed, or if it could not be started.
     process: Option<Child>,
     groups: HashSet<Group>,
 }
 
 impl Guardian {
-    /// Starts `executable guardian`. When that fails there is a warning in the
-    /// log and no guardian: a gateway without one still serves.
+    /// Starts `executable guardian`. If this fails, a warning is logged and the
+    /// gateway runs without a guardian.
     pub fn start(executable: &Path) -> Self {
         let guardian = Self::when_needed(executable);
         guardian.awake();
         guardian
     }
 
-    /// The same before the first child: a gateway without children needs none.
+    /// Starts the guardian with the first child: a gateway without children
+    /// needs none.
     pub fn when_needed(executable: &Path) -> Self {
         let executable = executable.to_path_buf();
         let helper = Helper { executable, process: None, groups: HashSet::new() };
         Self(Some(Arc::new(Mutex::new(helper))))
     }
 
-    /// Has it run before a child is started: there is no moment in which nobody
-    /// would end that.
+    /// Starts the helper if it is not running. Called before a child is
+    /// started, so that the child is guarded from the beginning.
     pub(super) fn awake(&self) {
         self.change(|helper| match helper.process {
             Some(_) => Ok(()),
@@ -63,12 +64,12 @@ impl Guardian {
         });
     }
 
-    /// No guardian: what a killed gateway leaves behind is left alone.
+    /// No guardian: children outlive a gateway that is killed.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// The process id of the helper, where there is one.
+    /// The process id of the helper, if it is running.
     pub fn id(&self) -> Option<u32> {
         let helper = self.0.as_ref()?.lock();
         helper.process.as_ref().map(Child::id)
@@ -88,8 +89,8 @@ impl Guardian {
         });
     }
 
-    /// A helper that has died shows in the first write after: another takes
-    /// over what it guarded.
+    /// Applies a change. If the write shows that the helper has died, another
+    /// one is started with the same groups.
     fn change(&self, change: impl FnOnce(&mut Helper) -> io::Result<()>) {
         let Some(helper) = &self.0 else { return };
         let mut helper = helper.lock();
@@ -123,18 +124,19 @@ fn spawn(executable: &Path) -> io::Result<Child> {
         .arg("guardian")
         .env_clear()
         .stdin(Stdio::piped())
-        // Whoever reads the gateway's output sees its end when the gateway ends.
+        // Readers of the gateway's output must see its end when the gateway
+        // ends.
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // Not the terminal's group: Ctrl-C is the gateway's to answer.
+        // A process group of its own, so that Ctrl-C reaches only the gateway.
         .process_group(0)
         .spawn()
 }
 
-/// The body of the hidden command `trunkline guardian`: follows `stdin` to its
+/// The body of the hidden command `trunkline guardian`: reads `stdin` to its
 /// end, then ends every group that is still registered.
 pub fn run_guardian(mut stdin: impl BufRead) -> ExitCode {
-    // Better a guardian that a signal can end than none.
+    // A guardian that a signal can end is better than none.
     let _heard = ignore_signals();
     let mut groups = HashSet::new();
     let mut line = String::new();
@@ -156,7 +158,8 @@ enum Change {
     Gone(Group),
 }
 
-/// A line without its end is no line: half a number is another number.
+/// Parses a line. An incomplete line is ignored, because a part of a number is
+/// another number.
 fn parse(line: &str) -> Option<Change> {
     let line = line.strip_suffix('\n')?;
     let (sign, id) = line.split_at_checked(1)?;
@@ -186,10 +189,10 @@ fn end(mut groups: HashSet<Group>) {
     }
 }
 
-/// Who signals the gateway often signals all around it, as a service manager
-/// or a closing terminal does. The guardian must be the last to go, so it
-/// listens to these signals and never looks. (Ignoring them outright takes
-/// `unsafe`, and would be inherited.)
+/// Catches and ignores termination signals. A service manager or a closing
+/// terminal often signals all processes around the gateway, and the guardian
+/// must be the last to end. (`SIG_IGN` would take `unsafe`, and would be
+/// inherited.)
 fn ignore_signals() -> io::Result<impl Sized> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let heard = {
@@ -204,7 +207,7 @@ fn ignore_signals() -> io::Result<impl Sized> {
     Ok((runtime, heard))
 }
 
-/// Between `SIGTERM` and `SIGKILL`.
+/// The time between `SIGTERM` and `SIGKILL`.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -1,21 +1,21 @@
-//! A child process as a thing with a life: spawn, run, stop, reap.
+//! Child processes: spawn, run, stop, reap.
 //!
-//! What speaks MCP over its pipes is the stdio transport's matter; this room
-//! knows processes only. Three promises:
+//! This module knows processes only; the stdio transport speaks MCP over their
+//! pipes. It guarantees:
 //!
-//! - *No orphan.* A child leads a process group of its own, and the group dies
-//!   with it: when it is stopped, when it exits by itself and leaves others
-//!   behind, when its [`Child`] is dropped, and, through the [`Guardian`], when
-//!   the gateway is killed. What leaves the group on purpose (`setsid`) is lost
-//!   to it: only the kernel's control groups could hold that.
-//! - *No secrets by accident.* A child inherits a short list of variables that
-//!   every program needs, and what its configuration names; no more.
-//! - *No flood.* Its standard error goes to the log by the line, escaped, cut
-//!   and rate limited.
+//! - *No orphans.* A child leads a process group of its own, and the group ends
+//!   with it: when the child is stopped, when it exits by itself and leaves
+//!   others behind, when its [`Child`] is dropped, and, through the
+//!   [`Guardian`], when the gateway is killed. A process that leaves the group
+//!   on purpose (`setsid`) escapes: only control groups could hold it.
+//! - *No leaked secrets.* A child inherits a short list of variables that every
+//!   program needs, and those that its configuration names.
+//! - *No log floods.* Its standard error is logged line by line, escaped,
+//!   clipped and rate limited.
 //!
-//! The end is always the same: the caller drops the child's standard input,
-//! which is how MCP asks a server to leave, then `SIGTERM` to the group, then
-//! `SIGKILL`, each after `stop_timeout`.
+//! A child is always stopped in the same way: the caller drops its standard
+//! input, which is how MCP asks a server to exit, then `SIGTERM` is sent to the
+//! group, then `SIGKILL`, each after `stop_timeout`.
 
 mod environment;
 mod group;
@@ -48,7 +48,8 @@ pub struct ChildSpec {
     pub args: Vec<String>,
     /// Variables to set, over those inherited.
     pub env: Vec<(String, String)>,
-    /// Variables to inherit besides the safe few: names, or `PREFIX*`; `*` is all.
+    /// Variables to inherit besides the safe ones: names, or `PREFIX*`; `*` for
+    /// all.
     pub pass_env: Vec<String>,
     /// Its working directory; the gateway's own when `None`.
     pub cwd: Option<PathBuf>,
@@ -57,7 +58,7 @@ pub struct ChildSpec {
 }
 
 impl ChildSpec {
-    /// A program without arguments, to be stopped within five seconds a step.
+    /// A program without arguments, with a stop timeout of five seconds.
     pub fn new(program: &str) -> Self {
         Self {
             program: program.into(),
@@ -73,7 +74,7 @@ impl ChildSpec {
 /// Why a child could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// There is no such program, or it has no such interpreter.
+    /// The program, or its interpreter, does not exist.
     #[error("cannot find the program `{program}`")]
     NotFound {
         /// As configured.
@@ -85,29 +86,31 @@ pub enum SpawnError {
         /// As configured.
         program: String,
     },
-    /// The working directory is missing or is none.
+    /// The working directory is missing or not a directory.
     #[error("the working directory `{}` is not a directory", cwd.display())]
     Cwd {
         /// As configured.
         cwd: PathBuf,
     },
-    /// The system refused: too many processes or open files, say.
+    /// Another error of the system, such as too many processes or open files.
     #[error("cannot start the program `{program}`")]
     Io {
         /// As configured.
         program: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 /// A running child, or one that has exited and was reaped.
 ///
-/// Dropping it kills its process group at once; [`Child::stop`] is the kind way.
+/// Dropping it kills its process group at once; [`Child::stop`] stops it
+/// gracefully.
 #[derive(Debug)]
 pub struct Child {
-    /// Before the process, so that a drop kills the group before it lets go of
-    /// the leader: until that is reaped, the group's id means this group.
+    /// Declared before the process, so that a drop kills the group before it
+    /// releases the leader: until the leader is reaped, the id denotes this
+    /// group.
     lease: Lease,
     process: tokio::process::Child,
     stderr: StderrLog,
@@ -118,11 +121,11 @@ pub struct Child {
 impl Child {
     /// Starts `spec` as a process group of its own, registered with `guardian`.
     ///
-    /// Must be called within a tokio runtime: reading standard error and
-    /// reaping go on in it. Blocks until the program runs.
+    /// Must be called within a tokio runtime, in which standard error is read
+    /// and the child is reaped. Blocks until the program runs.
     ///
     /// # Errors
-    /// [`SpawnError`] says what about the specification is wrong.
+    /// [`SpawnError`] says what is wrong with the specification.
     pub fn spawn(
         server: &ServerName,
         spec: &ChildSpec,
@@ -144,22 +147,22 @@ impl Child {
         Ok((Self { lease, process, stderr, stop_timeout, status: None }, stdin, stdout))
     }
 
-    /// The process id, which is also that of its group.
+    /// The process id, which is also the id of its group.
     pub fn id(&self) -> i32 {
         self.lease.group.id()
     }
 
-    /// The last few lines it wrote to standard error, oldest first: most often
-    /// the reason why it went. Complete once [`exited`](Self::exited) has returned.
+    /// The last few lines of standard error, oldest first: usually the reason
+    /// for an exit. Complete once [`exited`](Self::exited) has returned.
     pub fn last_words(&self) -> Vec<String> {
         self.stderr.last_lines()
     }
 
-    /// Waits until it has exited by itself, then kills what it left behind.
+    /// Waits until the child has exited by itself, then kills the rest of its
+    /// group.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing; called again after an exit it
-    /// returns the same status at once.
+    /// Safe. Called again after an exit, it returns the same status at once.
     pub async fn exited(&mut self) -> ExitStatus {
         let status = self.leader_exited().await;
         self.lease.kill();
@@ -170,10 +173,11 @@ impl Child {
         status
     }
 
-    /// Ends it. The caller has dropped its standard input, or does so now:
-    /// that is the first of three ways to ask, each with `stop_timeout` to
-    /// comply, then `SIGTERM`, then `SIGKILL`, both to the whole group. What
-    /// outlives a leader that did comply gets the same two signals.
+    /// Stops the child. The caller has dropped its standard input, or does so
+    /// now: this is the first of three steps. After `stop_timeout` follows
+    /// `SIGTERM`, and after another one `SIGKILL`, both to the whole group. If
+    /// the leader exits earlier, the rest of its group receives the same two
+    /// signals.
     pub async fn stop(mut self) -> ExitStatus {
         let patience = self.stop_timeout;
         let _obeyed = timeout(patience, self.leader_exited()).await;
@@ -194,7 +198,7 @@ impl Child {
             return status;
         }
         let status = self.process.wait().await.unwrap_or_else(|error| {
-            // Only somebody else who reaps this process's children can do this.
+            // Happens only if other code reaps this process's children.
             tracing::warn!(pid = self.lease.group.id(), %error, "a child's exit status is lost");
             ExitStatus::from_raw(Signal::KILL.as_raw())
         });
@@ -209,21 +213,22 @@ impl Child {
             if self.lease.group.is_gone() {
                 return;
             }
-            // Nothing tells when a process that is nobody's child here ends.
+            // No event reports the end of a process that is not a child of this
+            // one.
             sleep(GROUP_POLL).await;
         }
     }
 }
 
-/// The right and duty to kill a group, used up by the end of its leader or of
-/// this value, whichever comes first.
+/// The right and duty to kill a group, which ends with its leader or when this
+/// value is dropped, whichever comes first.
 #[derive(Debug)]
 struct Lease {
     group: Group,
     guardian: Guardian,
     ended: bool,
-    /// The group was killed, and nobody has looked yet for members whose
-    /// reaping has fallen to this process.
+    /// The group was killed, and members that this process has inherited have
+    /// not been reaped.
     killed: bool,
 }
 
@@ -233,9 +238,9 @@ impl Lease {
         Self { group, guardian, ended: false, killed: false }
     }
 
-    /// Kills what is left of the group. If its leader has been reaped, that was
-    /// an instant ago, and the id has not gone to another group yet: the kernel
-    /// hands ids out in turn.
+    /// Kills the rest of the group. If its leader has been reaped, that was an
+    /// instant ago, and the id has not been reused: the kernel assigns ids in
+    /// turn.
     fn kill(&mut self) {
         if !self.ended {
             self.group.signal(Signal::KILL);
@@ -244,7 +249,7 @@ impl Lease {
         }
     }
 
-    /// The group is gone: its id may be anybody's from now on.
+    /// Releases the group, which is gone: its id may be reused from now on.
     fn release(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
             self.guardian.forget(self.group);
@@ -269,7 +274,8 @@ fn command(spec: &ChildSpec) -> Result<Command, SpawnError> {
         .stderr(Stdio::piped())
         .process_group(0);
     if let Some(cwd) = &spec.cwd {
-        // Asked here, because a spawn that fails does not say which of the two it missed.
+        // Checked here, because a failed spawn does not tell which of the two
+        // is missing.
         if !cwd.is_dir() {
             return Err(SpawnError::Cwd { cwd: cwd.clone() });
         }

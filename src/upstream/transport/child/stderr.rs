@@ -1,4 +1,4 @@
-//! A child's standard error, line by line into the log.
+//! Logs a child's standard error, line by line.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -14,13 +14,13 @@ use tokio::time::timeout;
 use crate::call::ServerName;
 use crate::codec::lines::{LineError, LineReader};
 
-/// The task that reads a child's standard error, and what it read last.
+/// The task that reads a child's standard error, and the last lines.
 #[derive(Debug)]
 pub(super) struct StderrLog {
     last: Arc<Mutex<VecDeque<String>>>,
     task: Option<JoinHandle<()>>,
     /// Dropped with the child: the task then reads what is left and ends, even
-    /// if a process that escaped the group keeps the pipe open.
+    /// if a process that left the group keeps the pipe open.
     _child_lives: oneshot::Sender<()>,
 }
 
@@ -40,7 +40,7 @@ impl StderrLog {
         self.last.lock().iter().cloned().collect()
     }
 
-    /// Waits, briefly, until all that a dead child wrote is logged.
+    /// Waits, briefly, until all output of an ended child is logged.
     pub(super) async fn finish(&mut self) {
         if let Some(task) = &mut self.task {
             let _in_time = timeout(DRAIN, task).await;
@@ -67,7 +67,7 @@ impl StderrLines {
         self.say_suppressed();
     }
 
-    /// Cancel safe, as the reader is.
+    /// Cancel safe, because the reader is.
     async fn copy(&mut self, lines: &mut LineReader<impl AsyncRead + Unpin>) {
         loop {
             let Ok(line) = timeout(QUIET, lines.next()).await else {
@@ -104,7 +104,7 @@ impl StderrLines {
     }
 }
 
-/// A bucket of [`BURST`] lines that fills at [`PER_SECOND`].
+/// A token bucket of [`BURST`] lines, refilled at [`PER_SECOND`].
 struct LineRate {
     tokens: f64,
     at: Instant,
@@ -120,8 +120,8 @@ impl LineRate {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.tokens = (self.tokens + passed * PER_SECOND).min(BURST);
         self.at = now;
-        // While lines are being dropped, wait for a second's worth rather than
-        // alternate between single lines and notices about the lost ones.
+        // While lines are being dropped, wait for a second's worth instead of
+        // alternating between single lines and notices of dropped ones.
         let needed = if self.suppressed > 0 { PER_SECOND } else { 1.0 };
         let allowed = self.tokens >= needed;
         if allowed {
@@ -134,7 +134,7 @@ impl LineRate {
 }
 
 /// The line as text that cannot move the cursor, recolour the terminal, forge
-/// another line or turn the reading direction around.
+/// another line or reverse the reading direction.
 fn printable(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let mut out = String::with_capacity(text.len());
@@ -155,17 +155,17 @@ fn reorders(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The most bytes of a line that are logged whole; of a longer one, its head.
+/// The most bytes of a line that are logged; longer lines are clipped.
 const MAX_LINE: usize = 4096;
-/// Enough for a stack trace, and few enough that one server's complaint does
-/// not bury the others' lines.
+/// Enough for a stack trace, and few enough that one server's output does not
+/// bury that of the others.
 const BURST: f64 = 50.0;
 const PER_SECOND: f64 = 10.0;
-/// How many lines are kept as last words.
+/// The most lines that are kept as last words.
 const LAST_LINES: usize = 5;
-/// How long a dead child's last lines may take to arrive.
+/// How long the last lines of an ended child may take to arrive.
 const DRAIN: Duration = Duration::from_millis(250);
-/// After so much silence, the number of suppressed lines is told.
+/// After this long without output, the number of suppressed lines is logged.
 const QUIET: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A response's body as it comes.
+//! Response bodies.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
@@ -12,17 +12,17 @@ use super::TransportError;
 use super::connection::Http1Connection;
 use super::idle::IdleConnections;
 
-/// A response's body. When it is dropped before its end, its connection is
-/// closed (with HTTP/2 the stream is reset).
+/// A response body. If it is dropped before its end, its connection is closed
+/// (over HTTP/2, the stream is reset).
 #[derive(Debug)]
 pub struct ResponseBody(BodySource);
 
 #[derive(Debug)]
 enum BodySource {
-    /// All of it has been read, the common case.
+    /// The whole body has been read, the usual case.
     Whole(Option<Bytes>),
-    /// It comes over HTTP/1.1. `first` came with the head; `rest` is `None` at
-    /// the end.
+    /// An HTTP/1.1 body. `first` arrived with the head; `rest` is `None` at the
+    /// end.
     Http1 {
         first: Option<Bytes>,
         rest: Option<Box<Receiving>>,
@@ -30,21 +30,22 @@ enum BodySource {
     Http2(Incoming),
 }
 
-/// A body of HTTP/1.1 that is still to come, and the connection that it comes by.
+/// The rest of an HTTP/1.1 body, and its connection.
 #[derive(Debug)]
 struct Receiving {
     incoming: Incoming,
     connection: Http1Connection,
-    /// Where the connection goes then.
+    /// Where the connection is returned afterwards.
     idle: IdleConnections,
 }
 
 impl ResponseBody {
-    /// A response whose head has come. When its body has come as well, the
-    /// connection goes to `idle`, which for a small one is at once.
+    /// Reads the part of the body that has arrived with the head. The
+    /// connection returns to `idle` after the whole body, which for a small one
+    /// is at once.
     ///
     /// # Errors
-    /// [`TransportError`] where the body is broken as far as it was read.
+    /// [`TransportError`] if the part that was read is malformed.
     pub(super) fn receive(
         response: Response<Incoming>,
         connection: Http1Connection,
@@ -72,7 +73,7 @@ impl ResponseBody {
         Ok(Response::from_parts(head, Self(source)))
     }
 
-    /// A response of HTTP/2.
+    /// An HTTP/2 response.
     pub(super) fn receive_http2(response: Response<Incoming>) -> Response<Self> {
         response.map(|incoming| Self(BodySource::Http2(incoming)))
     }
@@ -87,15 +88,15 @@ impl Receiving {
             match ready!(frame).map(|frame| frame.map(Frame::into_data)) {
                 None => return Poll::Ready(None),
                 Some(Ok(Ok(piece))) => return Poll::Ready(Some(Ok(piece))),
-                // Trailers say nothing that anybody here asks for.
+                // Trailers are not used.
                 Some(Ok(Err(_))) => {}
                 Some(Err(error)) => return Poll::Ready(Some(Err(TransportError::of_http1(error)))),
             }
         }
     }
 
-    /// Whether nothing is to come any more, as far as was read: who has read
-    /// the last piece need not ask again.
+    /// Whether the body has ended, as far as it was read: after the last piece
+    /// no further read is needed.
     fn is_over(&mut self) -> bool {
         match self.incoming.size_hint().exact() {
             Some(left) => left == 0,
@@ -103,8 +104,8 @@ impl Receiving {
         }
     }
 
-    /// Keeps the connection for the next request, unless its server closes it
-    /// or has not taken the whole of the last one.
+    /// Keeps the connection for the next request, unless the server closes it
+    /// or has not read the whole last request.
     fn finish(mut self) {
         if self.connection.is_reusable() {
             self.idle.put(self.connection);

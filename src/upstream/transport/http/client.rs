@@ -1,4 +1,4 @@
-//! The HTTP client of one server: its pool, its trust, its fixed headers.
+//! The HTTP client of one server: its pool, its TLS roots, its fixed headers.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -25,24 +25,26 @@ use super::pool::{ConnectionPool, RequestTarget, TransportError};
 pub struct HttpClient {
     pool: ConnectionPool,
     target: RequestTarget,
-    /// The headers of every message that is posted, and of every other request:
-    /// what the configuration adds, and what the transport asks for.
+    /// The fixed headers of POST requests and of all others: the configured
+    /// ones, and those that the transport requires.
     posts: HeaderMap,
     others: HeaderMap,
 }
 
 impl HttpClient {
-    /// A client as configured. Reads the platform's and the configured roots.
+    /// Creates a client as configured. Reads the platform's root certificates
+    /// and the configured ones.
     ///
     /// # Errors
-    /// [`UpstreamError::Setup`] where something of the configuration cannot be used.
+    /// [`UpstreamError::Setup`] if a setting cannot be used.
     pub fn new(config: &HttpConfig, connect_timeout: Duration) -> Result<Self, UpstreamError> {
         let target = config.url.as_str().parse().ok().and_then(RequestTarget::new);
         let target = target.ok_or_else(|| UpstreamError::Setup("the url cannot be used".into()))?;
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        // A stream of changes may be quiet for hours: a peer that has vanished shows.
+        // A change stream may be silent for hours: keep-alive detects a lost
+        // peer.
         tcp.set_keepalive(Some(KEEP_ALIVE));
         tcp.set_connect_timeout(Some(connect_timeout));
         let tls = HttpsConnectorBuilder::new()
@@ -76,12 +78,13 @@ impl HttpClient {
         self.send(&Method::POST, headers, body).await
     }
 
-    /// Sends a request, along at most [`REDIRECTS`] redirects within the
-    /// server's own origin. Anything further would carry credentials and
-    /// arguments to somewhere the configuration does not name.
+    /// Sends a request and follows at most [`REDIRECTS`] redirects within the
+    /// server's own origin. A redirect elsewhere would send credentials and
+    /// arguments to a place that the configuration does not name.
     ///
     /// # Errors
-    /// [`UpstreamError`] where nothing comes back, or a redirect that leads away.
+    /// [`UpstreamError`] if there is no response, or for a redirect that is not
+    /// followed.
     pub async fn send(
         &self,
         method: &Method,
@@ -91,7 +94,7 @@ impl HttpClient {
         self.send_to(&self.target, method, headers, body).await
     }
 
-    /// The same to another address of the server's origin.
+    /// Like [`send`](Self::send), to another URL of the server's origin.
     pub(super) async fn send_to(
         &self,
         target: &RequestTarget,
@@ -103,7 +106,7 @@ impl HttpClient {
         if !response.status().is_redirection() {
             return Ok(response);
         }
-        // Rare, and apart: most requests need not be as large as one that goes on.
+        // Boxed to keep the usual request small: redirects are rare.
         Box::pin(self.follow(target, response, (method, headers, body))).await
     }
 
@@ -135,7 +138,7 @@ impl HttpClient {
         let fixed = if *method == Method::POST { &self.posts } else { &self.others };
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method.clone();
-        // With room for `Host` and `Content-Length`.
+        // Includes `Host` and `Content-Length`.
         let mut all = HeaderMap::with_capacity(headers.len() + fixed.len() + 2);
         all.extend(headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         for (name, value) in fixed {
@@ -148,13 +151,14 @@ impl HttpClient {
         })
     }
 
-    /// The server's address.
+    /// The server's URL.
     pub(super) fn uri(&self) -> &Uri {
         &self.target.uri
     }
 }
 
-/// Where a redirect leads, if it stays within the origin and keeps the method.
+/// The target of a redirect, if it stays within the origin and keeps the
+/// method.
 fn same_origin(from: &Uri, status: StatusCode, to: &str) -> Result<RequestTarget, UpstreamError> {
     let refused = || UpstreamError::Redirect { to: clip(to, 200).to_owned() };
     if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
@@ -163,7 +167,7 @@ fn same_origin(from: &Uri, status: StatusCode, to: &str) -> Result<RequestTarget
     same_origin_as(from, to)
 }
 
-/// What an address named by `from` is, if it is of the same origin.
+/// Resolves a reference relative to `from`, if it stays within its origin.
 pub(super) fn same_origin_as(from: &Uri, to: &str) -> Result<RequestTarget, UpstreamError> {
     let refused = || UpstreamError::Redirect { to: clip(to, 200).to_owned() };
     let base = url::Url::parse(&from.to_string()).map_err(|_| refused())?;
@@ -174,12 +178,13 @@ pub(super) fn same_origin_as(from: &Uri, to: &str) -> Result<RequestTarget, Upst
     target.as_str().parse().ok().and_then(RequestTarget::new).ok_or_else(refused)
 }
 
-/// TLS towards servers: the platform's roots, and those of a file.
+/// The TLS configuration for servers: the platform's root certificates, and
+/// those of a file.
 ///
 /// # Errors
-/// [`UpstreamError::Setup`] where the file cannot be used.
+/// [`UpstreamError::Setup`] if the file cannot be used.
 pub fn client_tls(ca: Option<&Path>) -> Result<ClientConfig, UpstreamError> {
-    // Most servers need nothing of their own, and share all of it.
+    // Most servers use only the platform's roots, and share this configuration.
     static USUAL: OnceLock<ClientConfig> = OnceLock::new();
     match (ca, USUAL.get()) {
         (None, Some(usual)) => Ok(usual.clone()),
@@ -213,7 +218,7 @@ fn trusting(roots: RootCertStore) -> Result<ClientConfig, UpstreamError> {
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// The roots that this machine trusts, read once.
+/// The root certificates of the platform, read once.
 fn platform_roots() -> &'static RootCertStore {
     static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
     ROOTS.get_or_init(|| {
@@ -227,9 +232,9 @@ fn platform_roots() -> &'static RootCertStore {
     })
 }
 
-/// How many redirects are followed.
+/// The most redirects that are followed.
 const REDIRECTS: usize = 3;
-/// How often a quiet connection is tested.
+/// How often TCP keep-alive probes a silent connection.
 const KEEP_ALIVE: Duration = Duration::from_mins(1);
 
 #[cfg(test)]

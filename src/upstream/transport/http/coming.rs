@@ -1,4 +1,4 @@
-//! A call whose answer comes as a stream of events.
+//! Calls that are answered with an event stream.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -30,15 +30,15 @@ use super::reception::{HttpReply, MessageStream, answer_in};
 use super::resume::{Resumable, StreamItem};
 use super::verdict::SettledReply;
 
-/// A request that the server may still be working on. Dropped before its end
-/// it is cancelled: a Legacy server is told; to a Modern one the end of the
-/// connection's stream, which the drop brings about, says it all.
+/// Cancels a request when dropped before its end. A Legacy server is notified;
+/// for a Modern server the end of the response stream, which the drop causes,
+/// is the cancellation.
 pub(super) struct CancelOnDrop {
     shared: Arc<HttpShared>,
-    /// `None` once there is nothing left to cancel.
+    /// `None` if there is nothing to cancel.
     id: Option<Id>,
     caller: InstanceScope,
-    /// How long the server may be at it without a sign of life.
+    /// How long the server may work on the request without progress.
     time: Duration,
 }
 
@@ -49,7 +49,7 @@ impl CancelOnDrop {
         Self { shared: Arc::clone(shared), id: legacy.then(|| id.clone()), caller, time }
     }
 
-    /// Answered, or refused.
+    /// Marks the request as answered or rejected.
     pub(super) fn end(&mut self) {
         self.id = None;
     }
@@ -67,39 +67,39 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// A call whose answer comes as a stream, or whose server may ask before it
-/// answers. Dropped before the answer, it is cancelled.
+/// A call that is answered with a stream, or whose server may send requests
+/// before it responds. Dropped before the response, it is cancelled.
 pub(super) struct StreamedCall {
     pub(super) shared: Arc<HttpShared>,
     pub(super) id: Id,
     pub(super) stage: ReplyStage,
     pub(super) deadline: Deadline,
-    /// Before the questions, so that a cancellation goes before what it leaves
-    /// unanswered.
+    /// Declared before the questions, so that a cancellation is sent before the
+    /// refusals of open questions.
     pub(super) under_way: CancelOnDrop,
     pub(super) questions: CallQuestions,
-    /// Its place among the calls that a Legacy server's questions can belong
-    /// to, wherever they come.
+    /// Its registration among the calls that requests of a Legacy server may
+    /// belong to, on whatever stream they arrive.
     pub(super) in_call: Option<CallRegistration>,
     pub(super) hearing: LogForwarding,
 }
 
-/// The head of an answer that is on its way.
+/// The future head of a response.
 pub(super) type Head = Pin<Box<dyn Future<Output = Result<HttpReply, UpstreamError>> + Send>>;
 
-/// How far the answer has come.
+/// How much of the response has arrived.
 pub(super) enum ReplyStage {
-    /// The call is not on its way yet.
+    /// The call has not been sent.
     Unsent,
-    /// Its head has not. Meanwhile a server that answers with plain JSON may ask
-    /// on the session's own stream. The headers are those that the client's own
-    /// are taken from if the answer's stream has to be resumed.
+    /// The head has not arrived. Meanwhile a server that responds with plain
+    /// JSON may send requests on the session's stream. The headers hold those
+    /// of the client, in case the response stream has to be resumed.
     Sent(Head, HeaderMap),
-    /// It is a stream of events.
+    /// The response is an event stream.
     Streaming(Resumable),
 }
 
-/// What was heard of a call.
+/// An event of a call.
 enum CallEvent {
     Head(Result<HttpReply, UpstreamError>),
     Said(Result<Option<StreamItem>, UpstreamError>),
@@ -116,8 +116,8 @@ impl ReplyStage {
 }
 
 impl StreamedCall {
-    /// A call that is about to be sent, and the way for answers to what the
-    /// server asks in it.
+    /// A call that is about to be sent, and the channel for answers to the
+    /// server's requests.
     pub(super) fn of(
         shared: &Arc<HttpShared>,
         id: &Id,
@@ -141,12 +141,12 @@ impl StreamedCall {
         (coming, answers)
     }
 
-    /// What comes of it, step by step.
+    /// The reply, event by event.
     pub(super) fn reply(self) -> Reply {
         Reply::stream(stream::unfold(Some(self), Self::step))
     }
 
-    /// The next event, and what is left of the call.
+    /// The next event, and the rest of the call.
     pub(super) async fn step(coming: Option<Self>) -> Option<(Event, Option<Self>)> {
         let mut this = coming?;
         let answer = loop {
@@ -216,14 +216,14 @@ impl StreamedCall {
         Some((Event::Answer(answer), None))
     }
 
-    /// The head of a stream has come.
+    /// Starts to read the stream whose head has arrived.
     fn stream(&mut self, events: Box<MessageStream>) {
         let ReplyStage::Sent(_, own) = &mut self.stage else { return };
         let events = self.shared.resumable(&self.id, events, std::mem::take(own));
         self.stage = ReplyStage::Streaming(events);
     }
 
-    /// The answer is no stream.
+    /// Reads a response that is not a stream.
     async fn whole(self, head: Result<HttpReply, UpstreamError>) -> Event {
         let Self { shared, id, deadline, mut under_way, .. } = self;
         if !matches!(head, Err(UpstreamError::Broken(_))) {
@@ -251,7 +251,8 @@ impl StreamedCall {
         }
     }
 
-    /// A Legacy server's request in this call. A Modern one sends none.
+    /// Handles a Legacy server's request during this call. Modern servers send
+    /// none.
     fn asks(&mut self, id: Id, question: Question) -> Option<Event> {
         if question.is_known() && self.questions.open(&id, &mut self.deadline) {
             return Some(Event::Asks(id, question));
@@ -285,19 +286,19 @@ async fn next_aside(in_call: &mut Option<CallRegistration>) -> Option<SideMessag
     }
 }
 
-/// Which lines of the server's log a call's client gets.
+/// Selects the server's log lines that a call's client receives.
 pub(super) struct LogForwarding {
-    /// The least severe ones.
+    /// The lowest level that the client receives.
     least: Option<LogLevel>,
-    /// Those that come by another stream than the call's.
+    /// Lines that arrive on another stream than the call's.
     elsewhere: Option<Arc<CallLog>>,
 }
 
 impl LogForwarding {
     fn of(shared: &HttpShared, call: &Call) -> Self {
         let least = call.context.hears();
-        // On a stream that several clients share a line may come when the call
-        // that it is of has ended, and another's has not.
+        // On a stream that several clients share, a line may arrive when its
+        // call has ended and another client's has not.
         let own =
             shared.peer.era() == Era::Legacy && shared.owner.whose != InstanceScope::Everybody;
         let elsewhere = least.filter(|_| own).map(|least| Arc::new(CallLog::new(least)));
@@ -309,12 +310,12 @@ impl LogForwarding {
         Notice::line(method, params, self.least?)
     }
 
-    /// Whether lines can come by another stream.
+    /// Whether lines can arrive on another stream.
     pub(super) fn elsewhere(&self) -> bool {
         self.elsewhere.is_some()
     }
 
-    /// Waits until such a line is there.
+    /// Waits for a line on another stream.
     pub(super) async fn arrived(&self) {
         match &self.elsewhere {
             Some(lines) => lines.arrived().await,
@@ -322,7 +323,7 @@ impl LogForwarding {
         }
     }
 
-    /// The next such line.
+    /// The next line from another stream.
     async fn next(&self) -> Notice {
         match &self.elsewhere {
             Some(lines) => lines.next().await,
@@ -331,32 +332,32 @@ impl LogForwarding {
     }
 }
 
-/// The calls that are under way to a Legacy server.
+/// The calls in flight to a Legacy server.
 #[derive(Default)]
 pub(super) struct LegacyCalls {
     tied: Mutex<HashMap<u64, RegisteredCall>>,
     given_up: GivenUp,
 }
 
-/// What a call can be told by another stream than its own.
+/// The channels to a call for messages that arrive on another stream.
 struct RegisteredCall {
     caller: CallOrigin,
-    /// Questions.
+    /// Server requests.
     asks: Option<mpsc::Sender<SideMessage>>,
     /// Lines of the server's log.
     lines: Option<Arc<CallLog>>,
 }
 
-/// A call's place among them.
+/// A call's registration, removed when dropped.
 pub(super) struct CallRegistration {
     shared: Arc<HttpShared>,
     number: u64,
-    /// What comes for the call by another stream than its own.
+    /// Messages for the call that arrive on another stream.
     asides: Option<mpsc::Receiver<SideMessage>>,
 }
 
 impl CallRegistration {
-    /// Notes a call, if its server is one that asks.
+    /// Registers a call to a Legacy server.
     pub(super) fn begin(
         shared: &Arc<HttpShared>,
         id: &Id,
@@ -387,7 +388,7 @@ impl LegacyCalls {
 }
 
 impl LegacyCalls {
-    /// The call that hears a line which a server writes outside of one.
+    /// The call that a log line outside of its stream belongs to.
     fn hears(&self) -> CallMatch<Arc<CallLog>> {
         let calls = self.lock();
         let calls =
@@ -413,16 +414,18 @@ impl LegacyConnection for HttpShared {
 }
 
 impl HttpShared {
-    /// A Legacy server takes a question back on a stream that is no call's.
+    /// Handles the cancellation of a server request, on a stream that belongs
+    /// to no call.
     pub(super) fn took_back(&self, params: &Bytes) {
         let Some(id) = notification::cancelled_request(params) else { return };
-        // Whose it is the calls know.
+        // Only the calls know which of them has the request.
         for asks in self.calls.lock().values().filter_map(|call| call.asks.as_ref()) {
             let _ = asks.try_send(SideMessage::TookBack(id.clone()));
         }
     }
 
-    /// A Legacy server writes a line into its log on a stream that is no call's.
+    /// Handles a log line of a Legacy server, on a stream that belongs to no
+    /// call.
     pub(super) fn wrote(&self, method: &str, params: &Bytes) {
         match self.calls.hears() {
             CallMatch::To(lines) => lines.hear(method, params),
@@ -431,5 +434,5 @@ impl HttpShared {
     }
 }
 
-/// What waits for one call beside its own stream.
+/// The most messages that wait for one call outside of its stream.
 const ASIDES: usize = 64;

@@ -1,8 +1,8 @@
 //! One HTTP/1.1 connection: hyper's, driven by the task that uses it.
 //!
-//! Nothing is spawned: whoever waits for a response, or for a piece of its
-//! body, polls hyper's connection first. A connection whose request is dropped
-//! is dropped with it, by which the server notices the cancellation.
+//! Nothing is spawned: a task that waits for a response, or for a piece of its
+//! body, polls hyper's connection first. A connection is dropped with its
+//! request, which is how the server notices a cancellation.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -27,16 +27,16 @@ pub(super) struct Http1Connection {
     driver: Option<Box<Driver>>,
 }
 
-/// The bytes beneath, with TLS or without.
+/// The byte stream, with or without TLS.
 pub(super) type ServerStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 type Driver = http1::Connection<ServerStream, Full<Bytes>>;
 
 /// Why a request has no response.
 pub(super) enum Unanswered {
-    /// The server has taken nothing of it.
+    /// The server has read nothing of the request.
     Unsent(Box<Request<Full<Bytes>>>, TransportError),
-    /// It may have reached the server.
+    /// The request may have reached the server.
     Lost(TransportError),
 }
 
@@ -47,9 +47,9 @@ impl Http1Connection {
         Ok(Self { sender, driver: Some(Box::new(driver)) })
     }
 
-    /// Whether a request may be sent on it: the last one and its response are
-    /// over, and the server has neither closed the connection nor said anything
-    /// unasked. Costs no system call while nothing came.
+    /// Whether the connection accepts a request: the last exchange is over, and
+    /// the server has neither closed the connection nor sent unsolicited data.
+    /// Costs no system call while nothing has arrived.
     pub(super) fn is_reusable(&mut self) -> bool {
         advance(&mut self.driver, &mut Context::from_waker(Waker::noop()));
         self.sender.is_ready()
@@ -58,7 +58,7 @@ impl Http1Connection {
     /// Sends a request and waits for the head of its response.
     ///
     /// # Cancel safety
-    /// Not: the connection is of no use after.
+    /// Not cancel safe: the connection must not be used afterwards.
     pub(super) async fn send(
         &mut self,
         request: Request<Full<Bytes>>,
@@ -75,7 +75,7 @@ impl Http1Connection {
         })
     }
 
-    /// Polls something that only this connection can complete.
+    /// Polls a future that only this connection can complete.
     pub(super) fn poll_feeding<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -87,10 +87,10 @@ impl Http1Connection {
 
 /// Polls `next`, and `driver` in order to complete it.
 ///
-/// hyper hands over what was received by channels that wake the receiver. The
-/// receiver is this very task, which would be woken for nothing after each
+/// hyper passes received data through channels that wake the receiver. Here the
+/// receiver is the same task, which would be woken needlessly after each
 /// response. So `driver` and `next` are first polled without a waker, and with
-/// the task's own only where the task has to wait.
+/// the task's own only if it has to wait.
 fn poll_fed_by<T>(
     driver: &mut Option<Box<Driver>>,
     cx: &mut Context<'_>,
@@ -108,8 +108,8 @@ fn poll_fed_by<T>(
     next(cx)
 }
 
-/// Lets hyper read and write as far as it can. A connection that ends is
-/// dropped, by which whoever waits for something from it hears of its end.
+/// Lets hyper read and write as far as it can. A connection that has ended is
+/// dropped, which wakes the tasks that wait for its data.
 fn advance(driver: &mut Option<Box<Driver>>, cx: &mut Context<'_>) {
     if let Some(connection) = driver
         && let Poll::Ready(ended) = Pin::new(connection).poll(cx)
@@ -121,5 +121,5 @@ fn advance(driver: &mut Option<Box<Driver>>, cx: &mut Context<'_>) {
     }
 }
 
-/// The most bytes of a response's head, and of the trailers behind its body.
+/// The most bytes of a response head, and of the trailers after its body.
 pub(super) const HEAD_LIMIT: usize = 64 * 1024;

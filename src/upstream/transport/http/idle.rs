@@ -1,7 +1,7 @@
-//! Connections that wait for their next request.
+//! Idle connections.
 //!
-//! Kept by thread, the last used first: where a thread has its own sockets, a
-//! call stays on it.
+//! Kept by thread, the most recently used first: where each thread has its own
+//! sockets, a call stays on its thread.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,23 +12,23 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::connection::Http1Connection;
 
-/// The waiting connections of one server.
+/// The idle connections of one server.
 #[derive(Debug, Clone)]
 pub(super) struct IdleConnections(Arc<Shelves>);
 
 #[derive(Debug)]
 struct Shelves {
     by_thread: Box<[Mutex<Vec<IdleConnection>>]>,
-    /// How often the old ones were thrown out.
+    /// The number of sweeps so far.
     round: AtomicU64,
-    /// Whether somebody does that.
+    /// Whether a task sweeps.
     is_kept: AtomicBool,
 }
 
 #[derive(Debug)]
 struct IdleConnection {
     connection: Http1Connection,
-    /// The round in which it began to.
+    /// The sweep after which it became idle.
     since: u64,
 }
 
@@ -43,7 +43,7 @@ impl Default for IdleConnections {
 }
 
 impl IdleConnections {
-    /// A connection on which a request may be sent.
+    /// Takes a connection that accepts a request.
     pub(super) fn take(&self) -> Option<Http1Connection> {
         let mut here = self.0.shelf()?;
         while let Some(mut waiting) = here.pop() {
@@ -54,7 +54,8 @@ impl IdleConnections {
         None
     }
 
-    /// Keeps a connection for the next request, or closes it if there are many.
+    /// Keeps a connection for the next request, or closes it if there are too
+    /// many.
     pub(super) fn put(&self, connection: Http1Connection) {
         let since = self.0.round.load(Ordering::Relaxed);
         if let Some(mut here) = self.0.shelf()
@@ -67,8 +68,8 @@ impl IdleConnections {
         }
     }
 
-    /// Has old ones, and those that their server has closed, thrown out for as
-    /// long as there are any.
+    /// Spawns the task that closes expired connections, and those closed by the
+    /// server, until none are left.
     #[cold]
     fn keep(&self) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -79,7 +80,8 @@ impl IdleConnections {
     }
 }
 
-/// Whoever throws the old ones out. When its runtime ends, another one's does.
+/// The sweeping task. If its runtime ends, the next idle connection starts
+/// another.
 struct Keeper(Weak<Shelves>);
 
 impl Keeper {
@@ -103,7 +105,7 @@ impl Drop for Keeper {
 }
 
 impl Shelves {
-    /// The calling thread's.
+    /// The connections of the calling thread.
     fn shelf(&self) -> Option<MutexGuard<'_, Vec<IdleConnection>>> {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
@@ -114,8 +116,8 @@ impl Shelves {
         Some(own.lock())
     }
 
-    /// Throws out those that have waited for a whole round or are closed; how
-    /// many are left.
+    /// Drops connections that are closed, or have been idle for a whole round;
+    /// returns the number that are left.
     fn sweep(&self) -> usize {
         let round = self.round.fetch_add(1, Ordering::Relaxed);
         let sweep = |shelf: &Mutex<Vec<IdleConnection>>| {
@@ -127,9 +129,10 @@ impl Shelves {
     }
 }
 
-/// More threads than this share.
+/// The number of shelves; more threads than this share them.
 const SHELVES: usize = 32;
-/// The most that wait on one shelf.
+/// The most idle connections on one shelf.
 const MOST: usize = 1024;
-/// How long a connection waits, at least; twice as long at most.
+/// The shortest time that an idle connection is kept; the longest is twice as
+/// much.
 const ROUND: Duration = Duration::from_secs(45);

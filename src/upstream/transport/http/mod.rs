@@ -1,9 +1,9 @@
-//! A server that is reached over Streamable HTTP.
+//! Servers over Streamable HTTP.
 //!
-//! Each call is a request of its own, so that its answer, its progress and its
-//! cancellation need no bookkeeping: dropping the response is the
-//! cancellation. Only a Legacy server's session is shared, and opened again
-//! when the server has lost it.
+//! Each call is an HTTP request of its own, so that its response, its progress
+//! and its cancellation need no bookkeeping: dropping the response cancels the
+//! call. Only a Legacy server's session is shared, and reopened when the server
+//! has lost it.
 
 mod body;
 mod client;
@@ -54,17 +54,17 @@ use resume::{Resumable, StreamItem};
 use session::LegacySession;
 use verdict::SettledReply;
 
-/// A server that has answered and can be called.
+/// A connection to an HTTP server whose era and capabilities are known.
 pub(in crate::upstream) struct HttpServer {
     shared: Arc<HttpShared>,
-    /// What hears of changes, for as long as the connection is there.
+    /// The tasks that listen for changes, for as long as the connection lives.
     _listening: JoinSet<()>,
 }
 
-/// What calls and the watcher share.
+/// State that calls and the listening tasks share.
 struct HttpShared {
     server: ServerName,
-    /// Whose connection it is.
+    /// The instance that the connection belongs to.
     owner: Arc<InstanceKey>,
     client: Arc<HttpClient>,
     peer: Peer,
@@ -74,11 +74,11 @@ struct HttpShared {
     forward: Vec<HeaderName>,
     inbox: Arc<Inbox>,
     levels: LogLevelControl,
-    /// Why what is known of the server no longer holds, once it does not.
+    /// Why the connection is lost; `None` while it is not.
     lost: cell::Sender<Option<String>>,
-    /// Calls under way that a Legacy server's questions can belong to.
+    /// Calls in flight to a Legacy server, for requests that belong to them.
     calls: LegacyCalls,
-    /// Places for messages beside the calls.
+    /// Permits for messages outside of calls.
     asides: Arc<Semaphore>,
 }
 
@@ -90,16 +90,16 @@ pub(in crate::upstream) struct HttpOpening {
     pub(in crate::upstream) era: EraChoice,
     /// How long a probe waits before it takes the server for Legacy.
     pub(in crate::upstream) patience: Duration,
-    /// The most bytes an answer, or one event, may have.
+    /// The most bytes of a response or of one event.
     pub(in crate::upstream) limit: usize,
-    /// Headers of the client's own that go on.
+    /// Headers of the client that are forwarded.
     pub(in crate::upstream) forward: Vec<HeaderName>,
-    /// What the server tells outside of its answers.
+    /// Messages that the server sends outside of responses.
     pub(in crate::upstream) inbox: Arc<Inbox>,
 }
 
 impl HttpServer {
-    /// Finds out the server's era and, if it is Legacy, opens a session. The
+    /// Detects the server's era and, if it is Legacy, opens a session. The
     /// caller bounds the time.
     pub(in crate::upstream) async fn open(opening: HttpOpening) -> Result<Self, UpstreamError> {
         let client = opening.client;
@@ -139,7 +139,7 @@ impl HttpServer {
         &self.shared.peer
     }
 
-    /// A request of the gateway's own.
+    /// Sends a request of the gateway's own.
     pub(in crate::upstream) async fn request(
         &self,
         method: &Method,
@@ -148,8 +148,8 @@ impl HttpServer {
         self.shared.request(method, params).await
     }
 
-    /// A client's call. `mirrored` are the tool's parameters that go into
-    /// headers.
+    /// Sends a client's call. `mirrored` are the tool parameters that are sent
+    /// as headers.
     pub(in crate::upstream) async fn call(
         &self,
         call: &Call,
@@ -166,8 +166,9 @@ impl HttpServer {
         for (name, value) in mirrored {
             headers.insert(name, value);
         }
-        // On its way from here on: a server that answers with plain JSON sends
-        // no head until it is done, and has to hear of a cancellation as well.
+        // In flight from here on: a server that responds with plain JSON sends
+        // no head until it has finished, and still must learn of a
+        // cancellation.
         let (mut coming, answers) = StreamedCall::of(&shared, &id, (call, target), deadline);
         let log = call.context.log;
         if coming.questions.can_be() {
@@ -195,8 +196,8 @@ impl HttpServer {
                 after = coming.deadline.passed() => return Err(UpstreamError::Timeout { after }),
             }
         };
-        // Answered, or refused. Behind a connection that broke off the server
-        // may still be at it.
+        // Answered or rejected. After a lost connection the server may still be
+        // working on the call.
         if !matches!(reception, Ok(HttpReply::Events(_)) | Err(UpstreamError::Broken(_))) {
             coming.under_way.end();
         }
@@ -212,15 +213,15 @@ impl HttpServer {
         })
     }
 
-    /// Waits until what is known of the server no longer holds; says why.
+    /// Waits until the connection is lost, and returns the reason.
     pub(in crate::upstream) async fn closed(&self) -> UpstreamError {
         let mut lost = self.shared.lost.subscribe();
         let reason = lost.wait_for(Option::is_some).await;
         UpstreamError::Down(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default())
     }
 
-    /// Ends the Legacy session, if there is one. A server that does not
-    /// answer holds nothing up.
+    /// Ends the Legacy session, if there is one. The wait for the server is
+    /// bounded.
     pub(in crate::upstream) async fn close(&self) {
         let closing = self.shared.session.close(&self.shared.client);
         let _ = tokio::time::timeout(ASIDE, closing).await;
@@ -232,7 +233,7 @@ impl HttpShared {
         Id::number(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A request of the gateway's own.
+    /// Sends a request of the gateway's own.
     async fn request(
         self: &Arc<Self>,
         method: &Method,
@@ -255,7 +256,7 @@ impl HttpShared {
                 StreamItem::Frame(Frame::Notification { method, params }) => {
                     self.inbox.hear(&method, params.as_ref());
                 }
-                // It belongs to no client's call.
+                // The request belongs to no client's call.
                 StreamItem::Frame(Frame::Request { id, method, .. }) => {
                     self.send_aside(answer_to_server(&id, &method));
                 }
@@ -265,15 +266,15 @@ impl HttpShared {
         Err(UpstreamError::NoAnswer)
     }
 
-    /// Has a Legacy server write as much into its log as its clients want.
+    /// Sets a Legacy server's log level to what its clients want.
     async fn set_level(self: &Arc<Self>, wants: Option<LogLevel>) {
         if !self.peer.offers.has_capability("logging") || self.peer.era() == Era::Modern {
             return;
         }
         let Some(level) = self.levels.before(wants, self.session.number()) else { return };
-        // Boxed: most calls set none, and need not be as large as one that does.
+        // Boxed to keep the usual call small: most calls set no level.
         let setting = Box::pin(self.request(&Method::SetLevel, levels::params(level)));
-        // A call is worth more than the lines that come with it.
+        // A call must not fail because its log lines are missing.
         match tokio::time::timeout(ASIDE, setting).await {
             Ok(Ok(Answer::Result(_))) => {}
             refused => {
@@ -282,7 +283,7 @@ impl HttpShared {
         }
     }
 
-    /// A stream of events that goes on when its connection ends. Resumptions
+    /// A stream of events that is resumed when its connection ends. Resumptions
     /// carry the client's `own` headers.
     fn resumable(
         self: &Arc<Self>,
@@ -296,7 +297,7 @@ impl HttpShared {
         Resumable::new(self, id, events, own)
     }
 
-    /// The headers of a client's own that go on with its call.
+    /// The client's headers that are forwarded with its call.
     fn clients_own(&self, call: &Call) -> HeaderMap {
         let mut headers = HeaderMap::new();
         if self.peer.era() == Era::Legacy {
@@ -305,11 +306,12 @@ impl HttpShared {
         headers
     }
 
-    /// A call as this server takes it.
+    /// The message of a call, in the server's era.
     fn message(&self, call: &Call, target: &CallTarget, id: &Id) -> Bytes {
         let wanted = call.context.progress_token.as_ref();
         let params = match self.peer.era() {
-            // A stream of its own: the client's own token meets no other.
+            // A stream of its own, so the client's progress token cannot
+            // collide.
             Era::Modern => lift::request(
                 call,
                 &target.edits,
@@ -328,8 +330,8 @@ impl HttpShared {
         }
     }
 
-    /// The client's trace, and those of its headers that the configuration
-    /// lets go on.
+    /// Adds the client's trace context, and those of its headers that the
+    /// configuration forwards.
     fn add_clients_own(&self, headers: &mut HeaderMap, call: &Call) {
         let trace = &call.context.trace;
         let (parent, state) = match &trace.sent {
@@ -348,7 +350,7 @@ impl HttpShared {
         }
     }
 
-    /// Sends a call, on its own: the head of what comes back.
+    /// Sends a call; the future resolves to the head of the response.
     fn send(
         self: Arc<Self>,
         id: Id,
@@ -362,8 +364,8 @@ impl HttpShared {
         })
     }
 
-    /// Sends one request and reads the head of what comes back. A session that
-    /// the server has lost is opened anew, once.
+    /// Sends one request and reads the head of the response. A session that the
+    /// server has lost is reopened, once.
     async fn exchange(
         &self,
         id: &Id,
@@ -376,15 +378,15 @@ impl HttpShared {
         let Some(again) = again.filter(|_| session::is_lost(&reception, id)) else {
             return Ok(reception);
         };
-        // Rare, and apart: what waits here is as large as what went before.
+        // Boxed to keep the usual call small: this is rare.
         Box::pin(async {
             self.reopen(used).await?;
             self.session.add_to(&mut headers);
             let reception = self.post(&headers, again).await?;
             if !session::is_lost(&reception, id) {
-                // What it offered may have changed with the session. One that
-                // loses every session is not asked: the listing would lose the
-                // next, and so on without an end.
+                // The capabilities may have changed with the session. A server
+                // that loses every session is not asked: the list request would
+                // lose the next one, and so on without end.
                 self.inbox.relist();
             }
             Ok(reception)
@@ -408,7 +410,7 @@ impl HttpShared {
         response.inspect_err(|fault| self.doubt(fault))
     }
 
-    /// Gives a Legacy server the answer to what it asked, within [`ASIDE`].
+    /// Sends a Legacy server the answer to its request, within [`ASIDE`].
     async fn respond(&self, id: &Id, response: &Response) -> Result<(), UpstreamError> {
         let mut headers = HeaderMap::new();
         self.session.add_to(&mut headers);
@@ -421,8 +423,8 @@ impl HttpShared {
         }
     }
 
-    /// Sends a message beside the calls. A server that makes the gateway send
-    /// more of them than it takes loses some.
+    /// Sends a message outside of the calls. Messages over the limit are
+    /// dropped.
     fn send_aside(self: &Arc<Self>, body: Bytes) {
         let Ok(place) = Arc::clone(&self.asides).try_acquire_owned() else {
             tracing::debug!(server = %self.server, "too many messages aside: one is dropped");
@@ -441,8 +443,8 @@ impl HttpShared {
     }
 }
 
-/// The headers that a Modern request carries (2026-07-28, Streamable HTTP,
-/// "Standard Request Headers").
+/// The headers of a Modern request (2026-07-28, Streamable HTTP, "Standard
+/// Request Headers").
 fn modern_headers(version: ProtocolVersion, method: &Method, name: Option<&str>) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
@@ -453,9 +455,9 @@ fn modern_headers(version: ProtocolVersion, method: &Method, name: Option<&str>)
     headers
 }
 
-/// How long a message beside a call may take.
+/// How long a message outside of a call may take.
 const ASIDE: Duration = Duration::from_secs(5);
-/// How many of them may be under way at once.
+/// The most such messages in flight at once.
 const ASIDES: usize = 64;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! A large JSON answer, passed on as it comes.
+//! Large JSON responses, streamed to the client.
 //!
-//! Most answers are small: they are read whole, checked and rewritten where
-//! they must be. One that has [`PASS_FROM`] bytes or more is handed on piece by
-//! piece, so that it is neither held whole nor late; if its head says how long
-//! it is, from the first piece on. The envelope's id is compared as soon as it
-//! is seen; one that comes behind the result and is another's breaks the answer
-//! off.
+//! Most responses are small: they are read whole, checked, and rewritten where
+//! necessary. A response of [`PASS_FROM`] bytes or more is passed on piece by
+//! piece, so that it is neither buffered whole nor delayed; with a
+//! Content-Length, from the first piece on. The id in the envelope is compared
+//! as soon as it arrives; if it follows the result and does not match, the
+//! response is cut off.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ use crate::upstream::transport::peer::MAX_DEPTH;
 
 use super::{HttpShared, ResponseBody, TransportError};
 
-/// An answer of which so much has come.
+/// A response of which only a part has arrived.
 pub(super) struct PartialAnswer {
     head: Bytes,
     body: ResponseBody,
@@ -34,13 +34,13 @@ pub(super) struct PartialAnswer {
 /// Reads a body whole if it is small.
 ///
 /// # Errors
-/// The body's own.
+/// [`BodyError`] if the body is too large or its connection is lost.
 pub(super) async fn read(
     mut body: ResponseBody,
     limit: usize,
 ) -> Result<Result<Bytes, PartialAnswer>, BodyError<TransportError>> {
-    // One that says that it is too large is refused while there is still
-    // something to be said instead.
+    // Checked before the body is read, while an error can still be sent
+    // instead.
     if body.size_hint().lower() > limit as u64 {
         return Err(BodyError::TooLarge { limit });
     }
@@ -71,11 +71,12 @@ fn joined(mut head: BytesMut, data: &[u8]) -> Bytes {
 }
 
 impl PartialAnswer {
-    /// Passes the result on, if it has begun; otherwise, as for an answer that
-    /// begins with something else, reads the rest.
+    /// Passes the result on if it has begun. Reads the rest if it cannot be
+    /// passed on, as when the response begins with another member.
     ///
     /// # Errors
-    /// [`UpstreamError`] where it cannot be the answer to `id`, or cannot be read.
+    /// [`UpstreamError`] if the response does not match `id`, or cannot be
+    /// read.
     pub(super) async fn pass(
         mut self,
         id: &Id,
@@ -113,11 +114,12 @@ impl PartialAnswer {
         Ok(Ok(Passing::new(shared.server.clone(), era, pieces)))
     }
 
-    /// The part of the result that came, if there is one that can be passed on.
+    /// The part of the result that has arrived, if it can be passed on.
     ///
-    /// What asks for input is read, however large: its state is sealed. One
-    /// that shows it neither at its beginning nor in the first [`PASS_FROM`]
-    /// bytes keeps a state that is no good.
+    /// A result that asks for input is read whole, however large, because its
+    /// state is sealed. If it shows this neither at its beginning nor in the
+    /// first [`PASS_FROM`] bytes, its state stays unsealed and is rejected
+    /// later.
     fn result(&self, era: Era) -> Option<(Scanner, Range<usize>)> {
         let mut scanner = Scanner::new(MAX_DEPTH);
         let first = scanner.feed(&self.head).ok()?;
@@ -132,7 +134,7 @@ impl PartialAnswer {
         passes.then_some((scanner, first))
     }
 
-    /// As much of it as is looked at before it is passed on, or all.
+    /// Reads the part that is inspected before it is passed on, or everything.
     async fn more(self) -> Result<Self, UpstreamError> {
         let Self { head, mut body, limit } = self;
         let mut head = BytesMut::from(head);
@@ -140,10 +142,10 @@ impl PartialAnswer {
         Ok(Self { head: head.freeze(), body, limit })
     }
 
-    /// All of it.
+    /// Reads everything.
     ///
     /// # Errors
-    /// [`UpstreamError`] where it is too large or breaks off.
+    /// [`UpstreamError`] if the response is too large or ends early.
     pub(super) async fn rest(self) -> Result<Bytes, UpstreamError> {
         let mut whole = BytesMut::from(self.head);
         let mut body = self.body;
@@ -152,7 +154,7 @@ impl PartialAnswer {
     }
 }
 
-/// Adds the next piece, if there is one.
+/// Adds the next piece; false at the end of the body.
 async fn add_piece(
     whole: &mut BytesMut,
     body: &mut ResponseBody,
@@ -169,13 +171,13 @@ async fn add_piece(
     Ok(true)
 }
 
-/// What stands behind the opening brace of an object, if there is something.
+/// The text after the opening brace of an object, if there is any.
 fn first_member(object: &[u8]) -> Option<&[u8]> {
     let inside = object.trim_ascii_start().strip_prefix(b"{")?.trim_ascii_start();
     (!inside.is_empty()).then_some(inside)
 }
 
-/// Whether the first of a result's members says that it asks for nothing.
+/// Whether the first member of a result says that it asks for no input.
 fn is_complete(members: &[u8]) -> bool {
     let value = members.strip_prefix(b"\"resultType\"").map(<[u8]>::trim_ascii_start);
     let value = value.and_then(|value| value.strip_prefix(b":")).map(<[u8]>::trim_ascii_start);
@@ -240,7 +242,7 @@ impl PassingAnswer {
     }
 }
 
-/// Whether the id, as far as it is known, is that of the request.
+/// Checks the id, if it has arrived, against the request.
 fn check(scanner: &Scanner, id: &Id) -> Result<(), UpstreamError> {
     match scanner.id() {
         Some(seen) if seen != id.raw() => Err(UpstreamError::WrongId),
@@ -248,9 +250,9 @@ fn check(scanner: &Scanner, id: &Id) -> Result<(), UpstreamError> {
     }
 }
 
-/// Signs of a result that asks for input.
+/// Members of a result that asks for input.
 const ASKS: [&[u8]; 2] = [b"\"inputRequests\"", b"\"input_required\""];
-/// Answers up to this size are read whole.
+/// Responses below this size are read whole.
 const PASS_FROM: usize = 256 * 1024;
 
 #[cfg(test)]

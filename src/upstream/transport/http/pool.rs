@@ -22,18 +22,18 @@ use super::idle::IdleConnections;
 pub(super) struct ConnectionPool {
     connector: HttpsConnector<HttpConnector>,
     pub(super) idle: IdleConnections,
-    /// The connection of HTTP/2, which all requests share.
+    /// The HTTP/2 connection, which all requests share.
     http2: Mutex<Option<Http2Sender>>,
 }
 
 type Http2Sender = http2::SendRequest<Full<Bytes>>;
 
-/// Where requests go, in the forms that HTTP wants of it.
+/// The target of a request, in the forms that HTTP requires.
 #[derive(Debug, Clone)]
 pub(super) struct RequestTarget {
-    /// The whole address.
+    /// The absolute URI.
     pub(super) uri: Uri,
-    /// Path and query, as HTTP/1.1 has them in the request line.
+    /// Path and query, as in an HTTP/1.1 request line.
     origin_form: Uri,
     host: HeaderValue,
 }
@@ -52,32 +52,32 @@ impl RequestTarget {
     }
 }
 
-/// A connection that was just opened.
+/// A newly opened connection.
 enum Opened {
     Http1(Http1Connection),
     Http2(Http2Sender),
 }
 
 impl ConnectionPool {
-    /// Opens connections when they are needed. The connector offers HTTP/2 by
-    /// ALPN or does not.
+    /// Creates a pool that opens connections on demand. The connector decides
+    /// whether HTTP/2 is offered by ALPN.
     pub(super) fn new(connector: HttpsConnector<HttpConnector>) -> Self {
         Self { connector, idle: IdleConnections::default(), http2: Mutex::default() }
     }
 
-    /// Sends a request to `target`, and gives its response when the head of it
-    /// has come.
+    /// Sends a request to `target` and returns its response when the head has
+    /// arrived.
     ///
-    /// A connection that turns out to be closed before it has taken anything
-    /// costs another one; whatever may have reached the server is not sent
-    /// twice.
+    /// If a connection turns out to be closed before it has taken anything, the
+    /// request is sent on another one; a request that may have reached the
+    /// server is not sent twice.
     ///
     /// # Errors
     /// [`TransportError`].
     ///
     /// # Cancel safety
-    /// The connection is closed, by which the server notices (with HTTP/2 the
-    /// stream is reset).
+    /// Cancelling closes the connection, which the server notices (over HTTP/2,
+    /// the stream is reset).
     pub(super) async fn send(
         &self,
         target: &RequestTarget,
@@ -92,7 +92,7 @@ impl ConnectionPool {
                 Ok(response) => return Ok(response),
             };
         }
-        // Apart, so that the usual request is no larger for what is rare.
+        // Boxed to keep the usual request small: this is rare.
         Box::pin(self.send_on_shared_or_new(target, request)).await
     }
 
@@ -157,35 +157,35 @@ async fn send_http2(
     mut request: Request<Full<Bytes>>,
 ) -> Result<Response<ResponseBody>, TransportError> {
     *request.uri_mut() = target.uri.clone();
-    // HTTP/2 says it in `:authority`.
+    // HTTP/2 uses `:authority` instead.
     request.headers_mut().remove(HOST);
     sender.ready().await.map_err(TransportError::Http2)?;
     let response = sender.send_request(request).await.map_err(TransportError::Http2)?;
     Ok(ResponseBody::receive_http2(response))
 }
 
-/// Why a request has no response, or none that is whole.
+/// Why a request has no complete response.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     /// No connection could be opened.
     #[error("no connection: {0}")]
     Connect(#[source] Box<dyn Error + Send + Sync>),
-    /// The server closed the connection before its response was whole.
+    /// The server closed the connection before the response was complete.
     #[error("the server closed the connection")]
     Closed,
-    /// The response's head is too large.
+    /// The response head is too large.
     #[error("the response head is larger than {limit} bytes")]
     HeadTooLarge {
-        /// The most bytes that it may have.
+        /// The most bytes allowed.
         limit: usize,
     },
-    /// What came is not HTTP/1.1.
+    /// The response is not valid HTTP/1.1.
     #[error("the response is not valid HTTP/1.1")]
     Malformed(#[source] hyper::Error),
-    /// The connection broke.
+    /// The connection was lost.
     #[error("the connection broke")]
     Broken(#[source] hyper::Error),
-    /// HTTP/2 went wrong.
+    /// The HTTP/2 stream or connection failed.
     #[error("the HTTP/2 stream failed")]
     Http2(#[source] hyper::Error),
 }

@@ -1,4 +1,4 @@
-//! Finding out a server's era.
+//! Detects a server's era.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::client::HttpClient;
 use super::modern_headers;
 use super::reception::HttpReply;
 
-/// Asks a server who it is; `None` where it turns out to be Legacy.
+/// Sends `server/discover`; returns `None` if the server is Legacy.
 pub(super) async fn discover(
     client: &HttpClient,
     limit: usize,
@@ -35,7 +35,7 @@ pub(super) async fn discover(
             Ok(reception) => reception.answer(&id).await,
             Err(fault) => Err(fault),
         };
-        // What is no recognised Modern answer, of whatever kind, is Legacy.
+        // Any failure means Legacy: it is no recognised Modern response.
         let Ok(answer) = answer else { return Ok(None) };
         match judge_discover(&answer) {
             DiscoverVerdict::Modern(peer) => return Ok(Some(*peer)),
@@ -47,12 +47,13 @@ pub(super) async fn discover(
     Ok(None)
 }
 
-/// The same for a server of which nothing is known, within `patience`.
+/// Like [`discover`], for a server of unknown era, within `patience`.
 pub(super) async fn probe(
     client: &HttpClient,
     limit: usize,
     patience: Duration,
 ) -> Result<Option<Peer>, UpstreamError> {
-    // A server that leaves the probe unanswered may still answer `initialize`.
+    // A server that does not respond to the probe may still respond to
+    // `initialize`.
     tokio::time::timeout(patience, discover(client, limit)).await.unwrap_or(Ok(None))
 }

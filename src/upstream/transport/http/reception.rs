@@ -1,4 +1,4 @@
-//! What comes back over HTTP: one JSON message, or a stream of events.
+//! HTTP responses: one JSON message, or an event stream.
 
 use std::time::Duration;
 
@@ -18,29 +18,29 @@ use crate::upstream::transport::peer::MAX_DEPTH;
 use super::ResponseBody;
 use super::passing::{self, PartialAnswer};
 
-/// A response, its head judged.
+/// A response whose head has been read.
 pub(super) enum HttpReply {
     /// A single message.
     Message(Frame),
-    /// Events, which are yet to come.
+    /// An event stream.
     Events(Box<MessageStream>),
-    /// A message too large to wait for the whole of it.
+    /// The beginning of a message that is too large to be buffered.
     Begun(PartialAnswer),
-    /// Accepted, and nothing to say.
+    /// Accepted, without content.
     Empty,
-    /// A status of 400 and above, with what the body says.
+    /// A status of 400 or above.
     Refused {
         /// The status.
         status: StatusCode,
-        /// The message in the body, where there is one.
+        /// The message in the body, if there is one.
         frame: Option<Frame>,
-        /// The body itself, as far as it was read.
+        /// The body, as far as it was read.
         body: Bytes,
     },
 }
 
 impl HttpReply {
-    /// Reads a response as far as one has to before knowing what it is.
+    /// Reads a response as far as its kind requires.
     pub(super) async fn read(
         response: Response<ResponseBody>,
         limit: usize,
@@ -76,8 +76,8 @@ impl HttpReply {
         }
     }
 
-    /// The answer to the request `id` of the gateway's own that introduces it;
-    /// passes over whatever else a stream brings.
+    /// The response to the gateway's own request `id`; other messages on a
+    /// stream are skipped.
     pub(super) async fn answer(self, id: &Id) -> Result<Answer, UpstreamError> {
         match self {
             Self::Message(frame) => answer_in(frame, id),
@@ -95,18 +95,19 @@ impl HttpReply {
     }
 }
 
-/// The answer that a frame is, if it answers `id`.
+/// The response in a frame, if it matches `id`.
 pub(super) fn answer_in(frame: Frame, id: &Id) -> Result<Answer, UpstreamError> {
     match frame {
-        // An error without an id is the server's way to say that it could not
-        // read as far as the id.
+        // An error without an id means that the server could not read the
+        // request as far as its id.
         Frame::Response { id: Some(other), .. } if other != *id => Err(UpstreamError::WrongId),
         Frame::Response { response, .. } => Ok(Answer::parse(response)?),
         _ => Err(UpstreamError::NoAnswer),
     }
 }
 
-/// What a refusal says: the JSON-RPC error in its body, or its bare status.
+/// The meaning of an HTTP error: the JSON-RPC error in its body, or its bare
+/// status.
 pub(super) fn refusal(
     status: StatusCode,
     frame: Option<Frame>,
@@ -119,15 +120,15 @@ pub(super) fn refusal(
     }
 }
 
-/// A stream of events that carry messages.
+/// An event stream of messages.
 pub(super) struct MessageStream {
     body: ResponseBody,
     decoder: SseDecoder,
     /// The id of the last event that had one.
     pub(super) last_id: Option<Bytes>,
-    /// How long the server wants to be left alone before the stream is resumed.
+    /// The reconnection delay that the server requested.
     pub(super) retry: Option<Duration>,
-    /// Whether an event of this connection had one.
+    /// Whether an event of this connection had an id.
     pub(super) has_ids: bool,
 }
 
@@ -138,7 +139,7 @@ impl MessageStream {
     }
 
     /// The next message; `None` at the end of the stream. Events without a
-    /// message, such as the priming ones with empty data, are passed over.
+    /// message, such as priming events with empty data, are skipped.
     ///
     /// # Cancel safety
     /// Safe.
@@ -168,15 +169,16 @@ impl MessageStream {
     fn note(&mut self, event: &SseEvent) {
         if let Some(id) = &event.id {
             self.has_ids = true;
-            // An empty one takes the last one back, says the standard.
+            // An empty id resets the last one (WHATWG HTML, "Server-sent
+            // events").
             self.last_id = Some(id.clone()).filter(|id| !id.is_empty());
         }
         self.retry = event.retry.map(Duration::from_millis).or(self.retry);
     }
 
-    /// Lets go of a stream whose answer has come. The connection can be used
-    /// again only when the stream has been read to its end, which most often
-    /// is on its way already.
+    /// Finishes a stream whose response has arrived. The connection can be
+    /// reused only if the stream is read to its end, which has usually been
+    /// sent already.
     pub(super) fn finish(mut self) {
         match self.chunk().now_or_never() {
             Some(Ok(Some(_))) | None => {
@@ -200,7 +202,7 @@ impl MessageStream {
     }
 }
 
-/// How long a stream may go on after its answer.
+/// How long a stream may continue after its response.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// The most bytes of a refusal that are read.
+/// The most bytes of an error body that are read.
 const REFUSAL: usize = 64 * 1024;

@@ -1,10 +1,11 @@
-//! A stream whose connection ends before its answer, and goes on with the next
+//! Response streams that are resumed when their connection ends early
 //! (2025-11-25, Streamable HTTP, "Resumability and Redelivery").
 //!
-//! A Legacy server that gave an event id may close the connection, or lose it:
-//! the stream is asked for again by GET, behind the last event that came, after
-//! as long as the server wants. Where it gave no id, or is Modern, the end is
-//! the end. The caller bounds the time in all.
+//! A Legacy server that sent an event id may close the connection, or lose it:
+//! the stream is then requested again with GET, after the last event received,
+//! once the server's reconnection delay has passed. Without an event id, or
+//! from a Modern server, the stream ends with its connection. The caller bounds
+//! the total time.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -22,43 +23,44 @@ use crate::upstream::UpstreamError;
 use super::HttpShared;
 use super::reception::{HttpReply, MessageStream};
 
-/// The events of one request's answer, over as many connections as it takes.
+/// The event stream of one response, over as many connections as necessary.
 pub(super) struct Resumable {
     shared: Arc<HttpShared>,
-    /// The request.
+    /// The id of the request.
     id: Id,
-    /// What resumptions carry, besides the place to resume from.
+    /// The headers of resumptions, besides `Last-Event-ID`.
     headers: HeaderMap,
     stage: ResumeStage,
-    /// How long the server wants to be left alone, once it has said so.
+    /// The reconnection delay that the server requested, if any.
     retry: Option<Duration>,
-    /// Connections in a row that brought nothing.
+    /// Attempts in a row that brought no event.
     vain: u32,
 }
 
 enum ResumeStage {
     /// A connection is open.
     Open(Box<MessageStream>),
-    /// There is none: the next is on its way.
+    /// The connection has ended, and another is being opened.
     Resuming { next: Pin<Box<dyn Future<Output = ResumeAttempt> + Send>>, behind: Bytes },
-    /// There is none, and there will be none.
+    /// The connection has ended, and the stream is not resumed.
     Over,
 }
 
-/// What came of an attempt to resume.
+/// The result of an attempt to resume.
 enum ResumeAttempt {
     Open(Box<MessageStream>),
-    /// Not now.
+    /// The attempt failed, and may be repeated.
     Later(UpstreamError),
-    /// The server will not.
+    /// The server refuses to resume.
     Never(UpstreamError),
 }
 
-/// What comes on a stream.
+/// An item of a stream.
 pub(super) enum StreamItem {
     /// A message.
     Frame(Frame),
-    /// The server closed the connection and wants to be asked again later.
+    /// The server closed the connection and wants to be asked again after this
+    /// time.
     Pause(Duration),
 }
 
@@ -74,7 +76,7 @@ impl Resumable {
         Self { shared: Arc::clone(shared), id: id.clone(), headers, stage, retry: None, vain: 0 }
     }
 
-    /// What comes next; `None` at the end of the stream.
+    /// The next item; `None` at the end of the stream.
     ///
     /// # Cancel safety
     /// Safe.
@@ -113,21 +115,22 @@ impl Resumable {
         }
     }
 
-    /// Lets go of a stream whose answer has come.
+    /// Finishes a stream whose response has arrived.
     pub(super) fn finish(self) {
         if let ResumeStage::Open(events) = self.stage {
             events.finish();
         }
     }
 
-    /// Whether it answers another request: a server that takes the GET for a
-    /// stream outside of calls may send such on it.
+    /// Whether the frame is the response to another request: a server that
+    /// takes the GET for a stream outside of calls may send such responses on
+    /// it.
     fn is_anothers(&self, frame: &Frame) -> bool {
         let Frame::Response { id: Some(id), .. } = frame else { return false };
         self.headers.contains_key(&header::LAST_EVENT_ID) && *id != self.id
     }
 
-    /// Begins to resume, if that can be done.
+    /// Starts to resume the stream, if possible.
     fn begin_to_resume(&mut self) -> bool {
         let stage = std::mem::replace(&mut self.stage, ResumeStage::Over);
         let ResumeStage::Open(events) = stage else { return false };
@@ -161,8 +164,9 @@ impl Resumable {
         Err(UpstreamError::NoAnswer)
     }
 
-    /// Asks for the stream behind that event, after as long as the server
-    /// wants, and longer the more often it was asked in vain.
+    /// Schedules a request for the stream after the event `behind`: after the
+    /// server's reconnection delay, with backoff for failed attempts. Returns
+    /// false after too many attempts.
     fn attempt(&mut self, behind: Bytes) -> bool {
         let value = HeaderValue::from_bytes(&behind).ok();
         let Some(value) = value.filter(|_| self.vain < ATTEMPTS) else { return false };
@@ -199,9 +203,9 @@ async fn resume(shared: &HttpShared, mut headers: HeaderMap) -> ResumeAttempt {
     }
 }
 
-/// How often in a row a stream is resumed in vain.
+/// The most failed attempts in a row.
 const ATTEMPTS: u32 = 6;
-/// How long a server is left alone that does not say how long.
+/// The first backoff, and the delay for a server that requested none.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// How long any server is left alone.
+/// The shortest delay, whatever the server requests.
 const LEAST_WAIT: Duration = Duration::from_millis(20);

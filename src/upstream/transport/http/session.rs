@@ -1,4 +1,4 @@
-//! A Legacy server's session: opened, kept, and opened again when lost.
+//! A Legacy server's session: opened, kept, and reopened when lost.
 
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use parking_lot::Mutex;
@@ -18,23 +18,24 @@ use super::reception::HttpReply;
 pub(super) struct LegacySession {
     current: Mutex<Option<OpenSession>>,
     /// Held while a new session is opened, so that calls that lose the old one
-    /// together open one new one between them.
+    /// together open only one.
     opening: AsyncMutex<()>,
-    /// The current one's number, for those who have to do things anew in each.
+    /// The number of the current session, for state that must be set up again
+    /// in each session.
     numbers: watch::Sender<u64>,
 }
 
 #[derive(Clone)]
 struct OpenSession {
-    /// Counts the sessions opened.
+    /// Counts the sessions that were opened.
     number: u64,
-    /// The server's id for it. Some servers keep none.
+    /// The server's session id. Some servers use none.
     id: Option<HeaderValue>,
     version: ProtocolVersion,
 }
 
 impl LegacySession {
-    /// What stands in its place with a Modern server.
+    /// The absence of a session, for Modern servers.
     pub(super) fn none() -> Self {
         Self::of(None)
     }
@@ -48,17 +49,18 @@ impl LegacySession {
         }
     }
 
-    /// Changes with the session.
+    /// Notifies of new sessions.
     pub(super) fn numbers(&self) -> watch::Receiver<u64> {
         self.numbers.subscribe()
     }
 
-    /// The current one's number.
+    /// The number of the current session.
     pub(super) fn number(&self) -> u64 {
         *self.numbers.borrow()
     }
 
-    /// Introduces the gateway, with the raw capabilities to be told.
+    /// Sends `initialize` with these raw client capabilities, and opens a
+    /// session.
     pub(super) async fn open(
         client: &HttpClient,
         told: &[u8],
@@ -68,8 +70,8 @@ impl LegacySession {
         Ok((peer, Self::of(Some(open))))
     }
 
-    /// Adds the session's headers; gives the session's number if it has an id
-    /// that a server can lose.
+    /// Adds the session's headers; returns the session's number if it has an
+    /// id, which a server can lose.
     pub(super) fn add_to(&self, headers: &mut HeaderMap) -> Option<u64> {
         let current = self.current();
         let open = current.as_ref()?;
@@ -101,11 +103,11 @@ impl LegacySession {
         Ok(())
     }
 
-    /// Tells the server that the session is over.
+    /// Ends the session at the server.
     pub(super) async fn close(&self, client: &HttpClient) {
         let mut headers = HeaderMap::new();
         if self.add_to(&mut headers).is_some() {
-            // Whether the server minds is its own affair: it may answer 405.
+            // A server that does not support this may answer 405.
             let _ = client.send(&HttpMethod::DELETE, &headers, Bytes::new()).await;
         }
     }
@@ -137,11 +139,11 @@ async fn open(
     Ok((peer, open))
 }
 
-/// Whether a refusal says that the server does not know the session: 404 as
-/// the specification has it, or 400 with a text about sessions that answers no
-/// request of this side's. The reference servers send such: as an error without
-/// an id, as an error with a made-up id, as plain text; one that was started
-/// again says that it is not initialized.
+/// Whether an HTTP error means that the server does not know the session: 404
+/// as the specification demands, or 400 with a text about sessions that is no
+/// response to the request. The reference servers send the latter as an error
+/// without an id, as an error with a made-up id, or as plain text; after a
+/// restart they report that the server is not initialized.
 pub(super) fn is_lost(reception: &HttpReply, asked: &Id) -> bool {
     let HttpReply::Refused { status, frame, body } = reception else { return false };
     match *status {

@@ -1,10 +1,9 @@
-//! Servers on the transport of 2024-11-05, HTTP with SSE.
+//! Servers on the HTTP+SSE transport of 2024-11-05.
 //!
-//! Such a server has one stream, which names the address that messages are
-//! posted to; whatever it says comes on that stream. That is a pipe whose two
-//! halves are HTTP requests, and so a pipe is made of it: lines in are posted,
-//! messages that come are lines out, and everything behind it works as it does
-//! for a child's standard streams.
+//! Such a server has one event stream, which names the URL for POST requests
+//! and carries all its messages. The gateway turns this into a pipe: lines
+//! written to it are posted, and messages from the stream are lines to read, so
+//! that everything above works as with a child's standard streams.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +30,8 @@ use crate::mcp::{MediaType, code, quote_content_type};
 use crate::upstream::UpstreamError;
 use crate::upstream::transport::peer::MAX_DEPTH;
 
-/// Whether a refusal of `initialize` may be an old server's (2025-11-25,
-/// Transports, "Backwards Compatibility").
+/// Whether the response to `initialize` may be that of an HTTP+SSE server
+/// (2025-11-25, Transports, "Backwards Compatibility").
 pub(in crate::upstream) fn may_be_old(fault: &UpstreamError) -> bool {
     matches!(fault, UpstreamError::Status { status } if matches!(
         *status,
@@ -40,9 +39,9 @@ pub(in crate::upstream) fn may_be_old(fault: &UpstreamError) -> bool {
     ))
 }
 
-/// Opens a server's stream and waits until it names its address. Gives the
-/// pipe's two ends: what is written to the first is posted, what comes is read
-/// from the second. When either is closed, so is the stream, and with it the
+/// Opens a server's stream and waits until it names its URL. Returns the two
+/// ends of the pipe: lines written to the first are posted, and messages are
+/// read from the second. Closing either closes the stream, and with it the
 /// session. The caller bounds the time.
 pub(in crate::upstream) async fn open(
     client: Arc<HttpClient>,
@@ -60,7 +59,7 @@ pub(in crate::upstream) async fn open(
     let (said, to_write) = mpsc::channel(WAITING);
     let post = SsePoster { client, endpoint, server: server.clone(), said: said.clone() };
     tokio::spawn(async move {
-        // Whichever ends first ends the others.
+        // The first to end stops the others.
         tokio::select! {
             () = post.all(posted) => {}
             () = hear(events, said, &server) => {}
@@ -70,8 +69,8 @@ pub(in crate::upstream) async fn open(
     Ok((input, output))
 }
 
-/// Where messages go, as the first event says. It has to be the server's own
-/// origin: what is posted there carries the configured credentials.
+/// The URL for messages, from the first event. It must be of the server's own
+/// origin, because POST requests carry the configured credentials.
 fn endpoint_in(event: &SseEvent, client: &HttpClient) -> Result<RequestTarget, UpstreamError> {
     if event.event.as_deref() != Some(b"endpoint") {
         return Err(UpstreamError::NoAnswer);
@@ -116,7 +115,7 @@ impl SseEvents {
     }
 }
 
-/// Passes on what the server says, to the end of its stream.
+/// Passes the server's messages on, to the end of its stream.
 async fn hear(mut events: SseEvents, said: mpsc::Sender<Bytes>, server: &ServerName) {
     loop {
         match events.next().await {
@@ -137,7 +136,7 @@ async fn hear(mut events: SseEvents, said: mpsc::Sender<Bytes>, server: &ServerN
 
 async fn write(mut messages: mpsc::Receiver<Bytes>, mut lines: DuplexStream) {
     while let Some(message) = messages.recv().await {
-        // Line breaks, which JSON has only between its tokens, would end the line.
+        // A line break, which JSON allows between tokens, would end the line.
         let mut line = Vec::with_capacity(message.len() + 1);
         line.extend(message.iter().map(|byte| match byte {
             b'\r' | b'\n' => b' ',
@@ -150,19 +149,19 @@ async fn write(mut messages: mpsc::Receiver<Bytes>, mut lines: DuplexStream) {
     }
 }
 
-/// Where the gateway's messages go.
+/// Posts the gateway's messages.
 struct SsePoster {
     client: Arc<HttpClient>,
     endpoint: RequestTarget,
     server: ServerName,
-    /// What comes back without having been said by the server.
+    /// Receives messages that do not come from the server's stream.
     said: mpsc::Sender<Bytes>,
 }
 
 impl SsePoster {
-    /// Posts every line, to their end or to the first that shows that the
-    /// session is lost. Requests go side by side, for some servers answer a
-    /// post only when the request is done; what else there is goes in its order.
+    /// Posts every line, to the end of input or until the session is lost.
+    /// Requests are posted concurrently, because some servers respond to a POST
+    /// only when the request is done; other messages keep their order.
     async fn all(&self, posted: DuplexStream) {
         let mut lines = LineReader::new(posted, usize::MAX);
         let mut requests = futures_util::stream::FuturesUnordered::new();
@@ -181,8 +180,8 @@ impl SsePoster {
                 requests.push(self.request(id, line));
                 continue;
             }
-            // A request that was sent before comes before. It cannot be waited
-            // for longer: its answer may wait for this.
+            // Earlier requests go first. The wait is bounded, because their
+            // results may depend on this message.
             let earlier = async { while requests.next().await.is_some() {} };
             let _ = timeout(EARLIER, earlier).await;
             self.aside(line).await;
@@ -223,22 +222,22 @@ impl SsePoster {
         let sent = self.client.send_to(&self.endpoint, &Method::POST, &headers, line);
         let response = sent.await?;
         let status = response.status();
-        // Read to its end, the connection can be used again.
+        // A connection can be reused only if the body is read to its end.
         let _ = collect(response.into_body(), REFUSAL).await;
         Ok(status)
     }
 }
 
-/// Whether a post showed that the session is lost.
+/// Whether a POST showed that the session is lost.
 struct SessionLost(bool);
 
-/// How many bytes a pipe holds.
+/// The capacity of a pipe, in bytes.
 const PIPE: usize = 64 * 1024;
-/// Messages that wait to be read.
+/// The most messages that wait to be read.
 const WAITING: usize = 64;
-/// How long a message that asks for nothing waits for the requests before it,
-/// and how long it may take itself.
+/// How long a message other than a request waits for earlier requests, and how
+/// long its own POST may take.
 const EARLIER: Duration = Duration::from_secs(1);
 const ASIDE: Duration = Duration::from_secs(5);
-/// The most bytes of an answer to a post that are read.
+/// The most bytes of a response to a POST that are read.
 const REFUSAL: usize = 64 * 1024;

@@ -21,7 +21,7 @@ use crate::upstream::SubscriptionHub;
 
 type Answered = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// What a server was asked.
+/// A request that the server received.
 #[derive(Debug, Clone)]
 struct Asked {
     http: http::Method,
@@ -42,7 +42,7 @@ struct Scripted {
 }
 
 impl Scripted {
-    /// `answer` gives `None` where the server is to stay silent.
+    /// `answer` returns `None` if the server is to stay silent.
     async fn start(answer: impl Fn(&Asked) -> Option<Answered> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap()).parse().unwrap();
@@ -99,7 +99,7 @@ impl Scripted {
         HttpServer::open(opening).await.unwrap()
     }
 
-    /// Waits until it has been asked for `method`.
+    /// Waits until the server has received a request for `method`.
     async fn asked_for(&self, method: &str) -> Asked {
         let wait = std::future::poll_fn(|cx| {
             let mut asked = self.asked.lock();
@@ -132,7 +132,7 @@ fn result(asked: &Asked, result: &str) -> Answered {
     json(200, format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, asked.body["id"]))
 }
 
-/// What every Legacy server says at first; `other` says the rest.
+/// The usual first responses of a Legacy server; `other` gives the rest.
 fn legacy(
     other: impl Fn(&Asked) -> Option<Answered> + Send + Sync + 'static,
 ) -> impl Fn(&Asked) -> Option<Answered> + Send + Sync + 'static {
@@ -226,8 +226,8 @@ async fn a_connection_is_used_again_after_an_answer_by_events() {
         assert!(matches!(reply.next().await, Some(Event::Answer(Ok(_)))));
         tokio::time::sleep(Duration::from_millis(30)).await;
     }
-    // Now and then one is dialled while another is on its way back; thrown
-    // away after each answer, there would be one for every call.
+    // Occasionally a connection is opened while another is being returned. If
+    // each were closed after its response, there would be one per call.
     let connections = server.connections.load(Ordering::Relaxed);
     assert!(connections < CALLS, "{connections} connections");
 }

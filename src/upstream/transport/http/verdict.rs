@@ -1,4 +1,4 @@
-//! What an answer says of a call, and of the server that gave it.
+//! The meaning of responses, for the call and for the state of the server.
 
 use http::StatusCode;
 
@@ -11,14 +11,14 @@ use crate::upstream::interaction::deadline::Deadline;
 use super::HttpShared;
 use super::reception::{HttpReply, answer_in, refusal};
 
-/// What a reception says that is no stream.
+/// A response that is not a stream.
 pub(super) enum SettledReply {
     Answer(Answer),
     Passing(Passing),
 }
 
 impl HttpShared {
-    /// What a call's reception says that is no stream.
+    /// Turns the HTTP reply to a call, unless it is a stream, into a response.
     pub(super) async fn settle(
         &self,
         reception: HttpReply,
@@ -40,9 +40,9 @@ impl HttpShared {
         Ok(SettledReply::Answer(self.checked(answer?)?))
     }
 
-    /// What a refusal says. An error that answers no request, from a server
-    /// that was Modern, is what a Legacy one says to a request outside of a
-    /// session: it is no answer, but a sign that another server is there now.
+    /// The meaning of an HTTP error. If a Modern server sends an error without
+    /// an id, as Legacy servers do for a request outside of a session, a
+    /// different server has taken its place, and the connection is lost.
     fn refused(
         &self,
         status: StatusCode,
@@ -62,8 +62,8 @@ impl HttpShared {
         }
     }
 
-    /// Takes the server for lost where a fault shows that what was learnt of
-    /// it, or its address, no longer holds.
+    /// Marks the connection as lost if an error shows that the server's era or
+    /// address has changed.
     pub(super) fn doubt(&self, fault: &UpstreamError) {
         let era_changed = self.peer.era() == Era::Modern
             && matches!(fault, UpstreamError::Status { status }
@@ -82,19 +82,20 @@ impl HttpShared {
         });
     }
 
-    /// An answer, its sender noted; doubts the server's era or list where the
-    /// answer says so.
+    /// Adds the sender to a response; marks the connection as lost, or its
+    /// lists as stale, if the response says so.
     pub(super) fn checked(&self, answer: Answer) -> Result<Answer, UpstreamError> {
         if let Answer::Error(error) = &answer {
             match error.code() {
-                // Agreed between the gateway and this server: to the client it
-                // would say that the gateway does not speak the client's.
+                // This version was negotiated by the gateway: to the client the
+                // error would mean that the gateway does not support the
+                // client's version.
                 code::UNSUPPORTED_VERSION if self.peer.era() == Era::Modern => {
                     let fault = UpstreamError::Versions("others than it said".into());
                     self.lose(&fault);
                     return Err(fault);
                 }
-                // A tool's mirrored parameters are others than the list said.
+                // The tool's mirrored parameters differ from those in the list.
                 code::HEADER_MISMATCH => self.inbox.relist(),
                 _ => {}
             }

@@ -1,5 +1,5 @@
-//! The streams on which an HTTP server tells of changes: GET for a Legacy one,
-//! `subscriptions/listen` for a Modern one.
+//! The change streams of HTTP servers: GET for Legacy, `subscriptions/listen`
+//! for Modern.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,9 +23,9 @@ use crate::upstream::notifications::subscribe::{SubscribeTransport, subscribe};
 use super::reception::{HttpReply, MessageStream, refusal};
 use super::{HttpShared, modern_headers, session};
 
-/// Hears what the server tells until the answer is dropped. The stream of a
-/// client's own session stands before this returns, if it can be had soon: what
-/// a server asks there in the first call would else be heard by nobody.
+/// Starts the tasks that listen for changes, until the returned set is dropped.
+/// For an instance of a single client it waits briefly for the stream, so that
+/// server requests on it during the first call are not missed.
 pub(super) async fn start(shared: &Arc<HttpShared>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let (peer, inbox) = (&shared.peer, Arc::clone(&shared.inbox));
@@ -94,12 +94,12 @@ impl SubscribeTransport for HttpListener {
     }
 }
 
-/// Keeps the stream of a Legacy session open, from when there is something to
-/// be heard. Ends where the server offers none.
+/// Keeps the stream of a Legacy session open, once there is a reason to listen.
+/// Ends if the server offers no stream.
 async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
     let mut wanted = shared.inbox.subscriptions.changes();
-    // A client's own session may hear of anything: some servers say there what
-    // concerns a call.
+    // An instance of a single client always listens: some servers send messages
+    // about a call on this stream.
     while shared.owner.lists()
         && !shared.peer.tells.changes()
         && !shared.inbox.subscriptions.are_wanted()
@@ -115,35 +115,34 @@ async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
     loop {
         sessions.mark_unchanged();
         let got = get(&shared, first).await;
-        // It does, or there is none for now.
+        // The stream is open, or unavailable for now.
         stands.take();
         match got {
             Ok(Some(events)) => {
                 if !first {
-                    // What changed while nobody listened was not heard.
+                    // Changes during the interruption were missed.
                     shared.inbox.missed();
                 }
                 first = false;
                 let since = Instant::now();
                 tokio::select! {
                     _ = follow(&shared, events, None) => {}
-                    // It is the stream of a session that is no more.
+                    // The stream belongs to a session that has ended.
                     Ok(()) = sessions.changed() => continue,
                 }
-                // A stream that always ends at once is opened ever more rarely:
-                // each opening costs a listing.
+                // A stream that keeps ending at once is reopened with backoff,
+                // because each time costs a list request.
                 if since.elapsed() >= LAST_WAIT {
                     wait = FIRST_WAIT;
                 }
             }
             Ok(None) => return,
-            // There never was a stream, and what the server says is not about
-            // this moment.
+            // There has never been a stream, and a client error is permanent.
             Err(UpstreamError::Status { status }) if first && status.is_client_error() => return,
             Err(fault) => {
                 if !first {
-                    // It may be another server by now, one that does not know
-                    // the session: a listing finds out.
+                    // The server may have been replaced by one that does not
+                    // know the session: a list request detects this.
                     shared.inbox.relist();
                 }
                 tracing::debug!(server = %shared.server, fault = %fault.chain(), "no change stream");
@@ -157,8 +156,8 @@ async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
     }
 }
 
-/// The stream; `None` where the server has none to offer. A session that turns
-/// out to be lost is opened anew, if there was a stream before.
+/// Opens the stream; `None` if the server offers none. A lost session is
+/// reopened if there was a stream before.
 async fn get(
     shared: &Arc<HttpShared>,
     first: bool,
@@ -181,7 +180,8 @@ async fn get(
     }
 }
 
-/// Hears what comes, to the end of the stream; the answer that ends it.
+/// Handles the messages of a stream to its end; returns the response that ends
+/// it.
 async fn follow(
     shared: &Arc<HttpShared>,
     mut events: MessageStream,
@@ -205,7 +205,7 @@ async fn follow(
             Ok(Some(Frame::Request { id, method, params })) => {
                 outside::asked(shared, id, Question { method, params: params.map(Bytes::from) });
             }
-            // The answer to `listen` is its graceful end.
+            // The response to `listen` ends the stream gracefully.
             Ok(Some(Frame::Response { response, .. })) => return Answer::parse(response).ok(),
             Ok(None) | Err(_) => return None,
         }
@@ -214,5 +214,5 @@ async fn follow(
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_mins(1);
-/// How long the first call may wait for the stream of a client's own session.
+/// How long the first call waits for the stream of a single client's instance.
 const SOON: Duration = Duration::from_millis(500);

@@ -1,8 +1,8 @@
-//! A server that is a child process, spoken to over its standard streams.
+//! Servers that are child processes, over their standard streams.
 //!
-//! All calls share the two pipes. Requests are numbered here, and progress
-//! tokens are those numbers, so that two clients that chose the same id or
-//! token never meet.
+//! All calls share the two pipes. The gateway numbers requests itself and uses
+//! the numbers as progress tokens, so that equal ids or tokens of two clients
+//! do not collide.
 
 mod news;
 mod outgoing;
@@ -42,31 +42,31 @@ pub(in crate::upstream) use reader::ChildOutput;
 use pending::{AwaitedReply, LogSubscription, PendingEvent, RequestInterest};
 use wire::ChildLink;
 
-/// A child that has answered and can be called.
+/// A connection to a child whose era and capabilities are known.
 pub(in crate::upstream) struct StdioServer {
     wire: Arc<ChildLink>,
     peer: Peer,
     levels: LogLevelControl,
-    /// What hears of changes, for as long as the connection is there.
+    /// The tasks that listen for changes, for as long as the connection lives.
     _listening: JoinSet<()>,
 }
 
 /// How a connection to a child is opened.
 pub(in crate::upstream) struct StdioOpening {
     pub(in crate::upstream) server: ServerName,
-    /// Whose child it is.
+    /// The instance that the child belongs to.
     pub(in crate::upstream) owner: Arc<InstanceKey>,
     pub(in crate::upstream) era: EraChoice,
-    /// How long a probe waits before `initialize` is tried beside it.
+    /// How long a probe waits before `initialize` is tried as well.
     pub(in crate::upstream) patience: Duration,
-    /// The most bytes a line of the child's may have.
+    /// The most bytes of a line from the child.
     pub(in crate::upstream) limit: usize,
-    /// What the child tells outside of its answers.
+    /// Messages that the child sends outside of responses.
     pub(in crate::upstream) inbox: Arc<Inbox>,
 }
 
 impl StdioServer {
-    /// Finds out the child's era and introduces the gateway. The caller bounds
+    /// Detects the child's era and introduces the gateway. The caller bounds
     /// the time.
     pub(in crate::upstream) async fn open(
         opening: StdioOpening,
@@ -80,7 +80,7 @@ impl StdioServer {
                 Ok(Self { wire, peer, levels: LogLevelControl::default(), _listening: listening })
             }
             Err(fault) => {
-                // Nobody else would: the reader keeps the pipes open.
+                // Closed here, because the reader keeps the pipes open.
                 wire.close();
                 Err(fault)
             }
@@ -91,7 +91,7 @@ impl StdioServer {
         &self.peer
     }
 
-    /// A request of the gateway's own.
+    /// Sends a request of the gateway's own.
     pub(in crate::upstream) async fn request(
         &self,
         method: &str,
@@ -100,7 +100,7 @@ impl StdioServer {
         ask(&self.wire, method, &params).await
     }
 
-    /// A client's call.
+    /// Sends a client's call.
     pub(in crate::upstream) async fn call(
         &self,
         call: &Call,
@@ -117,13 +117,14 @@ impl StdioServer {
         };
         let hears = call.context.hears();
         let lines = if hears.is_some() { LogSubscription::Heard } else { LogSubscription::Unheard };
-        // Also of a call that wants no lines the child may write some: they are
-        // not another's.
+        // The child may write log lines for a call that wants none: they must
+        // not reach another call.
         let caller = Some(CallOrigin::of(call, target));
         let (questions, answers) = CallQuestions::of(call, self.peer.era(), &self.wire);
         let asides = questions.can_be() || wanted.is_some();
         let wants = if asides { RequestInterest::Asides } else { RequestInterest::Answer };
-        // On its way before it is sent, so that whatever ends it is noted.
+        // Registered before it is sent, so that it is cancelled however it
+        // ends.
         let mut on_its_way = OnItsWay {
             waiting: self.wire.expect(id, caller, wants, lines),
             wire: Arc::clone(&self.wire),
@@ -144,8 +145,8 @@ impl StdioServer {
         Ok(reply.with_answers(answers))
     }
 
-    /// Has a Legacy child write as much into its log as its clients want. It
-    /// reads that before the call that follows; its answer says nothing.
+    /// Sets a Legacy child's log level to what its clients want. The child
+    /// reads the request before the call that follows; its response is ignored.
     async fn set_level(&self, wants: Option<LogLevel>) -> Result<(), UpstreamError> {
         if self.peer.era() == Era::Modern || !self.peer.offers.has_capability("logging") {
             return Ok(());
@@ -155,24 +156,24 @@ impl StdioServer {
         self.wire.send(self.wire.number(), method.as_str(), &levels::params(level)).await
     }
 
-    /// Waits until the child is lost; says why.
+    /// Waits until the child is lost, and returns the reason.
     pub(in crate::upstream) async fn closed(&self) -> UpstreamError {
         UpstreamError::Exited(self.wire.closed().await)
     }
 
-    /// Closes the child's input, which asks it to end.
+    /// Closes the child's input, which asks it to exit.
     pub(in crate::upstream) fn close(&self) {
         self.wire.close();
     }
 }
 
-/// A call that waits for its answer. Dropped before it, the child is told.
+/// A call in flight. Dropped before the response, it is cancelled.
 struct OnItsWay {
     wire: Arc<ChildLink>,
     waiting: AwaitedReply,
     deadline: Deadline,
     questions: CallQuestions,
-    /// The least severe lines of the child's log that the client gets.
+    /// The lowest log level that the client receives.
     hears: Option<LogLevel>,
     info: Bytes,
 }
@@ -182,7 +183,8 @@ impl OnItsWay {
         let mut this = on_its_way?;
         let answer = loop {
             tokio::select! {
-                // The limit first: a flood of progress must not put it off for ever.
+                // The deadline first: a flood of progress must not postpone it
+                // forever.
                 biased;
                 after = this.deadline.passed() => break Err(UpstreamError::Timeout { after }),
                 (id, response) = this.questions.answer() => {
@@ -240,7 +242,7 @@ impl OnItsWay {
 
 impl Drop for OnItsWay {
     fn drop(&mut self) {
-        // Does nothing where the answer has come.
+        // Does nothing if the response has arrived.
         self.wire.cancel(self.waiting.id, self.deadline.quiet());
     }
 }
@@ -263,7 +265,7 @@ async fn ask(wire: &Arc<ChildLink>, method: &str, params: &[u8]) -> Result<Answe
     }
 }
 
-/// Forgets a request of the gateway's own that is given up.
+/// Forgets a request of the gateway's own when dropped.
 struct Forget<'a> {
     wire: &'a ChildLink,
     id: u64,
@@ -318,9 +320,9 @@ async fn discover(wire: &Arc<ChildLink>) -> Result<Peer, UpstreamError> {
     Err(UpstreamError::Versions("Legacy ones".into()))
 }
 
-/// `server/discover` first. A child that says nothing for `patience` may be a
-/// Legacy one that stays silent, or one that starts slowly: `initialize` goes
-/// out, too, and the first answer that settles the matter counts.
+/// Sends `server/discover` first. A child that is silent for `patience` may be
+/// a Legacy one that ignores the request, or one that starts slowly:
+/// `initialize` is sent as well, and the first conclusive response counts.
 async fn probe(
     wire: &Arc<ChildLink>,
     told: &[u8],
@@ -351,8 +353,8 @@ async fn probe(
     }
 }
 
-/// What is no recognised Modern answer, of whatever kind, is a Legacy child's:
-/// one that is alive may still answer `initialize`.
+/// Any failure means Legacy, because it is no recognised Modern response: a
+/// child that is alive may still respond to `initialize`.
 fn judge_probe(answer: Result<Answer, UpstreamError>) -> Result<DiscoverVerdict, UpstreamError> {
     match answer {
         Ok(answer) => Ok(judge_discover(&answer)),

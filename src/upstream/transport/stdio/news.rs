@@ -1,6 +1,6 @@
-//! How a child's news are heard. They come by the shared pipe, whatever they
-//! belong to; nobody waits for the end of a stream, and so it is no call in
-//! flight that a broken line could belong to.
+//! Listens for a child's notifications. They arrive on the shared pipe,
+//! whatever they belong to. No request is pending for a stream, so a malformed
+//! line is never attributed to one.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::upstream::transport::peer::Peer;
 use super::ask;
 use super::wire::ChildLink;
 
-/// Hears what the child tells until the answer is dropped.
+/// Starts the task that listens for changes, until the returned set is dropped.
 pub(super) fn start(wire: &Arc<ChildLink>, peer: &Peer) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let (pipe, inbox) = (StdioListener(Arc::clone(wire)), Arc::clone(&wire.inbox));
@@ -41,7 +41,8 @@ impl ListenTransport for StdioListener {
     ) -> Result<ChangeStream, StreamRefused> {
         let id = self.0.number();
         let (sender, signals) = ChangeStream::channel();
-        // Before it is sent: the acknowledgement may come at once.
+        // Registered before the request is sent: the acknowledgement may arrive
+        // at once.
         self.0.expect_stream(id, sender, carries);
         let stream =
             ChangeStream::new(signals, StdioChangeStream { wire: Arc::clone(&self.0), id });
@@ -56,12 +57,12 @@ impl SubscribeTransport for StdioListener {
     }
 
     fn sessions(&self) -> watch::Receiver<u64> {
-        // A child has one, for as long as it lives.
+        // A child has one session for as long as it lives.
         watch::channel(0).1
     }
 }
 
-/// A stream of the child's. Dropped, it is cancelled.
+/// A change stream of the child, cancelled when dropped.
 struct StdioChangeStream {
     wire: Arc<ChildLink>,
     id: u64,

@@ -1,5 +1,5 @@
-//! The lines to a child: written by whoever sends them, and by a task of their
-//! own where the child does not take them at once.
+//! Lines to a child: written by their senders, or by a task if the child does
+//! not read them at once.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,37 +9,37 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
 
-/// The way to a child. What it is given it writes, all of it and in order, until
-/// it is dropped.
+/// The queue of lines to a child. Writes all lines in order until it is
+/// dropped.
 pub(super) struct Outgoing(Arc<OutgoingShared>);
 
-/// The child's input is closed: it hears nothing any more.
+/// The child's input is closed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct InputClosed;
 
 struct OutgoingShared {
     lines: Mutex<OutgoingLines>,
-    /// Tells that there is room again.
+    /// Notified when there is space in the queue.
     room: Notify,
 }
 
 struct OutgoingLines {
-    /// None once it is closed.
+    /// `None` once it is closed.
     input: Option<Input>,
-    /// Lines of which the child has taken the first `taken` bytes.
+    /// Lines to be written; the child has taken the first `taken` bytes.
     left: Vec<u8>,
     taken: usize,
-    /// The input is to be closed behind them.
+    /// Whether the input is to be closed after them.
     closing: bool,
-    /// Wakes the task that writes what is left.
+    /// Wakes the task that writes the remaining lines.
     writer: Option<Waker>,
 }
 
-/// What is written to it is on its way: it keeps nothing back to be flushed.
+/// The child's input. It is unbuffered and needs no flush.
 type Input = Pin<Box<dyn AsyncWrite + Send>>;
 
 impl Outgoing {
-    /// The way into `input`.
+    /// Starts the task that writes into `input`.
     pub(super) fn start(input: impl AsyncWrite + Send + 'static) -> Self {
         let lines = OutgoingLines {
             input: Some(Box::pin(input)),
@@ -54,7 +54,7 @@ impl Outgoing {
         Self(shared)
     }
 
-    /// Sends a line. Waits for as long as there is no room.
+    /// Sends a line. Waits while the queue is full.
     ///
     /// # Errors
     /// [`InputClosed`].
@@ -71,7 +71,8 @@ impl Outgoing {
         }
     }
 
-    /// Sends a line if there is room, and says whether there was.
+    /// Sends a line unless the queue is full; returns whether the line was
+    /// sent.
     ///
     /// # Errors
     /// [`InputClosed`].
@@ -86,14 +87,14 @@ impl Outgoing {
         let first = lines.left.is_empty();
         lines.left.extend_from_slice(line);
         lines.left.push(b'\n');
-        // Behind others it waits for its turn.
+        // Behind other lines it waits for its turn.
         if first && lines.poll_take(&mut Context::from_waker(Waker::noop())).is_pending() {
             lines.wake();
         }
         Ok(true)
     }
 
-    /// Closes the child's input behind what was sent.
+    /// Closes the child's input after the lines that were sent.
     pub(super) fn close(&self) {
         let mut lines = self.0.lines();
         lines.closing = true;
@@ -115,7 +116,7 @@ impl OutgoingShared {
         self.lines.lock()
     }
 
-    /// Writes what is left, whenever something is, until the input is closed.
+    /// Writes the queued lines until the input is closed.
     fn poll_write(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut lines = self.lines();
         let taken = lines.poll_take(cx);
@@ -137,13 +138,13 @@ impl OutgoingShared {
 }
 
 impl OutgoingLines {
-    /// Has the child take what is left; ready when nothing is.
+    /// Writes the queued lines as far as possible; ready when none are left.
     fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(rest) = self.left.get(self.taken..).filter(|rest| !rest.is_empty()) {
             let Some(input) = &mut self.input else { break };
             match ready!(input.as_mut().poll_write(cx, rest)) {
                 Ok(taken @ 1..) => self.taken += taken,
-                // The reader sees the end of the child's output and tells everybody.
+                // The reader sees the end of the child's output and reports it.
                 Ok(0) | Err(_) => self.shut(),
             }
         }
@@ -166,9 +167,10 @@ impl OutgoingLines {
     }
 }
 
-/// How many bytes may wait for a child that does not read, before a line.
+/// The most bytes that are queued for a child that does not read, before the
+/// last line.
 const MOST: usize = 256 * 1024;
-/// How many bytes of room for lines are kept.
+/// The capacity of the queue that is kept, in bytes.
 const KEPT: usize = 4 * 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Those who wait for a child's answers, and what they hear before.
+//! Requests that wait for a child's response, and the messages that precede it.
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -6,25 +6,26 @@ use crate::call::Answer;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::questions::{CallOrigin, SideMessage};
 
-/// Somebody who waits for an answer.
+/// The sender's side of a request that waits for its response.
 pub(super) struct PendingRequest {
     pub(super) asides: Option<mpsc::Sender<SideMessage>>,
-    /// Whose call it is, where the child is one that asks.
+    /// The call that the request belongs to, if it is a client's.
     pub(super) caller: Option<CallOrigin>,
-    /// The child's log concerns it.
+    /// Whether the call receives lines of the child's log.
     pub(super) lines: LogSubscription,
     pub(super) answer: oneshot::Sender<PendingEvent>,
 }
 
-/// What comes to whoever waits for an answer.
+/// An event of a pending request.
 pub(super) enum PendingEvent {
-    /// It.
+    /// The response.
     Answer(Result<Answer, UpstreamError>),
-    /// There is something before it, by this way, and it comes by that.
+    /// Messages precede the response: the channel for them, and a new one for
+    /// the response.
     Asides(mpsc::Receiver<SideMessage>, oneshot::Receiver<PendingEvent>),
 }
 
-/// A request on its way.
+/// The receiver's side of a request in flight.
 pub(super) struct AwaitedReply {
     pub(super) id: u64,
     pub(super) asides: Option<mpsc::Receiver<SideMessage>>,
@@ -32,8 +33,8 @@ pub(super) struct AwaitedReply {
 }
 
 impl PendingRequest {
-    /// The way for what comes before the answer, made when it is needed first:
-    /// most calls hear nothing.
+    /// The channel for messages before the response, created when it is first
+    /// needed: most calls receive none.
     pub(super) fn asides(&mut self) -> &mpsc::Sender<SideMessage> {
         self.asides.get_or_insert_with(|| {
             let (sender, receiver) = mpsc::channel(ASIDES);
@@ -45,23 +46,23 @@ impl PendingRequest {
     }
 }
 
-/// Whether a request's sender gets lines of the child's log.
+/// Whether a call receives lines of the child's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogSubscription {
-    /// It gets none.
+    /// No lines.
     Unheard,
-    /// It gets those that are tied to it.
+    /// The lines that are matched to the call.
     Heard,
 }
 
-/// What a request's sender wants to hear.
+/// The messages that a request accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestInterest {
-    /// The answer alone.
+    /// The response only.
     Answer,
-    /// Progress, too, and what the child asks.
+    /// Also progress, and requests of the child.
     Asides,
 }
 
-/// Notices and questions that wait to be read by one call.
+/// The most notifications and questions that wait for one call.
 pub(super) const ASIDES: usize = 64;

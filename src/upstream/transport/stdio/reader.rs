@@ -1,9 +1,9 @@
-//! What reads a child's lines: one task, on the thread of whoever calls it.
+//! The task that reads a child's lines, on the thread of its caller.
 //!
-//! A child starts on the runtime that all servers live on, and its callers are
-//! served on others. Read there, each of its answers wakes one thread, and that
-//! one the caller's. So the task follows a caller that is alone with the child:
-//! to its runtime, pipe and all.
+//! A child is started on the runtime that all servers share, while its callers
+//! run on others. Read on the shared runtime, each of its responses would wake
+//! one thread there and then the caller's. So the task follows a sole caller of
+//! the child to the caller's runtime, together with the pipe.
 
 use std::io;
 use std::pin::Pin;
@@ -23,9 +23,9 @@ use crate::codec::lines::{LineError, LineReader};
 
 use super::wire::ChildLink;
 
-/// A child's output. It can be read on any runtime, the one it is on included.
+/// A child's output, which can be read on any runtime.
 pub(in crate::upstream) struct ChildOutput {
-    /// None where it could not be brought from one runtime to another.
+    /// `None` if the move from one runtime to another failed.
     pipe: Option<pipe::Receiver>,
     at: runtime::Id,
 }
@@ -34,7 +34,7 @@ impl ChildOutput {
     /// The output of a child that was started on this runtime.
     ///
     /// # Errors
-    /// What the system says where it is no pipe of this process any more.
+    /// The system's error, if the pipe cannot be registered.
     pub(in crate::upstream) fn new(output: ChildStdout) -> io::Result<Self> {
         pipe::Receiver::from_owned_fd(output.into_owned_fd()?).map(Self::of)
     }
@@ -70,7 +70,7 @@ impl AsyncRead for ChildOutput {
     }
 }
 
-/// Where the task is, and how it is called elsewhere.
+/// The runtime of the task, and the means to call it to another.
 #[derive(Default)]
 pub(super) struct ReaderTask(Mutex<ReaderTaskState>);
 
@@ -82,8 +82,8 @@ struct ReaderTaskState {
 }
 
 impl ReaderTask {
-    /// Has the task come to this runtime, unless it has just moved: callers of
-    /// different threads must not send it to and fro.
+    /// Calls the task to this runtime, unless it has just moved: callers on
+    /// different threads must not move it back and forth.
     pub(super) fn call_here(&self) {
         let here = Handle::current();
         let mut standing = self.standing();
@@ -97,7 +97,8 @@ impl ReaderTask {
         }
     }
 
-    /// The task is on this runtime now; gives what calls it to another.
+    /// Records that the task is on this runtime; returns the channel that calls
+    /// it to another.
     fn settle(&self) -> oneshot::Receiver<Handle> {
         let (call, called) = oneshot::channel();
         let mut standing = self.standing();
@@ -116,7 +117,7 @@ impl ReaderTask {
     }
 }
 
-/// The task. Where it ends, however it does, the child is lost.
+/// The reading task. The child is lost when it ends, for whatever reason.
 pub(super) struct OutputReader<R> {
     wire: Arc<ChildLink>,
     lines: LineReader<R>,
@@ -128,7 +129,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> OutputReader<R> {
         tokio::spawn(reader.run());
     }
 
-    /// Boxed, because it starts itself elsewhere.
+    /// Boxed, because the task spawns itself on another runtime.
     fn run(mut self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             let mut called = self.wire.place.settle();
@@ -154,10 +155,10 @@ impl<R: AsyncRead + Send + Unpin + 'static> OutputReader<R> {
 
 impl<R> Drop for OutputReader<R> {
     fn drop(&mut self) {
-        // Does nothing where a reason was given, or it goes on elsewhere.
+        // Does nothing if a reason was given, or the task has moved.
         self.wire.lost("nobody reads its output any more");
     }
 }
 
-/// How long it stays where it is.
+/// The shortest time between two moves.
 const SETTLED: Duration = Duration::from_secs(1);

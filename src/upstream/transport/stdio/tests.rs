@@ -15,7 +15,7 @@ fn peer(version: ProtocolVersion) -> Peer {
     Peer { version, info: Bytes::from_static(b"{}"), tells, offers }
 }
 
-/// A child that has answered, with its ends of the two pipes.
+/// A connection to a child, with the child's ends of the two pipes.
 fn child(version: ProtocolVersion) -> (StdioServer, DuplexStream, DuplexStream) {
     let (input, its_input) = duplex(64);
     let (its_output, output) = duplex(64 * 1024);
@@ -56,7 +56,7 @@ async fn end(mut reply: Reply) -> Result<Answer, Failure> {
 async fn a_child_that_reads_nothing_costs_each_call_its_time_and_no_more() {
     let (stdio, _its_input, _its_output) = child(ProtocolVersion::LATEST_LEGACY);
     let (target, one) = (target(), call(None));
-    // More than the pipe and what waits before it can hold.
+    // More than the pipe and the queue can hold.
     let calls = (0..4000).map(|_| async {
         match stdio.call(&one, &target, deadline()).await {
             Ok(reply) => {
@@ -111,7 +111,7 @@ async fn an_answer_too_long_to_read_ends_the_only_call_also_while_changes_are_li
     let (target, one) = (target(), call(None));
     let reply = stdio.call(&one, &target, deadline()).await.unwrap();
     let drip = tokio::spawn(async move {
-        // Its id stands at neither of its ends.
+        // Its id is at neither of its ends.
         let line = format!("{{\"jsonrpc\":\"2.0\",\"result\":\"{}\"}}\n", "x".repeat(2 << 20));
         its_output.write_all(line.as_bytes()).await.unwrap();
         its_output

@@ -1,5 +1,5 @@
 //! The two pipes of a child, shared by all calls to it: lines out, lines in,
-//! and who waits for which answer.
+//! and the pending requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,27 +33,27 @@ use super::pending::{
 };
 use super::reader::{OutputReader, ReaderTask};
 
-/// What the calls to one child share.
+/// State that the calls to one child share.
 pub(super) struct ChildLink {
     server: ServerName,
     outgoing: Outgoing,
-    /// Where it is read.
+    /// The runtime that the output is read on.
     pub(super) place: ReaderTask,
     pending: Mutex<HashMap<u64, PendingRequest>>,
     given_up: GivenUp,
     next_id: AtomicU64,
-    /// Why the child is lost, once it is.
+    /// Why the child is lost; `None` while it is not.
     closed: watch::Sender<Option<String>>,
-    /// Lines of the child's that were no use to anybody.
+    /// The number of lines from the child that could not be used.
     useless: AtomicU64,
-    /// What the child tells outside of its answers.
+    /// Messages that the child sends outside of responses.
     pub(super) inbox: Arc<Inbox>,
-    /// Streams of a Modern child, by the ids of their requests.
+    /// The streams of a Modern child, by the ids of their requests.
     streams: Mutex<HashMap<u64, (mpsc::Sender<StreamSignal>, StreamPurpose)>>,
 }
 
 impl ChildLink {
-    /// Starts to read and to write. `limit` bounds a line of the child's.
+    /// Starts to read and write. `limit` bounds a line from the child.
     pub(super) fn start(
         server: ServerName,
         input: impl AsyncWrite + Send + 'static,
@@ -77,7 +77,7 @@ impl ChildLink {
         wire
     }
 
-    /// Whose pipes these are.
+    /// The name of the server.
     pub(super) fn server(&self) -> &ServerName {
         &self.server
     }
@@ -87,9 +87,9 @@ impl ChildLink {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Notes that somebody waits for the answer to `id`, before the request is
-    /// sent. What comes before is kept for the caller only where it says that
-    /// it wants that. Whoever calls this calls `forget` or `cancel`, too.
+    /// Registers a pending request, before it is sent. Messages that precede
+    /// the response are kept only if the caller asks for them. The caller must
+    /// call `forget` or `cancel` afterwards.
     pub(super) fn expect(
         &self,
         id: u64,
@@ -117,8 +117,8 @@ impl ChildLink {
         AwaitedReply { id, asides: asides_rx, answer: answer_rx }
     }
 
-    /// Sends a request under `id`. Takes as long as the child takes to read
-    /// what was sent before: the caller bounds the time.
+    /// Sends a request under `id`. Waits until the child has read enough of the
+    /// earlier lines: the caller bounds the time.
     ///
     /// # Cancel safety
     /// The request is sent whole or not at all.
@@ -136,7 +136,7 @@ impl ChildLink {
         sent.map_err(|InputClosed| UpstreamError::Exited("its input is closed".into()))
     }
 
-    /// Gives the child the answer to what it asked.
+    /// Sends the child the answer to its request.
     pub(super) async fn respond(&self, id: &Id, response: &Response) -> Result<(), UpstreamError> {
         let line = questions::message(id, response);
         match timeout(RESPOND, self.outgoing.send(&line)).await {
@@ -149,17 +149,17 @@ impl ChildLink {
     /// Sends a notification.
     pub(super) async fn notify(&self, method: &str, params: Option<&[u8]>) {
         let line = jsonrpc::notification(method, params);
-        // A child that is gone needs no notifications.
+        // A child that has exited needs no notifications.
         let _ = self.outgoing.send(&line).await;
     }
 
-    /// Nobody waits for `id` any longer.
+    /// Forgets the pending request `id`; false if there is none.
     pub(super) fn forget(&self, id: u64) -> bool {
         self.pending().remove(&id).is_some()
     }
 
-    /// Nobody waits for `id` any longer, and the child is told. It may be at it
-    /// for so long all the same.
+    /// Cancels the pending request `id` and notifies the child, which may work
+    /// on it for `time` nevertheless.
     pub(super) fn cancel(&self, id: u64, time: Duration) {
         let mut pending = self.pending();
         let Some(call) = pending.remove(&id) else { return };
@@ -173,24 +173,24 @@ impl ChildLink {
     fn send_cancelled(&self, id: u64) {
         let params = format!("{{\"requestId\":{id}}}");
         let line = jsonrpc::notification(notification::CANCELLED, Some(params.as_bytes()));
-        // No room means that the child does not read: it will not stop for a
-        // notification either.
+        // A full queue means that the child does not read, and so would not see
+        // a cancellation either.
         let _ = self.outgoing.try_send(&line);
     }
 
-    /// Asks the child to end, by the end of its input. Never waits.
+    /// Asks the child to exit by closing its input. Never waits.
     pub(super) fn close(&self) {
         self.outgoing.close();
     }
 
-    /// Waits until the child is lost; says why.
+    /// Waits until the child is lost, and returns the reason.
     pub(super) async fn closed(&self) -> String {
         let mut closed = self.closed.subscribe();
         let reason = closed.wait_for(Option::is_some).await;
         reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()
     }
 
-    /// The child is lost, for the reason that is given first.
+    /// Marks the child as lost. The first reason counts.
     pub(super) fn lost(&self, reason: &str) {
         let first = self.closed.send_if_modified(|closed| {
             let first = closed.is_none();
@@ -208,7 +208,7 @@ impl ChildLink {
         self.streams().clear();
     }
 
-    /// A line was longer than the limit, and is lost.
+    /// Handles a line over the limit, which has been skipped.
     pub(super) fn too_long(&self, limit: usize, ends: &LineEnds) {
         if self.is_worth_a_warning() {
             tracing::warn!(server = %self.server, limit, "a line is too long and is skipped");
@@ -235,7 +235,8 @@ impl ChildLink {
                 if self.is_worth_a_warning() {
                     tracing::warn!(server = %self.server, %fault, line = %excerpt(line), "not a message");
                 }
-                // A log line that strayed onto standard output is nobody's answer.
+                // A log line that was written to standard output by mistake is
+                // no response.
                 if let Some(id) = find_id(line).filter(|_| line.first() == Some(&b'{')) {
                     self.fail_one(Some(id), UpstreamError::Frame(fault));
                 }
@@ -269,7 +270,7 @@ impl ChildLink {
                 let pending = self.pending();
                 let waiting = id.and_then(|id: u64| pending.get(&id));
                 if let Some(asides) = waiting.and_then(|waiting| waiting.asides.as_ref()) {
-                    // A client that reads slowly loses progress, never its answer.
+                    // A slow client loses progress, never its response.
                     let _ = asides.try_send(SideMessage::Notice(notice));
                 }
             }
@@ -277,7 +278,7 @@ impl ChildLink {
                 let Some(id) = params.as_ref().and_then(notification::cancelled_request) else {
                     return;
                 };
-                // Whose it is the calls know.
+                // Only the calls know which of them has the request.
                 for asides in self.pending().values().filter_map(|call| call.asides.as_ref()) {
                     let _ = asides.try_send(SideMessage::TookBack(id.clone()));
                 }
@@ -291,7 +292,7 @@ impl ChildLink {
         }
     }
 
-    /// Tells a stream that it stands.
+    /// Passes an acknowledgement to its stream.
     fn acknowledge(&self, params: Option<Bytes>) {
         let Some(params) = params else { return };
         let id = subscription_of(&params);
@@ -300,11 +301,11 @@ impl ChildLink {
         }
     }
 
-    /// Puts a notification on the stream it belongs to, where that carries
-    /// what nobody here knows; gives it back where there is none.
+    /// Passes a notification to its stream, if that carries unknown
+    /// notifications; returns it otherwise.
     fn carry(&self, method: String, params: Option<Bytes>) -> Result<(), (String, Option<Bytes>)> {
         let streams = self.streams();
-        // Most often there is none, and nothing to be looked for.
+        // Usually there is no such stream.
         if streams.values().all(|(_, carries)| *carries == StreamPurpose::News) {
             return Err((method, params));
         }
@@ -318,7 +319,8 @@ impl ChildLink {
         }
     }
 
-    /// Notes a stream, before it is asked for. Its signals come until `forget_stream`.
+    /// Registers a stream, before it is requested. Its signals arrive until
+    /// `forget_stream`.
     pub(super) fn expect_stream(
         &self,
         id: u64,
@@ -328,7 +330,7 @@ impl ChildLink {
         self.streams().insert(id, (signals, carries));
     }
 
-    /// Ends a stream, and tells the child where that did not end it itself.
+    /// Removes a stream, and cancels it unless the child has ended it.
     pub(super) fn forget_stream(&self, id: u64) {
         let open = self.streams().remove(&id).is_some();
         if open {
@@ -336,7 +338,7 @@ impl ChildLink {
         }
     }
 
-    /// A line of the child's log. It does not say of which call.
+    /// Handles a line of the child's log, which names no call.
     fn line(&self, method: String, params: Option<Bytes>) {
         let Some(params) = params else { return };
         let mut pending = self.pending();
@@ -351,7 +353,7 @@ impl ChildLink {
             CallMatch::Nobody => None,
         };
         match call {
-            // A client that reads slowly loses lines, never its answer.
+            // A slow client loses lines, never its response.
             Some(call) => {
                 let _ = call.asides().try_send(SideMessage::Line(method, params));
             }
@@ -359,28 +361,28 @@ impl ChildLink {
         }
     }
 
-    /// Answers a request that goes to no client: `ping`, or one that cannot be
-    /// tied to a call.
+    /// Responds to a request that is passed to no client: `ping`, or one that
+    /// belongs to no call.
     pub(super) fn refuse(&self, id: &Id, method: &str) {
         self.write_aside(&answer_to_server(id, method));
     }
 
-    /// Never waits: a child that asks and asks and does not read must not keep
-    /// the answers behind its questions from being read.
+    /// Never waits: a child that sends requests without reading must not block
+    /// the responses behind them.
     fn write_aside(&self, line: &[u8]) {
         let _ = self.outgoing.try_send(line);
     }
 
-    /// The first few useless lines are told, then ever fewer: a child that
-    /// writes nothing else must not fill the log.
+    /// Whether to log an unusable line: the first few, then ever fewer, so that
+    /// a child that writes nothing else does not fill the log.
     fn is_worth_a_warning(&self) -> bool {
         let before = self.useless.fetch_add(1, Ordering::Relaxed);
         before < TOLD || (before + 1).is_power_of_two()
     }
 
-    /// Ends the call that a broken answer belongs to: the one whose id it
-    /// shows, or else the only one in flight. With several in flight and no
-    /// id nobody is blamed, and deadlines do their work.
+    /// Fails the call that a malformed response belongs to: the one with its
+    /// id, or else the only one in flight. With several in flight and no id,
+    /// the calls run into their deadlines.
     fn fail_one(&self, id: Option<u64>, fault: UpstreamError) {
         let mut pending = self.pending();
         let only = (pending.len() == 1).then(|| pending.keys().next().copied()).flatten();
@@ -390,7 +392,7 @@ impl ChildLink {
         }
     }
 
-    /// How many wait for an answer.
+    /// The number of pending requests.
     #[cfg(test)]
     pub(super) fn in_flight(&self) -> usize {
         self.pending().len()
@@ -427,7 +429,7 @@ impl LegacyConnection for ChildLink {
     }
 }
 
-/// The stream that a notification belongs to: the number of its request.
+/// The stream that a notification belongs to, by the number of its request.
 fn subscription_of(params: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     struct SubscriptionMeta {
@@ -442,12 +444,12 @@ fn subscription_of(params: &[u8]) -> Option<u64> {
     jsonrpc::object::<SubscriptionMeta>(params).ok().map(|params| params.metadata.subscription)
 }
 
-/// The id that a line too long to be kept shows at one of its ends.
+/// The id at either end of a line over the limit.
 fn id_in(ends: &LineEnds) -> Option<u64> {
     find_id(&ends.head).or_else(|| find_id(&ends.tail))
 }
 
-/// The number behind the first `"id":` of a text that is no valid message.
+/// The number after the first `"id":` of a text that is not a valid message.
 fn find_id(text: &[u8]) -> Option<u64> {
     let key = b"\"id\":";
     let at = text.windows(key.len()).position(|window| window == key)? + key.len();
@@ -456,7 +458,7 @@ fn find_id(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()
 }
 
-/// The beginning of a line, fit for a log.
+/// The beginning of a line, escaped for the log.
 fn excerpt(line: &[u8]) -> String {
     let cut = line.get(..EXCERPT).unwrap_or(line);
     String::from_utf8_lossy(cut).escape_debug().to_string()
@@ -464,7 +466,7 @@ fn excerpt(line: &[u8]) -> String {
 
 /// How long an answer may wait for a child that does not read.
 const RESPOND: Duration = Duration::from_secs(5);
-/// How many useless lines are told one by one.
+/// The number of unusable lines that are all logged.
 const TOLD: u64 = 8;
-/// How many bytes of a bad line go into the log.
+/// The most bytes of an unusable line that are logged.
 const EXCERPT: usize = 120;

@@ -124,7 +124,7 @@ async fn a_connection_serves_one_request_after_the_other() {
             "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
         ] {
             request(&mut socket, b"{}").await;
-            // Byte by byte, or nearly: it does not matter how an answer comes.
+            // In small pieces: it does not matter how a response is split.
             for piece in answer.as_bytes().chunks(7) {
                 socket.write_all(piece).await.unwrap();
                 tokio::task::yield_now().await;
@@ -175,7 +175,7 @@ async fn a_connection_that_was_closed_meanwhile_costs_another() {
         };
         let (response, ()) = tokio::join!(server.ask(body), play);
         assert_eq!(whole(response.unwrap()).await, "ok");
-        // It is closed now; give the news time to come.
+        // The connection is closed now; wait until the client can notice.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -187,7 +187,7 @@ async fn what_may_have_reached_the_server_is_not_sent_twice() {
         let mut socket = server.accept().await;
         request(&mut socket, b"one").await;
         said(&mut socket, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
-        // The second one is taken, and not answered.
+        // The second request is read, and not answered.
         request(&mut socket, b"two").await;
     };
     let asked = async {
@@ -293,7 +293,7 @@ async fn a_head_has_a_limit_in_bytes_and_in_headers() {
         let play = async {
             let mut socket = server.accept().await;
             request(&mut socket, b"{}").await;
-            // It may be refused before all of it has been taken.
+            // The response may be rejected before all of it has been written.
             let _ = socket.write_all(answer.as_bytes()).await;
         };
         let (response, ()) = tokio::join!(server.ask("{}"), play);
