@@ -1,22 +1,23 @@
-//! When to start again what has failed, and when to stop trying.
+//! Backoff and restart budget.
 //!
-//! Pure: the clock and the dice come from outside, nothing here waits.
+//! Pure: the clock and the random numbers come from outside, and nothing here
+//! waits.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// What to do about a failure.
+/// The decision after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestartDecision {
     /// Try again after this long.
     After(Duration),
-    /// The budget is spent: leave it until somebody says otherwise.
+    /// The budget is spent: do not restart until the window is over.
     GiveUp,
 }
 
-/// Exponential delays with full jitter: the n-th in a row is drawn evenly from
-/// zero to `first × 2ⁿ⁻¹`, at most `cap`. Full, because the many servers that
-/// one outage takes down must not all come back in the same instant.
+/// Exponential backoff with full jitter: the n-th delay in a row is drawn
+/// evenly from zero to `first × 2ⁿ⁻¹`, at most `cap`. Full jitter, so that the
+/// servers that one outage stopped do not all restart at the same instant.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     first: Duration,
@@ -26,13 +27,14 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Delays from `first` up to `cap`; what ran for `stable` starts over at `first`.
+    /// Delays from `first` up to `cap`; a run of at least `stable` resets them
+    /// to `first`.
     pub fn new(first: Duration, cap: Duration, stable: Duration) -> Self {
         Self { first, cap, stable, failures: 0 }
     }
 
-    /// The delay after a failure of what ran for `ran`, a start that never
-    /// succeeded having run for zero.
+    /// The delay after a failure of an instance that ran for `ran`; zero if it
+    /// never started.
     pub fn after_failure(&mut self, ran: Duration, dice: &mut fastrand::Rng) -> Duration {
         if ran >= self.stable {
             self.failures = 0;
@@ -81,18 +83,18 @@ impl RestartBudget {
     }
 }
 
-/// The two together: what to do each time a server has failed.
+/// Backoff and budget together: the decision after each failure of a server.
 #[derive(Debug, Clone)]
 pub struct RestartPolicy {
     /// How long to wait before the next start.
     pub backoff: Backoff,
-    /// How many starts there may be.
+    /// The budget of restarts.
     pub budget: RestartBudget,
 }
 
 impl RestartPolicy {
-    /// The verdict on a server that `started` then and failed `now`; `None`
-    /// when it never came up.
+    /// The decision for a server that was ready at `started` and failed at
+    /// `now`; `started` is `None` if it was never ready.
     pub fn after_failure(
         &mut self,
         started: Option<Instant>,

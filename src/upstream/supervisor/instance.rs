@@ -1,5 +1,5 @@
-//! One instance of a server: a child process, or a connection or session over
-//! HTTP, with its own life.
+//! One instance of a server: a child process, or an HTTP connection or session,
+//! with its own life.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -27,25 +27,26 @@ use crate::upstream::transport::connection::ServerConnection;
 /// One instance of a server.
 pub(in crate::upstream) struct Instance {
     pub(in crate::upstream) kin: Arc<ServerShared>,
-    /// Whose it is, and what the server was told.
+    /// Its scope, and the capabilities that the server was told.
     pub(in crate::upstream) owner: Arc<InstanceKey>,
     pub(in crate::upstream) connection: ArcSwapOption<ServerConnection>,
     pub(in crate::upstream) state: watch::Sender<LifeState>,
     pub(in crate::upstream) notes: Mutex<InstanceHistory>,
-    /// Somebody may want it started: see `is_wanted`.
+    /// Notified when a start may be needed: see `is_wanted`.
     pub(in crate::upstream) demand: Notify,
-    /// A listing wants it started.
+    /// A list request needs a start.
     pub(in crate::upstream) unlisted: AtomicBool,
-    /// The server's list may be another.
+    /// Notified when the server's list may have changed.
     pub(in crate::upstream) changed: Arc<Notify>,
-    /// What the server tells outside of its answers.
+    /// Messages that the server sends outside of responses.
     pub(in crate::upstream) inbox: Arc<Inbox>,
     pub(in crate::upstream) stop: CancellationToken,
     pub(in crate::upstream) restarts: AtomicU32,
-    /// Calls under way, and when the last one ended, in milliseconds of `born`.
+    /// Calls in flight, and when the last one ended, in milliseconds since
+    /// `born`.
     calls: AtomicU32,
     used: AtomicU64,
-    /// Told when the last call under way ends.
+    /// Notified when the last call in flight ends.
     freed: Notify,
     pub(in crate::upstream) born: Instant,
 }
@@ -87,7 +88,7 @@ impl Instance {
         &self.kin.config
     }
 
-    /// Whether it is the first one, which lives as long as its server.
+    /// Whether this is the main instance, which lives as long as its server.
     pub(in crate::upstream) fn is_main(&self) -> bool {
         self.owner.is_main()
     }
@@ -101,7 +102,8 @@ impl Instance {
     ) -> Result<Reply, Failure> {
         let slot = permitted.take_slot();
         let reads = &self.inbox.reads;
-        // Credentials of the client's own may decide what it is told.
+        // Forwarded client credentials may change the result, so it is not
+        // cached.
         let most = config.read_cache.filter(|_| config.forward_headers.is_empty());
         let reading = match reads.find(permitted.get(), permitted.target(), most) {
             Ok(known) => return Ok(known),
@@ -110,7 +112,7 @@ impl Instance {
         let connection = self.connected().await.map_err(|fault| self.fail(fault))?;
         let (call, target) = (permitted.get(), permitted.target());
         let reply = match connection.call(call, target, config).await {
-            // Lost before it was sent anything: the next child gets the call.
+            // Lost before the call was sent: the next child receives it.
             Err(UpstreamError::Exited(_)) => {
                 Box::pin(async {
                     let next = self.connected_after(&connection).await?;
@@ -127,7 +129,7 @@ impl Instance {
         })
     }
 
-    /// Has it listed, also if that means to start it. Does not wait.
+    /// Requests the lists, starting the instance if necessary. Does not wait.
     pub(in crate::upstream) fn want_list(&self) {
         self.touch();
         if *self.state.borrow() == LifeState::Ready {
@@ -138,7 +140,7 @@ impl Instance {
         }
     }
 
-    /// The connection, waiting for it where it can be had soon.
+    /// The connection, after a wait if it is expected soon.
     pub(in crate::upstream) async fn connected(
         &self,
     ) -> Result<Arc<ServerConnection>, UpstreamError> {
@@ -160,7 +162,7 @@ impl Instance {
         })
     }
 
-    /// The connection that follows one which is lost.
+    /// The connection that replaces the lost one.
     async fn connected_after(
         &self,
         lost: &Arc<ServerConnection>,
@@ -173,13 +175,12 @@ impl Instance {
         self.connected().await
     }
 
-    /// Whether one at rest has a reason to start.
+    /// Whether an idle instance has a reason to start.
     pub(in crate::upstream) fn is_wanted(&self) -> bool {
         self.unlisted.swap(false, Ordering::SeqCst) || self.is_in_use()
     }
 
-    /// Whether calls to it are under way, or somebody counts on hearing of
-    /// its changes.
+    /// Whether the instance has calls in flight or active subscriptions.
     pub(in crate::upstream) fn is_in_use(&self) -> bool {
         self.has_calls() || self.inbox.subscriptions.are_wanted()
     }
@@ -188,14 +189,14 @@ impl Instance {
         self.calls.load(Ordering::SeqCst) > 0
     }
 
-    /// Waits until no calls to it are under way.
+    /// Waits until no calls are in flight.
     pub(in crate::upstream) async fn unused(&self) {
         while self.has_calls() {
             self.freed.notified().await;
         }
     }
 
-    /// When one without calls is to be stopped; `None` where it is not.
+    /// When the instance is to be stopped if it stays unused; `None` for never.
     pub(in crate::upstream) fn idle_at(&self) -> Option<Instant> {
         let config = self.config();
         let is_child = matches!(config.target, ServerKind::Command(_));
@@ -204,8 +205,9 @@ impl Instance {
         } else if !is_child
             && matches!(self.owner.whose, crate::upstream::InstanceScope::Session { .. })
         {
-            // Costs next to nothing, and what the server remembers of its
-            // client is lost with it: it goes when the client does.
+            // An HTTP session costs next to nothing, and closing it would lose
+            // the server's state for its client. It ends with the client's
+            // session.
             return None;
         } else {
             config.idle_stop.map_or(config.instance_idle, |stop| stop.min(config.instance_idle))
@@ -215,12 +217,12 @@ impl Instance {
         Some(listed.map_or(used, |listed| listed.max(used)) + allowed)
     }
 
-    /// When it was used last.
+    /// When the instance was last used.
     pub(in crate::upstream) fn last_used(&self) -> Instant {
         self.born + Duration::from_millis(self.used.load(Ordering::Relaxed))
     }
 
-    /// Notes that it is used.
+    /// Records a use.
     pub(in crate::upstream) fn touch(&self) {
         let now = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.used.store(now, Ordering::Relaxed);
@@ -235,7 +237,7 @@ impl Instance {
         fault.into_failure(self.name())
     }
 
-    /// What can be told of it at a glance.
+    /// A summary for status pages.
     pub(in crate::upstream) fn view(&self) -> InstanceView {
         let state = self.state.borrow().clone();
         let notes = self.notes();
@@ -250,14 +252,15 @@ impl Instance {
     }
 }
 
-/// A call under way: keeps the instance from being stopped beneath it.
+/// A call in flight: keeps its instance from being stopped.
 pub(in crate::upstream) struct InUse {
     instance: Arc<Instance>,
     _hold: StopGuard,
 }
 
 impl InUse {
-    /// Before the connection is looked for: see `Life::rest`.
+    /// Counts the call. Must precede the lookup of the connection: see
+    /// `Life::rest`.
     pub(in crate::upstream) fn begin(instance: &Arc<Instance>) -> Self {
         instance.calls.fetch_add(1, Ordering::SeqCst);
         Self { instance: Arc::clone(instance), _hold: instance.kin.hold() }
@@ -273,5 +276,5 @@ impl Drop for InUse {
     }
 }
 
-/// A wait for a restart that a call puts up with.
+/// The longest that a call waits for a restart.
 pub(in crate::upstream) const SOON: Duration = Duration::from_secs(2);

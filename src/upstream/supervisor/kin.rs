@@ -1,4 +1,4 @@
-//! What the instances of one server have in common.
+//! State that the instances of one server share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,25 +20,25 @@ use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::child::Guardian;
 use crate::upstream::transport::http;
 
-/// What a server's life needs of the gateway around it.
+/// The parts of the gateway that a server needs.
 #[derive(Clone)]
 pub struct ServerContext {
     /// Ends the children if the gateway is killed.
     pub guardian: Guardian,
-    /// Told whenever a server's list has changed.
+    /// Notified whenever a server's list has changed.
     pub listed: Arc<Notify>,
-    /// Where the handles of metrics come from.
+    /// The source of metrics handles.
     pub metrics: Arc<Metrics>,
-    /// Stops all servers at once, also those that no snapshot names.
+    /// Stops all servers at once, including those that no snapshot names.
     pub stop: CancellationToken,
-    /// The lives of all servers.
+    /// Tracks the tasks of all servers.
     pub alive: TaskTracker,
-    /// What clients are subscribed to at all servers.
+    /// The clients' subscriptions at all servers.
     pub hub: Arc<SubscriptionHub>,
 }
 
 impl ServerContext {
-    /// Surroundings of a gateway without servers yet.
+    /// The context of a gateway without servers.
     pub fn new(guardian: Guardian, metrics: Arc<Metrics>) -> Self {
         Self {
             guardian,
@@ -51,24 +51,24 @@ impl ServerContext {
     }
 }
 
-/// What all instances of one server share.
+/// State that all instances of one server share.
 pub(in crate::upstream) struct ServerShared {
     pub(in crate::upstream) config: Arc<ServerConfig>,
     pub(in crate::upstream) surroundings: ServerContext,
     pub(in crate::upstream) metrics: Arc<ServerMetrics>,
     pub(in crate::upstream) lists: OfferedLists,
-    /// The instances besides the first.
+    /// The instances besides the main one.
     pub(in crate::upstream) pool: Pool,
     pub(in crate::upstream) stop: CancellationToken,
-    /// The lives of the instances.
+    /// Tracks the tasks of the instances.
     pub(in crate::upstream) lives: TaskTracker,
-    /// The version agreed with the first instance last.
+    /// The version last negotiated with the main instance.
     version: Mutex<Option<ProtocolVersion>>,
-    /// The HTTP client: one pool of connections for all sessions.
+    /// The HTTP client: one connection pool for all sessions.
     client: Mutex<Option<Arc<http::HttpClient>>>,
-    /// Snapshots and calls that count on the server.
+    /// Snapshots and calls that hold the server.
     pub(in crate::upstream) users: TaskTracker,
-    /// A snapshot names it: it is the one of its name that the metrics show.
+    /// Whether a snapshot names this server; only then do the metrics show it.
     shown: AtomicBool,
 }
 
@@ -97,13 +97,13 @@ impl ServerShared {
         }
     }
 
-    /// The version that the server spoke last, or has to speak as it is
-    /// configured; none where nobody knows yet.
+    /// The version that the server spoke last, or that its configuration
+    /// demands; `None` if unknown.
     pub(in crate::upstream) fn version(&self) -> Option<ProtocolVersion> {
         *self.version.lock()
     }
 
-    /// Notes the version that the first instance speaks.
+    /// Records the version that the main instance speaks.
     pub(in crate::upstream) fn speaks(&self, version: ProtocolVersion) {
         *self.version.lock() = Some(version);
     }
@@ -128,13 +128,13 @@ impl ServerShared {
         if !self.shown.load(Ordering::SeqCst) || self.users.is_closed() {
             return;
         }
-        // One at rest can take calls: the next one starts it.
+        // An idle server is available: the next call starts it.
         let takes_calls = matches!(state, LifeState::Idle | LifeState::Ready);
         let availability = if takes_calls { Availability::Up } else { Availability::Down };
         self.metrics.set_availability(availability);
     }
 }
 
-/// Keeps a server from being stopped for good.
+/// Keeps a server from being stopped.
 #[derive(Clone)]
 pub struct StopGuard(#[allow(dead_code, reason = "held for its drop")] TaskTrackerToken);

@@ -1,5 +1,5 @@
-//! The life of one server, as one task tells it: start, serve, fail, wait,
-//! start again, until it is stopped.
+//! The life of one instance, as one task: start, serve, fail, back off,
+//! restart, until it is stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,14 +21,14 @@ use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::child::Child;
 use crate::upstream::transport::connection::ServerConnection;
 
-/// Why a server that ran no longer does.
+/// Why an instance stopped running.
 enum LossReason {
     Stopped,
     Idle,
     Lost(UpstreamError),
 }
 
-/// Lives an instance's life, to its end.
+/// Runs an instance until it is stopped.
 pub(in crate::upstream) async fn live(instance: Arc<Instance>) {
     let stop = instance.stop.clone();
     let counted = (!instance.is_main()).then(|| instance.kin.metrics.running_instances().enter());
@@ -47,16 +47,16 @@ pub(in crate::upstream) async fn live(instance: Arc<Instance>) {
     drop(counted);
 }
 
-/// An instance as its life sees it.
+/// The state of the task that runs an instance.
 pub(in crate::upstream) struct Life<'a> {
     pub(in crate::upstream) instance: &'a Arc<Instance>,
     restarts: RestartPolicy,
     dice: fastrand::Rng,
-    /// The era it turned out to be of, kept over restarts (2026-07-28,
-    /// Versioning: the verdict belongs to the server) and forgotten when it fails.
+    /// The era of the server, kept across restarts (2026-07-28, Versioning: the
+    /// verdict belongs to the server) and forgotten on failure.
     pub(in crate::upstream) known: Option<Era>,
     pub(in crate::upstream) child: Option<Child>,
-    /// Since when it takes calls; `None` where it has not come so far.
+    /// When the instance became ready in this run; `None` if it did not.
     ready_since: Option<std::time::Instant>,
 }
 
@@ -65,8 +65,8 @@ impl<'a> Life<'a> {
         let config = instance.config();
         let budget = match config.target {
             ServerKind::Command(_) => config.max_restarts as usize,
-            // To dial once more costs nothing, and nobody but the gateway
-            // would notice that the server is back.
+            // A connection attempt costs next to nothing, and only the gateway
+            // can notice that the server is back.
             ServerKind::Http(_) => usize::MAX,
         };
         let restarts = RestartPolicy {
@@ -74,7 +74,7 @@ impl<'a> Life<'a> {
             budget: RestartBudget::new(budget, config.restart_window),
         };
         Self {
-            // What is no first instance is of the first one's era.
+            // Only Legacy servers have further instances.
             known: (!instance.is_main()).then_some(Era::Legacy),
             instance,
             restarts,
@@ -84,7 +84,8 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// The first instance rests until it is needed again; the others leave.
+    /// Runs until stopped. The main instance becomes idle when unused; the
+    /// others end.
     async fn live(&mut self) {
         let instance = self.instance;
         let is_main = instance.is_main();
@@ -92,7 +93,7 @@ impl<'a> Life<'a> {
         loop {
             if wait_for_demand {
                 enter(instance, LifeState::Idle);
-                // Told of calls that were served long ago, too: hence the loop.
+                // The permit may be from a call that has ended, hence the loop.
                 while !instance.is_wanted() {
                     instance.demand.notified().await;
                 }
@@ -119,7 +120,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// From start to end, once.
+    /// One run, from start to end.
     async fn run(&mut self) -> LossReason {
         enter(self.instance, LifeState::Connecting);
         let instance = Arc::clone(self.instance);
@@ -143,7 +144,7 @@ impl<'a> Life<'a> {
         }
         let opened = std::time::Instant::now();
         self.ready_since = Some(opened);
-        // Whoever it is now, it may know something else.
+        // A restarted server may return other results.
         instance.inbox.reads.clear();
         instance.connection.store(Some(Arc::clone(&connection)));
         enter(&instance, LifeState::Ready);
@@ -155,8 +156,8 @@ impl<'a> Life<'a> {
             }
         };
         if let LossReason::Lost(fault) = &ended {
-            // Told before it is closed, which may take its time: calls that
-            // come meanwhile wait for the next start.
+            // Set before the connection is closed, which may take time, so that
+            // calls in the meantime wait for the next start.
             instance.notes().told = Some(fault.public());
             enter(&instance, LifeState::Connecting);
             instance.connection.store(None);
@@ -169,10 +170,10 @@ impl<'a> Life<'a> {
         ended
     }
 
-    /// Takes the connection away from an instance without calls; false where
-    /// a call has come just then, and has it. The call counts itself before it
-    /// looks for the connection, this takes it before it looks for calls: one
-    /// of the two sees the other.
+    /// Removes the connection of an instance without calls; false if a call has
+    /// just arrived and uses it. The call counts itself before it looks for the
+    /// connection, and this removes the connection before it looks for calls,
+    /// so one of the two sees the other.
     fn rest(&self, connection: &Arc<ServerConnection>) -> bool {
         let instance = self.instance;
         if !instance.is_main() {
@@ -209,7 +210,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Serves until something ends it.
+    /// Serves until the run ends.
     async fn serve(&mut self, connection: &Arc<ServerConnection>) -> LossReason {
         let instance = Arc::clone(self.instance);
         let mut pace = RelistPace::new();
@@ -225,7 +226,7 @@ impl<'a> Life<'a> {
                     let listed = instance.list(connection).await;
                     pace.listed(matches!(listed, Ok(ListingOutcome::Whole)));
                     if let Err(fault) = listed {
-                        // The list of before stays up: calls may still work.
+                        // The previous list stays in use: calls may still work.
                         self.note(&fault);
                     }
                 }
@@ -241,7 +242,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// What a child's exit status adds to the loss of its pipes.
+    /// Adds a child's exit status to the error.
     async fn explain(&mut self, fault: UpstreamError) -> UpstreamError {
         let Some(child) = &mut self.child else { return fault };
         match timeout(EXIT_PATIENCE, child.exited()).await {
@@ -270,7 +271,7 @@ impl<'a> Life<'a> {
         notes.last_error = Some((SystemTime::now(), text));
     }
 
-    /// Waits before the next start: as the backoff says or, with the budget
+    /// Waits before the next start: for the backoff delay or, if the budget is
     /// spent, until the window is over.
     async fn pause(&mut self) {
         let now = std::time::Instant::now();
@@ -310,5 +311,5 @@ fn far_away() -> Instant {
 /// Delays between restarts.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const LAST_DELAY: Duration = Duration::from_secs(30);
-/// How long a child that closed its output may take to be gone.
+/// How long to wait for the exit of a child that closed its output.
 const EXIT_PATIENCE: Duration = Duration::from_millis(500);

@@ -1,10 +1,11 @@
 //! The lives of one server's instances: started, probed, listed, called, lost,
-//! started again, stopped.
+//! restarted, stopped.
 //!
-//! An instance is one child process, or one connection or session over HTTP,
-//! and has a task of its own ([`life`]). The first belongs to everybody; where
-//! one will not do for all clients the [`pool`] opens further ones, bounded in
-//! number. [`kin`] is what they share. How bytes reach a server is not known
+//! An instance is one child process, or one HTTP connection or session, and has
+//! a task of its own ([`life`]). The main instance is shared; where one cannot
+//! serve all clients, the [`pool`] opens further ones, bounded in number.
+//! [`kin`] is the state that they share. This module does not know how bytes
+//! reach a server: [`opening`] asks a transport for a connection.
 //! here: [`opening`] asks a transport for a connection.
 
 pub mod backoff;

@@ -1,4 +1,4 @@
-//! How an instance comes to its connection.
+//! Opens the connection of an instance.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::upstream::transport::http::{self, HttpServer};
 use crate::upstream::transport::stdio::{self, ChildOutput, StdioServer};
 
 impl Life<'_> {
-    /// Opens the connection, whatever it is. The caller bounds the time.
+    /// Opens a connection of the configured kind. The caller bounds the time.
     pub(in crate::upstream) async fn connect(&mut self) -> Result<ServerConnection, UpstreamError> {
         let config = Arc::clone(self.instance.config());
         let era = match (config.era, self.known) {
@@ -30,15 +30,15 @@ impl Life<'_> {
         };
         self.known = match &opened {
             Ok(connection) => Some(connection.peer().era()),
-            // Some Legacy children end themselves at a method they do not know.
+            // Some Legacy children exit when they receive an unknown method.
             Err(UpstreamError::Exited(_)) if era == EraChoice::Auto => Some(Era::Legacy),
             Err(_) => None,
         };
         opened
     }
 
-    /// Opens a connection over HTTP. A server that refuses `initialize` may be
-    /// one of the transport before (2025-11-25, Transports, "Backwards
+    /// Opens an HTTP connection. A server that rejects `initialize` may speak
+    /// the older HTTP+SSE transport (2025-11-25, Transports, "Backwards
     /// Compatibility").
     async fn open_http(
         &self,
@@ -69,7 +69,8 @@ impl Life<'_> {
         }
     }
 
-    /// Opens a connection over the transport of 2024-11-05: a pipe, once it stands.
+    /// Opens a connection over HTTP+SSE (2024-11-05), which behaves like a pipe
+    /// once it is open.
     async fn open_sse(
         &self,
         client: Arc<http::HttpClient>,
@@ -88,9 +89,9 @@ impl Life<'_> {
         StdioServer::open(opening, input, output).await.map(ServerConnection::Stdio)
     }
 
-    /// The HTTP client of all instances. Made anew for the first one, which is
-    /// started again when something is wrong: the file with the certificates
-    /// may have been mended.
+    /// The HTTP client of all instances. Created anew for each start of the
+    /// main instance, because the certificate file may have been corrected
+    /// since.
     fn client(&self, config: &HttpConfig) -> Result<Arc<http::HttpClient>, UpstreamError> {
         let instance = self.instance;
         let mut kept = instance.kin.client();
@@ -134,8 +135,8 @@ impl Life<'_> {
         }
     }
 
-    /// Starts the program. That blocks until it runs, a millisecond or more, and
-    /// no thread that serves calls waits for it.
+    /// Starts the program on a blocking thread: until it runs takes a
+    /// millisecond or more.
     async fn spawn(
         &self,
         command: &CommandConfig,
@@ -149,7 +150,7 @@ impl Life<'_> {
         spawned.map_err(gone)?.map_err(UpstreamError::Spawn)
     }
 
-    /// Ends a child that cannot be used; adds what it said last to the fault.
+    /// Ends a child that cannot be used, and adds its last output to the error.
     async fn bury(&self, child: Child, fault: UpstreamError) -> UpstreamError {
         let fault = match fault {
             UpstreamError::Exited(how) => UpstreamError::Exited(
@@ -177,6 +178,6 @@ impl Life<'_> {
     }
 }
 
-/// Programs that are started at once: each takes a thread, and the processors are
-/// theirs as soon as they run.
+/// The most programs that are started at once: each start takes a thread, and
+/// the programs compete for the processors as soon as they run.
 static STARTING: Semaphore = Semaphore::const_new(2);

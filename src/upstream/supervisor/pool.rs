@@ -1,5 +1,5 @@
-//! The instances of one server besides the first: opened when they are needed,
-//! bounded in number, and gone when their client or their work is.
+//! The instances of one server besides the main one: opened on demand, bounded
+//! in number, and closed when their client leaves or they are unused.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::upstream::supervisor::instance::{InUse, Instance};
 use crate::upstream::supervisor::kin::ServerShared;
 use crate::upstream::supervisor::state::{InstanceView, SHOWN};
 
-/// The instances besides the first, by whose they are.
+/// The instances besides the main one.
 #[derive(Default)]
 pub(in crate::upstream) struct Pool {
     open: Mutex<HashMap<InstanceKey, Arc<Instance>>>,
 }
 
 impl Pool {
-    /// The instance for a call, opened where there is none; in use from this
-    /// moment on, so that it is not closed before it has the call.
+    /// The instance for a call, opened if missing. It counts as in use from
+    /// this moment, so that it is not closed before it has the call.
     pub(in crate::upstream) fn take(
         &self,
         kin: &Arc<ServerShared>,
@@ -36,7 +36,7 @@ impl Pool {
         Ok((instance, in_use))
     }
 
-    /// The instance of that owner, opened where there is none.
+    /// The instance for this key, opened if missing.
     pub(in crate::upstream) fn open_for(
         &self,
         kin: &Arc<ServerShared>,
@@ -45,13 +45,12 @@ impl Pool {
         find_or_open(&mut self.open(), kin, owner)
     }
 
-    /// The instance of that owner, where it is open.
+    /// The instance for this key, if it is open.
     pub(in crate::upstream) fn find(&self, owner: &InstanceKey) -> Option<Arc<Instance>> {
         self.open().get(owner).cloned()
     }
 
-    /// Lets an instance that is done leave; false where a call has come just
-    /// then, and has it.
+    /// Removes an unused instance; false if a call has just arrived for it.
     pub(in crate::upstream) fn leave(&self, instance: &Instance) -> bool {
         let mut open = self.open();
         if instance.is_wanted() {
@@ -61,13 +60,13 @@ impl Pool {
         true
     }
 
-    /// Forgets an instance whose life is over.
+    /// Removes an instance that has ended.
     pub(in crate::upstream) fn remove(&self, instance: &Instance) {
         remove(&mut self.open(), instance);
     }
 
-    /// Closes what belongs to a client's session: once its calls, which end
-    /// with the session, have done so, or soon.
+    /// Closes the instances of a client's session as soon as their calls, which
+    /// are cancelled with the session, have ended, or after a short wait.
     pub(in crate::upstream) fn close_session(&self, kin: &Arc<ServerShared>, session: &str) {
         let mut closing = Vec::new();
         self.open().retain(|owner, instance| {
@@ -85,7 +84,7 @@ impl Pool {
         }
     }
 
-    /// What can be told of them, and how many there are.
+    /// Summaries of the oldest instances, and the number of all.
     pub(in crate::upstream) fn view(&self) -> (Vec<InstanceView>, usize) {
         let open = self.open();
         let mut all: Vec<_> = open.values().cloned().collect();
@@ -101,7 +100,7 @@ impl Pool {
 }
 
 fn remove(open: &mut HashMap<InstanceKey, Arc<Instance>>, instance: &Instance) {
-    // Another may have its place by now.
+    // Another instance may have taken this key by now.
     if open.get(&*instance.owner).is_some_and(|it| std::ptr::eq(&raw const **it, instance)) {
         open.remove(&*instance.owner);
     }
@@ -117,8 +116,8 @@ fn find_or_open(
         return Ok(Arc::clone(instance));
     }
     if open.len() >= limit {
-        // One that is nobody's and does nothing makes room: whoever needs it
-        // again gets another that is the same.
+        // The longest unused shared instance is closed to make room: an
+        // equivalent one can be opened when it is needed again.
         let idle = open.iter().filter(|(owner, instance)| owner.lists() && !instance.is_in_use());
         let idle = idle.min_by_key(|(_, instance)| instance.last_used());
         let Some(idle) = idle.map(|(owner, _)| owner.clone()) else {
@@ -134,8 +133,8 @@ fn find_or_open(
 }
 
 impl ServerShared {
-    /// Opens the instances, if this server takes over from another, at which
-    /// clients are subscribed to something.
+    /// Opens the instances that have subscriptions waiting, if this server
+    /// replaces another.
     pub(in crate::upstream) fn resume(self: &Arc<Self>) {
         for owner in self.surroundings.hub.waiting(&self.config.name) {
             let expected = match self.config.isolation() {
@@ -149,5 +148,5 @@ impl ServerShared {
     }
 }
 
-/// How long calls may take to end once their session has.
+/// How long calls may take to end after their session.
 const LAST_CALLS: Duration = Duration::from_secs(2);

@@ -1,4 +1,5 @@
-//! Where a server is in its life, and what can be told of it.
+//! The state of a server and its instances, and their summaries for status
+//! pages.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -8,21 +9,21 @@ use tokio::time::Instant;
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::transport::peer::Peer;
 
-/// Where a server, or one instance of it, is in its life.
+/// The state of a server or one of its instances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LifeState {
-    /// Not started yet, or stopped because nobody needed it.
+    /// Not started yet, or stopped because it was unused.
     Idle,
     /// Being started, probed and listed.
     Connecting,
-    /// Listed; calls go to it.
+    /// Listed, and accepting calls.
     Ready,
-    /// Failed; the next try comes then.
+    /// Failed; a restart is scheduled.
     Backoff {
-        /// When.
+        /// When it restarts.
         until: Instant,
     },
-    /// Failed too often; left alone until the restart window is over or the
+    /// Failed too often; no restart until the restart window is over or the
     /// configuration changes.
     Failed,
     /// Stopped for good.
@@ -43,57 +44,56 @@ impl LifeState {
     }
 }
 
-/// What can be told of a server at a glance.
+/// A summary of a server for status pages.
 #[derive(Debug, Clone)]
 pub struct ServerOverview {
-    /// Where it is in its life.
+    /// The state of its main instance.
     pub state: LifeState,
-    /// Since when.
+    /// When it entered this state.
     pub since: SystemTime,
     /// `stdio` or `http`.
     pub transport: &'static str,
-    /// Who it is, while it is connected.
+    /// Its identity, while it is connected.
     pub peer: Option<Peer>,
-    /// What went wrong last, and when.
+    /// The last error, and when it occurred.
     pub last_error: Option<(SystemTime, String)>,
-    /// How often it was started again.
+    /// The number of restarts.
     pub restarts: u32,
-    /// Its process, while it has one.
+    /// The process id, while a child runs.
     pub pid: Option<u32>,
-    /// What its list has that cannot be used.
+    /// Problems in its lists.
     pub warnings: Vec<String>,
     /// When it was first ready, or first failed.
     pub first_verdict: Option<SystemTime>,
-    /// Its instances besides the first, those that have been there longest
-    /// first; the first hundred of them.
+    /// Its instances besides the main one, oldest first, at most a hundred.
     pub instances: Vec<InstanceView>,
-    /// How many there are of them.
+    /// The number of those instances.
     pub instance_count: usize,
 }
 
-/// What can be told of one more instance of a server.
+/// A summary of an instance besides the main one.
 #[derive(Debug, Clone)]
 pub struct InstanceView {
-    /// Whose it is.
+    /// Its scope and capabilities.
     pub owner: Arc<InstanceKey>,
-    /// Where it is in its life.
+    /// Its state.
     pub state: LifeState,
-    /// Since when.
+    /// When it entered this state.
     pub since: SystemTime,
-    /// Its process, while it has one.
+    /// The process id, while a child runs.
     pub pid: Option<u32>,
-    /// Calls it is working on.
+    /// Calls in flight.
     pub calls: u32,
-    /// What went wrong last, and when.
+    /// The last error, and when it occurred.
     pub last_error: Option<(SystemTime, String)>,
 }
 
-/// What an instance's life tells of itself.
+/// What has happened to an instance so far.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct InstanceHistory {
     pub(in crate::upstream) since: Option<SystemTime>,
     pub(in crate::upstream) last_error: Option<(SystemTime, String)>,
-    /// The same as clients may know it.
+    /// The last error as clients may see it.
     pub(in crate::upstream) told: Option<String>,
     pub(in crate::upstream) pid: Option<u32>,
     pub(in crate::upstream) warnings: Vec<String>,
@@ -101,5 +101,5 @@ pub(in crate::upstream) struct InstanceHistory {
     pub(in crate::upstream) first_verdict: Option<SystemTime>,
 }
 
-/// How many instances a view shows.
+/// The most instances that a summary lists.
 pub(in crate::upstream) const SHOWN: usize = 100;
