@@ -1,4 +1,4 @@
-//! How long a call may take: so long without a sign of life, and so long in all.
+//! A call's time limit: without progress, and in total.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::call::Alarm;
 
-/// A call's time limit. Progress moves it, up to a cap (2026-07-28,
+/// A call's time limit. Progress extends it, up to a cap (2026-07-28,
 /// Cancellation, "Timeouts").
 #[derive(Debug)]
 pub(in crate::upstream) struct Deadline {
@@ -14,35 +14,36 @@ pub(in crate::upstream) struct Deadline {
     started: Instant,
     quiet: Duration,
     cap: Duration,
-    /// Since when it stands still.
+    /// Since when the deadline has been paused.
     paused: Option<Instant>,
 }
 
 impl Deadline {
-    /// A limit of `quiet` without a sign of life, and of `cap` in all.
+    /// A limit of `quiet` without progress, and of `cap` in total.
     pub(in crate::upstream) fn new(quiet: Duration, cap: Duration) -> Self {
         let started = Instant::now();
         let quiet = quiet.min(cap);
         Self { alarm: Alarm::after(quiet), started, quiet, cap, paused: None }
     }
 
-    /// How long may pass without a sign of life.
+    /// How long the call may go without progress.
     pub(in crate::upstream) fn quiet(&self) -> Duration {
         self.quiet
     }
 
-    /// A sign of life came.
+    /// Extends the deadline after progress.
     pub(in crate::upstream) fn extend(&mut self) {
         let until = (Instant::now() + self.quiet).min(self.started + self.cap);
         self.alarm.set(until);
     }
 
-    /// Stands still: it is the client that takes its time.
+    /// Pauses the deadline while the client is asked for input.
     pub(in crate::upstream) fn pause(&mut self) {
         self.paused.get_or_insert_with(Instant::now);
     }
 
-    /// Goes on, as if the pause had not been; the server has all its time again.
+    /// Resumes the deadline. The pause does not count, and the server has the
+    /// full time again.
     pub(in crate::upstream) fn go_on(&mut self) {
         if let Some(since) = self.paused.take() {
             self.started += since.elapsed();
@@ -50,7 +51,7 @@ impl Deadline {
         }
     }
 
-    /// Waits for the limit; gives how long the call has taken by then.
+    /// Waits for the deadline and returns how long the call has taken.
     ///
     /// # Cancel safety
     /// Safe.

@@ -1,7 +1,7 @@
-//! Calls that were given up, and that their server may be at all the same.
+//! Cancelled calls that their server may still be working on.
 //!
-//! A server need not read a cancellation soon, nor heed it: for a while what
-//! it sends without saying of which call may be of one that was given up.
+//! A server may read a cancellation late, or ignore it: for a while, a message
+//! that names no call may belong to a cancelled one.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::upstream::InstanceScope;
 
-/// The calls to one server that were given up not long ago.
+/// The recently cancelled calls to one server.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct GivenUp(Mutex<Vec<Stray>>);
 
@@ -18,33 +18,33 @@ pub(in crate::upstream) struct GivenUp(Mutex<Vec<Stray>>);
 struct Stray {
     number: u64,
     caller: InstanceScope,
-    /// When its time would have been over.
+    /// When the call would have timed out.
     until: Instant,
 }
 
 impl GivenUp {
-    /// A call is given up. The server is at it for so long, at the most.
+    /// Records a cancelled call. The server works on it for at most `time`.
     pub(in crate::upstream) fn add(&self, number: u64, caller: InstanceScope, time: Duration) {
         let mut strays = self.current();
         if strays.len() >= MOST {
-            // The client's newest stands for its others.
+            // Replaces the client's own oldest call, or the oldest of all.
             let its = strays.iter().position(|stray| stray.caller == caller);
             strays.remove(its.unwrap_or(0));
         }
         strays.push(Stray { number, caller, until: Instant::now() + time });
     }
 
-    /// The server answered a call all the same, and is done with it.
+    /// Forgets a cancelled call that the server has answered anyway.
     pub(in crate::upstream) fn answered(&self, number: u64) {
         self.current().retain(|stray| stray.number != number);
     }
 
-    /// Whether the server may be at a call of anybody else's than this one's.
+    /// Whether the server may be working on a cancelled call of another client.
     pub(in crate::upstream) fn is_anothers(&self, caller: &InstanceScope) -> bool {
         self.current().iter().any(|stray| stray.caller != *caller)
     }
 
-    /// Those whose time is not over.
+    /// The cancelled calls that have not timed out.
     fn current(&self) -> MutexGuard<'_, Vec<Stray>> {
         // No code that can panic runs while the lock is held.
         let mut strays = self.0.lock();
@@ -56,7 +56,7 @@ impl GivenUp {
     }
 }
 
-/// How many are kept.
+/// The most cancelled calls that are kept.
 const MOST: usize = 256;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! What servers ask of clients in the middle of a call: sampling, elicitation,
-//! roots.
+//! Server requests to clients during a call: sampling, elicitation, roots.
 //!
-//! A request of a Legacy server is tied to the one call that can have caused
-//! it ([`questions`], [`outside`]), or refused. While its client answers, the
-//! rest of the reply is parked ([`parking`]) and the call's [`deadline`] stands
+//! A request of a Legacy server is matched to the one call that can have caused
+//! it ([`questions`], [`outside`]), or rejected. While the client answers, the
+//! rest of the reply is parked ([`parking`]) and the call's [`deadline`] is
+//! paused. This module does not know which transport carried a request.
 //! still. Nothing here knows by which transport a request came.
 
 pub(in crate::upstream) mod deadline;

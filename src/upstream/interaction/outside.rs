@@ -1,11 +1,12 @@
-//! What a Legacy server asks, and on whose behalf.
+//! Matches requests of Legacy servers to the clients that answer them.
 //!
-//! On its call's own stream a question belongs to that call. Anywhere else it
-//! is tied to the calls in flight ([`tie`](crate::upstream::interaction::questions::tie)); with none
-//! in flight an instance that is one client's own still knows whom it means: a
-//! Legacy client is asked on its session's own stream, if it listens to one. If
-//! the instance was just opened, the call that it was opened for is on its way,
-//! and is waited for. Everybody else is refused, with the reason.
+//! A request on the stream of a call belongs to that call. Any other request is
+//! matched to the calls in flight
+//! ([`tie`](crate::upstream::interaction::questions::tie)). If none is in
+//! flight, an instance that serves a single client still knows which one is
+//! meant: a Legacy client is asked on the stream of its session, if it has one
+//! open. If the instance was just opened, the request waits for the call that
+//! it was opened for. All other requests are rejected, with the reason.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -21,26 +22,27 @@ use crate::upstream::interaction::questions::{CallMatch, SideMessage, message};
 use crate::upstream::notifications::Inbox;
 use crate::upstream::transport::peer::{answer_to_server, not_offered, unanswered};
 
-/// A connection to a Legacy server, as its questions see it.
+/// A connection to a Legacy server that can send requests to clients.
 pub(in crate::upstream) trait LegacyConnection: Send + Sync + 'static {
     fn inbox(&self) -> &Arc<Inbox>;
 
-    /// The call that a question belongs to which comes on no call's stream.
+    /// The call that a request belongs to, if it did not arrive on a call's
+    /// stream.
     fn tied(&self, question: &Question) -> CallMatch<mpsc::Sender<SideMessage>>;
 
-    /// Sends a message to the server, beside the calls. Never waits.
+    /// Sends the server a message outside of the calls. Never waits.
     fn send(self: &Arc<Self>, message: Bytes);
 }
 
-/// A Legacy session, as a front has it.
+/// A client's Legacy session, which can be asked for input.
 pub trait QuestionableSession: Send + Sync {
-    /// Asks its client; the answer comes by `answers`, with a number that says
-    /// nothing here. False where the client cannot be asked that, or does not
-    /// listen.
+    /// Asks the client. Its answer is sent to `answers`, with a number that has
+    /// no meaning here. Returns false if the client does not support the
+    /// request or has no stream open.
     fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool;
 }
 
-/// The server asks, on no call's own stream.
+/// Handles a server request that arrived on no call's stream.
 pub(in crate::upstream) fn asked<C: LegacyConnection>(
     connection: &Arc<C>,
     id: Id,
@@ -75,14 +77,15 @@ pub(in crate::upstream) fn asked<C: LegacyConnection>(
     }
 }
 
-/// Gives a question to its call; the method again, where that takes no more.
+/// Passes a request to its call; returns the method if the call's queue is
+/// full.
 fn hand(asides: &mpsc::Sender<SideMessage>, id: &Id, question: Question) -> Result<(), String> {
     let method = question.method.clone();
     asides.try_send(SideMessage::Asks(id.clone(), question)).map_err(|_| method)
 }
 
-/// Looks for somebody to ask; what the server is told, unless a call has the
-/// question.
+/// Finds a client to ask. Returns the message for the server, or `None` if a
+/// call has taken the request.
 async fn seek<C: LegacyConnection>(
     connection: &Weak<C>,
     inbox: &Inbox,
@@ -108,9 +111,9 @@ async fn seek<C: LegacyConnection>(
     }
 }
 
-/// How long a call may be on its way to an instance that was opened for it.
+/// How long to wait for the call that an instance was opened for.
 const SOON: Duration = Duration::from_secs(1);
-/// How long a client may take that is asked outside of its calls.
+/// How long a client may take to answer outside of its calls.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// How many questions of one connection may look for somebody.
+/// The most requests of one connection that wait for a client at once.
 pub(in crate::upstream) const SEEKING: usize = 8;

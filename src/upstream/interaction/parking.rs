@@ -1,13 +1,13 @@
-//! Calls that wait for their clients' input.
+//! Calls that wait for input from their clients.
 //!
-//! A Legacy server asks in the middle of a call and keeps the call open; a
-//! Modern client is told what it asks in a result, and comes back with a
-//! request of its own. In between the rest of the reply waits here, with all
-//! that it holds: its place among the server's calls in flight, its stream,
-//! its deadline, which stands still. A task listens to the server meanwhile,
-//! so that a server that ends, answers after all or takes its question back is
-//! heard at once. How many wait is bounded in all and for each principal, how
-//! long by the clock.
+//! A Legacy server asks for input during a call and keeps the call open. A
+//! Modern client receives the question as a result, and returns with a request
+//! of its own. Until then the rest of the reply is parked here with everything
+//! that it holds: its slot among the server's calls in flight, its stream, and
+//! its paused deadline. A task listens to the server meanwhile, so that the end
+//! of the server, an early answer or a cancelled question is noticed at once.
+//! The number of parked calls is bounded in total and per principal, and the
+//! time by the clock.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -24,7 +24,7 @@ use crate::jsonrpc::Id;
 use crate::policy::Permitted;
 use crate::telemetry::metrics::{Entered, Metrics};
 
-/// All calls that wait for input.
+/// All parked calls.
 pub struct Parking {
     places: Mutex<Places>,
     metrics: Arc<Metrics>,
@@ -37,61 +37,63 @@ struct Places {
     by_owner: HashMap<Principal, usize>,
 }
 
-/// How many may wait, and for how long.
+/// Limits of parking.
 #[derive(Debug, Clone, Copy)]
 pub struct ParkingLimits {
-    /// In all.
+    /// The most parked calls in total.
     pub all: usize,
-    /// Of one principal's.
+    /// The most parked calls of one principal.
     pub each: usize,
-    /// How long.
+    /// The longest that a call stays parked.
     pub lasting: Duration,
 }
 
-/// A place among the calls that wait, given back when dropped.
+/// A slot among the parked calls, released when dropped.
 pub struct ParkingSlot {
     parking: Arc<Parking>,
     owner: Principal,
     _counted: Entered,
 }
 
-/// What is left of a call that waits.
+/// The rest of a parked call.
 #[derive(Debug)]
 pub struct ParkedReply {
     /// The rest of the reply.
     pub reply: Reply,
-    /// What is still to be answered, by the keys that the client knows.
+    /// The questions without answer, by the keys that the client knows.
     pub open: Vec<(String, Id, Question)>,
-    /// How many there were in all.
+    /// The number of questions in total.
     pub asked: usize,
-    /// What came from the server meanwhile.
+    /// Events from the server since the call was parked.
     pub events: VecDeque<Event>,
 }
 
 struct Parked {
     owner: Principal,
     server: ServerName,
-    /// Calls the task back; dropped, it ends the task and the call.
+    /// Asks the task for the rest of the call; when dropped, the call is
+    /// cancelled.
     called: oneshot::Sender<()>,
     task: JoinHandle<Option<ParkedReply>>,
 }
 
-/// Whoever parked a call sees what becomes of it.
+/// The receipt for a parked call.
 #[derive(Debug)]
 pub struct Ticket {
     /// The call's number.
     pub id: u64,
-    /// Counts what came from the server; closed once the call no longer waits.
+    /// Counts the events from the server; closed once the call is no longer
+    /// parked.
     pub news: watch::Receiver<usize>,
 }
 
 impl Parking {
-    /// Nobody waits yet.
+    /// Creates an empty parking.
     pub fn new(metrics: &Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self { places: Mutex::default(), metrics: Arc::clone(metrics) })
     }
 
-    /// Takes a place.
+    /// Takes a slot.
     ///
     /// # Errors
     /// [`Failure::OverLimit`].
@@ -118,11 +120,11 @@ impl Parking {
         Ok(ParkingSlot { parking: Arc::clone(self), owner: owner.clone(), _counted: counted })
     }
 
-    /// Lets a call wait.
+    /// Parks a call.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] and, where there are no random numbers,
-    /// [`Failure::Internal`]. The call is then cancelled.
+    /// [`Failure::OverLimit`], or [`Failure::Internal`] if there are no random
+    /// numbers. The call is then cancelled.
     pub fn park(
         self: &Arc<Self>,
         waiting: ParkedReply,
@@ -137,7 +139,8 @@ impl Parking {
         let (called, hears) = oneshot::channel();
         let (tells, news) = watch::channel(0);
         let parking = Arc::downgrade(self);
-        // Held while the task begins, so that it finds its entry when it ends.
+        // Held while the task starts, so that the task finds its entry when it
+        // ends.
         let mut places = self.places();
         let task = tokio::spawn(async move {
             let left = wait(waiting, hears, tells, bounds.lasting).await;
@@ -152,8 +155,8 @@ impl Parking {
         Ok(Ticket { id, news })
     }
 
-    /// What is left of a call that its client comes back to; `None` where it
-    /// no longer waits, or is another's.
+    /// The rest of a parked call whose client has returned; `None` if it is no
+    /// longer parked, or belongs to another principal.
     pub async fn resume(&self, permitted: &Permitted<Call>, id: u64) -> Option<ParkedReply> {
         let parked = {
             let mut places = self.places();
@@ -164,17 +167,18 @@ impl Parking {
             }
             places.calls.remove(&id)?
         };
-        // One that has ended just now has nothing left.
+        // A task that has just ended leaves nothing.
         let _ = parked.called.send(());
         parked.task.await.ok().flatten()
     }
 
-    /// Ends the calls of those who are not to be kept; their servers are told.
+    /// Cancels the parked calls of principals that lost access, and notifies
+    /// their servers.
     pub fn retain(&self, keep: impl Fn(&Principal) -> bool) {
         self.places().calls.retain(|_, parked| keep(&parked.owner));
     }
 
-    /// Ends a call that waits; the server is told.
+    /// Cancels a parked call and notifies its server.
     pub fn cancel(&self, id: u64) {
         drop(self.places().calls.remove(&id));
     }
@@ -203,8 +207,8 @@ fn forget(parking: &Weak<Parking>, id: u64) {
     }
 }
 
-/// Listens to the server until the client comes back; `None` where it does not
-/// in time, or the call is cancelled.
+/// Listens to the server until the client returns; `None` if the client does
+/// not return in time, or the call is cancelled.
 async fn wait(
     mut waiting: ParkedReply,
     mut called: oneshot::Receiver<()>,
@@ -222,12 +226,12 @@ async fn wait(
             event = waiting.reply.next(), if !ended => event,
         };
         match event {
-            // Nobody has a connection that could be let go of.
+            // A parked call has no client connection to release.
             Some(Event::Pause(_)) => {}
             Some(Event::Notice(_)) if waiting.events.len() >= EVENTS => {}
             Some(notice @ Event::Notice(_)) => waiting.events.push_back(notice),
-            // More questions than a call may have open: the server is told when
-            // the client is back.
+            // Over the limit of open questions: the server is refused when the
+            // client returns.
             Some(Event::Asks(..) | Event::TookBack(_))
                 if waiting.events.len() >= EVENTS + 2 * MOST_QUESTIONS => {}
             Some(event) => {
@@ -240,5 +244,5 @@ async fn wait(
     }
 }
 
-/// Notices that are kept for a client that is not there.
+/// The most notifications that are kept for an absent client.
 const EVENTS: usize = 64;

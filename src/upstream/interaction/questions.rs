@@ -1,4 +1,4 @@
-//! What a Legacy server asks in the middle of one call, on its link.
+//! Server requests during one call to a Legacy server.
 
 use std::sync::Arc;
 
@@ -17,27 +17,27 @@ use crate::upstream::interaction::given_up::GivenUp;
 use crate::upstream::interaction::outside::LegacyConnection;
 use crate::upstream::transport::peer::unanswered;
 
-/// The questions of one call that are open, and the way of their answers.
+/// The open questions of one call, and the channel for their answers.
 pub(in crate::upstream) struct CallQuestions {
     open: Vec<Id>,
     /// `None` if the client or the server accepts no server requests.
     responses: Option<mpsc::Receiver<(Id, Response)>>,
-    /// Sends the server a message, beside the call.
+    /// Sends the server a message outside of the call.
     aside: Option<Box<dyn Fn(Bytes) + Send + Sync>>,
 }
 
 impl CallQuestions {
-    /// Those of a call to a server of this era, none so far. Only a Legacy one
-    /// asks, and only a client is asked that can be asked something.
-    /// What is open when the call ends is answered by `connection`, so that no
-    /// server waits in vain.
+    /// The questions of a call to a server of this era, initially none. Only
+    /// Legacy servers send requests, and only to clients with the matching
+    /// capabilities. Questions that are open when the call ends are answered
+    /// with an error on `connection`, so that the server does not wait in vain.
     pub(in crate::upstream) fn of<C: LegacyConnection>(
         call: &Call,
         era: Era,
         connection: &Arc<C>,
     ) -> (Self, Option<Answers>) {
         let can_be = era == Era::Legacy && call.context.client.abilities().any();
-        // Those that are open, and as many refusals.
+        // The open questions, and as many refusals.
         let way = can_be.then(|| mpsc::channel(2 * MOST_QUESTIONS));
         let (answers, responses) = way.unzip();
         let aside = can_be.then(|| {
@@ -47,13 +47,13 @@ impl CallQuestions {
         (Self { open: Vec::new(), responses, aside }, answers)
     }
 
-    /// Whether there can be any.
+    /// Whether this call accepts questions.
     pub(in crate::upstream) fn can_be(&self) -> bool {
         self.responses.is_some()
     }
 
-    /// The server asks; the deadline stands still until it is answered. False
-    /// where it may not.
+    /// Opens a question and pauses the deadline. Returns false if the call does
+    /// not accept it.
     pub(in crate::upstream) fn open(&mut self, id: &Id, deadline: &mut Deadline) -> bool {
         let may = self.can_be() && self.open.len() < 2 * MOST_QUESTIONS && !self.open.contains(id);
         if may {
@@ -63,7 +63,7 @@ impl CallQuestions {
         may
     }
 
-    /// The next answer; for ever, while there is none.
+    /// The next answer; pending forever if the call accepts no questions.
     ///
     /// # Cancel safety
     /// Safe.
@@ -76,8 +76,8 @@ impl CallQuestions {
         std::future::pending().await
     }
 
-    /// A question is answered, or taken back; the deadline goes on with the
-    /// last. False where it was not open.
+    /// Closes a question that was answered or cancelled; the last one resumes
+    /// the deadline. Returns false if it was not open.
     pub(in crate::upstream) fn close(&mut self, id: &Id, deadline: &mut Deadline) -> bool {
         let before = self.open.len();
         self.open.retain(|open| open != id);
@@ -96,34 +96,35 @@ impl Drop for CallQuestions {
     }
 }
 
-/// What comes for a call before its answer, and not on a stream of its own.
+/// A message for a call that precedes its response and arrived outside of its
+/// stream.
 pub(in crate::upstream) enum SideMessage {
     Notice(Notice),
-    /// A line of the server's log: a notification and its params.
+    /// A log notification of the server and its params.
     Line(String, Bytes),
-    /// The server asks, under an id of its own.
+    /// A server request, under the server's own id.
     Asks(Id, Question),
-    /// The server no longer asks, if it was this call's to answer.
+    /// The server cancelled a request, which may belong to another call.
     TookBack(Id),
 }
 
-/// Whose a call is, and which task it waits for.
+/// The client of a call, and the task that the call waits for.
 pub(in crate::upstream) struct CallOrigin {
     pub(in crate::upstream) whose: InstanceScope,
-    /// The task that it wants the result of, by the server's own id.
+    /// The task whose result the call requests, by the server's own id.
     task: Option<NativeName>,
 }
 
 impl CallOrigin {
-    /// Of a call that goes there.
+    /// The origin of a call to this target.
     pub(in crate::upstream) fn of(call: &Call, target: &CallTarget) -> Self {
         let task = target.native.clone().filter(|_| call.method == Method::TasksResult);
         Self { whose: InstanceScope::of(&call.context), task }
     }
 }
 
-/// The same as [`tie`] for a question. One that says which task it is about
-/// (2025-11-25, Tasks, "Associating Task-Related Messages") is of the call
+/// Like [`tie`], for a server request. A request that names its task
+/// (2025-11-25, Tasks, "Associating Task-Related Messages") belongs to the call
 /// that waits for this task, whatever else is in flight.
 pub(in crate::upstream) fn tie_question<'a, T>(
     question: &Question,
@@ -145,21 +146,21 @@ pub(in crate::upstream) fn tie_question<'a, T>(
     }
 }
 
-/// Which call something belongs to that a server sends without saying so.
+/// The call that a message without a call's id belongs to.
 pub(in crate::upstream) enum CallMatch<T> {
-    /// None is in flight, or calls of several clients. One that was given up
-    /// counts for as long as the server may be at it.
+    /// No call is in flight, or calls of several clients are. A cancelled call
+    /// counts for as long as the server may be working on it.
     Nobody,
-    /// A client's that cannot be told or asked such a thing.
+    /// A call of a client that does not support the message.
     Mute,
-    /// This one, by what it came with.
+    /// This call, identified by the value that was passed with it.
     To(T),
 }
 
-/// Ties what a server sends to a call in flight: the only one, or one of
-/// several if they are all one client's. That is the newest, because the older
-/// ones have gone on without an answer. Calls come with their numbers, and
-/// those that may be the one with something that tells them apart.
+/// Matches a server's message to a call in flight: to the only one, or to the
+/// newest if all belong to one client, because the older ones have proceeded
+/// without an answer. Each call is passed with its number and, if it can accept
+/// the message, a value that identifies it.
 pub(in crate::upstream) fn tie<'a, T>(
     calls: impl Iterator<Item = (u64, &'a InstanceScope, Option<T>)>,
     given_up: &GivenUp,
@@ -184,7 +185,7 @@ pub(in crate::upstream) fn tie<'a, T>(
     }
 }
 
-/// The message that answers a server's request.
+/// The response to a server's request.
 pub(in crate::upstream) fn message(id: &Id, response: &Response) -> Bytes {
     match response {
         Response::Result(raw) => jsonrpc::response(id, raw),
