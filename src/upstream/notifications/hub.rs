@@ -13,8 +13,8 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 
-/// All servers' subscriptions by the server's name: a server that takes the
-/// place of another in a reload finds what its clients are subscribed to.
+/// The subscriptions at all servers, by server name: a server that replaces
+/// another on reload finds its clients' subscriptions.
 #[derive(Debug, Default)]
 pub struct SubscriptionHub {
     servers: Mutex<HashMap<(ServerName, InstanceKey), Weak<Subscriptions>>>,
@@ -22,8 +22,8 @@ pub struct SubscriptionHub {
     clients: Arc<Clients>,
 }
 
-/// The mailboxes of Legacy clients, by their sessions: for what their own
-/// instances of servers tell without having been asked.
+/// The mailboxes of Legacy clients, by session: for notifications from their
+/// own instances of servers to which they have not subscribed.
 #[derive(Debug, Default)]
 pub(super) struct Clients(Mutex<HashMap<Arc<str>, Weak<Mailbox>>>);
 
@@ -42,7 +42,7 @@ impl Clients {
         }
     }
 
-    /// Asks a session's client; false where it cannot be asked.
+    /// Asks a session's client; false if it cannot be asked.
     pub(super) fn ask(
         &self,
         session: &str,
@@ -59,24 +59,24 @@ impl Clients {
 }
 
 impl SubscriptionHub {
-    /// A Legacy client hears, in this mailbox, of what its own instances of
-    /// servers tell, until its session is over.
+    /// Registers a Legacy client's mailbox for notifications from its own
+    /// instances of servers, until its session ends.
     pub fn enter(&self, session: &Arc<str>, mailbox: &Arc<Mailbox>) {
         self.clients.lock().insert(Arc::clone(session), Arc::downgrade(mailbox));
     }
 
-    /// A Legacy client's session is over.
+    /// Removes the mailbox of a Legacy client whose session has ended.
     pub fn leave(&self, session: &str) {
         self.clients.lock().remove(session);
     }
 
-    /// What clients are subscribed to at the first instance of `server`. Kept
-    /// for as long as the server or a subscriber is there.
+    /// The subscriptions at the main instance of `server`. Kept for as long as
+    /// the server or a subscriber exists.
     pub fn at(&self, server: &ServerName) -> Arc<Subscriptions> {
         self.of(server, &InstanceKey::main())
     }
 
-    /// The same at the instance of that owner.
+    /// The subscriptions at the instance with this key.
     pub fn of(&self, server: &ServerName, owner: &InstanceKey) -> Arc<Subscriptions> {
         let key = (server.clone(), owner.clone());
         let mut servers = self.servers.lock();
@@ -92,7 +92,7 @@ impl SubscriptionHub {
         new
     }
 
-    /// Whose instances of `server`, besides the first, somebody is subscribed at.
+    /// The instances of `server`, besides the main one, that have subscribers.
     pub(in crate::upstream) fn waiting(&self, server: &ServerName) -> Vec<InstanceKey> {
         let servers = self.servers.lock();
         let here = servers.iter().filter(|((name, owner), _)| name == server && !owner.is_main());

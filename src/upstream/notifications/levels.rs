@@ -1,9 +1,9 @@
-//! How much a Legacy server is to write into its log for the gateway's clients.
+//! The log level of Legacy servers.
 //!
-//! Such a server has one level for its whole session, and several clients may
-//! share that: the most curious of those that call it decides. Each of them
-//! still gets no more than it asked for. A client that asks for nothing leaves
-//! the level as it is.
+//! Such a server has one level for its whole session, which several clients may
+//! share: the most verbose level that its recent callers want is set. Each
+//! client still receives only what it asked for. A client that asks for nothing
+//! leaves the level unchanged.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use tokio::time::Instant;
 
 use crate::mcp::LogLevel;
 
-/// The level of one connection.
+/// The log level of one connection.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct LogLevelControl(Mutex<SessionLevel>);
 
 #[derive(Debug, Default)]
 struct SessionLevel {
-    /// When each level was wanted last.
+    /// When each level was last wanted.
     wanted: [Option<Instant>; LogLevel::ALL.len()],
-    /// The level that is set, and in which of the server's sessions.
+    /// The level that is set, and the number of the session that it was set in.
     set: Option<(u64, LogLevel)>,
 }
 
 impl LogLevelControl {
-    /// Notes a call that wants lines of that level; gives the level to set
-    /// before it, if it is another than the one that is set in this session.
+    /// Records a call that wants lines of this level; returns the level to set
+    /// before the call, if it differs from the one set in this session.
     pub(in crate::upstream) fn before(
         &self,
         wants: Option<LogLevel>,
@@ -53,7 +53,7 @@ pub(in crate::upstream) fn params(level: LogLevel) -> Bytes {
     serde_json::json!({ "level": level.as_str() }).to_string().into()
 }
 
-/// How long after its last call a client still counts.
+/// How long a client counts after its last call.
 const CURIOUS: Duration = Duration::from_mins(10);
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! `subscriptions/listen` at a Modern server: one stream for all that anybody
-//! wants to hear of.
+//! `subscriptions/listen` at a Modern server: one stream for all subscriptions.
 
 mod unknown;
 
@@ -23,10 +22,10 @@ use crate::upstream::transport::peer::{ChangeCapabilities, Peer, modern_params_o
 use super::subscriptions::{Continuity, SubscriptionRefusal};
 use super::{Inbox, Topic};
 
-/// How a transport opens a stream.
+/// Opens streams over a transport.
 pub(in crate::upstream) trait ListenTransport: Send + Sync + 'static {
-    /// Asks the server to listen, with these params. What concerns the stream
-    /// itself goes into its signals.
+    /// Sends `subscriptions/listen` with these params. Messages about the
+    /// stream itself become its signals.
     fn open(
         &self,
         params: Bytes,
@@ -34,27 +33,28 @@ pub(in crate::upstream) trait ListenTransport: Send + Sync + 'static {
     ) -> impl Future<Output = Result<ChangeStream, StreamRefused>> + Send;
 }
 
-/// What a stream is for.
+/// The kind of notifications on a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum StreamPurpose {
-    /// What goes into the inbox.
+    /// Known notifications, which go to the inbox.
     News,
-    /// What nobody here knows: it goes into the stream's own signals.
+    /// Notifications that the gateway does not know, which become the stream's
+    /// signals.
     Unknown,
 }
 
-/// Why there is no stream.
+/// Why a stream could not be opened.
 #[derive(Debug)]
 pub(in crate::upstream) enum StreamRefused {
-    /// The server has none to offer, or not for what it was asked.
+    /// The server offers no streams, or not for these subscriptions.
     Refused(SubscriptionRefusal),
-    /// Something went wrong.
+    /// The request failed.
     Fault(UpstreamError),
 }
 
 impl StreamRefused {
-    /// What an answer to the request means: instead of a stream, or as its end
-    /// before it has begun.
+    /// The meaning of a response to the request, instead of a stream or before
+    /// its acknowledgement.
     pub(in crate::upstream) fn answered(answer: Option<Answer>) -> Self {
         match answer {
             Some(Answer::Error(error)) if error.code() != code::METHOD_NOT_FOUND => {
@@ -65,8 +65,7 @@ impl StreamRefused {
         }
     }
 
-    /// What a fault means: where the server says by its status that it is the
-    /// request's, it will not say anything else later.
+    /// The meaning of an error: a client error status is permanent.
     pub(in crate::upstream) fn of(fault: UpstreamError) -> Self {
         match fault {
             UpstreamError::Status { status } if status.is_client_error() => {
@@ -77,14 +76,14 @@ impl StreamRefused {
     }
 }
 
-/// A stream that is open until it is dropped.
+/// An open stream, closed when dropped.
 pub(in crate::upstream) struct ChangeStream {
     signals: mpsc::Receiver<StreamSignal>,
     _held: Box<dyn Send>,
 }
 
 impl ChangeStream {
-    /// A stream that gives these signals, and ends when `held` is dropped.
+    /// A stream with these signals, which is closed when `held` is dropped.
     pub(in crate::upstream) fn new(
         signals: mpsc::Receiver<StreamSignal>,
         held: impl Send + 'static,
@@ -92,7 +91,7 @@ impl ChangeStream {
         Self { signals, _held: Box::new(held) }
     }
 
-    /// A stream's two ends.
+    /// The channel for the signals of a stream.
     pub(in crate::upstream) fn channel()
     -> (mpsc::Sender<StreamSignal>, mpsc::Receiver<StreamSignal>) {
         mpsc::channel(SIGNALS)
@@ -103,7 +102,7 @@ impl ChangeStream {
             Ok(Some(StreamSignal::Acknowledged(params))) => Ok(Some(params)),
             Ok(Some(StreamSignal::Ended(answer))) => Err(StreamRefused::answered(answer)),
             Ok(None) => Err(StreamRefused::Fault(UpstreamError::NoAnswer)),
-            // It may be one that listens and does not say so.
+            // The server may be one that listens without an acknowledgement.
             Ok(Some(StreamSignal::Told(..))) | Err(_) => Ok(None),
         }
     }
@@ -114,7 +113,7 @@ impl ChangeStream {
         {}
     }
 
-    /// The next notification of a stream that carries unknown ones; `None` at
+    /// The next notification of a stream of unknown notifications; `None` at
     /// its end.
     pub(super) async fn next(&mut self) -> Option<(String, Option<Bytes>)> {
         loop {
@@ -127,18 +126,18 @@ impl ChangeStream {
     }
 }
 
-/// What concerns a stream itself.
+/// A message about a stream.
 #[derive(Debug)]
 pub(in crate::upstream) enum StreamSignal {
     /// The params of the acknowledgement.
     Acknowledged(Bytes),
-    /// A notification on a stream that carries unknown ones.
+    /// A notification on a stream of unknown notifications.
     Told(String, Option<Bytes>),
-    /// The answer to the request: the stream's end.
+    /// The response to the request, which ends the stream.
     Ended(Option<Answer>),
 }
 
-/// Listens for as long as the connection is there.
+/// Listens for as long as the connection lives.
 pub(in crate::upstream) async fn listen(line: impl ListenTransport, peer: Peer, inbox: Arc<Inbox>) {
     let changes = inbox.subscriptions.changes();
     let listening = ListenTask {
@@ -159,19 +158,20 @@ pub(in crate::upstream) async fn listen(line: impl ListenTransport, peer: Peer, 
 
 struct ListenTask<L> {
     line: Arc<L>,
-    /// What listens for unknown things, each on a stream of its own.
+    /// The tasks that listen for unknown notifications, each on a stream of its
+    /// own.
     unknown: HashMap<Topic, JoinSet<()>>,
     version: ProtocolVersion,
     tells: ChangeCapabilities,
     inbox: Arc<Inbox>,
     changes: watch::Receiver<u64>,
-    /// The stream that is listened to.
+    /// The open stream.
     current: Option<ChangeStream>,
-    /// Those before it, until what the server wrote there last has come.
+    /// Earlier streams, until their last messages have arrived.
     before: JoinSet<()>,
-    /// What it tells of.
+    /// The topics of the open stream.
     standing: HashSet<Topic>,
-    /// A stream was lost, and none has taken its place yet.
+    /// Whether a stream was lost and has not been replaced.
     lost: bool,
     pace: ReopenPace,
 }
@@ -216,15 +216,15 @@ impl<L: ListenTransport> ListenTask<L> {
         }
     }
 
-    /// Whether the stream that stands is the one to be asked for.
+    /// Whether the open stream covers exactly these topics.
     fn has(&self, filter: &ListenFilter) -> bool {
         self.current.is_some()
             && self.standing.len() == filter.topics.len()
             && filter.topics.iter().all(|topic| self.standing.contains(topic))
     }
 
-    /// Opens a stream and lets go of the one before it, in this order and not
-    /// at once, so that nothing is lost between them.
+    /// Opens a stream and closes the previous one a little later, so that no
+    /// notification is lost between them.
     async fn open(&mut self, filter: &ListenFilter) -> Result<(), StreamRefused> {
         let opening = self.line.open(filter.params(self.version), StreamPurpose::News);
         let too_late = StreamRefused::Fault(UpstreamError::Timeout { after: PATIENCE });
@@ -254,8 +254,8 @@ impl<L: ListenTransport> ListenTask<L> {
         Ok(())
     }
 
-    /// Whether there is nothing to be done about it: the server refuses, and
-    /// it is not a stream that it had offered before. What stands goes on.
+    /// Whether to accept the failure: the server refuses, and the stream was
+    /// not open before. The open stream stays.
     fn put_up_with(&self, filter: &ListenFilter, no_stream: StreamRefused) -> bool {
         let settled = self.current.is_some() || self.pace.opened.is_none();
         let refusal = match no_stream {
@@ -274,13 +274,13 @@ impl<L: ListenTransport> ListenTask<L> {
         true
     }
 
-    /// Waits until another stream is due; false where none ever is.
+    /// Waits until another stream is due; false if none will ever be.
     async fn wait(&mut self) -> bool {
         let Some(current) = &mut self.current else {
             if self.changes.changed().await.is_err() {
                 return false;
             }
-            // What one client asks for comes one by one.
+            // A client's subscriptions arrive one by one.
             self.pace.after_change().await;
             return true;
         };
@@ -303,8 +303,9 @@ impl<L: ListenTransport> ListenTask<L> {
     }
 }
 
-/// How often streams are opened: a lost one ever more rarely, because each
-/// opening costs a listing; and many changes of what is wanted at once.
+/// The pace of opening streams: with backoff for lost streams, because each
+/// opening costs a list request, and with a pause that collects changes of the
+/// subscriptions.
 struct ReopenPace {
     wait: Duration,
     pause: Duration,
@@ -335,12 +336,12 @@ impl ReopenPace {
     }
 }
 
-/// What a stream is asked for.
+/// The topics that a stream is requested for.
 struct ListenFilter {
     tells: ChangeCapabilities,
     topics: Vec<Topic>,
     unsupported: Vec<Topic>,
-    /// These have streams of their own.
+    /// Topics that have streams of their own.
     unknown: Vec<Topic>,
 }
 
@@ -405,7 +406,7 @@ fn agreed(params: &[u8]) -> HashSet<Topic> {
     #[derive(Deserialize, Default)]
     #[serde(default, rename_all = "camelCase")]
     struct Agreed {
-        // `null` is nothing.
+        // `null` counts as absent.
         resource_subscriptions: Option<Vec<String>>,
         task_ids: Option<Vec<String>>,
     }
@@ -418,18 +419,18 @@ fn agreed(params: &[u8]) -> HashSet<Topic> {
 
 /// How long a server may take to open a stream, and to acknowledge it.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a stream is heard when another has taken its place: what was on
-/// its way has come by then.
+/// How long a replaced stream stays open, so that its last messages arrive.
 const OVERLAP: Duration = Duration::from_millis(250);
-/// Before a lost stream is opened again.
+/// The backoff before a lost stream is reopened.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_mins(1);
-/// From a change of what is wanted to the stream that asks for it.
+/// The pause between a change of the subscriptions and the request for a new
+/// stream.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_millis(500);
-/// After so long without a change the pauses start over.
+/// After this long without a change the pause is reset.
 const CALM: Duration = Duration::from_secs(2);
-/// Signals that wait to be read.
+/// The most signals that wait to be read.
 const SIGNALS: usize = 64;
 
 #[cfg(test)]

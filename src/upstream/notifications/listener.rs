@@ -1,5 +1,4 @@
-//! Lines of a server's log for one call, that come by another stream than the
-//! call's own.
+//! Log lines for one call that arrive on another stream than the call's.
 
 use std::collections::VecDeque;
 
@@ -10,7 +9,7 @@ use tokio::sync::Notify;
 use crate::call::Notice;
 use crate::mcp::LogLevel;
 
-/// The lines that wait for a call. It takes no room until one comes.
+/// The log lines that wait for a call. Takes no memory until one arrives.
 #[derive(Debug)]
 pub struct CallLog {
     least: LogLevel,
@@ -19,16 +18,16 @@ pub struct CallLog {
 }
 
 impl CallLog {
-    /// None yet, and those of that level to come.
+    /// An empty queue for lines of at least this level.
     pub fn new(least: LogLevel) -> Self {
         Self { least, lines: Mutex::default(), news: Notify::new() }
     }
 
-    /// Takes a line, if it is severe enough.
+    /// Queues a line, if its level is high enough.
     pub fn hear(&self, method: &str, params: &Bytes) {
         let notice = Notice::line(method.to_owned(), params.clone(), self.least);
         let mut lines = self.lines();
-        // A client that reads slowly loses lines, never its answer.
+        // A slow client loses lines, never its response.
         if let Some(notice) = notice.filter(|_| lines.len() < WAITING) {
             lines.push_back(notice);
             self.news.notify_one();
@@ -64,7 +63,7 @@ impl CallLog {
     }
 }
 
-/// How many lines wait for one call.
+/// The most lines that wait for one call.
 const WAITING: usize = 64;
 
 #[cfg(test)]

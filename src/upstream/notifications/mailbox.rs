@@ -1,4 +1,4 @@
-//! What one client has yet to be told.
+//! Notifications that wait for one client.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -14,24 +14,24 @@ use crate::upstream::QuestionableSession;
 
 use super::Topic;
 
-/// News for one client.
+/// A notification for one client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientNotice {
-    /// Whose news.
+    /// The server that sent it.
     pub server: ServerName,
-    /// Of what.
+    /// The subject of the notification.
     pub subject: NoticeSubject,
     /// The params of the server's notification, with its own names.
     pub params: Option<Bytes>,
 }
 
-/// What a letter is about.
+/// The subject of a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoticeSubject {
-    /// Something that the client subscribed to, or a part of it.
+    /// A topic that the client subscribed to, or a part of it.
     Topic(Topic),
-    /// Anything else, by the notification's method: for the client alone whose
-    /// own instance of the server tells it.
+    /// Anything else, by the notification's method: only for the client whose
+    /// own instance of the server sent it.
     Other(String),
 }
 
@@ -44,14 +44,14 @@ impl fmt::Display for NoticeSubject {
     }
 }
 
-/// News that wait for one client: of each thing the newest only. So a client
-/// that reads nothing costs no more than one that does, and still hears of
-/// everything that it asked for once it reads.
+/// Notifications that wait for one client: only the newest of each topic. So a
+/// client that does not read costs no more than one that does, and is still
+/// notified of every topic once it reads.
 #[derive(Default)]
 pub struct Mailbox {
     letters: Mutex<Letters>,
     arrived: Notify,
-    /// Whom to ask, where the client can be asked something.
+    /// The session through which the client can be asked for input.
     listener: OnceLock<Weak<dyn QuestionableSession>>,
 }
 
@@ -59,15 +59,15 @@ pub struct Mailbox {
 struct Letters {
     order: VecDeque<PendingNotices>,
     params: HashMap<(ServerName, Topic), Bytes>,
-    /// How many of those that wait are about no topic.
+    /// The number of pending notifications without a topic.
     others: usize,
 }
 
 #[derive(Debug)]
 enum PendingNotices {
-    /// The newest of this.
+    /// The newest notification of this topic.
     About((ServerName, Topic)),
-    /// A letter like no other.
+    /// A notification without a topic.
     Other(ClientNotice),
 }
 
@@ -78,19 +78,20 @@ impl fmt::Debug for Mailbox {
 }
 
 impl Mailbox {
-    /// An empty one.
+    /// Creates an empty mailbox.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts news in: of `topic`, for a client that subscribed to `wanted`,
-    /// which may be what the topic is a part of.
+    /// Queues a notification about `topic` for a client that subscribed to
+    /// `wanted`, which is the topic or contains it.
     pub(super) fn put(&self, server: &ServerName, wanted: &Topic, topic: &Topic, params: &Bytes) {
         let mut letters = self.letters();
         let mut key = (server.clone(), topic.clone());
         let mut params = params.clone();
         if letters.params.len() >= PARTS && wanted != topic && !letters.params.contains_key(&key) {
-            // Too many parts of what was asked for: the whole instead.
+            // Too many parts of the subscribed resource: notify of the whole
+            // instead.
             key.1 = wanted.clone();
             let Some(whole) = wanted.params() else { return };
             params = whole;
@@ -102,7 +103,8 @@ impl Mailbox {
         self.arrived.notify_one();
     }
 
-    /// Puts in what is about no topic. The oldest of such make room for it.
+    /// Queues a notification without a topic. At the limit the oldest one is
+    /// dropped.
     pub(super) fn put_other(&self, letter: ClientNotice) {
         let mut letters = self.letters();
         if letters.others >= OTHERS {
@@ -118,19 +120,19 @@ impl Mailbox {
         self.arrived.notify_one();
     }
 
-    /// Whose mailbox it is, for a client that can be asked something, too.
+    /// Sets the session through which the client can be asked for input.
     pub fn is_of(&self, listener: Weak<dyn QuestionableSession>) {
-        // It is nobody else's later.
+        // A mailbox does not change hands, so a second call has no effect.
         let _ = self.listener.set(listener);
     }
 
-    /// Asks the client; false where it cannot be asked.
+    /// Asks the client; false if it cannot be asked.
     pub(super) fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool {
         let listener = self.listener.get().and_then(Weak::upgrade);
         listener.is_some_and(|listener| listener.ask(question, answers))
     }
 
-    /// The oldest news, waiting for it. One reader at a time.
+    /// Waits for the oldest notification and takes it. One reader at a time.
     ///
     /// # Cancel safety
     /// Safe.
@@ -143,7 +145,7 @@ impl Mailbox {
         }
     }
 
-    /// The oldest news, if there are any.
+    /// Takes the oldest notification, if there is one.
     pub fn take(&self) -> Option<ClientNotice> {
         let mut letters = self.letters();
         match letters.order.pop_front()? {
@@ -168,9 +170,10 @@ impl Mailbox {
     }
 }
 
-/// From so many letters on, parts of what was subscribed to count as the whole.
+/// The number of pending topics above which notifications about parts become
+/// one about the whole.
 const PARTS: usize = 256;
-/// How many letters about no topic wait at most.
+/// The most notifications without a topic that wait.
 const OTHERS: usize = 64;
 
 #[cfg(test)]

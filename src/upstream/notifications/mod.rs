@@ -1,12 +1,13 @@
-//! What servers tell outside of their answers, and who is to hear of it.
+//! Notifications that servers send outside of responses, and their recipients.
 //!
-//! A list that is another concerns everybody: the server is listed again, and
-//! the streams to clients compare what they show. A resource or a task that is
-//! another concerns those who subscribed to it. [`Subscriptions`] knows them,
-//! per server: however many clients want the same, the server is asked once,
-//! and not at all once nobody does. They outlive connections, restarts and
-//! reloads; after each of these [`listen`] (Modern) and [`subscribe`] (Legacy)
-//! ask again, and tell whoever may have missed something.
+//! A changed list concerns all clients: the server is listed again, and the
+//! streams to clients compare what they have announced. A changed resource or
+//! task concerns its subscribers. [`Subscriptions`] holds them per server:
+//! however many clients subscribe to a topic, the server is asked once, and the
+//! subscription ends with the last of them. Subscriptions outlive connections,
+//! restarts and reloads; after each of these [`listen`] (Modern) and
+//! [`subscribe`] (Legacy) renew them, and notify the clients that may have
+//! missed a change.
 
 mod hub;
 pub(in crate::upstream) mod levels;
@@ -36,16 +37,16 @@ use crate::telemetry::metrics::ServerMetrics;
 use crate::upstream::interaction::outside::SEEKING;
 use crate::upstream::lists::reads::ReadCache;
 
-/// One thing at one server that clients may ask to hear of, by the server's
-/// own name for it.
+/// A subject at one server that clients can subscribe to, by the server's own
+/// name for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Topic {
     /// A resource, by its URI.
     Resource(Arc<str>),
     /// A task, by its id.
     Task(Arc<str>),
-    /// Whatever members of a `subscriptions/listen` filter stand for that the
-    /// gateway does not know: a raw object of them.
+    /// Members of a `subscriptions/listen` filter that the gateway does not
+    /// know: a raw object of them.
     Unknown(Arc<str>),
 }
 
@@ -60,16 +61,16 @@ impl Topic {
         Self::Task(id.into())
     }
 
-    /// What these raw members of a filter stand for.
+    /// The topic of these raw members of a filter.
     pub fn unknown(members: &str) -> Self {
         Self::Unknown(members.into())
     }
 
-    /// The notification's params where the server itself sent none.
+    /// The params of a notification that the server did not send itself.
     fn params(&self) -> Option<Bytes> {
         match self {
             Self::Resource(uri) => Some(json!({ "uri": &**uri }).to_string().into()),
-            // What became of these nobody but the server knows.
+            // Only the server knows the state of these.
             Self::Task(_) | Self::Unknown(_) => None,
         }
     }
@@ -86,15 +87,14 @@ impl fmt::Display for Topic {
 /// A notification that belongs to no request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum News {
-    /// One of the lists is another.
+    /// A list has changed.
     ListChanged,
-    /// Something is another that clients may have subscribed to, with the
-    /// notification's params.
+    /// A topic has changed, with the notification's params.
     About(Topic, Bytes),
 }
 
 impl News {
-    /// Reads a notification; `None` where it is of another kind.
+    /// Reads a notification; `None` if it is of another kind.
     fn parse(method: &str, params: Option<&Bytes>) -> Option<Self> {
         #[derive(Deserialize)]
         struct Updated {
@@ -124,25 +124,25 @@ impl News {
     }
 }
 
-/// Where a connection puts what its server tells.
+/// The destination of the notifications on a connection.
 #[derive(Debug)]
 pub struct Inbox {
-    /// The lists may be others.
+    /// Notified when the lists may have changed.
     changed: Arc<Notify>,
-    /// What clients want to hear of.
+    /// The clients' subscriptions.
     pub(in crate::upstream) subscriptions: Arc<Subscriptions>,
-    /// What clients have read, as long as it has not changed.
+    /// Cached reads, as long as they are valid.
     pub(in crate::upstream) reads: Arc<ReadCache>,
-    /// Told whenever a call begins that a question can belong to.
+    /// Notified whenever a call begins that server requests can belong to.
     pub(in crate::upstream) begun: Notify,
-    /// Places for questions that belong to no call so far.
+    /// Permits for server requests that belong to no call so far.
     pub(in crate::upstream) seeking: Arc<Semaphore>,
-    /// Where what nobody hears is counted.
+    /// Counts log lines without a recipient.
     metrics: OnceLock<Arc<ServerMetrics>>,
 }
 
 impl Inbox {
-    /// An inbox that has the lists fetched through `changed`.
+    /// An inbox that requests the lists through `changed`.
     pub(in crate::upstream) fn new(
         changed: Arc<Notify>,
         subscriptions: Arc<Subscriptions>,
@@ -157,21 +157,21 @@ impl Inbox {
         })
     }
 
-    /// Has what nobody hears counted.
+    /// Sets the metrics that count log lines without a recipient.
     pub(in crate::upstream) fn count_in(&self, metrics: &Arc<ServerMetrics>) {
         let _ = self.metrics.set(Arc::clone(metrics));
     }
 
-    /// Takes a notification that belongs to no call. What is of no kind known
-    /// here goes to the one client that it can be for, if there is one.
+    /// Handles a notification that belongs to no call. If its kind is unknown,
+    /// it is passed to the only client that it can be for, if there is one.
     pub(in crate::upstream) fn hear(&self, method: &str, params: Option<&Bytes>) {
         if !self.sort(method, params) && !is_of_a_call(method) {
             self.subscriptions.pass(method, params);
         }
     }
 
-    /// Takes a notification from a call's own stream; false where it is of no
-    /// kind known here, and the call's.
+    /// Handles a notification from a call's own stream; false if its kind is
+    /// unknown, and it belongs to the call.
     pub(in crate::upstream) fn sort(&self, method: &str, params: Option<&Bytes>) -> bool {
         match News::parse(method, params) {
             Some(News::ListChanged) => {
@@ -181,11 +181,12 @@ impl Inbox {
                 self.relist();
             }
             Some(News::About(topic, params)) => {
-                // Before anybody hears of it, and reads again.
+                // Before the subscribers are notified and read again.
                 if let Topic::Resource(uri) = &topic {
                     self.reads.forget(uri);
                 }
-                // A Legacy server tells of tasks unasked.
+                // A Legacy server sends task notifications without a
+                // subscription.
                 return self.subscriptions.deliver(&topic, &params)
                     || matches!(topic, Topic::Resource(_));
             }
@@ -194,8 +195,9 @@ impl Inbox {
         true
     }
 
-    /// Takes a line of the server's log that is tied to no call. Where the
-    /// connection is one session's own it is its client's, and else nobody's.
+    /// Handles a line of the server's log that belongs to no call. If the
+    /// connection belongs to one session, its client receives the line;
+    /// otherwise nobody does.
     pub(in crate::upstream) fn line(&self, method: &str, params: &Bytes) {
         if self.subscriptions.is_ones_own() {
             self.subscriptions.pass(method, Some(params));
@@ -204,31 +206,31 @@ impl Inbox {
         }
     }
 
-    /// Whose inbox it is.
+    /// The name of the server.
     pub(in crate::upstream) fn server(&self) -> &ServerName {
         self.subscriptions.server()
     }
 
-    /// The lists may be others.
+    /// Requests the lists again.
     pub(in crate::upstream) fn relist(&self) {
         self.changed.notify_one();
     }
 
-    /// Nobody listened for a while: anything may have changed.
+    /// After a time without a stream: anything may have changed.
     pub(in crate::upstream) fn missed(&self) {
         self.missed_lists();
         self.subscriptions.missed();
     }
 
-    /// The same, as far as it is about no subscription.
+    /// Like [`missed`](Self::missed), without the subscriptions.
     fn missed_lists(&self) {
         self.reads.clear();
         self.relist();
     }
 }
 
-/// Whether a notification means nothing outside of a call, or is the other
-/// side's to send.
+/// Whether a notification has no meaning outside of a call, or is not a
+/// server's to send.
 fn is_of_a_call(method: &str) -> bool {
     matches!(
         method,

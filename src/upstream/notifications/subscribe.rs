@@ -1,5 +1,5 @@
-//! `resources/subscribe` at a Legacy server: one for each resource that
-//! anybody wants to hear of.
+//! `resources/subscribe` at a Legacy server: one request for each resource that
+//! has subscribers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,24 +19,23 @@ use crate::upstream::transport::peer::ChangeCapabilities;
 use super::subscriptions::{Continuity, SubscriptionRefusal};
 use super::{Inbox, Topic};
 
-/// How a transport sends requests of the gateway's own.
+/// Sends the gateway's own requests over a transport.
 pub(in crate::upstream) trait SubscribeTransport:
     Send + Sync + 'static
 {
-    /// Sends one and waits for its answer.
+    /// Sends a request and waits for the response.
     fn ask(
         &self,
         method: &Method,
         params: Bytes,
     ) -> impl Future<Output = Result<Answer, UpstreamError>> + Send;
 
-    /// Changes when the server's session is another: one that knows of no
-    /// subscriptions.
+    /// Notifies of new sessions, in which the server knows no subscriptions.
     fn sessions(&self) -> watch::Receiver<u64>;
 }
 
-/// Keeps the server's subscriptions as clients want them, for as long as the
-/// connection is there.
+/// Keeps the server's subscriptions in line with the clients', for as long as
+/// the connection lives.
 pub(in crate::upstream) async fn subscribe(
     asks: impl SubscribeTransport,
     tells: ChangeCapabilities,
@@ -60,7 +59,8 @@ pub(in crate::upstream) async fn subscribe(
                 Topic::Resource(_) if tells.updates => {
                     due.push((topic.clone(), SubscribeStep::Begin));
                 }
-                // A Legacy server tells of tasks to whoever made them, unasked.
+                // A Legacy server sends task notifications to the task's
+                // creator without a subscription.
                 Topic::Task(_) => inbox.subscriptions.settle(topic, Ok(()), Continuity::Kept),
                 Topic::Resource(_) | Topic::Unknown(_) => {
                     let refused = Err(SubscriptionRefusal::Unsupported);
@@ -86,7 +86,7 @@ pub(in crate::upstream) async fn subscribe(
                     tracing::debug!(%topic, fault = %fault.chain(), "not subscribed");
                     failed = true;
                 }
-                // Whatever it says to it: nobody listens any longer.
+                // The response does not matter: there are no subscribers left.
                 (SubscribeStep::End, _) => {
                     standing.remove(&topic);
                 }
@@ -121,11 +121,11 @@ async fn take(
     (topic, step, answer.unwrap_or(Err(UpstreamError::Timeout { after: PATIENCE })))
 }
 
-/// How many requests are under way at once.
+/// The most requests in flight at once.
 const AT_ONCE: usize = 8;
-/// How long one may take.
+/// How long a request may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Before what went wrong is tried again.
+/// The time before a failed request is repeated.
 const AGAIN: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Who wants to hear of what at one server.
+//! The subscriptions at one server.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,43 +14,44 @@ use crate::jsonrpc::Response;
 use super::hub::Clients;
 use super::{ClientNotice, Mailbox, NoticeSubject, Topic};
 
-/// What clients are subscribed to at one server, or at one instance of it.
+/// The clients' subscriptions at one server, or at one instance of it.
 #[derive(Debug)]
 pub struct Subscriptions {
     server: ServerName,
-    /// The Legacy session whose own instance it is, if it is one's.
+    /// The Legacy session that the instance belongs to, if it does.
     client: Option<(Arc<str>, Arc<Clients>)>,
-    /// Whether the instance is one client's own, of either era.
+    /// Whether the instance serves a single client, of either era.
     pub(super) one_clients: bool,
     topics: Mutex<HashMap<Topic, TopicState>>,
-    /// Counts how often a topic came or went.
+    /// Counts the topics that were added or removed.
     changes: watch::Sender<u64>,
     /// Counts the server's verdicts.
     verdicts: watch::Sender<u64>,
     room: Arc<Room>,
 }
 
-/// One topic.
+/// The subscribers of one topic.
 #[derive(Debug, Default)]
 struct TopicState {
     readers: BTreeMap<u64, Arc<Mailbox>>,
     next: u64,
-    /// What the server said to it last; `None` while it has said nothing.
+    /// The server's last verdict; `None` while there is none.
     verdict: Option<Result<(), SubscriptionRefusal>>,
-    /// It stood once: its subscribers count on hearing of every change.
+    /// Whether it was ever active: its subscribers then rely on being notified
+    /// of every change.
     stood: bool,
-    /// What the server agreed to, where that has to be told.
+    /// The filter that the server agreed to, for unknown topics.
     agreed: Option<Bytes>,
 }
 
-/// Why a server does not tell of something.
+/// Why a server does not offer a subscription.
 #[derive(Debug, Clone)]
 pub enum SubscriptionRefusal {
-    /// It tells of no such things at all.
+    /// The server does not offer such subscriptions.
     Unsupported,
-    /// It said so when it was asked.
+    /// The server responded with an error.
     Said(ErrorBody),
-    /// It left it out of what it agreed to.
+    /// The server left the topic out of its acknowledgement.
     LeftOut,
 }
 
@@ -71,13 +72,13 @@ impl Subscriptions {
         }
     }
 
-    /// Whose they are.
+    /// The name of the server.
     pub(super) fn server(&self) -> &ServerName {
         &self.server
     }
 
-    /// Has news of `topic` put into `mailbox` until the answer is dropped;
-    /// `None` where there are `limit` subscriptions at all servers together.
+    /// Subscribes `mailbox` to `topic` until the guard is dropped; `None` if
+    /// there are `limit` subscriptions at all servers together.
     pub fn add(
         self: &Arc<Self>,
         topic: Topic,
@@ -90,7 +91,7 @@ impl Subscriptions {
         }
         let mut topics = self.topics();
         let standing = topics.entry(topic.clone()).or_default();
-        // Whoever was refused before may be served now.
+        // A topic that was refused before may be accepted now.
         let ask = standing.readers.is_empty() || standing.is_refused();
         if ask {
             standing.verdict = None;
@@ -105,7 +106,7 @@ impl Subscriptions {
         Some(SubscriptionGuard { subscriptions: Arc::clone(self), topic, number })
     }
 
-    /// Waits until the server has said whether it tells of `topic`.
+    /// Waits for the server's verdict on `topic`.
     async fn verdict(&self, topic: &Topic) -> Result<(), SubscriptionRefusal> {
         let mut verdicts = self.verdicts.subscribe();
         loop {
@@ -117,23 +118,22 @@ impl Subscriptions {
             } else {
                 return Err(SubscriptionRefusal::LeftOut);
             }
-            // The sender is part of `self`: it cannot be gone.
+            // The sender is part of `self`, so it cannot be dropped.
             let _ = verdicts.changed().await;
         }
     }
 
-    /// Whether anybody is subscribed to anything.
+    /// Whether there are any subscriptions.
     pub fn are_wanted(&self) -> bool {
         !self.topics().is_empty()
     }
 
-    /// Tells whenever a topic comes or goes.
+    /// Notifies whenever a topic is added or removed.
     pub(in crate::upstream) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// All topics that somebody wants to hear of, but for those that the
-    /// server has refused.
+    /// All topics with subscribers, except those that the server has refused.
     pub(in crate::upstream) fn wanted(&self) -> Vec<Topic> {
         let topics = self.topics();
         let open = topics.iter().filter(|(_, standing)| !standing.is_refused());
@@ -142,15 +142,16 @@ impl Subscriptions {
         wanted
     }
 
-    /// A server may say something else now than it did.
+    /// Forgets the refusals: the server may decide differently now.
     pub(in crate::upstream) fn forget_refusals(&self) {
         for standing in self.topics().values_mut().filter(|standing| standing.is_refused()) {
             standing.verdict = None;
         }
     }
 
-    /// The server tells of `topic`, or will not. Where it stood before, and
-    /// not `continuously`, a change may have been missed.
+    /// Records the server's verdict on `topic`. If the topic was active before
+    /// and continuity was broken, its subscribers are notified, because they
+    /// may have missed a change.
     pub(in crate::upstream) fn settle(
         &self,
         topic: &Topic,
@@ -171,15 +172,14 @@ impl Subscriptions {
         self.verdicts.send_modify(|count| *count += 1);
     }
 
-    /// Notes what the server agreed to of a topic's unknown members.
+    /// Records the filter that the server agreed to, for an unknown topic.
     pub(super) fn agree(&self, topic: &Topic, agreed: Bytes) {
         if let Some(standing) = self.topics().get_mut(topic) {
             standing.agreed = Some(agreed);
         }
     }
 
-    /// Hands news of a kind that is not known here to those who subscribed to
-    /// what stands for it.
+    /// Delivers an unknown notification to the subscribers of its topic.
     pub(super) fn deliver_unknown(&self, topic: &Topic, method: &str, params: Option<&Bytes>) {
         if let Some(standing) = self.topics().get(topic) {
             for mailbox in standing.readers.values() {
@@ -190,10 +190,9 @@ impl Subscriptions {
         }
     }
 
-    /// Hands news to those who subscribed to `topic` or, where nobody did, to
-    /// what it is a part of: servers may tell of a resource below the one that
-    /// was subscribed to.
-    /// False where nobody did.
+    /// Delivers a notification to the subscribers of `topic` or, if there are
+    /// none, of a resource that contains it: servers may notify of a resource
+    /// below the subscribed one. Returns false if there are no subscribers.
     pub(super) fn deliver(&self, topic: &Topic, params: &Bytes) -> bool {
         let topics = self.topics();
         if let Some(standing) = topics.get(topic) {
@@ -211,18 +210,18 @@ impl Subscriptions {
         false
     }
 
-    /// Whether the instance is one session's own.
+    /// Whether the instance belongs to one session.
     pub(super) fn is_ones_own(&self) -> bool {
         self.client.is_some()
     }
 
-    /// Whether the instance is one client's own: a session's, or a principal's.
+    /// Whether the instance serves a single client: a session, or a principal.
     pub(in crate::upstream) fn is_one_clients(&self) -> bool {
         self.one_clients
     }
 
-    /// Asks the client whose own instance this is; false where it cannot be
-    /// asked, or there is none.
+    /// Asks the only client of this instance; false if it cannot be asked, or
+    /// there are several.
     pub(in crate::upstream) fn ask(
         &self,
         question: &Question,
@@ -234,7 +233,7 @@ impl Subscriptions {
         }
     }
 
-    /// Hands anything else to the one client whose own instance this is.
+    /// Passes another notification to the only client of this instance.
     pub(super) fn pass(&self, method: &str, params: Option<&Bytes>) {
         if let Some((session, all)) = &self.client {
             all.tell(session, &self.server, method, params.cloned());
@@ -243,7 +242,7 @@ impl Subscriptions {
         }
     }
 
-    /// Nobody listened for a while.
+    /// Notifies all subscribers after a time without a stream.
     pub(super) fn missed(&self) {
         for (topic, standing) in self.topics().iter().filter(|(_, standing)| standing.stood) {
             standing.tell_missed(&self.server, topic);
@@ -255,12 +254,12 @@ impl Subscriptions {
     }
 }
 
-/// Whether news could have been missed.
+/// Whether notifications could have been missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum Continuity {
-    /// It was listened for all the time.
+    /// The gateway has listened all the time.
     Kept,
-    /// There was a while in which nobody listened.
+    /// The gateway was not listening for a while.
     Broken,
 }
 
@@ -282,22 +281,22 @@ impl TopicState {
     }
 }
 
-/// The URIs of what a resource may be a part of, the nearest first.
+/// The URIs of the resources that may contain this one, nearest first.
 fn wholes(uri: &str) -> impl Iterator<Item = &str> {
     let ends = uri.char_indices().rev().filter(|(_, c)| matches!(c, '/' | '?' | '#'));
-    // With the separator and without it.
+    // With and without the separator.
     ends.flat_map(|(at, _)| [uri.get(..=at), uri.get(..at)])
         .flatten()
         .filter(move |whole| whole.len() < uri.len() && !whole.is_empty())
 }
 
-/// How many subscriptions there are at all servers together.
+/// The number of subscriptions at all servers together.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     taken: AtomicUsize,
 }
 
-/// A subscription. Dropped, it is over.
+/// A subscription, which ends when dropped.
 #[derive(Debug)]
 pub struct SubscriptionGuard {
     subscriptions: Arc<Subscriptions>,
@@ -306,15 +305,15 @@ pub struct SubscriptionGuard {
 }
 
 impl SubscriptionGuard {
-    /// Whether it is a subscription to this.
+    /// Whether the subscription is to this topic of this server.
     pub fn is_of(&self, server: &ServerName, topic: &Topic) -> bool {
         self.topic == *topic && self.subscriptions.server == *server
     }
 
-    /// Waits until the server has said whether it tells of it.
+    /// Waits for the server's verdict.
     ///
     /// # Errors
-    /// [`SubscriptionRefusal`] where it does not.
+    /// [`SubscriptionRefusal`] if the server does not offer the subscription.
     ///
     /// # Cancel safety
     /// Safe.
@@ -324,7 +323,8 @@ impl SubscriptionGuard {
 }
 
 impl SubscriptionGuard {
-    /// What the server agreed to of unknown members: a raw object.
+    /// The filter that the server agreed to, for an unknown topic: a raw
+    /// object.
     pub fn agreed(&self) -> Option<Bytes> {
         self.subscriptions.topics().get(&self.topic)?.agreed.clone()
     }

@@ -13,7 +13,7 @@ struct Scripted(Arc<Mutex<Script>>);
 
 #[derive(Default)]
 struct Script {
-    /// What was asked for, one filter for each opening.
+    /// The filters of the requests, one for each opening.
     asked: Vec<Value>,
     /// What happened, in order.
     log: Vec<String>,

@@ -1,7 +1,6 @@
-//! What a client asks a Modern server for that the gateway does not know: an
-//! extension's, or a later revision's. It has a stream of its own, with these
-//! members of the filter and no others, so that whatever comes on it is what
-//! was asked for.
+//! Subscriptions that the gateway does not know: an extension's, or a later
+//! revision's. Each has a stream of its own, with only these members in its
+//! filter, so that every notification on it belongs to the subscription.
 
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ use crate::upstream::transport::peer::modern_params_of;
 
 use super::{ChangeStream, ListenTransport, PATIENCE, ReopenPace, StreamPurpose, StreamRefused};
 
-/// Listens for as long as it is wanted.
+/// Listens until the task is dropped, or the server refuses.
 pub(super) async fn listen<L: ListenTransport>(
     line: Arc<L>,
     version: ProtocolVersion,
@@ -67,7 +66,7 @@ fn params(version: ProtocolVersion, topic: &Topic) -> Bytes {
     modern_params_of(version, json!({ "notifications": filter }), &json!({}))
 }
 
-/// What the server agreed to: the raw filter.
+/// The raw filter that the server agreed to.
 fn agreed(params: &Bytes) -> Option<Bytes> {
     #[derive(Deserialize)]
     struct UnknownFilterAck<'a> {

@@ -11,7 +11,7 @@ use crate::upstream::notifications::{Mailbox, SubscriptionGuard, SubscriptionHub
 struct Scripted {
     asked: Arc<Mutex<Vec<String>>>,
     sessions: watch::Sender<u64>,
-    /// How many of the next requests break off.
+    /// How many of the next requests fail.
     broken: Arc<Mutex<usize>>,
 }
 
