@@ -1,8 +1,8 @@
-//! A server's whole lists, page by page: of tools, prompts, resources and
-//! templates, as far as it offers them.
+//! Reads a server's lists page by page: tools, prompts, resources and
+//! templates, as far as the server offers them.
 //!
-//! They are fetched side by side, and one that cannot be had does not cost the
-//! others.
+//! The lists are requested concurrently, and a failure of one does not affect
+//! the others.
 
 use std::time::Duration;
 
@@ -21,18 +21,18 @@ use crate::upstream::UpstreamError;
 use crate::upstream::transport::connection::ServerConnection;
 use crate::upstream::transport::peer::{Peer, modern_params_for, refused};
 
-/// What a server listed.
+/// The lists that a server returned.
 pub(in crate::upstream) struct FetchedLists {
-    /// The raw elements of all pages; `None` for a list that could not be had.
+    /// The raw elements of all pages; `None` for a list that failed.
     pub(in crate::upstream) lists: ByKind<Option<Vec<Bytes>>>,
-    /// What it said about caching, over all pages.
+    /// The server's caching hints, over all pages.
     pub(in crate::upstream) freshness: ByKind<Freshness>,
-    /// Why some could not be had.
+    /// The errors of the lists that failed.
     pub(in crate::upstream) failures: Vec<(Kind, UpstreamError)>,
 }
 
 impl FetchedLists {
-    /// Whether another try may bring what is missing.
+    /// Whether a retry may return the missing lists.
     pub(in crate::upstream) fn is_worth_another(&self) -> bool {
         let settled = |fault: &UpstreamError| {
             matches!(fault, UpstreamError::Refused { .. } | UpstreamError::EndlessList { .. })
@@ -41,14 +41,14 @@ impl FetchedLists {
     }
 }
 
-/// The bounds of a listing.
+/// Limits of a list request.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::upstream) struct ListingLimits {
-    /// Elements of one list.
+    /// The most elements of one list.
     pub(in crate::upstream) items: usize,
-    /// Pages of one list.
+    /// The most pages of one list.
     pub(in crate::upstream) pages: usize,
-    /// The time for all of them.
+    /// The timeout for all lists.
     pub(in crate::upstream) time: Duration,
 }
 
@@ -85,11 +85,11 @@ impl<'a> NativeListPage<'a> {
     }
 }
 
-/// Fetches all pages of all lists, as the server has them for a client with
+/// Requests all pages of all lists, as the server offers them to a client with
 /// these raw capabilities.
 ///
 /// # Errors
-/// The first list's [`UpstreamError`] where none could be had.
+/// The first list's [`UpstreamError`] if all lists failed.
 pub(in crate::upstream) async fn fetch(
     connection: &ServerConnection,
     capabilities: &Bytes,
@@ -126,7 +126,7 @@ pub(in crate::upstream) async fn fetch(
     Ok(listing)
 }
 
-/// Whom a listing asks, and on whose behalf.
+/// Requests lists from one server on behalf of some clients.
 #[derive(Clone, Copy)]
 struct ListRequester<'a> {
     connection: &'a ServerConnection,
@@ -140,15 +140,15 @@ impl ListRequester<'_> {
         if !connection.peer().offers.offers_list(kind) {
             return Ok(Fetched { items: Vec::new(), freshness: Freshness::FOR_EVER });
         }
-        // A server that never answers for one list is not to be kept waiting for
-        // until nobody waits for the others any more.
+        // A shorter timeout, so that a server that does not respond for one
+        // list does not delay the others too long.
         let after = match kind {
             Kind::Tools => bounds.time,
             _ => bounds.time / 3,
         };
         let pages = timeout(after, self.pages(kind));
         match pages.await.unwrap_or(Err(UpstreamError::Timeout { after })) {
-            // Whoever has resources need not know templates.
+            // A server with resources need not support templates.
             Err(UpstreamError::Refused { code: code::METHOD_NOT_FOUND, .. })
                 if kind == Kind::Templates =>
             {
@@ -199,8 +199,9 @@ impl ListRequester<'_> {
     }
 }
 
-/// A Legacy server says nothing about caching: its list holds until it says
-/// that it changed, or for [`UNTOLD`] where it never says.
+/// The freshness before the first page. A Legacy server sends no caching hints:
+/// its list is fresh until the server announces a change, or for [`UNTOLD`] if
+/// it announces none.
 fn start(peer: &Peer, kind: Kind) -> Freshness {
     let ttl = match (peer.era(), peer.offers.announces_changes(kind)) {
         (Era::Legacy, false) => UNTOLD,
@@ -213,7 +214,7 @@ fn stricter(so_far: Freshness, page: &NativeListPage<'_>, era: Era) -> Freshness
     if era == Era::Legacy {
         return so_far;
     }
-    // Absent and negative ones count as 0 (2026-07-28, Caching).
+    // Absent and negative values count as 0 (2026-07-28, Caching).
     let ttl = Duration::try_from_secs_f64(page.ttl_ms.unwrap_or(0.0).max(0.0) / 1000.0);
     let scope = match page.cache_scope.as_deref() {
         Some("public") => CacheScope::Public,
@@ -222,5 +223,6 @@ fn stricter(so_far: Freshness, page: &NativeListPage<'_>, era: Era) -> Freshness
     so_far.stricter(Freshness { ttl: ttl.unwrap_or(Duration::MAX), scope })
 }
 
-/// How long a list holds of which nobody says how long, nor when it changed.
+/// How long a list is fresh if the server sends neither caching hints nor
+/// changes.
 const UNTOLD: Duration = Duration::from_mins(1);

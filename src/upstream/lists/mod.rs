@@ -1,9 +1,9 @@
-//! What one server lists: once for the gateway itself, which can do nothing
-//! for servers, and once more for each set of abilities that clients have.
+//! The lists of one server: one for the gateway itself, which has no client
+//! capabilities, and one for each set of capabilities that clients have.
 //!
-//! A Modern server is asked for all of them on its one connection. A Legacy
-//! server knows a client's abilities from the start of a connection, so that
-//! one instance lists for each.
+//! A Modern server receives all list requests on its one connection. A Legacy
+//! server learns the capabilities when a connection is opened, so one instance
+//! reads the lists for each set.
 
 pub(in crate::upstream) mod listing;
 pub(in crate::upstream) mod pace;
@@ -32,55 +32,56 @@ use listing::ListingLimits;
 /// The lists of one server.
 #[derive(Default)]
 pub(in crate::upstream) struct OfferedLists {
-    /// The gateway's own.
+    /// The gateway's own, without client capabilities.
     pub(in crate::upstream) base: ArcSwapOption<ServerList>,
-    /// Those for clients that can do something, by their raw capabilities as
-    /// the server is told them.
+    /// The lists for clients with capabilities, by the raw capabilities that
+    /// the server is told.
     further: Mutex<HashMap<Bytes, CapabilityList>>,
-    /// Counts what happens to the further ones.
+    /// Counts the requests for further lists that have ended.
     ticks: watch::Sender<u64>,
-    /// Counts the changes of the further ones.
+    /// Counts the changes of the further lists.
     version: AtomicU64,
-    /// Some of them are those of the server that was there before.
+    /// Whether some of them were taken over from the server that this one
+    /// replaces.
     inherited: AtomicBool,
-    /// A Modern server is to be asked for one that is not there.
+    /// Notified when a Modern server is to be asked for a missing list.
     pub(in crate::upstream) wanted: Notify,
 }
 
-/// How much of its lists a server gave.
+/// How many of its lists a server returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum ListingOutcome {
-    /// All that there is to be had.
+    /// All of them.
     Whole,
-    /// Not all: another try may bring more.
+    /// Some of them: a retry may return more.
     InPart,
 }
 
-/// A list for some abilities.
+/// A list for some capabilities.
 struct CapabilityList {
     list: Option<Arc<ServerList>>,
-    /// When a client asked for it last.
+    /// When a client last asked for it.
     asked: Instant,
-    /// When the server last gave it, or failed to.
+    /// When the server last returned it, or failed to.
     tried: Option<Instant>,
 }
 
-/// How a list stands that somebody asks for.
+/// The state of a list that a client asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum ListFreshness {
-    /// There, and as old as this; or it could not be had, so long ago.
+    /// The server returned the list, or failed to, this long ago.
     Tried(Duration),
-    /// The server has not been asked for it yet.
+    /// The server has not been asked for the list.
     New,
 }
 
 impl OfferedLists {
-    /// The list for clients whom the server knows by these capabilities.
+    /// The list for clients with these capabilities.
     pub(in crate::upstream) fn of(&self, capabilities: &Bytes) -> Option<Arc<ServerList>> {
         self.further().get(capabilities).and_then(|slot| slot.list.clone())
     }
 
-    /// Notes that a client asks for such a list; tells how it stands.
+    /// Records that a client asks for such a list; returns its state.
     pub(in crate::upstream) fn ask(&self, capabilities: &Bytes) -> ListFreshness {
         let now = Instant::now();
         let mut further = self.further();
@@ -101,15 +102,16 @@ impl OfferedLists {
         ListFreshness::New
     }
 
-    /// Changes whenever one of the further lists does.
+    /// A number that changes with each further list.
     pub(in crate::upstream) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Takes the lists of the server that was there before, where there are
-    /// none of its own.
+    /// Takes over the lists of the server that this one replaces, unless it has
+    /// its own.
     pub(in crate::upstream) fn inherit(&self, from: &Self) {
-        // In one step: its own may come this very moment, and stays.
+        // Atomic, because the server's own list may arrive concurrently and
+        // must stay.
         self.base.compare_and_swap(&None::<Arc<ServerList>>, from.base.load_full());
         let inherited: Vec<_> = from
             .further()
@@ -133,11 +135,11 @@ impl OfferedLists {
             let further = self.further();
             further.get(capabilities).is_none_or(|slot| slot.tried.is_some())
         };
-        // The sender is part of `self`: it cannot be gone.
+        // The sender is part of `self`, so it cannot be dropped.
         let _ = ticks.wait_for(settled).await;
     }
 
-    /// The server could not be asked.
+    /// Records that the server could not be asked.
     pub(in crate::upstream) fn failed(&self, capabilities: &Bytes) {
         if let Some(slot) = self.further().get_mut(capabilities) {
             slot.tried = Some(Instant::now());
@@ -145,7 +147,7 @@ impl OfferedLists {
         self.ticks.send_modify(|count| *count += 1);
     }
 
-    /// Whoever asks next has it listed anew.
+    /// Marks a list as stale: the next client that asks has it requested again.
     pub(in crate::upstream) fn doubt(&self, capabilities: &Bytes) {
         let long_ago = Instant::now().checked_sub(RECENT);
         if let Some(slot) = self.further().get_mut(capabilities) {
@@ -153,8 +155,7 @@ impl OfferedLists {
         }
     }
 
-    /// The capabilities for which there is, or should be, a list that clients
-    /// have asked for not too long ago.
+    /// The capabilities whose lists clients have recently asked for.
     pub(in crate::upstream) fn recent(&self) -> Vec<Bytes> {
         let further = self.further();
         let recent = further.iter().filter(|(_, slot)| slot.asked.elapsed() < RECENT);
@@ -167,15 +168,15 @@ impl OfferedLists {
         untried.map(|(capabilities, _)| capabilities.clone()).collect()
     }
 
-    /// Notes a list; true where it is another than before.
+    /// Stores a list; true if it has changed.
     fn put(&self, capabilities: &Bytes, list: ServerList) -> bool {
         let base = self.base.load_full().filter(|base| base.is_same(&list));
         let mut further = self.further();
-        // One that nobody asks for any more has lost its place.
+        // The entry was removed because no client asked for it.
         let Some(slot) = further.get_mut(capabilities) else { return false };
         let same = slot.list.as_ref().is_some_and(|old| old.is_same(&list));
         let first = slot.list.is_none() && base.is_some();
-        // The same as for all: one of them is enough.
+        // If it equals the list for all clients, that one is shared.
         slot.list = Some(base.unwrap_or_else(|| Arc::new(list)));
         slot.tried = Some(Instant::now());
         drop(further);
@@ -192,8 +193,8 @@ impl OfferedLists {
 }
 
 impl Instance {
-    /// Fetches what this instance is to list and, where it is another list,
-    /// tells the gateway.
+    /// Requests the lists that this instance is responsible for, and notifies
+    /// the gateway of a change.
     pub(in crate::upstream) async fn list(
         &self,
         connection: &ServerConnection,
@@ -217,8 +218,8 @@ impl Instance {
         self.tell(changed);
         match connection.peer().era() {
             Era::Modern => self.list_further(connection, lists.recent()).await,
-            // What changed for the gateway may have changed for clients whose
-            // instances are at rest and did not hear of it.
+            // The lists of other instances, which may be idle and have missed
+            // the notification, may have changed as well.
             Era::Legacy if changed || lists.inherited.swap(false, Ordering::AcqRel) => {
                 self.kin.relist();
             }
@@ -227,8 +228,7 @@ impl Instance {
         Ok(listed)
     }
 
-    /// Fetches the lists of a Modern server that clients have asked for and
-    /// that are not there yet.
+    /// Requests the missing lists that clients have asked a Modern server for.
     pub(in crate::upstream) async fn list_untried(&self, connection: &ServerConnection) {
         self.list_further(connection, self.kin.lists.untried()).await;
     }
@@ -253,7 +253,8 @@ impl Instance {
         }
     }
 
-    /// One list, made of all pages. What the `old` one has is not compiled again.
+    /// Requests one list with all its pages. Unchanged elements are taken from
+    /// `old`, not compiled again.
     async fn fetch(
         &self,
         connection: &ServerConnection,
@@ -271,15 +272,15 @@ impl Instance {
             .iter()
             .map(|(kind, fault)| format!("{}: {}", kind.method().as_str(), fault.chain()))
             .collect();
-        // Modern clients reach every Modern server's tools through the
-        // gateway by HTTP, where the rules for mirrored parameters hold.
+        // Modern clients call tools of Modern servers through the gateway over
+        // HTTP, where the rules for mirrored parameters apply.
         let rules = match connection.peer().era() {
             Era::Modern => HeaderRules::Enforce,
             Era::Legacy => HeaderRules::Ignore,
         };
         let (name, offers) = (config.name.clone(), Arc::clone(&connection.peer().offers));
-        // Compiling thousands of schemas takes a while: not on a thread that
-        // serves calls.
+        // Compiling thousands of schemas takes long, so it runs on a blocking
+        // thread.
         let turn = BUILDING.acquire().await.ok();
         let built = tokio::task::spawn_blocking(move || {
             let (mut list, refused) =
@@ -298,7 +299,7 @@ impl Instance {
         });
         let warnings: Vec<_> = missing.into_iter().chain(refused).collect();
         let mut notes = self.notes();
-        // Once, not with each listing.
+        // Logged once, not after each list request.
         for warning in warnings.iter().filter(|warning| !notes.warnings.contains(warning)) {
             tracing::warn!(server = %config.name, "left out of the list: {warning}");
         }
@@ -308,16 +309,16 @@ impl Instance {
 }
 
 impl crate::upstream::supervisor::kin::ServerShared {
-    /// Has every list made anew that clients with abilities have asked for: at
-    /// once by the instances that run or can be had, or when one is asked for
-    /// next.
+    /// Requests all lists again that clients with capabilities have recently
+    /// asked for: at once by the instances that run or can be opened, otherwise
+    /// when a client next asks.
     fn relist(self: &Arc<Self>) {
         for told in self.lists.recent() {
             self.relist_for(&told);
         }
     }
 
-    /// The same for one list.
+    /// Like [`relist`](Self::relist), for one list.
     pub(in crate::upstream) fn relist_for(self: &Arc<Self>, told: &Bytes) {
         if self.lists.of(told).is_none() {
             return;
@@ -330,9 +331,10 @@ impl crate::upstream::supervisor::kin::ServerShared {
     }
 }
 
-/// Lists that are built at once: each thread that builds keeps megabytes for it.
+/// The most lists that are built at once: each build keeps megabytes on its
+/// thread.
 static BUILDING: Semaphore = Semaphore::const_new(2);
-/// The most sets of abilities for which one server's list is kept.
+/// The most sets of capabilities whose lists are kept for one server.
 const MOST: usize = 64;
-/// A list that nobody asked for within this time is not kept up to date.
+/// A list that no client asked for within this time is not updated.
 const RECENT: Duration = Duration::from_hours(1);

@@ -1,21 +1,22 @@
-//! When a server is listed again.
+//! The pace of list requests.
 
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// The pace of one connection's listings. A change is followed at once; a
-/// server that changes without pause, or whose listing fails, is listed ever
-/// more rarely, but a listing that is due never falls away. Changes that are
-/// several pauses apart bring the pause down again, so that what a burst
-/// delays is no longer than the burst was.
+/// The pace of one connection's list requests. A change is followed at once.
+/// For a server that changes constantly, or whose lists fail, the pause between
+/// requests grows, but a request that is due is always made. Changes that are
+/// several pauses apart shorten the pause again, so that a burst delays
+/// requests no longer than it lasted.
 pub(in crate::upstream) struct RelistPace {
     not_before: Instant,
     pause: Duration,
-    /// How long after the last pause the listing became due.
+    /// How long after the last pause the request became due.
     quiet: Duration,
-    /// A listing failed: another is due though nothing was said.
+    /// Whether a request is due without a notification, because the last one
+    /// failed.
     owed: bool,
 }
 
@@ -24,10 +25,10 @@ impl RelistPace {
         Self { not_before: Instant::now(), pause: FIRST_PAUSE, quiet: CALM, owed: false }
     }
 
-    /// Waits until a listing is due.
+    /// Waits until a list request is due.
     ///
     /// # Cancel safety
-    /// Safe: what was said stays said.
+    /// Safe: a notification that was received is not lost.
     pub(in crate::upstream) async fn due(&mut self, changed: &Notify) {
         if !self.owed {
             changed.notified().await;
@@ -38,7 +39,7 @@ impl RelistPace {
         self.owed = false;
     }
 
-    /// Notes a listing.
+    /// Records a list request.
     pub(in crate::upstream) fn listed(&mut self, succeeded: bool) {
         self.pause = if self.quiet >= CALM {
             FIRST_PAUSE
@@ -52,13 +53,13 @@ impl RelistPace {
     }
 }
 
-/// Between two listings at first.
+/// The first pause between two requests.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Between two listings at most.
+/// The longest pause between two requests.
 const LAST_PAUSE: Duration = Duration::from_secs(30);
-/// Changes so many pauses after the last one are no burst.
+/// Changes this many pauses after the last one are no burst.
 const SPARSE: u32 = 4;
-/// After so long without a listing the pauses start over.
+/// After this long without a request the pause is reset.
 const CALM: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

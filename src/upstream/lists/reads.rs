@@ -1,10 +1,10 @@
-//! What clients have read of a Modern server, kept for as long as the server
+//! Cached resource reads of a Modern server, kept for as long as the server
 //! allows (2026-07-28, Caching).
 //!
-//! What it calls public is given to anyone, what it calls private only to the
-//! principal that read it, and either only to clients with the same
-//! capabilities. A notification that something has changed ends it at once.
-//! A read that answers a server's question is never kept, nor one that says
+//! A public result is given to any client, a private one only to the principal
+//! that read it, and both only to clients with the same capabilities. A change
+//! notification removes a result at once. A read that answers a server's
+//! question is never cached, nor one with params besides the URI.
 //! more than which resource it wants.
 
 use std::collections::HashMap;
@@ -26,16 +26,16 @@ use crate::jsonrpc::{Splice, object, span_of};
 use crate::mcp::{Method, meta};
 use crate::policy::CallTarget;
 
-/// The reads of one server that are still fresh.
+/// The cached reads of one server.
 #[derive(Default)]
 pub(in crate::upstream) struct ReadCache(Mutex<CachedReads>);
 
 #[derive(Default)]
 struct CachedReads {
     entries: HashMap<ReadKey, CachedRead>,
-    /// The sizes of all of them.
+    /// The total size of the entries.
     bytes: usize,
-    /// Counts what was forgotten because it had changed.
+    /// Counts the removals that were caused by changes.
     changes: u64,
 }
 
@@ -43,18 +43,18 @@ struct CachedReads {
 struct ReadKey {
     uri: NativeName,
     abilities: Abilities,
-    /// Whose it is; nobody's where anyone may have it.
+    /// The principal of a private result; `None` for a public one.
     owner: Option<Principal>,
 }
 
 struct CachedRead {
     result: ResultBody,
-    /// Where the number of milliseconds stands in it.
+    /// The span of `ttlMs` in the result.
     ttl: std::ops::Range<usize>,
     until: Instant,
 }
 
-/// One read on its way, which may be kept.
+/// A read in flight, whose result may be cached.
 pub(in crate::upstream) struct Reading {
     key: ReadKey,
     changes: u64,
@@ -62,8 +62,8 @@ pub(in crate::upstream) struct Reading {
 }
 
 impl ReadCache {
-    /// What there is to answer a call with, if that is known; or else what will
-    /// be needed to keep its answer, if that may be kept in `most` bytes.
+    /// Finds a cached reply to a call. Otherwise returns what is needed to
+    /// cache its result, if that is allowed, in a cache of `most` bytes.
     pub(in crate::upstream) fn find(
         &self,
         call: &Call,
@@ -85,7 +85,8 @@ impl ReadCache {
         kept.fresh(&key, now).ok_or(Some(Reading { key, changes: kept.changes, most }))
     }
 
-    /// The reply to a read, which is kept on its way if the server allows it.
+    /// Passes on the reply to a read, and caches its result if the server
+    /// allows it.
     pub(in crate::upstream) fn keep(self: &Arc<Self>, reading: Reading, reply: Reply) -> Reply {
         let answers = reply.answers();
         let state = Some((reply, Some(reading), Arc::clone(self)));
@@ -99,7 +100,7 @@ impl ReadCache {
                     }
                     return Some((event, None));
                 }
-                // What comes of it is for this client alone.
+                // The result depends on this client's answers.
                 Event::Asks(..) => reading = None,
                 _ => {}
             }
@@ -109,7 +110,7 @@ impl ReadCache {
         kept.with_answers(answers)
     }
 
-    /// A resource has changed: it, what is within it, or what it is within.
+    /// Removes a changed resource, those within it, and those that contain it.
     pub(in crate::upstream) fn forget(&self, uri: &str) {
         let related = |key: &ReadKey| {
             let known = key.uri.as_str();
@@ -118,7 +119,7 @@ impl ReadCache {
         self.kept().remove(|key, _| related(key));
     }
 
-    /// Anything may have changed.
+    /// Removes everything: anything may have changed.
     pub(in crate::upstream) fn clear(&self) {
         self.kept().remove(|_, _| true);
     }
@@ -128,7 +129,7 @@ impl ReadCache {
         let size = result.raw().len() + reading.key.uri.as_str().len() + OVERHEAD;
         let now = Instant::now();
         let mut kept = self.kept();
-        // What was heard meanwhile may have been about what was read before.
+        // Changes that were announced during the read may concern its result.
         if kept.changes != reading.changes || size > reading.most / 2 {
             return;
         }
@@ -148,7 +149,7 @@ impl ReadCache {
 }
 
 impl CachedReads {
-    /// The answer, which says how long it is still good.
+    /// The reply, with the remaining time to live.
     fn fresh(&self, key: &ReadKey, now: Instant) -> Option<Reply> {
         let entry = self.entries.get(key).filter(|entry| entry.until > now)?;
         let left = entry.until.saturating_duration_since(now).as_millis().to_string();
@@ -163,7 +164,7 @@ impl CachedReads {
         self.bytes = self.entries.values().map(CachedRead::size).sum();
     }
 
-    /// Drops what is stale and then what will be soonest.
+    /// Removes stale entries, then those that expire first.
     fn make_room(&mut self, size: usize, most: usize, now: Instant) {
         let full = |kept: &Self| kept.bytes + size > most || kept.entries.len() >= MOST;
         if !full(self) {
@@ -193,7 +194,7 @@ impl fmt::Debug for ReadCache {
     }
 }
 
-/// What a result says about its keeping.
+/// The caching hints of a result.
 struct Caching {
     ttl: Duration,
     place: std::ops::Range<usize>,
@@ -222,8 +223,8 @@ impl Caching {
     }
 }
 
-/// Whether a read says nothing but which resource it wants, and the usual of
-/// its client: what the answer depends on is then known.
+/// Whether a read has no params besides the URI and the usual metadata: then
+/// the key covers everything that the result depends on.
 fn asks_for_nothing_else(call: &Call) -> bool {
     let raw = call.params.raw();
     let only = |raw: &[u8], known: &[&str]| {
@@ -235,7 +236,7 @@ fn asks_for_nothing_else(call: &Call) -> bool {
         && of_meta.is_none_or(|meta| meta == b"null" || only(meta, &USUAL))
 }
 
-/// The members of `_meta` that change nothing about what is read.
+/// The members of `_meta` that do not affect the result.
 const USUAL: [&str; 8] = [
     meta::PROGRESS_TOKEN,
     meta::PROTOCOL_VERSION,
@@ -246,11 +247,11 @@ const USUAL: [&str; 8] = [
     meta::TRACESTATE,
     "baggage",
 ];
-/// What an entry takes besides its result.
+/// The size of an entry besides its result.
 const OVERHEAD: usize = 512;
 /// The most entries.
 const MOST: usize = 4096;
-/// Nothing is kept for longer, whatever a server says.
+/// The longest that an entry is kept, whatever the server allows.
 const LONGEST: Duration = Duration::from_hours(24);
 
 #[cfg(test)]
@@ -286,7 +287,7 @@ mod tests {
         }
     }
 
-    /// Reads, keeping the answer; `None` where it had not to be asked for.
+    /// The cached result; otherwise reads, caches, and returns `None`.
     async fn ask(reads: &Arc<ReadCache>, call: &Call, uri: &str, answer: &str) -> Option<String> {
         match reads.find(call, &target(uri), SIZE) {
             Ok(mut reply) => Some(answered(&mut reply).await),
