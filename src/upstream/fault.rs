@@ -1,4 +1,4 @@
-//! What goes wrong between the gateway and a server.
+//! Errors between the gateway and a server.
 
 use std::time::Duration;
 
@@ -7,31 +7,31 @@ use http::StatusCode;
 use crate::call::{AnswerFault, Failure, ServerName};
 use crate::jsonrpc;
 
-/// Why a server did not answer, or not with an answer.
+/// Why a call to a server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
     /// The child process could not be started.
     #[error("it could not be started")]
     Spawn(#[source] crate::upstream::transport::child::SpawnError),
-    /// The child process has ended, or closed its output.
+    /// The child process has exited, or closed its output.
     #[error("it ended ({0})")]
     Exited(String),
-    /// No connection, or it broke.
+    /// The connection could not be opened, or was lost.
     #[error("it could not be reached")]
     Connect(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The connection ended in the middle of an answer.
+    /// The connection was lost in the middle of a response.
     #[error("the connection broke off")]
     Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The stream ended before its answer.
+    /// The stream ended before the response.
     #[error("the stream ended without an answer")]
     NoAnswer,
-    /// Nothing came for as long as the configuration allows.
+    /// The server sent nothing for as long as the configuration allows.
     #[error("no answer within {after:?}")]
     Timeout {
-        /// How long was waited.
+        /// How long the gateway waited.
         after: Duration,
     },
-    /// An HTTP status that is no answer.
+    /// An HTTP error status.
     #[error("it answered HTTP {status}{}", hint(*status))]
     Status {
         /// The status.
@@ -43,57 +43,58 @@ pub enum UpstreamError {
         /// The `Location`.
         to: String,
     },
-    /// A media type that is neither JSON nor an event stream.
+    /// A media type other than JSON and event streams.
     #[error("it answered with {found:?} instead of JSON or an event stream")]
     MediaType {
         /// The `Content-Type`.
         found: String,
     },
-    /// What came is larger than the configuration allows.
+    /// The response is larger than the configuration allows.
     #[error("its answer is larger than {limit} bytes")]
     TooLarge {
         /// The most bytes allowed.
         limit: usize,
     },
-    /// What came is no JSON-RPC message.
+    /// The message is not valid JSON-RPC.
     #[error("it sent no valid JSON-RPC message: {0}")]
     Frame(#[from] jsonrpc::FrameFault),
-    /// A response's payload is of the wrong shape.
+    /// The payload of a response has the wrong shape.
     #[error("it sent an invalid answer: {0}")]
     Answer(#[from] AnswerFault),
-    /// It answered another request than the one asked.
+    /// The id of a response does not match the request.
     #[error("it answered with another request's id")]
     WrongId,
-    /// It refused with a JSON-RPC error.
+    /// The server responded with a JSON-RPC error.
     #[error("it answered {code}: {message}")]
     Refused {
         /// The JSON-RPC code.
         code: i64,
-        /// The message, cut to a sensible length.
+        /// The message, clipped to a sensible length.
         message: String,
     },
-    /// It and the gateway have no protocol version in common.
+    /// The server and the gateway have no protocol version in common.
     #[error("it speaks none of the gateway's protocol versions, but {0}")]
     Versions(String),
-    /// A list has no end, or is longer than allowed.
+    /// A list does not end, or is longer than allowed.
     #[error("its list is longer than {limit} {unit}")]
     EndlessList {
-        /// How many.
+        /// The limit.
         limit: usize,
-        /// Of what.
+        /// The unit of the limit.
         unit: &'static str,
     },
-    /// A setting that shows to be wrong only now, such as a certificate file.
+    /// A setting that turns out to be wrong only at run time, such as a
+    /// certificate file.
     #[error("{0}")]
     Setup(String),
-    /// It has as many instances as it may have.
+    /// The server has reached its limit of instances.
     #[error("as many instances of it run as `max_instances` allows ({limit}): try again later")]
     TooManyInstances {
-        /// How many it may have besides the first.
+        /// The most instances that it may have besides the main one.
         limit: usize,
     },
-    /// It is not running, and not being started: the reason, as a client may
-    /// know it.
+    /// The server is neither running nor starting: the reason, as a client may
+    /// see it.
     #[error("{0}")]
     Down(String),
 }
@@ -111,19 +112,19 @@ impl UpstreamError {
         text
     }
 
-    /// What a client may know of it: no addresses, no file names, and nothing
-    /// that the server's own process wrote, which may be anything.
+    /// The text that a client may see: without addresses, file names, or
+    /// anything that the server's process wrote.
     pub fn public(&self) -> String {
         match self {
             Self::Exited(_) => "it ended".into(),
             Self::Setup(_) => "its configuration cannot be used".into(),
             Self::Redirect { .. } => "it redirects elsewhere".into(),
-            // The rest of each says nothing but what the protocol has names for.
+            // The other texts use only the protocol's terms.
             other => other.to_string(),
         }
     }
 
-    /// The outward form. What a client may not see is left to the log.
+    /// The outward form. Details that a client may not see are only logged.
     pub fn into_failure(self, server: &ServerName) -> Failure {
         let server = server.clone();
         let reason = self.public();

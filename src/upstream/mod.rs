@@ -1,14 +1,15 @@
-//! The gateway's side towards the servers.
+//! The upstream side: everything towards the servers.
 //!
 //! A [`Server`] is one configured server with its whole life: started, probed
-//! for its era, listed, called, lost, started again, stopped. That is the life
-//! of its first instance; where one child or session will not do for all
-//! clients, because of what they can do or whose they are ([`InstanceKey`]), it has
-//! more of them. [`supervisor`] has the lives of instances, [`transport`] what
-//! carries messages to them in both eras, [`lists`] what they offer,
-//! [`interaction`] what they ask of clients in mid-call, [`notifications`] what
-//! they tell outside of answers. What lies above this module sees none of that:
-//! it hands over a permitted call and gets a reply.
+//! for its era, listed, called, lost, restarted, stopped. That is the life of
+//! its main instance. Where one child or session cannot serve all clients,
+//! because their capabilities differ or because they must be isolated
+//! ([`InstanceKey`]), the server has further instances. [`supervisor`] runs the
+//! lives of instances, [`transport`] carries messages to them in both eras,
+//! [`lists`] reads what they offer, [`interaction`] handles their requests to
+//! clients during a call, and [`notifications`] what they send outside of
+//! responses. The modules above see none of that: they hand over a permitted
+//! call and receive a reply.
 
 mod fault;
 mod interaction;

@@ -1,4 +1,4 @@
-//! Whose an instance of a server is, and which one a call goes to.
+//! The scope of an instance, and the instance that a call is routed to.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use crate::config::Isolation;
 use crate::era::lower;
 use crate::mcp::{Era, ProtocolVersion};
 
-/// Whose something is: two calls with the same one come from the same client,
-/// as far as anybody can tell.
+/// The client that an instance or a call belongs to: two calls with equal
+/// scopes come from the same client, as far as the gateway can tell.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum InstanceScope {
-    /// Nobody's in particular.
+    /// Shared by all clients.
     Everybody,
-    /// One Legacy session's, by its id.
+    /// A Legacy session, by its id.
     Session {
         /// The gateway's id for the session.
         id: Arc<str>,
-        /// Whose session it is.
+        /// The principal that owns the session.
         principal: Principal,
     },
-    /// A principal's who has no session: a Modern client's.
+    /// A principal without a session: a Modern client.
     Principal(Principal),
 }
 
 impl InstanceScope {
-    /// Whose a call is.
+    /// The scope of a call.
     pub fn of(context: &Context) -> Self {
         let principal = context.principal.clone();
         match &context.session {
@@ -36,7 +36,7 @@ impl InstanceScope {
         }
     }
 
-    /// The Legacy session that it belongs to, if it does.
+    /// The id of the Legacy session, if the scope is one.
     pub fn session(&self) -> Option<Arc<str>> {
         match self {
             Self::Session { id, .. } => Some(Arc::clone(id)),
@@ -44,12 +44,13 @@ impl InstanceScope {
         }
     }
 
-    /// Whether it belongs to that Legacy session.
+    /// Whether the scope is that Legacy session.
     pub fn is_session(&self, session: &str) -> bool {
         matches!(self, Self::Session { id, .. } if **id == *session)
     }
 
-    /// Its name in status and log. A session's id is a secret.
+    /// The name in status and log. It leaves out a session's id, which is a
+    /// secret.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Everybody => "shared",
@@ -58,37 +59,38 @@ impl InstanceScope {
     }
 }
 
-/// What tells the instances of one server apart: whose it is, and what it was
-/// told its client can do.
+/// Identifies an instance among those of one server: by its scope, and by the
+/// client capabilities that the server was told.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct InstanceKey {
-    /// Whose it is.
+    /// The clients that the instance serves.
     pub whose: InstanceScope,
-    /// The raw capabilities that a Legacy server is told when it is opened.
+    /// The raw capabilities that a Legacy server receives in `initialize`.
     pub told: Bytes,
 }
 
 impl InstanceKey {
-    /// The first instance's: everybody's, and told of nothing.
+    /// The key of the main instance: shared, with no capabilities.
     pub fn main() -> Self {
         Self { whose: InstanceScope::Everybody, told: Bytes::from_static(b"{}") }
     }
 
-    /// Whether it is the first instance's.
+    /// Whether this is the key of the main instance.
     pub fn is_main(&self) -> bool {
         self.whose == InstanceScope::Everybody && self.told == "{}"
     }
 
-    /// Whether such an instance lists what the server has. One client's own
-    /// does not: the list is that of all clients that can do the same.
+    /// Whether such an instance reads the server's lists. An instance of a
+    /// single client does not: it uses the list of all clients with the same
+    /// capabilities.
     pub fn lists(&self) -> bool {
         self.whose == InstanceScope::Everybody
     }
 
-    /// The instance that lists for clients with these abilities.
+    /// The instance that reads the lists for clients with these capabilities.
     pub(super) fn lister(version: ProtocolVersion, abilities: &Abilities) -> Self {
         match version.era() {
-            // Told with each request.
+            // Modern servers receive capabilities with each request.
             Era::Modern => Self::main(),
             Era::Legacy => {
                 let told = lower::capabilities(abilities, version);
@@ -97,7 +99,7 @@ impl InstanceKey {
         }
     }
 
-    /// The instance that a call goes to.
+    /// The instance that a call is routed to.
     pub(super) fn of(version: ProtocolVersion, isolation: Isolation, context: &Context) -> Self {
         let lister = Self::lister(version, context.client.abilities());
         match (version.era(), isolation) {

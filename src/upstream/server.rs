@@ -23,11 +23,11 @@ use crate::upstream::supervisor::state::{LifeState, ServerOverview};
 use crate::upstream::transport::connection::transport_name;
 use crate::upstream::transport::peer::Peer;
 
-/// A configured server with its whole life. Lives across snapshots, for as
-/// long as its part of the configuration stays the same.
+/// A configured server with its whole life. It outlives snapshots, for as long
+/// as its part of the configuration stays the same.
 ///
-/// Its first instance answers for it: what it is, what it lists, how it fares.
-/// Where one will not do for all clients, there are more of them.
+/// Its main instance provides its identity, its lists and its state. Where one
+/// instance cannot serve all clients, there are further ones.
 pub struct Server {
     main: Arc<Instance>,
     kin: Arc<ServerShared>,
@@ -40,37 +40,38 @@ impl Server {
         Arc::new(Self { main: Instance::start(&kin, InstanceKey::main()), kin })
     }
 
-    /// Its name.
+    /// The name of the server.
     pub fn name(&self) -> &ServerName {
         self.main.name()
     }
 
-    /// Its last known list, as it gives it to clients that can do nothing for
-    /// it; none while it has never listed.
+    /// The last list, as the server offers it to clients without capabilities;
+    /// `None` if it has never been listed.
     pub fn list(&self) -> Option<Arc<ServerList>> {
         self.kin.lists.base.load_full()
     }
 
-    /// Its last known list for clients with these abilities, where that is
-    /// another than the one for all.
+    /// The last list for clients with these capabilities, if it differs from
+    /// the shared one.
     pub fn list_for(&self, abilities: &Abilities) -> Option<Arc<ServerList>> {
         self.told(abilities).and_then(|told| self.kin.lists.of(&told))
     }
 
-    /// Changes whenever a list for some abilities does.
+    /// A number that changes with each list for particular capabilities.
     pub fn lists_version(&self) -> u64 {
         self.kin.lists.version()
     }
 
-    /// Gives it the lists of the one it takes over from, until it has its own.
+    /// Takes over the lists of the server that this one replaces, until it has
+    /// its own.
     pub fn inherit(&self, from: &Self) {
         self.kin.lists.inherit(&from.kin.lists);
     }
 
-    /// Has it asked for its lists for clients with these abilities, if that is
-    /// due. Does not wait: what is given back does, until it has answered or
-    /// failed for the first time; not where it is not there at all. The caller
-    /// bounds the time.
+    /// Requests the lists for clients with these capabilities, if they are due,
+    /// without waiting. The returned future waits until the server has answered
+    /// or failed for the first time; it is ready at once if there is no server
+    /// to ask. The caller bounds the time.
     pub fn list_on_behalf(
         &self,
         abilities: &Abilities,
@@ -90,8 +91,8 @@ impl Server {
         }
     }
 
-    /// What the server is told of clients with these abilities; none where
-    /// that is nothing, or not known yet.
+    /// The capabilities that the server is told for these clients; `None` if
+    /// there are none, or if its version is unknown.
     fn told(&self, abilities: &Abilities) -> Option<Bytes> {
         let version = self.kin.version()?;
         let told = match version.era() {
@@ -101,7 +102,7 @@ impl Server {
         (told != "{}" && self.kin.config.max_instances() > 0).then_some(told)
     }
 
-    /// Has a list made that is not there, or may be stale.
+    /// Requests a list that is missing or may be stale.
     fn have_listed(&self, told: &Bytes, standing: ListFreshness, kind: Kind) {
         let lists = &self.kin.lists;
         let is_modern = self.kin.version().map(ProtocolVersion::era) == Some(Era::Modern);
@@ -134,39 +135,40 @@ impl Server {
         }
     }
 
-    /// Keeps it from being stopped for good, for as long as the answer lives:
-    /// a snapshot that names a server holds it.
+    /// Keeps the server from being stopped while the guard lives. A snapshot
+    /// holds one for each of its servers.
     pub fn hold(&self) -> StopGuard {
         self.kin.hold()
     }
 
-    /// Lets the metrics show how it is, from now until it is told to stop: the
-    /// one that it takes over from, or that takes over, has the same name.
+    /// Reports this server's state in the metrics from now until it is stopped:
+    /// the server that it replaces, or that replaces it, has the same name.
     pub fn show(&self) {
         self.kin.show(&self.main.state.borrow());
     }
 
-    /// Who it is, while it is connected.
+    /// The server's identity, while it is connected.
     pub fn peer(&self) -> Option<Peer> {
         self.main.connection.load().as_ref().map(|connection| connection.peer().clone())
     }
 
-    /// The version agreed with it, while it is connected.
+    /// The negotiated version, while the server is connected.
     pub fn version(&self) -> Option<ProtocolVersion> {
         self.main.connection.load().as_ref().map(|connection| connection.peer().version)
     }
 
-    /// Whether it is a child process.
+    /// Whether the server is a child process.
     pub fn is_child(&self) -> bool {
         matches!(self.kin.config.target, ServerKind::Command(_))
     }
 
-    /// Sends a call. `config` may be newer than the one it was started with:
-    /// its limits and times may change while it runs.
+    /// Sends a call. `config` may be newer than the configuration that the
+    /// server was started with: its limits and timeouts may change while it
+    /// runs.
     ///
     /// # Errors
-    /// [`Failure`] where the server cannot be had, or fails before it begins to
-    /// answer. What fails later is in the reply.
+    /// [`Failure`] if the server is unavailable, or fails before it begins to
+    /// respond. Later failures are part of the reply.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call.
@@ -180,24 +182,25 @@ impl Server {
         instance.call(permitted, config, in_use).await
     }
 
-    /// Where a client's calls go, held open: for several of them that have to
-    /// meet at the same place.
+    /// The instance for a client's calls, held open for several calls that must
+    /// reach the same instance.
     ///
     /// # Errors
-    /// [`Failure`] where there is no room for another instance, or nobody
-    /// knows yet whether there has to be one.
+    /// [`Failure`] if the limit of instances is reached, or if the server is
+    /// unavailable and its version unknown.
     pub async fn reach(&self, context: &Context) -> Result<ServerAccess, Failure> {
         let taken = self.instance_for(context).await;
         let (instance, in_use) = taken.map_err(|fault| self.main.fail(fault))?;
         Ok(ServerAccess { instance, _in_use: in_use })
     }
 
-    /// The instance that a call goes to, kept from being stopped.
+    /// The instance that a call is routed to, held open.
     async fn instance_for(
         &self,
         context: &Context,
     ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
-        // Also while it may only have to say which era it is of.
+        // Held even if the main instance is needed only to learn the server's
+        // era.
         let first = InUse::begin(&self.main);
         let version = match self.kin.version() {
             Some(version) => version,
@@ -218,18 +221,18 @@ impl Server {
         }
     }
 
-    /// Closes what a Legacy client's session had of its own here.
+    /// Closes the instances of a Legacy client's session that has ended.
     pub fn client_left(&self, session: &str) {
         self.kin.pool.close_session(&self.kin, session);
     }
 
-    /// Subscribes a client to a topic, at the instance that its calls go to,
-    /// and has that started if it is waiting to be needed. Waits no longer than
-    /// to find out which one that is; `None` where there are `limit`
-    /// subscriptions at all servers together.
+    /// Subscribes a client to a topic at the instance that its calls are routed
+    /// to, and starts that instance if it is idle. Waits only until the
+    /// instance is known. Returns `None` if there are `limit` subscriptions at
+    /// all servers together.
     ///
     /// # Errors
-    /// [`Failure`] where there is no room for another instance.
+    /// [`Failure`] if the limit of instances is reached.
     pub async fn subscribe(
         &self,
         context: &Context,
@@ -243,7 +246,8 @@ impl Server {
                 return Err(self.main.fail(full));
             }
             Ok(Ok(found)) => found,
-            // Nobody knows what it is: it is asked when it is there.
+            // The version is unknown: the main instance subscribes once it is
+            // ready.
             Ok(Err(_)) | Err(_) => (Arc::clone(&self.main), InUse::begin(&self.main)),
         };
         let held = instance.inbox.subscriptions.add(topic.get().clone(), mailbox, limit);
@@ -251,8 +255,8 @@ impl Server {
         Ok(held)
     }
 
-    /// Has the server started if it is waiting to be needed, and has its lists
-    /// fetched again if that of this kind is no longer fresh. Does not wait.
+    /// Starts the server if it is idle and has never been listed, and requests
+    /// its lists again if the list of this kind is stale. Does not wait.
     pub fn wake(&self, kind: Kind) {
         match &*self.main.state.borrow() {
             LifeState::Idle if self.kin.lists.base.load().is_none() => {
@@ -264,19 +268,19 @@ impl Server {
         }
     }
 
-    /// Waits until it is ready or has failed for the first time.
+    /// Waits until the server is ready or has failed for the first time.
     pub async fn settled(&self) {
         if self.kin.config.start == StartChoice::Lazy {
             return;
         }
         let mut state = self.main.state.subscribe();
         let verdict = |state: &LifeState| !matches!(state, LifeState::Idle | LifeState::Connecting);
-        // The sender is part of `self`: it cannot be gone.
+        // The sender is part of `self`, so it cannot be dropped.
         let _ = state.wait_for(verdict).await;
     }
 
-    /// Stops it for good, once nobody holds it and its calls have ended, or
-    /// `patience` is over.
+    /// Stops the server for good, once its holders and calls are gone or
+    /// `patience` has passed.
     pub async fn stop(&self, patience: Duration) {
         self.kin.users.close();
         tokio::select! {
@@ -288,7 +292,7 @@ impl Server {
         self.kin.lives.wait().await;
     }
 
-    /// What can be told of it at a glance.
+    /// A summary for status pages.
     pub fn view(&self) -> ServerOverview {
         let main = self.main.view();
         let (instances, instance_count) = self.kin.pool.view();
@@ -308,7 +312,7 @@ impl Server {
         }
     }
 
-    /// Whether somebody's listing should have it listed anew.
+    /// Whether a client's list request should refresh the list.
     fn is_stale(&self, kind: Kind) -> bool {
         let ttl = self.list().map_or(Duration::ZERO, |list| list.freshness.get(kind).ttl);
         let listed_at = self.main.notes().listed_at;
@@ -321,7 +325,7 @@ impl Server {
     }
 }
 
-/// Where one client's calls to a server go, held open.
+/// The instance for one client's calls, held open.
 pub struct ServerAccess {
     instance: Arc<Instance>,
     _in_use: InUse,
@@ -331,7 +335,7 @@ impl ServerAccess {
     /// Sends a call, as [`Server::call`] does.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Server::call`].
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call.
@@ -344,5 +348,5 @@ impl ServerAccess {
     }
 }
 
-/// A list is never fetched again for a client sooner than this.
+/// The shortest time between two refreshes of a list for clients.
 const LEAST_FRESH: Duration = Duration::from_secs(5);

@@ -52,7 +52,7 @@ pub(crate) fn surroundings() -> ServerContext {
     ServerContext::new(Guardian::none(), Arc::new(Metrics::new("0")))
 }
 
-/// An inbox that nobody looks into.
+/// An inbox without a reader.
 pub(crate) fn inbox() -> Arc<notifications::Inbox> {
     let server = crate::call::ServerName::new("s").unwrap();
     notifications::Inbox::new(Arc::default(), SubscriptionHub::default().at(&server))
@@ -81,7 +81,7 @@ pub(crate) fn call(tool: &str) -> Call {
     }
 }
 
-/// A tool of any server's: nobody checks arguments here.
+/// A tool of any server. Arguments are not checked here.
 pub(crate) fn target(server: &crate::call::ServerName, tool: &str) -> CallTarget {
     let raw =
         Bytes::from(format!("{{\"name\":\"{tool}\",\"inputSchema\":{{\"type\":\"object\"}}}}"));
@@ -116,7 +116,7 @@ fn start(more: &str) -> (Arc<Server>, Config) {
 #[tokio::test]
 async fn a_server_at_rest_stays_at_rest_until_it_is_called() {
     let (server, config) = start("start = \"lazy\"\nidle_stop = \"100ms\"");
-    // All of them ask for the start; one of them is enough.
+    // Each of them requests a start; one start serves all.
     let (one, two, three) = tokio::join!(
         send(&server, &config, "echo"),
         send(&server, &config, "echo"),
@@ -154,7 +154,7 @@ async fn a_server_is_stopped_when_its_last_call_ends_and_not_before() {
         async move { server.stop(Duration::from_mins(1)).await }
     });
     tokio::task::yield_now().await;
-    // Still there for whoever found it before it was taken out.
+    // Still available to callers that found it before it was removed.
     succeeds(send(&server, &config, "echo").await).await;
     assert_eq!(server.view().state, LifeState::Ready);
     drop(reply);
