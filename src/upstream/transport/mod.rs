@@ -5,7 +5,6 @@
 //! above: a permitted call in, a reply out. [`peer`] holds the identity and
 //! capabilities that a server has declared. The supervisor decides when a
 //! connection is opened, and what happens when it is lost.
-//! lost, is decided by the supervisor.
 
 pub mod child;
 pub(in crate::upstream) mod connection;

@@ -138,7 +138,7 @@ impl HttpClient {
         let fixed = if *method == Method::POST { &self.posts } else { &self.others };
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method.clone();
-        // Includes `Host` and `Content-Length`.
+        // With capacity for `Host` and `Content-Length`.
         let mut all = HeaderMap::with_capacity(headers.len() + fixed.len() + 2);
         all.extend(headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         for (name, value) in fixed {

@@ -384,7 +384,7 @@ impl HttpShared {
             self.session.add_to(&mut headers);
             let reception = self.post(&headers, again).await?;
             if !session::is_lost(&reception, id) {
-                // The capabilities may have changed with the session. A server
+                // The lists may have changed with the session. A server
                 // that loses every session is not asked: the list request would
                 // lose the next one, and so on without end.
                 self.inbox.relist();

@@ -166,7 +166,7 @@ impl Resumable {
 
     /// Schedules a request for the stream after the event `behind`: after the
     /// server's reconnection delay, with backoff for failed attempts. Returns
-    /// false after too many attempts.
+    /// false if there were too many, or the event id is no valid header value.
     fn attempt(&mut self, behind: Bytes) -> bool {
         let value = HeaderValue::from_bytes(&behind).ok();
         let Some(value) = value.filter(|_| self.vain < ATTEMPTS) else { return false };
