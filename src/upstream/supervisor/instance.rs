@@ -52,7 +52,7 @@ pub(in crate::upstream) struct Instance {
 }
 
 impl Instance {
-    /// Starts an instance's life.
+    /// Starts an instance and its task.
     pub(in crate::upstream) fn start(kin: &Arc<ServerShared>, owner: InstanceKey) -> Arc<Self> {
         let changed = Arc::new(Notify::new());
         let subscriptions = kin.surroundings.hub.of(&kin.config.name, &owner);

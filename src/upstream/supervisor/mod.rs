@@ -6,7 +6,6 @@
 //! serve all clients, the [`pool`] opens further ones, bounded in number.
 //! [`kin`] is the state that they share. This module does not know how bytes
 //! reach a server: [`opening`] asks a transport for a connection.
-//! here: [`opening`] asks a transport for a connection.
 
 pub mod backoff;
 pub(in crate::upstream) mod instance;

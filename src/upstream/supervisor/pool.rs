@@ -116,8 +116,8 @@ fn find_or_open(
         return Ok(Arc::clone(instance));
     }
     if open.len() >= limit {
-        // The longest unused shared instance is closed to make room: an
-        // equivalent one can be opened when it is needed again.
+        // Closes the least recently used idle shared instance: an equivalent
+        // one can be opened when it is needed again.
         let idle = open.iter().filter(|(owner, instance)| owner.lists() && !instance.is_in_use());
         let idle = idle.min_by_key(|(_, instance)| instance.last_used());
         let Some(idle) = idle.map(|(owner, _)| owner.clone()) else {
