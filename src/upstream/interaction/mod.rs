@@ -4,7 +4,6 @@
 //! it ([`questions`], [`outside`]), or rejected. While the client answers, the
 //! rest of the reply is parked ([`parking`]) and the call's [`deadline`] is
 //! paused. This module does not know which transport carried a request.
-//! still. Nothing here knows by which transport a request came.
 
 pub(in crate::upstream) mod deadline;
 pub(in crate::upstream) mod given_up;

@@ -88,7 +88,7 @@ pub struct Ticket {
 }
 
 impl Parking {
-    /// Creates an empty parking.
+    /// Creates an empty [`Parking`].
     pub fn new(metrics: &Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self { places: Mutex::default(), metrics: Arc::clone(metrics) })
     }

@@ -151,7 +151,7 @@ pub(in crate::upstream) enum CallMatch<T> {
     /// No call is in flight, or calls of several clients are. A cancelled call
     /// counts for as long as the server may be working on it.
     Nobody,
-    /// A call of a client that does not support the message.
+    /// A call whose client does not accept the message.
     Mute,
     /// This call, identified by the value that was passed with it.
     To(T),
