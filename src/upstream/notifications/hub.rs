@@ -22,8 +22,8 @@ pub struct SubscriptionHub {
     clients: Arc<Clients>,
 }
 
-/// The mailboxes of Legacy clients, by session: for notifications from their
-/// own instances of servers to which they have not subscribed.
+/// The mailboxes of Legacy clients, by session: for unsolicited notifications
+/// from their own instances of servers.
 #[derive(Debug, Default)]
 pub(super) struct Clients(Mutex<HashMap<Arc<str>, Weak<Mailbox>>>);
 

@@ -220,8 +220,8 @@ impl Subscriptions {
         self.one_clients
     }
 
-    /// Asks the only client of this instance; false if it cannot be asked, or
-    /// there are several.
+    /// Asks the client of the session that the instance belongs to; false if it
+    /// cannot be asked, or there is no such session.
     pub(in crate::upstream) fn ask(
         &self,
         question: &Question,
@@ -233,7 +233,8 @@ impl Subscriptions {
         }
     }
 
-    /// Passes another notification to the only client of this instance.
+    /// Passes another notification to the client of the session that the
+    /// instance belongs to, if there is one.
     pub(super) fn pass(&self, method: &str, params: Option<&Bytes>) {
         if let Some((session, all)) = &self.client {
             all.tell(session, &self.server, method, params.cloned());
