@@ -102,7 +102,7 @@ impl OfferedLists {
         ListFreshness::New
     }
 
-    /// A number that changes with each further list.
+    /// The number of changes of the further lists.
     pub(in crate::upstream) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }

@@ -5,7 +5,6 @@
 //! that read it, and both only to clients with the same capabilities. A change
 //! notification removes a result at once. A read that answers a server's
 //! question is never cached, nor one with params besides the URI.
-//! more than which resource it wants.
 
 use std::collections::HashMap;
 use std::fmt;
