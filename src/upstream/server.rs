@@ -34,7 +34,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the server's life.
+    /// Starts the server.
     pub fn start(config: Arc<ServerConfig>, surroundings: &ServerContext) -> Arc<Self> {
         let kin = Arc::new(ServerShared::new(config, surroundings));
         Arc::new(Self { main: Instance::start(&kin, InstanceKey::main()), kin })
