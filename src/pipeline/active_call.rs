@@ -1,4 +1,4 @@
-//! A call under way, as `downstream` holds it.
+//! A call in flight, as `downstream` holds it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,30 +22,30 @@ use super::record::Record;
 use super::release::Release;
 use super::route::Route;
 
-/// A reply that is watched to its end: access log, metrics and trace record how
-/// the call ended, even if the client has gone.
+/// The reply to one call. Its access log, metrics and trace record how the call ended, even if the
+/// client has disconnected.
 ///
-/// A server's questions are gathered into one `InputRequiredResult`, and the rest
-/// of the reply is parked until the client retries the call with its answers.
+/// Requests of the server for input are gathered into one `InputRequiredResult`, and the rest of
+/// the reply is parked until the client retries the call with its answers.
 pub struct ActiveCall {
     reply: Reply,
     record: Option<Record>,
-    /// What the reply passes before the client has it.
+    /// Rewrites the reply for the client; `None` if nothing needs rewriting.
     release: Option<Release>,
     asker: Requester,
     open: OpenQuestions,
-    /// What came while the call waited.
+    /// Events that arrived while the call was parked.
     backlog: VecDeque<Event>,
     ticket: Option<Ticket>,
 }
 
-/// Questions of the server that the client has not been asked yet.
+/// Input requests of the server that the client has not received yet.
 #[derive(Default)]
 struct OpenQuestions {
     questions: Vec<(String, Id, Question)>,
-    /// How many there were in this call; they are numbered by it.
+    /// The number of input requests in this call so far; their keys are numbered by it.
     asked: usize,
-    /// When the client is asked: what comes until then goes with it.
+    /// When the client is asked: input requests that arrive before then are sent together.
     due: Option<Instant>,
 }
 
@@ -63,7 +63,7 @@ impl ActiveCall {
         }
     }
 
-    /// Notes where the call goes.
+    /// Records the route of the call.
     pub(super) fn set_route(&mut self, route: &Route<'_>, release: Release, call: &mut Call) {
         self.asker.server = Some(route.server().clone());
         self.release = Some(release).filter(Release::is_needed);
@@ -79,7 +79,7 @@ impl ActiveCall {
         }
     }
 
-    /// The notes of a call that goes on as another active call.
+    /// Takes the record of a call that continues as another active call.
     pub(super) fn take_record(&mut self) -> Option<Record> {
         self.ticket = None;
         self.record.take()
@@ -89,12 +89,12 @@ impl ActiveCall {
         &self.asker
     }
 
-    /// The reply that the client reads from here on.
+    /// Sets the reply that the client reads from now on.
     pub(super) fn attach_reply(&mut self, reply: Reply) {
         self.reply = reply;
     }
 
-    /// Goes on with a call that waited, and gives the server its answers.
+    /// Resumes a parked call and passes the client's answers to the server.
     pub(super) async fn resume(
         &mut self,
         permitted: &Permitted<Call>,
@@ -116,11 +116,11 @@ impl ActiveCall {
         Ok(reply)
     }
 
-    /// The next step; `None` after the answer. The server's own questions are
-    /// never one: an answer asks them.
+    /// The next event; `None` after the answer. Input requests of the server are never events of
+    /// their own: an answer carries them.
     ///
     /// # Cancel safety
-    /// Safe: no step is lost when the future is dropped.
+    /// Safe: no event is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             let event = match (self.backlog.pop_front(), self.open.due) {
@@ -163,13 +163,13 @@ impl ActiveCall {
         }
     }
 
-    /// Whether a large result has to be read to its end before it goes on.
+    /// Whether a large result has to be buffered before it is sent to the client.
     fn needs_whole(&self, passing: &Passing) -> bool {
         self.release.as_ref().is_some_and(|release| release.needs_whole(passing.era()))
     }
 
-    /// Waits until the server says something to a call that waits for input;
-    /// false once the call no longer waits. For ever, where none waits.
+    /// Waits until the server sends something to a call that is parked for input; false once the
+    /// call is no longer parked. Never resolves if the call is not parked.
     ///
     /// # Cancel safety
     /// Safe.
@@ -180,12 +180,12 @@ impl ActiveCall {
         }
     }
 
-    /// Takes back a call that waits for input: the server is told.
+    /// Cancels a call that is parked for input, and tells the server.
     pub fn cancel_parked(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.asker.inputs.parking.cancel(ticket.id);
         }
-        // Taken back, and not left to a retry.
+        // Cancelled, rather than left to a retry.
         self.record = self.record.take().map(Record::mark_resumed);
     }
 
@@ -199,8 +199,8 @@ impl ActiveCall {
         Event::Answer(answer)
     }
 
-    /// A place among the calls that wait for input, for one whose server keeps
-    /// nothing; `None` where the call waits here and has one.
+    /// Reserves a slot among the calls that wait for input, for a server that keeps no state;
+    /// `None` if the call is parked here and holds a slot already.
     ///
     /// # Errors
     /// [`Failure::OverLimit`].
@@ -217,7 +217,7 @@ impl ActiveCall {
         self.asker.inputs.bounds().lasting
     }
 
-    /// The failure of a server that has asked so often.
+    /// The failure of a server that requests input in too many rounds.
     pub fn too_many_rounds(&self, limit: usize) -> Failure {
         match self.asker.server() {
             Ok(server) => Failure::InputEndless { server: server.clone(), limit },
@@ -225,8 +225,8 @@ impl ActiveCall {
         }
     }
 
-    /// Waits for the end without looking at it: for a client that is gone but
-    /// has not taken the call back.
+    /// Reads the reply to its end and discards it: for a client that has disconnected without
+    /// cancelling the call.
     pub async fn run_to_end(mut self) {
         while let Some(event) = self.next().await {
             if let Event::Passing(mut passing) = event {
@@ -235,7 +235,7 @@ impl ActiveCall {
         }
     }
 
-    /// The server asks. What this client cannot be asked is refused at once.
+    /// Queues an input request of the server, or refuses one that this client cannot answer.
     fn receive_question(&mut self, id: Id, question: Question) {
         let refusal = refusal_reason(&question, self.asker.abilities(), self.open.questions.len());
         if let Some(text) = refusal {
@@ -252,7 +252,7 @@ impl ActiveCall {
         self.open.due.get_or_insert_with(|| Instant::now() + TOGETHER);
     }
 
-    /// Has the call wait for its client.
+    /// Parks the call until its client retries it.
     fn park_call(&mut self) -> Result<Answer, Failure> {
         let bounds = self.asker.inputs.bounds();
         let server = self.asker.server()?.clone();
@@ -268,7 +268,7 @@ impl ActiveCall {
         asked.map(Answer::Result).inspect_err(|_| self.cancel_parked())
     }
 
-    /// An answer as the client may have it; the notes are told.
+    /// Rewrites the answer for the client and records the end of the call.
     fn finish_answer(&mut self, answer: Result<Answer, Failure>) -> Result<Answer, Failure> {
         let released = match &self.release {
             Some(release) => answer.map(|answer| release.release_answer(answer)),
@@ -312,8 +312,8 @@ impl OpenQuestions {
     }
 }
 
-/// Why a client with these abilities cannot be asked this, of whom so many
-/// answers are awaited; `None` where it can.
+/// Why a client with these abilities cannot be sent this input request while `open` others are
+/// pending; `None` if it can.
 pub(super) fn refusal_reason(
     question: &Question,
     abilities: &Abilities,
@@ -331,11 +331,11 @@ pub(super) fn refusal_reason(
     }
 }
 
-/// What a server is told whose question cannot be asked.
+/// The error response to a server whose input request is refused.
 pub(super) fn refusal_response(text: &str) -> Response {
     let error = serde_json::json!({ "code": code::METHOD_NOT_FOUND, "message": text });
     Response::Error(error.to_string().into())
 }
 
-/// Questions that come within this time of the first go to the client with it.
+/// Input requests that arrive within this time of the first are sent to the client with it.
 const TOGETHER: Duration = Duration::from_millis(15);

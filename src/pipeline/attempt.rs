@@ -1,5 +1,5 @@
-//! What kind of attempt a call is: decided once its route is known, before it is
-//! admitted.
+//! Decides what kind of attempt a call is, once its route is known and before
+//! it is admitted.
 
 use crate::call::{Call, Failure, Input};
 use crate::era::state::RequestState;
@@ -10,12 +10,12 @@ use super::tasks::TaskMode;
 
 /// How a call is admitted and sent.
 pub(super) enum CallAttempt {
-    /// One request to the server: the usual case. Answers to the server's
-    /// questions and the request for a task are in the params already.
+    /// One request to the server: the usual case. The params already contain
+    /// answers to the server's input requests and any request for a task.
     Direct,
-    /// A retry of a call that waits for the input that the retry brings.
+    /// A retry of a parked call, with the input that the call waits for.
     Resumed {
-        /// The number of the call that waits.
+        /// The id of the parked call.
         parked: u64,
         /// The client's answers.
         input: Input,
@@ -24,18 +24,18 @@ pub(super) enum CallAttempt {
     TaskAwaited,
     /// The server may insist on running the call as a task.
     TaskAwaitedIfNeeded,
-    /// A request about a task, between two forms of tasks.
+    /// A request about a task, translated between the two forms of tasks.
     TaskBridged,
 }
 
 impl CallAttempt {
-    /// Decides what kind of attempt this is, and makes the call's params those
-    /// that the server has to see.
+    /// Decides what kind of attempt this is, and rewrites the call's params for
+    /// the server.
     ///
     /// # Errors
-    /// [`Failure::InvalidState`] for a state that is not of this request,
-    /// [`Failure::InputRefused`] for a client that declines, and
-    /// [`Failure::InvalidParams`] for answers that are none.
+    /// [`Failure::InvalidState`] if the state belongs to another request,
+    /// [`Failure::InputRefused`] if the client declines, and
+    /// [`Failure::InvalidParams`] if an answer is malformed.
     pub(super) fn prepare(
         call: &mut Call,
         route: &Route<'_>,

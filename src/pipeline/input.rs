@@ -1,5 +1,5 @@
-//! Input that a server requests in the middle of a call: the sealed state that
-//! the client brings back with its retry, and the parked calls.
+//! Input that a server requests in the middle of a call: the sealed state that the client returns
+//! with its retry, and the parked calls.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -29,13 +29,13 @@ use crate::upstream::parking::{Parking, ParkingLimits};
 
 use super::tasks::{OwnTasks, TaskQuestions};
 
-/// What all calls share that request input.
+/// State shared by all calls that request input.
 pub(super) struct InputStore {
     pub(super) parking: Arc<Parking>,
-    /// What the tasks of Legacy servers want to know of Modern clients.
+    /// Input requests by tasks of Legacy servers, for Modern clients.
     pub(super) questions: TaskQuestions,
     snapshots: Arc<Snapshots>,
-    /// The random key that is used if none is configured.
+    /// A random key, used if none is configured.
     made: OnceLock<[u8; 32]>,
 }
 
@@ -45,21 +45,21 @@ impl InputStore {
         Arc::new(Self { parking, questions, snapshots, made: OnceLock::new() })
     }
 
-    /// How many calls may be parked, and how long.
+    /// How many calls may be parked, and for how long.
     pub(super) fn bounds(&self) -> ParkingLimits {
         let config = Arc::clone(&self.snapshots.load().config);
         let limits = &config.gateway.limits;
         ParkingLimits { all: limits.parked, each: limits.parked_each, lasting: limits.parked_time }
     }
 
-    /// The ids of this principal's tasks.
+    /// The task ids of this principal.
     pub(super) fn tasks(&self, owner: &Principal) -> Result<OwnTasks, Failure> {
         let ids = self.with_keys(|keys| Ok(TaskIds::new(keys.iter().copied())))?;
         Ok(OwnTasks { ids, owner: owner.clone() })
     }
 
-    /// Made for each use: keys change with the configuration, and are used
-    /// only where a person answers.
+    /// Built for each use: keys change with the configuration, and sealing happens only where a
+    /// person answers, so it is rare.
     fn seals(&self) -> Result<Seals, Failure> {
         self.with_keys(|keys| Seals::new(keys.iter().copied()).map_err(sealing_failed))
     }
@@ -88,14 +88,14 @@ fn sealing_failed(_: Unspecified) -> Failure {
     Failure::Internal { detail: "sealing a state".into() }
 }
 
-/// Who requested what: a sealed state is bound to it.
+/// The sender and the content of a request: a sealed state is bound to both.
 pub(super) struct Requester {
     pub(super) inputs: Arc<InputStore>,
     pub(super) client: Arc<Client>,
     pub(super) principal: Principal,
-    /// Names may stand for other things at another profile's URL.
+    /// Names may have other meanings at another profile's URL.
     endpoint: Endpoint,
-    /// Where the call goes, once that is known.
+    /// The server of the call, once it is routed.
     pub(super) server: Option<ServerName>,
     method: Method,
     params: Bytes,
@@ -114,7 +114,7 @@ impl Requester {
         }
     }
 
-    /// The ids of tasks as this client knows them.
+    /// Task ids as this client knows them.
     pub(super) fn tasks(&self) -> Result<OwnTasks, Failure> {
         self.inputs.tasks(&self.principal)
     }
@@ -141,7 +141,7 @@ impl Requester {
         sealed.map_err(|_| Failure::Internal { detail: "sealing a state".into() })
     }
 
-    /// Opens a state that came with this request.
+    /// Opens a state that this request carries.
     pub(super) fn open(&self, state: &str) -> Result<RequestState, Failure> {
         let (principal, request) = self.binding();
         let bound = StateBinding { principal: &principal, request: &request };
@@ -149,7 +149,7 @@ impl Requester {
         opened.map_err(|error| invalid_state(error.to_string()))
     }
 
-    /// What the state leads back to that came with a retry to this server.
+    /// Opens the state that a retry to this server carries.
     pub(super) fn open_state(
         &self,
         input: &Input,
@@ -169,15 +169,15 @@ impl Requester {
             Principal::Anonymous => "anonymous",
             Principal::Client(name) => &format!("client {name}"),
         };
-        // The whole endpoint, as it narrows what its client is shown: a state is no way from one
-        // view to another. No profile's name has a question mark.
+        // The whole endpoint, because its narrowing limits what the client may see: a state must
+        // not lead from one view to another. Profile names contain no question mark.
         let narrowing = self.endpoint.narrowing.as_deref().unwrap_or_default();
         let principal = format!("{principal} at {}?{narrowing}", self.endpoint.profile());
         (principal, digest(self.method.as_str(), &self.params))
     }
 
-    /// A result in which a server asks, as the client may have it: nothing
-    /// that it cannot answer, and a state that is sealed.
+    /// Prepares an `InputRequiredResult` of the server for the client: checks that the client can
+    /// answer every request, and seals the state.
     pub(super) fn relay_questions(&self, result: &ResultBody) -> Result<ResultBody, Failure> {
         let server = self.server()?;
         let bad = |reason: String| Failure::BadAnswer { server: server.clone(), reason };
@@ -198,9 +198,9 @@ impl Requester {
         result.with(raw).map_err(|fault| bad(fault.to_string()))
     }
 
-    /// What a Legacy server's refusal asks that wants the user to open pages
-    /// first (2025-11-25, Elicitation, "URL Elicitation Required Error"): the
-    /// retry calls anew.
+    /// Turns a Legacy server's error that requires the user to open URLs first (2025-11-25,
+    /// Elicitation, "URL Elicitation Required Error") into a request for input; the retry makes the
+    /// call anew.
     pub(super) fn relay_url_elicitations(&self, error: ErrorBody) -> Result<Answer, Failure> {
         let Some(questions) = parse_url_elicitations(&error) else {
             return Ok(Answer::Error(error));
@@ -215,7 +215,7 @@ impl Requester {
         self.build_question_result(asked, RequestState::Anew).map(Answer::Result)
     }
 
-    /// A result that asks these questions and has this state.
+    /// Builds an `InputRequiredResult` with these input requests and this state.
     pub(super) fn build_question_result<'a>(
         &self,
         questions: impl IntoIterator<Item = (&'a str, &'a Question)>,
@@ -245,7 +245,7 @@ impl Requester {
     }
 }
 
-/// The elicitations that such a refusal names.
+/// The elicitations that a URL elicitation error lists.
 fn parse_url_elicitations(error: &ErrorBody) -> Option<Vec<Question>> {
     #[derive(Deserialize)]
     struct UrlElicitationError<'a> {
@@ -266,7 +266,7 @@ fn parse_url_elicitations(error: &ErrorBody) -> Option<Vec<Question>> {
     (1..=MOST_QUESTIONS).contains(&questions.len()).then_some(questions)
 }
 
-/// That the user opened what a server named, before the call is made anew.
+/// Checks that the user opened what the server named, before the call is made anew.
 pub(super) fn check_accepted(input: &Input) -> Result<(), Failure> {
     #[derive(Deserialize)]
     struct ElicitationAnswer<'a> {
@@ -289,11 +289,11 @@ fn input_refused(reason: &str) -> Failure {
     Failure::InputRefused { reason: reason.to_owned() }
 }
 
-/// What a client answers, and with which state: from its params, or, for a
-/// Legacy client, from the responses that `downstream` has gathered.
+/// The client's answers and its state: from the params, or, for a Legacy client, from the responses
+/// that `downstream` has gathered.
 pub(super) fn read_input(call: &Call) -> Result<Option<Input>, Failure> {
     if call.method == Method::TasksUpdate {
-        // They are for the task, whatever became of the call that made it.
+        // The answers are for the task, whatever happened to the call that created it.
         return Ok(None);
     }
     if call.context.client.version.era() == Era::Legacy {
@@ -302,7 +302,7 @@ pub(super) fn read_input(call: &Call) -> Result<Option<Input>, Failure> {
     read_modern_input(call)
 }
 
-/// What a Modern client answers in its params.
+/// The answers of a Modern client, from its params.
 pub(super) fn read_modern_input(call: &Call) -> Result<Option<Input>, Failure> {
     let state = call.params.state().map(str::to_owned);
     let raw = call.params.responses_span().and_then(|span| call.params.raw().get(span));
@@ -323,7 +323,7 @@ pub(super) fn read_modern_input(call: &Call) -> Result<Option<Input>, Failure> {
     Ok(Some(Input { state, responses }))
 }
 
-/// That each of these answers is an object, as results are.
+/// Checks that every answer is an object, as results are.
 pub(super) fn check_responses(input: &Input) -> Result<(), Failure> {
     let other = |(_, response): &&(String, Response)| match response {
         Response::Result(raw) => raw.first() != Some(&b'{'),
@@ -339,8 +339,8 @@ pub(super) fn check_responses(input: &Input) -> Result<(), Failure> {
     }
 }
 
-/// The params of a retry that its server is to see: with these answers, and
-/// with the server's own state.
+/// The params of a retry as the server receives them: with the client's answers and the server's
+/// own state.
 pub(super) fn params_for_server(
     params: &Params,
     input: &Input,
@@ -373,7 +373,7 @@ fn parse_params(raw: Bytes) -> Result<Params, Failure> {
     Params::parse(Some(raw)).map_err(|fault| Failure::Internal { detail: fault.to_string() })
 }
 
-/// What a client's refusal says.
+/// The failure for a client's error response, with its message.
 pub(super) fn input_refused_with(response: &Response) -> Failure {
     let (Response::Result(raw) | Response::Error(raw)) = response;
     let error: Value = serde_json::from_slice(raw).unwrap_or_default();

@@ -14,12 +14,12 @@ use crate::upstream::LifeState;
 
 use super::{Gateway, listing, tasks};
 
-/// Which introduction is asked for.
+/// The request that asks for an introduction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Introduction {
     /// `server/discover`.
     Discover,
-    /// `initialize`, with the version agreed on.
+    /// `initialize`, with the negotiated version.
     Initialize(ProtocolVersion),
 }
 
@@ -29,7 +29,7 @@ impl Gateway {
         let snapshot = self.snapshots.load();
         let key = self.view_key(context);
         let view = snapshot.view(&key);
-        // It will ask for lists next: what it need not wait for then it has.
+        // The client will list next: request its lists now, without waiting for them.
         drop(listing::request_lists(&snapshot, &view, &key, Kind::Tools));
         let settings = &snapshot.config.gateway;
         let profile = snapshot.profile(context.endpoint.profile());
@@ -59,15 +59,16 @@ impl Gateway {
     }
 }
 
-/// Modern versions alone: a Legacy client never asks.
+/// Only Modern versions: a Legacy client never asks.
 fn supported() -> Vec<&'static str> {
     let all = ProtocolVersion::ALL.into_iter();
     all.filter(|version| version.era() == Era::Modern).map(ProtocolVersion::as_str).collect()
 }
 
-/// What the gateway can do for a client: what some server can, or may be able
-/// to that has not been heard of yet. Clients ask once, and a server that comes
-/// a moment later should not stay unused for that.
+/// The capabilities that the gateway offers a client: those of its servers,
+/// and, while a server has not been heard from, those that it may have. Clients
+/// ask only once, so a server that connects a moment later would otherwise stay
+/// unused.
 pub(super) fn capabilities(
     snapshot: &Snapshot,
     view: &View,
@@ -101,8 +102,8 @@ pub(super) fn capabilities(
     all
 }
 
-/// What models are told: the gateway's own words, then each server's under its
-/// name. One that is alone speaks for itself.
+/// The instructions for models: the gateway's own, then each server's under its
+/// name. A single server's instructions get no heading.
 fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Option<String> {
     let settings = &snapshot.config.gateway;
     let told =
@@ -124,7 +125,8 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
         let section = format!("## {name}\n\n{prefix}{}", ellipsize(text, MOST_OF_ONE).trim());
         let before = all.take().map(|before| before + "\n\n").unwrap_or_default();
         if before.len() + section.len() > MOST {
-            // The gateway's own words are the operator's, however many.
+            // The gateway's own instructions are the operator's, whatever their
+            // length.
             return Some(before.trim_end().to_owned());
         }
         all = Some(before + &section);
@@ -132,7 +134,7 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
     all
 }
 
-/// A text of at most `limit` bytes, and an ellipsis where it was clipped.
+/// Clips a text to `limit` bytes, with an ellipsis if anything was cut.
 fn ellipsize(text: String, limit: usize) -> String {
     if text.len() > limit { format!("{}…", clip(&text, limit)) } else { text }
 }
@@ -161,5 +163,5 @@ pub fn own_info() -> Bytes {
 
 /// The most bytes of all servers' instructions together.
 const MOST: usize = 32 * 1024;
-/// The most bytes of one among others.
+/// The most bytes of one server's instructions among several.
 const MOST_OF_ONE: usize = 4 * 1024;

@@ -1,4 +1,4 @@
-//! The story of one list request: prepared bytes, whole or one page.
+//! The story of one list request: prepared bytes, as a whole or one page.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::snapshot::{Snapshot, View, ViewKey};
 
 use super::Gateway;
 
-/// A result of a list request, shared with everybody who asked.
+/// The result of a list request, shared by all clients of the view.
 pub type Listed = Bytes;
 
 impl Gateway {
-    /// The list, or the page of it that `cursor` points to. Answers from what
-    /// is prepared; servers whose own list may be stale are asked beside it,
-    /// and a change is told by a notification.
+    /// The list, or the page of it that `cursor` points to. It is served from
+    /// prepared bytes; servers whose own list may be stale are asked in the
+    /// background, and a notification announces a change.
     ///
     /// # Errors
-    /// [`Failure::InvalidParams`] for a cursor that is not one of this
-    /// gateway's, or that belongs to a list that is no longer the current one.
+    /// [`Failure::InvalidParams`] if the cursor was not issued by this gateway,
+    /// or belongs to an outdated list.
     pub async fn list(
         &self,
         kind: Kind,
@@ -55,9 +55,9 @@ impl Gateway {
     }
 }
 
-/// Has the servers of a view asked what they list for clients with the key's
-/// abilities, and waits a while for those that have never been asked. What
-/// comes later is told as a change.
+/// Requests the lists that the servers of a view have for clients with the
+/// key's abilities, and waits a while for those not requested before. Lists
+/// that arrive later are announced as changes.
 pub(super) async fn refresh_lists(snapshot: &Snapshot, view: &View, key: &ViewKey, kind: Kind) {
     let asked = request_lists(snapshot, view, key, kind);
     if !asked.is_empty() {
@@ -65,7 +65,8 @@ pub(super) async fn refresh_lists(snapshot: &Snapshot, view: &View, key: &ViewKe
     }
 }
 
-/// The same without the wait: that is what is given back.
+/// Requests the lists as [`refresh_lists`] does, without waiting for them: the
+/// returned futures resolve as they arrive.
 pub(super) fn request_lists(
     snapshot: &Snapshot,
     view: &View,
@@ -78,5 +79,5 @@ pub(super) fn request_lists(
     servers.map(|member| member.server.list_on_behalf(abilities, kind)).collect()
 }
 
-/// How long a client waits for a list that is made for its abilities.
+/// How long a client waits for lists that depend on its abilities.
 const PATIENCE: Duration = Duration::from_secs(5);

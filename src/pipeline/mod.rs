@@ -5,11 +5,10 @@
 //!
 //! route in the catalog → admit (policy) → send to the server → release the reply
 //!
-//! An [`ActiveCall`] is the reply as the client reads it. However the call ends,
-//! it writes the access log, the metrics and the trace. A server that asks for
-//! input in the middle of a call ends the client's request with a result that
-//! asks; the client's retry takes the same steps and finds the parked call, or
-//! its server, by the sealed state that it brings back.
+//! An [`ActiveCall`] is the reply as the client reads it. However the call ends, it writes the
+//! access log, the metrics and the trace. If a server requests input in the middle of a call, the
+//! client's request ends with an `InputRequiredResult`; the client's retry takes the same steps and
+//! finds the parked call, or its server, by the sealed state that it carries.
 //!
 //! This module knows neither HTTP nor the eras' wire formats: `downstream` and
 //! `upstream` adapt to those.
@@ -50,11 +49,11 @@ use input::{InputStore, Requester};
 use record::Record;
 use release::Release;
 
-/// What every call shares.
+/// State shared by all calls.
 pub struct Gateway {
-    /// The current snapshot, and those to come.
+    /// The current snapshot, and later ones.
     pub snapshots: Arc<Snapshots>,
-    /// Everything that is counted.
+    /// All metrics.
     pub metrics: Arc<Metrics>,
     /// Starts the traces of calls.
     pub tracing: ArcSwap<Tracing>,
@@ -62,7 +61,7 @@ pub struct Gateway {
     pub info: Bytes,
     cursors: SealedCursors,
     inputs: Arc<InputStore>,
-    /// The metric handles of what clients ask for.
+    /// The metric handles of the methods that clients call.
     operations: Operations,
 }
 
@@ -80,7 +79,7 @@ impl Gateway {
         }
     }
 
-    /// A Legacy client's session is over: what servers hold for it goes.
+    /// Ends a Legacy client's session: servers release what they hold for it.
     pub fn client_left(&self, session: &str) {
         for member in self.snapshots.load().servers() {
             member.server.client_left(session);
@@ -88,12 +87,12 @@ impl Gateway {
         self.snapshots.hub().leave(session);
     }
 
-    /// Tells of every change of the list that clients see.
+    /// Notifies of every change of the lists that clients see.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.snapshots.changes()
     }
 
-    /// Who sent a request with these headers. The key is taken out of them.
+    /// Identifies the sender of a request by its headers, and removes the key from them.
     ///
     /// # Errors
     /// [`Failure::KeyMissing`], [`Failure::KeyUnknown`] and [`Failure::OverLimit`].
@@ -111,7 +110,7 @@ impl Gateway {
         })
     }
 
-    /// Where a request comes in, by the profile and the query of its URL.
+    /// The endpoint of a request, from the profile and the query of its URL.
     ///
     /// # Errors
     /// [`Failure::UnknownEndpoint`] and [`Failure::InvalidRequest`].
@@ -125,7 +124,7 @@ impl Gateway {
         endpoint.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
 
-    /// Forgets what waits for clients that a configuration has taken away.
+    /// Drops the parked calls and task input requests of clients that are no longer configured.
     pub fn forget_strangers(&self) {
         let identity = Arc::clone(&self.snapshots.load().identity);
         let keep = |owner: &Principal| match owner {
@@ -136,7 +135,7 @@ impl Gateway {
         self.inputs.questions.retain(keep);
     }
 
-    /// What every request passes, whatever it asks for.
+    /// Admits a request, whatever its method.
     ///
     /// # Errors
     /// [`Failure::OverLimit`].
@@ -145,7 +144,7 @@ impl Gateway {
         admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
 
-    /// What decides which view a client has.
+    /// The key of the view that a client has.
     #[expect(clippy::unused_self, reason = "whether abilities matter is the snapshot's to say")]
     fn view_key(&self, context: &Context) -> ViewKey {
         let abilities = context.client.abilities();
@@ -153,8 +152,8 @@ impl Gateway {
         ViewKey { endpoint: context.endpoint.clone(), abilities }
     }
 
-    /// Makes one call of any method that a server answers. What goes wrong is the
-    /// active call's answer.
+    /// Makes one call of any method that servers answer. A failure becomes the active call's
+    /// answer.
     ///
     /// # Cancel safety
     /// Dropping the future, or the active call, cancels the call.
@@ -164,8 +163,8 @@ impl Gateway {
         self.begin(snapshot, call, record).await
     }
 
-    /// Makes a call again with the client's answers to the server's questions, for
-    /// a Legacy client: it sent one request, which has one record.
+    /// Makes a call again, with the client's answers to the server's input requests, for a Legacy
+    /// client: it sent one request, which has one record.
     ///
     /// # Cancel safety
     /// As [`Gateway::call`].
@@ -186,13 +185,14 @@ impl Gateway {
         call: Box<Call>,
         record: Record,
     ) -> Box<ActiveCall> {
-        // Created before the first await, so that a call that is cancelled on
-        // its way is logged, too.
+        // Created before the first await, so that a call that is cancelled while it is routed or
+        // sent is logged, too.
         let mut active = Box::new(ActiveCall::begin(record, Requester::bind(&self.inputs, &call)));
         let key = self.view_key(&call.context);
         let mut view = snapshot.view(&key);
         if key.abilities.is_some() && !route::exists(&snapshot, &view, &call, active.asker()) {
-            // A server may list it for this client's abilities, which no server has heard of yet.
+            // A server may list it for this client's abilities, which no server has been told of
+            // yet.
             Box::pin(listing::refresh_lists(&snapshot, &view, &key, Kind::Tools)).await;
             view = snapshot.view(&key);
         }
@@ -217,7 +217,7 @@ async fn send(
     route.check_headers(&call)?;
     let attempt = CallAttempt::prepare(&mut call, &route, active.asker())?;
 
-    // Admit. A call that waited for input was admitted when it came first.
+    // Admit. A resumed call was admitted with its first attempt.
     let member = route.member;
     let target = route.into_target(&call.params);
     let permitted = match &attempt {
@@ -225,7 +225,7 @@ async fn send(
         _ => snapshot.policy.admit(call, target).await?,
     };
 
-    // Send. All but the usual way are boxed: every call would have room for the largest.
+    // Send. All but the usual attempt are boxed, to keep the future of every call small.
     active.mark_sent();
     match attempt {
         CallAttempt::Direct => member.server.call(permitted, &member.config).await,
@@ -252,7 +252,7 @@ mod tests {
         size_of::<F>()
     }
 
-    /// Futures move when they are boxed: larger ones cost every call.
+    /// Futures move when they are boxed: a larger one costs every call.
     #[test]
     fn a_calls_future_is_small() {
         let size = size(Gateway::call);

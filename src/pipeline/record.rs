@@ -20,7 +20,7 @@ use super::route::Route;
 /// recorded as cancelled.
 pub(super) struct Record {
     told: bool,
-    /// How the call ended if nothing more is heard of it.
+    /// The outcome to record if the call is dropped.
     left: CallOutcome,
     metrics: Arc<Metrics>,
     operation: Arc<Operation>,
@@ -115,7 +115,8 @@ impl Record {
         });
     }
 
-    /// The trace to send on, where it is not what the client's `_meta` says.
+    /// The trace to send to the server, if it differs from the one in the
+    /// client's `_meta`.
     pub(super) fn trace_to_send(&self, trace: &Trace) -> Option<(String, Option<String>)> {
         let client = self.client_trace.as_ref()?;
         let parent = client.traceparent()?;
@@ -128,12 +129,13 @@ impl Record {
         self.sent.get_or_insert_with(Instant::now);
     }
 
-    /// The server wants input: the call is left to a retry.
+    /// Records that the server requires input: the client is expected to retry.
     pub(super) fn mark_suspended(&mut self) {
         self.left = CallOutcome::InputRequired;
     }
 
-    /// The call goes on, or is given up.
+    /// Records that the call continues, or is cancelled: from now on, dropping
+    /// it means cancelled.
     pub(super) fn mark_resumed(mut self) -> Self {
         self.left = CallOutcome::Cancelled;
         self
@@ -147,8 +149,8 @@ impl Record {
         self.write_record(outcome);
     }
 
-    /// The end of a result that was passed on as it came. Whether the tool
-    /// calls it an error nobody has read.
+    /// Records the end of a result that was streamed. It is not parsed, so a
+    /// tool error in it is not noticed.
     pub(super) fn finish_passing(&mut self, ended: Result<(), &Failure>) {
         self.write_record(match ended {
             Ok(()) => CallOutcome::Ok,
@@ -205,7 +207,7 @@ impl Record {
         if let Some(trace) = self.trace.take() {
             trace.finish_call(&outcome);
         }
-        // No longer in flight, though the record may be held a while.
+        // No longer in flight, though the record may be held for a while.
         self.routed = None;
     }
 }
@@ -253,12 +255,12 @@ fn count_limit(metrics: &Metrics, failure: &Failure) {
     }
 }
 
-/// What a call asks for, as its client calls it.
+/// The name or URI that a call asks for, as the client wrote it.
 fn requested_name(call: &Call) -> Option<&str> {
     call.params.name().or_else(|| call.params.uri())
 }
 
-/// A name or a URI as what it is the name of, by the method it is asked with.
+/// The typed subject of a call: what the name or URI stands for in this method.
 fn subject<'a>(method: &Method, name: Option<&'a str>) -> CallSubject<'a> {
     match (method, name) {
         (Method::ToolsCall, Some(name)) => CallSubject::Tool(name),

@@ -1,8 +1,8 @@
-//! Release: what is rewritten in a reply on its way back. The server's URIs and
-//! task ids become public ones, and members that a Legacy server cannot send are added.
+//! Release: rewrites a reply on its way back. The server's URIs and task ids become public ones,
+//! and members that a Legacy server cannot send are added.
 //!
-//! A reply that needs no rewrite is forwarded unchanged. Otherwise a large result,
-//! which would be forwarded in pieces, is read whole: `upstream` has bounded its size.
+//! A reply that needs no rewrite is forwarded unchanged. Otherwise a large result, which would be
+//! streamed, is buffered: `upstream` has bounded its size.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,27 +21,27 @@ use super::input::Requester;
 use super::route::Route;
 use super::tasks::{self, OwnTasks, TaskMode};
 
-/// What has to be done to one call's reply.
+/// The rewrites that one call's reply needs.
 pub(super) struct Release {
     view: Arc<View>,
     server: ServerName,
     method: Method,
-    /// Where URIs stand that clients know in another form.
+    /// Where in the result URIs are that have a public form.
     uris: Option<ResultShape>,
-    /// The client has to be told how long it may keep what it read.
+    /// The client expects caching hints with what it read.
     caching: bool,
     /// The URI that a read asked for, as the client wrote it.
     asked: Option<String>,
-    /// The ids of tasks, where there may be some.
+    /// The client's task ids, if the reply may contain some.
     tasks: Option<OwnTasks>,
-    /// A Legacy server's task is one for a Modern client.
+    /// A Legacy server's task becomes a Modern one for the client.
     lifts_task: bool,
-    /// The client wants to hear of progress.
+    /// The client asked for progress notifications.
     progress: bool,
 }
 
 impl Release {
-    /// What the reply to `call` needs.
+    /// The rewrites that the reply to `call` needs.
     pub(super) fn new(
         call: &Call,
         route: &Route<'_>,
@@ -76,12 +76,12 @@ impl Release {
             || self.tasks.is_some()
     }
 
-    /// Whether a result of a server of that era can only go on whole.
+    /// Whether a result of a server of that era has to be buffered to be rewritten.
     pub(super) fn needs_whole(&self, era: Era) -> bool {
         self.uris.is_some() || (self.caching && era == Era::Legacy) || self.method.is_task_request()
     }
 
-    /// An answer as the client is to have it.
+    /// Rewrites an answer for the client.
     pub(super) fn release_answer(&self, answer: Answer) -> Answer {
         match answer {
             Answer::Result(result) => Answer::Result(self.release_result(result)),
@@ -124,8 +124,7 @@ impl Release {
         }
     }
 
-    /// What a server says of a call on its way, or asks, under the id of the
-    /// task that it belongs to.
+    /// Renames the task ids in the params of a notification or a request from the server.
     pub(super) fn rename_task_ids(&self, params: &mut Bytes) {
         let place = TaskIdPlace::Meta;
         if let Some(tasks) = &self.tasks
@@ -135,9 +134,9 @@ impl Release {
         }
     }
 
-    /// A notice on the way; `None` for one that the client is not to have. A
-    /// task's progress comes under the token of the call that it began with: a
-    /// client that gave none with this one would take it for another call's.
+    /// Rewrites a notification; `None` if the client must not receive it. A task's progress carries
+    /// the token of the call that created it: a client that sent no token with this call would
+    /// attribute it to another one.
     pub(super) fn release_notice(&self, notice: Notice) -> Option<Notice> {
         if notice.token.is_some() && !self.progress {
             return None;
@@ -151,8 +150,7 @@ impl Release {
         })
     }
 
-    /// A read's error as a Modern server would put it, with the URI that the
-    /// client asked for.
+    /// A read's error in the Modern form, with the URI that the client asked for.
     fn release_error(&self, error: ErrorBody) -> ErrorBody {
         match &self.asked {
             Some(asked) => lift::read_error(&error, asked).unwrap_or(error),
@@ -161,8 +159,8 @@ impl Release {
     }
 }
 
-/// What a server says with the URIs that clients of a view know; `None` where
-/// none is another.
+/// Replaces the server's URIs with the public URIs of a view; `None` if there is nothing to
+/// replace.
 pub(super) fn public_uris(
     view: &View,
     server: &ServerName,

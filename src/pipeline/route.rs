@@ -1,5 +1,5 @@
-//! Where a call goes: the catalog's answer to the name or URI in its params,
-//! and the edits that put the server's own names in their place.
+//! Routing: looks up the name or URI of a call in the catalog, and edits the params so that they
+//! contain the server's own names.
 
 mod completion;
 
@@ -17,37 +17,36 @@ use crate::text::clip;
 use super::input::Requester;
 use super::tasks::{self, TaskMode};
 
-/// Where a call goes, and what its server knows it by.
+/// The destination of a call.
 pub(super) struct Route<'a> {
-    /// The server it goes to.
+    /// The server of the call.
     pub(super) member: &'a SnapshotServer,
-    /// The server's own name or URI for what is asked for; `None` where the
-    /// method says it all.
+    /// The server's own name or URI of the subject; `None` if the method has no subject.
     pub(super) native: Option<NativeName>,
     /// The tool that is called.
     pub(super) tool: Option<&'a Arc<Tool>>,
-    /// The tool's own counts.
+    /// The metrics of the tool.
     pub(super) tool_metrics: Option<&'a Arc<ToolMetrics>>,
-    /// How the call is made where tasks come into it.
+    /// How tasks affect the call.
     pub(super) task_mode: TaskMode,
     naming: SubjectMember,
 }
 
-/// Where a call's params name what they are about.
+/// The member of the params that names their subject.
 enum SubjectMember {
     Nowhere,
     Name,
     Uri,
     TaskId,
-    /// In `ref`, with the variables of a template that the configuration binds.
+    /// In `ref`, with the template variables that the configuration binds.
     Reference(Arc<[(String, String)]>),
 }
 
 /// Finds a call's route.
 ///
 /// # Errors
-/// [`Failure`] where it leads nowhere in this view: the same for what never was
-/// and for what is hidden.
+/// [`Failure`] if there is no route in this view: the same for unknown subjects and for hidden
+/// ones.
 pub(super) fn find<'a>(
     snapshot: &'a Snapshot,
     view: &'a View,
@@ -79,10 +78,10 @@ pub(super) fn find<'a>(
     Ok(route)
 }
 
-/// Whether a call leads anywhere in this view.
+/// Whether a call has a route in this view.
 pub(super) fn exists(snapshot: &Snapshot, view: &View, call: &Call, asker: &Requester) -> bool {
     match (&call.method, call.params.name()) {
-        // No list has them.
+        // Tasks are not listed.
         (method, _) if method.is_task_request() => true,
         (Method::ToolsCall, Some(name)) => snapshot.find_tool(view, name).is_some(),
         _ => find(snapshot, view, call, asker).is_ok(),
@@ -112,7 +111,7 @@ fn find_prompt<'a>(view: &'a View, name: &str) -> Result<&'a ElementOrigin, Fail
     found.ok_or_else(|| unknown_prompt(name))
 }
 
-/// The server of a task, if the client's view shows that server.
+/// Finds the server of a task, if the client's view shows that server.
 fn find_task<'a>(
     snapshot: &'a Snapshot,
     view: &View,
@@ -129,9 +128,9 @@ fn find_task<'a>(
     Route::to(snapshot, &origin, SubjectMember::TaskId).ok_or_else(|| tasks::unknown_task(id))
 }
 
-/// An unknown method is routed to the only server that declares the matching
-/// capability, or to the only server there is. A profile that shows certain tools,
-/// prompts or resources alone has no such server.
+/// An unknown method is routed to the only server that declares the matching capability, or to the
+/// only server there is. It has no route in a profile that shows only certain tools, prompts or
+/// resources.
 ///
 /// # Errors
 /// [`Failure::MethodNotFound`].
@@ -174,7 +173,7 @@ fn clip_name(name: &str) -> String {
 }
 
 impl<'a> Route<'a> {
-    /// To a server, about nothing that has a name.
+    /// A route to a server, for a method without a subject.
     fn to_member(member: &'a SnapshotServer) -> Self {
         Self {
             member,
@@ -191,14 +190,14 @@ impl<'a> Route<'a> {
         Some(Self { native: Some(origin.native.clone()), naming, ..Self::to_member(member) })
     }
 
-    /// The server it goes to.
+    /// The name of the server.
     pub(super) fn server(&self) -> &'a ServerName {
         &self.member.config.name
     }
 
-    /// A Modern client mirrors parameters into headers, and proxies on the way may
-    /// have believed them (2026-07-28, Streamable HTTP, "Server Validation"). Standard
-    /// streams carry no headers and pass no proxy.
+    /// Verifies the headers into which a Modern client mirrors parameters, because proxies on the
+    /// way may have relied on them (2026-07-28, Streamable HTTP, "Server Validation"). Standard
+    /// streams have no headers and no proxies.
     ///
     /// # Errors
     /// [`Failure::HeaderMismatch`].
@@ -213,8 +212,8 @@ impl<'a> Route<'a> {
             .map_err(|mismatch| Failure::HeaderMismatch { detail: mismatch.to_string() })
     }
 
-    /// What policy permits: the server, and the edits that put its own names into
-    /// these params.
+    /// The target for policy to permit: the server, and the edits that put its own names into these
+    /// params.
     pub(super) fn into_target(self, params: &Params) -> CallTarget {
         let edits = self.edits(params);
         let server = self.server().clone();

@@ -24,15 +24,15 @@ use crate::upstream::{
 
 use super::{Gateway, introduce, release, route, tasks};
 
-/// One client that hears of resources: a Legacy session, or one
-/// `subscriptions/listen`. Dropped, it hears no more.
+/// One client with subscriptions: a Legacy session, or one
+/// `subscriptions/listen`. Dropping it ends them.
 #[derive(Debug, Default)]
 pub struct Subscriber {
     mailbox: Arc<Mailbox>,
     subscribed: Mutex<HashMap<AskedTopic, Arc<SubscriptionGuard>>>,
 }
 
-/// What a client asks to hear of, in its own words.
+/// What a client subscribes to, as the client named it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum AskedTopic {
     /// A resource, by its URI.
@@ -43,10 +43,10 @@ enum AskedTopic {
     Unknown(String),
 }
 
-/// Where something is told of: at which server, under which name, as what.
+/// The server, its own name for the subject, and the topic to subscribe to.
 type FoundTopic = (ServerName, Option<NativeName>, Topic);
 
-/// News for a client, in its own words.
+/// A notification for a client, with the client's own names.
 #[derive(Debug)]
 pub struct Told {
     /// The notification.
@@ -56,8 +56,8 @@ pub struct Told {
 }
 
 impl Told {
-    /// The notification's params: for a Modern client, as part of its
-    /// subscription of that id.
+    /// The notification's params; for a Modern client, tagged with the id of
+    /// its subscription.
     pub fn params(&self, subscription: Option<&Id>) -> Option<Bytes> {
         let renamed = self.renamed.as_ref().map(|(key, name)| (*key, name.as_str()));
         let params = self.params.as_ref()?;
@@ -66,7 +66,7 @@ impl Told {
 }
 
 impl Subscriber {
-    /// Ends the subscription to a resource, if it is there.
+    /// Ends the subscription to a resource, if there is one.
     pub fn unsubscribe(&self, uri: &str) {
         self.forget(&AskedTopic::Resource(uri.to_owned()));
     }
@@ -76,13 +76,13 @@ impl Subscriber {
         drop(held);
     }
 
-    /// Ends all of them.
+    /// Ends all subscriptions.
     pub fn clear(&self) {
         let all = std::mem::take(&mut *self.subscribed());
         drop(all);
     }
 
-    /// The names by which the client knows what a server tells of.
+    /// The client's own names for the topic of a server's notification.
     fn known_as(&self, view: &View, server: &ServerName, topic: &Topic) -> Vec<String> {
         let subscribed = self.subscribed();
         let own = subscribed.iter().filter(|(_, held)| held.is_of(server, topic));
@@ -95,10 +95,10 @@ impl Subscriber {
         drop(subscribed);
         let Topic::Resource(native) = topic else { return known };
         if known.is_empty() {
-            // A part of what was subscribed to.
+            // A part of the resource that was subscribed to.
             known.push(view.catalog.uris().public_uri(server, native).into_owned());
         }
-        // What the client is no longer shown it does not hear of.
+        // Resources that the client may no longer see are left out.
         known.retain(|uri| {
             let origin = view.catalog.uris().find_origin(uri);
             origin.is_some_and(|to| to.server == *server && to.native.as_str() == &**native)
@@ -112,16 +112,16 @@ impl Subscriber {
 }
 
 impl Gateway {
-    /// Subscribes a client to a resource. Waits a while for what the server
-    /// says to it; one that is away is asked when it is back.
+    /// Subscribes a client to a resource. Waits a while for the server's
+    /// response; a server that is down is asked when it is back.
     ///
     /// # Errors
-    /// [`Failure`] where the resource is not there in the client's view, or
-    /// nobody tells of it, or there are too many subscriptions. Inside of that,
-    /// what the server itself says against it.
+    /// [`Failure`] if the resource does not exist in the client's view, no
+    /// server offers updates for it, or there are too many subscriptions. The
+    /// inner error is the server's own refusal.
     ///
     /// # Cancel safety
-    /// Dropped, the client may be subscribed or not.
+    /// If the future is dropped, the client may or may not be subscribed.
     pub async fn subscribe(
         &self,
         subscriber: &Subscriber,
@@ -144,12 +144,12 @@ impl Gateway {
         }
     }
 
-    /// Subscribes a client to a task, by its id. Says whether its server tells
-    /// of it.
+    /// Subscribes a client to a task, by its id. Returns whether the server
+    /// sends notifications for it.
     ///
     /// # Errors
-    /// [`Failure`] where this client was never given such an id, or there are
-    /// too many subscriptions.
+    /// [`Failure`] if the id does not belong to this client, or there are too
+    /// many subscriptions.
     pub async fn subscribe_to_task(
         &self,
         subscriber: &Subscriber,
@@ -163,8 +163,9 @@ impl Gateway {
             }
             let list = view.list(&server);
             if list.and_then(|list| list.offers.task_form()) == Some(TaskForm::Legacy) {
-                // It need not tell, and never the whole of a task (2025-11-25,
-                // Tasks, "Task Notifications"): nothing is promised.
+                // Status notifications are optional there, and never carry the
+                // whole task (2025-11-25, Tasks, "Task Notifications"): nothing
+                // is promised.
                 return Err(tasks::unknown_task(id));
             }
             Ok((server, Some(NativeName::new(native)), Topic::task(native)))
@@ -173,12 +174,12 @@ impl Gateway {
         Ok(self.ask(subscriber, context, asked, find).await?.is_ok())
     }
 
-    /// Passes on what a client asks for in `subscriptions/listen` that is not
-    /// known here, as raw members of its filter, if there is one server only
-    /// that it can be meant for. What that agreed to is a raw object.
+    /// Forwards the members of a `subscriptions/listen` filter that the gateway
+    /// does not know, raw, to the only server that they can be meant for.
+    /// Returns what the server agreed to, as a raw object.
     ///
     /// # Errors
-    /// [`Failure`] where there is no such server, or there are too many
+    /// [`Failure`] if there is no such server, or there are too many
     /// subscriptions.
     pub async fn subscribe_to_unknown(
         &self,
@@ -195,8 +196,8 @@ impl Gateway {
         Ok(held.and_then(|held| held.agreed()))
     }
 
-    /// Subscribes to what `find` finds, and waits a while for the server's
-    /// verdict.
+    /// Subscribes to the topic that `find` returns, and waits a while for the
+    /// server's verdict.
     async fn ask(
         &self,
         subscriber: &Subscriber,
@@ -209,7 +210,8 @@ impl Gateway {
             Some(held) => held,
             None => self.admit_subscription(subscriber, context, &asked, find).await?,
         };
-        // A server that is slow, or away, tells of it when it can.
+        // A slow or absent server answers later; until then the subscription
+        // stands.
         let verdict = timeout(PATIENCE, held.verdict()).await.unwrap_or(Ok(()));
         if verdict.is_err() {
             subscriber.forget(&asked);
@@ -240,12 +242,13 @@ impl Gateway {
         if all.len() >= limit {
             return Err(Failure::TooManySubscriptions { limit });
         }
-        // Somebody may have been faster by now: one of the two is enough.
+        // Another request may have subscribed meanwhile: one of the two is
+        // enough.
         Ok(Arc::clone(all.entry(asked.clone()).or_insert(held)))
     }
 
-    /// The kinds of lists that a client can be told of: the tools, the prompts,
-    /// the resources.
+    /// Which kinds of list changes a client can be notified of: tools, prompts,
+    /// resources.
     pub fn tells(&self, context: &Context) -> [bool; 3] {
         let snapshot = self.snapshots.load();
         let view = snapshot.view(&self.view_key(context));
@@ -254,12 +257,12 @@ impl Gateway {
         ["tools", "prompts", "resources"].map(|kind| capabilities.contains_key(kind))
     }
 
-    /// What tells the lists that a client is shown from others.
+    /// The digests of the lists that a client sees.
     pub fn shown(&self, context: &Context) -> Digests {
         self.snapshots.load().view(&self.view_key(context)).digests()
     }
 
-    /// What a client is to be told next, of all that it subscribed to.
+    /// Waits for the next notifications of the client's subscriptions.
     ///
     /// # Cancel safety
     /// Safe.
@@ -287,7 +290,7 @@ impl Gateway {
         }
     }
 
-    /// A notification's params with the ids of tasks that this client knows.
+    /// A notification's params with this client's task ids.
     fn own(&self, context: &Context, server: &ServerName, method: &str, raw: Bytes) -> Bytes {
         let Ok(tasks) = self.inputs.tasks(&context.principal) else { return raw };
         let is_status = matches!(method, notification::TASK | notification::TASK_STATUS);
@@ -300,9 +303,8 @@ impl Gateway {
         release::public_uris(&view, server, &named, ResultShape::Task).unwrap_or(named)
     }
 
-    /// Lets a Legacy client hear of what its own instances of servers tell it
-    /// without having been asked.
-    /// `listener` is how they ask it something.
+    /// Delivers the unsolicited notifications of a Legacy client's own server
+    /// instances to the client. `listener` receives their requests.
     pub fn client_came(
         &self,
         session: &Arc<str>,
@@ -322,5 +324,5 @@ fn told(topic: &Topic, params: Option<Bytes>, name: String) -> Told {
     Told { method: method.to_owned(), params, renamed: Some((key, name)) }
 }
 
-/// How long a client waits for what a server says to its subscription.
+/// How long a client waits for a server's response to its subscription.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -13,19 +13,19 @@ use crate::catalog::PublicReference;
 use crate::jsonrpc::{object, span_of, string, text};
 use crate::snapshot::View;
 
-/// What `ref` says.
+/// The parsed `ref`.
 enum Reference {
     Prompt(RawName),
     Resource(RawName),
 }
 
-/// A name or a URI as it stands in the params, and where.
+/// A name or URI as written in the params, and its position.
 struct RawName {
     text: String,
     span: Range<usize>,
 }
 
-/// Finds what a completion is about.
+/// Finds the prompt or resource template of a completion.
 ///
 /// # Errors
 /// [`Failure::InvalidParams`], and the failure of an unknown prompt or resource.
@@ -44,7 +44,7 @@ pub(super) fn find(view: &View, params: &Params) -> Result<PublicReference, Fail
 
 /// The edits that make the params a completion of `native` at its server.
 pub(super) fn edits(params: &Params, native: &str, bound: &[(String, String)]) -> Box<Edits> {
-    // Read before, by `find`, or it would not be known what it stands for.
+    // `find` has read it before; without it there is no route.
     let Ok(Reference::Prompt(public) | Reference::Resource(public)) = read_reference(params) else {
         return Box::default();
     };
@@ -104,7 +104,7 @@ fn bind_variables(params: &Params, bound: &[(String, String)]) -> Option<(Range<
     if let Some(raw) = read.context {
         return Some((span_of(params.raw(), raw.get().as_bytes())?, context.to_string().into()));
     }
-    // Behind `ref`, which is there.
+    // After `ref`, which is present.
     let end = params.reference_span()?.end;
     Some((end..end, format!(",\"context\":{context}").into()))
 }

@@ -1,5 +1,4 @@
-//! One task at its server, and what is asked there about it on a client's
-//! behalf.
+//! One task at its server, and the requests about it on a client's behalf.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +22,10 @@ pub(super) struct TaskAt {
     pub(super) server: ServerName,
     /// The server's own id.
     pub(super) native: String,
-    /// Of the client on whose behalf it is asked about.
+    /// The context of the client on whose behalf the requests are sent.
     context: Context,
-    /// Where it is, for as long as somebody waits for it. Its client's session
-    /// may be over by the time that it is cancelled.
+    /// Access to the server, held while the result is awaited: the client's
+    /// session may be over by the time that the task is cancelled.
     reach: Option<Arc<ServerAccess>>,
 }
 
@@ -37,13 +36,13 @@ impl TaskAt {
         native: String,
         context: &Context,
     ) -> Self {
-        // What is asked here is no request of the client's.
+        // The client's progress token does not belong to these requests.
         let context = Context { progress_token: None, ..context.clone() };
         let (snapshot, server) = (Arc::clone(snapshot), server.clone());
         Self { snapshot, server, native, context, reach: None }
     }
 
-    /// One that is about to be made by this call.
+    /// A task that this call is about to create.
     pub(super) async fn for_new_task(
         snapshot: &Arc<Snapshot>,
         permitted: &Permitted<Call>,
@@ -54,7 +53,7 @@ impl TaskAt {
         Ok(at)
     }
 
-    /// Sends the call that makes it.
+    /// Sends the call that creates the task.
     pub(super) async fn create_task(&self, permitted: Permitted<Call>) -> Result<Reply, Failure> {
         self.call(permitted, &self.member()?.config).await
     }
@@ -75,12 +74,12 @@ impl TaskAt {
         self.snapshot.server(&self.server).ok_or_else(gone)
     }
 
-    /// The longest that its server may take for a call.
+    /// The maximum time that the server may take for a call.
     pub(super) fn patience(&self) -> Result<Duration, Failure> {
         Ok(self.member()?.config.max_timeout)
     }
 
-    /// A request about it, with more members than its id.
+    /// Sends a request about the task, with members besides its id.
     async fn send_request(
         &self,
         method: Method,
@@ -111,17 +110,18 @@ impl TaskAt {
         }
     }
 
-    /// What comes of it, by a request that waits for the end (Legacy).
+    /// Requests the result of the task, which the server sends when the task
+    /// has ended (Legacy).
     pub(super) async fn request_outcome(&self) -> Result<Reply, Failure> {
         self.send_request(Method::TasksResult, Map::new(), Some(self.patience()?)).await
     }
 
-    /// The answer to a request about it.
+    /// Sends a request about the task and awaits the answer.
     pub(super) async fn request_answer(&self, method: Method) -> Result<Answer, Failure> {
         self.ask_with(method, Map::new()).await
     }
 
-    /// The same with more members.
+    /// Like [`Self::request_answer`], with additional params.
     pub(super) async fn ask_with(
         &self,
         method: Method,
@@ -130,7 +130,7 @@ impl TaskAt {
         await_answer(self.send_request(method, more, None).await?).await
     }
 
-    /// Ends it in the background: whoever wanted it is gone.
+    /// Cancels the task in the background, when its client is gone.
     pub(super) fn cancel_task(self) {
         tokio::spawn(async move {
             let said = timeout(ASIDE, self.request_answer(Method::TasksCancel)).await;
@@ -143,8 +143,8 @@ impl TaskAt {
     }
 }
 
-/// The answer that a reply ends in. What the server asks meanwhile is refused:
-/// nobody who could answer looks at it.
+/// Awaits the answer of a reply. Input requests are refused: no client is there
+/// to answer them.
 pub(super) async fn await_answer(mut reply: Reply) -> Result<Answer, Failure> {
     loop {
         match reply.next().await {
@@ -160,7 +160,7 @@ pub(super) async fn await_answer(mut reply: Reply) -> Result<Answer, Failure> {
     }
 }
 
-/// A raw object of raw members.
+/// Builds a raw object from raw members.
 pub(super) fn raw_object<'a>(members: impl IntoIterator<Item = (&'a str, Bytes)>) -> Bytes {
     let members = members.into_iter().map(|(key, value)| {
         format!("{}:{}", crate::jsonrpc::string(key), String::from_utf8_lossy(&value))
@@ -168,5 +168,5 @@ pub(super) fn raw_object<'a>(members: impl IntoIterator<Item = (&'a str, Bytes)>
     format!("{{{}}}", members.collect::<Vec<_>>().join(",")).into()
 }
 
-/// How long it may take to tell a server that a task is no longer wanted.
+/// How long cancelling a task may take.
 const ASIDE: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! The requests of Modern clients about tasks of Legacy servers.
+//! Requests of Modern clients about tasks of Legacy servers.
 
 use bytes::Bytes;
 
@@ -9,10 +9,10 @@ use crate::pipeline::input::{Requester, read_modern_input};
 
 use super::at::{TaskAt, await_answer};
 
-/// Answers one.
+/// Answers a task request.
 ///
 /// # Cancel safety
-/// Dropped, nothing is left but that what was asked may have happened.
+/// If the future is dropped, the server may or may not have processed the request.
 pub(in crate::pipeline) async fn answer_task_request(
     call: &Call,
     at: &TaskAt,
@@ -25,8 +25,8 @@ pub(in crate::pipeline) async fn answer_task_request(
     }
 }
 
-/// How a task is. One that has ended is told with what came of it, one that
-/// wants to know something with what that is.
+/// Answers `tasks/get`: the status of the task, with the result if the task has ended and the input
+/// requests if it needs input.
 async fn get_task(at: &TaskAt, asker: &Requester) -> Result<Answer, Failure> {
     let answered = at.request_answer(Method::TasksGet).await?;
     let Answer::Result(result) = &answered else { return Ok(answered) };
@@ -38,7 +38,7 @@ async fn get_task(at: &TaskAt, asker: &Requester) -> Result<Answer, Failure> {
         }
         TaskStatus::InputRequired => match asker.inputs.questions.asked(at, asker).await? {
             Some(requests) => TaskOutcome::Asks(requests),
-            // Nothing that this client could answer, or nothing any more.
+            // There are no input requests that this client could answer, or none any longer.
             None => TaskOutcome::Nothing(TaskStatus::Working),
         },
     };
@@ -46,11 +46,11 @@ async fn get_task(at: &TaskAt, asker: &Requester) -> Result<Answer, Failure> {
     result.with(lifted).map(Answer::Result).map_err(|fault| at.bad_answer(&fault.to_string()))
 }
 
-/// Answers what a task wants to know.
+/// Answers `tasks/update`: passes the client's answers to the task.
 async fn update_task(call: &Call, at: &TaskAt, asker: &Requester) -> Result<Answer, Failure> {
     let input = read_modern_input(call)?.unwrap_or_default();
     if !asker.inputs.questions.answer(at, asker, input.responses) {
-        // Nobody waits for these. A task that is not there is an error all the same.
+        // No input request is pending for these answers. An unknown task is an error all the same.
         if let answer @ Answer::Error(_) = at.request_answer(Method::TasksGet).await? {
             return Ok(answer);
         }
@@ -58,7 +58,7 @@ async fn update_task(call: &Call, at: &TaskAt, asker: &Requester) -> Result<Answ
     acknowledge()
 }
 
-/// Ends a task. One that has ended already is no error to a Modern client.
+/// Cancels a task. A Modern client gets no error for a task that has ended already.
 async fn cancel_task(at: &TaskAt) -> Result<Answer, Failure> {
     let Answer::Error(error) = at.request_answer(Method::TasksCancel).await? else {
         return acknowledge();

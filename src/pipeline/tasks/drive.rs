@@ -1,11 +1,11 @@
-//! Tasks of clients that know none: the gateway waits for them.
+//! Tasks for clients without task support: the gateway waits for the result.
 //!
-//! Some tools only come as tasks. A Legacy one says so in its list, a Modern
-//! server when it is called without the extension. A client that knows no
-//! tasks, or not of this form, makes one call: the gateway has the task made,
-//! waits for what comes of it and answers the call with that. What the task
-//! wants to know on the way the client is asked as in any call, and a client
-//! that takes its call back ends the task.
+//! Some tools only run as tasks. A Legacy server says so in its list, a Modern
+//! server when it is called without the extension. A client without support for
+//! that form of tasks makes one call: the gateway creates the task, waits for
+//! its result and answers the call with it. Input that the task requests is
+//! passed to the client as in any call, and cancelling the call cancels the
+//! task.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -29,8 +29,8 @@ use crate::snapshot::Snapshot;
 
 use super::at::TaskAt;
 
-/// Sends a call whose tool only comes as a task (Legacy), and whose params ask
-/// for one.
+/// Sends a call whose tool only runs as a task (Legacy), with params that
+/// request one.
 pub(in crate::pipeline) async fn await_legacy_task(
     snapshot: &Arc<Snapshot>,
     permitted: Permitted<Call>,
@@ -38,8 +38,8 @@ pub(in crate::pipeline) async fn await_legacy_task(
     start_task(snapshot, permitted, TaskStage::Creating).await
 }
 
-/// Sends a call to a server that may say that its client has to know tasks
-/// (Modern): then it is made again, by one that does.
+/// Sends a call to a server that may require task support (Modern): if it does,
+/// the call is made again with the capability declared.
 pub(in crate::pipeline) async fn await_modern_task(
     snapshot: &Arc<Snapshot>,
     permitted: Permitted<Call>,
@@ -53,7 +53,7 @@ async fn start_task(
     mut permitted: Permitted<Call>,
     stage: TaskStage,
 ) -> Result<Reply, Failure> {
-    // The task keeps its call's place, however many requests it takes.
+    // The task keeps its call's slot, however many requests it takes.
     let slot = permitted.take_slot();
     let at = TaskAt::for_new_task(snapshot, &permitted).await?;
     let reply = at.create_task(permitted).await?;
@@ -64,32 +64,33 @@ async fn start_task(
     Ok(Reply::stream(events).with_answers(Some(says)).with_slot(slot))
 }
 
-/// A call that is made as a task.
+/// A call that runs as a task.
 struct DrivenTask {
     snapshot: Arc<Snapshot>,
     at: TaskAt,
-    /// What is waited for now.
+    /// The reply that is awaited now.
     reply: Reply,
-    /// What the client answers.
+    /// The client's answers to input requests.
     answers: mpsc::Receiver<(Id, Response)>,
     stage: TaskStage,
     /// The task, once there is one.
     task: Option<AwaitedTask>,
 }
 
-/// How far it has come.
+/// The progress of a call that runs as a task.
 enum TaskStage {
-    /// Called as it came; how to call again.
+    /// Sent without task support; holds the call for another attempt.
     Calling(Box<(Call, CallTarget)>),
-    /// Called by one that knows tasks.
+    /// Sent with task support.
     Creating,
-    /// The server is asked for what comes of the task (Legacy).
+    /// Waiting for `tasks/result` (Legacy).
     Waiting,
-    /// The server is asked again and again how the task is (Modern).
+    /// Polling `tasks/get` (Modern).
     Polling(Polling),
 }
 
-/// A task that somebody waits for. Dropped before its end, it is cancelled.
+/// A task whose result is awaited. Dropping it before the task has ended
+/// cancels the task.
 struct AwaitedTask(Option<TaskAt>);
 
 impl Drop for AwaitedTask {
@@ -141,14 +142,15 @@ impl DrivenTask {
         }
     }
 
-    /// The task has come to its end: there is nothing left to be cancelled.
+    /// Marks the task as ended, so that dropping it does not cancel it.
     fn mark_ended(&mut self) {
         if let Some(AwaitedTask(task)) = &mut self.task {
             task.take();
         }
     }
 
-    /// Goes on behind an answer; gives it where it is the last.
+    /// Advances to the next stage after an answer; returns the answer if it is
+    /// the final one.
     async fn handle_answer(&mut self, answer: Answer) -> Result<Option<Answer>, Failure> {
         match (&self.stage, &answer) {
             (TaskStage::Calling(again), Answer::Error(error))
@@ -183,7 +185,7 @@ impl DrivenTask {
         self.task = Some(AwaitedTask(Some(self.at.clone())));
     }
 
-    /// Makes the call as one that knows tasks.
+    /// Makes the call again with task support.
     async fn call_again(&mut self, mut call: Call, target: CallTarget) -> Result<(), Failure> {
         let client = call.context.client.with_tasks();
         call.context.client = Arc::new(client);
@@ -195,7 +197,7 @@ impl DrivenTask {
     }
 }
 
-/// Whether an error says that all a client lacks is that it knows tasks.
+/// Whether an error says that task support is the only missing capability.
 fn needs_tasks(error: &[u8]) -> bool {
     let error: Value = serde_json::from_slice(error).unwrap_or_default();
     let lone = |value: &Value| value.as_object().is_some_and(|all| all.len() == 1);
@@ -204,20 +206,21 @@ fn needs_tasks(error: &[u8]) -> bool {
     extensions.is_some_and(|all| all.get(meta::TASKS).is_some())
 }
 
-/// A Modern task that is asked after.
+/// A Modern task that is polled.
 struct Polling {
-    /// When it is asked after next.
+    /// When to poll next.
     next: Instant,
     every: Duration,
-    /// When it has taken too long. A client that is asked takes its own time.
+    /// The deadline of the task. Time spent waiting for the client does not
+    /// count.
     until: Instant,
-    /// What the client is asked: the number of the question, and its key.
+    /// Pending input requests: number and key.
     open: Vec<(u64, String)>,
-    /// Since when.
+    /// When the first pending input request was sent.
     asking: Option<Instant>,
-    /// Every key that the client was asked under.
+    /// Every key that the client has been asked for.
     asked: HashSet<String>,
-    /// Not yet asked.
+    /// Input requests not sent to the client yet.
     untold: VecDeque<(u64, Question)>,
     patience: Duration,
 }
@@ -240,7 +243,8 @@ impl Polling {
         }
     }
 
-    /// The next event, if there is one by now.
+    /// Waits for the next answer of the client or the next poll; returns an
+    /// event, if there is one.
     async fn next(
         &mut self,
         at: &TaskAt,
@@ -290,7 +294,8 @@ impl Polling {
         }
     }
 
-    /// Notes what the task wants to know, and the client was not asked.
+    /// Queues the input requests of a task that the client has not received
+    /// yet.
     fn ask(&mut self, task: &Task<'_>) {
         let requests = task.find("inputRequests").map(|raw| raw.get().as_bytes());
         let requests = requests.and_then(|raw| Members::parse(raw).ok());
@@ -306,7 +311,7 @@ impl Polling {
         }
     }
 
-    /// Gives the server what the client answered.
+    /// Passes the client's answer to the server.
     async fn answered(&mut self, at: &TaskAt, id: &Id, said: Response) -> Result<(), Failure> {
         let number = id.as_number();
         let found = self.open.iter().position(|(open, _)| Some(*open) == number);
@@ -325,7 +330,7 @@ impl Polling {
     }
 }
 
-/// What a task that is over has come to.
+/// The outcome of a task that has ended.
 fn came_of(at: &TaskAt, task: &Task<'_>, told: &ResultBody) -> TaskEnd {
     let raw = told.raw();
     let member = |key: &str| task.find(key).map(|part| raw.slice_ref(part.get().as_bytes()));
@@ -350,7 +355,7 @@ fn question(request: &[u8]) -> Option<Question> {
     Some(Question { method, params })
 }
 
-/// How often a task is asked after: as its server wants, within reason.
+/// The polling interval: the server's choice, within bounds.
 fn poll_interval(task: &Task<'_>) -> Duration {
     task.poll.unwrap_or(USUAL).clamp(LEAST, MOST)
 }
@@ -358,5 +363,5 @@ fn poll_interval(task: &Task<'_>) -> Duration {
 const USUAL: Duration = Duration::from_millis(500);
 const LEAST: Duration = Duration::from_millis(50);
 const MOST: Duration = Duration::from_secs(5);
-/// How often one task may ask.
+/// The most input requests of one task.
 const MOST_KEYS: usize = 256;

@@ -1,5 +1,4 @@
-//! The story of tasks: whose they are, where their ids lead, and what stands
-//! in replies that are about them.
+//! The story of tasks: their owners, the servers of their ids, and the ids in replies about them.
 
 mod at;
 mod bridge;
@@ -30,27 +29,27 @@ use super::input::Requester;
 use super::route::Route;
 use at::TaskAt;
 
-/// The ids of tasks as one principal knows them.
+/// Task ids as one principal knows them.
 pub(super) struct OwnTasks {
     pub(super) ids: TaskIds,
     pub(super) owner: Principal,
 }
 
 impl OwnTasks {
-    /// The id of a server's task.
+    /// The public id of a server's task.
     pub(super) fn public_id(&self, server: &ServerName, native: &str) -> String {
         self.ids.public(&self.owner, server, native)
     }
 
-    /// Whose task it is, and by which id.
+    /// The server of a task, and the server's own id for it.
     ///
     /// # Errors
-    /// [`Failure::UnknownTask`] where this principal was never given such an id.
+    /// [`Failure::UnknownTask`] if the id does not belong to this principal.
     pub(super) fn find_native_id<'a>(&self, id: &'a str) -> Result<(ServerName, &'a str), Failure> {
         self.ids.native(&self.owner, id).ok_or_else(|| unknown_task(id))
     }
 
-    /// What a server says about its task, under the id that the client knows.
+    /// Replaces a server's task ids with public ones; `None` if there are none.
     pub(super) fn rename_ids(
         &self,
         server: &ServerName,
@@ -61,11 +60,11 @@ impl OwnTasks {
     }
 }
 
-/// Refuses a method about tasks that clients of this version do not have.
+/// Refuses a task method that clients of this version do not have.
 ///
 /// # Errors
-/// [`Failure::MethodNotFound`], and [`Failure::CapabilityNeeded`] where a
-/// Modern client did not say that it knows tasks.
+/// [`Failure::MethodNotFound`], and [`Failure::CapabilityNeeded`] if a Modern client did not
+/// declare task support.
 pub(super) fn check_method(call: &Call) -> Result<(), Failure> {
     let client = &call.context.client;
     let known = match client.version.era() {
@@ -83,13 +82,13 @@ pub(super) fn check_method(call: &Call) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How a call is made where tasks come into it.
+/// How tasks affect a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TaskMode {
     /// Both sides have the same form of tasks, or none: the call is sent as it came.
     Unchanged,
-    /// A Modern client's params have a member that means nothing to it and that
-    /// the Legacy server would take for a request to make a task: it is removed.
+    /// A Modern client's params contain a member that has no meaning in Modern and that the Legacy
+    /// server would read as a request for a task: it is removed.
     Removed,
     /// A Modern client with task support calls a Legacy server's tool, which
     /// is asked to run as a task.
@@ -104,11 +103,11 @@ pub(super) enum TaskMode {
 }
 
 impl TaskMode {
-    /// What has to be done for this call.
+    /// Chooses the mode of this call.
     ///
     /// # Errors
-    /// [`Failure::UnknownTask`] where a Legacy client asks about a Modern task:
-    /// it was never given one.
+    /// [`Failure::UnknownTask`] if a Legacy client asks about a Modern task: Legacy clients are
+    /// never given one.
     pub(super) fn choose(call: &Call, route: &Route<'_>, view: &View) -> Result<Self, Failure> {
         let client = &call.context.client;
         let is_modern = client.version.era() == Era::Modern;
@@ -138,7 +137,7 @@ impl TaskMode {
         })
     }
 
-    /// The params that the call needs for this; `None` where they stay.
+    /// The params that this mode needs; `None` if they stay unchanged.
     pub(super) fn rewrite_params(self, call: &Call) -> Result<Option<Params>, Failure> {
         let raw = match self {
             Self::Requested | Self::Awaited => Some(form::as_task(call.params.raw())),
@@ -150,10 +149,10 @@ impl TaskMode {
     }
 }
 
-/// Answers what a Modern client asks about a Legacy server's task.
+/// Answers a Modern client's request about a Legacy server's task.
 ///
 /// # Cancel safety
-/// Dropping the future gives it up.
+/// Dropping the future cancels the request.
 pub(super) async fn bridge_request(
     snapshot: &Arc<Snapshot>,
     permitted: &Permitted<Call>,
@@ -165,8 +164,8 @@ pub(super) async fn bridge_request(
     Ok(Reply::ready(bridge::answer_task_request(call, &at, asker).await))
 }
 
-/// What a client of this version is told of tasks, of all that these servers
-/// offer: each era has its own form of them.
+/// Advertises the form of tasks that clients of this version know, if these servers offer any: each
+/// era has its own form.
 pub(super) fn advertise_tasks(
     all: &mut Map<String, Value>,
     servers: &[&ServerOffers],
@@ -182,13 +181,13 @@ pub(super) fn advertise_tasks(
     } else if version >= ProtocolVersion::V2025_11_25
         && servers.iter().any(|offers| offers.task_form() == Some(TaskForm::Legacy))
     {
-        // No list: it would be of all that everybody has at a shared server.
+        // No `list`: on a shared server it would include the tasks of all clients.
         let tasks = json!({ "cancel": {}, "requests": { "tools": { "call": {} } } });
         all.insert("tasks".into(), tasks);
     }
 }
 
-/// Where ids stand in a result of this method.
+/// Where task ids are in a result of this method.
 pub(super) fn task_id_place(method: &Method, result: &ResultBody) -> TaskIdPlace {
     match (method, result.kind()) {
         (Method::TasksGet | Method::TasksCancel, _) | (Method::ToolsCall, ResultType::Task) => {

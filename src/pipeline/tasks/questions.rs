@@ -1,11 +1,11 @@
-//! What Legacy servers' tasks want to know of Modern clients.
+//! Input requests by tasks of Legacy servers, for Modern clients.
 //!
-//! A Legacy server asks on the stream of a `tasks/result`, by requests that
-//! wait for their answers; a Modern client reads what is asked in `tasks/get`
-//! and answers by `tasks/update`, as often and as late as it likes. Between
-//! them stands a `tasks/result` of the gateway's own for each task that has
-//! asked, held open until the task ends or nobody looks after it for as long
-//! as calls may wait for input. They count among those calls.
+//! A Legacy server sends requests on the stream of a `tasks/result` and waits
+//! for the responses; a Modern client reads the requests in `tasks/get` and
+//! answers with `tasks/update`, as often and as late as it likes. The gateway
+//! connects the two with a `tasks/result` of its own for each task that needs
+//! input, held open until the task ends or no client has polled it for as long
+//! as calls may be parked. These streams count as parked calls.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -30,41 +30,41 @@ use crate::upstream::parking::ParkingSlot;
 
 use super::at::{TaskAt, raw_object};
 
-/// All tasks that have asked something.
+/// All tasks that have requested input.
 #[derive(Default)]
 pub(in crate::pipeline) struct TaskQuestions(Arc<QuestionRegistry>);
 
 /// A cell is empty while its stream is being opened: once for each task, since
-/// a server that told one stream what it wants to know does not tell another.
+/// a server sends its requests on one stream only.
 #[derive(Default)]
 struct QuestionRegistry(Mutex<HashMap<TaskKey, Cell>>);
 
 type Cell = Arc<OnceCell<Arc<QuestionStream>>>;
 
-/// Whose task, at which server, by the server's own id.
+/// The owner of a task, its server, and the server's own id.
 type TaskKey = (Principal, ServerName, String);
 
-/// One task.
+/// The input requests of one task.
 struct QuestionStream {
     open: Mutex<OpenTaskQuestions>,
-    /// Told when something is asked or taken back.
+    /// Notified when a request is added or cancelled.
     news: Notify,
     says: mpsc::Sender<(Id, Response)>,
 }
 
 struct OpenTaskQuestions {
     questions: Vec<(String, Id, Question)>,
-    /// How many there were; they are numbered by it.
+    /// The number of requests so far; keys are numbered by it.
     asked: usize,
-    /// No two streams of one task name their questions alike.
+    /// Random, so that keys of two streams of one task differ.
     prefix: String,
-    /// When somebody last looked after it.
+    /// When a client last polled the task.
     touched: Instant,
 }
 
 impl TaskQuestions {
-    /// What a task wants to know, as a raw object of requests by their keys;
-    /// `None` where that is nothing which this client can be asked.
+    /// The pending input requests of a task, as a raw object by key; `None` if
+    /// there are none that this client can answer.
     pub(super) async fn asked(
         &self,
         at: &TaskAt,
@@ -78,8 +78,8 @@ impl TaskQuestions {
         Ok(asking.requests().await)
     }
 
-    /// Gives a server what its client answers; what it did not ask is left
-    /// aside. False where the task has not asked at all.
+    /// Passes a client's answers to the server; unknown keys are ignored. False
+    /// if the task has not requested input.
     pub(super) fn answer(
         &self,
         at: &TaskAt,
@@ -93,14 +93,14 @@ impl TaskQuestions {
         for (said, response) in responses {
             if let Some(place) = open.questions.iter().position(|(key, ..)| *key == said) {
                 let (_, id, _) = open.questions.swap_remove(place);
-                // There is room for as many as may be open.
+                // The channel has capacity for as many as may be pending.
                 let _ = asking.says.try_send((id, response));
             }
         }
         true
     }
 
-    /// Forgets the tasks of those who are not to be kept.
+    /// Drops the tasks of principals that are not kept.
     pub(in crate::pipeline) fn retain(&self, keep: impl Fn(&Principal) -> bool) {
         self.0.lock().retain(|(owner, ..), _| keep(owner));
     }
@@ -152,12 +152,12 @@ impl QuestionRegistry {
     }
 }
 
-/// Whoever waits for a stream to be opened. The last one takes a cell away
+/// A caller that waits for a stream to be opened. The last one removes a cell
 /// that has stayed empty.
 struct Trying<'a> {
     all: &'a QuestionRegistry,
     key: &'a TaskKey,
-    /// There until it is dropped.
+    /// `Some` until this is dropped.
     cell: Option<Cell>,
 }
 
@@ -195,7 +195,7 @@ impl QuestionStream {
         self.open.lock()
     }
 
-    /// What is asked now, waiting a while for it to come.
+    /// The pending requests, waiting a short while for the first.
     async fn requests(&self) -> Option<Bytes> {
         let until = Instant::now() + SOON;
         loop {
@@ -205,7 +205,7 @@ impl QuestionStream {
             }
             timeout_at(until, news).await.ok()?;
         }
-        // Several come one behind the other.
+        // Several requests arrive in quick succession.
         sleep(TOGETHER).await;
         let open = self.open();
         let requests = open.questions.iter().map(|(key, _, question)| {
@@ -218,7 +218,7 @@ impl QuestionStream {
     }
 }
 
-/// The stream on which one task asks.
+/// The listener on the stream on which one task requests input.
 struct QuestionListener {
     reply: Reply,
     said: mpsc::Receiver<(Id, Response)>,
@@ -228,7 +228,7 @@ struct QuestionListener {
 }
 
 impl QuestionListener {
-    /// Listens until the task ends, or nobody has looked after it for long.
+    /// Listens until the task ends, or no client has polled it for `lasting`.
     async fn run(mut self, asking: &Weak<QuestionStream>) {
         loop {
             let Some(until) = asking.upgrade().map(|it| it.open().touched + self.lasting) else {
@@ -255,7 +255,7 @@ impl QuestionListener {
                     asking.news.notify_waiters();
                 }
                 (Some(Event::Notice(_) | Event::Pause(_)), Some(_)) => {}
-                // It has ended: whoever asks for its result is given it.
+                // The task has ended: `tasks/get` fetches its result.
                 _ => return,
             }
         }
@@ -275,7 +275,8 @@ impl QuestionListener {
     }
 }
 
-/// How long a task that wants to know something may take to ask it.
+/// How long `tasks/get` waits for a task's first input request.
 const SOON: Duration = Duration::from_secs(1);
-/// Questions that come within this time of the first are told with it.
+/// Input requests that arrive within this time of the first are returned with
+/// it.
 const TOGETHER: Duration = Duration::from_millis(15);
