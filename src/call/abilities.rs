@@ -1,4 +1,4 @@
-//! What a client lets servers ask of it.
+//! Client abilities: which server requests a client can answer.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,11 +9,11 @@ use serde_json::{Map, Value, json};
 use crate::mcp::meta::TASKS;
 use crate::mcp::{Era, ProtocolVersion};
 
-/// A client's capabilities, brought into one form: two clients that can do the
-/// same have equal ones, whatever their era and the order of their keys.
+/// A client's capabilities, normalized: two clients that can do the same have
+/// equal abilities, whatever their era and the order of their keys.
 ///
-/// Servers are told these and nothing else; a list that depends on what a
-/// client can do is kept for each of them.
+/// Servers receive exactly these capabilities; lists that depend on client
+/// capabilities are kept once per value of this type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -23,7 +23,7 @@ pub struct Abilities {
     raw: Bytes,
     /// `sampling/createMessage`.
     pub sampling: bool,
-    /// The same, with tools for the model.
+    /// `sampling/createMessage` with tools for the model.
     pub sampling_tools: bool,
     /// `elicitation/create` with a form.
     pub form: bool,
@@ -31,13 +31,13 @@ pub struct Abilities {
     pub url: bool,
     /// `roots/list`.
     pub roots: bool,
-    /// It knows tasks: the extension `io.modelcontextprotocol/tasks`, which no
+    /// Task support: the extension `io.modelcontextprotocol/tasks`, which no
     /// Legacy version has.
     pub tasks: bool,
 }
 
 impl Abilities {
-    /// None at all: what the gateway says when it asks for itself.
+    /// No abilities: what the gateway declares in requests of its own.
     pub fn none() -> Self {
         Self {
             raw: Bytes::from_static(b"{}"),
@@ -50,17 +50,18 @@ impl Abilities {
         }
     }
 
-    /// Reads a client's raw `capabilities`. What is no object counts as none;
-    /// so do extensions that take more than [`MOST`] bytes.
+    /// Reads a client's raw `capabilities`. A value that is not an object
+    /// counts as no capabilities; extensions of more than [`MOST`] bytes are
+    /// ignored.
     pub fn parse(raw: &[u8]) -> Self {
         Self::of(raw, ProtocolVersion::LATEST_MODERN)
     }
 
-    /// Reads the capabilities of a client that speaks this version. What the
-    /// version does not know it cannot have meant.
+    /// Reads the capabilities of a client that speaks this version.
+    /// Capabilities that the version does not define are ignored.
     ///
-    /// A Modern client says the same with every request: what a thread has read
-    /// last, it need not read again.
+    /// A Modern client sends the same capabilities with every request, so each
+    /// thread caches the latest results.
     pub fn of(raw: &[u8], version: ProtocolVersion) -> Self {
         if raw == b"{}" {
             return Self::none();
@@ -88,7 +89,8 @@ impl Abilities {
             said.remove("elicitation");
         }
         if version < ProtocolVersion::V2025_11_25 {
-            // There were no modes, and a model had no tools.
+            // Older versions have no elicitation modes and no tools in
+            // sampling.
             for key in ["elicitation", "sampling"] {
                 said.entry(key).and_modify(|value| {
                     value.is_object().then(|| *value = json!({}));
@@ -98,7 +100,8 @@ impl Abilities {
         let mut tasks = false;
         if let Some(Value::Object(extensions)) = said.get_mut("extensions") {
             if version.era() == Era::Legacy && extensions.remove(TASKS).is_some() {
-                // Not under these versions (SEP-2663, "Backward Compatibility").
+                // Not defined for these versions (SEP-2663, "Backward
+                // Compatibility").
                 if extensions.is_empty() {
                     said.remove("extensions");
                 }
@@ -121,7 +124,8 @@ impl Abilities {
             kept.insert("elicitation".into(), Value::Object(modes));
         }
         if has("roots") {
-            // Whether they change is told to nobody who did not ask.
+            // `listChanged` is dropped: such changes are not forwarded to
+            // servers.
             kept.insert("roots".into(), json!({}));
         }
         for key in ["experimental", "extensions", "tasks"] {
@@ -143,7 +147,7 @@ impl Abilities {
         }
     }
 
-    /// The same, of one that knows tasks.
+    /// The same abilities, with task support.
     #[must_use]
     pub fn with_tasks(&self) -> Self {
         let mut said: Map<String, Value> = serde_json::from_slice(&self.raw).unwrap_or_default();
@@ -154,34 +158,34 @@ impl Abilities {
         Self { raw: Value::Object(said).to_string().into(), tasks: true, ..self.clone() }
     }
 
-    /// Whether they are none.
+    /// Whether there are no abilities at all.
     pub fn are_none(&self) -> bool {
         self.raw == "{}"
     }
 
-    /// Whether it can be asked anything at all.
+    /// Whether the client can answer any server request.
     pub fn any(&self) -> bool {
         self.sampling || self.form || self.url || self.roots
     }
 
-    /// The capabilities object that servers are told.
+    /// The capabilities object that servers receive.
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
 }
 
-/// What a client said, in which version, and what it can do.
+/// The raw capabilities, the version, and the abilities read from them.
 type CachedAbilities = (Box<[u8]>, ProtocolVersion, Abilities);
 
 thread_local! {
     static LAST: RefCell<VecDeque<CachedAbilities>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// The most bytes of a client's extensions.
+/// The most bytes of each of `experimental`, `extensions` and `tasks`.
 const MOST: usize = 4096;
-/// How many clients' capabilities a thread remembers.
+/// How many results a thread caches.
 const REMEMBERED: usize = 8;
-/// The most bytes of those.
+/// The most bytes of raw capabilities that are cached.
 const MOST_REMEMBERED: usize = 1024;
 
 #[cfg(test)]

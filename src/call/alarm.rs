@@ -1,10 +1,10 @@
-//! Timers for what seldom lasts.
+//! Timers that rarely fire.
 //!
-//! A call has time limits that it almost never comes to, and a runtime's timer
-//! costs a thousand instructions to set and to take back. On a thread that
-//! serves clients an [`Alarm`] only hangs on the thread's [`Board`], which is
-//! looked at every [`LOOK`]; one that is due soon becomes a timer, and fires as
-//! punctually as any. Elsewhere it is a timer from the start.
+//! A call has time limits that it almost never reaches, and a runtime's timer costs a thousand
+//! instructions to set and to cancel. On a thread that serves clients, an [`Alarm`] is only an
+//! entry on the thread's [`Board`], which is checked every [`LOOK`]; an alarm that is due soon
+//! becomes a real timer and fires as punctually as any. On other threads it is a timer from the
+//! start.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use slab::Slab;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-/// Is ready at a point in time.
+/// A future that is ready at a point in time.
 #[derive(Debug)]
 pub struct Alarm {
     at: Instant,
@@ -25,7 +25,7 @@ pub struct Alarm {
 
 #[derive(Debug)]
 enum State {
-    /// Nobody waits yet; whether it is due soon.
+    /// Not polled yet; `soon` if it is due within [`SOON`].
     Unset {
         soon: bool,
     },
@@ -34,12 +34,12 @@ enum State {
 }
 
 impl Alarm {
-    /// One that is due `after` so much time.
+    /// An alarm that is due after this duration.
     pub fn after(after: Duration) -> Self {
         Self { at: Instant::now() + after, state: State::Unset { soon: after <= SOON } }
     }
 
-    /// Makes it due at another time.
+    /// Changes the time at which the alarm is due.
     pub fn set(&mut self, at: Instant) {
         let soon = at.saturating_duration_since(Instant::now()) <= SOON;
         *self = Self { at, state: State::Unset { soon } };
@@ -70,7 +70,7 @@ impl Future for Alarm {
     }
 }
 
-/// Where the alarms of one thread hang.
+/// The pending alarms of one thread.
 #[derive(Debug, Default)]
 struct Board(Mutex<Slab<Hung>>);
 
@@ -94,7 +94,7 @@ impl Board {
         self.0.lock()
     }
 
-    /// Wakes those that are due soon.
+    /// Wakes the alarms that are due soon.
     fn look(&self) {
         let soon = Instant::now() + SOON;
         let mut wakers = Vec::new();
@@ -108,7 +108,7 @@ impl Board {
     }
 }
 
-/// An alarm's place on a board.
+/// An alarm's entry on a board.
 #[derive(Debug)]
 struct Hook {
     board: Arc<Board>,
@@ -122,7 +122,7 @@ impl Hook {
         Self { board, place }
     }
 
-    /// Whether it is; if not, `waker` will hear when it is.
+    /// Whether the alarm is due soon; if not, `waker` is woken when it is.
     fn is_due_soon(&self, waker: &Waker) -> bool {
         let mut places = self.board.places();
         let Some(hung) = places.get_mut(self.place) else { return true };
@@ -136,16 +136,16 @@ impl Hook {
 impl Drop for Hook {
     fn drop(&mut self) {
         let hung = self.board.places().try_remove(self.place);
-        // Outside of the lock: whoever is woken or dropped may hang something.
+        // Dropped outside of the lock, because waking or dropping a task may set an alarm.
         drop(hung);
     }
 }
 
-/// Looks after the alarms of the thread that it runs on, until it is dropped.
+/// Checks the alarms of its thread until it is dropped.
 ///
-/// It wakes its thread even if there are none: a timer that is due before all
-/// others makes its runtime write to itself and look again, which costs two
-/// system calls, and hardly any is while this one is due sooner.
+/// It wakes the thread even if there are no alarms: a timer that becomes the runtime's earliest
+/// makes the runtime write to its own wakeup descriptor, at the cost of two system calls, and
+/// hardly any timer is earlier than this one.
 pub async fn watch_alarms() {
     let _gone = Gone;
     let board = Arc::new(Board::default());
@@ -156,13 +156,13 @@ pub async fn watch_alarms() {
     }
 }
 
-/// Has the thread look after no alarms any more.
+/// Removes the board from the thread when dropped.
 struct Gone;
 
 impl Drop for Gone {
     fn drop(&mut self) {
         let board = BOARD.with(RefCell::take);
-        // Whoever hangs there has to look after itself.
+        // Tasks with alarms on the board need real timers now.
         let all = board.map(|board| std::mem::take(&mut *board.places()));
         for (_, hung) in all.into_iter().flatten() {
             hung.waker.wake();
@@ -170,9 +170,9 @@ impl Drop for Gone {
     }
 }
 
-/// How often a board is looked at.
+/// How often a board is checked.
 const LOOK: Duration = Duration::from_millis(900);
-/// What is due within this time becomes a timer: two looks, so that one may be late.
+/// An alarm that is due within this time becomes a timer: two checks, so that one may be late.
 const SOON: Duration = Duration::from_millis(1800);
 
 #[cfg(test)]
@@ -212,7 +212,7 @@ mod tests {
         let mut another = Alarm::after(Duration::from_mins(1));
         assert!(futures_util::poll!(&mut another).is_pending());
         assert_eq!(hung(), 3);
-        // One that is put off hangs there anew, and one without a board goes on by itself.
+        // An alarm that is set again returns to the board; without a board it uses a timer.
         another.set(Instant::now() + Duration::from_mins(2));
         assert_eq!(hung(), 2);
         let begun = Instant::now();

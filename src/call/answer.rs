@@ -1,4 +1,4 @@
-//! A server's answer: raw bytes and the few facts that are read from them.
+//! A server's answer: the raw bytes and the few facts read from them.
 
 use std::ops::Range;
 
@@ -7,13 +7,14 @@ use serde::Deserialize;
 
 use crate::jsonrpc::{NoObject, Payload, Response, Spot, object};
 
-/// Why an answer is none.
+/// Why an answer is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerFault {
-    /// The result is no object, or a member that matters stands twice.
+    /// The result is not an object, or has a duplicate of a member that the
+    /// gateway reads.
     #[error("the result is no valid object")]
     Object(#[from] NoObject),
-    /// A member of the result is not of the kind it has to be.
+    /// A member of the result has the wrong type.
     #[error("the result is not what it has to be")]
     Result(#[source] serde_json::Error),
     /// The error has no integer `code` or no `message`.
@@ -24,9 +25,9 @@ pub enum AnswerFault {
 /// A server's answer.
 #[derive(Debug, Clone)]
 pub enum Answer {
-    /// It did what was asked, or says as a result why it did not.
+    /// A result: the request succeeded, or the result says why it did not.
     Result(ResultBody),
-    /// It refused with a JSON-RPC error, which goes to the client as it is.
+    /// A JSON-RPC error, which is forwarded to the client unchanged.
     Error(ErrorBody),
 }
 
@@ -34,7 +35,7 @@ impl Answer {
     /// Reads the payload of a response.
     ///
     /// # Errors
-    /// [`AnswerFault`] where the payload is not of the shape it has to be.
+    /// [`AnswerFault`] if the payload is malformed.
     pub fn parse(response: Response) -> Result<Self, AnswerFault> {
         match response {
             Response::Result(raw) => ResultBody::read(raw).map(Self::Result),
@@ -42,7 +43,7 @@ impl Answer {
         }
     }
 
-    /// Notes who sent it: the server's raw `serverInfo`.
+    /// Sets the sender: the server's raw `serverInfo`.
     #[must_use]
     pub fn sent_by(mut self, info: &Bytes) -> Self {
         if let Self::Result(result) = &mut self {
@@ -55,14 +56,15 @@ impl Answer {
 /// The kind of a result (2026-07-28, Base Protocol, "ResultType").
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResultType {
-    /// The request is done. A Legacy server's result, which names no type, is.
+    /// The request is complete. Legacy results, which have no type, are always
+    /// complete.
     Complete,
-    /// The server wants input before it can go on.
+    /// The server needs input before it can continue.
     InputRequired,
-    /// What was asked for has become a task (extension
+    /// The request has become a task (extension
     /// `io.modelcontextprotocol/tasks`).
     Task,
-    /// Another extension's.
+    /// A type of another extension.
     Other(String),
 }
 
@@ -92,18 +94,18 @@ impl ResultBody {
     /// Reads a result.
     ///
     /// # Errors
-    /// [`AnswerFault::Object`] where it is no object.
+    /// [`AnswerFault::Object`] if it is not an object.
     pub fn parse(raw: Bytes) -> Result<Self, AnswerFault> {
         Self::read(raw.into())
     }
 
-    /// The same of one that came in a message.
+    /// Reads a result that came in a message.
     ///
     /// # Errors
     /// As for [`ResultBody::parse`].
     pub fn read(payload: Payload) -> Result<Self, AnswerFault> {
         let [kind, meta, is_error] = payload.members(&MEMBERS)?;
-        // What is no string counts as absent, and is written over.
+        // A value that is not a string counts as absent, and is overwritten.
         let kind_span = kind.map(Spot::span);
         let kind = match kind {
             Some(spot) if payload.raw_at(spot) == b"\"complete\"" => ResultType::Complete,
@@ -114,10 +116,10 @@ impl ResultBody {
         Ok(Self { kind, kind_span, meta, is_error, sender: None, raw: payload.into() })
     }
 
-    /// The same sender's result in other words.
+    /// The same sender's result with other content.
     ///
     /// # Errors
-    /// [`AnswerFault::Object`] where it is no object.
+    /// [`AnswerFault::Object`] if it is not an object.
     pub fn with(&self, raw: Bytes) -> Result<Self, AnswerFault> {
         Ok(Self { sender: self.sender.clone(), ..Self::parse(raw)? })
     }
@@ -132,23 +134,24 @@ impl ResultBody {
         &self.kind
     }
 
-    /// Where the value of `resultType` stands, if it is there.
+    /// The span of the value of `resultType`, if present.
     pub fn kind_span(&self) -> Option<Range<usize>> {
         self.kind_span.clone()
     }
 
-    /// Where `_meta` stands, if it is there: an object, if the server keeps to
-    /// the protocol.
+    /// The span of `_meta`, if present: an object, if the server conforms to
+    /// the specification.
     pub fn meta_span(&self) -> Option<Range<usize>> {
         self.meta.clone()
     }
 
-    /// The raw `serverInfo` of the server that sent it, where one did.
+    /// The raw `serverInfo` of the server that sent the result, if a server
+    /// did.
     pub fn sender(&self) -> Option<&Bytes> {
         self.sender.as_ref()
     }
 
-    /// Whether it is a tool result that reports a failure.
+    /// Whether this is a tool result that reports an error.
     pub fn is_error(&self) -> bool {
         self.is_error
     }
@@ -173,7 +176,7 @@ impl ErrorBody {
     /// Reads an error.
     ///
     /// # Errors
-    /// [`AnswerFault::Error`] where it has no integer `code`.
+    /// [`AnswerFault::Error`] if it has no integer `code`.
     pub fn parse(raw: Bytes) -> Result<Self, AnswerFault> {
         let wire: WireError = object(&raw).map_err(AnswerFault::Error)?;
         Ok(Self { code: wire.code, message: wire.message, raw })
@@ -184,18 +187,18 @@ impl ErrorBody {
         &self.raw
     }
 
-    /// Its code.
+    /// The error's code.
     pub fn code(&self) -> i64 {
         self.code
     }
 
-    /// Its message.
+    /// The error's message.
     pub fn message(&self) -> &str {
         &self.message
     }
 }
 
-/// What is read of a result, in this order.
+/// The members that are read from a result, in this order.
 const MEMBERS: [&str; 3] = ["resultType", "_meta", "isError"];
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use super::{Abilities, ProfileName};
 /// Who is calling. Nothing is shared between two principals.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Principal {
-    /// Whoever reaches a gateway that asks for no credentials.
+    /// Any client of a gateway that requires no credentials.
     Anonymous,
-    /// The `NAME` of a `[clients.NAME]` that showed its key.
+    /// The client `NAME` of `[clients.NAME]`, identified by its key.
     Client(Arc<str>),
 }
 
@@ -29,67 +29,68 @@ impl Principal {
     }
 }
 
-/// Where a request came from, as far as the socket knows.
+/// The addresses of a connection, as the socket reports them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress {
     /// The client's address.
     pub addr: SocketAddr,
-    /// The address that the client reached us at.
+    /// The gateway's own address that the client connected to.
     pub local: SocketAddr,
     /// Whether the connection is encrypted.
     pub tls: bool,
-    /// Whether it is the process that started this one, over standard streams.
-    /// Both addresses then stand for this machine.
+    /// Whether the client is the parent process, over standard streams. Both
+    /// addresses are then loopback.
     pub stdio: bool,
 }
 
 impl PeerAddress {
-    /// The process that started this one.
+    /// The parent process.
     pub fn parent() -> Self {
         let here = SocketAddr::from(([127, 0, 0, 1], 0));
         Self { addr: here, local: here, tls: false, stdio: true }
     }
 
-    /// The address with its port, where there is a socket.
+    /// The client's address with its port, if there is a socket.
     pub fn socket(&self) -> Option<SocketAddr> {
         (!self.stdio).then_some(self.addr)
     }
 }
 
-/// What the client says of itself: with each request (Modern) or once, when it
-/// opened its session (Legacy).
+/// What the client declares: with each request (Modern), or once, when it opens
+/// its session (Legacy).
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// The version it speaks.
+    /// The protocol version that the client speaks.
     pub version: ProtocolVersion,
-    /// Its raw `clientInfo`, where it sent one.
+    /// The client's raw `clientInfo`, if it sent one.
     pub info: Option<Bytes>,
-    /// Its raw capabilities.
+    /// The client's raw capabilities.
     pub capabilities: Bytes,
     abilities: OnceLock<Abilities>,
 }
 
 impl Client {
-    /// A client that says this of itself.
+    /// A client with these declarations.
     pub fn new(version: ProtocolVersion, info: Option<Bytes>, capabilities: Bytes) -> Self {
         Self { version, info, capabilities, abilities: OnceLock::new() }
     }
 
-    /// The same client, if it knew tasks (extension
-    /// `io.modelcontextprotocol/tasks`): the gateway does, in its place.
+    /// The same client with task support (extension
+    /// `io.modelcontextprotocol/tasks`), which the gateway provides in its
+    /// place.
     #[must_use]
     pub fn with_tasks(&self) -> Self {
         let abilities = OnceLock::from(self.abilities().with_tasks());
         Self { abilities, ..self.clone() }
     }
 
-    /// What servers may ask of it.
+    /// Which server requests the client can answer.
     pub fn abilities(&self) -> &Abilities {
         self.abilities.get_or_init(|| Abilities::of(&self.capabilities, self.version))
     }
 }
 
-/// W3C Trace Context, as it came and as it goes on.
+/// W3C Trace Context, as received and as sent.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
     /// `traceparent` in `_meta`.
@@ -98,18 +99,18 @@ pub struct Trace {
     pub state: Option<String>,
     /// `traceparent` among the HTTP headers.
     pub header: Option<String>,
-    /// What goes into `_meta` instead of what the client put there: the
-    /// gateway's own span, or what came by header alone.
+    /// The context to send in `_meta` instead of the client's: the gateway's
+    /// own span, or the one that only the header contained.
     pub sent: Option<(String, Option<String>)>,
 }
 
-/// Where a client came in: which part of what there is it is shown.
+/// The endpoint of a request: determines what the client can see.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// The profile whose URL it is; none is `/mcp` itself.
+    /// The profile whose URL was used; none for `/mcp` itself.
     pub profile: Option<ProfileName>,
-    /// How the URL's query narrows that, if it does: one text for all queries
-    /// that mean the same.
+    /// How the URL's query narrows the profile, if it does: the same text for
+    /// all equivalent queries.
     pub narrowing: Option<Arc<str>>,
 }
 
@@ -120,40 +121,41 @@ impl Endpoint {
     }
 }
 
-/// The conditions of one call.
+/// The context of one call.
 #[derive(Debug, Clone)]
 pub struct Context {
     /// Who is calling.
     pub principal: Principal,
-    /// Where it came in.
+    /// The endpoint of the request.
     pub endpoint: Endpoint,
-    /// The Legacy session that it calls in, by an id of the gateway's making;
-    /// none for Modern clients.
+    /// The id of the Legacy session of the call, generated by the gateway; none
+    /// for Modern clients.
     pub session: Option<Arc<str>>,
-    /// From which address.
+    /// The address of the client.
     pub address: IpAddr,
-    /// That address with its port, where there is a socket.
+    /// The client's address with its port, if there is a socket.
     pub peer: Option<SocketAddr>,
-    /// How the request came: `http1`, `http2`, `stdio`.
+    /// The transport of the request: `http1`, `http2`, `stdio`.
     pub transport: &'static str,
-    /// What the client says of itself.
+    /// What the client declares about itself.
     pub client: Arc<Client>,
-    /// The least severe log lines that the client asked for: with the request
-    /// (Modern) or for its session (Legacy).
+    /// The minimum level of log notifications that the client requested: with
+    /// the request (Modern) or for its session (Legacy).
     pub log: Option<LogLevel>,
-    /// The raw token under which the client wants progress, if it does.
+    /// The raw progress token, if the client wants progress notifications.
     pub progress_token: Option<Bytes>,
     /// The trace this call is part of.
     pub trace: Trace,
-    /// The client's own HTTP headers. Only those that a server's
-    /// configuration names go on to it.
+    /// The client's own HTTP headers. Only those that a server's configuration
+    /// names are forwarded to it.
     pub headers: Arc<HeaderMap>,
 }
 
 impl Context {
-    /// The least severe log lines that the client gets; none where it gets no
-    /// lines. A Legacy client that asked for nothing leaves it to its server
-    /// (2025-11-25, Logging, "Setting Log Level"), a Modern one wants none.
+    /// The minimum level of log notifications that the client receives; none if
+    /// it receives none. If it set no level, a Legacy client receives `info`
+    /// and above (2025-11-25, Logging, "Setting Log Level", leaves the choice
+    /// to the server), a Modern client none.
     pub fn hears(&self) -> Option<LogLevel> {
         let unasked = match self.client.version.era() {
             Era::Legacy => Some(LogLevel::Info),

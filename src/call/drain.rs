@@ -1,4 +1,4 @@
-//! The drain signal: sent once, seen by every connection and every stream.
+//! The drain signal: sent once, received by every connection and every stream.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// A switch and the signal it gives.
+/// Creates a switch and its signal.
 pub fn drain() -> (DrainSwitch, Drain) {
     let (sender, receiver) = watch::channel(None);
     (DrainSwitch(sender), Drain(receiver))
 }
 
-/// Starts a drain. Dropping it unused starts none.
+/// Starts a drain. Dropping it starts none.
 #[derive(Debug)]
 pub struct DrainSwitch(watch::Sender<Option<Instant>>);
 
 impl DrainSwitch {
-    /// Asks everything to finish `within` this time, after which it is cut. Asking again can
-    /// only bring the deadline nearer (a second Ctrl-C with zero), never put it off.
+    /// Asks all connections and streams to finish `within` this time, after which they are cut.
+    /// Another call can only shorten the deadline (a second Ctrl-C with zero), never extend it.
     pub fn start(&self, within: Duration) {
         let asked = Instant::now() + within;
         self.0.send_if_modified(|deadline| {
@@ -32,12 +32,12 @@ impl DrainSwitch {
     }
 }
 
-/// Sees a drain start and end. Cheap to clone.
+/// Observes the start and the end of a drain. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Drain(watch::Receiver<Option<Instant>>);
 
 impl Drain {
-    /// Ready once the drain has started; never, if it does not.
+    /// Ready once the drain has started; pending forever if it never does.
     ///
     /// # Cancel safety
     /// Safe: nothing is consumed.
@@ -53,7 +53,7 @@ impl Drain {
         self.0.borrow().is_some()
     }
 
-    /// Ready once the drain's time is up, following a deadline that moves nearer.
+    /// Ready once the drain's deadline has passed, following a deadline that is shortened.
     ///
     /// # Cancel safety
     /// Safe: nothing is consumed.

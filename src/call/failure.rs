@@ -63,40 +63,42 @@ pub enum Failure {
         /// The version asked for.
         requested: String,
     },
-    /// No such method here.
+    /// The method does not exist.
     #[error("method not found: {method}")]
     MethodNotFound {
         /// The method asked for.
         method: String,
     },
-    /// No such tool, or none that this principal may use: the same for both.
+    /// The tool does not exist, or this principal may not use it: the same for
+    /// both.
     #[error("unknown tool: {name}")]
     UnknownTool {
         /// The name asked for.
         name: String,
     },
-    /// No such prompt, or none that this principal may use.
+    /// The prompt does not exist, or this principal may not use it.
     #[error("unknown prompt: {name}")]
     UnknownPrompt {
         /// The name asked for.
         name: String,
     },
-    /// No such resource, or none that this principal may read.
+    /// The resource does not exist, or this principal may not read it.
     #[error("Resource not found")]
     UnknownResource {
         /// The URI asked for.
         uri: String,
     },
-    /// No such task, or none of this principal's: the same for both.
+    /// The task does not exist, or belongs to another principal: the same for
+    /// both.
     #[error("there is no such task, or no longer: {id}")]
     UnknownTask {
         /// The id asked for.
         id: String,
     },
-    /// The tool's arguments break its schema.
+    /// The tool's arguments violate its schema.
     #[error("the arguments do not fit the tool's input schema:\n{violations}")]
     InvalidArguments {
-        /// One line for each rule that is broken.
+        /// One line for each violation.
         violations: String,
     },
     /// A Legacy request outside a session.
@@ -107,25 +109,25 @@ pub enum Failure {
     /// The session does not exist or has ended.
     #[error("the session is not there: open a new one with `initialize`")]
     SessionLost,
-    /// No room for another session.
+    /// The maximum number of sessions is open.
     #[error("too many sessions are open, at most {limit}: try again later")]
     TooManySessions {
         /// How many may be open.
         limit: usize,
     },
-    /// No room for another stream.
+    /// The maximum number of streams is open.
     #[error("too many streams are open, at most {limit}: try again later")]
     TooManyStreams {
         /// How many may be open.
         limit: usize,
     },
-    /// No room for another subscription.
+    /// The maximum number of subscriptions is reached.
     #[error("too many resources are subscribed to, at most {limit}: unsubscribe from some first")]
     TooManySubscriptions {
         /// How many there may be.
         limit: usize,
     },
-    /// The resource's server does not say when it changes.
+    /// The resource's server offers no notifications of changes.
     #[error("nobody tells when this resource changes: {uri}")]
     NoUpdates {
         /// The URI asked for.
@@ -137,7 +139,7 @@ pub enum Failure {
     /// The key belongs to no client.
     #[error("the key is not known here")]
     KeyUnknown,
-    /// No profile of that name, or none that this principal may use: the same
+    /// The profile does not exist, or this principal may not use it: the same
     /// for both.
     #[error("there is nothing here: the MCP endpoint is /mcp, and /mcp/NAME for a profile")]
     UnknownEndpoint,
@@ -161,32 +163,33 @@ pub enum Failure {
     /// The gateway is stopping.
     #[error("the gateway is stopping")]
     Draining,
-    /// The gateway that `trunkline stdio --connect` leads to gives no answer.
+    /// The gateway that `trunkline stdio --connect` connects to does not
+    /// answer.
     #[error("no answer from the gateway: {reason}")]
     Unreachable {
-        /// In a few words, why.
+        /// The reason, in a few words.
         reason: String,
     },
     /// The server is unavailable.
     #[error("the server {server} is not available: {reason}")]
     ServerDown {
-        /// Which one.
+        /// The server.
         server: ServerName,
-        /// In a few words, why.
+        /// The reason, in a few words.
         reason: String,
     },
-    /// The server was lost while it worked on the call.
+    /// The connection to the server was lost during the call.
     #[error("the server {server} broke off in the middle of the call: {reason}")]
     ServerBroke {
-        /// Which one.
+        /// The server.
         server: ServerName,
-        /// In a few words, how.
+        /// What happened, in a few words.
         reason: String,
     },
     /// The server took too long.
     #[error("the server {server} did not answer within {}", seconds(*after))]
     ServerTimeout {
-        /// Which one.
+        /// The server.
         server: ServerName,
         /// How long the gateway waited.
         after: Duration,
@@ -194,9 +197,9 @@ pub enum Failure {
     /// The server sent an invalid response.
     #[error("the server {server} sent an invalid answer: {reason}")]
     BadAnswer {
-        /// Which one.
+        /// The server.
         server: ServerName,
-        /// In a few words, what is wrong with it.
+        /// What is wrong with it, in a few words.
         reason: String,
     },
     /// The server needs input that the client declared no capability for.
@@ -214,24 +217,24 @@ pub enum Failure {
     /// The client declined to give the input.
     #[error("the client refused the input that the server asked for: {reason}")]
     InputRefused {
-        /// What the client said.
+        /// The client's reason.
         reason: String,
     },
     /// The client did not give the input in time.
     #[error("the client did not give the input that the server asked for within {}", seconds(*after))]
     InputTimeout {
-        /// How long was waited.
+        /// How long the gateway waited.
         after: Duration,
     },
     /// The server asked for input too many times.
     #[error("the server {server} asked for input more than {limit} times in one call")]
     InputEndless {
-        /// Which one.
+        /// The server.
         server: ServerName,
-        /// How often it may.
+        /// The limit.
         limit: usize,
     },
-    /// A retry with a state that cannot be used.
+    /// A retry carries a state that cannot be used.
     #[error("the requestState cannot be used: {reason}; make the call again without it")]
     InvalidState {
         /// What is wrong with it.
@@ -243,19 +246,19 @@ pub enum Failure {
     /// The gateway itself failed.
     #[error("the gateway failed: {detail}")]
     Internal {
-        /// At what.
+        /// What the gateway was doing.
         detail: String,
     },
 }
 
-/// How a failure looks on the wire and in metrics.
+/// A failure's representation on the wire and in metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireForm {
     /// The JSON-RPC code.
     pub code: i64,
     /// The HTTP status towards a Modern client.
     pub status: u16,
-    /// Who caused it.
+    /// Who caused the failure.
     pub blame: Blame,
     /// Whether the same request can succeed later.
     pub retryable: bool,
@@ -363,7 +366,7 @@ impl Failure {
         }
     }
 
-    /// The `data` member of the JSON-RPC error, where there is one.
+    /// The `data` member of the JSON-RPC error, if there is one.
     pub fn data(&self) -> Option<Value> {
         match self {
             Self::UnsupportedVersion { requested } => Some(json!({
@@ -407,9 +410,9 @@ impl Failure {
         error.to_string().into_bytes()
     }
 
-    /// The tool result that tells a model what it can mend or work around, a
-    /// server's failure or its own arguments; `None` where the failure is a
-    /// protocol error instead.
+    /// The tool result for a failure that a model can correct or work around: a
+    /// server's failure, its own arguments, or input that was refused or late.
+    /// `None` if the failure is a protocol error.
     pub fn to_tool_result(&self) -> Option<Vec<u8>> {
         let for_the_model = self.wire().blame == Blame::Server
             || matches!(

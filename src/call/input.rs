@@ -1,5 +1,5 @@
-//! What a server asks of the client in the middle of a call, and what comes
-//! back: sampling, elicitation, roots.
+//! Requests of a server to the client in the middle of a call, and the
+//! responses: sampling, elicitation, roots.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,23 +12,23 @@ use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
 
 use super::{Abilities, AnswerFault, ResultBody, ResultType};
 
-/// One thing that a server wants to know.
+/// One request of a server for input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// The method, such as `elicitation/create`.
     pub method: String,
-    /// Its raw params, where there are any.
+    /// Its raw params, if there are any.
     pub params: Option<Bytes>,
 }
 
 impl Question {
-    /// Whether it is of a kind that Legacy clients can be asked at all.
+    /// Whether Legacy clients can be sent requests of this method.
     pub fn is_known(&self) -> bool {
         matches!(self.method.as_str(), SAMPLING | ELICITATION | ROOTS)
     }
 
-    /// The capabilities that a client with these abilities would still need
-    /// to be asked this; `None` where it can be asked, or nobody here knows.
+    /// The capabilities that a client with these abilities lacks to answer
+    /// this; `None` if it lacks none, or the method is unknown.
     pub fn missing_capabilities(&self, abilities: &Abilities) -> Option<Value> {
         let member =
             |key| self.params.as_deref().and_then(|raw| Members::parse(raw).ok()?.find(key));
@@ -47,20 +47,20 @@ impl Question {
     }
 }
 
-/// What an `InputRequiredResult` says.
+/// The content of an `InputRequiredResult`.
 #[derive(Debug)]
 pub struct Asked {
-    /// The questions by their keys, in their order.
+    /// The input requests by their keys, in order.
     pub questions: Vec<(String, Question)>,
-    /// The state that comes back with the answers, and where it stands.
+    /// The state that the retry has to carry, and its span.
     pub state: Option<(String, Range<usize>)>,
 }
 
 impl ResultBody {
-    /// What it asks, if it asks for input.
+    /// Reads the input requests, if the result has any.
     ///
     /// # Errors
-    /// [`AnswerFault::Result`] where it is no valid `InputRequiredResult`.
+    /// [`AnswerFault::Result`] if it is not a valid `InputRequiredResult`.
     pub fn asked(&self) -> Result<Option<Asked>, AnswerFault> {
         if *self.kind() != ResultType::InputRequired {
             return Ok(None);
@@ -104,12 +104,12 @@ impl Asked {
     }
 }
 
-/// What a client answers: by the keys of the questions.
+/// A client's responses to input requests, by key.
 #[derive(Debug, Clone, Default)]
 pub struct Input {
-    /// The state that came with the questions, as the client was given it.
+    /// The state that came with the requests, as the client received it.
     pub state: Option<String>,
-    /// A result, or what the client says instead.
+    /// Results, or the client's errors.
     pub responses: Vec<(String, Response)>,
 }
 
@@ -119,5 +119,5 @@ impl fmt::Display for Question {
     }
 }
 
-/// The most questions that one call may have open.
+/// The most pending input requests of one call.
 pub const MOST_QUESTIONS: usize = 32;

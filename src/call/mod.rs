@@ -41,28 +41,28 @@ use bytes::Bytes;
 
 use crate::mcp::Method;
 
-/// Places in a call's raw params, and the raw JSON that goes there for the
+/// Spans of a call's raw params, and the raw JSON that replaces them for the
 /// server.
 pub type Edits = [(Range<usize>, Bytes)];
 
-/// What is found by a name that a configuration or a server's list gives.
+/// A map keyed by names from a configuration or from a server's list.
 ///
-/// Names that come from clients are only looked up: nobody can fill one with
-/// names that hash alike. So that no server can, either, the seed is drawn anew
-/// by each process; a cryptographic hash is not needed, and costs several times
-/// as much.
+/// Names from clients are only looked up, so no client can fill a map with
+/// colliding names. To stop servers from doing so, each process draws its own
+/// random seed; a cryptographic hash is not needed, and costs several times as
+/// much.
 pub type Named<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// One client request inside the gateway.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// What is asked for.
+    /// The method of the request.
     pub method: Method,
     /// The request's params, as the client sent them.
     pub params: Params,
-    /// Who asks, and under which conditions.
+    /// The sender, and the circumstances of the request.
     pub context: Context,
-    /// What a Legacy client answered to what the server asked. A Modern
-    /// client's answers stand in the params.
+    /// A Legacy client's responses to the server's input requests. A Modern
+    /// client's responses are in the params.
     pub input: Option<Input>,
 }

@@ -1,5 +1,5 @@
-//! Server, public, native and profile names, each a type of its own, so that the
-//! compiler tells them apart.
+//! Server, public, native and profile names, each with its own type, so that
+//! the compiler tells them apart.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-/// Why a text is no server name.
+/// Why a text is not a valid server name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServerNameError {
     /// The name is the empty string.
@@ -25,7 +25,8 @@ pub enum ServerNameError {
         /// The first character that is not allowed.
         found: char,
     },
-    /// Two underscores in a row, which separate server from tool in a public name.
+    /// Two underscores in a row: in a public name they separate server and
+    /// tool.
     #[error("a server name must not contain `__`, which separates server and tool")]
     Separator,
 }
@@ -38,10 +39,11 @@ pub enum ServerNameError {
 pub struct ServerName(Arc<str>);
 
 impl ServerName {
-    /// The longest name allowed, in bytes: leaves a tool name room within 64.
+    /// The maximum length of a name, in bytes: leaves space for a tool name
+    /// within 64.
     pub const MAX_LEN: usize = 32;
 
-    /// Checks and takes a name.
+    /// Validates a name.
     ///
     /// # Errors
     /// [`ServerNameError`] says which rule the text breaks.
@@ -77,7 +79,7 @@ macro_rules! text_name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes the text as it is.
+            /// Wraps the text as it is.
             pub fn new(text: &str) -> Self {
                 Self(text.into())
             }
@@ -90,24 +92,24 @@ macro_rules! text_name {
     };
 }
 
-/// A text that is no profile's name.
+/// The text is not a valid profile name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a profile's name is 1 to 64 characters of a-z, A-Z, 0-9, `-` and `_`")]
 pub struct ProfileNameError;
 
 /// The name of a profile: the `NAME` of `[profiles.NAME]`.
 ///
-/// Shape: 1 to 64 characters of `[a-zA-Z0-9_-]`, so that it can be a segment of
-/// a path as it is.
+/// Shape: 1 to 64 characters of `[a-zA-Z0-9_-]`, so that it can be a path
+/// segment without escaping.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct ProfileName(Arc<str>);
 
 impl ProfileName {
-    /// The name of what is served where no profile is named.
+    /// The name of the default profile, which `/mcp` serves.
     pub const DEFAULT: &str = "default";
 
-    /// Checks and takes a name.
+    /// Validates a name.
     ///
     /// # Errors
     /// [`ProfileNameError`].
@@ -130,11 +132,11 @@ impl Default for ProfileName {
 }
 
 text_name! {
-    /// The name a client sees and calls: unique in the catalog.
+    /// The name that clients see and call: unique in the catalog.
     PublicName
 }
 text_name! {
-    /// The name a server gave its own tool, sent to that server and no other.
+    /// A server's own name for its tool, sent to that server and no other.
     NativeName
 }
 

@@ -8,18 +8,18 @@ use bytes::Bytes;
 use crate::jsonrpc::{NoObject, OutlineParts, Payload, Spot};
 use crate::mcp::meta;
 
-/// Why params do not fit.
+/// Why params are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ParamsFault {
-    /// Not an object, or a member that matters stands twice.
+    /// Not an object, or a duplicate of a member that the gateway reads.
     #[error("invalid params: {0}")]
     Syntax(#[from] NoObject),
-    /// A member is not of the kind it has to be.
+    /// A member has the wrong type.
     #[error("invalid params: `{member}` must be {kind}")]
     Kind {
         /// The member's name.
         member: &'static str,
-        /// What it has to be.
+        /// The expected type.
         kind: &'static str,
     },
 }
@@ -28,8 +28,8 @@ pub enum ParamsFault {
 #[derive(Debug, Clone)]
 pub struct Params(Arc<ParsedParams>);
 
-/// Apart, because params are moved many times until they are a call's, and
-/// kept where a call may have to be made again.
+/// Behind an `Arc`, because params are moved many times, and kept where a call
+/// may have to be made again.
 #[derive(Debug, Clone)]
 struct ParsedParams {
     payload: Payload,
@@ -50,13 +50,13 @@ impl Params {
     /// Reads params; absent ones are `{}`.
     ///
     /// # Errors
-    /// [`ParamsFault`] where the params are no object, where a member that
-    /// matters stands twice or is of another kind than it must be.
+    /// [`ParamsFault`] if the params are not an object, or a member that the
+    /// gateway reads is a duplicate or has the wrong type.
     pub fn parse(raw: Option<Bytes>) -> Result<Self, ParamsFault> {
         Self::read(raw.map(Payload::from))
     }
 
-    /// The same of params that came in a message.
+    /// Reads params that came in a message.
     ///
     /// # Errors
     /// As for [`Params::parse`].
@@ -77,7 +77,8 @@ impl Params {
         let responses = object("inputResponses", &payload, responses)?;
         let arguments = object("arguments", &payload, arguments)?;
         let notifications = object("notifications", &payload, told)?;
-        // Its place, also where it is `null`: a second one must not be added.
+        // The span is kept even if the value is `null`: a second `_meta` must
+        // not be added.
         object("_meta", &payload, meta)?;
         Ok(Self(Arc::new(ParsedParams {
             payload,
@@ -95,7 +96,7 @@ impl Params {
         })))
     }
 
-    /// All of them, as they came.
+    /// The params, as received.
     pub fn raw(&self) -> &Bytes {
         self.0.payload.raw()
     }
@@ -105,7 +106,7 @@ impl Params {
         self.0.name.as_ref().map(|(name, _)| name.as_str())
     }
 
-    /// Where `name` stands, with its quotes.
+    /// The span of `name`, with its quotes.
     pub fn name_span(&self) -> Option<Range<usize>> {
         self.0.name.as_ref().map(|(_, spot)| spot.span())
     }
@@ -115,7 +116,7 @@ impl Params {
         self.0.uri.as_ref().map(|(uri, _)| uri.as_str())
     }
 
-    /// Where `uri` stands, with its quotes.
+    /// The span of `uri`, with its quotes.
     pub fn uri_span(&self) -> Option<Range<usize>> {
         self.0.uri.as_ref().map(|(_, spot)| spot.span())
     }
@@ -125,7 +126,7 @@ impl Params {
         self.0.task.as_ref().map(|(task, _)| task.as_str())
     }
 
-    /// Where `taskId` stands, with its quotes.
+    /// The span of `taskId`, with its quotes.
     pub fn task_span(&self) -> Option<Range<usize>> {
         self.0.task.as_ref().map(|(_, spot)| spot.span())
     }
@@ -140,17 +141,17 @@ impl Params {
         self.0.state.as_ref().map(|(state, _)| state.as_str())
     }
 
-    /// Where `requestState` stands, with its quotes.
+    /// The span of `requestState`, with its quotes.
     pub fn state_span(&self) -> Option<Range<usize>> {
         self.0.state.as_ref().map(|(_, spot)| spot.span())
     }
 
-    /// Where the raw `ref` of `completion/complete` stands.
+    /// The span of the raw `ref` of `completion/complete`.
     pub fn reference_span(&self) -> Option<Range<usize>> {
         self.0.reference.map(Spot::span)
     }
 
-    /// Where the raw `inputResponses` stand.
+    /// The span of the raw `inputResponses`.
     pub fn responses_span(&self) -> Option<Range<usize>> {
         self.0.responses.map(Spot::span)
     }
@@ -165,8 +166,8 @@ impl Params {
         self.raw().get(self.0.arguments?.span())
     }
 
-    /// The members of `arguments`, where they were noted down when the message
-    /// was read.
+    /// The outline of `arguments`, if it was recorded when the message was
+    /// read.
     pub fn arguments_parts(&self) -> Option<OutlineParts<'_>> {
         self.0.payload.parts_at(self.0.arguments?)
     }
@@ -176,15 +177,15 @@ impl Params {
         self.raw().get(self.0.notifications?.span())
     }
 
-    /// Where `_meta` stands: an object, or `null`.
+    /// The span of `_meta`: an object, or `null`.
     pub fn meta_span(&self) -> Option<Range<usize>> {
         self.0.meta.map(Spot::span)
     }
 
-    /// What `_meta` says that the gateway reads.
+    /// The members of `_meta` that the gateway reads.
     ///
     /// # Errors
-    /// [`ParamsFault`] where one of its members is of another kind than it must be.
+    /// [`ParamsFault`] if one of its members has the wrong type.
     pub fn meta(&self) -> Result<Meta, ParamsFault> {
         match self.0.meta {
             Some(spot) if self.0.payload.raw_at(spot) != b"null" => {
@@ -269,7 +270,7 @@ fn object(
     }
 }
 
-/// What is read of params, in this order.
+/// The members that are read from params, in this order.
 const MEMBERS: [&str; 11] = [
     "name",
     "uri",
@@ -283,7 +284,7 @@ const MEMBERS: [&str; 11] = [
     "notifications",
     "_meta",
 ];
-/// What is read of `_meta`, in this order.
+/// The members that are read from `_meta`, in this order.
 const META_MEMBERS: [&str; 7] = [
     meta::PROGRESS_TOKEN,
     meta::PROTOCOL_VERSION,

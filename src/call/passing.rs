@@ -1,4 +1,4 @@
-//! A large result that is forwarded while it still arrives.
+//! A large result that is forwarded while it is still arriving.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -21,12 +21,12 @@ pub struct Passing {
     held: Vec<Box<dyn Send>>,
 }
 
-/// Told how it ended.
+/// Called with the outcome at the end.
 type AtEnd = Box<dyn FnOnce(Result<(), &Failure>) + Send>;
 
 impl Passing {
-    /// A result from `server`, which is of that era. After a failure there are
-    /// no further pieces.
+    /// A result from `server`, which speaks that era. No pieces follow a
+    /// failure.
     pub fn new(
         server: ServerName,
         era: Era,
@@ -35,17 +35,18 @@ impl Passing {
         Self { server, era, pieces: Box::pin(pieces), at_end: None, held: Vec::new() }
     }
 
-    /// The era of the server it comes from.
+    /// The era of the server that sends it.
     pub fn era(&self) -> Era {
         self.era
     }
 
-    /// Holds `what` until its end.
+    /// Keeps `what` until the result ends.
     pub fn hold(&mut self, what: Box<dyn Send>) {
         self.held.push(what);
     }
 
-    /// Has `told` called at its end, or dropped where nobody waits for that.
+    /// Calls `told` at the end of the result; it is dropped if the result is
+    /// not read to its end.
     pub fn on_end(&mut self, told: impl FnOnce(Result<(), &Failure>) + Send + 'static) {
         self.at_end = Some(Box::new(told));
     }
@@ -53,7 +54,7 @@ impl Passing {
     /// The next piece; `None` at the end.
     ///
     /// # Errors
-    /// The [`Failure`] that broke it off.
+    /// The [`Failure`] that ended the result early.
     ///
     /// # Cancel safety
     /// Safe.
@@ -74,7 +75,7 @@ impl Passing {
     /// Reads the whole result. `upstream` has bounded its size.
     ///
     /// # Errors
-    /// The [`Failure`] that broke it off, or that it is no result.
+    /// The [`Failure`] that ended the result early, or an invalid result.
     pub async fn whole(mut self) -> Result<ResultBody, Failure> {
         let mut whole = BytesMut::new();
         while let Some(piece) = self.next().await? {

@@ -24,12 +24,12 @@ pub struct Notice {
     pub method: String,
     /// Its raw params.
     pub params: Bytes,
-    /// Where the progress token stands in them, if this is a progress notice.
+    /// The span of the progress token in the params, for a progress notification.
     pub token: Option<Range<usize>>,
 }
 
 impl Notice {
-    /// Reads a `notifications/progress`; gives the token's raw text beside it.
+    /// Reads a `notifications/progress`; also returns the raw text of its token.
     pub fn progress(method: String, params: Bytes) -> Option<(Self, Bytes)> {
         #[derive(Deserialize)]
         struct ProgressParams<'a> {
@@ -42,8 +42,8 @@ impl Notice {
         Some((Self { method, params, token: Some(span) }, token))
     }
 
-    /// Reads a `notifications/message`, a line of a server's log, if it is at
-    /// least so severe.
+    /// Reads a `notifications/message` (a log message of the server), if its level is at least
+    /// `least`.
     pub fn line(method: String, params: Bytes, least: LogLevel) -> Option<Self> {
         #[derive(Deserialize)]
         struct LogParams {
@@ -54,7 +54,7 @@ impl Notice {
         (level >= least).then_some(Self { method, params, token: None })
     }
 
-    /// The same in other words.
+    /// The same notification with other params.
     #[must_use]
     pub fn with(self, params: Bytes) -> Self {
         if self.token.is_none() {
@@ -64,7 +64,7 @@ impl Notice {
         again.map_or(self, |(again, _)| again)
     }
 
-    /// Its params under another raw token, where it is a progress notice.
+    /// The params with another raw token, for a progress notification.
     pub fn with_token(&self, token: Option<&Bytes>) -> Bytes {
         match (&self.token, token) {
             (Some(span), Some(token)) => {
@@ -75,22 +75,22 @@ impl Notice {
     }
 }
 
-/// One step of a reply.
+/// One event of a reply.
 #[derive(Debug)]
 pub enum Event {
-    /// Something on the way.
+    /// A notification.
     Notice(Notice),
-    /// The server wants to know something before it goes on; the answer goes
-    /// back by this id ([`Reply::answer_question`]).
+    /// The server requests input before it continues; the response is sent with this id
+    /// ([`Reply::answer_question`]).
     Asks(Id, Question),
-    /// The server no longer wants to know.
+    /// The server has cancelled its request for input.
     TookBack(Id),
-    /// The server has let go of its connection, and wants to be asked again
-    /// after this time: a client may do the same.
+    /// The server has closed its stream, and wants the gateway to reconnect after this time: a
+    /// client may be asked to do the same.
     Pause(Duration),
-    /// The end. Nothing follows.
+    /// The answer. Nothing follows.
     Answer(Result<Answer, Failure>),
-    /// The end, too: a large result that is still coming.
+    /// The answer, as a large result that is still arriving. Nothing follows.
     Passing(Passing),
 }
 
@@ -101,7 +101,7 @@ impl Event {
     }
 }
 
-/// A place among a server's calls in flight, given back when dropped.
+/// A slot among a server's calls in flight, released when dropped.
 #[derive(Debug)]
 pub struct InFlightSlot(#[allow(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
 
@@ -112,15 +112,15 @@ impl InFlightSlot {
     }
 }
 
-/// What comes back for a call. Dropping it before its answer cancels the call
-/// at the server, in the server's own way.
+/// The reply to a call. Dropping it before its answer cancels the call at the server, in the way of
+/// the server's era and transport.
 pub struct Reply {
     source: ReplySource,
     answers: Option<Answers>,
     held: Option<Box<dyn Send>>,
 }
 
-/// The way of answers to what a server asks in the middle of a call.
+/// The channel for responses to a server's input requests in the middle of a call.
 pub type Answers = mpsc::Sender<(Id, Response)>;
 
 enum ReplySource {
@@ -131,55 +131,53 @@ enum ReplySource {
 }
 
 impl Reply {
-    /// A reply that is there whole.
+    /// A reply whose answer is available.
     pub fn ready(answer: Result<Answer, Failure>) -> Self {
         Self { source: ReplySource::Ready(Some(answer)), answers: None, held: None }
     }
 
-    /// A reply whose result is passed on as it comes.
+    /// A reply whose result is streamed.
     pub fn passing(passing: Passing) -> Self {
         Self { source: ReplySource::Passing(Some(passing)), answers: None, held: None }
     }
 
-    /// A reply that is still coming. The stream ends with an
-    /// [`Event::Answer`].
+    /// A reply with events over time. The stream ends with an [`Event::Answer`].
     pub fn stream(events: impl Stream<Item = Event> + Send + 'static) -> Self {
         Self { source: ReplySource::Stream(Box::pin(events)), answers: None, held: None }
     }
 
-    /// The way for answers to what the server asks.
+    /// Sets the channel for responses to the server's input requests.
     #[must_use]
     pub fn with_answers(mut self, answers: Option<Answers>) -> Self {
         self.answers = answers;
         self
     }
 
-    /// The way for answers, for a reply that this one is a part of.
+    /// The channel for responses, for a reply that wraps this one.
     pub fn answers(&self) -> Option<Answers> {
         self.answers.clone()
     }
 
-    /// Answers what the server asked by this id; the reply sends it when it is
-    /// next asked for a step.
+    /// Answers the server's input request with this id; the response is sent when the reply is next
+    /// polled.
     pub fn answer_question(&self, id: Id, response: Response) {
         if let Some(answers) = &self.answers {
-            // There is room for as many as a call may have open.
+            // The channel has capacity for as many as a call may have pending.
             let _ = answers.try_send((id, response));
         }
     }
 
-    /// Holds `what`, such as the call's [`InFlightSlot`], for as long as the reply is
-    /// on its way.
+    /// Holds `what`, such as the call's [`InFlightSlot`], until the reply ends.
     #[must_use]
     pub fn with_slot(mut self, what: impl Send + 'static) -> Self {
         self.held = Some(Box::new(what));
         self
     }
 
-    /// The next step; `None` after the answer.
+    /// The next event; `None` after the answer.
     ///
     /// # Cancel safety
-    /// Safe: no step is lost when the future is dropped.
+    /// Safe: no event is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
         let mut event = match &mut self.source {
             ReplySource::Ready(answer) => answer.take().map(Event::Answer),

@@ -1,4 +1,4 @@
-//! `docs/errors.md`, from the table.
+//! Generates `docs/errors.md` from the table.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -42,7 +42,8 @@ fn page() -> String {
     page
 }
 
-/// The failure in the next row. A new one does not compile until it has its place.
+/// The failure in the next row. A new variant does not compile until it has a
+/// row.
 fn after(failure: &Failure) -> Option<Failure> {
     let detail = || DETAIL.to_owned();
     let server = || ServerName::new("NAME").unwrap();
@@ -95,7 +96,7 @@ fn after(failure: &Failure) -> Option<Failure> {
     })
 }
 
-/// Stands for what differs from case to case.
+/// Placeholder for the parts that vary.
 const DETAIL: &str = "…";
 
 const HEAD: &str = "\
