@@ -14,14 +14,14 @@ use crate::call::{Failure, InFlightSlot, ServerName};
 pub struct GateSettings {
     /// Calls in flight at once.
     pub in_flight: usize,
-    /// Calls that may wait for a place.
+    /// Calls that may wait for a slot.
     pub queue: usize,
-    /// How long one waits at most.
+    /// The maximum time that a call waits.
     pub queue_timeout: Duration,
 }
 
-/// A server's gate. It lives as long as its settings: a reload that leaves
-/// them alone leaves the calls in it alone.
+/// The concurrency limit of one server. It lives as long as its settings: a
+/// reload that does not change them keeps the gate and the calls in it.
 #[derive(Debug)]
 pub struct Gate {
     settings: GateSettings,
@@ -39,11 +39,11 @@ impl Gate {
     /// Takes a slot, and waits in the queue if none is free.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] where too many wait already, or none came free in
+    /// [`Failure::OverLimit`] if the queue is full, or no slot became free in
     /// time.
     ///
     /// # Cancel safety
-    /// Safe: a place is given up with the future.
+    /// Safe: dropping the future leaves the queue.
     pub async fn acquire_slot(&self, server: &ServerName) -> Result<InFlightSlot, Failure> {
         if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
             return Ok(InFlightSlot::new(permit));
@@ -64,7 +64,7 @@ impl Gate {
         self.settings.in_flight.saturating_sub(self.places.available_permits())
     }
 
-    /// Calls that wait.
+    /// Calls that wait for a slot.
     pub fn queued(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }

@@ -32,9 +32,9 @@ impl Policy {
         Self { limits }
     }
 
-    /// What every request passes, whatever its method: the client's own rate,
-    /// then the whole gateway's. The narrow one first, so that a client over
-    /// its limit uses up nothing that others share.
+    /// Admits a request of any method: the client's own rate, then the whole
+    /// gateway's. The narrow limit is first, so that a client over its limit
+    /// uses up nothing that others share.
     ///
     /// # Errors
     /// [`Failure::OverLimit`] names the limit and the wait.
@@ -55,9 +55,9 @@ impl Policy {
         self.limits.check_address(address)
     }
 
-    /// What a tool call passes: its tool's and its server's rate, the tool's
-    /// schema, and a place among the server's calls in flight. The place comes
-    /// last, so that what cannot be sent never waits for one.
+    /// Admits a call: the rates of its tool and its server, the tool's schema,
+    /// and a slot among the server's calls in flight. The slot is last, so that
+    /// an invalid call never waits for one.
     ///
     /// # Errors
     /// [`Failure::OverLimit`] and [`Failure::InvalidArguments`].
@@ -78,16 +78,15 @@ impl Policy {
         Ok(Permitted::new(call, target, slot))
     }
 
-    /// What follows up on a call that was admitted passes: a request about the
-    /// task that it has become, or the call again by one that knows tasks. And
-    /// what a retry passes whose call waits for its input and has its place
-    /// among the calls in flight: its arguments are those that were checked, by
-    /// the digest in its state.
+    /// Permits a follow-up of a call that was admitted before: a request about
+    /// its task, the same call with task support, or the retry of a parked
+    /// call. A parked call still holds its slot, and the digest in its state
+    /// guarantees that its arguments are the ones that were checked.
     pub fn readmit(&self, call: Box<Call>, target: CallTarget) -> Permitted<Call> {
         Permitted::new(call, target, None)
     }
 
-    /// What a subscription passes: the server's rate.
+    /// Permits a subscription: checks the server's rate.
     ///
     /// # Errors
     /// [`Failure::OverLimit`].

@@ -5,23 +5,23 @@ use std::sync::Arc;
 use crate::call::{Edits, Failure, InFlightSlot, NativeName, Params, ServerName};
 use crate::catalog::Tool;
 
-/// Where a call goes, and what the server is told instead of what the client
-/// said: the catalog's answer to its name or URI.
+/// The destination of a call, and the edits of its params for the server: the
+/// catalog's answer to the call's name or URI.
 #[derive(Debug, Clone)]
 pub struct CallTarget {
-    /// The server that owns what is asked for.
+    /// The server that owns the subject.
     pub server: ServerName,
-    /// The server's own name, or URI, of what is asked for; none where the
-    /// method says it all.
+    /// The server's own name, or URI, of the subject; none if the method has no
+    /// subject.
     pub native: Option<NativeName>,
-    /// The tool with its compiled schema, where a tool is called.
+    /// The tool with its compiled schema, for a tool call.
     pub tool: Option<Arc<Tool>>,
-    /// What stands elsewhere in the params for the server than for the client.
+    /// The edits that turn the client's params into the server's.
     pub edits: Box<Edits>,
 }
 
 impl CallTarget {
-    /// A call of this tool.
+    /// The target of a call of this tool.
     pub fn tool(server: &ServerName, tool: &Arc<Tool>, edits: Box<Edits>) -> Self {
         let native = Some(tool.native.clone());
         Self { server: server.clone(), native, tool: Some(Arc::clone(tool)), edits }
@@ -40,10 +40,10 @@ impl CallTarget {
     }
 }
 
-/// Something that policy has admitted, and the server that it may go to.
+/// A call or subscription that policy has admitted, and its destination.
 #[derive(Debug)]
 pub struct Permitted<T> {
-    /// Boxed, because it goes through many hands.
+    /// Boxed, because it is moved often.
     inner: Box<T>,
     target: CallTarget,
     slot: Option<InFlightSlot>,
@@ -55,17 +55,17 @@ impl<T> Permitted<T> {
         Self { inner, target, slot }
     }
 
-    /// What was permitted.
+    /// The permitted call or subscription.
     pub fn get(&self) -> &T {
         &self.inner
     }
 
-    /// Where it may go.
+    /// The destination.
     pub fn target(&self) -> &CallTarget {
         &self.target
     }
 
-    /// Takes the place among the calls in flight, to be held with the reply.
+    /// Takes the slot among the calls in flight, to be held with the reply.
     pub fn take_slot(&mut self) -> Option<InFlightSlot> {
         self.slot.take()
     }

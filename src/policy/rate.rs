@@ -10,7 +10,7 @@ use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLim
 use crate::call::Failure;
 use crate::config::Rate;
 
-/// One bucket.
+/// One token bucket.
 #[derive(Debug)]
 pub(super) struct Bucket(DefaultDirectRateLimiter);
 
@@ -26,14 +26,14 @@ impl Bucket {
     }
 }
 
-/// A bucket for each client address.
+/// One token bucket for each client address.
 #[derive(Debug)]
 pub(super) struct AddressBuckets {
     limiter: DefaultKeyedRateLimiter<IpAddr>,
-    /// How many requests were checked. Counted here, because to count the
-    /// addresses themselves takes a lock on every shard of their map.
+    /// How many requests were checked. Counted here, because counting the
+    /// addresses takes a lock on every shard of their map.
     checks: AtomicUsize,
-    /// With how many addresses those at rest are forgotten next.
+    /// The number of addresses above which the next sweep runs.
     sweep_at: AtomicUsize,
 }
 
@@ -56,8 +56,9 @@ impl AddressBuckets {
         })
     }
 
-    /// Forgets the addresses whose buckets are full again, if there are many. Where
-    /// few of them are, the next time is far off: this looks at every address.
+    /// Drops the addresses whose buckets are full again, if there are many
+    /// addresses. If few could be dropped, the next sweep is put off: it visits
+    /// every address.
     fn sweep(&self) {
         if self.limiter.len() > self.sweep_at.load(Ordering::Relaxed) {
             self.limiter.retain_recent();
@@ -67,7 +68,8 @@ impl AddressBuckets {
     }
 }
 
-/// The address that counts: one IPv6 client has a whole /64 of them.
+/// The address that limits apply to: the /64 network of an IPv6 address, since
+/// one client has all of it.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
@@ -90,11 +92,11 @@ fn quota(rate: Rate) -> Quota {
         .allow_burst(rate.count)
 }
 
-/// How many addresses are remembered before those at rest are forgotten.
+/// How many addresses are kept before full buckets are dropped.
 const MANY_ADDRESSES: usize = 100_000;
 
-/// After how many requests the addresses are counted. So many new ones come at
-/// most between two sweeps.
+/// How many requests are checked between two counts of the addresses, and so
+/// the most new addresses between them.
 const CHECKS_PER_SWEEP: usize = 16_384;
 
 #[cfg(test)]

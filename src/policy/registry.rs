@@ -27,7 +27,7 @@ pub struct LimitRegistry {
     gates: SharedTable<(ServerName, GateSettings), Gate>,
 }
 
-/// Things that are shared for as long as somebody holds them.
+/// Values that are shared for as long as somebody holds them.
 #[derive(Debug)]
 struct SharedTable<K, V>(Mutex<HashMap<K, Weak<V>>>);
 
@@ -51,7 +51,8 @@ impl<K: Eq + Hash, V> SharedTable<K, V> {
 }
 
 impl LimitRegistry {
-    /// The limits of a configuration, with the state of those it had before.
+    /// The limits of a configuration, with the state of those that were in use
+    /// before.
     pub fn limits(&self, config: &Config) -> PolicyLimits {
         let gateway = config.gateway.rate.map(|rate| self.bucket("gateway".into(), rate));
         let address = config
@@ -97,7 +98,7 @@ impl LimitRegistry {
 #[derive(Debug)]
 pub struct PolicyLimits {
     gateway: Option<Arc<Bucket>>,
-    /// For those without a key.
+    /// For clients without a key.
     address: Option<Arc<AddressBuckets>>,
     clients: Named<Arc<str>, Arc<Bucket>>,
     servers: Named<ServerName, ServerLimits>,
