@@ -1,4 +1,5 @@
-//! Legacy → Modern, and Modern → Modern where something has to change.
+//! Rewrites for Modern peers: of Legacy messages, and of Modern messages that
+//! need a change.
 
 use std::ops::Range;
 
@@ -13,11 +14,11 @@ use crate::mcp::{Era, ProtocolVersion, code, meta};
 use super::meta::{rewrite, set};
 use super::{lower::ELICITATION_ID, rewritten, without_progress};
 
-/// A call's params as a Modern server wants them: the native name or URI, the
-/// version agreed with that server, and who is asking.
+/// A call's params for a Modern server: with the native name or URI, the
+/// version negotiated with that server, and the client's declarations.
 ///
-/// `token` is what the server is to send progress under. With the client's own
-/// token and version nothing but the `edits` is changed.
+/// `token` is the progress token for the server. If it and the version are the
+/// client's own, only the `edits` are made.
 pub fn request<'a>(
     call: &'a Call,
     edits: &Edits,
@@ -55,8 +56,8 @@ pub fn request<'a>(
     )
 }
 
-/// What a Legacy server asks as a Modern client knows it: without the id that
-/// a URL's elicitation had once, and without a task, or progress.
+/// A Legacy server's input request for a Modern client: without the id that URL
+/// elicitations had in Legacy, and without a task or progress.
 pub fn question(question: &Question) -> Question {
     let mut question = without_progress(question);
     if let Some(params) = &question.params
@@ -67,8 +68,8 @@ pub fn question(question: &Question) -> Question {
     question
 }
 
-/// A result as a Modern client wants it: with its type, and with who sent it
-/// where the server did not say so itself: that server, or else the gateway.
+/// A result for a Modern client: with its type and, unless the server has named
+/// itself, with the `serverInfo` of its sender or else of the gateway.
 pub fn result<'a>(body: &'a ResultBody, gateway_info: &[u8]) -> Splice<'a> {
     let raw = body.raw();
     let server_info = body.sender().map_or(gateway_info, |info| &info[..]);
@@ -109,9 +110,9 @@ pub fn result<'a>(body: &'a ResultBody, gateway_info: &[u8]) -> Splice<'a> {
     splice
 }
 
-/// The result of a read whose server does not say how long it may be kept, or
-/// for whom: not at all, and for nobody else (2026-07-28, Caching: servers must
-/// say it). `None` where it says both.
+/// The result of a read with the caching hints that its server omitted: fresh
+/// for zero time, and private (2026-07-28, Caching, requires both hints).
+/// `None` if the server sent both.
 pub fn uncacheable(result: &[u8]) -> Option<Bytes> {
     #[derive(Deserialize)]
     struct CacheMembers<'a> {
@@ -130,10 +131,9 @@ pub fn uncacheable(result: &[u8]) -> Option<Bytes> {
     Some(Splice::new(result).prepend(missing.as_bytes()).finish())
 }
 
-/// The error of a read as Modern servers put it (2026-07-28, Resources, "Error
-/// Handling"): the code for an unknown resource is another than it was, and the
-/// URI, here as the client knows it, stands in `data`. `None` where nothing is
-/// to be changed.
+/// The error of a read in the Modern form (2026-07-28, Resources, "Error
+/// Handling"): an unknown resource has another code than in Legacy, and `data`
+/// contains the URI, here the client's. `None` if nothing has to change.
 pub fn read_error(error: &ErrorBody, asked: &str) -> Option<ErrorBody> {
     let members = Members::parse(error.raw()).ok()?;
     let data = members.find("data").map_or(&b"null"[..], |data| data.get().as_bytes());
@@ -152,13 +152,13 @@ pub fn read_error(error: &ErrorBody, asked: &str) -> Option<ErrorBody> {
     ErrorBody::parse(raw).ok()
 }
 
-/// The raw URI that an error's raw `data` names.
+/// The raw URI in an error's raw `data`.
 pub(super) fn uri_in(data: &[u8]) -> Option<&RawValue> {
     Members::parse(data).ok()?.find("uri").filter(|uri| uri.get().starts_with('"'))
 }
 
-/// The raw values of `traceparent` and `tracestate` where they are not those
-/// that the client put into `_meta`.
+/// The raw values of `traceparent` and `tracestate`, if they differ from those
+/// in the client's `_meta`.
 pub(super) fn new_trace(call: &Call) -> Option<(String, Option<String>)> {
     let (parent, state) = call.context.trace.sent.as_ref()?;
     Some((string(parent), state.as_deref().map(string)))

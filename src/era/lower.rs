@@ -1,4 +1,4 @@
-//! Modern → Legacy.
+//! Rewrites of Modern messages for Legacy peers.
 
 use std::ops::Range;
 
@@ -14,20 +14,21 @@ use super::lift::{new_trace, uri_in};
 use super::meta::{rewrite, set};
 use super::{rewritten, without_progress};
 
-/// A call's params as a Legacy server wants them: edited, and none of
-/// the `_meta` members that only Modern servers know.
+/// A call's params for a Legacy server: edited, and without the `_meta` members
+/// that only Modern servers know.
 pub fn request<'a>(call: &'a Call, edits: &Edits, token: Option<&[u8]>) -> Splice<'a> {
     let mut params = request_with_input(call, edits, token);
     let no_input = call.params.responses_span().is_none() && call.params.state_span().is_none();
     if no_input { params } else { without_input(&params.finish()).into() }
 }
 
-/// Params without what a retry adds: to a Legacy server it is the first time.
+/// Params without the members that a retry adds: a Legacy server sees every
+/// call as new.
 pub fn without_input(params: &[u8]) -> Bytes {
     rewrite(Some(params), &INPUT, &[])
 }
 
-/// Params with what a retry adds: raw answers, and a raw state.
+/// Params with the members that a retry adds: raw responses, and a raw state.
 pub fn with_input(params: &[u8], responses: &[u8], state: Option<&str>) -> Bytes {
     let [responses_key, state_key] = INPUT;
     let mut add = vec![(responses_key, responses)];
@@ -50,11 +51,12 @@ fn request_with_input<'a>(call: &'a Call, edits: &Edits, token: Option<&[u8]>) -
     rewritten(&call.params, edits, Some(rewrite(raw, &MODERN_ONLY, &add)))
 }
 
-/// What a Legacy server of this version is told that a client can do.
+/// The capabilities of a client, for a Legacy server of this version.
 ///
-/// Tasks that a client runs for a server are left out: what asks after them
-/// has no way through the gateway. So is the extension, which no Legacy server
-/// may take for its own form of tasks (SEP-2663, "Backward Compatibility").
+/// Tasks that a client runs for a server are left out, because the gateway does
+/// not carry the requests about them. So is the extension, which a Legacy
+/// server must not take for its own form of tasks (SEP-2663, "Backward
+/// Compatibility").
 pub fn capabilities(abilities: &Abilities, version: ProtocolVersion) -> Bytes {
     let mut told: Map<String, Value> = serde_json::from_slice(abilities.raw()).unwrap_or_default();
     told.shift_remove("tasks");
@@ -65,7 +67,7 @@ pub fn capabilities(abilities: &Abilities, version: ProtocolVersion) -> Bytes {
         }
     }
     if version < ProtocolVersion::V2025_11_25 && told.contains_key("elicitation") {
-        // Which has no modes, only forms.
+        // Elicitation has no modes before that version, only forms.
         told.insert("elicitation".into(), json!({}));
         if !abilities.form {
             told.shift_remove("elicitation");
@@ -74,9 +76,9 @@ pub fn capabilities(abilities: &Abilities, version: ProtocolVersion) -> Bytes {
     Value::Object(told).to_string().into()
 }
 
-/// What a server asks as a Legacy client of this version knows it: a URL's
-/// elicitation has an id, a form's no mode before there were several. `id` is
-/// for one that has none. A task, and progress, are not to be had from it.
+/// An input request for a Legacy client of this version: a URL elicitation has
+/// an id (`id`, if it came without one), and a form elicitation has no `mode`
+/// before modes existed. Tasks and progress are removed.
 pub fn question(question: &Question, version: ProtocolVersion, id: &str) -> Question {
     let mut question = without_progress(question);
     if question.method != ELICITATION {
@@ -99,7 +101,7 @@ pub fn question(question: &Question, version: ProtocolVersion, id: &str) -> Ques
     question
 }
 
-/// A result as a Legacy client wants it: without its type.
+/// A result for a Legacy client: without its type.
 pub fn result(body: &ResultBody) -> Splice<'_> {
     let raw = body.raw();
     let mut splice = Splice::new(raw);
@@ -109,9 +111,9 @@ pub fn result(body: &ResultBody) -> Splice<'_> {
     splice
 }
 
-/// The error of a read as the Legacy revisions have it: an unknown resource,
-/// which Modern servers tell by its URI in `data`, has a code of its own. `None`
-/// where nothing is to be changed.
+/// The error of a read in the Legacy form: an unknown resource, which Modern
+/// servers mark by its URI in `data`, has a code of its own. `None` if nothing
+/// has to change.
 pub fn read_error(error: &[u8]) -> Option<Bytes> {
     let members = Members::parse(error).ok()?;
     let invalid = members.find("code")?.get() == code::INVALID_PARAMS.to_string();
@@ -119,8 +121,8 @@ pub fn read_error(error: &[u8]) -> Option<Bytes> {
     unknown.then(|| set(error, "code", code::RESOURCE_NOT_FOUND.to_string().as_bytes()))
 }
 
-/// The whole member, with its key and one comma, of an object whose value
-/// stands at `value`.
+/// The span of the whole member around a value of an object, with its key and
+/// one comma.
 fn member_around(object: &[u8], value: Range<usize>) -> Option<Range<usize>> {
     let before = object.get(..value.start)?;
     let colon = before.iter().rposition(|b| *b == b':')?;
@@ -136,9 +138,9 @@ fn member_around(object: &[u8], value: Range<usize>) -> Option<Range<usize>> {
     Some(start..value.end)
 }
 
-/// Members of params that only a retry has.
+/// The members of params that only a retry has.
 const INPUT: [&str; 2] = ["inputResponses", "requestState"];
-/// Legacy: names a URL's elicitation.
+/// Legacy only: the id of a URL elicitation.
 pub(super) const ELICITATION_ID: &str = "elicitationId";
 const MODERN_ONLY: [&str; 5] = [
     meta::PROTOCOL_VERSION,

@@ -1,12 +1,12 @@
-//! Rewrites `_meta` objects: members are removed or added, the rest stays byte
-//! for byte.
+//! Rewrites `_meta` objects: members are removed or added; all other bytes are
+//! unchanged.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::jsonrpc::{Members, Splice, span_of, string};
 
-/// The object `raw` without the members that `drop` names, and with `add` at
-/// its end. What is no object counts as an empty one.
+/// The object `raw` without the members named in `drop`, and with `add` at its
+/// end. A text that is not an object counts as an empty one.
 pub(super) fn rewrite(raw: Option<&[u8]>, drop: &[&str], add: &[(&str, &[u8])]) -> Bytes {
     let members =
         raw.and_then(|raw| Members::parse(raw).ok()).map(|members| members.0).unwrap_or_default();
@@ -25,8 +25,8 @@ pub(super) fn rewrite(raw: Option<&[u8]>, drop: &[&str], add: &[(&str, &[u8])]) 
     out.freeze()
 }
 
-/// The object `raw` with a member's value in the place of the one it has, or
-/// at its end where it has none. What is no object counts as an empty one.
+/// The object `raw` with a member set to a value: replaced in place, or added
+/// at the end. A text that is not an object counts as an empty one.
 pub(super) fn set(raw: &[u8], key: &str, value: &[u8]) -> Bytes {
     let members = Members::parse(raw);
     let found = members.as_ref().ok().and_then(|members| members.find(key));

@@ -19,9 +19,9 @@ use crate::call::{Edits, Params, Question};
 use crate::jsonrpc::{Members, Splice};
 use crate::mcp::meta::{META, PROGRESS_TOKEN};
 
-/// Params with the edits that the catalog asks for and another `_meta`.
+/// Applies the catalog's edits to params, and replaces their `_meta`.
 ///
-/// `_meta` is left as it is where `meta` is `None`.
+/// `_meta` is unchanged if `meta` is `None`.
 fn rewritten<'a>(params: &'a Params, edits: &Edits, meta: Option<Bytes>) -> Splice<'a> {
     let mut splice = Splice::new(params.raw());
     for (span, json) in edits {
@@ -39,9 +39,9 @@ fn rewritten<'a>(params: &'a Params, edits: &Edits, meta: Option<Bytes>) -> Spli
     splice
 }
 
-/// A question without what the gateway does not carry between a server that
-/// asks and a client that answers: progress, and tasks at the client's. Who is
-/// asked without them answers all the same.
+/// An input request without progress tokens and client-side tasks, which the
+/// gateway does not carry between a server and a client. The client answers all
+/// the same.
 fn without_progress(question: &Question) -> Question {
     let mut question = question.clone();
     let Some(params) = &question.params else { return question };
@@ -59,7 +59,7 @@ fn without_progress(question: &Question) -> Question {
     question
 }
 
-/// Asks for a task instead of an answer.
+/// Requests a task instead of an immediate result.
 const TASK: &str = "task";
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use crate::mcp::meta;
 
 use super::meta::rewrite;
 
-/// The params of a server's notification as a client wants them: `renamed`
-/// members with the names that the client knows, and the client's own
-/// subscription instead of the gateway's. A Legacy client has none.
+/// The params of a server's notification for a client: `renamed` members carry
+/// the client's own names, and the client's subscription id replaces the
+/// gateway's. Legacy clients have no subscription ids.
 pub fn params(raw: &Bytes, renamed: &[(&str, &str)], subscription: Option<&Id>) -> Bytes {
     let renamed: Vec<_> = renamed.iter().map(|(key, name)| (*key, string(name))).collect();
     let mut add: Vec<(&str, &[u8])> =

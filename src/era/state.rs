@@ -1,9 +1,9 @@
-//! The state of a call that waits for input, sealed so that a client can keep
-//! it but neither read, make nor change it, nor use it for anything else.
+//! The sealed state of a call that waits for input: a client can return it, but
+//! cannot read, forge or change it, nor use it for anything else.
 //!
-//! MCP 2026-07-28, Multi Round-Trip Requests, "Server Requirements": a state
-//! is an attacker's input, and is bound to who was given it, for how long, and
-//! for which request.
+//! MCP 2026-07-28, Multi Round-Trip Requests, "Server Requirements": a state is
+//! attacker-controlled input, and is bound to its principal, its expiry and its
+//! request.
 
 use std::time::Duration;
 
@@ -17,40 +17,40 @@ use serde_json::Value;
 
 use crate::jsonrpc::Members;
 
-/// Why a state is refused.
+/// Why a state is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
-    /// Not one of ours, or changed, or another principal's.
+    /// Not sealed by this gateway, changed, or another principal's.
     #[error("it is not one that this gateway gave you, or it was changed on its way")]
     Invalid,
-    /// One of ours, too late.
+    /// Sealed by this gateway, but expired.
     #[error("it has expired")]
     Expired,
-    /// One of ours, for a request that is not the same.
+    /// Sealed by this gateway, for a different request.
     #[error("it belongs to a request with another method or other params")]
     OtherRequest,
 }
 
-/// What a state leads back to.
+/// The content of a state: how to continue the call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RequestState {
-    /// A call that waits in this gateway, by its number.
+    /// A parked call in this gateway, by its id.
     Parked(u64),
-    /// A server that keeps nothing, and its own state.
+    /// A server that keeps no state of its own, and the state that it sent.
     Server {
-        /// Its name.
+        /// The server's name.
         server: String,
-        /// What it said.
+        /// The state that the server sent.
         state: String,
     },
-    /// A call that is to be made anew once the user has opened what it names.
+    /// A call to make anew, once the user has opened the URLs that it named.
     Anew,
 }
 
-/// What a state is bound to.
+/// The principal and the request that a state is bound to.
 #[derive(Debug, Clone, Copy)]
 pub struct StateBinding<'a> {
-    /// Who asks, in a form that no other principal has.
+    /// The principal, as a text that no other principal has.
     pub principal: &'a str,
     /// The request's digest.
     pub request: &'a Digest,
@@ -61,13 +61,13 @@ pub type Digest = [u8; 32];
 
 /// Seals and opens states.
 pub struct Seals {
-    /// The newest first: it seals, all open.
+    /// The keys, newest first: the first one seals, all of them open.
     keys: Vec<RandomizedNonceKey>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Sealed {
-    /// Until when, in seconds since 1970.
+    /// The expiry, in seconds since 1970.
     until: u64,
     request: String,
     state: RequestState,
@@ -77,7 +77,7 @@ impl Seals {
     /// Seals with the first secret, opens with any of them.
     ///
     /// # Errors
-    /// When the cryptographic library refuses a key, which it has no reason to.
+    /// If the cryptographic library rejects a key, which should not happen.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, Unspecified> {
         let key = |secret: &[u8]| {
             let mut hash = Context::new(&SHA256);
@@ -88,10 +88,10 @@ impl Seals {
         Ok(Self { keys: secrets.into_iter().map(key).collect::<Result<_, _>>()? })
     }
 
-    /// Seals a state for so long from `now` on, which is the time since 1970.
+    /// Seals a state that expires `lasting` after `now`, the time since 1970.
     ///
     /// # Errors
-    /// When there is no key, or the cryptographic library has no random numbers.
+    /// If there is no key, or the cryptographic library has no random numbers.
     pub fn seal(
         &self,
         state: RequestState,
@@ -108,10 +108,10 @@ impl Seals {
         Ok(URL_SAFE_NO_PAD.encode([nonce.as_ref().as_slice(), &sealed].concat()))
     }
 
-    /// What a client brought back.
+    /// Opens a state that a client returned.
     ///
     /// # Errors
-    /// [`StateError`] says what is wrong with it.
+    /// [`StateError`] says why the state is rejected.
     pub fn open(
         &self,
         text: &str,
@@ -144,15 +144,15 @@ impl std::fmt::Debug for Seals {
     }
 }
 
-/// Keeps a state from being taken for anything else sealed with the key, or
-/// for another principal's.
+/// The associated data: separates states from anything else sealed with the
+/// key, and from other principals' states.
 fn purpose(bound: StateBinding<'_>) -> Vec<u8> {
     [STATE_PURPOSE, bound.principal.as_bytes()].concat()
 }
 
-/// The digest of a request that is the same for its retries: of the method,
-/// and of the params but for what a retry adds or says anew. The order of
-/// members does not count.
+/// The digest of a request, which is the same for its retries: it covers the
+/// method and the params, except for members that a retry adds or may change.
+/// The order of members does not matter.
 pub fn digest(method: &str, params: &[u8]) -> Digest {
     let mut hash = Context::new(&SHA256);
     hash.update(method.as_bytes());
@@ -172,7 +172,7 @@ pub fn digest(method: &str, params: &[u8]) -> Digest {
     digest
 }
 
-/// Canonical JSON, straight into the digest. The depth is bounded by the
+/// Feeds canonical JSON straight into the digest. The depth is bounded by the
 /// envelope's.
 fn feed(hash: &mut Context, value: &Value) {
     match value {
@@ -200,7 +200,7 @@ fn feed(hash: &mut Context, value: &Value) {
     }
 }
 
-/// Members of params that a retry adds, or may say anew.
+/// The members of params that a retry adds, or may change.
 pub const OF_THE_RETRY: [&str; 3] = ["_meta", "inputResponses", "requestState"];
 const KEY_PURPOSE: &[u8] = b"trunkline requestState key\n";
 const STATE_PURPOSE: &[u8] = b"trunkline requestState\n";

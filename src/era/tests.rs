@@ -1,11 +1,11 @@
-//! The law of the two eras: what is made Modern and then Legacy again is what
-//! it was. Said of every kind of message that both eras have, and of texts as
-//! they may come from anywhere: with any white space, escapes, order and
-//! numbers, and with members that nobody here knows.
+//! The round trip between the eras: a message that is lifted and lowered again
+//! is unchanged. Tested with every kind of message that both eras have, and
+//! with arbitrary JSON texts: any white space, escapes, order, numbers and
+//! unknown members.
 //!
-//! Two objects are the same here when they have the same members, each with
-//! the same text to the byte. Their order does not count, and an empty `_meta`
-//! is as good as none.
+//! Two objects are equal here if they have the same members, each with the same
+//! text to the byte. Their order does not matter, and an empty `_meta` counts
+//! as none.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,7 +24,7 @@ use crate::jsonrpc::{Id, Members, string};
 use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
 use crate::mcp::{Method, ProtocolVersion, meta};
 
-/// The methods that both eras have, and the members that make them theirs.
+/// The methods that both eras have, with their members.
 const METHODS: [(&str, &[&str]); 13] = [
     ("tools/list", &["cursor"]),
     ("tools/call", &["name", "arguments"]),
@@ -53,7 +53,8 @@ proptest! {
         let (_, members) = METHODS.iter().find(|(name, _)| *name == method).unwrap();
         let legacy = request_text(&text, members, own_meta.as_deref(), seed.index(1000));
         let (first, token) = call(method, &legacy, ProtocolVersion::V2025_11_25);
-        // What the catalog does on the way: the client's name there, and back.
+        // The catalog's edits on the way: the client's name becomes another,
+        // and is restored.
         let place = first.params.name_span().or(first.params.uri_span()).filter(|_| renamed);
         let there: Vec<_> = place.iter().cloned().map(|at| (at, Bytes::from_static(b"\"other\""))).collect();
         let lifted = lift::request(&first, &there, ProtocolVersion::LATEST_MODERN, Some(b"77")).finish();
@@ -100,7 +101,8 @@ proptest! {
         let modern = ResultBody::parse(lifted.clone()).unwrap();
         let kind = modern.kind_span().map(|span| lifted.slice(span));
         prop_assert_eq!(kind.as_deref(), Some(&b"\"complete\""[..]));
-        // Who sent it is news to a Modern client, and no harm to a Legacy one.
+        // The sender is added for a Modern client, and harmless to a Legacy
+        // one.
         same(&lower::result(&modern).finish(), &legacy, &[meta::SERVER_INFO])?;
         prop_assert_eq!(&lower::result(&body).finish(), &legacy, "what is Legacy is not touched");
     }
@@ -189,7 +191,7 @@ proptest! {
     }
 }
 
-/// Members that the gateway looks at: of another kind they make another message.
+/// The members that the gateway reads: another type would make another message.
 const KNOWN: [&str; 18] = [
     "name",
     "uri",
@@ -211,14 +213,14 @@ const KNOWN: [&str; 18] = [
     "argument",
 ];
 
-/// Numbers that a detour through floating point would change.
+/// Numbers that a conversion through floating point would change.
 const ODD: [&str; 7] = ["0", "-0", "1.50", "1e400", "12345678901234567890123", "1E+2", "-0.0"];
 
 fn space() -> impl Strategy<Value = &'static str> {
     prop_oneof![8 => Just(""), 1 => select(&[" ", "\n", "\r\n\t", "  "][..])]
 }
 
-/// A JSON string, with escapes where none are needed.
+/// A JSON string, with unnecessary escapes.
 fn string_text() -> impl Strategy<Value = String> {
     let escaped = "[a-zA-Z/\"{}:,]{0,6}".prop_map(|text| {
         let escapes = text.chars().map(|c| format!("\\u{:04x}", u32::from(c)));
@@ -262,7 +264,7 @@ fn object_text((members, space): (BTreeMap<String, String>, &str)) -> String {
     format!("{{{space}{}}}", members.join(","))
 }
 
-/// An object with members that nobody here knows.
+/// An object with unknown members.
 fn object_of_any() -> impl Strategy<Value = Bytes> {
     (prop::collection::btree_map(key(), value(), 0..5), space())
         .prop_map(|members| Bytes::from(object_text(members)))
@@ -288,7 +290,7 @@ fn token() -> impl Strategy<Value = String> {
     prop_oneof![any::<i64>().prop_map(|n| n.to_string()), string_text()]
 }
 
-/// An object with one more member at its end.
+/// An object with another member added at its end.
 fn with_member(raw: &Bytes, key: &str, value: &str) -> Bytes {
     let text = std::str::from_utf8(raw).unwrap();
     let open = text.trim_end().strip_suffix('}').unwrap();
@@ -300,7 +302,7 @@ fn with_meta(raw: &Bytes, own: Option<&str>) -> Bytes {
     own.map_or_else(|| raw.clone(), |own| with_member(raw, meta::META, own))
 }
 
-/// An object with one more member, written out, at any place among the others.
+/// An object with another raw member added at any position.
 fn inserted(raw: &Bytes, member: &str, at: prop::sample::Index) -> Bytes {
     let members = Members::parse(raw).unwrap().0;
     let mut texts: Vec<_> =
@@ -309,7 +311,8 @@ fn inserted(raw: &Bytes, member: &str, at: prop::sample::Index) -> Bytes {
     format!("{{{}}}", texts.join(" ,")).into()
 }
 
-/// The same with one member spelled in the usual way.
+/// An object with the value of one string member in its canonical spelling,
+/// moved to the end.
 fn respelled(raw: &Bytes, member: &str) -> Bytes {
     let members = Members::parse(raw).unwrap();
     let value: String = serde_json::from_str(members.find(member).unwrap().get()).unwrap();
@@ -331,7 +334,7 @@ fn request_text(any: &Bytes, members: &[&str], own_meta: Option<&str>, seed: usi
     with_meta(&text, own_meta)
 }
 
-/// A call with these params, and the raw token that it asks for progress under.
+/// A call with these params, and the raw progress token in them.
 fn call(method: &str, params: &Bytes, version: ProtocolVersion) -> (Call, Option<Bytes>) {
     let params = Params::parse(Some(params.clone())).unwrap();
     let token = params.meta().unwrap().progress_token;
@@ -355,7 +358,8 @@ fn call(method: &str, params: &Bytes, version: ProtocolVersion) -> (Call, Option
 
 type Parts = (BTreeMap<String, String>, BTreeMap<String, String>);
 
-/// The members of an object and those of its `_meta`, but for some of these.
+/// The members of an object and those of its `_meta`, except for those in
+/// `but`.
 fn parts(raw: &[u8], but: &[&str]) -> Parts {
     let texts = |raw: &[u8]| -> BTreeMap<String, String> {
         let members = Members::parse(raw).unwrap_or_else(|e| panic!("{e}: {raw:?}"));

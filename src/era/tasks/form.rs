@@ -1,10 +1,9 @@
-//! What the experimental tasks of 2025-11-25 say, in the words of the extension.
+//! Translates the experimental tasks of 2025-11-25 into those of the extension.
 //!
-//! The two differ in three ways. Members have other names; a Legacy task's
-//! result, or its error, is fetched by a request of its own, and stands within
-//! a Modern task; and a Legacy task whose tool reported an error has failed,
-//! where a Modern one has completed with such a result (SEP-2663, "Task
-//! Status").
+//! The two differ in three ways. Some members have other names; a Legacy task's
+//! result or error is fetched with a request of its own, while a Modern task
+//! contains it; and if its tool reported an error, a Legacy task has failed,
+//! while a Modern one has completed with that result (SEP-2663, "Task Status").
 
 use std::time::Duration;
 
@@ -16,18 +15,19 @@ use crate::era::meta::rewrite;
 use crate::jsonrpc::{Members, string, text};
 use crate::mcp::meta::META;
 
-/// How a task is.
+/// The status of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskStatus {
-    /// It goes on.
+    /// The task is running.
     Working,
-    /// It waits for its client.
+    /// The task waits for input from its client.
     InputRequired,
-    /// There is a result.
+    /// The task has a result.
     Completed,
-    /// There is an error; in the Legacy form, or a tool's result that says so.
+    /// The task has an error; in the Legacy form, also a tool result that is an
+    /// error.
     Failed,
-    /// It was ended before its time.
+    /// The task was cancelled.
     Cancelled,
 }
 
@@ -54,20 +54,20 @@ impl TaskStatus {
     }
 }
 
-/// A task of either form, as far as the gateway looks at it.
+/// A task of either form, with the members that the gateway reads.
 #[derive(Debug)]
 pub struct Task<'a> {
     /// The server's own id.
     pub id: String,
-    /// How it is.
+    /// The status of the task.
     pub status: TaskStatus,
-    /// How often its server wants to be asked.
+    /// The polling interval that its server suggests.
     pub poll: Option<Duration>,
     members: Members<'a>,
 }
 
 impl<'a> Task<'a> {
-    /// Reads a task; `None` where it is none.
+    /// Reads a task; `None` if it is not one.
     pub fn parse(raw: &'a [u8]) -> Option<Self> {
         let members = Members::parse(raw).ok()?;
         let id = members.find("taskId").and_then(text)?.into_owned();
@@ -79,7 +79,7 @@ impl<'a> Task<'a> {
         Some(Self { id, status: TaskStatus::parse(&status)?, poll, members })
     }
 
-    /// Reads the task that a Legacy `CreateTaskResult` tells of.
+    /// Reads the task in a Legacy `CreateTaskResult`.
     pub fn created(raw: &'a [u8]) -> Option<Self> {
         let task = Members::parse(raw).ok()?.find("task")?;
         Self::parse(task.get().as_bytes())
@@ -91,19 +91,19 @@ impl<'a> Task<'a> {
     }
 }
 
-/// What a Modern task has beside its state.
+/// The part of a Modern task that depends on its status.
 #[derive(Debug, Clone)]
 pub enum TaskOutcome {
-    /// Nothing, in this state.
+    /// Nothing, in this status.
     Nothing(TaskStatus),
-    /// What it wants to know: a raw object of requests by their keys.
+    /// The pending input requests: a raw object of requests by key.
     Asks(Bytes),
-    /// What came of it.
+    /// The result or error of the task.
     Ended(Answer),
 }
 
-/// A Legacy `CreateTaskResult` as a Modern client knows it; `None` where the
-/// result is none.
+/// A Legacy `CreateTaskResult` in the Modern form; `None` if the result is not
+/// one.
 pub fn lift_created(raw: &[u8]) -> Option<Bytes> {
     let result = Members::parse(raw).ok()?;
     let task = Task::created(raw)?;
@@ -111,8 +111,7 @@ pub fn lift_created(raw: &[u8]) -> Option<Bytes> {
     Some(lifted(&task, "task", task.status, meta.map(|meta| (META, meta))))
 }
 
-/// A Legacy task as the result of a Modern client's `tasks/get`. `meta` is that
-/// of the Legacy result.
+/// A Legacy task as the result of a Modern client's `tasks/get`.
 pub fn lift(task: &Task<'_>, outcome: &TaskOutcome) -> Bytes {
     let (status, more): (_, Option<(&str, &[u8])>) = match outcome {
         TaskOutcome::Nothing(status) => (*status, None),
@@ -168,25 +167,26 @@ fn lifted(task: &Task<'_>, kind: &str, status: TaskStatus, more: Option<(&str, &
     out.freeze()
 }
 
-/// A call's params that ask a Legacy server for a task.
+/// A call's params with a request for a task, for a Legacy server.
 pub fn as_task(params: &[u8]) -> Bytes {
     rewrite(Some(params), &[TASK], &[(TASK, b"{}")])
 }
 
-/// A Modern client's params without what a Legacy server would take for the
-/// wish for a task (SEP-2663, "Backward Compatibility": it means nothing).
+/// A Modern client's params without the member that a Legacy server would read
+/// as a request for a task (SEP-2663, "Backward Compatibility": it has no
+/// meaning in Modern).
 pub fn without_task(params: &[u8]) -> Bytes {
     rewrite(Some(params), &[TASK], &[])
 }
 
-/// Whether params ask for a task, in the form of 2025-11-25.
+/// Whether params request a task, in the form of 2025-11-25.
 pub fn asks_for_task(params: &[u8]) -> bool {
     memchr::memmem::find(params, b"\"task\"").is_some()
         && Members::parse(params).is_ok_and(|members| members.find(TASK).is_some())
 }
 
 const TASK: &str = "task";
-/// Members by their Legacy and their Modern names.
+/// The members that are renamed, by their Legacy and Modern names.
 const RENAMED: [(&str, &str); 2] = [("ttl", "ttlMs"), ("pollInterval", "pollIntervalMs")];
 
 #[cfg(test)]
@@ -259,7 +259,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is lifted can be read back: nothing of a task is lost.
+        /// A lifted task can be read back: no member is lost.
         #[test]
         fn lifting_loses_nothing(
             ttl in proptest::option::of(any::<u32>()),

@@ -1,11 +1,11 @@
-//! The ids of tasks as clients know them: unique across servers, and leading
-//! back to the one whose task it is.
+//! Task ids as clients know them: unique across servers, and resolvable to the
+//! server of the task.
 //!
-//! `SERVER.NATIVE` for whoever calls a gateway that asks for no credentials,
-//! `SERVER.TAG.NATIVE` for a configured client. The tag is a MAC over all of
-//! it and the client's name: an id is good for nobody but who was given it,
-//! however its server makes them (SEP-2663, "Security Implications": ids are
-//! bearer tokens). Nothing is kept: ids live as long as the keys do.
+//! `SERVER.NATIVE` if the gateway requires no credentials, `SERVER.TAG.NATIVE`
+//! for a configured client. The tag is a MAC over the id and the client's name,
+//! so that an id is valid only for the client that received it, however its
+//! server makes ids (SEP-2663, "Security Implications": ids are bearer tokens).
+//! Nothing is stored: ids are valid as long as the keys.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
@@ -14,14 +14,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::call::{Principal, ServerName};
 
-/// Makes public ids and reads them.
+/// Builds public ids and verifies them.
 pub struct TaskIds {
-    /// The newest first: it signs, all are believed.
+    /// The keys, newest first: the first one signs, all of them verify.
     keys: Vec<hmac::Key>,
 }
 
 impl TaskIds {
-    /// Signs with the first secret, believes any of them.
+    /// Signs with the first secret, verifies with any of them.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let key = |secret: &[u8]| {
             let purpose = hmac::Key::new(HMAC_SHA256, KEY_PURPOSE);
@@ -30,7 +30,7 @@ impl TaskIds {
         Self { keys: secrets.into_iter().map(key).collect() }
     }
 
-    /// The id under which `owner` knows a server's task.
+    /// The public id of a server's task, for `owner`.
     pub fn public(&self, owner: &Principal, server: &ServerName, native: &str) -> String {
         match owner {
             Principal::Anonymous => format!("{server}.{native}"),
@@ -41,8 +41,8 @@ impl TaskIds {
         }
     }
 
-    /// Whose task it is, and the server's own id of it; `None` where `owner`
-    /// was never given such an id.
+    /// The server of a task and the server's own id for it; `None` if the id
+    /// does not belong to `owner`.
     pub fn native<'a>(&self, owner: &Principal, public: &'a str) -> Option<(ServerName, &'a str)> {
         let (server, rest) = public.split_once('.')?;
         let server = ServerName::new(server).ok()?;
@@ -62,9 +62,8 @@ impl std::fmt::Debug for TaskIds {
     }
 }
 
-/// The length keeps one client's name apart from what follows another's, no
-/// server's name has a line's end, and the native id comes last: nothing else
-/// has the same tag.
+/// The input of the MAC is unambiguous: the length delimits the client's name,
+/// no server name contains a newline, and the native id is last.
 fn tag(key: &hmac::Key, client: &str, server: &ServerName, native: &str) -> String {
     let text = format!("{}\n{client}\n{server}\n{native}", client.len());
     let mac = hmac::sign(key, text.as_bytes());
@@ -72,7 +71,7 @@ fn tag(key: &hmac::Key, client: &str, server: &ServerName, native: &str) -> Stri
     URL_SAFE_NO_PAD.encode(short)
 }
 
-/// Of a tag, before it is text.
+/// The length of a tag before encoding.
 const TAG_BYTES: usize = 16;
 const KEY_PURPOSE: &[u8] = b"trunkline task id key\n";
 

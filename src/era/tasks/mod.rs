@@ -1,10 +1,10 @@
-//! Tasks on their way between clients and servers.
+//! Tasks between clients and servers.
 //!
-//! Two forms of them are about: the extension `io.modelcontextprotocol/tasks`
-//! of 2026-07-28 (SEP-2663) and the experimental ones of 2025-11-25. [`ids`]
-//! makes the ids of all servers unique and leads them back; [`rename`] puts
-//! them where ids stand in what servers send; [`form`] turns one form into the
-//! other.
+//! There are two forms: the extension `io.modelcontextprotocol/tasks` of
+//! 2026-07-28 (SEP-2663) and the experimental tasks of 2025-11-25. [`ids`]
+//! makes the ids of all servers unique and resolves them; [`rename`] replaces
+//! ids in what servers send; [`form`] translates the Legacy form into the
+//! Modern one.
 
 pub mod form;
 pub mod ids;

@@ -1,5 +1,5 @@
-//! The ids of tasks within what servers send, made public. Whatever else
-//! stands in it stays byte for byte.
+//! Replaces task ids in messages of servers with public ids. All other bytes
+//! are unchanged.
 
 use std::borrow::Cow;
 
@@ -10,28 +10,29 @@ use serde_json::value::RawValue;
 use crate::jsonrpc::{Members, Splice, span_of, string, text};
 use crate::mcp::meta::{META, RELATED_TASK};
 
-/// Where ids stand in a message.
+/// Where task ids are in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskIdPlace {
-    /// In a task: its own, and those within what came of it.
+    /// In a task: its own id, and those within its result and its input
+    /// requests.
     Task,
-    /// In a Legacy `CreateTaskResult`: the task is a member.
+    /// In a Legacy `CreateTaskResult`, whose member `task` is the task.
     Created,
-    /// In `_meta` alone: the task that a message belongs to.
+    /// In `_meta` only: the task that the message belongs to.
     Meta,
 }
 
-/// The task that a message says it belongs to.
+/// The id of the task that a message belongs to.
 pub fn related(raw: &[u8]) -> Option<String> {
     memmem::find(raw, RELATED_TASK.as_bytes())?;
     let related = inner(&inner(&Members::parse(raw).ok()?, META)?, RELATED_TASK)?;
     related.find("taskId").and_then(text).map(Cow::into_owned)
 }
 
-/// The message with the ids that `public` gives; `None` where there are none.
+/// The message with its task ids replaced by `public`; `None` if it has none.
 pub fn rename(raw: &[u8], place: TaskIdPlace, public: impl Fn(&str) -> String) -> Option<Bytes> {
-    // What is about no task has no such key. One that is written with escapes
-    // is missed, and leads nowhere.
+    // A message without a task id lacks this key. A key written with escapes is
+    // missed; its id then resolves to no task.
     memmem::find(raw, b"\"taskId\"")?;
     let mut finder = Finder { raw, public, splice: Splice::new(raw), found: false };
     let message = Members::parse(raw).ok()?;
