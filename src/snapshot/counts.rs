@@ -6,8 +6,8 @@ use crate::call::{Named, Principal, ProfileName};
 use crate::config::Config;
 use crate::telemetry::metrics::{CallMetrics, Metrics};
 
-/// A handle for each client and for each profile that a configuration names:
-/// nobody outside can make one more.
+/// One handle for each configured client and profile: requests cannot create
+/// more.
 #[derive(Debug)]
 pub(super) struct PrincipalCounts {
     clients: Named<Arc<str>, Arc<CallMetrics>>,

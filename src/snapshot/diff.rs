@@ -1,21 +1,22 @@
-//! What a new configuration changes: servers added, replaced, removed, kept.
+//! The changes of a reload: servers added, replaced, removed, kept.
 
 use std::sync::Arc;
 
 use crate::call::ServerName;
 use crate::config::{Config, ServerConfig};
 
-/// What becomes of each server, by name.
+/// What happens to each server, by name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ReloadPlan {
-    /// Goes on as it is. Its limits, times and tool rules may have changed:
-    /// none of them needs another process.
+    /// Servers that keep running. Their limits, timeouts and tool rules may
+    /// have changed: none of these needs a restart.
     pub kept: Vec<ServerName>,
-    /// Started anew beside the old one, which it then takes over from.
+    /// Servers that are started again beside the old instance, which they then
+    /// replace.
     pub replaced: Vec<ServerName>,
-    /// New.
+    /// Servers that are new in the configuration.
     pub added: Vec<ServerName>,
-    /// No longer wanted.
+    /// Servers that are no longer configured.
     pub removed: Vec<ServerName>,
 }
 
@@ -39,8 +40,8 @@ fn find<'a>(config: &'a Config, name: &ServerName) -> Option<&'a Arc<ServerConfi
     config.servers.iter().find(|server| server.name == *name)
 }
 
-/// Whether a server with the configuration `old` can go on under `new`: what
-/// is read anew with each call does not count.
+/// Whether a server that was started with `old` can keep running under `new`:
+/// settings that are read with each call do not matter.
 fn lives_on(old: &ServerConfig, new: &ServerConfig) -> bool {
     let as_it_runs = ServerConfig {
         timeout: old.timeout,

@@ -1,4 +1,4 @@
-//! Which endpoints there are, and who may use them.
+//! Endpoints: which exist, and who may use them.
 
 use crate::call::{Endpoint, Failure, Principal, ProfileName, ServerName};
 use crate::catalog::Selection;
@@ -11,8 +11,9 @@ impl Snapshot {
     /// The endpoint at a profile's URL, with the query of that URL.
     ///
     /// # Errors
-    /// [`Failure::UnknownEndpoint`] where there is none for this principal, and
-    /// [`Failure::InvalidRequest`] for a query that narrows nothing.
+    /// [`Failure::UnknownEndpoint`] if there is none for this principal, and
+    /// [`Failure::InvalidRequest`] for an invalid query or an unknown server in
+    /// it.
     pub fn endpoint(
         &self,
         who: &Principal,
@@ -31,13 +32,14 @@ impl Snapshot {
         Ok(Endpoint { profile, narrowing: narrowing.map(|selection| selection.to_string().into()) })
     }
 
-    /// Whether somebody who has come in there before still could.
+    /// Whether a credential that was accepted at this endpoint before is still
+    /// valid there.
     pub fn admits(&self, who: &Credential, endpoint: &Endpoint) -> bool {
         self.identity.knows(who) && self.offers(who, endpoint)
     }
 
-    /// Whether what somebody has there may stay, even if the key that opened
-    /// it is good no longer.
+    /// Whether a principal keeps its sessions and streams at this endpoint,
+    /// even if the key that it used is no longer valid.
     pub fn keeps(&self, who: &Credential, endpoint: &Endpoint) -> bool {
         self.identity.has(who) && self.offers(who, endpoint)
     }
@@ -47,13 +49,14 @@ impl Snapshot {
         there && self.identity.allows(who.principal(), endpoint.profile())
     }
 
-    /// The configuration of a profile, if it has one.
+    /// The configuration of a profile, if it exists.
     pub fn profile(&self, name: &str) -> Option<&ProfileConfig> {
         views::profile(&self.config, name)
     }
 
-    /// What a query shows of a profile. A server that is named has to be one
-    /// of the profile's, so that a mistake does not look like an empty list.
+    /// The selection that a query makes within a profile. Servers that it names
+    /// must be part of the profile, so that a typo does not look like an empty
+    /// list.
     fn narrowing(
         &self,
         profile: Option<&ProfileConfig>,

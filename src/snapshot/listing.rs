@@ -7,19 +7,19 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::catalog::{CacheScope, CatalogList, Freshness, Kind};
 use crate::mcp::{Era, meta};
 
-/// Results of one list request without their envelope.
+/// The results of one kind of list request, without envelopes.
 #[derive(Debug, Clone)]
 pub struct PreparedListing {
     kind: Kind,
     modern: Bytes,
     legacy: Bytes,
-    /// What a Modern result says after its list.
+    /// The members of a Modern result after its list.
     tail: Bytes,
 }
 
 impl PreparedListing {
-    /// Prepares the whole list. `info` is the gateway's raw `serverInfo`;
-    /// nothing is told fresh for longer than `most`.
+    /// Prepares the whole list. `info` is the gateway's raw `serverInfo`; no
+    /// `ttlMs` exceeds `most`.
     pub fn prepare(kind: Kind, list: &CatalogList, most: Duration, info: &[u8]) -> Self {
         let tail = tail(list.freshness(), most, info);
         let items = list.bytes();
@@ -35,7 +35,7 @@ impl PreparedListing {
         }
     }
 
-    /// One page of it.
+    /// One page of the list.
     pub fn page(&self, era: Era, items: &[u8], next: Option<&str>) -> Bytes {
         match era {
             Era::Modern => modern(self.kind, items, next, &self.tail),
@@ -70,7 +70,7 @@ fn put_items(out: &mut BytesMut, kind: Kind, items: &[u8], next: Option<&str>) {
 }
 
 fn put_cursor(out: &mut BytesMut, next: Option<&str>) {
-    // A sealed cursor is base64url: nothing in it needs an escape.
+    // A sealed cursor is base64url, which needs no escapes.
     if let Some(next) = next {
         out.put_slice(b",\"nextCursor\":\"");
         out.put_slice(next.as_bytes());

@@ -38,44 +38,44 @@ use crate::upstream;
 use counts::PrincipalCounts;
 use views::{ServerLists, Views};
 
-/// What one call lives in.
+/// The state that one call uses from its start to its end.
 pub struct Snapshot {
-    /// The configuration that all of it was compiled from.
+    /// The configuration that the snapshot was compiled from.
     pub config: Arc<Config>,
     /// Who may call.
     pub identity: Arc<Identity>,
-    /// Everything that there is, before profiles select from it.
+    /// The view of all servers' lists, without a profile.
     pub plain: Arc<View>,
     views: Views,
     counts: PrincipalCounts,
-    /// What calls have to pass.
+    /// The limits and checks that calls pass.
     pub policy: Policy,
     /// All servers, by name.
     servers: Named<ServerName, SnapshotServer>,
-    /// Counts the configurations loaded, this one included.
+    /// The number of configurations loaded so far, including this one.
     pub generation: u64,
-    /// The versions of what servers list for some clients only.
+    /// The version of those lists that depend on client abilities.
     lists_version: u64,
 }
 
 /// One server in a snapshot.
 #[derive(Clone)]
 pub struct SnapshotServer {
-    /// The server with its life.
+    /// The running server.
     pub server: Arc<upstream::Server>,
-    /// Its part of this snapshot's configuration: newer than the one it was
-    /// started with where a change needed no restart.
+    /// The server's part of this snapshot's configuration: newer than the one
+    /// that it was started with, if a change needed no restart.
     pub config: Arc<config::ServerConfig>,
     /// Its metric handles.
     pub metrics: Arc<ServerMetrics>,
-    /// The handles for what it is asked.
+    /// The metric handles of the methods that are sent to it.
     pub operations: Arc<Operations>,
-    /// A call that has found its way here may still be on its way to the
-    /// server when a later snapshot no longer names it.
+    /// Keeps the server alive for calls that have been routed to it but not
+    /// sent yet, even if a later snapshot no longer contains it.
     _hold: upstream::StopGuard,
 }
 
-/// Where a public name leads.
+/// The route of a public tool name.
 #[derive(Clone, Copy)]
 pub struct ToolRoute<'a> {
     /// The tool.
@@ -87,8 +87,8 @@ pub struct ToolRoute<'a> {
 }
 
 impl Snapshot {
-    /// The view of those who have this key: made when it is first asked for,
-    /// and kept, within bounds, as long as the snapshot.
+    /// The view for this key: built when first requested, and cached within
+    /// bounds for as long as the snapshot.
     pub fn view(&self, key: &ViewKey) -> Arc<View> {
         let profile = self.profile(key.endpoint.profile());
         let narrowing = key.endpoint.narrowing.as_deref();
@@ -100,7 +100,7 @@ impl Snapshot {
                 Arc::new(maker.build_view(&self.config, (profile, narrowing), &self.plain.lists).0)
             });
         };
-        // What servers list for some clients comes and goes within a snapshot.
+        // Lists for certain abilities change within a snapshot.
         let version = self.servers().map(|member| member.server.lists_version()).sum();
         self.views.find((key, version), |maker| match self.lists_for(abilities) {
             None => self.view(&ViewKey { abilities: None, ..key.clone() }),
@@ -108,8 +108,8 @@ impl Snapshot {
         })
     }
 
-    /// What servers list for clients with these abilities; `None` where that
-    /// is the same as for all.
+    /// The lists that servers have for clients with these abilities; `None` if
+    /// they are the same as for all clients.
     fn lists_for(&self, abilities: &Abilities) -> Option<ServerLists> {
         let plain = &self.plain.lists;
         let own = self.servers.iter().filter_map(|(name, member)| {
@@ -131,8 +131,8 @@ impl Snapshot {
         [self.counts.client(who).cloned(), self.counts.profile(at.profile()).cloned()]
     }
 
-    /// Where a public tool name leads in a view; `None` for one that is not in
-    /// its catalog, whether it never was or is hidden.
+    /// The route of a public tool name in a view; `None` if its catalog has no
+    /// such tool: the same for unknown tools and for hidden ones.
     pub fn find_tool<'a>(&'a self, view: &'a View, public: &str) -> Option<ToolRoute<'a>> {
         let entry = view.catalog.find_tool(public)?;
         let member = self.servers.get(&entry.server)?;
@@ -140,7 +140,7 @@ impl Snapshot {
         Some(ToolRoute { entry, member, metrics })
     }
 
-    /// All servers, in the order of the file.
+    /// All servers, in the order of the configuration file.
     pub fn servers(&self) -> impl Iterator<Item = &SnapshotServer> {
         self.config.servers.iter().filter_map(|server| self.servers.get(&server.name))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::mcp::Method;
 use crate::telemetry::metrics::Operation;
 
-/// One handle for each method that goes to a server, looked up beforehand.
+/// One handle for each method that is sent to servers, looked up in advance.
 #[derive(Debug)]
 pub struct Operations {
     calls: Arc<Operation>,
@@ -17,7 +17,7 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// The handles that `handle` gives for each method.
+    /// Looks up the handle of each method with `handle`.
     pub fn new(handle: impl Fn(&'static str) -> Arc<Operation>) -> Self {
         Self {
             calls: handle("tools/call"),
@@ -25,7 +25,7 @@ impl Operations {
             reads: handle("resources/read"),
             completions: handle("completion/complete"),
             tasks: ["tasks/get", "tasks/update", "tasks/cancel", "tasks/result"].map(&handle),
-            // Methods come from clients: each one's own would be series without end.
+            // Clients choose the methods: a series for each would be unbounded.
             others: handle("other"),
         }
     }

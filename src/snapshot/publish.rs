@@ -21,40 +21,41 @@ use super::counts::PrincipalCounts;
 use super::views::{ServerLists, ViewBuilder, Views};
 use super::{Operations, ReloadPlan, Snapshot, SnapshotServer, plan};
 
-/// What the first snapshot is made of.
+/// The parts of the first snapshot.
 pub struct StartUp {
     /// The configuration.
     pub config: Config,
-    /// What servers need of the gateway around them.
+    /// The gateway's services that servers use.
     pub surroundings: ServerContext,
     /// The gateway's raw `serverInfo`.
     pub info: Bytes,
 }
 
-/// The current snapshot, and what makes the next one.
+/// The current snapshot, and the state for building the next one.
 pub struct Snapshots {
     current: ArcSwap<Snapshot>,
     surroundings: ServerContext,
     registry: LimitRegistry,
     metrics: Arc<Metrics>,
     maker: ViewBuilder,
-    /// One snapshot is made at a time.
+    /// Serializes the building of snapshots.
     making: Mutex<Warned>,
-    /// One configuration is applied at a time.
+    /// Serializes the application of configurations.
     loading: Mutex<()>,
-    /// Counts the changes of what clients see: each compares what it is shown.
+    /// Counts the changes of what clients see: each client compares its own
+    /// lists.
     changes: watch::Sender<u64>,
     loaded_at: watch::Sender<SystemTime>,
     changed_at: watch::Sender<SystemTime>,
-    /// Servers that finish their last calls.
+    /// Servers that are finishing their last calls.
     leaving: Mutex<JoinSet<()>>,
 }
 
-/// What was warned of already, so that no warning repeats with every list.
+/// Warnings already logged, so that none repeats with every list.
 type Warned = Vec<MergeWarning>;
 
 impl Snapshots {
-    /// Starts all servers side by side, and publishes a first snapshot without
+    /// Starts all servers concurrently, and publishes a first snapshot without
     /// waiting for any of them.
     pub fn start(startup: StartUp) -> Arc<Self> {
         let StartUp { config, surroundings, info } = startup;
@@ -97,12 +98,12 @@ impl Snapshots {
         self.current.load_full()
     }
 
-    /// Tells of every change of the list that clients see.
+    /// Notifies of every change of the lists that clients see.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Tells of every configuration that has taken the place of another.
+    /// Notifies of every configuration that replaces another.
     pub fn load_count(&self) -> watch::Receiver<SystemTime> {
         self.loaded_at.subscribe()
     }
@@ -112,13 +113,13 @@ impl Snapshots {
         *self.loaded_at.borrow()
     }
 
-    /// When the list that clients see changed last.
+    /// When the lists that clients see last changed.
     pub fn changed_at(&self) -> SystemTime {
         *self.changed_at.borrow()
     }
 
-    /// Makes a new snapshot whenever a server's list has changed. Runs until
-    /// it is dropped.
+    /// Publishes a new snapshot whenever a server's list has changed. Runs
+    /// until it is dropped.
     pub async fn follow(self: Arc<Self>) {
         loop {
             self.surroundings.listed.notified().await;
@@ -126,13 +127,14 @@ impl Snapshots {
         }
     }
 
-    /// What clients are subscribed to at all servers.
+    /// The subscriptions of clients at all servers.
     pub fn hub(&self) -> &SubscriptionHub {
         &self.surroundings.hub
     }
 
-    /// Applies a configuration: starts what is new, waits until what changed
-    /// has listed, swaps, and lets what is gone finish its calls.
+    /// Applies a configuration: starts new servers, waits until the replaced
+    /// ones are ready or have failed, swaps the snapshot, and lets removed
+    /// servers finish their calls.
     pub async fn apply(self: &Arc<Self>, config: Config) -> ReloadPlan {
         let _turn = self.loading.lock().await;
         let before = self.current.load_full();
@@ -157,8 +159,8 @@ impl Snapshots {
         plan
     }
 
-    /// Waits until every eager server is ready or has failed, and what those
-    /// that are ready offer is in the snapshot.
+    /// Waits until every eager server is ready or has failed, and publishes the
+    /// lists of those that are ready.
     pub async fn settled(&self) {
         let snapshot = self.load_full();
         for member in snapshot.servers() {
@@ -167,18 +169,18 @@ impl Snapshots {
         self.publish(SnapshotParts::of).await;
     }
 
-    /// Stops all servers and waits for their ends: those of the current
-    /// snapshot, those that finish their last calls, and those that a reload
-    /// has started and not yet published.
+    /// Stops all servers and waits until they have ended: those of the current
+    /// snapshot, those that are finishing their last calls, and those that a
+    /// reload has started and not published yet.
     pub async fn stop(&self) {
         self.surroundings.stop.cancel();
         self.surroundings.alive.close();
         self.surroundings.alive.wait().await;
     }
 
-    /// Waits until the replacements have had their first verdict. One that
-    /// fails takes over all the same, because the configuration says so, with
-    /// the list of the one before it until it has its own.
+    /// Waits until every replacement is ready or has failed. A failed one
+    /// replaces its predecessor all the same, because the configuration says
+    /// so, with the predecessor's list until it has its own.
     async fn take_over(
         &self,
         before: &Snapshot,
@@ -201,7 +203,7 @@ impl Snapshots {
         while leaving.try_join_next().is_some() {}
         for name in plan.replaced.iter().chain(&plan.removed) {
             let Some(member) = before.server(name) else { continue };
-            // The server alone: its member in a snapshot holds it up.
+            // Only the server: a snapshot's entry for it would keep it alive.
             let (server, patience) = (Arc::clone(&member.server), member.config.max_timeout);
             leaving.spawn(async move { server.stop(patience).await });
         }
@@ -228,7 +230,7 @@ impl Snapshots {
     }
 }
 
-/// What a snapshot is compiled from.
+/// The inputs of a snapshot.
 struct SnapshotParts {
     config: Arc<Config>,
     identity: Arc<Identity>,
@@ -257,7 +259,7 @@ impl SnapshotParts {
         let lists = self.servers.iter();
         let lists: ServerLists =
             lists.filter_map(|(name, server)| Some((name.clone(), server.list()?))).collect();
-        // Before the lists that it counts the changes of are looked at.
+        // Read before the lists whose changes it counts.
         let lists_version = self.servers.values().map(|server| server.lists_version()).sum();
         let (plain, warnings) = maker.build_view(&self.config, (None, None), &lists);
         let snapshot = Snapshot {

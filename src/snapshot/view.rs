@@ -1,4 +1,4 @@
-//! A view: the catalog as one kind of client sees it, with its lists prepared.
+//! A view: the catalog as clients with one key see it, with its lists prepared.
 
 use std::sync::Arc;
 
@@ -8,54 +8,55 @@ use crate::telemetry::metrics::ToolMetrics;
 
 use super::PreparedListing;
 
-/// What decides which view a client has. Clients with equal keys see the same.
+/// The key of a view. Clients with equal keys see the same catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ViewKey {
-    /// Where it came in.
+    /// The endpoint of the client.
     pub endpoint: Endpoint,
-    /// What servers may ask of it, where some list depends on that.
+    /// The client's abilities, if it has any.
     pub abilities: Option<Abilities>,
 }
 
-/// A catalog and what was prepared of it. It never changes.
+/// A catalog and its prepared lists. Immutable.
 #[derive(Debug)]
 pub struct View {
-    /// What can be used, and by which names.
+    /// The catalog: names, URIs and their origins.
     pub catalog: Catalog,
-    /// The lists, ready to be sent.
+    /// The prepared results of list requests.
     pub listings: ByKind<PreparedListing>,
-    /// The lists that it is made of; none for a server that has never listed.
+    /// The servers' lists that the view was built from; servers that have never
+    /// listed are missing.
     pub(super) lists: Named<ServerName, Arc<ServerList>>,
     /// The metric handles of the tools.
     pub(super) tools: Named<PublicName, Arc<ToolMetrics>>,
-    /// What of all there is it shows.
+    /// The selection that the view shows.
     pub(super) scope: Scope,
 }
 
-/// The digests of what a view shows, as its change notices tell them apart: a
-/// change of resources and one of their templates are one.
+/// The digests of a view's lists, grouped as list-changed notifications are:
+/// resources and their templates together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digests {
-    /// Of the tools.
+    /// The tools.
     pub tools: Digest,
-    /// Of the prompts.
+    /// The prompts.
     pub prompts: Digest,
-    /// Of the resources and of their templates.
+    /// The resources and their templates.
     pub resources: [Digest; 2],
 }
 
 impl View {
-    /// What a server listed, as this view has it.
+    /// The list of a server, as this view was built from it.
     pub fn list(&self, server: &ServerName) -> Option<&Arc<ServerList>> {
         self.lists.get(server)
     }
 
-    /// What of all there is it shows.
+    /// The selection that the view shows.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// What tells it from another view.
+    /// The digests of the view's lists.
     pub fn digests(&self) -> Digests {
         let of = |kind| *self.catalog.list(kind).digest();
         Digests {

@@ -1,4 +1,4 @@
-//! The cache of views, each compiled when it is first requested.
+//! The cache of views, each built when it is first requested.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -20,7 +20,7 @@ use super::{PreparedListing, View, ViewKey};
 /// The last known list of each server that has listed.
 pub(super) type ServerLists = Named<ServerName, Arc<ServerList>>;
 
-/// What views are made with.
+/// Builds views.
 #[derive(Clone)]
 pub(super) struct ViewBuilder {
     pub(super) metrics: Arc<Metrics>,
@@ -29,8 +29,8 @@ pub(super) struct ViewBuilder {
 }
 
 impl ViewBuilder {
-    /// What a profile shows of these lists, narrowed by a query; without
-    /// either, everything.
+    /// Builds the view of these lists that a profile shows, narrowed by a
+    /// query; without either, the view of everything.
     pub(super) fn build_view(
         &self,
         config: &Config,
@@ -38,14 +38,14 @@ impl ViewBuilder {
         lists: &ServerLists,
     ) -> (View, Vec<MergeWarning>) {
         let inner = profile.map(Selection::from_profile).unwrap_or_default();
-        // A profile's own servers alone settle its names and URIs. A client
-        // that narrows it sees less of the same.
+        // Names and URIs are settled among the profile's own servers. A client
+        // that narrows the profile sees fewer of the same names.
         let lists: ServerLists = lists
             .iter()
             .filter(|(name, _)| inner.admits_server(name))
             .map(|(name, list)| (name.clone(), Arc::clone(list)))
             .collect();
-        // It was read when the client came in.
+        // The query was validated when the endpoint was resolved.
         let outer = narrowing.map(|query| Selection::parse(query).unwrap_or_default());
         let servers = config.servers.iter().filter(|server| inner.admits_server(&server.name));
         let servers: Vec<_> = servers.map(|config| (config, rules(config))).collect();
@@ -71,7 +71,7 @@ impl ViewBuilder {
     }
 }
 
-/// The views of one snapshot that were asked for, within bounds.
+/// The cached views of one snapshot, within bounds.
 pub(super) struct Views {
     maker: ViewBuilder,
     made: Mutex<CachedViews>,
@@ -80,7 +80,7 @@ pub(super) struct Views {
 #[derive(Default)]
 struct CachedViews {
     views: HashMap<ViewKey, (u64, Arc<View>)>,
-    /// Their keys and how much they hold, the oldest first.
+    /// The keys and sizes of the views, oldest first.
     order: VecDeque<(ViewKey, usize)>,
     held: usize,
 }
@@ -90,8 +90,8 @@ impl Views {
         Self { maker, made: Mutex::default() }
     }
 
-    /// The view under a key, of this version or a newer one. Two that ask at
-    /// once may both make it.
+    /// The view of a key, of this version or a newer one. Concurrent callers
+    /// may build it twice.
     pub(super) fn find(
         &self,
         (key, version): (&ViewKey, u64),
@@ -114,7 +114,7 @@ impl Views {
 
 impl CachedViews {
     fn add(&mut self, key: ViewKey, version: u64, view: &Arc<View>) {
-        // One that others hold, too, takes no room of its own.
+        // A view that is shared costs no memory of its own.
         let size = if Arc::strong_count(view) > 1 { LEAST } else { size(view) };
         if self.views.insert(key.clone(), (version, Arc::clone(view))).is_some()
             && let Some(at) = self.order.iter().position(|(other, _)| *other == key)
@@ -133,7 +133,8 @@ impl CachedViews {
     }
 }
 
-/// About how much a view holds: its lists stand in it twice, once for each era.
+/// The approximate size of a view: its lists are stored twice, once for each
+/// era.
 fn size(view: &View) -> usize {
     let lists = Kind::ALL.map(|kind| 2 * view.catalog.list(kind).bytes().len());
     lists.iter().sum::<usize>() + LEAST
@@ -183,11 +184,11 @@ fn rules(config: &Arc<config::ServerConfig>) -> ServerRules {
         .with_variables(variables)
 }
 
-/// What a view holds at least.
+/// The least size of a view.
 const LEAST: usize = 4096;
 /// The most views that one snapshot keeps.
 const MOST: usize = 256;
-/// The most bytes that they may hold, as far as there is more than one.
+/// The most bytes that they may hold; the newest view is kept in any case.
 const MOST_BYTES: usize = 128 << 20;
 
 #[cfg(test)]
