@@ -1,4 +1,4 @@
-//! HTTP bodies read whole, within a bound.
+//! Reads whole HTTP bodies, within a limit.
 
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
@@ -7,13 +7,13 @@ use http_body_util::BodyExt;
 /// Why a body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError<E> {
-    /// It has more bytes than allowed.
+    /// The body has more bytes than allowed.
     #[error("the body is larger than {limit} bytes")]
     TooLarge {
         /// The most bytes allowed.
         limit: usize,
     },
-    /// The peer or the connection failed before its end.
+    /// The peer or the connection failed before the end of the body.
     #[error("the body broke off")]
     Broken(#[source] E),
 }
@@ -22,10 +22,10 @@ pub enum BodyError<E> {
 ///
 /// # Errors
 /// [`BodyError::TooLarge`] as soon as the size is known or passed,
-/// [`BodyError::Broken`] where the transport fails.
+/// [`BodyError::Broken`] if the transport fails.
 ///
 /// # Cancel safety
-/// Not: what was read is lost when the future is dropped.
+/// Not cancel safe: what was read is lost when the future is dropped.
 pub async fn collect<B>(mut body: B, limit: usize) -> Result<Bytes, BodyError<B::Error>>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -40,7 +40,7 @@ where
         if first.len() + whole.len() + data.len() > limit {
             return Err(BodyError::TooLarge { limit });
         }
-        // A body that came in one piece, as most do, is never copied.
+        // A body that arrives in one piece, as most do, is never copied.
         if first.is_empty() && whole.is_empty() {
             first = data;
             continue;
@@ -56,6 +56,6 @@ where
     Ok(if whole.is_empty() { first } else { whole.freeze() })
 }
 
-/// For how much of what is announced there is room before it comes: a body that
-/// grows is copied each time it does.
+/// How many announced bytes are reserved in advance: a growing buffer is copied
+/// each time.
 const AHEAD: usize = 256 * 1024;

@@ -1,29 +1,28 @@
-//! Newline framing: one JSON-RPC message a line, as the stdio transport has it.
+//! Newline framing: one JSON-RPC message per line, as in the stdio transport.
 //!
-//! The reader holds at most one line of the allowed length and one read buffer.
-//! A longer line costs its sender that line and nobody anything else: the
-//! reader throws it away as it arrives, says so once the line has ended, and
-//! goes on with the next. The first and last bytes of the lost line come with
-//! the error, because a message's `id` stands near one of its ends and lets
-//! the caller fail that one call at once rather than by its deadline.
+//! The reader holds at most one line of the allowed length and one read buffer. A longer line is
+//! discarded as it arrives and reported once it has ended; the reader then continues with the next
+//! line. The error contains the first and last bytes of the discarded line, because a message's
+//! `id` is usually near one of its ends and lets the caller fail that one call at once instead of
+//! at its deadline.
 
 use std::{fmt, io};
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Why there is no line.
+/// Why no line could be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
-    /// A line had more bytes than allowed and was dropped; the next call goes on behind it.
+    /// A line had more bytes than allowed and was discarded; the next call continues after it.
     #[error("a line is longer than {limit} bytes")]
     TooLong {
         /// The most bytes a line may have.
         limit: usize,
-        /// What is left of the line.
+        /// The two ends of the line.
         ends: Box<LineEnds>,
     },
-    /// The stream itself failed; it will not recover.
+    /// The stream failed; it will not recover.
     #[error("cannot read a line")]
     Io(#[from] io::Error),
 }
@@ -32,14 +31,14 @@ pub enum LineError {
 /// [`LineEnds::KEPT`] bytes each.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LineEnds {
-    /// How the line begins.
+    /// The beginning of the line.
     pub head: Bytes,
-    /// How the line ends; overlaps `head` when the line is short.
+    /// The end of the line; overlaps `head` if the line is short.
     pub tail: Bytes,
 }
 
 impl LineEnds {
-    /// The most bytes kept of either end.
+    /// The most bytes kept of each end.
     pub const KEPT: usize = 512;
 }
 
@@ -51,15 +50,15 @@ impl fmt::Debug for LineEnds {
 
 /// Reads lines from `io`, each at most `limit` bytes without its line end.
 ///
-/// `\n` and `\r\n` end a line; empty lines are passed over. What stands before
-/// the end of the stream without a line end is the last line.
+/// `\n` and `\r\n` end a line; empty lines are skipped. Bytes after the last line end, before the
+/// end of the stream, are the last line.
 pub struct LineReader<R> {
     io: R,
     limit: usize,
-    /// What was read and not handed out; no `\n` before `searched`.
+    /// Bytes read but not returned yet; no `\n` before `searched`.
     buffer: BytesMut,
     searched: usize,
-    /// Set while the rest of a line that is too long is thrown away.
+    /// Set while the rest of an overlong line is discarded.
     lost: Option<OverlongLine>,
     ended: bool,
 }
@@ -71,7 +70,7 @@ struct OverlongLine {
     len: usize,
 }
 
-/// What the buffer has to say before more is read.
+/// The next step, from what is in the buffer.
 enum LineStep {
     Line(Bytes),
     Lost(OverlongLine),
@@ -86,16 +85,14 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 
     /// The next line without its line end, or `None` at the end of the stream.
     ///
-    /// The line is a slice of the read buffer: keeping a short one for long
-    /// keeps the buffer around it alive as well.
+    /// The line is a slice of the read buffer: holding a short line keeps the whole buffer alive.
     ///
     /// # Errors
-    /// [`LineError::TooLong`] for a line over the limit, once it has ended:
-    /// the next call goes on with the line after it. [`LineError::Io`] when
-    /// the stream fails.
+    /// [`LineError::TooLong`] for a line over the limit, once it has ended: the next call continues
+    /// with the line after it. [`LineError::Io`] if the stream fails.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing: what was read stays in the reader.
+    /// Safe: what was read stays in the reader.
     pub async fn next(&mut self) -> Result<Option<Bytes>, LineError> {
         loop {
             match self.step() {
@@ -139,8 +136,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         LineStep::Line(line.freeze())
     }
 
-    /// Lets go of a line that has outgrown the limit before its end was seen.
-    /// One byte more than the limit is kept: it may be the `\r` of a line end.
+    /// Discards a line that has outgrown the limit before its end was seen. One byte more than the
+    /// limit is allowed: it may be the `\r` of a line end.
     fn drop_overlong(&mut self) {
         if let Some(lost) = self.lost.take() {
             self.lost = Some(lost.and(&self.buffer));
@@ -179,7 +176,7 @@ impl OverlongLine {
     }
 }
 
-/// The most bytes taken from the stream at once: a fourth of a Linux pipe.
+/// The most bytes read from the stream at once: a quarter of a Linux pipe.
 const READ: usize = 16 * 1024;
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Events as this gateway writes them.
+//! Encodes events.
 
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// A `message` event. Line breaks in `data`, which JSON has only between its
-/// tokens, become several data lines.
+/// tokens, split it into several data lines.
 pub fn message(data: &[u8]) -> Bytes {
     message_with(data, None, None)
 }
 
-/// A `message` event with an `id` to resume behind, and a `retry`.
+/// A `message` event with an `id` to resume after, and a `retry`.
 pub fn message_with(data: &[u8], id: Option<&str>, retry: Option<Duration>) -> Bytes {
     let mut out = BytesMut::with_capacity(data.len() + ROOM);
     out.put_slice(b"event: message\n");
@@ -26,8 +26,8 @@ pub fn message_with(data: &[u8], id: Option<&str>, retry: Option<Duration>) -> B
     out.freeze()
 }
 
-/// The event that opens a stream: no message, only the `id` to resume behind
-/// and the `retry`.
+/// The event that opens a stream: no message, only the `id` to resume after and
+/// the `retry`.
 pub fn priming(id: &str, retry: Option<Duration>) -> Bytes {
     let mut out = BytesMut::with_capacity(id.len() + ROOM);
     put_tags(&mut out, Some(id), retry);
@@ -36,8 +36,8 @@ pub fn priming(id: &str, retry: Option<Duration>) -> Bytes {
     out.freeze()
 }
 
-/// What ends a connection whose stream goes on: how long to wait before it is
-/// resumed.
+/// The last event before a connection is closed while its stream continues: how
+/// long to wait before resuming.
 pub fn retry(after: Duration) -> Bytes {
     let mut out = BytesMut::with_capacity(ROOM);
     put_tags(&mut out, None, Some(after));
@@ -45,12 +45,12 @@ pub fn retry(after: Duration) -> Bytes {
     out.freeze()
 }
 
-/// A comment: keeps an idle connection open and means nothing.
+/// A comment: keeps an idle connection open, and is ignored by the client.
 pub fn comment() -> Bytes {
     Bytes::from_static(b":\n\n")
 }
 
-/// Leaves out an id that its field cannot carry (a line break or a NUL in it).
+/// Omits an id that its field cannot contain (a line break or a NUL in it).
 fn put_tags(out: &mut BytesMut, id: Option<&str>, retry: Option<Duration>) {
     if let Some(id) = id.filter(|id| !id.contains(['\r', '\n', '\0'])) {
         put_field(out, b"id: ", id.as_bytes());
@@ -70,5 +70,5 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Room for the field names around a message.
+/// Space for the field names around a message.
 const ROOM: usize = 64;

@@ -1,16 +1,16 @@
-//! Server-sent events, by the rules of the WHATWG HTML standard ("Interpreting
-//! an event stream"), in both directions.
+//! Server-sent events, as in the WHATWG HTML standard ("Interpreting an event
+//! stream"), in both directions.
 //!
-//! The decoder is pure: bytes in, events out, no reading of its own. It is
-//! bounded: an event, or a line without an end, may have so many bytes and no
-//! more. It copies only what it must: the data of an event that stands on one
-//! line within one chunk is a slice of that chunk.
+//! The decoder is pure: bytes in, events out, without I/O. It is bounded:
+//! events, and lines without an end, have a maximum size. It copies only what
+//! it must: the data of an event that is on one line within one chunk is a
+//! slice of that chunk.
 //!
-//! One rule is wider than the standard's, which drops every event without
-//! data: an event that carries an `id` or a `retry` is handed out although its
-//! data is empty or absent. MCP servers open a stream with such a priming
-//! event, and whoever resumes the stream needs the id. Its data is never a
-//! message: read it only when [`SseEvent::is_message`] says so.
+//! One rule differs from the standard, which drops every event without data: an
+//! event with an `id` or a `retry` is returned even if its data is empty or
+//! absent. MCP servers open a stream with such a priming event, and a client
+//! needs its id to resume the stream. Its data is never a message: read it only
+//! if [`SseEvent::is_message`] says so.
 
 mod encode;
 
@@ -21,27 +21,27 @@ pub use encode::{comment, message, message_with, priming, retry};
 /// One event of the stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SseEvent {
-    /// The last `event` field, where there was one.
+    /// The last `event` field, if there was one.
     pub event: Option<Bytes>,
     /// The `data` lines, joined by `\n`. As sent: nothing checks for UTF-8 here.
     pub data: Bytes,
-    /// The last `id` field of this event, where there was one. Unlike a
-    /// browser the decoder does not carry it over to the events after it.
+    /// The last `id` field of this event, if there was one. Unlike a browser,
+    /// the decoder does not carry it over to later events.
     pub id: Option<Bytes>,
     /// The last valid `retry` field, in milliseconds.
     pub retry: Option<u64>,
 }
 
 impl SseEvent {
-    /// Whether this is a message with something in it: data that is not empty,
-    /// of the type `message`, named or by default.
+    /// Whether this is a non-empty message: its data is not empty, and its type
+    /// is `message`, explicitly or by default.
     pub fn is_message(&self) -> bool {
         let kind = self.event.as_deref().unwrap_or_default();
         !self.data.is_empty() && (kind.is_empty() || kind == b"message")
     }
 }
 
-/// Why the stream cannot be read on.
+/// Why the stream cannot be decoded further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SseError {
     /// An event, or a line without an end, has more bytes than allowed.
@@ -52,29 +52,29 @@ pub enum SseError {
     },
 }
 
-/// Reads events out of chunks: [`push`](Self::push) a chunk, then call
-/// [`next_event`](Self::next_event) until it has no more.
+/// Decodes events from chunks: [`push`](Self::push) a chunk, then call
+/// [`next_event`](Self::next_event) until it returns `None`.
 #[derive(Debug)]
 pub struct SseDecoder {
     limit: usize,
-    /// What is left of the chunks pushed.
+    /// The rest of the chunks pushed.
     input: Bytes,
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of a line that has not ended yet.
     partial: BytesMut,
     /// The last byte read was a `\r`: a `\n` right after it belongs to it.
     after_cr: bool,
-    /// No line was read yet: a byte order mark may lead the first.
+    /// No line was read yet: the first may start with a byte order mark.
     at_start: bool,
     pending: PendingEvent,
     failed: Option<SseError>,
 }
 
-/// The event whose empty line has not come yet.
+/// The event before its empty line.
 #[derive(Debug, Default)]
 struct PendingEvent {
     fields: SseEvent,
     data: EventData,
-    /// Bytes of all its lines so far.
+    /// The size of all its lines so far, in bytes.
     size: usize,
 }
 
@@ -100,7 +100,7 @@ impl SseDecoder {
         }
     }
 
-    /// Takes the next chunk of the stream.
+    /// Adds the next chunk of the stream.
     pub fn push(&mut self, chunk: Bytes) {
         if self.input.is_empty() {
             self.input = chunk;
@@ -111,11 +111,11 @@ impl SseDecoder {
         }
     }
 
-    /// The next whole event in what was pushed, or `None` when more is needed.
-    /// What follows the last empty line at the end of the stream is no event.
+    /// The next complete event in what was pushed, or `None` if more is needed.
+    /// Lines after the last empty line of the stream form no event.
     ///
     /// # Errors
-    /// [`SseError::TooLarge`], and the same again for ever after.
+    /// [`SseError::TooLarge`], repeated by every later call.
     pub fn next_event(&mut self) -> Result<Option<SseEvent>, SseError> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -132,7 +132,7 @@ impl SseDecoder {
         Ok(None)
     }
 
-    /// Whether the stream, were it to end now, would end within an event.
+    /// Whether the stream would end within an event if it ended now.
     pub fn is_mid_event(&self) -> bool {
         self.pending.size > 0 || !self.partial.is_empty() || !self.input.is_empty()
     }
@@ -163,7 +163,7 @@ impl SseDecoder {
         Ok(Some(line))
     }
 
-    /// Fails when `more` bytes on top of what is held are too many.
+    /// Fails if `more` bytes in addition to those held exceed the limit.
     fn check(&mut self, more: usize) -> Result<(), SseError> {
         if self.pending.size + self.partial.len() + more > self.limit {
             let error = SseError::TooLarge { limit: self.limit };
@@ -175,7 +175,7 @@ impl SseDecoder {
 }
 
 impl PendingEvent {
-    /// Takes a line that is not empty.
+    /// Adds a line, which is not empty.
     fn take(&mut self, line: &Bytes) {
         let (name, value) = match memchr::memchr(b':', line) {
             // A comment: keeps the connection alive and adds nothing to the event.
@@ -190,7 +190,7 @@ impl PendingEvent {
         match name.as_ref() {
             b"data" => self.data = std::mem::take(&mut self.data).and(value),
             b"event" => self.fields.event = Some(value),
-            // An id with a NUL in it is ignored, says the standard.
+            // An id that contains a NUL is ignored, as the standard requires.
             b"id" if !value.contains(&0) => self.fields.id = Some(value),
             b"retry" => self.fields.retry = milliseconds(&value).or(self.fields.retry),
             _ => {}
@@ -221,7 +221,7 @@ impl EventData {
     }
 }
 
-/// ASCII digits and nothing else; a number too large is as good as none.
+/// ASCII digits only; a number that is too large is ignored.
 fn milliseconds(value: &[u8]) -> Option<u64> {
     if !value.iter().all(u8::is_ascii_digit) {
         return None;

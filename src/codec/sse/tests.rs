@@ -1,4 +1,5 @@
-//! The rules of the standard, one row each, and the law that chunks mean nothing.
+//! The rules of the standard, one row each, and independence of chunk
+//! boundaries.
 
 use std::time::Duration;
 
