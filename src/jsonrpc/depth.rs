@@ -1,6 +1,6 @@
-//! How deeply a text nests, told before anything takes it apart.
+//! The nesting depth of a text, checked before it is parsed.
 
-/// A text nests deeper than it may.
+/// The text nests too deeply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the JSON nests deeper than {limit} levels")]
 pub struct TooDeep {
@@ -8,15 +8,17 @@ pub struct TooDeep {
     pub limit: usize,
 }
 
-/// Checks that no `[` or `{` outside a string stands deeper than `limit`.
+/// Checks that every `[` and `{` outside a string is at most `limit` levels
+/// deep.
 ///
-/// The text need not be valid JSON: what is invalid is found by the parser.
+/// The text need not be valid JSON: the parser finds what is invalid.
 ///
 /// # Errors
 /// [`TooDeep`] at the first bracket past the limit.
 pub fn within_depth(text: &[u8], limit: usize) -> Result<(), TooDeep> {
-    // Most messages have fewer brackets, in strings and outside them, than they
-    // may have levels: to count them takes a tenth of telling strings apart.
+    // Most messages have fewer brackets, in strings and outside them, than the
+    // allowed depth: counting them takes a tenth of the time of telling strings
+    // apart.
     if opening(text) <= limit {
         return Ok(());
     }
@@ -46,11 +48,11 @@ pub fn within_depth(text: &[u8], limit: usize) -> Result<(), TooDeep> {
     Ok(())
 }
 
-/// How many `[` and `{` there are. Counted in bytes, so that the compiler can
-/// look at many of them at once.
+/// The number of `[` and `{`. Counted in bytes, so that the compiler vectorizes
+/// the loop.
 fn opening(text: &[u8]) -> usize {
     let count = |part: &[u8]| -> u8 {
-        // `[` and `{` differ in this one bit.
+        // `[` and `{` differ in this one bit only.
         part.iter().map(|byte| u8::from(byte | 0x20 == b'{')).sum()
     };
     text.chunks(usize::from(u8::MAX)).map(|part| usize::from(count(part))).sum()

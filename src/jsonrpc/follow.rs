@@ -1,12 +1,12 @@
-//! A value followed through bytes that come in pieces, as far as its end.
+//! Follows a value to its end, through bytes that arrive in pieces.
 //!
-//! Most of a large value says nothing of where it ends: whole blocks of it are
-//! passed by the masks of their quotes and brackets, and only where one of them
-//! may end the value is it read byte by byte.
+//! Most bytes of a large value cannot end it: whole blocks are skipped using
+//! bit masks of their quotes and brackets, and only a block that may end the
+//! value is read byte by byte.
 
 use super::masks::{BLOCK, Quoting, brackets, quoting};
 
-/// How far a value has been followed.
+/// The state of a value that is being followed.
 #[derive(Debug, Default)]
 pub(super) struct FollowedValue {
     pub(super) depth: usize,
@@ -15,18 +15,18 @@ pub(super) struct FollowedValue {
     escaped: bool,
 }
 
-/// What one byte means to the value it stands in.
+/// The position of one byte relative to the value.
 pub(super) enum FollowStep {
     Inside,
-    /// It is the value's last byte.
+    /// The last byte of the value.
     Last,
-    /// It follows the value.
+    /// The first byte after the value.
     Behind,
 }
 
 impl FollowedValue {
-    /// Passes over whole blocks as long as they are inside of the value and
-    /// cannot nest deeper than `max_depth`; gives how many bytes those are.
+    /// Skips whole blocks while they are inside the value and cannot nest
+    /// deeper than `max_depth`; returns the number of bytes skipped.
     pub(super) fn pass(&mut self, bytes: &[u8], max_depth: usize) -> usize {
         let (blocks, _) = bytes.as_chunks::<BLOCK>();
         if self.depth == 0 {
@@ -52,7 +52,7 @@ impl FollowedValue {
             return true;
         }
         let strings = inside(quotes) ^ if self.in_string { u64::MAX } else { 0 };
-        // Outside of strings a backslash escapes nothing: that is no JSON.
+        // A backslash outside of strings is not valid JSON.
         if backslashes & !strings != 0 {
             return false;
         }
@@ -68,7 +68,7 @@ impl FollowedValue {
         true
     }
 
-    /// Whether one of these closing brackets is the value's last byte.
+    /// Whether one of these closing brackets ends the value.
     fn ends(&self, open: u64, mut close: u64) -> bool {
         let mut closed = 0;
         while close != 0 {
@@ -82,7 +82,7 @@ impl FollowedValue {
         false
     }
 
-    /// Takes the next byte.
+    /// Processes the next byte.
     pub(super) fn step(&mut self, byte: u8) -> FollowStep {
         if self.in_string {
             match byte {
@@ -114,13 +114,13 @@ impl FollowedValue {
     }
 }
 
-/// Which bytes an odd number of backslashes stands before, and whether the last
-/// byte escapes the one behind it. `first` says so of the first.
+/// The bytes after an odd number of backslashes, and whether the last byte
+/// escapes the byte after it. `first` says whether the first byte is escaped.
 ///
-/// Of a run of backslashes every second one is escaped, counted from its
-/// beginning: a subtraction carries through the run, and where it ends tells
-/// whether the run began on an odd place (Langdale and Lemire, "Parsing
-/// Gigabytes of JSON per Second", 3.1.1).
+/// In a run of backslashes every second one is escaped, counted from the
+/// beginning of the run: a subtraction carries through the run, and the
+/// position where it ends tells whether the run began at an odd position
+/// (Langdale and Lemire, "Parsing Gigabytes of JSON per Second", 3.1.1).
 #[inline]
 fn escaped(backslashes: u64, first: bool) -> (u64, bool) {
     let first = u64::from(first);
@@ -132,8 +132,8 @@ fn escaped(backslashes: u64, first: bool) -> (u64, bool) {
     (ends ^ (backslashes | first), ends & backslashes & 1 << (BLOCK - 1) != 0)
 }
 
-/// Which bytes stand between quotes: the first of each pair does, the second
-/// does not.
+/// The bytes between quotes: including the first quote of each pair, excluding
+/// the second.
 #[inline]
 fn inside(quotes: u64) -> u64 {
     (0..6).fold(quotes, |mask, step| mask ^ mask << (1 << step))

@@ -1,4 +1,4 @@
-//! One message, taken apart at its first level only.
+//! Parses one message, at its first level only.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use super::payload::MOST;
 use super::walk::{Walk, place};
 use super::{Malformed, NoObject, Payload, TooDeep, unquoted};
 
-/// Why bytes are no JSON-RPC 2.0 message.
+/// Why bytes are not a JSON-RPC 2.0 message.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameFault {
-    /// Not JSON at all.
+    /// Not valid JSON.
     #[error("not valid JSON: {0}")]
     Syntax(#[source] Malformed),
-    /// No JSON object, or a member of the envelope stands twice.
+    /// Not a JSON object, or a duplicate member of the envelope.
     #[error("no JSON-RPC message: {0}")]
     Envelope(#[source] NoObject),
     /// Nested deeper than allowed.
@@ -28,7 +28,7 @@ pub enum FrameFault {
     /// The `id` is neither a string nor a number.
     #[error("`id` must be a string or an integer")]
     Id,
-    /// `method` is there but is no string.
+    /// `method` is not a string.
     #[error("`method` must be a string")]
     Method,
     /// Neither a method, nor exactly one of result and error.
@@ -49,7 +49,7 @@ impl From<NoObject> for FrameFault {
     }
 }
 
-/// A request id as it stood on the wire: a JSON string or number.
+/// A request id, as received: a JSON string or number.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Id(Bytes);
 
@@ -61,12 +61,12 @@ impl Id {
         }
     }
 
-    /// An id that stands in a message's params.
+    /// An id in a message's params.
     pub fn read(source: &Bytes, raw: &RawValue) -> Option<Self> {
         Self::new(source, raw.get().as_bytes()).ok()
     }
 
-    /// The id of a request that this side numbers itself.
+    /// The id of a request that the gateway sends itself.
     pub fn number(number: u64) -> Self {
         Self(number.to_string().into())
     }
@@ -76,7 +76,7 @@ impl Id {
         &self.0
     }
 
-    /// The number, where the id is a non-negative integer.
+    /// The number, if the id is a non-negative integer.
     pub fn as_number(&self) -> Option<u64> {
         std::str::from_utf8(&self.0).ok()?.parse().ok()
     }
@@ -97,40 +97,40 @@ pub enum Response {
     Error(Payload),
 }
 
-/// A message, its members slices of the bytes it was parsed from.
+/// A message, whose members are slices of the bytes it was parsed from.
 #[derive(Debug, Clone)]
 pub enum Frame {
-    /// Asks for an answer.
+    /// A request, which expects a response.
     Request {
-        /// Names the request among those of its sender.
+        /// The id of the request, unique for its sender.
         id: Id,
         /// The method, unescaped.
         method: String,
-        /// The `params`, where there are any, with their outline.
+        /// The `params`, if there are any, with their outline.
         params: Option<Payload>,
     },
-    /// Asks for none.
+    /// A notification, which expects no response.
     Notification {
         /// The method, unescaped.
         method: String,
-        /// The raw `params`, where there are any.
+        /// The raw `params`, if there are any.
         params: Option<Bytes>,
     },
-    /// Answers a request of this side's.
+    /// A response to a request of this side.
     Response {
-        /// The request's id; `None` where the peer could not read it.
+        /// The request's id; `None` if the peer could not read it.
         id: Option<Id>,
-        /// What it says.
+        /// The result or the error.
         response: Response,
     },
 }
 
-/// Takes one message apart.
+/// Parses one message.
 ///
 /// # Errors
-/// [`FrameFault`] says which rule of JSON or of JSON-RPC 2.0 the bytes break. A
-/// member of the envelope that stands twice is refused: two readers would
-/// disagree on which one counts.
+/// [`FrameFault`] says which rule of JSON or of JSON-RPC 2.0 the bytes violate.
+/// A duplicate member of the envelope is rejected: two parsers would disagree
+/// on which one counts.
 pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, FrameFault> {
     let mut walk = Walk::over(source, max_depth)?;
     let mut outline = Outline::new(MOST);
@@ -144,7 +144,7 @@ pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, FrameFault> {
         if cursor.peek() != Some(b'{') {
             return cursor.value(1);
         }
-        // Only one of them stands in a message that is one.
+        // A valid message contains only one of them.
         outline.note(cursor, cursor.at(), 1, levels)
     })? {
         place(&MEMBERS, &mut found, &key, value)?;
@@ -184,7 +184,7 @@ fn object_of(source: &Bytes, params: Option<&[u8]>) -> Result<Option<Bytes>, Fra
     let Some(params) = params else { return Ok(None) };
     match params.first() {
         Some(b'{') => Ok(Some(source.slice_ref(params))),
-        // Some old clients send `"params": null` where they mean none.
+        // Some old clients send `"params": null` instead of omitting them.
         Some(b'n') => Ok(None),
         _ => Err(FrameFault::Params),
     }

@@ -1,24 +1,24 @@
-//! Bytes looked at sixteen at a time: which of them are what is looked for, a
-//! bit for each, the first byte's the lowest.
+//! Compares sixteen bytes at a time: a mask has one bit for each byte, the
+//! lowest for the first.
 
 use wide::u8x16;
 
-/// Those of sixteen bytes that end the plain part of a string: a quote, a
-/// backslash, a control character.
+/// Which of sixteen bytes end the plain part of a string: quotes, backslashes
+/// and control characters.
 #[inline]
 pub(super) fn special(bytes: &[u8; 16]) -> u32 {
     special_of(u8x16::new(*bytes)).to_bitmask()
 }
 
-/// The same of a block.
+/// The special bytes of a block, as in [`special`].
 #[inline]
 pub(super) fn special_in_block(block: &[u8; BLOCK]) -> u64 {
     masks(block, special_of)
 }
 
-/// To turn the second bit of a byte over changes the quote into a space and
-/// lets control characters be such: what is then no more than a space was one
-/// of them.
+/// Flipping the second bit of every byte turns the quote into a space and keeps
+/// control characters below it: a byte that is then at most a space was one of
+/// them.
 #[inline]
 fn special_of(bytes: u8x16) -> u8x16 {
     let turned = bytes ^ u8x16::splat(0x02);
@@ -26,7 +26,7 @@ fn special_of(bytes: u8x16) -> u8x16 {
     low | bytes.simd_eq(u8x16::splat(b'\\'))
 }
 
-/// What of a block can change where a value ends.
+/// The bytes of a block that can affect where a value ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Quoting {
     /// `"`
@@ -46,7 +46,7 @@ pub(super) fn quoting(block: &[u8; BLOCK]) -> Quoting {
 /// The opening and the closing brackets of a block, of both kinds.
 #[inline]
 pub(super) fn brackets(block: &[u8; BLOCK]) -> (u64, u64) {
-    // `[` and `{` differ in this one bit, and so do `]` and `}`.
+    // `[` and `{` differ in this one bit only, and so do `]` and `}`.
     let of =
         |bracket| masks(block, |bytes| (bytes | u8x16::splat(0x20)).simd_eq(u8x16::splat(bracket)));
     (of(b'{'), of(b'}'))
@@ -61,7 +61,7 @@ fn masks(block: &[u8; BLOCK], found: impl Fn(u8x16) -> u8x16) -> u64 {
         .fold(0, |mask, part| mask << 16 | u64::from(found(u8x16::new(*part)).to_bitmask()))
 }
 
-/// How many bytes there is a mask for at most.
+/// The number of bytes in a block: one mask covers it.
 pub(super) const BLOCK: usize = 64;
 
 #[cfg(test)]

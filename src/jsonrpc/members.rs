@@ -1,4 +1,4 @@
-//! An object's members in their order, each value raw.
+//! An object's members in order, each value raw.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The members of a raw object in their order, those that stand twice twice.
+/// The members of a raw object in order, including duplicates.
 #[derive(Debug)]
 pub struct Members<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
@@ -14,12 +14,12 @@ impl<'a> Members<'a> {
     /// Reads an object.
     ///
     /// # Errors
-    /// Where the text is no object.
+    /// If the text is not an object.
     pub fn parse(raw: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(raw)
     }
 
-    /// The value of a member, the first of its name.
+    /// The value of the first member with this name.
     pub fn find(&self, key: &str) -> Option<&'a RawValue> {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| *value)
     }
@@ -45,7 +45,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// A key that is borrowed where it has no escapes.
+/// A key, borrowed if it has no escapes.
 struct MemberKey<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for MemberKey<'de> {

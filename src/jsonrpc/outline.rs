@@ -1,10 +1,10 @@
-//! What stands where in an object, noted down while it is passed: who reads it
-//! later need not pass it again.
+//! Records the positions of an object's values while it is parsed, so that later readers need not
+//! parse it again.
 //!
-//! An outline is a list of marks, one for each value in the order of the text,
-//! each with its key and with how many of the marks behind it are inside it. It
-//! is bounded: a text with too many values has none and is walked again by each
-//! who reads it, and what stands deeper than [`LEVELS`] is not in it.
+//! An outline is a list of marks, one for each value in the order of the text, each with its key
+//! and the number of following marks that are inside it. It is bounded: a text with too many values
+//! has no outline and is parsed again by each reader, and values deeper than [`LEVELS`] are not
+//! recorded.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,18 +12,18 @@ use std::ops::Range;
 use super::walk::{Cursor, MemberSlot, Quoted, WalkError, before_object, place, unescaped};
 use super::{Malformed, NoObject};
 
-/// What was noted down of one object.
+/// The recorded positions of one object.
 #[derive(Debug, Clone)]
 pub struct Outline {
     marks: Vec<Mark>,
     most: usize,
-    /// Where its text begins in the one that is passed.
+    /// The position of the object in the text that is parsed.
     base: usize,
-    /// There were too many values.
+    /// The object has too many values.
     lost: bool,
 }
 
-/// One value.
+/// The position of one value.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mark {
     key: u32,
@@ -32,35 +32,35 @@ struct Mark {
     end: u32,
     inside: u16,
     key_escaped: bool,
-    /// A string with escapes.
+    /// The value is a string with escapes.
     escaped: bool,
-    /// What is inside is noted, too.
+    /// The contents of the value are recorded, too.
     noted: bool,
 }
 
-/// Where a value stands in an object.
+/// The position of a value in an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spot {
     start: usize,
     end: usize,
-    /// The mark of the value; none where there is no outline.
+    /// The index of the value's mark; none if there is no outline.
     mark: Option<u16>,
 }
 
 impl Spot {
-    /// That of a value of which nothing was noted down.
+    /// The position of a value that has no mark.
     pub(super) fn unknown(span: Range<usize>) -> Self {
         Self { start: span.start, end: span.end, mark: None }
     }
 
-    /// The bytes that it has.
+    /// The span of the value.
     #[inline]
     pub fn span(self) -> Range<usize> {
         self.start..self.end
     }
 }
 
-/// A value, and what is in it.
+/// A value and its contents.
 #[derive(Debug, Clone, Copy)]
 pub struct OutlinePart<'a> {
     text: &'a [u8],
@@ -68,7 +68,7 @@ pub struct OutlinePart<'a> {
     inside: &'a [Mark],
 }
 
-/// The members, or elements, of a value, in their order.
+/// The members, or elements, of a value, in order.
 #[derive(Debug, Clone)]
 pub struct OutlineParts<'a> {
     text: &'a [u8],
@@ -76,12 +76,12 @@ pub struct OutlineParts<'a> {
 }
 
 impl Outline {
-    /// An empty one, for at most `most` values.
+    /// An empty outline, for at most `most` values.
     pub(super) fn new(most: u16) -> Self {
         Self { marks: Vec::new(), most: usize::from(most), base: 0, lost: false }
     }
 
-    /// Notes down an object, which may nest `max_depth` levels.
+    /// Outlines an object, which may nest `max_depth` levels.
     ///
     /// # Errors
     /// [`NoObject`].
@@ -93,9 +93,8 @@ impl Outline {
         Ok(outline)
     }
 
-    /// Steps over the object that comes next, `outside` levels deep, and notes
-    /// down what is in it and in `levels` below it. Places are counted from
-    /// `base`.
+    /// Steps over the object at the cursor, which is `outside` levels deep, and records its
+    /// contents down to `levels` below it. Positions are relative to `base`.
     pub(super) fn note(
         &mut self,
         cursor: &mut Cursor<'_>,
@@ -113,7 +112,7 @@ impl Outline {
         Ok(())
     }
 
-    /// What is inside the bracket that comes next.
+    /// Records what is inside the bracket at the cursor.
     fn inside(
         &mut self,
         cursor: &mut Cursor<'_>,
@@ -175,28 +174,27 @@ impl Outline {
         at.wrapping_sub(self.base) as u32
     }
 
-    /// The members of the object, which is `text`; none where there were too
-    /// many values.
+    /// The members of the object in `text`; none if it has too many values.
     pub fn parts<'a>(&'a self, text: &'a [u8]) -> Option<OutlineParts<'a>> {
         (!self.lost).then_some(OutlineParts { text, marks: &self.marks })
     }
 
-    /// The same of one of its values; none where that has none, or where it was
-    /// not noted down.
+    /// The members, or elements, of one of its values; none if they were not recorded, or the value
+    /// has none.
     pub(super) fn parts_at<'a>(&'a self, text: &'a [u8], spot: Spot) -> Option<OutlineParts<'a>> {
         self.inside_of(spot).map(|inside| OutlineParts { text, marks: self.marks(inside) })
     }
 
-    /// Whether a value is a string that has escapes, for all that is known.
+    /// Whether a value is a string with escapes; true if unknown.
     pub(super) fn is_escaped(&self, spot: Spot) -> bool {
         spot.mark.and_then(|mark| self.marks.get(usize::from(mark))).is_none_or(|mark| mark.escaped)
     }
 
-    /// The values of the members of these names, in the object or in a value of
-    /// it; none where its members were not noted down.
+    /// The values of the members with these names, in the object or in one of its values; none if
+    /// the members were not recorded.
     ///
     /// # Errors
-    /// [`NoObject::Twice`] where one of them stands twice, and as for [`OutlinePart::key`].
+    /// [`NoObject::Twice`] if one of them is a duplicate, and as for [`OutlinePart::key`].
     pub(super) fn find<const N: usize>(
         &self,
         text: &[u8],
@@ -239,16 +237,16 @@ enum Bracket {
 }
 
 impl<'a> OutlinePart<'a> {
-    /// The value as it stands in the text.
+    /// The raw value.
     #[inline]
     pub fn raw(&self) -> &'a [u8] {
         self.text.get(self.mark.start as usize..self.mark.end as usize).unwrap_or_default()
     }
 
-    /// Its key, where it is a member.
+    /// The value's key, if it is a member.
     ///
     /// # Errors
-    /// [`NoObject::Syntax`] where that is no text: half of a pair of surrogates.
+    /// [`NoObject::Syntax`] if the key contains an unpaired surrogate.
     #[inline]
     pub fn key(&self) -> Result<Cow<'a, [u8]>, NoObject> {
         let (start, end) = (self.mark.key as usize, self.mark.key_end as usize);
@@ -260,13 +258,13 @@ impl<'a> OutlinePart<'a> {
         unescaped(raw).map(Cow::Owned).ok_or(NoObject::Syntax(fault))
     }
 
-    /// Whether it is a string that has escapes.
+    /// Whether the value is a string with escapes.
     #[inline]
     pub fn is_escaped(&self) -> bool {
         self.mark.escaped
     }
 
-    /// What is in it; `None` where that was not noted down.
+    /// The value's contents; `None` if they were not recorded.
     #[inline]
     pub fn parts(&self) -> Option<OutlineParts<'a>> {
         self.mark.noted.then_some(OutlineParts { text: self.text, marks: self.inside })
@@ -285,11 +283,11 @@ impl<'a> Iterator for OutlineParts<'a> {
     }
 }
 
-/// How many levels below an object are noted down at most.
+/// The most levels below an object that are recorded.
 pub(super) const LEVELS: usize = 16;
-/// How many values most objects have.
+/// The number of values in most objects.
 const FEW: usize = 24;
-/// No place in a longer text is noted down.
+/// Longer texts have no outline: positions are 32 bits wide.
 const MOST_BYTES: usize = u32::MAX as usize;
 
 #[cfg(test)]

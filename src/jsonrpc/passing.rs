@@ -1,16 +1,15 @@
-//! A response read while it is still coming.
+//! Scans a response that is still arriving.
 //!
-//! The scanner finds the `result` of a response piece by piece, so that a
-//! large one can be passed on before it is whole. It follows strings and
-//! brackets and nothing more: whether what stands between them is valid JSON
-//! is for whoever reads the result.
+//! The scanner finds the `result` of a response piece by piece, so that a large
+//! result can be forwarded before it is complete. It follows strings and
+//! brackets only: the reader of the result validates the JSON between them.
 
 use std::ops::Range;
 
 use super::follow::{FollowStep, FollowedValue};
 use super::{FrameFault, TooDeep};
 
-/// Finds a response's `id` and `result` in bytes that come in pieces.
+/// Finds a response's `id` and `result` in bytes that arrive in pieces.
 #[derive(Debug)]
 pub struct Scanner {
     place: ScanState,
@@ -21,7 +20,7 @@ pub struct Scanner {
     max_depth: usize,
 }
 
-/// Where in the envelope the next byte stands.
+/// The position of the next byte in the envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScanState {
     /// Before the opening brace.
@@ -38,7 +37,7 @@ enum ScanState {
     End,
 }
 
-/// Which member a value belongs to.
+/// The member that a value belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScannedMember {
     Id,
@@ -59,16 +58,17 @@ impl Scanner {
         }
     }
 
-    /// Reads the next piece; gives the part of it that belongs to the result.
+    /// Scans the next piece; returns the range of it that belongs to the
+    /// result.
     ///
     /// # Errors
-    /// [`FrameFault`] where the bytes cannot be a response.
+    /// [`FrameFault`] if the bytes cannot be a response.
     pub fn feed(&mut self, piece: &[u8]) -> Result<Range<usize>, FrameFault> {
         let mut found: Option<Range<usize>> = None;
         let mut rest = piece;
         while let Some((byte, behind)) = rest.split_first() {
             let at = piece.len() - rest.len();
-            // Most of a large result says nothing of where it ends.
+            // Most bytes of a large result cannot end it.
             let (passed, is_result) = match self.place {
                 ScanState::Value(member @ (ScannedMember::Result | ScannedMember::Other)) => {
                     (self.value.pass(rest, self.max_depth), member == ScannedMember::Result)
@@ -93,7 +93,7 @@ impl Scanner {
         Ok(found.unwrap_or(0..0))
     }
 
-    /// The raw id, once all of it has come.
+    /// The raw id, once it is complete.
     pub fn id(&self) -> Option<&[u8]> {
         let whole = self.place != ScanState::Value(ScannedMember::Id) && !self.id.is_empty();
         whole.then_some(&self.id)
@@ -104,12 +104,12 @@ impl Scanner {
         self.results > 0
     }
 
-    /// Whether the response is whole.
+    /// Whether the response is complete.
     pub fn is_whole(&self) -> bool {
         self.place == ScanState::End
     }
 
-    /// Takes one byte; true where it belongs to the result.
+    /// Scans one byte; true if it belongs to the result.
     fn byte(&mut self, byte: u8) -> Result<bool, FrameFault> {
         match self.place {
             ScanState::Value(member) => return self.value_byte(member, byte),
@@ -152,7 +152,7 @@ impl Scanner {
                 self.results = 1;
                 Ok(ScannedMember::Result)
             }
-            // Twice the same, an error beside a result, or a key in disguise.
+            // A duplicate, an error beside a result, or a key with escapes.
             b"id" | b"result" | b"error" | b"method" => Err(FrameFault::Shape),
             key if key.contains(&b'\\') => Err(FrameFault::Shape),
             _ => Ok(ScannedMember::Other),
@@ -186,7 +186,7 @@ impl Scanner {
     }
 }
 
-/// A key that is longer is none of those looked for.
+/// Longer keys match no member that is looked for.
 const LONGEST_KEY: usize = 64;
 /// The gateway's own ids are numbers.
 const LONGEST_ID: usize = 64;
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// The same, byte by byte.
+    /// Scans byte by byte.
     fn slowly(text: &[u8]) -> Result<Vec<u8>, FrameFault> {
         let (mut scanner, mut result) = (Scanner::new(16), Vec::new());
         for byte in text {

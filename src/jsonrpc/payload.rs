@@ -8,10 +8,10 @@ use bytes::Bytes;
 use super::outline::{Outline, OutlineParts, Spot};
 use super::{NoObject, members, span_of, unquoted};
 
-/// A raw object, and what is known of it.
+/// A raw object, with its outline if it has been parsed.
 ///
-/// One that was taken from a message was read with it; what was made of bytes
-/// alone is read when it is first asked.
+/// A payload from a message was outlined with it; one made from bytes is parsed
+/// when it is first read.
 #[derive(Debug, Clone)]
 pub struct Payload {
     raw: Bytes,
@@ -23,10 +23,10 @@ impl Payload {
         Self { raw, outline: Some(outline) }
     }
 
-    /// The same, read: an object for certain.
+    /// The same payload, outlined: certain to be an object.
     ///
     /// # Errors
-    /// [`NoObject`] where it is none.
+    /// [`NoObject`] if it is not an object.
     pub fn read(self) -> Result<Self, NoObject> {
         if self.outline.is_some() {
             return Ok(self);
@@ -35,11 +35,11 @@ impl Payload {
         Ok(Self { raw: self.raw, outline: Some(outline) })
     }
 
-    /// Where the values of the members of these names stand.
+    /// The positions of the values of the members with these names.
     ///
     /// # Errors
-    /// [`NoObject`] where it is no object, or where one of these members stands
-    /// twice.
+    /// [`NoObject`] if it is not an object, or one of these members is a
+    /// duplicate.
     pub fn members<const N: usize>(
         &self,
         names: &[&'static str; N],
@@ -47,11 +47,12 @@ impl Payload {
         self.find(None, names)
     }
 
-    /// The same of one of its values.
+    /// The positions of the values of the members with these names, within one
+    /// of its values.
     ///
     /// # Errors
-    /// [`NoObject`] where that is no object, or where one of these members
-    /// stands twice.
+    /// [`NoObject`] if that value is not an object, or one of these members is
+    /// a duplicate.
     pub fn members_at<const N: usize>(
         &self,
         spot: Spot,
@@ -75,13 +76,13 @@ impl Payload {
         Ok(found.map(|raw| raw.and_then(spot)))
     }
 
-    /// One of its values as it stands there.
+    /// One of its values, raw.
     #[inline]
     pub fn raw_at(&self, spot: Spot) -> &[u8] {
         self.raw.get(spot.span()).unwrap_or_default()
     }
 
-    /// The text that one of its values is; `None` where it is no string.
+    /// The unescaped text of one of its values; `None` if that is not a string.
     pub fn text_at(&self, spot: Spot) -> Option<Cow<'_, str>> {
         let raw = self.raw_at(spot);
         if self.outline.as_ref().is_none_or(|outline| outline.is_escaped(spot)) {
@@ -91,13 +92,13 @@ impl Payload {
         std::str::from_utf8(inner).ok().map(Cow::Borrowed)
     }
 
-    /// What is in one of its values; `None` where nothing is, or where that is
-    /// not known.
+    /// The contents of one of its values; `None` if it has none, or they were
+    /// not recorded.
     pub fn parts_at(&self, spot: Spot) -> Option<OutlineParts<'_>> {
         self.outline.as_ref()?.parts_at(&self.raw, spot)
     }
 
-    /// All of it, as it came.
+    /// The whole object, as received.
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
@@ -135,6 +136,6 @@ impl Deref for Payload {
     }
 }
 
-/// The most values that are noted down of an object in a message: what a call
-/// holds of it until it is answered.
+/// The most values that are recorded for an object in a message: a call holds
+/// its outline until it is answered.
 pub(super) const MOST: u16 = 256;

@@ -1,20 +1,20 @@
-//! Edits at known places of a text whose rest stays as it is.
+//! Edits a text at known positions; all other bytes are unchanged.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// Where `part`, a slice of `whole`, stands in it.
+/// The span of `part` in `whole`.
 ///
-/// `None` where `part` is no slice of `whole`.
+/// `None` if `part` is not a slice of `whole`.
 pub fn span_of(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     let end = start.checked_add(part.len())?;
     (end <= whole.len()).then_some(start..end)
 }
 
-/// Edits to be made to one text, in the order of their places.
+/// Edits to one text, at positions in it.
 #[derive(Debug)]
 pub struct Splice<'a> {
     source: Cow<'a, [u8]>,
@@ -22,20 +22,20 @@ pub struct Splice<'a> {
 }
 
 impl<'a> Splice<'a> {
-    /// No edits yet.
+    /// A splice without edits.
     pub fn new(source: &'a [u8]) -> Self {
         Self { source: source.into(), edits: Vec::new() }
     }
 
-    /// Puts `with` where `range` stands. Ranges must not overlap; an empty one
+    /// Replaces `range` by `with`. Ranges must not overlap; an empty range
     /// inserts.
     pub fn replace(&mut self, range: Range<usize>, with: impl Into<Bytes>) -> &mut Self {
         self.edits.push((range, with.into()));
         self
     }
 
-    /// Adds `members` (raw, comma-separated `"key":value`) as the first ones
-    /// of the object that `source` is.
+    /// Adds `members` (raw, comma-separated `"key":value`) at the beginning of
+    /// the object `source`.
     pub fn prepend(&mut self, members: &[u8]) -> &mut Self {
         let Some(open) = self.source.iter().position(|b| *b == b'{') else { return self };
         let rest = self.source.get(open + 1..).unwrap_or_default();
@@ -48,22 +48,21 @@ impl<'a> Splice<'a> {
         self.replace(open + 1..open + 1, with.freeze())
     }
 
-    /// The text with all edits made. An edit outside the text, or one that
-    /// overlaps another, is left out.
+    /// The text with all edits applied. An edit outside the text, or one that
+    /// overlaps another, is skipped.
     pub fn finish(&mut self) -> Bytes {
         let mut out = BytesMut::with_capacity(self.size());
         self.put(&mut out);
         out.freeze()
     }
 
-    /// How large the text is at most.
+    /// The maximum size of the edited text.
     pub(super) fn size(&self) -> usize {
         let added: usize = self.edits.iter().map(|(_, with)| with.len()).sum();
         self.source.len() + added
     }
 
-    /// Writes the text with all edits made, as [`Splice::finish`] does, behind
-    /// what stands there.
+    /// Appends the edited text to `out`, as [`Splice::finish`] returns it.
     pub(super) fn put(&mut self, out: &mut BytesMut) {
         self.edits.sort_by_key(|(range, _)| range.start);
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! Envelopes around raw payloads.
+//! Writes envelopes around raw payloads.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -9,7 +9,7 @@ pub fn request(id: &Id, method: &str, params: &[u8]) -> Bytes {
     envelope(Some(id), Some(method), b",\"params\":", Raw::Whole(params))
 }
 
-/// One whose params are edited while it is written.
+/// A request whose params are edited while it is written.
 pub fn request_with(id: &Id, method: &str, params: Splice<'_>) -> Bytes {
     envelope(Some(id), Some(method), b",\"params\":", Raw::Edited(params))
 }
@@ -22,28 +22,28 @@ pub fn notification(method: &str, params: Option<&[u8]>) -> Bytes {
     }
 }
 
-/// An answer that succeeded.
+/// A successful response.
 pub fn response(id: &Id, result: &[u8]) -> Bytes {
     envelope(Some(id), None, b",\"result\":", Raw::Whole(result))
 }
 
-/// One whose result is edited while it is written.
+/// A successful response whose result is edited while it is written.
 pub fn response_with(id: &Id, result: Splice<'_>) -> Bytes {
     envelope(Some(id), None, b",\"result\":", Raw::Edited(result))
 }
 
-/// An answer that failed; `None` where the request's id could not be read.
+/// An error response; the id is `None` if the request's could not be read.
 pub fn error(id: Option<&Id>, error: &[u8]) -> Bytes {
     envelope(id, None, b",\"error\":", Raw::Whole(error))
 }
 
 /// A JSON string.
 pub fn string(text: &str) -> String {
-    // Serialising a `str` fails for no text.
+    // Serializing a `str` cannot fail.
     serde_json::to_string(text).unwrap_or_default()
 }
 
-/// What an envelope is written around.
+/// The payload of an envelope.
 enum Raw<'a> {
     Whole(&'a [u8]),
     Edited(Splice<'a>),

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::*;
 use crate::jsonrpc::{Members, Payload, members};
 
-/// What an outline says of a text, level by level.
+/// The contents of an outline, level by level.
 fn outlined(text: &[u8]) -> Option<String> {
     fn value(part: OutlinePart<'_>, out: &mut String, levels: usize) -> Option<()> {
         let raw = std::str::from_utf8(part.raw()).unwrap();
@@ -46,7 +46,7 @@ fn outlined(text: &[u8]) -> Option<String> {
     Some(out)
 }
 
-/// What serde says of it.
+/// The same contents, as parsed by serde.
 fn read(text: &[u8]) -> Option<String> {
     fn value(raw: &RawValue, out: &mut String, levels: usize) -> Option<()> {
         match raw.get().as_bytes()[0] {
@@ -104,7 +104,7 @@ fn key() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Objects of all kinds, white space everywhere.
+/// All kinds of objects, with white space everywhere.
 fn text() -> impl Strategy<Value = String> {
     let value = scalar().prop_recursive(6, 40, 5, |inner| {
         let element = (space(), inner.clone(), space())

@@ -1,6 +1,6 @@
-//! Which brackets are open around a value.
+//! The stack of open brackets around a value.
 
-/// The brackets that are open, a bit for each: set for an object's.
+/// The open brackets, one bit for each: set for an object.
 #[derive(Debug, Default)]
 pub(super) struct Brackets {
     pub(super) depth: usize,
@@ -38,7 +38,7 @@ impl Brackets {
         self.last = self.before.pop().unwrap_or_default();
     }
 
-    /// Whether the innermost one is an object's; `None` where none is open.
+    /// Whether the innermost bracket is an object's; `None` if none is open.
     #[inline]
     pub(super) fn innermost(&self) -> Option<bool> {
         (self.depth > 0).then_some(self.last & 1 == 1)

@@ -1,7 +1,7 @@
-//! Where a reader stands in a text, and what it can step over.
+//! A position in a text, and the steps that a reader can take from it.
 //!
-//! Everything stepped over is checked to be JSON (RFC 8259). What goes wrong is
-//! told in a byte, and stands where the cursor does: that keeps the steps short.
+//! Everything stepped over is validated as JSON (RFC 8259). An error is one
+//! byte, and its position is the cursor's: that keeps the steps short.
 
 use std::borrow::Cow;
 
@@ -9,34 +9,34 @@ use super::brackets::Brackets;
 use super::{Malformed, NoObject, TooDeep};
 use crate::jsonrpc::masks::special;
 
-/// What should have stood where the text goes wrong.
+/// What was expected where the text is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WalkError {
     /// A key.
     Key,
-    /// The colon behind it.
+    /// The colon after a key.
     Colon,
     /// Any value.
     Value,
     /// A digit.
     Digit,
-    /// Anything but a control character.
+    /// A character that is not a control character.
     Control,
     /// The quote that ends a string.
     Quote,
-    /// An escape.
+    /// A valid escape.
     Escape,
-    /// The code point of one.
+    /// The four digits of a `\u` escape.
     CodePoint,
-    /// The other half of a pair.
+    /// The other half of a surrogate pair.
     Surrogates,
     /// Another member, or the object's end.
     Member,
     /// Another element, or the array's end.
     Element,
-    /// The end.
+    /// The end of the text.
     End,
-    /// It is deeper than the text may nest.
+    /// Fewer levels: the text nests too deeply.
     Depth,
 }
 
@@ -60,7 +60,7 @@ impl WalkError {
     }
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Debug, Clone, Copy)]
 pub struct Cursor<'a> {
     pub(super) text: &'a [u8],
@@ -68,36 +68,36 @@ pub struct Cursor<'a> {
     max_depth: usize,
 }
 
-/// Where a string stands in the text, without its quotes.
+/// The position of a string in the text, without its quotes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Quoted {
-    /// Behind the first quote.
+    /// After the opening quote.
     pub start: usize,
-    /// Before the last one.
+    /// Before the closing quote.
     pub end: usize,
-    /// Whether there are escapes in it.
+    /// Whether the string contains escapes.
     pub escaped: bool,
 }
 
-/// Where among its members, or elements, a reader stands.
+/// A reader's position among the members, or elements, of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberSlot {
     /// Before the first one.
     First,
-    /// Behind one.
+    /// After a member or element.
     Further,
-    /// Behind the bracket that ends them.
+    /// After the closing bracket.
     Behind,
 }
 
 impl<'a> Cursor<'a> {
-    /// At the beginning of a text that may nest `max_depth` levels.
+    /// A cursor at the beginning of a text that may nest `max_depth` levels.
     ///
     /// # Errors
-    /// [`NoObject::Syntax`] where it is not UTF-8: from here on only bytes are
-    /// looked at.
+    /// [`NoObject::Syntax`] if the text is not UTF-8: every later step works on
+    /// bytes.
     pub fn over(text: &'a [u8], max_depth: usize) -> Result<Self, NoObject> {
-        // Most texts are ASCII, which is told in a tenth of the time.
+        // Most texts are ASCII, which takes a tenth of the time to check.
         if !is_ascii(text)
             && let Err(fault) = std::str::from_utf8(text)
         {
@@ -106,7 +106,7 @@ impl<'a> Cursor<'a> {
         Ok(Self { text, at: 0, max_depth })
     }
 
-    /// What is wrong where the cursor stands.
+    /// The error at the cursor's position.
     #[cold]
     pub fn fault(&self, wrong: WalkError) -> NoObject {
         match wrong {
@@ -120,26 +120,26 @@ impl<'a> Cursor<'a> {
         self.text.get(self.at).copied()
     }
 
-    /// The text from there to where the cursor stands.
+    /// The text from `start` to the cursor.
     #[inline]
     pub fn since(&self, start: usize) -> &'a [u8] {
         self.text.get(start..self.at).unwrap_or_default()
     }
 
-    /// A string that was stepped over; `None` where it is no text: half of a
-    /// pair of surrogates.
+    /// The text of a string that was stepped over; `None` if it contains an
+    /// unpaired surrogate.
     #[inline]
     pub fn text_of(&self, quoted: Quoted) -> Option<Cow<'a, [u8]>> {
         let raw = self.text.get(quoted.start..quoted.end)?;
         if quoted.escaped { unescaped(raw).map(Cow::Owned) } else { Some(Cow::Borrowed(raw)) }
     }
 
-    /// How many bytes are left.
+    /// The number of bytes left.
     pub fn rest(&self) -> usize {
         self.text.len().saturating_sub(self.at)
     }
 
-    /// The next byte that is no white space; stands on it.
+    /// Moves to the next byte that is not white space, and returns it.
     #[inline]
     pub fn peek(&mut self) -> Option<u8> {
         match self.byte() {
@@ -156,16 +156,16 @@ impl<'a> Cursor<'a> {
         self.byte()
     }
 
-    /// Where the cursor stands.
+    /// The cursor's position.
     #[inline]
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// Steps over an opening bracket, which the caller has seen.
+    /// Steps over an opening bracket, which the caller has found.
     ///
     /// # Errors
-    /// [`WalkError::Depth`] where `outside` levels are all there may be.
+    /// [`WalkError::Depth`] if `outside` levels are the maximum.
     #[inline]
     pub fn open(&mut self, outside: usize) -> Result<(), WalkError> {
         if outside >= self.max_depth {
@@ -175,11 +175,11 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Whether there is another member, or element, of what ends with `close`;
-    /// stands on it.
+    /// Whether there is another member, or element, before `close`; moves to
+    /// it.
     ///
     /// # Errors
-    /// `wrong` where neither a comma nor the end follows.
+    /// `wrong` if neither a comma nor the end follows.
     #[inline]
     pub fn has_next(
         &mut self,
@@ -204,7 +204,7 @@ impl<'a> Cursor<'a> {
         Ok(true)
     }
 
-    /// Nothing but white space to the end.
+    /// Checks that only white space follows.
     ///
     /// # Errors
     /// [`WalkError::End`].
@@ -213,10 +213,10 @@ impl<'a> Cursor<'a> {
         if self.peek().is_none() { Ok(()) } else { Err(WalkError::End) }
     }
 
-    /// Steps over a key and its colon; stands on the value.
+    /// Steps over a key and its colon, and moves to the value.
     ///
     /// # Errors
-    /// [`WalkError`] where there is none.
+    /// [`WalkError`] if there is none.
     #[inline]
     pub fn key(&mut self) -> Result<Quoted, WalkError> {
         if self.byte() != Some(b'"') {
@@ -237,10 +237,10 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Steps over one value that stands `outside` levels deep.
+    /// Steps over one value, which is `outside` levels deep.
     ///
     /// # Errors
-    /// [`WalkError`] where there is none.
+    /// [`WalkError`] if there is none.
     #[inline]
     pub fn value(&mut self, outside: usize) -> Result<(), WalkError> {
         match self.peek() {
@@ -250,7 +250,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps over a value that has an opening bracket.
+    /// Steps over an object or an array.
     fn nested(&mut self, outside: usize) -> Result<(), WalkError> {
         let mut open = Brackets::default();
         loop {
@@ -275,7 +275,8 @@ impl<'a> Cursor<'a> {
                 }
                 _ => self.scalar()?,
             }
-            // A value has ended, and with it perhaps what it stands in.
+            // A value has ended; this may also end the objects and arrays
+            // around it.
             loop {
                 let Some(in_object) = open.innermost() else { return Ok(()) };
                 match (self.peek(), in_object) {
@@ -300,10 +301,10 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps over a number, a truth or nothing.
+    /// Steps over a number, a boolean or `null`.
     ///
     /// # Errors
-    /// [`WalkError`] where there is none.
+    /// [`WalkError`] if there is none.
     pub fn scalar(&mut self) -> Result<(), WalkError> {
         match self.byte() {
             Some(b'-' | b'0'..=b'9') => self.number(),
@@ -356,10 +357,10 @@ impl<'a> Cursor<'a> {
         if digits == 0 { Err(WalkError::Digit) } else { Ok(()) }
     }
 
-    /// Steps over a string; stands on its first quote.
+    /// Steps over a string, from its opening quote.
     ///
     /// # Errors
-    /// [`WalkError`] where it is none.
+    /// [`WalkError`] if it is not a valid string.
     #[expect(
         clippy::inline_always,
         reason = "most strings are shorter than a call of this is long"
@@ -389,8 +390,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Written so that the compiler looks at many bytes at once, and at more of a
-/// long text.
+/// Written so that the compiler vectorizes it, with larger blocks for long
+/// texts.
 fn is_ascii(text: &[u8]) -> bool {
     let (blocks, rest) = text.as_chunks::<256>();
     let (short, rest) = rest.as_chunks::<32>();
@@ -401,13 +402,13 @@ fn all_ascii<const N: usize>(block: &[u8; N]) -> bool {
     block.iter().fold(0, |all, byte| all | byte) < 0x80
 }
 
-/// What stands between quotes, without its escapes; `None` where one of them is
-/// half of a pair of surrogates.
+/// A string's contents without escapes; `None` if there is an unpaired
+/// surrogate.
 #[cold]
 pub(in crate::jsonrpc) fn unescaped(raw: &[u8]) -> Option<Vec<u8>> {
     let quoted = [b"\"", raw, b"\""].concat();
     serde_json::from_slice::<String>(&quoted).ok().map(String::into_bytes)
 }
 
-/// How many times sixteen bytes a short text has.
+/// The most blocks of sixteen bytes that are checked inline.
 const SHORT: usize = 4;

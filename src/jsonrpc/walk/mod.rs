@@ -1,10 +1,10 @@
-//! One pass over an object: its members as slices of the text, everything in
-//! them checked to be JSON (RFC 8259) and nothing taken apart.
+//! One pass over an object: returns its members as slices of the text, and
+//! validates them as JSON (RFC 8259) without building values.
 //!
-//! This is what every message passes several times, so it is written for that:
-//! strings are stepped over sixteen bytes at a time, brackets are remembered as
-//! bits, and nothing is allocated for what has no escapes in its keys. Texts are
-//! bytes: whether they are UTF-8 is seen to before the first step.
+//! Every message is walked several times, so this code is optimized: strings
+//! are stepped over sixteen bytes at a time, open brackets are stored as bits,
+//! and only keys with escapes allocate. Texts are bytes, checked to be UTF-8
+//! before the first step.
 
 mod brackets;
 mod cursor;
@@ -17,24 +17,24 @@ use std::fmt;
 
 use super::TooDeep;
 
-/// Why a text is no object.
+/// Why a text is not a valid object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoObject {
-    /// It is no JSON.
+    /// Invalid JSON.
     Syntax(Malformed),
-    /// It is JSON, of another kind.
+    /// Valid JSON, but not an object.
     Kind,
-    /// It nests deeper than it may.
+    /// Nested deeper than allowed.
     Depth(TooDeep),
-    /// A member that matters stands twice: two readers would disagree on which
-    /// one counts.
+    /// A duplicate of a member that is read: two parsers would disagree on
+    /// which one counts.
     Twice(&'static str),
 }
 
-/// Where a text stops being JSON, and what should have stood there.
+/// Where a text stops being valid JSON, and what was expected there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed {
-    /// The place, in bytes from the start.
+    /// The position, in bytes from the start.
     pub at: usize,
     pub(super) expected: &'static str,
 }
@@ -60,11 +60,11 @@ impl fmt::Display for NoObject {
 
 impl std::error::Error for NoObject {}
 
-/// A key without its escapes, and its value as it stands in the text.
+/// An unescaped key, and the raw value.
 type RawMember<'a> = (Cow<'a, [u8]>, &'a [u8]);
 
-/// Hands an object's members out, in their order: the key without its escapes,
-/// and the value as it stands in the text.
+/// Iterates over an object's members in order: the unescaped key and the raw
+/// value.
 #[derive(Debug)]
 pub struct Walk<'a> {
     cursor: Cursor<'a>,
@@ -72,25 +72,27 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Begins with a text that may nest `max_depth` levels, its own included.
+    /// Starts at a text that may nest `max_depth` levels, including the
+    /// object's own.
     ///
     /// # Errors
-    /// [`NoObject`] where it does not begin as an object does.
+    /// [`NoObject`] if the text does not start with an object.
     pub fn over(text: &'a [u8], max_depth: usize) -> Result<Self, NoObject> {
         let mut cursor = before_object(text, max_depth)?;
         cursor.open(0).map_err(|wrong| cursor.fault(wrong))?;
         Ok(Self { cursor, place: MemberSlot::First })
     }
 
-    /// The next member; `None` behind the last one, where the text has to end.
+    /// The next member; `None` after the last one, where the text has to end.
     ///
     /// # Errors
-    /// [`NoObject`] where the text is no JSON from here on.
+    /// [`NoObject`] if the text is invalid from here on.
     pub fn next(&mut self) -> Result<Option<RawMember<'a>>, NoObject> {
         self.next_by(|cursor, _| cursor.value(1))
     }
 
-    /// The same; `value` steps over the value, and is told the key.
+    /// The next member, like [`Walk::next`]; `value` steps over its value,
+    /// given the key.
     #[inline]
     pub(super) fn next_by(
         &mut self,
@@ -117,7 +119,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Before the bracket of the object that a text is.
+/// A cursor before the opening bracket of the object in a text.
 pub(super) fn before_object(text: &[u8], max_depth: usize) -> Result<Cursor<'_>, NoObject> {
     let mut cursor = Cursor::over(text, max_depth)?;
     if cursor.peek() == Some(b'{') {
@@ -127,11 +129,11 @@ pub(super) fn before_object(text: &[u8], max_depth: usize) -> Result<Cursor<'_>,
     Err(whole.map_or_else(|wrong| cursor.fault(wrong), |()| NoObject::Kind))
 }
 
-/// The values of the members of these names, each as it stands in the object.
+/// The raw values of the members with these names.
 ///
 /// # Errors
-/// [`NoObject`] where the text is none that nests at most `max_depth` levels,
-/// or where one of these members stands twice.
+/// [`NoObject`] if the text is not an object that nests at most `max_depth`
+/// levels, or one of these members is a duplicate.
 pub fn members<'a, const N: usize>(
     text: &'a [u8],
     names: &[&'static str; N],
@@ -145,7 +147,7 @@ pub fn members<'a, const N: usize>(
     Ok(found)
 }
 
-/// Puts a value in the place of its name, if it is one of these.
+/// Stores a value in the slot of its name, if the name is one of these.
 #[inline]
 pub(super) fn place<T, const N: usize>(
     names: &[&'static str; N],

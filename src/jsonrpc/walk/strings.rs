@@ -1,12 +1,12 @@
-//! Strings that are longer than most, or have escapes.
+//! Strings that are long, or contain escapes.
 
 use crate::jsonrpc::masks::{BLOCK, special_in_block};
 
 use super::cursor::{Cursor, WalkError};
 
 impl<'a> Cursor<'a> {
-    /// Steps to the quote that ends a string; whether there are escapes before
-    /// it.
+    /// Steps to the closing quote of a string; returns whether there are
+    /// escapes before it.
     pub(super) fn rest_of_string(&mut self) -> Result<bool, WalkError> {
         let (mut escaped, mut plain) = (false, 0);
         while let Some(block) = self.rest_of_text().first_chunk() {
@@ -49,8 +49,8 @@ impl<'a> Cursor<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Whether a string ends where the cursor stands. Steps over the escape that
-    /// stands there otherwise.
+    /// Whether the string ends at the cursor. Otherwise steps over the escape
+    /// there.
     #[inline]
     fn ends_string(&mut self) -> Result<bool, WalkError> {
         match self.byte() {
@@ -88,13 +88,13 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Whether a byte behind a backslash is all there is of the escape.
+/// Whether a byte after a backslash completes the escape.
 #[inline]
 fn is_simple(byte: u8) -> bool {
     matches!(byte, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')
 }
 
-/// What is left of a long text from the first byte on that may be special.
+/// The rest of a long text, from the first byte on that may be special.
 #[inline(never)]
 fn behind_plain(text: &[u8]) -> &[u8] {
     let length = memchr::memchr2(b'"', b'\\', text).unwrap_or(text.len());
@@ -104,5 +104,6 @@ fn behind_plain(text: &[u8]) -> &[u8] {
     if has_control(plain) { text } else { rest }
 }
 
-/// How many blocks are plain of a text that is worth a step of its own.
+/// How many plain blocks in a row make a string long enough for a search of its
+/// own.
 const LONG: usize = 4;

@@ -13,7 +13,7 @@ fn walked(text: &[u8]) -> Result<Vec<(String, String)>, NoObject> {
     Ok(members)
 }
 
-/// What serde makes of it.
+/// The members, as parsed by serde.
 fn read(text: &[u8]) -> Option<Vec<(String, String)>> {
     let members = crate::jsonrpc::Members::parse(text).ok()?;
     Some(members.0.iter().map(|(key, raw)| (key.to_string(), raw.get().to_owned())).collect())
