@@ -65,8 +65,8 @@ pub(super) async fn refresh_lists(snapshot: &Snapshot, view: &View, key: &ViewKe
     }
 }
 
-/// Requests the lists as [`refresh_lists`] does, without waiting for them: the
-/// returned futures resolve as they arrive.
+/// Requests the lists as [`refresh_lists`] does, without waiting for them: each
+/// returned future resolves once its server has answered or failed.
 pub(super) fn request_lists(
     snapshot: &Snapshot,
     view: &View,

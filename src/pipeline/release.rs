@@ -26,7 +26,7 @@ pub(super) struct Release {
     view: Arc<View>,
     server: ServerName,
     method: Method,
-    /// Where in the result URIs are that have a public form.
+    /// The members of the result that contain URIs, if they have a public form.
     uris: Option<ResultShape>,
     /// The client expects caching hints with what it read.
     caching: bool,
