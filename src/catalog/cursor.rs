@@ -1,4 +1,4 @@
-//! Cursors that a client can keep but neither read, make nor change.
+//! Pagination cursors, sealed so that a client can neither read nor change them.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::error::Unspecified;
@@ -10,11 +10,10 @@ use super::{Digest, Kind, ListPosition};
 /// Why a cursor is refused; the client gets `-32602`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CursorError {
-    /// Not one of ours, or of an earlier run of the gateway, or changed.
+    /// Malformed, changed, or sealed by an earlier run of the gateway.
     #[error("the cursor is not valid")]
     Invalid,
-    /// One of ours, for a list that is no longer what it was. Going on would
-    /// skip tools or show them twice.
+    /// Valid, but for a list that has changed since. Continuing would skip elements or repeat them.
     #[error("the list has changed since its first page: start again without a cursor")]
     Stale,
 }
@@ -25,15 +24,15 @@ pub struct SealedCursors {
 }
 
 impl SealedCursors {
-    /// Replicas that share a key take each other's cursors.
+    /// Replicas that share a key accept each other's cursors.
     ///
     /// # Errors
-    /// When the cryptographic library refuses the key, which it has no reason to.
+    /// When the cryptographic library rejects the key, which it has no reason to.
     pub fn new(key: &[u8; 32]) -> Result<Self, Unspecified> {
         Ok(Self { key: RandomizedNonceKey::new(&AES_256_GCM, key)? })
     }
 
-    /// The cursor for a position in the list of this kind and digest.
+    /// Seals a position in the list of this kind and digest.
     ///
     /// # Errors
     /// When the cryptographic library has no random numbers.
@@ -52,17 +51,17 @@ impl SealedCursors {
         Ok(URL_SAFE_NO_PAD.encode([nonce.as_ref().as_slice(), &sealed].concat()))
     }
 
-    /// The position that a cursor seals.
+    /// Opens a cursor and returns its position.
     ///
     /// # Errors
-    /// [`CursorError`]: the cursor is not ours, or belongs to another list.
+    /// [`CursorError`]: the cursor is invalid, or belongs to another list.
     pub fn open(
         &self,
         kind: Kind,
         cursor: &str,
         list: &Digest,
     ) -> Result<ListPosition, CursorError> {
-        // Bounded before it is decoded: a client chooses its length.
+        // Checked before decoding: the client chooses the length.
         if cursor.len() > MAX_CURSOR_CHARS {
             return Err(CursorError::Invalid);
         }
@@ -87,8 +86,7 @@ impl std::fmt::Debug for SealedCursors {
     }
 }
 
-/// Keeps a cursor from being taken for anything else sealed with the key, and
-/// for another kind of list's.
+/// Binds a cursor to its purpose and its kind of list, so that it is not accepted for another.
 fn authenticated_purpose(kind: Kind) -> &'static [u8] {
     match kind {
         Kind::Tools => b"trunkline tools/list cursor",
@@ -98,7 +96,7 @@ fn authenticated_purpose(kind: Kind) -> &'static [u8] {
     }
 }
 
-/// How much of a listing's digest a cursor carries.
+/// Bytes of a listing's digest that a cursor carries.
 const DIGEST_LEN: usize = 16;
 /// Nonce 12, position 8, digest 16, tag 16 bytes: 70 characters.
 const MAX_CURSOR_CHARS: usize = 128;

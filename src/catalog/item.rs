@@ -1,6 +1,6 @@
-//! One element of a server's list, as the server sent it: checked once, its
-//! bytes kept. What all kinds have in common is here; what more a tool has is
-//! in [`super::tool`].
+//! One element of a server's list, with the bytes that the server sent, checked
+//! once. This module has what all kinds share; [`super::tool`] adds what is
+//! specific to tools.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -18,53 +18,54 @@ use super::strict_json::{self, JsonError};
 use crate::call::NativeName;
 use crate::jsonrpc::{span_of, string};
 
-/// The most bytes in one element.
+/// The most bytes of one element.
 pub const MAX_ITEM_BYTES: usize = 1024 * 1024;
-/// The most levels that one nests: a tool's schema's, and two around it.
+/// The deepest nesting of one element: a tool's schema, and two levels around
+/// it.
 pub const MAX_ITEM_DEPTH: usize = schema::MAX_SCHEMA_DEPTH + 2;
 /// The longest native name, in bytes.
 pub const MAX_NATIVE_NAME: usize = 1024;
 /// The longest URI or URI template, in bytes.
 pub const MAX_URI: usize = 8192;
 
-/// Why an element is left out of the catalog. The server's others stay.
+/// Why an element is left out of the catalog. The server's other elements stay.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidItem {
-    /// It has more bytes than the bound.
+    /// The element has more bytes than the bound.
     #[error("it has {len} bytes, at most {max} are allowed")]
     TooLarge {
-        /// How many bytes it has.
+        /// The length found.
         len: usize,
         /// The bound.
         max: usize,
     },
-    /// The bytes are no strict JSON.
+    /// The bytes are not strict JSON.
     #[error(transparent)]
     Json(#[from] JsonError),
-    /// The bytes are JSON, but no object.
+    /// The bytes are JSON, but not an object.
     #[error("it must be a JSON object")]
     NotAnObject,
-    /// A field that every one has is not there.
+    /// A required field is missing.
     #[error("the field {field:?} is missing")]
     Missing {
         /// The field.
         field: &'static str,
     },
-    /// A field of the specification holds another kind of value. Strict clients
-    /// reject a whole listing for that, so it must not reach them.
+    /// A standard field has a value of the wrong kind. Strict clients reject a
+    /// whole listing for that, so the element must not reach them.
     #[error("the field {field:?} must be {expected}")]
     Kind {
         /// The field.
         field: &'static str,
-        /// The kind it must be.
+        /// The expected kind.
         expected: FieldKind,
     },
-    /// The name, or the URI, is empty or too long.
+    /// The name or URI is empty or too long.
     #[error("the {field} has {len} bytes, 1 to {max} are allowed")]
     NameLength {
         /// The field.
         field: &'static str,
-        /// How many bytes it has.
+        /// The length found.
         len: usize,
         /// The bound.
         max: usize,
@@ -75,7 +76,8 @@ pub enum InvalidItem {
     /// An `x-mcp-header` annotation breaks a rule.
     #[error(transparent)]
     Annotation(#[from] AnnotationError),
-    /// An earlier one of the same server has the same name, or URI.
+    /// Duplicate: an earlier element of the same server has the same name or
+    /// URI.
     #[error("the server lists it twice, the first one counts")]
     Repeated,
 }
@@ -107,11 +109,11 @@ impl fmt::Display for FieldKind {
 /// One prompt, resource or template of one server.
 #[derive(Debug)]
 pub struct CatalogItem {
-    /// The name, URI or URI template that the server knows it by.
+    /// The native name, URI or URI template.
     pub native: NativeName,
-    /// The object, without space around it.
+    /// The object, without surrounding whitespace.
     raw: Bytes,
-    /// Where the value of its key field stands in `raw`, quotes included.
+    /// The span of its key field's value in `raw`, quotes included.
     key: Range<usize>,
 }
 
@@ -119,7 +121,7 @@ impl CatalogItem {
     /// Checks one element of a server's list.
     ///
     /// # Errors
-    /// [`InvalidItem`] names the rule that it breaks.
+    /// [`InvalidItem`] names the violated rule.
     pub fn parse(kind: Kind, raw: &[u8]) -> Result<Self, InvalidItem> {
         let raw = copy_within_bounds(raw)?;
         let fields = ItemFields::read(&raw)?;
@@ -138,22 +140,22 @@ impl CatalogItem {
         self.splice_as(None, public, out);
     }
 
-    /// The same, with another field for the key: a template that has nothing
-    /// left to fill in becomes a resource.
+    /// Like [`Self::splice`], with `field` as the name of the key field: a
+    /// template without free variables becomes a resource.
     pub(super) fn splice_as(&self, field: Option<&str>, public: &str, out: &mut Vec<u8>) {
         let mut edits = Vec::with_capacity(2);
         if let Some((field, place)) = field.zip(self.field_span()) {
             edits.push((place, string(field)));
         }
-        // The server's own spelling (escapes) stays when it is the same.
+        // An unchanged name keeps the server's own spelling (escapes).
         if public != self.native.as_str() {
             edits.push((self.key.clone(), string(public)));
         }
         splice_edits(&self.raw, edits, out);
     }
 
-    /// Where the name of its key field stands, quotes included: no quote that
-    /// is escaped can stand in it.
+    /// The span of its key field's name, quotes included. The name has no
+    /// escaped quotes.
     fn field_span(&self) -> Option<Range<usize>> {
         let before = self.raw.get(..self.key.start)?;
         let close = before.iter().rposition(|byte| *byte == b'"')?;
@@ -162,8 +164,8 @@ impl CatalogItem {
     }
 }
 
-/// Appends `raw` with edits made, which are in the order of their places and
-/// do not overlap.
+/// Appends `raw` with edits applied. The edits are sorted by position and do
+/// not overlap.
 pub(super) fn splice_edits(raw: &[u8], edits: Vec<(Range<usize>, String)>, out: &mut Vec<u8>) {
     let mut from = 0;
     for (span, text) in edits {
@@ -174,8 +176,8 @@ pub(super) fn splice_edits(raw: &[u8], edits: Vec<(Range<usize>, String)>, out: 
     out.extend_from_slice(raw.get(from..).unwrap_or_default());
 }
 
-/// A copy of one element, within its bounds: a slice would keep the whole page
-/// that it came in, and one unchanged element outlives many pages.
+/// Copies one element, within its bounds: a slice would keep its whole page in
+/// memory, and an unchanged element outlives many pages.
 pub(super) fn copy_within_bounds(raw: &[u8]) -> Result<Bytes, InvalidItem> {
     if raw.len() > MAX_ITEM_BYTES {
         return Err(InvalidItem::TooLarge { len: raw.len(), max: MAX_ITEM_BYTES });
@@ -184,7 +186,7 @@ pub(super) fn copy_within_bounds(raw: &[u8]) -> Result<Bytes, InvalidItem> {
     Ok(Bytes::copy_from_slice(raw.trim_ascii()))
 }
 
-/// The name that a refused element goes by in a warning, as far as it has one.
+/// The name of a rejected element in a warning; its position if it has no name.
 pub(super) fn element_label(kind: Kind, raw: &[u8], position: usize) -> String {
     let bounded = raw.get(..raw.len().min(MAX_ITEM_BYTES)).unwrap_or_default();
     let name = ItemFields::read(bounded).ok().and_then(|fields| {
@@ -197,7 +199,7 @@ pub(super) fn element_label(kind: Kind, raw: &[u8], position: usize) -> String {
     }
 }
 
-/// The fields of an object, by name, each value as it stands.
+/// The fields of an object: names, and raw values.
 pub(super) struct ItemFields<'a>(Vec<(String, &'a str)>);
 
 impl<'a> ItemFields<'a> {
@@ -220,8 +222,8 @@ impl<'a> ItemFields<'a> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| *value)
     }
 
-    /// Checks the fields that the specification gives this kind; what the
-    /// server knows it by, and the raw text of that.
+    /// Checks the standard fields of this kind. Returns the native name, and
+    /// its raw text.
     pub(super) fn check(&self, kind: Kind) -> Result<(NativeName, &'a str), InvalidItem> {
         let own = match kind {
             Kind::Tools => TOOL,
@@ -278,10 +280,10 @@ impl<'de> Visitor<'de> for FieldsVisitor {
     }
 }
 
-/// The most fields in one object; the specification names eight at most.
+/// The most fields of one object; the specification defines at most eight.
 const MAX_FIELDS: usize = 256;
 
-/// The fields of the specification and what they hold.
+/// Standard fields, and the kinds of their values.
 type Fieldset = &'static [(&'static str, FieldKind)];
 const COMMON: Fieldset = &[
     ("name", FieldKind::Text),

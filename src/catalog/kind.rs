@@ -1,8 +1,8 @@
-//! The four kinds of things that servers list.
+//! The four kinds of elements that servers list.
 
 use crate::mcp::Method;
 
-/// What a list is a list of.
+/// The kind of a list's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Tools.
@@ -11,15 +11,15 @@ pub enum Kind {
     Prompts,
     /// Resources.
     Resources,
-    /// Templates of resources.
+    /// Resource templates.
     Templates,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
 
-    /// What a request lists, if it lists anything.
+    /// The kind that a request lists; `None` for other requests.
     pub fn listed_by(method: &Method) -> Option<Self> {
         match method {
             Method::ToolsList => Some(Self::Tools),
@@ -30,7 +30,7 @@ impl Kind {
         }
     }
 
-    /// The request that lists it.
+    /// The request that lists this kind.
     pub fn method(self) -> Method {
         match self {
             Self::Tools => Method::ToolsList,
@@ -59,7 +59,7 @@ impl Kind {
         }
     }
 
-    /// The field that tells one from another.
+    /// The field that identifies an element.
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Tools | Self::Prompts => "name",
@@ -68,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// What one of them is called.
+    /// The noun for one element.
     pub fn noun(self) -> &'static str {
         match self {
             Self::Tools => "tool",
@@ -79,7 +79,7 @@ impl Kind {
     }
 }
 
-/// One of something for each kind.
+/// One value for each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ByKind<T> {
     /// For tools.
@@ -93,7 +93,7 @@ pub struct ByKind<T> {
 }
 
 impl<T> ByKind<T> {
-    /// What `make` makes for each.
+    /// Makes a value for each kind.
     pub fn from_fn(mut make: impl FnMut(Kind) -> T) -> Self {
         Self {
             tools: make(Kind::Tools),
@@ -103,7 +103,7 @@ impl<T> ByKind<T> {
         }
     }
 
-    /// The one for a kind.
+    /// The value for a kind.
     pub fn get(&self, kind: Kind) -> &T {
         match kind {
             Kind::Tools => &self.tools,
@@ -113,7 +113,7 @@ impl<T> ByKind<T> {
         }
     }
 
-    /// The one for a kind, to be changed.
+    /// The value for a kind, mutable.
     pub fn get_mut(&mut self, kind: Kind) -> &mut T {
         match kind {
             Kind::Tools => &mut self.tools,

@@ -1,4 +1,4 @@
-//! One list of the catalog, as bytes that are ready to be sent.
+//! One list of the catalog, serialized in advance.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -13,33 +13,33 @@ use super::server_list::Freshness;
 /// SHA-256 of a listing.
 pub type Digest = [u8; 32];
 
-/// How many elements come before a page.
+/// A position in a list: the number of elements before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListPosition(pub usize);
 
-/// A part of a listing.
+/// One page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListPage {
-    /// The JSON array of its elements.
+    /// The JSON array of the page's elements.
     pub items: Bytes,
-    /// Where the next page begins, if there is one.
+    /// Where the next page begins; `None` on the last page.
     pub next: Option<ListPosition>,
 }
 
-/// A JSON array and where its elements stand.
+/// A serialized JSON array, and the spans of its elements.
 #[derive(Debug)]
 pub struct CatalogList {
-    /// The array, as the only member of an object.
+    /// An object with the array as its only member.
     object: Bytes,
     bytes: Bytes,
-    /// Within `bytes`.
+    /// Offsets into `bytes`.
     spans: Vec<Range<usize>>,
     digest: Digest,
     freshness: Freshness,
 }
 
 impl CatalogList {
-    /// A list of what each of `write` appends.
+    /// Builds a list from what each of `write` appends.
     pub(super) fn write_list(
         kind: Kind,
         freshness: Freshness,
@@ -71,24 +71,24 @@ impl CatalogList {
         &self.bytes
     }
 
-    /// The object whose only member it is: what a list request is answered with
-    /// that has no more to say.
+    /// The object with the array as its only member: the complete result of a
+    /// list request that has nothing to add.
     pub fn list_result(&self) -> &Bytes {
         &self.object
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// The elements from a position on, at most `size` of them. A position
-    /// behind the end gives an empty last page.
+    /// At most `size` elements from a position on. A position past the end
+    /// gives an empty last page.
     pub fn page(&self, from: Option<ListPosition>, size: NonZeroUsize) -> ListPage {
         let start = from.map_or(0, |position| position.0).min(self.spans.len());
         let end = start.saturating_add(size.get()).min(self.spans.len());
@@ -105,14 +105,14 @@ impl CatalogList {
         ListPage { items, next }
     }
 
-    /// Tells one list from another: it changes when a client would see a
-    /// change, and only then.
+    /// The digest of the list: it changes if and only if a client would see a
+    /// change.
     pub fn digest(&self) -> &Digest {
         &self.digest
     }
 
-    /// How long the list is fresh and for whom: the strictest of what the
-    /// servers said.
+    /// How long the list is fresh, and for whom: the strictest of the servers'
+    /// values.
     pub fn freshness(&self) -> Freshness {
         self.freshness
     }

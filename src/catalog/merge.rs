@@ -79,7 +79,7 @@ pub enum MergeWarning {
     },
 }
 
-/// A tool or a prompt on its way into the catalog.
+/// A tool or prompt that is being named.
 pub(super) struct NameCandidate<'a, T> {
     pub server: &'a ServerName,
     pub item: &'a Arc<T>,
@@ -206,9 +206,9 @@ fn offers_of<'a>(source: &MergeSource<'a>) -> &'a ServerOffers {
     source.list.map_or(&NONE, |list| &list.offers)
 }
 
-/// Moves every one whose name is not its own to the next form; says whether
-/// any moved. All that clash move, not all but the first: so a name says the
-/// same whichever of them is there. Forms only go up, so this ends.
+/// Moves every candidate with a duplicate name to its next form; returns
+/// whether any moved. All of them move, not all but the first, so a name means
+/// the same whichever of them are present. Forms only advance, so this ends.
 fn resolve_clashes<T: ListedElement>(
     candidates: &mut [NameCandidate<'_, T>],
     renames: &HashMap<&str, ElementOrigin>,
@@ -235,8 +235,8 @@ fn resolve_clashes<T: ListedElement>(
     moves.iter().any(Option::is_some)
 }
 
-/// Leaves out whoever still has no name of its own: given names win, then the
-/// first in order.
+/// Leaves out candidates whose names are still duplicates: configured names
+/// win, then the first in order.
 fn drop_duplicates<'a, T: ListedElement>(
     kind: Kind,
     candidates: Vec<NameCandidate<'a, T>>,
@@ -252,7 +252,7 @@ fn drop_duplicates<'a, T: ListedElement>(
         if *winner == origin {
             kept.push(candidate);
         } else if candidate.form.is_some() {
-            // Two equal given names were warned about when they were read.
+            // Duplicate configured names were reported when they were read.
             let (public, winner) = (PublicName::new(&candidate.name), winner.clone());
             warnings.push(MergeWarning::NameTaken { kind, public, winner, loser: origin });
         }

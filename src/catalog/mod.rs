@@ -175,7 +175,7 @@ impl Catalog {
         self.entries.iter()
     }
 
-    /// The list of a kind, in the order of the file and then each server's own.
+    /// The list of a kind: file order of servers, then each server's own order.
     pub fn list(&self, kind: Kind) -> &CatalogList {
         self.lists.get(kind)
     }
@@ -187,8 +187,7 @@ fn strictest_freshness(sources: &[MergeSource<'_>], kind: Kind) -> Freshness {
     said.reduce(Freshness::stricter).unwrap_or_default()
 }
 
-/// At most 120 characters of foreign text: enough to recognise it, too little to
-/// flood a log.
+/// At most 120 characters of foreign text: enough to recognise it, too few to flood a log.
 fn clip_foreign_text(text: &str) -> String {
     clip(text, 120).to_owned()
 }

@@ -29,11 +29,11 @@ pub enum NamingScheme {
 pub(super) enum NameForm {
     /// The native name as it is.
     Native,
-    /// The native name made safe.
+    /// The native name with unsafe characters replaced.
     Plain,
-    /// Server and native name, made safe.
+    /// Server and native name, with unsafe characters replaced.
     Prefixed,
-    /// The same, always with a hash at the end.
+    /// Like `Prefixed`, always with a hash at the end.
     Hashed,
 }
 

@@ -1,4 +1,4 @@
-//! What a server says that it can do.
+//! What a server declares: its capabilities and instructions.
 
 use serde_json::{Map, Value, json};
 
@@ -8,28 +8,29 @@ use crate::text::clip;
 use super::clip_foreign_text;
 use super::kind::Kind;
 
-/// A server's capabilities and its words to models, as it introduced itself.
+/// A server's capabilities and its instructions for models, as declared at
+/// initialization or discovery.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ServerOffers {
     capabilities: Map<String, Value>,
-    /// What it tells models of itself.
+    /// The server's instructions for models.
     pub instructions: Option<String>,
-    /// Read once: every call asks for it.
+    /// Computed once: every call needs it.
     tasks: Option<TaskForm>,
 }
 
-/// The form of tasks that calls of a server's tools may become.
+/// The form of tasks that calls of a server's tools may become: by era.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskForm {
-    /// The experimental one of 2025-11-25.
+    /// The experimental tasks of 2025-11-25.
     Legacy,
     /// The extension `io.modelcontextprotocol/tasks`.
     Modern,
 }
 
 impl ServerOffers {
-    /// Reads what a server said. Capabilities that take more than
-    /// [`MAX_BYTES`] are left out but for the well-known ones.
+    /// Reads a server's declaration. If the capabilities exceed [`MAX_BYTES`],
+    /// only the well-known ones are kept.
     pub fn new(capabilities: &Value, instructions: Option<&str>) -> Self {
         let mut capabilities = capabilities.as_object().cloned().unwrap_or_default();
         capabilities.retain(|_, value| value.is_object());
@@ -45,27 +46,28 @@ impl ServerOffers {
         Self { capabilities, instructions, tasks }
     }
 
-    /// Whether it has such a capability.
+    /// Whether the server has this capability.
     pub fn has_capability(&self, capability: &str) -> bool {
         self.capabilities.contains_key(capability)
     }
 
-    /// The form of tasks that calls of its tools may become, if they may.
+    /// The form of tasks that calls of its tools may become; `None` if it
+    /// supports no tasks.
     pub fn task_form(&self) -> Option<TaskForm> {
         self.tasks
     }
 
-    /// Whether it has lists of this kind.
+    /// Whether the server has lists of this kind.
     pub fn offers_list(&self, kind: Kind) -> bool {
         self.has_capability(kind.capability())
     }
 
-    /// Whether it says when its list of this kind changes.
+    /// Whether the server announces changes of this list.
     pub fn announces_changes(&self, kind: Kind) -> bool {
         self.capability_flag(kind.capability(), "listChanged")
     }
 
-    /// Whether one can subscribe to its resources.
+    /// Whether the server accepts subscriptions to its resources.
     pub fn allows_subscriptions(&self) -> bool {
         self.capability_flag("resources", "subscribe")
     }
@@ -74,9 +76,9 @@ impl ServerOffers {
         self.capabilities.get(capability).is_some_and(|value| value[flag] == true)
     }
 
-    /// Whether a method that the gateway does not know may be this server's: a
-    /// capability, an experimental one or an extension of its goes by the
-    /// method's first part.
+    /// Whether this server may implement an unknown method: the method's first
+    /// segment is the name of one of its capabilities, experimental
+    /// capabilities or extensions.
     pub fn may_know(&self, method: &str) -> bool {
         let Some((space, _)) = method.split_once('/') else { return false };
         let inner = |key: &str| self.capabilities.get(key).and_then(Value::as_object);
@@ -88,9 +90,9 @@ impl ServerOffers {
                 .any(|map| map.keys().any(named))
     }
 
-    /// What all of them together can do, for clients: the first in order counts
-    /// where two say different things about one extension. Their list-changed
-    /// is the gateway's own, and always there.
+    /// The union of all capabilities, for clients: where two servers configure
+    /// one extension differently, the first in order wins. `listChanged` is the
+    /// gateway's own and always set.
     pub fn merge_capabilities<'a>(all: impl IntoIterator<Item = &'a Self>) -> Map<String, Value> {
         let mut union = Map::new();
         for offers in all {
@@ -121,7 +123,7 @@ fn parse_task_form(capabilities: &Map<String, Value>) -> Option<TaskForm> {
     let has = |key: &str, path: &str| {
         capabilities.get(key).and_then(|all| all.pointer(path)).is_some_and(Value::is_object)
     };
-    // Of a pointer's path, in which a slash has to be written otherwise.
+    // In a JSON pointer a slash is escaped.
     let extension = format!("/{}", TASKS.replace('/', "~1"));
     if has("tasks", "/requests/tools/call") {
         Some(TaskForm::Legacy)
@@ -141,11 +143,11 @@ fn add_capability(union: &mut Map<String, Value>, key: &str, value: &Value) {
     }
 }
 
-/// The most bytes of capabilities.
+/// The most bytes of capabilities kept.
 const MAX_BYTES: usize = 64 * 1024;
 /// The most characters of a server's instructions.
 const MAX_INSTRUCTIONS: usize = 64 * 1024;
-/// What each client is told in the form of its own era.
+/// Each client is told of these in the form of its own era.
 const NOT_CARRIED: [&str; 2] = ["tasks", "io.modelcontextprotocol/tasks"];
 const KNOWN: [&str; 5] = ["tools", "prompts", "resources", "completions", "logging"];
 const FLAGS: [&str; 2] = ["listChanged", "subscribe"];

@@ -1,4 +1,4 @@
-//! What the configuration says about what one server lists.
+//! The configured rules for one server's lists.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,18 +15,18 @@ pub struct ServerRules {
     variables: BTreeMap<String, String>,
 }
 
-/// What the configuration changes about one tool.
+/// The configured changes to one tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolChange {
-    /// The public name, exactly: no naming rule touches it.
+    /// The public name, used exactly as configured.
     pub name: Option<PublicName>,
     /// The description that clients see.
     pub description: Option<String>,
 }
 
 impl ServerRules {
-    /// `shown` says of a native name whether the tool exists for clients at all
-    /// (`allow` and `deny`); `overrides` are by native name.
+    /// `shown` tells by native name whether clients see a tool at all (`allow`
+    /// and `deny`); `overrides` are by native name.
     pub fn new(
         shown: impl Fn(&str) -> bool + Send + Sync + 'static,
         overrides: BTreeMap<String, ToolChange>,
@@ -34,24 +34,24 @@ impl ServerRules {
         Self { shown: Arc::new(shown), overrides, variables: BTreeMap::new() }
     }
 
-    /// The same with values for variables of the server's resource templates.
+    /// Adds values for variables of the server's resource templates.
     #[must_use]
     pub fn with_variables(mut self, variables: BTreeMap<String, String>) -> Self {
         self.variables = variables;
         self
     }
 
-    /// Whether clients see it at all. Only tools can be hidden so far.
+    /// Whether clients see the element at all. Only tools can be hidden so far.
     pub(super) fn shows(&self, kind: Kind, native: &str) -> bool {
         kind != Kind::Tools || (self.shown)(native)
     }
 
-    /// The value of a template's variable, if the configuration has one.
+    /// The configured value of a template's variable.
     pub(super) fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// The names of all variables that have a value.
+    /// The names of all variables with a value.
     pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
         self.variables.keys().map(String::as_str)
     }
@@ -67,7 +67,7 @@ impl ServerRules {
 }
 
 impl Default for ServerRules {
-    /// Every tool is shown, none is changed.
+    /// Shows every tool, changes none.
     fn default() -> Self {
         Self::new(|_| true, BTreeMap::new())
     }

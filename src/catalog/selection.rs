@@ -1,10 +1,10 @@
-//! Which part of the catalog is shown: what a profile selects, and how a
+//! Which part of the catalog is visible: as a profile selects it, and as a
 //! client narrows it in its URL.
 //!
-//! A selection lists what it shows, by patterns for public names. One that
-//! names tools, prompts or resources shows of these three only what it names,
-//! so that nobody is shown resources for having listed tools; one that names
-//! none of them shows all that its servers have.
+//! A selection consists of patterns for public names. If it names tools,
+//! prompts or resources, it shows of these three only what it names, so that a
+//! list of tools does not expose resources; if it names none of them, it shows
+//! everything that its servers have.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,43 +17,42 @@ use crate::call::ServerName;
 use crate::config::{Pattern, ProfileConfig};
 use crate::text::clip;
 
-/// What of the catalog is shown.
+/// The visible part of the catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// The servers; all of them without it.
+    /// The servers; `None` for all.
     servers: Patterns,
     tools: Patterns,
     prompts: Patterns,
     resources: Patterns,
 }
 
-/// What may stand there; anything where there are none.
+/// Patterns that admit a name; `None` admits any.
 type Patterns = Option<Vec<Pattern>>;
 
-/// Selections, one within the other: what all of them show. Everything, where
-/// there are none.
+/// Nested selections: their intersection. Empty admits everything.
 #[derive(Debug, Clone, Default)]
 pub struct Scope(Vec<Selection>);
 
-/// Why a query is no selection.
+/// Why a query is not a valid selection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectionFault {
     /// The query is too long.
     #[error("the URL's query has {len} bytes, at most {max} are read", max = Selection::LONGEST)]
     TooLong {
-        /// How long it is.
+        /// The length found.
         len: usize,
     },
-    /// A parameter that means nothing here.
+    /// An unknown parameter.
     #[error("the URL's query has an unknown parameter {name:?}: {KNOWN}")]
     Unknown {
-        /// Its name, cut to a readable length.
+        /// The parameter's name, truncated.
         name: String,
     },
-    /// A parameter that stands there twice.
+    /// A duplicate parameter.
     #[error("the URL's query has `{name}` twice: separate its patterns by commas")]
     Twice {
-        /// Its name.
+        /// The parameter's name.
         name: &'static str,
     },
     /// A pattern that is empty or too long, or not UTF-8.
@@ -64,10 +63,10 @@ pub enum SelectionFault {
     Pattern {
         /// The parameter.
         name: &'static str,
-        /// The pattern, cut to a readable length.
+        /// The pattern, truncated.
         pattern: String,
     },
-    /// More patterns than are looked at.
+    /// Too many patterns.
     #[error("the URL's query has more than {max} patterns", max = Selection::MOST)]
     TooMany,
 }
@@ -78,7 +77,7 @@ impl Selection {
     /// The most patterns of a query.
     pub const MOST: usize = 64;
 
-    /// What a profile selects.
+    /// The selection of a profile.
     pub fn from_profile(profile: &ProfileConfig) -> Self {
         Self {
             servers: profile.servers.clone(),
@@ -88,11 +87,11 @@ impl Selection {
         }
     }
 
-    /// Reads the query of a URL: `servers=a,b&tools=x*&prompts=…&resources=…`.
-    /// A parameter without a value shows nothing of its kind.
+    /// Parses the query of a URL: `servers=a,b&tools=x*&prompts=…&resources=…`.
+    /// A parameter without a value hides everything of its kind.
     ///
     /// # Errors
-    /// What is wrong with it, for whoever wrote the URL.
+    /// What is wrong with the query, for the author of the URL.
     pub fn parse(query: &str) -> Result<Self, SelectionFault> {
         if query.len() > Self::LONGEST {
             return Err(SelectionFault::TooLong { len: query.len() });
@@ -114,22 +113,23 @@ impl Selection {
         if count > Self::MOST { Err(SelectionFault::TooMany) } else { Ok(selection) }
     }
 
-    /// Whether it leaves everything as it is.
+    /// Whether the selection shows everything.
     pub fn is_everything(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether a server's offers can be among it.
+    /// Whether the selection may show elements of this server.
     pub fn admits_server(&self, server: &ServerName) -> bool {
         any_matches(self.servers.as_deref(), true, server.as_str())
     }
 
-    /// Whether it shows one of that kind by that public name or URI.
+    /// Whether the selection shows an element of that kind by its public name
+    /// or URI.
     pub fn admits(&self, kind: Kind, public: &str) -> bool {
         any_matches(self.kind_patterns(kind), self.names_no_kind(), public)
     }
 
-    /// The names of servers that are meant, not patterns that may match some.
+    /// The servers that are named exactly, not by wildcard patterns.
     pub fn named_servers(&self) -> impl Iterator<Item = &str> {
         let patterns = self.servers.iter().flatten().map(Pattern::as_str);
         patterns.filter(|pattern| !pattern.contains(['*', '?']))
@@ -159,28 +159,28 @@ impl Selection {
 }
 
 impl Scope {
-    /// What all of these show.
+    /// The intersection of these selections.
     pub fn new(selections: impl IntoIterator<Item = Selection>) -> Self {
         Self(selections.into_iter().filter(|one| !one.is_everything()).collect())
     }
 
-    /// Whether it leaves everything as it is.
+    /// Whether the scope shows everything.
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a server's offers can be among it.
+    /// Whether the scope may show elements of this server.
     pub fn admits_server(&self, server: &ServerName) -> bool {
         self.0.iter().all(|one| one.admits_server(server))
     }
 
-    /// Whether it shows a server's tool, prompt, resource or template by that
-    /// public name or URI.
+    /// Whether the scope shows a server's tool, prompt, resource or template by
+    /// its public name or URI.
     pub fn admits(&self, server: &ServerName, kind: Kind, public: &str) -> bool {
         self.0.iter().all(|one| one.admits_server(server) && one.admits(kind, public))
     }
 
-    /// Whether it may show any of a kind.
+    /// Whether the scope may show any element of a kind.
     pub fn may_show(&self, kind: Kind) -> bool {
         let some = |one: &Selection| {
             one.kind_patterns(kind).map_or(one.names_no_kind(), |all| !all.is_empty())
@@ -188,16 +188,15 @@ impl Scope {
         self.0.iter().all(some)
     }
 
-    /// Whether a server may be asked for what is in no list, such as by a
-    /// method that the gateway does not know: where only what is listed can be
-    /// used, that cannot.
+    /// Whether a server may receive requests for unlisted things, such as
+    /// unknown methods. It may not where the selection names elements.
     pub fn admits_unlisted(&self, server: &ServerName) -> bool {
         self.admits_server(server) && self.0.iter().all(Selection::names_no_kind)
     }
 
-    /// Whether a URI that is in no list may be read: each selection shows it,
-    /// or a template that it comes of, by `of_template`, which is asked whether
-    /// one of the server's templates covers it and is shown.
+    /// Whether an unlisted URI may be read: each selection shows the URI, or a
+    /// template that covers it. `of_template` tells whether one of the server's
+    /// templates covers the URI and is shown.
     pub fn admits_uri(
         &self,
         server: &ServerName,
@@ -213,7 +212,7 @@ impl Scope {
     }
 }
 
-/// Whether a URI leads up again, so that it may mean something else than what a
+/// Whether a URI has a `..` segment, so that it may mean something other than a
 /// pattern sees in it.
 fn has_parent_segment(uri: &str) -> bool {
     let plain = uri.to_ascii_lowercase();
@@ -221,8 +220,8 @@ fn has_parent_segment(uri: &str) -> bool {
     plain.split(['/', '\\', '?', '#']).any(|segment| matches!(segment, "." | ".."))
 }
 
-/// One text for each selection, which [`Selection::parse`] reads again: the
-/// same for two queries that mean the same.
+/// A canonical query that [`Selection::parse`] reads back: equal for two
+/// queries with the same meaning.
 impl fmt::Display for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
@@ -243,7 +242,7 @@ impl fmt::Display for Selection {
             texts.dedup();
             for (at, text) in texts.into_iter().enumerate() {
                 f.write_str(if at > 0 { "," } else { "" })?;
-                // What is read back takes `+` for itself.
+                // The parser reads `+` literally.
                 let mut pieces = form_urlencoded::byte_serialize(text.as_bytes());
                 pieces.try_for_each(|it| f.write_str(if it == "+" { "%20" } else { it }))?;
             }
@@ -256,7 +255,7 @@ fn any_matches(patterns: Option<&[Pattern]>, otherwise: bool, name: &str) -> boo
     patterns.map_or(otherwise, |patterns| patterns.iter().any(|pattern| pattern.matches(name)))
 }
 
-/// The patterns of a value, between commas. One in a pattern is `%2C`.
+/// Parses comma-separated patterns. A comma within a pattern is written `%2C`.
 fn parse_patterns(name: &'static str, value: &str) -> Result<Vec<Pattern>, SelectionFault> {
     let texts = value.split(',').filter(|_| !value.is_empty());
     texts
@@ -269,7 +268,7 @@ fn parse_patterns(name: &'static str, value: &str) -> Result<Vec<Pattern>, Selec
         .collect()
 }
 
-/// Percent-decoded text. A `+` stays a plus sign: URI templates have some.
+/// Percent-decodes text. A `+` stays a plus sign: URI templates contain some.
 fn decode_query(raw: &str) -> Cow<'_, str> {
     percent_decode_str(raw).decode_utf8_lossy()
 }

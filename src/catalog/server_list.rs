@@ -1,4 +1,4 @@
-//! All that one server listed last.
+//! The last known lists of one server.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use super::offers::ServerOffers;
 use super::tool::{HeaderRules, Tool};
 use crate::call::{NativeName, ServerName};
 
-/// Who may keep a listing (MCP 2026-07-28, Caching).
+/// Who may cache a listing (MCP 2026-07-28, Caching).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CacheScope {
-    /// Anyone, for anyone.
+    /// Anyone may cache it, for all principals.
     Public,
-    /// Only for the principal it was made for.
+    /// Only for the principal that it was produced for.
     Private,
 }
 
 /// How long a listing stays fresh, and for whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freshness {
-    /// How long; zero means that it may be stale at once.
+    /// The lifetime; zero means that it may be stale at once.
     pub ttl: Duration,
-    /// For whom.
+    /// Who may cache it.
     pub scope: CacheScope,
 }
 
 impl Freshness {
-    /// Of what cannot change: a list that a server does not have.
+    /// For a list that cannot change, because the server does not have it.
     pub const FOR_EVER: Self = Self { ttl: Duration::MAX, scope: CacheScope::Public };
 
-    /// What holds for both.
+    /// The stricter of both, in each respect.
     #[must_use]
     pub fn stricter(self, other: Self) -> Self {
         Self { ttl: self.ttl.min(other.ttl), scope: self.scope.max(other.scope) }
@@ -42,40 +42,41 @@ impl Freshness {
 }
 
 impl Default for Freshness {
-    /// Nothing may be kept: what a server means that says nothing.
+    /// Never cached: the default for a server that specifies nothing.
     fn default() -> Self {
         Self { ttl: Duration::ZERO, scope: CacheScope::Private }
     }
 }
 
-/// What a server's lists said, all pages together.
+/// All lists of a server, all pages together.
 #[derive(Debug)]
 pub struct ServerList {
     /// The server.
     pub server: ServerName,
-    /// Its valid tools in its own order, each native name once.
+    /// Its valid tools in its own order, without duplicate native names.
     pub tools: Vec<Arc<Tool>>,
     /// Its valid prompts, likewise.
     pub prompts: Vec<Arc<CatalogItem>>,
-    /// Its valid resources, each URI once.
+    /// Its valid resources, without duplicate URIs.
     pub resources: Vec<Arc<CatalogItem>>,
     /// Its valid resource templates.
     pub templates: Vec<Arc<CatalogItem>>,
-    /// What the server said about caching; for the link to set. Until then it
-    /// is the strictest there is.
+    /// The server's caching policy; set by `upstream`, and the strictest until
+    /// then.
     pub freshness: ByKind<Freshness>,
-    /// What it can do, as it said when it listed.
+    /// Its capabilities at the time of the listing.
     pub offers: Arc<ServerOffers>,
     rules: HeaderRules,
 }
 
-/// What was left out: an element by its name (or its place), and the reason.
+/// An element that was left out: its kind, its name (or position), and the
+/// reason.
 pub type RejectedElement = (Kind, String, InvalidItem);
 
 impl ServerList {
-    /// Checks the lists of a server. Elements whose bytes are the same as in
-    /// the `old` list are taken over, not compiled again. A list that could not
-    /// be had, `None`, is taken over whole.
+    /// Checks the lists of a server. Elements with the same bytes as in the
+    /// `old` list are reused, not compiled again. A list that could not be
+    /// fetched, `None`, is reused whole.
     pub fn build(
         server: ServerName,
         raws: &ByKind<Option<Vec<Bytes>>>,
@@ -115,7 +116,7 @@ impl ServerList {
         (list, refused)
     }
 
-    /// Its elements of a kind; tools are not among them.
+    /// Its elements of a kind, except tools.
     pub fn items(&self, kind: Kind) -> &[Arc<CatalogItem>] {
         match kind {
             Kind::Tools => &[],
@@ -125,8 +126,8 @@ impl ServerList {
         }
     }
 
-    /// Whether it says the same as `other`, in the same order. What was taken
-    /// over from `other` is told by where it is.
+    /// Whether it is equal to `other`, in the same order. Elements reused from
+    /// `other` are compared by pointer.
     pub fn is_same(&self, other: &Self) -> bool {
         self.freshness == other.freshness
             && *self.offers == *other.offers
@@ -141,11 +142,11 @@ fn are_same_elements<T>(one: &[Arc<T>], two: &[Arc<T>]) -> bool {
     one.len() == two.len() && one.iter().zip(two).all(|(one, two)| Arc::ptr_eq(one, two))
 }
 
-/// An element of any kind.
+/// An element of any kind that has a native name.
 pub(super) trait ListedElement {
-    /// What its server knows it by.
+    /// The native name.
     fn native(&self) -> &NativeName;
-    /// Its bytes, as the server sent them.
+    /// The bytes, as the server sent them.
     fn raw(&self) -> &Bytes;
 }
 

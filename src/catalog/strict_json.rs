@@ -1,5 +1,5 @@
-//! JSON that policy reads, as a value: a key that stands twice is refused,
-//! because the gateway and the server could each believe another of the two.
+//! Parses JSON that policy reads. Duplicate keys are rejected, because the
+//! gateway and the server could each use a different one.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 use super::clip_foreign_text;
 use crate::jsonrpc::within_depth;
 
-/// Why bytes are no strict JSON.
+/// Why bytes are not strict JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// The bytes are not one JSON value.
@@ -22,18 +22,18 @@ pub enum JsonError {
         /// The bound.
         max: usize,
     },
-    /// An object has the same key twice.
+    /// An object has a duplicate key.
     #[error("the key {key:?} stands twice in one object")]
     DuplicateKey {
-        /// The key, cut.
+        /// The key, truncated.
         key: String,
     },
 }
 
-/// Reads one JSON value, nested at most `max_depth` levels, no key twice.
+/// Parses one JSON value with at most `max_depth` levels and no duplicate keys.
 ///
 /// # Errors
-/// [`JsonError`] names the rule that the bytes break.
+/// [`JsonError`] names the violated rule.
 pub fn parse_strict(json: &[u8], max_depth: usize) -> Result<Value, JsonError> {
     check_depth(json, max_depth)?;
     let duplicate = RefCell::new(None);
@@ -47,7 +47,7 @@ pub fn parse_strict(json: &[u8], max_depth: usize) -> Result<Value, JsonError> {
     })
 }
 
-/// Refuses what nests deeper than `max`, before anything recurses into it.
+/// Rejects JSON nested deeper than `max`, before anything recurses into it.
 ///
 /// # Errors
 /// [`JsonError::TooDeep`].
@@ -55,7 +55,7 @@ pub fn check_depth(json: &[u8], max: usize) -> Result<(), JsonError> {
     within_depth(json, max).map_err(|_| JsonError::TooDeep { max })
 }
 
-/// The most levels that arrays and objects nest.
+/// The deepest nesting of arrays and objects.
 pub fn nesting_depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_string, mut escaped) = (false, false);

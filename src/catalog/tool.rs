@@ -1,4 +1,4 @@
-//! One tool as its server listed it: checked and compiled once, its bytes kept.
+//! One tool as its server listed it: checked and compiled once, with its original bytes.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,11 +15,10 @@ use super::schema::{self, ArgumentSchema};
 use crate::call::NativeName;
 use crate::jsonrpc::{span_of, string, text};
 
-/// What to make of `x-mcp-header` annotations that break the rules.
+/// How to treat `x-mcp-header` annotations that violate the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderRules {
-    /// The tool is refused: clients over HTTP must (MCP 2026-07-28, "Schema
-    /// Extension").
+    /// The tool is rejected: clients over HTTP must do so (MCP 2026-07-28, "Schema Extension").
     Enforce,
     /// The annotations are ignored, as clients of other transports may.
     Ignore,
@@ -29,36 +28,36 @@ pub enum HeaderRules {
 /// Negotiation").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TaskSupport {
-    /// They may not.
+    /// Calls may not become tasks.
     #[default]
     Forbidden,
-    /// As the client wishes.
+    /// The client decides.
     Optional,
-    /// They have to.
+    /// Calls must become tasks.
     Required,
 }
 
-/// One tool of one server. Its bytes never change; a public name and a
-/// description of our own are spliced in when a listing is prepared.
+/// One tool of one server. Its bytes never change; a public name and an overriding description are
+/// spliced in when a listing is prepared.
 #[derive(Debug)]
 pub struct Tool {
-    /// The name the server knows it by.
+    /// The native name.
     pub native: NativeName,
-    /// What a call's arguments are checked against.
+    /// The schema of a call's arguments.
     pub arguments: ArgumentSchema,
     /// The parameters that a call mirrors into headers.
     pub param_headers: Vec<ParamHeader>,
-    /// Whether its calls may become tasks, as far as its server has any.
+    /// Whether its calls may become tasks, if its server supports tasks.
     pub tasks: TaskSupport,
-    /// Where that stands in `raw`, if there is something.
+    /// The span of `taskSupport` in `raw`, if it is present.
     tasks_at: Option<Range<usize>>,
-    /// The tool object, without space around it.
+    /// The tool object, without surrounding whitespace.
     raw: Bytes,
-    /// Where the name's value stands in `raw`, quotes included.
+    /// The span of the name's value in `raw`, quotes included.
     name: Range<usize>,
-    /// Where the description's value stands in `raw`, if there is one.
+    /// The span of the description's value in `raw`, if it is present.
     description: Option<Range<usize>>,
-    /// The URIs of its user interface (MCP Apps) and where they stand.
+    /// The URIs of its user interface (MCP Apps), and their spans.
     interface: Vec<(Range<usize>, String)>,
 }
 
@@ -66,7 +65,7 @@ impl Tool {
     /// Checks and compiles one element of a server's `tools`.
     ///
     /// # Errors
-    /// [`InvalidItem`] names the rule that the tool breaks.
+    /// [`InvalidItem`] names the violated rule.
     pub fn parse(raw: &[u8], rules: HeaderRules) -> Result<Self, InvalidItem> {
         let raw = copy_within_bounds(raw)?;
         let fields = ItemFields::read(&raw)?;
@@ -109,10 +108,9 @@ impl Tool {
         self.interface.iter().map(|(_, uri)| uri.as_str())
     }
 
-    /// Appends the tool under its public name, with another description where
-    /// there is one, and with the URIs that clients know. Where its server has
-    /// no tasks of the form of 2025-11-25, clients are not led to ask for one.
-    /// Every other byte stays as the server sent it.
+    /// Appends the tool under its public name, with an overriding description if there is one, and
+    /// with public URIs. If its server does not support the tasks of 2025-11-25, the listing does
+    /// not offer them. Every other byte stays as the server sent it.
     pub(super) fn splice<'a>(
         &'a self,
         public: &str,
@@ -122,7 +120,7 @@ impl Tool {
         out: &mut Vec<u8>,
     ) {
         let mut edits = Vec::new();
-        // The name keeps the server's own spelling (escapes) when it is the same.
+        // An unchanged name keeps the server's own spelling (escapes).
         if public != self.native.as_str() {
             edits.push((self.name.clone(), string(public)));
         }
@@ -148,8 +146,7 @@ impl Tool {
     }
 }
 
-/// The raw value in an `execution` that says whether calls may become tasks,
-/// and what it means.
+/// The raw value of `taskSupport` in an `execution`, and its meaning.
 fn parse_task_support(execution: &str) -> Option<(&str, TaskSupport)> {
     #[derive(Deserialize)]
     struct Execution<'a> {
@@ -169,8 +166,8 @@ fn description_member(text: &str) -> String {
     format!(",\"description\":{}", string(text))
 }
 
-/// The raw values in a `_meta` that name a user interface, with their text. The
-/// extension spells the key in two ways; servers often send both.
+/// The raw values in a `_meta` that name a user interface, with their text. The extension has two
+/// spellings of the key; servers often send both.
 pub(super) fn interface(meta: &str) -> Vec<(&str, String)> {
     #[derive(Deserialize)]
     struct InterfaceMeta<'a> {

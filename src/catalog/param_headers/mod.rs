@@ -1,9 +1,9 @@
 //! Parameters that a tool mirrors into `Mcp-Param-*` headers (MCP 2026-07-28,
 //! Streamable HTTP, "Custom Headers from Tool Parameters").
 //!
-//! Towards a server the gateway is the client that must send them
-//! ([`headers_for`]); towards a client it is the server that must refuse a
-//! header which says something else than the body ([`verify()`]).
+//! To a server the gateway is the client that must send these headers
+//! ([`headers_for`]); to a client it is the server that must reject headers
+//! that do not match the body ([`verify()`]).
 
 mod verify;
 
@@ -24,7 +24,7 @@ pub use verify::{HeaderMismatch, verify_headers};
 /// The kind of a mirrored parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParamKind {
-    /// Sent as it is.
+    /// Sent unchanged.
     String,
     /// Sent in decimal, compared as a number.
     Integer,
@@ -37,38 +37,38 @@ pub enum ParamKind {
 pub struct ParamHeader {
     /// `mcp-param-…`.
     pub header: HeaderName,
-    /// The chain of property names that leads to the parameter.
+    /// The path of property names that leads to the parameter.
     pub path: Vec<String>,
     /// The parameter's kind.
     pub kind: ParamKind,
 }
 
-/// Which rule an `x-mcp-header` annotation breaks; the tool is then no tool for
-/// clients over HTTP.
+/// The rule that an `x-mcp-header` annotation violates; clients over HTTP must
+/// then ignore the tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotationError {
-    /// The annotation is no string, or an empty one, or no HTTP token.
+    /// The annotation is not a string, is empty, or is not an HTTP token.
     #[error("x-mcp-header at {path:?} must be an HTTP token")]
     Token {
-        /// Where, as a path into the schema, cut.
+        /// The path into the schema, truncated.
         path: String,
     },
-    /// Two annotations give the same name, letter case aside.
+    /// Two annotations have the same name, ignoring case.
     #[error("x-mcp-header {name:?} stands on two parameters")]
     Repeated {
         /// The name, in lower case.
         name: String,
     },
-    /// The parameter is no string, integer or boolean.
+    /// The parameter is not a string, integer or boolean.
     #[error("x-mcp-header at {path:?} needs \"type\": \"string\", \"integer\" or \"boolean\"")]
     Type {
-        /// Where, as a path into the schema, cut.
+        /// The path into the schema, truncated.
         path: String,
     },
-    /// The annotation cannot be reached through `properties` alone.
+    /// The annotation is below a keyword other than `properties`.
     #[error("x-mcp-header at {path:?} is not reached through properties alone")]
     Unreachable {
-        /// Where, as a path into the schema, cut.
+        /// The path into the schema, truncated.
         path: String,
     },
 }
@@ -76,7 +76,7 @@ pub enum AnnotationError {
 /// Finds the annotations of an input schema, in the schema's order.
 ///
 /// # Errors
-/// [`AnnotationError`] for the first annotation that breaks a rule.
+/// [`AnnotationError`] for the first violation.
 pub fn find_param_headers(
     schema: &Map<String, Value>,
 ) -> Result<Vec<ParamHeader>, AnnotationError> {
@@ -86,8 +86,8 @@ pub fn find_param_headers(
 }
 
 /// The headers that mirror the arguments of one call. A parameter that is
-/// absent, `null` or of another kind than a header can carry has none: the
-/// arguments are not what this function judges.
+/// absent, `null` or of a kind that no header can carry has no header: this
+/// function does not validate arguments.
 pub fn headers_for(
     params: &[ParamHeader],
     arguments: Option<&[u8]>,
@@ -99,19 +99,20 @@ pub fn headers_for(
     params.iter().filter_map(|param| Some((param.header.clone(), text(param)?))).collect()
 }
 
-/// The arguments as a value, where there is anything to mirror.
+/// The arguments as a value; `None` if they are invalid or no parameter is
+/// mirrored.
 fn read_arguments(params: &[ParamHeader], arguments: Option<&[u8]>) -> Option<Value> {
     let arguments = arguments.filter(|_| !params.is_empty())?;
     strict_json::parse_strict(arguments, MAX_ARGUMENT_DEPTH).ok()
 }
 
-/// What stands at a path; `null` counts as nothing.
+/// The value at a path; `null` counts as absent.
 fn value_at_path<'a>(arguments: &'a Value, path: &[String]) -> Option<&'a Value> {
     path.iter().try_fold(arguments, |value, key| value.get(key)).filter(|value| !value.is_null())
 }
 
-/// A primitive as text; an integer is written without fraction or exponent
-/// even where the body has them.
+/// A primitive as text. Integers are written without fraction or exponent, even
+/// if the body has them.
 fn header_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -134,8 +135,8 @@ struct AnnotationSearch {
 }
 
 impl AnnotationSearch {
-    /// Looks at a subschema that is reached through `properties` alone, by the
-    /// property names in `path`; `pointer` is the way into the schema.
+    /// Visits a subschema that is reached through `properties` only: `path` has
+    /// the property names, `pointer` the path into the schema.
     fn visit_schema<'a>(
         &mut self,
         schema: &'a Map<String, Value>,
@@ -184,7 +185,7 @@ impl AnnotationSearch {
             _ => return Err(AnnotationError::Type { path: at() }),
         };
         let name = name.as_str().filter(|name| !name.is_empty()).unwrap_or(" ");
-        // A header name is a token by construction, and lower case.
+        // The name is a token, and lower case, by construction.
         let header = HeaderName::try_from(format!("mcp-param-{name}"))
             .map_err(|_| AnnotationError::Token { path: at() })?;
         let name = name.to_ascii_lowercase();
@@ -196,7 +197,7 @@ impl AnnotationSearch {
     }
 }
 
-/// Refuses an annotation below any keyword that holds subschemas but is not
+/// Rejects annotations below any keyword that holds subschemas, except
 /// `properties`.
 fn refuse_below<'a>(
     keyword: &str,
@@ -235,7 +236,7 @@ const ANNOTATION: &str = "x-mcp-header";
 /// Keywords whose value maps names to subschemas.
 const MAPS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
-/// Keywords whose value is data, whatever it looks like.
+/// Keywords whose value is data, whatever its shape.
 const DATA: [&str; 5] = ["const", "enum", "default", "examples", "example"];
-/// 2⁵³ − 1: what JavaScript counts to without gaps.
+/// 2⁵³ − 1, the largest integer that JavaScript represents exactly.
 const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;

@@ -1,4 +1,4 @@
-//! The check that a client's `Mcp-Param-*` headers say what its body says.
+//! Checks that a client's `Mcp-Param-*` headers match the body.
 
 use http::{HeaderMap, HeaderName};
 use serde_json::Value;
@@ -9,35 +9,35 @@ use crate::catalog::strict_json::{self, JsonError};
 use crate::mcp::header::single_value;
 use crate::mcp::{HeaderValueError, decode_value};
 
-/// How a header and the body disagree. No variant carries a value: parameters
-/// may be secrets, and this text goes back over the wire and into logs.
+/// How the headers and the body disagree. No variant carries a value: parameters may be secrets,
+/// and this text is sent to the client and logged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderMismatch {
-    /// The body has the parameter, the header is not there.
+    /// The body has the parameter, but the header is missing.
     #[error("{header} is missing, but the arguments have a value for it")]
     Missing {
         /// The header.
         header: HeaderName,
     },
-    /// The header is there, the body does not have the parameter.
+    /// The header is present, but the body does not have the parameter.
     #[error("{header} is present, but the arguments have no value for it")]
     Unexpected {
         /// The header.
         header: HeaderName,
     },
-    /// The header stands more than once.
+    /// Duplicate header.
     #[error("{header} stands more than once")]
     Repeated {
         /// The header.
         header: HeaderName,
     },
-    /// Header and body say different things.
+    /// The header and the body have different values.
     #[error("{header} does not match the arguments")]
     Different {
         /// The header.
         header: HeaderName,
     },
-    /// The header's value stands for no text.
+    /// The header's value cannot be decoded.
     #[error("{header}: {cause}")]
     Malformed {
         /// The header.
@@ -45,19 +45,18 @@ pub enum HeaderMismatch {
         /// What is wrong with it.
         cause: HeaderValueError,
     },
-    /// The arguments cannot be compared with anything.
+    /// The arguments cannot be parsed.
     #[error("arguments: {0}")]
     Arguments(JsonError),
 }
 
 /// Checks the headers of one call against its raw arguments.
 ///
-/// A header for a parameter that the body lacks is refused as well: an
-/// intermediary may have acted on it. A value of a kind that no header can
-/// carry is left to the argument check.
+/// A header for a parameter that the body lacks is rejected as well: an intermediary may have acted
+/// on it. A value of a kind that no header can carry is left to the argument check.
 ///
 /// # Errors
-/// [`HeaderMismatch`], for which the client gets `-32020`.
+/// [`HeaderMismatch`]; the client gets `-32020`.
 pub fn verify_headers(
     params: &[ParamHeader],
     headers: &HeaderMap,
@@ -86,7 +85,7 @@ fn verify_header(
         (Some(_), None) => return Err(HeaderMismatch::Missing { header: header() }),
         (Some(value), Some(sent)) => (value, sent),
     };
-    // Bytes outside visible ASCII are not text: they are refused as characters.
+    // Bytes outside visible ASCII are not text: they are rejected as invalid characters.
     let sent = sent.to_str().map_err(|_| HeaderValueError::Characters);
     let sent = sent
         .and_then(decode_value)
@@ -101,8 +100,8 @@ fn verify_header(
     if same { Ok(()) } else { Err(HeaderMismatch::Different { header: header() }) }
 }
 
-/// An integer in decimal, a fraction of zeros allowed: exact, unlike a detour
-/// through floating point, so that no two integers are taken for one.
+/// Parses a decimal integer, optionally with a fraction of zeros. It is exact, unlike a detour
+/// through floating point, so distinct integers never compare equal.
 fn parse_integer(text: &str) -> Option<i64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let zeros = !fraction.is_empty() && fraction.bytes().all(|b| b == b'0');

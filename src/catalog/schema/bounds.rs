@@ -1,20 +1,20 @@
-//! Bounds on what a schema may ask of us, read off the schema before it is
-//! compiled (MCP 2026-07-28, Overview, "Composition-Keyword Resource Use").
+//! Bounds on the cost of a schema, checked before it is compiled (MCP
+//! 2026-07-28, Overview, "Composition-Keyword Resource Use").
 
 use serde_json::{Map, Value};
 
 use super::SchemaError;
 
-/// The most bytes in one input schema.
+/// The most bytes of one input schema.
 pub const MAX_SCHEMA_BYTES: usize = 256 * 1024;
-/// The most levels that a schema nests.
+/// The deepest nesting of a schema.
 pub const MAX_SCHEMA_DEPTH: usize = 64;
 /// The most objects in one schema, each of which could be a subschema.
 pub const MAX_SUBSCHEMAS: usize = 4096;
 /// The most regular expressions in one schema.
 pub const MAX_PATTERNS: usize = 256;
 
-/// What the compiler needs to know of a schema that is within bounds.
+/// What the compiler needs to know about a schema that is within bounds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SchemaCensus {
     pub subschemas: usize,
@@ -24,7 +24,7 @@ pub(super) struct SchemaCensus {
 /// Counts subschemas and patterns.
 ///
 /// Objects that are data (a `default`, an `enum` member) count as subschemas
-/// too: the bound is generous, and telling them apart buys nothing.
+/// too: the bound is generous, so telling them apart gains nothing.
 pub(super) fn take_census(schema: &Value) -> Result<SchemaCensus, SchemaError> {
     let mut census = SchemaCensus::default();
     let mut open = vec![schema];

@@ -1,10 +1,10 @@
-//! The whole check of a schema's rules, built when it is needed.
+//! The complete validator of a schema, built on demand.
 //!
-//! A validator takes tens of kilobytes, and most calls never ask it: their
-//! arguments are plainly admitted by a glance. So it is kept only where no
-//! glance can stand in for it, and the others are built by the first call that
-//! has to ask. Before that one is built to see that the schema is one, unless
-//! that is plain.
+//! A validator takes tens of kilobytes, and most calls never need it: the quick
+//! check ([`super::glance`]) admits their arguments. So it is kept only for
+//! schemas that the quick check cannot handle; the others build it at the first
+//! call that needs it. Before that, one is built and dropped to check that the
+//! schema is valid, unless it is plainly valid ([`super::plain`]).
 
 use std::sync::OnceLock;
 
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use super::{SchemaError, build_validator, plain};
 
-/// A schema that compiles, and its validator from when it is first asked.
+/// A schema that compiles, and its validator, which may be built at first use.
 #[derive(Debug)]
 pub(super) struct LazyValidator {
-    /// The schema as JSON text; empty where the validator was kept.
+    /// The schema as JSON text; empty if the validator was kept.
     schema: Box<str>,
     draft: Draft,
     patterns: usize,
@@ -24,10 +24,10 @@ pub(super) struct LazyValidator {
 }
 
 impl LazyValidator {
-    /// Builds the validator, and keeps it if calls will ask it.
+    /// Checks the schema, and keeps the validator if calls will need it.
     ///
     /// # Errors
-    /// [`SchemaError`] where the schema is none.
+    /// [`SchemaError`] if the schema is invalid.
     pub(super) fn new(
         schema: &Value,
         draft: Draft,
@@ -51,7 +51,7 @@ impl LazyValidator {
     /// The validator.
     ///
     /// # Errors
-    /// [`SchemaError`], which would have shown when the schema was compiled.
+    /// [`SchemaError`], which compiling the schema would have reported already.
     pub(super) fn validator(&self) -> Result<&Validator, &SchemaError> {
         let build = || {
             let schema = serde_json::from_str(&self.schema)

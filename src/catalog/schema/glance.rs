@@ -1,9 +1,9 @@
-//! The common case, checked without building values: arguments that a schema of
-//! common keywords plainly admits.
+//! The quick check: admits arguments of common schemas without building values.
 //!
-//! A glance says yes or nothing. Yes is only said where the whole check would
-//! say it as well; whatever the glance does not understand, of the schema or of
-//! the arguments, is left to that, and so is every refusal and its words.
+//! It either admits or is undecided. It admits only what the complete check
+//! would admit; whatever it does not understand, of the schema or of the
+//! arguments, it leaves to the complete check, which also produces every
+//! rejection and its message.
 
 use std::borrow::Cow;
 
@@ -14,13 +14,13 @@ use crate::jsonrpc::{Outline, OutlinePart, OutlineParts};
 
 use super::MAX_ARGUMENT_DEPTH;
 
-/// What a glance understands of a schema.
+/// The part of a schema that the quick check understands.
 #[derive(Debug)]
 pub(super) enum QuickCheck {
-    /// Nothing: values that it stands for are not admitted here.
+    /// Undecided: the quick check admits no value here.
     Nothing,
-    /// Any scalar. Objects and arrays could have a key twice: they are not
-    /// admitted here.
+    /// Any scalar. Objects and arrays are not admitted here: they could have
+    /// duplicate keys.
     Scalar,
     Null,
     Boolean,
@@ -31,7 +31,7 @@ pub(super) enum QuickCheck {
     OneOf(Vec<String>),
     Array(Box<QuickCheck>, ItemCount),
     Object(Box<ObjectMembers>),
-    /// Any of these.
+    /// Any of these alternatives.
     Any(Vec<QuickCheck>),
 }
 
@@ -43,7 +43,7 @@ pub(super) struct NumberRange {
     below: f64,
 }
 
-/// In characters.
+/// A length in characters.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TextLength {
     least: usize,
@@ -58,20 +58,20 @@ pub(super) struct ItemCount {
 
 #[derive(Debug)]
 pub(super) struct ObjectMembers {
-    /// At most [`MOST_MEMBERS`].
+    /// At most [`MOST_MEMBERS`] members.
     known: Vec<(String, QuickCheck)>,
-    /// A bit for each of those that have to be there.
+    /// A bit for each required member.
     required: u64,
     others: QuickCheck,
 }
 
 impl QuickCheck {
-    /// Reads what the quick check understands of a schema or of a part of one.
+    /// Reads what the quick check understands of a schema or a subschema.
     pub(super) fn from_schema(schema: &Value) -> Self {
         Self::parse_schema(schema).unwrap_or(Self::Nothing)
     }
 
-    /// Whether there are arguments that it admits.
+    /// Whether it can admit any arguments.
     pub(super) fn can_admit(&self) -> bool {
         match self {
             Self::Object(members) => {
@@ -165,14 +165,13 @@ impl QuickCheck {
         })
     }
 
-    /// Whether these arguments, of which nothing is known, are admitted for
-    /// certain.
+    /// Whether these unparsed arguments are certainly admitted.
     pub(super) fn admits(&self, raw: &[u8]) -> bool {
         Outline::of(raw, MAX_ARGUMENT_DEPTH, MOST_VALUES)
             .is_ok_and(|outline| outline.parts(raw).is_some_and(|parts| self.admits_object(parts)))
     }
 
-    /// Whether an object with these members is admitted for certain.
+    /// Whether an object with these members is certainly admitted.
     pub(super) fn admits_object(&self, parts: OutlineParts<'_>) -> bool {
         matches!(self, Self::Object(members) if members.admit_object(parts) == Some(true))
     }
@@ -194,7 +193,7 @@ impl QuickCheck {
             }
             (Self::Text(length), Some(b'"')) => length.holds(part),
             (Self::OneOf(texts), Some(b'"')) => {
-                // One with escapes is left to the whole check.
+                // Strings with escapes are left to the complete check.
                 !part.is_escaped() && texts.iter().any(|one| one.as_bytes() == without_quotes(raw))
             }
             (Self::Array(items, count), Some(b'[')) => count_elements(items, part)
@@ -215,7 +214,7 @@ impl NumberRange {
         only(&["type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"])?;
         let bound = |key: &str, or: f64| match schema.get(key) {
             None => Some(or),
-            // Beyond that a bound would not be the same as a float.
+            // Larger bounds are not exact as a float.
             Some(bound) => bound.as_f64().filter(|bound| bound.abs() < EXACT),
         };
         Some(Self {
@@ -240,7 +239,7 @@ impl TextLength {
             return false;
         }
         let text = without_quotes(part.raw());
-        // A character has at most four bytes.
+        // A character takes at most four bytes.
         let surely = text.len() <= self.most && text.len() / 4 >= self.least;
         surely || (self.least..=self.most).contains(&count_characters(text))
     }
@@ -271,7 +270,7 @@ impl ObjectMembers {
         Some(Self { known, required, others })
     }
 
-    /// None where it cannot be told.
+    /// `None` if undecided.
     fn admit_object(&self, parts: OutlineParts<'_>) -> Option<bool> {
         let (mut seen, mut next) = (0_u64, 0);
         let mut others: Vec<Cow<'_, [u8]>> = Vec::new();
@@ -298,8 +297,8 @@ impl ObjectMembers {
         Some(seen & self.required == self.required)
     }
 
-    /// The place of a known member. Mostly they come in the order in which they
-    /// were declared.
+    /// The index of a known member. Members usually come in the order of their
+    /// declaration.
     fn find_member(&self, key: &[u8], next: usize) -> Option<usize> {
         let is = |(name, _): &(String, QuickCheck)| name.as_bytes() == key;
         if self.known.get(next).is_some_and(is) {
@@ -310,7 +309,7 @@ impl ObjectMembers {
     }
 }
 
-/// How many elements there are, if all of them are admitted.
+/// The number of elements, if all of them are admitted.
 fn count_elements(items: &QuickCheck, part: &OutlinePart<'_>) -> Option<usize> {
     let mut found = 0;
     for element in part.parts()? {
@@ -319,22 +318,22 @@ fn count_elements(items: &QuickCheck, part: &OutlinePart<'_>) -> Option<usize> {
     Some(found)
 }
 
-/// Whether a string has no code points by number: half of a pair is no text.
+/// Whether a string has no `\u` escapes: half of a surrogate pair is not text.
 fn is_plain_text(part: &OutlinePart<'_>) -> bool {
     !part.is_escaped() || memmem::find(part.raw(), b"\\u").is_none()
 }
 
-/// What is between the quotes of a string.
+/// The bytes between a string's quotes.
 fn without_quotes(raw: &[u8]) -> &[u8] {
     raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default()
 }
 
-/// How many characters a text has: as many as there are bytes that begin one.
+/// The number of characters of a text, counted by their first bytes.
 fn count_characters(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
-/// A number that is the same as a float.
+/// A number, if it is exact as a float.
 fn parse_number(raw: &[u8]) -> Option<f64> {
     if raw.len() > DIGITS || raw.iter().any(|byte| matches!(byte, b'e' | b'E')) {
         return None;
@@ -342,7 +341,7 @@ fn parse_number(raw: &[u8]) -> Option<f64> {
     std::str::from_utf8(raw).ok()?.parse().ok()
 }
 
-/// The same of one without a fraction.
+/// An integer, if it is exact as a float.
 fn parse_integer(raw: &[u8]) -> Option<f64> {
     let (sign, digits) = raw.strip_prefix(b"-").map_or((1, raw), |digits| (-1, digits));
     if raw.len() > DIGITS || !digits.iter().all(u8::is_ascii_digit) {
@@ -353,7 +352,7 @@ fn parse_integer(raw: &[u8]) -> Option<f64> {
     Some((sign * value) as f64)
 }
 
-/// Keywords that admit whatever comes.
+/// Keywords that admit any value.
 const ANNOTATIONS: [&str; 10] = [
     "$schema",
     "$comment",
@@ -366,15 +365,15 @@ const ANNOTATIONS: [&str; 10] = [
     "writeOnly",
     "format",
 ];
-/// The most values that arguments have where a glance will do.
+/// The most values of arguments that the quick check handles.
 const MOST_VALUES: u16 = 16_384;
-/// The most members that are told apart.
+/// The most named members of a schema.
 const MOST_MEMBERS: usize = 64;
-/// The most members that a schema does not name.
+/// The most members that the schema does not name.
 const MOST_OTHERS: usize = 16;
-/// The longest number that is looked at, with its sign and point.
+/// The longest number that is parsed, with its sign and point.
 const DIGITS: usize = 15;
-/// Below this every integer is a float.
+/// Below this, every integer is exact as a float.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 #[cfg(test)]

@@ -1,12 +1,10 @@
-//! A tool's `inputSchema`, compiled once, and the check of one call's
-//! arguments against it.
+//! A tool's `inputSchema`, compiled once, and the validation of a call's arguments against it.
 //!
-//! The schema comes from a server that may be hostile, the arguments from a
-//! client that may be: both are bounded before anything recurses into them,
-//! nothing is ever fetched, and patterns run on a linear-time engine (those
-//! with look-around on a backtracking one with a low limit). The compiled form
-//! lives here and not in `policy`, because the catalog must refuse a tool whose
-//! schema does not compile; policy decides when to ask it.
+//! The schema comes from a server that may be hostile, the arguments from a client that may be.
+//! Both are bounded before anything recurses into them, nothing is ever fetched, and patterns run
+//! on a linear-time engine (patterns with look-around on a backtracking engine with a low limit).
+//! The compiled form is here and not in `policy`, because the catalog must reject a tool whose
+//! schema does not compile; `policy` decides when to validate.
 
 mod bounds;
 mod checker;
@@ -31,16 +29,16 @@ use glance::QuickCheck;
 use reach::SchemaReach;
 pub use violations::Violations;
 
-/// The most levels that a call's arguments nest.
+/// The deepest nesting of a call's arguments.
 pub const MAX_ARGUMENT_DEPTH: usize = 64;
 
 /// Why an `inputSchema` cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// The schema is no strict JSON.
+    /// The schema is not strict JSON.
     #[error("inputSchema: {0}")]
     Json(JsonError),
-    /// The schema is JSON, but no object.
+    /// The schema is JSON, but not an object.
     #[error("inputSchema must be a JSON object")]
     NotAnObject,
     /// The root has no `"type": "object"`, which MCP requires.
@@ -49,7 +47,7 @@ pub enum SchemaError {
     /// The schema has more bytes than the bound.
     #[error("inputSchema has {len} bytes, at most {max} are allowed")]
     TooLarge {
-        /// How many bytes it has.
+        /// The length found.
         len: usize,
         /// The bound.
         max: usize,
@@ -57,7 +55,7 @@ pub enum SchemaError {
     /// The schema has more subschemas than the bound.
     #[error("inputSchema has {found} subschemas, at most {max} are allowed")]
     Subschemas {
-        /// How many it has.
+        /// The number found.
         found: usize,
         /// The bound.
         max: usize,
@@ -65,12 +63,12 @@ pub enum SchemaError {
     /// The schema has more regular expressions than the bound.
     #[error("inputSchema has {found} patterns, at most {max} are allowed")]
     Patterns {
-        /// How many it has.
+        /// The number found.
         found: usize,
         /// The bound.
         max: usize,
     },
-    /// References and compositions multiply: one value would be checked too often.
+    /// References and compositions multiply: one value would be checked too many times.
     #[error("inputSchema would check one value against more than {max} subschemas")]
     Work {
         /// The bound.
@@ -82,28 +80,28 @@ pub enum SchemaError {
         /// The bound.
         max: usize,
     },
-    /// `$schema` names a dialect that the gateway does not know.
+    /// `$schema` names a dialect that the gateway does not support.
     #[error("inputSchema is written in {dialect:?}, a dialect that is not supported")]
     UnsupportedDialect {
-        /// The value of `$schema`, cut.
+        /// The value of `$schema`, truncated.
         dialect: String,
     },
-    /// A `$ref` points outside the schema, or at nothing within it.
+    /// A `$ref` points outside the schema, or to nothing within it.
     #[error("inputSchema refers to {target:?}, which is not in the schema: nothing is fetched")]
     Reference {
-        /// The reference, cut.
+        /// The reference, truncated.
         target: String,
     },
-    /// Two subschemas claim the same `$id` or anchor.
+    /// Duplicate `$id` or anchor.
     #[error("inputSchema defines {target:?} twice")]
     Redefined {
-        /// The identifier, cut.
+        /// The identifier, truncated.
         target: String,
     },
-    /// The schema breaks its own dialect.
+    /// The schema violates its own dialect.
     #[error("inputSchema is not a valid schema at {path:?}: the rule {keyword:?} is broken")]
     Invalid {
-        /// Where, as a JSON pointer into the schema.
+        /// The JSON pointer into the schema.
         path: String,
         /// The rule of the meta-schema.
         keyword: String,
@@ -111,7 +109,7 @@ pub enum SchemaError {
     /// A regular expression does not compile, or is too large when compiled.
     #[error("inputSchema has a pattern at {path:?} that does not compile within bounds")]
     Pattern {
-        /// Where, as a JSON pointer into the schema.
+        /// The JSON pointer into the schema.
         path: String,
     },
 }
@@ -124,14 +122,14 @@ pub struct ArgumentSchema {
 
 #[derive(Debug)]
 enum CompiledRule {
-    /// Nothing but `"type": "object"`: no value needs to be built.
+    /// Only `"type": "object"`: no value needs to be built.
     AnyObject,
-    /// Everything else.
+    /// Any other schema.
     Schema {
-        /// Asked first.
+        /// Tried first.
         glance: QuickCheck,
         checker: LazyValidator,
-        /// Says what an answer that names all violations would cost.
+        /// Bounds the cost of naming all violations.
         reach: SchemaReach,
     },
 }
@@ -139,16 +137,16 @@ enum CompiledRule {
 impl ArgumentSchema {
     /// Compiles the raw `inputSchema` of a tool.
     ///
-    /// Dialects: 2020-12 when none is declared; 2019-09, draft-07, -06 and -04
-    /// when `$schema` says so. `format` is an annotation in all of them.
+    /// Dialects: 2020-12 by default; 2019-09, draft-07, -06 and -04 if `$schema` names them.
+    /// `format` is an annotation in all of them.
     ///
     /// # Errors
-    /// [`SchemaError`] names the rule or the bound that the schema breaks.
+    /// [`SchemaError`] names the rule or bound that the schema violates.
     pub fn compile(schema: &[u8]) -> Result<Self, SchemaError> {
         Self::from_value(parse_schema(schema)?)
     }
 
-    /// Compiles a schema that [`parse_strict`] has read.
+    /// Compiles a schema that [`parse_strict`] returned.
     pub(super) fn from_value(mut schema: Map<String, Value>) -> Result<Self, SchemaError> {
         let draft = choose_draft(schema.get("$schema"))?;
         if schema.get("type").and_then(Value::as_str) != Some("object") {
@@ -157,8 +155,8 @@ impl ArgumentSchema {
         if accepts_any_object(&schema) {
             return Ok(Self { rule: CompiledRule::AnyObject });
         }
-        // The draft is chosen; left in, an `http`/`https` or `#` variant would
-        // be looked up as if it were a schema of its own.
+        // The draft is chosen. If `$schema` stayed, a variant with `http`/`https` or `#` would be
+        // looked up as a separate schema.
         schema.shift_remove("$schema");
         let schema = Value::Object(schema);
         let census = bounds::take_census(&schema)?;
@@ -169,11 +167,11 @@ impl ArgumentSchema {
         Ok(Self { rule: CompiledRule::Schema { glance, checker, reach } })
     }
 
-    /// Checks the raw `arguments` of one call; absent ones count as `{}`.
+    /// Validates the raw `arguments` of one call; absent arguments count as `{}`.
     ///
     /// # Errors
-    /// [`Violations`], whose text a model can act on. It names paths, rules and
-    /// kinds, never a value: arguments may hold secrets.
+    /// [`Violations`], whose text a model can act on. It names paths, rules and kinds, never
+    /// values: arguments may hold secrets.
     pub fn check(&self, arguments: Option<&[u8]>) -> Result<(), Violations> {
         let raw = arguments.unwrap_or(b"{}");
         match &self.rule {
@@ -182,8 +180,8 @@ impl ArgumentSchema {
         }
     }
 
-    /// The same of arguments whose members were noted down when their message
-    /// was read, if they were.
+    /// Like [`ArgumentSchema::check`], with the outline of the arguments, if it was recorded when
+    /// the message was read.
     ///
     /// # Errors
     /// As for [`ArgumentSchema::check`].
@@ -222,7 +220,7 @@ impl ArgumentSchema {
     }
 }
 
-/// Reads a schema within the bounds on size and depth.
+/// Parses a schema within the bounds on size and depth.
 pub(super) fn parse_schema(schema: &[u8]) -> Result<Map<String, Value>, SchemaError> {
     if schema.len() > MAX_SCHEMA_BYTES {
         return Err(SchemaError::TooLarge { len: schema.len(), max: MAX_SCHEMA_BYTES });
@@ -233,8 +231,7 @@ pub(super) fn parse_schema(schema: &[u8]) -> Result<Map<String, Value>, SchemaEr
     }
 }
 
-/// Whether every object passes: only annotations and empty rules stand beside
-/// the type.
+/// Whether every object is valid: there are only annotations and empty rules besides the type.
 fn accepts_any_object(schema: &Map<String, Value>) -> bool {
     schema.iter().all(|(key, value)| match key.as_str() {
         "type" | "$schema" | "$comment" | "title" | "description" | "default" | "examples" => true,
@@ -264,9 +261,9 @@ fn choose_draft(declared: Option<&Value>) -> Result<Draft, SchemaError> {
     }
 }
 
-/// Compiles on the linear-time engine. A pattern that it cannot express
-/// (look-around, back-reference) sends the whole schema to the backtracking
-/// one, which still hands each plain pattern to the linear one.
+/// Builds the validator on the linear-time engine. A pattern that it cannot express (look-around,
+/// back-reference) moves the whole schema to the backtracking engine, which still passes each plain
+/// pattern to the linear one.
 fn build_validator(
     schema: &Value,
     draft: Draft,
@@ -307,9 +304,9 @@ fn schema_error(error: &ValidationError<'_>) -> SchemaError {
     }
 }
 
-/// What all compiled patterns of a schema may take together, in bytes.
+/// The most bytes of all compiled patterns of a schema together.
 const PATTERN_BYTES: usize = 4 * 1024 * 1024;
-/// What one compiled pattern may take, in bytes.
+/// The most bytes of one compiled pattern.
 const MAX_PATTERN_BYTES: usize = 1024 * 1024;
-/// Steps back that a pattern with look-around may take on one text.
+/// The most backtracking steps of a pattern with look-around on one text.
 const BACKTRACK_LIMIT: usize = 10_000;

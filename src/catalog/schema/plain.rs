@@ -1,19 +1,20 @@
-//! Schemas that are plainly valid: of common keywords, each with a value of the
-//! kind that it has in every dialect.
+//! Plainly valid schemas: common keywords only, each with a value of the kind
+//! that it has in every dialect.
 //!
-//! Whether a schema is one is the meta-schema's to say, and to ask that takes
+//! The meta-schema decides whether a schema is valid, but using it takes
 //! megabytes once, and a validator for each schema, which most tools never
-//! need. Like a glance, this says yes or nothing: what it does not know is left
-//! to the meta-schema.
+//! need. Like the quick check, this check either accepts or is undecided: what
+//! it does not know is left to the meta-schema.
 
 use std::collections::HashSet;
 
 use jsonschema::Draft;
 use serde_json::{Map, Value};
 
-/// Whether a schema is plainly one, and would compile. Its depth is bounded.
+/// Whether a schema is plainly valid and compiles. Its depth is bounded
+/// already.
 pub(super) fn is_plain_schema(schema: &Value, draft: Draft) -> bool {
-    // In Draft 4 some keywords hold other values.
+    // Draft 4 has other values for some keywords.
     let known = [Draft::Draft6, Draft::Draft7, Draft::Draft201909, Draft::Draft202012];
     known.contains(&draft) && is_known_schema(schema)
 }
@@ -55,7 +56,7 @@ fn is_valid_keyword(keyword: &str, value: &Value) -> bool {
     }
 }
 
-/// An array of texts, each of them once.
+/// An array of distinct texts.
 fn distinct_texts(value: &Value) -> Option<HashSet<&str>> {
     let all = value.as_array()?;
     let texts: HashSet<_> = all.iter().map(Value::as_str).collect::<Option<_>>()?;
@@ -78,7 +79,7 @@ mod tests {
     use super::super::build_validator;
     use super::*;
 
-    /// What stands behind a keyword, right or wrong.
+    /// Values for a keyword, valid or not.
     fn value(schema: impl Strategy<Value = Value> + Clone) -> impl Strategy<Value = Value> {
         let fixed = [
             json!(null),

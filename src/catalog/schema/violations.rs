@@ -1,7 +1,8 @@
-//! What is wrong with a call's arguments, in words that a model can act on.
+//! Violations of a schema by a call's arguments, in words that a model can act
+//! on.
 //!
-//! Only paths, rules and kinds are named. Values never are: arguments may hold
-//! secrets, and this text goes to the model, to logs and to traces.
+//! The text names paths, rules and kinds only, never values: arguments may hold
+//! secrets, and the text goes to the model, to logs and to traces.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,11 +14,11 @@ use serde_json::Value;
 use super::SchemaError;
 use crate::catalog::strict_json::JsonError;
 
-/// The most violations that are written out.
+/// The most violations that are listed.
 pub const MAX_LINES: usize = 10;
 
-/// Why arguments do not fit their schema: one line each, at most
-/// [`MAX_LINES`], then how many more there are.
+/// Why arguments violate their schema: one line each, at most [`MAX_LINES`],
+/// then the number of further ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violations {
     lines: Vec<String>,
@@ -25,7 +26,8 @@ pub struct Violations {
 }
 
 impl Violations {
-    /// One line per violation: path, rule, what was expected and what kind came.
+    /// One line per violation: path, rule, what was expected and the kind
+    /// found.
     pub fn lines(&self) -> &[String] {
         &self.lines
     }
@@ -34,7 +36,7 @@ impl Violations {
         Self { lines: vec![format!("(root): json: {error}")], more: 0 }
     }
 
-    /// Nothing is admitted that cannot be checked.
+    /// Arguments that cannot be checked are rejected.
     pub(super) fn unchecked(error: &SchemaError) -> Self {
         Self { lines: vec![format!("(root): the arguments cannot be checked: {error}")], more: 0 }
     }
@@ -50,10 +52,10 @@ impl Violations {
         Self { lines: vec![format!("(root): type: expected object, got {found}")], more: 0 }
     }
 
-    /// Gathers what the validator finds, as far as that is affordable.
+    /// Collects the validator's errors, as far as that is affordable.
     ///
-    /// The validator builds every error before it gives one, and for `anyOf`
-    /// even those that it does not give: it could be made to build billions.
+    /// The validator builds every error before it returns one, and for `anyOf`
+    /// even errors that it does not return: it could be made to build billions.
     pub(super) fn collect(validator: &Validator, value: &Value, cost: usize) -> Self {
         if cost > MAX_COST_OF_FIRST {
             return Self { lines: vec![UNNAMED.to_owned()], more: 0 };
@@ -94,7 +96,7 @@ fn violation_message(error: &ValidationError<'_>) -> String {
     format!("{path}: {rule}: {}", rule_message(kind, error.instance()))
 }
 
-/// What the rule expected, and the kind of what came.
+/// What the rule expected, and the kind found.
 fn rule_message(kind: &Kind, found: &Value) -> String {
     let got = value_kind(found);
     match kind {
@@ -133,7 +135,7 @@ fn rule_message(kind: &Kind, found: &Value) -> String {
     }
 }
 
-/// The rules about sizes and ranges.
+/// Messages of the rules about sizes and ranges.
 fn limit_message(kind: &Kind, got: &str) -> String {
     match kind {
         Kind::Minimum { limit } => format!("expected at least {limit}, got a smaller {got}"),
@@ -157,8 +159,8 @@ fn limit_message(kind: &Kind, got: &str) -> String {
     }
 }
 
-/// Where every alternative failed on the kind of this very value: those kinds.
-/// So reads what generators make of an optional field.
+/// The expected kinds, if every alternative failed on the kind of this very
+/// value: the form that generators give optional fields.
 fn expected_kinds(context: &[Vec<ValidationError<'_>>], found: &Value) -> Option<String> {
     let mut all = BTreeSet::new();
     for alternative in context {
@@ -192,7 +194,7 @@ fn value_kind(value: &Value) -> &'static str {
     }
 }
 
-/// The schema's own alternatives, which every client has seen in the listing.
+/// The schema's alternatives, which every client has seen in the listing.
 fn choices_message(options: &Value) -> String {
     let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
     let all: Vec<_> = options.iter().map(shorten_value).collect();
@@ -203,7 +205,7 @@ fn choices_message(options: &Value) -> String {
     format!("one of {text}")
 }
 
-/// Property names are not values: the model needs them to mend the call.
+/// Property names are not values: the model needs them to correct the call.
 fn quoted_names(unexpected: &[String]) -> String {
     let shown: Vec<_> =
         unexpected.iter().take(3).map(|name| format!("{:?}", shorten_text(name))).collect();
@@ -217,7 +219,7 @@ fn shorten_value(value: &Value) -> String {
     shorten_text(&value.to_string())
 }
 
-/// At most [`MAX_CHARS`] characters, on one line.
+/// Truncates to [`MAX_CHARS`] characters, on one line.
 fn shorten_text(text: &str) -> String {
     let mut short: String =
         text.chars().take(MAX_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -228,10 +230,10 @@ fn shorten_text(text: &str) -> String {
 }
 
 const MAX_CHARS: usize = 80;
-/// Up to this cost, all violations are gathered: 8 KiB of arguments for a
-/// schema that looks at each value 64 times.
+/// Up to this cost, all violations are collected: 8 KiB of arguments for a
+/// schema that visits each value 64 times.
 const MAX_COST_OF_ALL: usize = 512 * 1024;
-/// Up to this cost, the first violation is looked for.
+/// Up to this cost, the first violation is collected.
 const MAX_COST_OF_FIRST: usize = 2 * 1024 * 1024;
 const UNNAMED: &str = "(root): schema: expected arguments that fit the schema; \
     these are too large or too deeply nested to say where they do not";

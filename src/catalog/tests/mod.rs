@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// One server of a test, with the rules it was given.
+/// One server of a test, with its rules.
 #[derive(Debug)]
 struct Server {
     name: ServerName,
@@ -29,7 +29,7 @@ fn server(name: &str, tools: &[&str]) -> Server {
     Server { name, rules: ServerRules::default(), list: Some(list) }
 }
 
-/// A list of tools alone.
+/// A list of tools only.
 fn built(
     name: ServerName,
     tools: Vec<Bytes>,

@@ -1,5 +1,5 @@
-//! Names: what each rule makes of lists that clash, and values that must never
-//! change.
+//! Naming: how each scheme resolves duplicate names, and golden values that
+//! must never change.
 
 use super::super::naming::NameForm;
 use super::*;

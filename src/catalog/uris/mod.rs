@@ -1,14 +1,12 @@
-//! The URIs that clients know, and the ways back.
+//! The mapping between native and public URIs.
 //!
-//! A public URI is either the server's own or, in front of it, where it leads:
-//! `mcp://SERVER/` and then the native one, byte for byte. So templates stay
-//! templates, an expansion of a public template is a public URI, and the way
-//! back is to take off what was put in front. With [`UriMode::Original`] a URI
-//! stays as it is where it leads back to its server without that.
+//! A public URI is either the server's own, or the server's own behind the prefix `mcp://SERVER/`,
+//! byte for byte. So templates stay templates, an expansion of a public template is a public URI,
+//! and removing the prefix gives the native URI. With [`UriMode::Original`] a URI keeps its native
+//! form if that identifies its server.
 //!
-//! `ui://` URIs (MCP Apps) keep their scheme whatever the mode, because clients
-//! look for it: they stay as they are, and of two servers that have the same,
-//! the later gets `ui://mcp.SERVER/` in front of its own.
+//! `ui://` URIs (MCP Apps) keep their scheme in every mode, because clients look for it: they stay
+//! unchanged, and of two servers with the same one, the later gets the prefix `ui://mcp.SERVER/`.
 
 mod rewrite;
 mod template;
@@ -29,41 +27,41 @@ use crate::call::{Named, NativeName, ServerName};
 /// Which URIs clients see (`uris` in the configuration).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UriMode {
-    /// Always with the server in front.
+    /// Always with the server's prefix.
     Prefix,
-    /// The server's own, wherever that leads back to it.
+    /// The server's own, if it identifies the server.
     Original,
 }
 
-/// All that is known about the URIs of one catalog.
+/// The URI mapping of one catalog.
 #[derive(Debug)]
 pub struct CatalogUris {
     mode: UriMode,
-    /// What of them is shown.
+    /// The visible part of the catalog.
     scope: Scope,
     servers: Named<ServerName, ResourceServer>,
-    /// The only server that has resources, if there is only one.
+    /// The only server with resources; `None` if there are several or none.
     only: Option<ServerName>,
-    /// Whose a native URI is.
+    /// Which server a native URI belongs to.
     claims: HashMap<String, UriClaim>,
-    /// The URIs and templates that clients are shown.
+    /// The URIs and templates shown to clients.
     shown: HashMap<String, PublicReference>,
 }
 
-/// A server as far as its resources go.
+/// The resources of one server.
 #[derive(Debug, Default)]
 struct ResourceServer {
-    /// It can be asked for resources, as far as is known.
+    /// Whether the server may have resources, as far as is known.
     readable: bool,
     templates: Vec<OwnedTemplate>,
 }
 
-/// A template, and what clients see of it once its variables are bound.
+/// A template, and its form for clients once its variables are bound.
 #[derive(Debug)]
 struct OwnedTemplate {
     native: UriTemplate,
     seen: Option<UriTemplate>,
-    /// As clients see it, but for what may stand before it.
+    /// The form for clients, without a prefix.
     text: String,
 }
 
@@ -76,41 +74,41 @@ impl OwnedTemplate {
 #[derive(Debug)]
 struct UriClaim {
     first: ServerName,
-    /// Others have the same.
+    /// Whether other servers have the same URI.
     shared: bool,
 }
 
-/// What a public URI or template stands for at its server.
+/// What a public URI or template refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicReference {
     /// The server, and its own URI or template.
     pub origin: ElementOrigin,
-    /// The variables of the template that the configuration has bound.
+    /// The variables of the template that the configuration binds.
     pub bound: Arc<[(String, String)]>,
 }
 
-/// A resource or a template on its way into a listing.
+/// A resource or template to be listed.
 pub(super) struct ShownResource<'a> {
     pub(super) item: &'a Arc<CatalogItem>,
-    /// Another name for its key field.
+    /// Replaces the name of its key field.
     pub(super) field: Option<&'static str>,
     pub(super) public: String,
 }
 
-/// One of these, before it has its public form.
+/// A resource or template without its public form.
 struct ResourceCandidate<'a> {
     server: &'a ServerName,
     item: &'a Arc<CatalogItem>,
     field: Option<&'static str>,
-    /// Its URI or template, with bound variables put in.
+    /// Its URI or template, with bound variables filled in.
     native: Cow<'a, str>,
-    /// What the server itself calls the template it comes from.
+    /// The native template that it comes from.
     template: &'a NativeName,
     bound: Arc<[(String, String)]>,
 }
 
 impl CatalogUris {
-    /// Finds the public form of all resources and templates, in listing order.
+    /// Assigns public URIs to all resources and templates, in listing order.
     pub(super) fn build_from<'a>(
         mode: UriMode,
         sources: &[MergeSource<'a>],
@@ -138,7 +136,7 @@ impl CatalogUris {
         (uris, resources, templates)
     }
 
-    /// The form in which clients know a server's URI, listed or not.
+    /// The public form of a server's URI, listed or not.
     pub fn public_uri<'a>(&self, server: &ServerName, native: &'a str) -> Cow<'a, str> {
         if self.keeps_native_uris(server) || self.leads_back(server, native) {
             return Cow::Borrowed(native);
@@ -146,14 +144,14 @@ impl CatalogUris {
         Cow::Owned(prefix_uri(server, native))
     }
 
-    /// Whether clients know all URIs of this server as the server does.
+    /// Whether all URIs of this server are public in their native form.
     pub fn keeps_native_uris(&self, server: &ServerName) -> bool {
         let only = self.mode == UriMode::Original && self.only.as_ref() == Some(server);
         only || !self.servers.get(server).is_some_and(|holder| holder.readable)
     }
 
-    /// Where a client's URI leads. It need not be listed: templates stand for
-    /// many, and servers have more than they list.
+    /// The server and native URI for a public URI. It need not be listed: a template stands for
+    /// many URIs, and servers may have more than they list.
     pub fn find_origin(&self, public: &str) -> Option<ElementOrigin> {
         if let Some(shown) = self.shown.get(public) {
             return Some(shown.origin.clone());
@@ -170,7 +168,7 @@ impl CatalogUris {
         allowed.then(|| ElementOrigin { server: server.clone(), native: NativeName::new(native) })
     }
 
-    /// What a client's URI or template stands for, to be completed.
+    /// What a public URI or template refers to, for completion.
     pub fn reference(&self, public: &str) -> Option<PublicReference> {
         let shown = self.shown.get(public).cloned();
         shown.or_else(|| {
@@ -178,7 +176,7 @@ impl CatalogUris {
         })
     }
 
-    /// Adds what a server lists, its configured variables put in.
+    /// Adds what a server lists, with configured variables filled in.
     fn gather_candidates<'a>(
         &mut self,
         source: &MergeSource<'a>,
@@ -189,7 +187,7 @@ impl CatalogUris {
         let (server, rules) = (source.server, source.rules);
         let holder = self.servers.entry(server.clone()).or_default();
         let Some(list) = source.list else {
-            // It may have some; a read finds out.
+            // The server may have some; reading one will tell.
             holder.readable = true;
             return;
         };
@@ -260,7 +258,7 @@ impl CatalogUris {
         }
     }
 
-    /// Gives one its public form, where the scope shows it.
+    /// Assigns a candidate its public form, if the scope shows it.
     fn publish_candidate<'a>(
         &mut self,
         kind: Kind,
@@ -273,8 +271,7 @@ impl CatalogUris {
         if !self.scope.admits(one.server, kind, &public) {
             return None;
         }
-        // Completion asks for the template as the server knows it, a read for
-        // the URI that came of it.
+        // Completion uses the server's own template, a read uses the bound URI.
         let native = match kind {
             Kind::Templates => one.template.clone(),
             _ => NativeName::new(&one.native),
@@ -292,11 +289,11 @@ impl CatalogUris {
         }
     }
 
-    /// Whether a native URI, as it is, is understood as this server's.
+    /// Whether the unprefixed native URI identifies this server.
     fn leads_back(&self, server: &ServerName, native: &str) -> bool {
         let claim = self.claims.get(native);
         if native.starts_with(UI) {
-            // Nobody else's, or the first one's: a client finds it by its scheme.
+            // Unique, or the first server's: clients find it by its scheme.
             return self.split_prefix(native).is_none()
                 && claim.is_none_or(|claim| claim.first == *server);
         }
@@ -314,8 +311,8 @@ impl CatalogUris {
         }
     }
 
-    /// Whether clients can have a template as it is: nothing that it stands for
-    /// could be another server's template's.
+    /// Whether clients may have a template in its native form: no URI that it covers could come
+    /// from another server's template.
     fn keeps_template(&self, server: &ServerName, native: &str) -> bool {
         let one = UriTemplate::parse(native);
         let others = self.servers.iter().filter(|(name, _)| *name != server);
@@ -325,8 +322,8 @@ impl CatalogUris {
             && !others.any(|other| one.may_overlap(other.seen()))
     }
 
-    /// Whose a URI is that is written as its server writes it: the only one
-    /// whose template it fits or, where it fits none, the only one there is.
+    /// The owner of an unprefixed URI: the only server with a matching template or, if no template
+    /// matches, the only server with resources.
     fn find_owner(&self, native: &str) -> Option<&ServerName> {
         if self.mode == UriMode::Prefix && !native.starts_with(UI) {
             return None;
@@ -344,11 +341,11 @@ impl CatalogUris {
         }
     }
 
-    /// The server that stands in front of a URI, and the rest.
+    /// The server named in a URI's prefix, and the native URI.
     fn split_prefix<'a>(&self, public: &'a str) -> Option<(&ServerName, &'a str)> {
         let rest = public.strip_prefix(PREFIX).or_else(|| public.strip_prefix(UI_PREFIX))?;
         let (name, native) = rest.split_once('/')?;
-        // Some clients write the authority of a URI in lower case.
+        // Some clients lower-case the authority of a URI.
         let found = self.servers.get_key_value(name).or_else(|| {
             let mut alike =
                 self.servers.iter().filter(|(n, _)| n.as_str().eq_ignore_ascii_case(name));
@@ -360,8 +357,8 @@ impl CatalogUris {
 }
 
 impl ResourceServer {
-    /// Whether a URI may be asked for: one that fits a template whose variables
-    /// are bound has to fit what is left of it.
+    /// Whether a URI may be requested: if it matches a template with bound variables, it must match
+    /// the bound template as well.
     fn allows(&self, native: &str) -> bool {
         let mut fitting =
             self.templates.iter().filter(|held| held.native.matches(native)).peekable();
@@ -370,7 +367,7 @@ impl ResourceServer {
 }
 
 impl OwnedTemplate {
-    /// Whether clients can make this URI of it.
+    /// Whether the template, as clients see it, can expand to this URI.
     fn covers(&self, native: &str) -> bool {
         self.seen().matches(native)
     }
@@ -398,11 +395,11 @@ fn prefix_uri(server: &ServerName, native: &str) -> String {
     format!("{prefix}{server}/{native}")
 }
 
-/// What stands before the server of a prefixed URI.
+/// The prefix of public URIs, before the server's name.
 const PREFIX: &str = "mcp://";
 /// The scheme of MCP Apps' user interfaces.
 const UI: &str = "ui://";
-/// What stands before the server where that scheme has to stay.
+/// The prefix where that scheme has to stay, before the server's name.
 const UI_PREFIX: &str = "ui://mcp.";
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The URIs within a server's result, made public. Whatever else stands in it
-//! stays byte for byte.
+//! Rewrites the URIs in a server's result to their public form. All other bytes
+//! stay unchanged.
 
 use std::borrow::Cow;
 
@@ -12,22 +12,22 @@ use crate::catalog::tool::interface;
 use crate::jsonrpc::{Splice, object, span_of, string, text};
 use crate::mcp::Method;
 
-/// Where URIs stand in a result.
+/// Where a result contains URIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultShape {
-    /// A tool's: links and embedded resources in its content, and its user
+    /// A tool result: links and embedded resources in its content, and its user
     /// interface in `_meta`.
     ToolResult,
-    /// A prompt's: the same in each message.
+    /// A prompt: the same in each message.
     Prompt,
-    /// A read's: each content's own.
+    /// A read: one URI in each content.
     Contents,
-    /// A task's: those in the tool's result that it came to.
+    /// A task: those of its tool result.
     Task,
 }
 
 impl ResultShape {
-    /// The shape of a method's results; `None` where no URI stands in them.
+    /// The shape of a method's results; `None` if they contain no URIs.
     pub fn for_method(method: &Method) -> Option<Self> {
         match method {
             Method::ToolsCall | Method::TasksResult => Some(Self::ToolResult),
@@ -39,16 +39,16 @@ impl ResultShape {
     }
 }
 
-/// The result with the URIs that `public` gives; `None` where none is another.
-/// A result that is not of its shape stays as it is.
+/// The result with the URIs that `public` returns; `None` if no URI changes. A
+/// result of another shape is not rewritten.
 pub fn rewrite_uris<'a>(
     raw: &'a [u8],
     shape: ResultShape,
     public: impl Fn(&str) -> Option<String>,
 ) -> Option<Bytes> {
     let mut finder = UriFinder { raw, public, splice: Splice::new(raw), found: false };
-    // Most results hold none: a search for the key costs next to nothing. A key
-    // written with escapes is missed, and its URI stays the server's own.
+    // Most results contain none: searching for the key costs next to nothing. A
+    // key written with escapes is missed, and its URI stays native.
     let has_uri = memmem::find(raw, b"\"uri\"").is_some();
     let has_interface = matches!(shape, ResultShape::ToolResult | ResultShape::Task)
         && memmem::find(raw, b"esourceUri\"").is_some();
@@ -104,7 +104,7 @@ struct ResultNode<'a> {
     content: Option<&'a RawValue>,
 }
 
-/// The elements of a raw array; of anything else, itself.
+/// The elements of a raw array; any other value is its own only element.
 fn parse_list(raw: &RawValue) -> Vec<&RawValue> {
     if raw.get().starts_with('[') {
         serde_json::from_str(raw.get()).unwrap_or_default()

@@ -1,10 +1,9 @@
-//! URI templates (RFC 6570), as far as a gateway has to understand them: which
-//! URIs one can stand for, and what is left of it once some of its variables
-//! are bound.
+//! URI templates (RFC 6570), as far as the gateway needs them: which URIs a template matches, and
+//! its remainder once some variables are bound.
 
 use std::fmt::Write as _;
 
-/// A template, taken apart.
+/// A parsed template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UriTemplate(Vec<TemplatePart>);
 
@@ -17,7 +16,7 @@ enum TemplatePart {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct TemplateVariable {
     name: String,
-    /// `*` or `:N`, as it is written.
+    /// `*` or `:N`, as written.
     modifier: String,
 }
 
@@ -33,19 +32,19 @@ enum Operator {
     Continuation,
 }
 
-/// What became of a template when values were bound.
+/// The result of binding values to a template's variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BoundTemplate {
-    /// It has none of the variables.
+    /// The template has none of the variables.
     Untouched,
-    /// Some of its variables are bound: a smaller template.
+    /// Some variables are bound: a smaller template.
     Partly(String),
-    /// All of them are: a URI.
+    /// All variables are bound: a URI.
     Whole(String),
 }
 
 impl UriTemplate {
-    /// Takes a template apart. What is no expression stands for itself.
+    /// Parses a template. Text that is not an expression is literal.
     pub fn parse(text: &str) -> Self {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some((before, after)) = rest.split_once('{') {
@@ -62,7 +61,7 @@ impl UriTemplate {
         Self(parts)
     }
 
-    /// What all that it stands for begins with.
+    /// The literal text that every expansion begins with.
     pub fn literal_prefix(&self) -> &str {
         match self.0.first() {
             Some(TemplatePart::Literal(text)) => text,
@@ -70,20 +69,20 @@ impl UriTemplate {
         }
     }
 
-    /// Whether some URI could be meant by both: told by their beginnings, and
-    /// rather said once too often.
+    /// Whether some URI could match both. Compares only the literal prefixes, so it may report an
+    /// overlap that does not exist.
     pub fn may_overlap(&self, other: &Self) -> bool {
         let (one, two) = (self.literal_prefix(), other.literal_prefix());
         one.starts_with(two) || two.starts_with(one)
     }
 
-    /// Whether it can stand for `uri`: in time linear in the URI for each part.
+    /// Whether the template matches `uri`, in time linear in the URI for each part.
     pub fn matches(&self, uri: &str) -> bool {
         let uri = uri.as_bytes();
         if !uri.starts_with(self.literal_prefix().as_bytes()) {
             return false;
         }
-        // The places up to which the parts so far can reach.
+        // The positions that the parts so far can reach.
         let mut reached = vec![false; uri.len() + 1];
         if let Some(first) = reached.first_mut() {
             *first = true;
@@ -100,7 +99,7 @@ impl UriTemplate {
         reached.last() == Some(&true)
     }
 
-    /// The names of its variables.
+    /// The names of the template's variables.
     pub fn variable_names(&self) -> impl Iterator<Item = &str> {
         self.0
             .iter()
@@ -111,7 +110,7 @@ impl UriTemplate {
             .map(|variable| variable.name.as_str())
     }
 
-    /// Puts values in for those variables that have one.
+    /// Fills in the variables that have a value.
     pub fn bind_variables<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> BoundTemplate {
         let (mut out, mut bound, mut free) = (String::new(), false, false);
         for part in &self.0 {
@@ -162,7 +161,7 @@ impl Operator {
         (operator, inside.get(1..).unwrap_or_default())
     }
 
-    /// What stands before the first value, and between two (RFC 6570, "Expression Expansion").
+    /// The text before the first value, and between two (RFC 6570, "Expression Expansion").
     fn signs(self) -> (&'static str, &'static str) {
         match self {
             Self::Simple | Self::Reserved => ("", ","),
@@ -175,7 +174,7 @@ impl Operator {
         }
     }
 
-    /// The sign that it is written with.
+    /// The operator's sign in a template.
     fn sign(self) -> &'static str {
         match self {
             Self::Simple => "",
@@ -206,7 +205,7 @@ impl Operator {
         }
     }
 
-    /// Writes what is left of the expression behind values that were put in.
+    /// Writes the remainder of the expression after the values that were filled in.
     fn leave(self, left: &[&TemplateVariable], behind_values: bool, out: &mut String) {
         if left.is_empty() {
             return;
@@ -240,8 +239,8 @@ impl Operator {
         }
     }
 
-    /// The places that can be reached behind it. What servers make of a
-    /// template is wider than the RFC, and so is this.
+    /// The positions that can be reached after the expression. Servers interpret templates more
+    /// widely than the RFC does, and so does this.
     fn reach(self, from: &[bool], uri: &[u8], nested: bool) -> Vec<bool> {
         let inside = |byte: u8| match self {
             Self::Reserved | Self::Fragment => true,
@@ -251,7 +250,7 @@ impl Operator {
             Self::Query | Self::Continuation => byte != b'#',
         };
         let sign = self.signs().0.as_bytes().first().copied();
-        // An operator with a sign may stand for nothing at all.
+        // An operator with a sign may expand to nothing.
         let mut reached = if sign.is_some() { from.to_vec() } else { vec![false; from.len()] };
         let mut running = false;
         for (place, byte) in uri.iter().enumerate() {

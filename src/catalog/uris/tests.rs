@@ -16,7 +16,7 @@ struct Server {
     resources: Vec<String>,
     templates: Vec<String>,
     variables: BTreeMap<String, String>,
-    /// URIs of its tools' interfaces.
+    /// URIs of its tools' user interfaces.
     interfaces: Vec<String>,
     offers: bool,
     listed: bool,
@@ -110,7 +110,7 @@ fn templates(catalog: &Catalog) -> Vec<String> {
     listed(catalog, Kind::Templates, "uriTemplate")
 }
 
-/// Where a URI leads, as `server/native`.
+/// The origin of a URI, as `server/native`.
 fn way(catalog: &Catalog, uri: &str) -> Option<String> {
     let origin = catalog.uris().find_origin(uri)?;
     Some(format!("{} {}", origin.server, origin.native))
@@ -322,7 +322,7 @@ proptest! {
                 let public = catalog.uris().public_uri(&one.name, &native);
                 let expected = format!("{} {native}", one.name);
                 if native.starts_with(UI) && *public == native {
-                    // An interface of nobody's list keeps its URI whoever shows it.
+                    // An interface that no server lists keeps its URI, whichever server shows it.
                     continue;
                 }
                 prop_assert_eq!(way(&catalog, &public), Some(expected), "{}", public);

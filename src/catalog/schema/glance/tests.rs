@@ -65,7 +65,8 @@ fn the_arguments_of_common_tools_are_admitted() {
     }
 }
 
-/// Schemas of the keywords that a glance knows, and of some that it does not.
+/// Schemas of keywords that the quick check knows, and of some that it does
+/// not.
 fn schemas() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!({})),

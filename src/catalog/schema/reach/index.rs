@@ -1,4 +1,4 @@
-//! Every subschema of a schema, and where each reference leads.
+//! An index of a schema's subschemas and reference targets.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,26 +11,26 @@ use super::SchemaNode;
 use crate::catalog::clip_foreign_text;
 use crate::catalog::schema::SchemaError;
 
-/// The subschemas, found once; every reference must lead to one of them.
+/// The index of all subschemas; every reference must resolve to one of them.
 pub(super) struct SchemaIndex<'a> {
     id: &'static str,
-    /// By address: the node, and the place of its base in `bases`.
+    /// By memory address: the node, and the index of its base in `bases`.
     nodes: HashMap<usize, (SchemaNode<'a>, usize)>,
     order: Vec<SchemaNode<'a>>,
     bases: Vec<Url>,
-    /// By absolute address without fragment.
+    /// By absolute URL without fragment.
     resources: HashMap<String, &'a Value>,
-    /// By absolute address with fragment.
+    /// By absolute URL with fragment.
     anchors: HashMap<String, SchemaNode<'a>>,
-    /// `$dynamicAnchor`s by name, `$recursiveAnchor`s under the empty name:
-    /// which of them is meant depends on the way taken, so all of them are.
+    /// `$dynamicAnchor`s by name, `$recursiveAnchor`s under the empty name. The target depends on
+    /// the evaluation path, so all candidates count.
     dynamic: HashMap<&'a str, Vec<SchemaNode<'a>>>,
 }
 
 impl<'a> SchemaIndex<'a> {
-    /// `id` is the keyword that names a subschema: draft-04 had another one.
+    /// `id` is the keyword that identifies a subschema: draft-04 has a different one.
     pub(super) fn new(schema: &'a Value, id: &'static str) -> Result<Self, SchemaError> {
-        // A base of our own for a schema that has no `$id`.
+        // The base URL of a schema without `$id`.
         let root = Url::parse("json-schema:///").map_err(|_| unresolved_reference("$id"))?;
         let mut index = Self {
             id,
@@ -90,7 +90,7 @@ impl<'a> SchemaIndex<'a> {
         maps.flat_map(Map::values).chain(singles).flat_map(nested_objects)
     }
 
-    /// Takes note of one subschema; gives the base that holds within it.
+    /// Adds one subschema to the index; returns the base URL within it.
     fn index_node(
         &mut self,
         value: &'a Value,
@@ -101,12 +101,12 @@ impl<'a> SchemaIndex<'a> {
         let mut base = outer;
         if let Some(Value::String(id)) = node.get(self.id) {
             if !is_root && node.contains_key("$ref") {
-                // Drafts disagree on which of the two counts.
+                // Drafts disagree on which of the two applies.
                 return Err(unresolved_reference(id));
             }
             let absolute = self.resolve_url(outer, id)?;
             match absolute.fragment() {
-                // Some generators write where a subschema stands: that names nothing.
+                // Some generators write the subschema's own path: that identifies nothing.
                 Some(name) if name.starts_with('/') => {}
                 Some(name) if !name.is_empty() => self.index_anchor(absolute.as_str(), node)?,
                 _ => base = self.index_resource(absolute, value, is_root)?,
@@ -125,7 +125,7 @@ impl<'a> SchemaIndex<'a> {
             self.dynamic.entry("").or_default().push(node);
         }
         if !is_root && let Some(dialect @ Value::String(_)) = node.get("$schema") {
-            // A second dialect within one schema would have rules of its own.
+            // A second dialect within one schema would have its own rules.
             return Err(SchemaError::UnsupportedDialect {
                 dialect: clip_foreign_text(&dialect.to_string()),
             });
@@ -164,7 +164,7 @@ impl<'a> SchemaIndex<'a> {
         base.join(target).map_err(|_| unresolved_reference(target))
     }
 
-    /// Where a reference leads: a subschema, or nowhere for `true` and `false`.
+    /// Resolves a reference: to a subschema, or to nothing for `true` and `false`.
     fn resolve_reference(
         &self,
         from: SchemaNode<'a>,
@@ -190,13 +190,13 @@ impl<'a> SchemaIndex<'a> {
     }
 }
 
-/// Where a subschema is in memory: its identity while the schema is borrowed.
+/// A subschema's memory address: its identity while the schema is borrowed.
 pub(super) fn node_address(node: SchemaNode<'_>) -> usize {
     std::ptr::from_ref(node).addr()
 }
 
-/// The values below a subschema that are subschemas, or may be: the values of
-/// a keyword nobody knows could be the target of a reference.
+/// The values below a subschema that are or may be subschemas: the value of an unknown keyword
+/// could be the target of a reference.
 fn nested_values(node: SchemaNode<'_>) -> impl Iterator<Item = &Value> {
     node.iter().flat_map(|(key, value)| {
         let map = MAPS.contains(&key.as_str()).then(|| value.as_object()).flatten();
@@ -206,7 +206,7 @@ fn nested_values(node: SchemaNode<'_>) -> impl Iterator<Item = &Value> {
     })
 }
 
-/// The objects that a keyword's value consists of: itself, or its items.
+/// The objects of a keyword's value: the value itself, or its items.
 fn nested_objects(value: &Value) -> impl Iterator<Item = SchemaNode<'_>> {
     let items = value.as_array().into_iter().flatten().filter_map(Value::as_object);
     value.as_object().into_iter().chain(items)
@@ -224,7 +224,7 @@ fn unresolved_reference(target: &str) -> SchemaError {
 /// Keywords whose value maps names to subschemas.
 const MAPS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
-/// Keywords whose value is data, whatever it looks like.
+/// Keywords whose value is data, whatever its shape.
 const DATA: [&str; 5] = ["const", "enum", "default", "examples", "example"];
 /// Keywords that apply subschemas to the same value.
 const SAME_VALUE: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];

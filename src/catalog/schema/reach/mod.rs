@@ -1,14 +1,13 @@
-//! How far references and compositions reach, before a schema is compiled.
+//! Bounds the evaluation cost of references and compositions, before a schema is compiled.
 //!
-//! Thirty lines of `$ref` can make a validator look at one value a billion
-//! times, or recurse until the stack ends. Three things are refused here: a
-//! reference that does not resolve within the schema itself (nothing is ever
-//! fetched), a chain of subschemas on one value that is endless or longer than
-//! [`MAX_CHAIN`], and references that multiply beyond [`MAX_WORK`].
+//! Thirty lines of `$ref` can make a validator visit one value a billion times, or recurse until
+//! the stack overflows. Three things are rejected here: a reference that does not resolve within
+//! the schema itself (nothing is ever fetched), a chain of subschemas on one value that is endless
+//! or longer than [`MAX_CHAIN`], and references that multiply beyond [`MAX_WORK`].
 //!
-//! A schema that refers to itself through a property can multiply once more per
-//! level of the arguments. The validator remembers its verdicts on such
-//! references, but not the errors: [`SchemaReach::cost`] says when those are too many.
+//! A schema that refers to itself through a property can multiply again at each level of the
+//! arguments. The validator caches its verdicts on such references, but not the errors:
+//! [`SchemaReach::checking_cost`] tells when those are too many.
 
 mod index;
 
@@ -21,26 +20,26 @@ use super::SchemaError;
 use crate::catalog::strict_json;
 use index::{SchemaIndex, node_address};
 
-/// The most subschemas that may follow one another on one and the same value.
+/// The longest chain of subschemas on one value.
 pub const MAX_CHAIN: usize = 32;
-/// The most times that a schema without recursion may look at one value.
+/// The most visits of a schema without recursion to one value.
 pub const MAX_WORK: usize = 16 * 1024;
 
 type SchemaNode<'a> = &'a Map<String, Value>;
 
-/// How far a schema within the bounds reaches.
+/// The evaluation cost of a schema within the bounds.
 #[derive(Debug)]
 pub(super) struct SchemaReach {
-    /// How often one value is looked at, at most, recursion aside.
+    /// The most visits to one value, recursion aside.
     work: usize,
-    /// By how much that can grow with each level of recursion.
+    /// The factor by which that can grow with each level of recursion.
     growth: usize,
     recursive: bool,
 }
 
 impl SchemaReach {
-    /// An upper bound on what it costs to name every fault of these arguments,
-    /// in looks at a byte.
+    /// An upper bound on the cost of naming every violation of these arguments, in visits to a
+    /// byte.
     pub(super) fn checking_cost(&self, arguments: &[u8]) -> usize {
         let once = arguments.len().saturating_mul(self.work);
         if !self.recursive {
@@ -51,7 +50,7 @@ impl SchemaReach {
     }
 }
 
-/// Refuses a schema that reaches too far.
+/// Measures a schema, and rejects it if it exceeds a bound.
 pub(super) fn measure_reach(schema: &Value, draft: Draft) -> Result<SchemaReach, SchemaError> {
     let id = if draft == Draft::Draft4 { "id" } else { "$id" };
     let index = SchemaIndex::new(schema, id)?;
@@ -62,8 +61,8 @@ pub(super) fn measure_reach(schema: &Value, draft: Draft) -> Result<SchemaReach,
     measure_work(&index)
 }
 
-/// The length of the longest chain of subschemas that apply to one value,
-/// starting at `node`; `depth` is the chain's length down to it.
+/// The length of the longest chain of subschemas on one value, starting at `node`; `depth` is the
+/// length of the chain before it.
 fn chain_length<'a>(
     index: &SchemaIndex<'a>,
     node: SchemaNode<'a>,
@@ -73,7 +72,7 @@ fn chain_length<'a>(
     if let Some(height) = known.get(&node_address(node)) {
         return Ok(*height);
     }
-    // An endless chain passes every bound: it needs no mark of its own.
+    // An endless chain exceeds every bound, so it needs no detection of its own.
     if depth > MAX_CHAIN {
         return Err(SchemaError::Chain { max: MAX_CHAIN });
     }
@@ -89,12 +88,12 @@ fn chain_length<'a>(
     Ok(height)
 }
 
-/// Bounds how often one value is looked at, whatever the arguments.
+/// Bounds the visits to one value, for any arguments.
 ///
-/// Subschemas on the same value add up. Of those on parts of it (properties,
-/// items) the largest counts: each part is another value. A way back to a
-/// subschema that is still open is recursion and counts as nothing. The walk
-/// keeps its own stack: its depth is the server's choice.
+/// Subschemas on the same value add up. Of the subschemas on its parts (properties, items) the
+/// largest counts, because each part is a different value. A reference back to a subschema that is
+/// still open is recursion and counts as zero. The walk keeps its own stack, because the server
+/// chooses the depth.
 fn measure_work(index: &SchemaIndex<'_>) -> Result<SchemaReach, SchemaError> {
     let mut known: HashMap<usize, NodeWork> = HashMap::new();
     let mut reach = SchemaReach { work: 1, growth: 1, recursive: false };
@@ -126,7 +125,7 @@ fn measure_work(index: &SchemaIndex<'_>) -> Result<SchemaReach, SchemaError> {
     Ok(reach)
 }
 
-/// Adds up what a subschema leads to.
+/// Adds up the work of a subschema's targets.
 fn add_up_work<'a>(
     index: &SchemaIndex<'a>,
     node: SchemaNode<'a>,
@@ -142,18 +141,18 @@ fn add_up_work<'a>(
     }))
 }
 
-/// What is known of a subschema; all zero while it is open.
+/// The result for a subschema; all zero while it is open.
 #[derive(Clone, Copy, Default)]
 struct NodeWork {
-    /// Looks at one value.
+    /// Visits to one value.
     work: usize,
-    /// Subschemas that go from this value on to its parts.
+    /// Subschemas that continue from this value to its parts.
     growth: usize,
 }
 
 enum WalkStep {
-    /// Look at what the node leads to.
+    /// Visit the node's targets.
     Enter,
-    /// All that it leads to is known: add it up.
+    /// All targets are known: add them up.
     Leave,
 }

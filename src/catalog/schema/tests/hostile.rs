@@ -1,4 +1,4 @@
-//! Schemas and arguments that are meant to do harm.
+//! Hostile schemas and arguments.
 
 use proptest::prelude::*;
 
@@ -105,7 +105,8 @@ fn a_pattern_is_matched_in_linear_time_or_within_a_limit() {
 
 #[test]
 fn a_schema_at_every_bound_fits_a_worker_thread() {
-    // The longest chain on each of the most levels, on the stack of one worker.
+    // The longest chain at each of the deepest levels, on the stack of one
+    // worker.
     let chain =
         |levels: usize, inner: Value| (0..levels).fold(inner, |inner, _| json!({"allOf": [inner]}));
     let schema = json!({
@@ -176,8 +177,8 @@ proptest! {
 }
 #[test]
 fn a_recursive_schema_that_multiplies_is_still_judged_in_time() {
-    // Each variant looks at the same child before it fails: 3 to the power of
-    // 60 looks without memory.
+    // Each variant visits the same child before it fails: 3 to the power of 60
+    // visits without a cache.
     let variant = |name: &str| json!({"properties": {"c": {"$ref": "#"}}, "required": [name]});
     let schema = json!({
         "type": "object",
