@@ -1,17 +1,17 @@
 //! Error codes, of JSON-RPC 2.0 and of MCP (2026-07-28, Base Protocol, "Error Codes").
 
-/// JSON-RPC: not JSON.
+/// JSON-RPC: invalid JSON.
 pub const PARSE_ERROR: i64 = -32700;
-/// JSON-RPC: not a request.
+/// JSON-RPC: not a valid request.
 pub const INVALID_REQUEST: i64 = -32600;
-/// JSON-RPC: no such method.
+/// JSON-RPC: unknown method.
 pub const METHOD_NOT_FOUND: i64 = -32601;
-/// JSON-RPC: the params do not fit the method.
+/// JSON-RPC: invalid parameters.
 pub const INVALID_PARAMS: i64 = -32602;
-/// JSON-RPC: a failure of the answering side.
+/// JSON-RPC: internal error of the responder.
 pub const INTERNAL_ERROR: i64 = -32603;
-/// MCP, up to 2025-11-25: there is no such resource. Modern servers say
-/// [`INVALID_PARAMS`] instead and must not say this.
+/// MCP, up to 2025-11-25: unknown resource. Modern servers send [`INVALID_PARAMS`] instead and must
+/// not send this code.
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
 /// MCP `HeaderMismatch`: headers and body disagree.
 pub const HEADER_MISMATCH: i64 = -32020;
@@ -23,19 +23,18 @@ pub const UNSUPPORTED_VERSION: i64 = -32022;
 /// MCP, Legacy: the user has to open a URL first.
 pub const URL_ELICITATION_REQUIRED: i64 = -32042;
 
-/// Trunkline: no key was shown, or none that is known. Allocated outside the range
-/// JSON-RPC reserves, as MCP asks of codes it does not define.
+/// Trunkline: the key is missing or unknown. Allocated outside the range that JSON-RPC reserves, as
+/// MCP requires of codes that it does not define.
 pub const UNAUTHENTICATED: i64 = 40_100;
-/// Trunkline: over a rate or concurrency limit.
+/// Trunkline: a rate or concurrency limit is exceeded.
 pub const OVER_LIMIT: i64 = 42_900;
-/// Trunkline: the server behind the gateway cannot be reached or broke off.
+/// Trunkline: the server behind the gateway is unreachable or closed the connection.
 pub const SERVER_UNAVAILABLE: i64 = 50_300;
 /// Trunkline: the server behind the gateway did not answer in time.
 pub const SERVER_TIMEOUT: i64 = 50_400;
 
-/// Whether a code is one that only Modern servers send (2026-07-28,
-/// Versioning, "Backward Compatibility": a recognised modern error identifies
-/// a Modern server).
+/// Whether only Modern servers send this code (2026-07-28, Versioning, "Backward Compatibility": a
+/// recognised modern error identifies a Modern server).
 pub fn is_modern_code(code: i64) -> bool {
     matches!(code, HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION)
 }

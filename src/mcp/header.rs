@@ -9,13 +9,13 @@ pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-v
 pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 /// Modern: `params.name` or `params.uri`, mirrored.
 pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
-/// Modern: what the names of mirrored tool parameters begin with.
+/// Modern: the prefix of headers that mirror tool parameters.
 pub const PARAM_PREFIX: &str = "mcp-param-";
-/// Legacy: the session.
+/// Legacy: the session id.
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-/// Legacy: the last event that a client has of a stream that it resumes.
+/// Legacy: the last event that a client has received of a stream that it resumes.
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Tells reverse proxies not to hold a stream's events back.
+/// Tells reverse proxies not to buffer a stream's events.
 pub const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// W3C Trace Context.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");

@@ -1,4 +1,4 @@
-//! Texts in HTTP header values: the Base64 sentinel that `Mcp-Name` and the
+//! Text in HTTP header values: the Base64 sentinel that `Mcp-Name` and the
 //! `Mcp-Param-*` headers share (MCP 2026-07-28, Streamable HTTP, "Value
 //! Encoding").
 
@@ -8,13 +8,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 
-/// Why a header value stands for no text.
+/// Why a header value cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderValueError {
     /// A byte outside visible ASCII, space and tab.
     #[error("the header holds characters outside visible ASCII")]
     Characters,
-    /// The sentinel is there, and between its marks is no canonical Base64.
+    /// A sentinel without canonical Base64 between its marks.
     #[error("the header's Base64 is not valid")]
     Base64,
     /// The Base64 decodes to something other than UTF-8.
@@ -22,8 +22,8 @@ pub enum HeaderValueError {
     Utf8,
 }
 
-/// The header value that stands for `text`: the text itself where that is safe
-/// and unambiguous, its Base64 between the marks everywhere else.
+/// Encodes `text` as a header value: literally if that is safe and unambiguous,
+/// otherwise as Base64 between the marks.
 pub fn encode_value(text: &str) -> HeaderValue {
     if is_plain_value(text)
         && let Ok(value) = HeaderValue::from_str(text)
@@ -31,11 +31,11 @@ pub fn encode_value(text: &str) -> HeaderValue {
         return value;
     }
     let encoded = format!("{PREFIX}{}{SUFFIX}", STANDARD.encode(text));
-    // Base64 and the marks are visible ASCII, so this never takes the default.
+    // Base64 and the marks are visible ASCII, so the default is never used.
     HeaderValue::try_from(encoded).unwrap_or(HeaderValue::from_static("=?base64??="))
 }
 
-/// The text that a header value stands for.
+/// Decodes a header value.
 ///
 /// # Errors
 /// [`HeaderValueError`] for characters that no conforming client sends, and for
@@ -51,19 +51,20 @@ pub fn decode_value(text: &str) -> Result<Cow<'_, str>, HeaderValueError> {
     String::from_utf8(bytes).map(Cow::Owned).map_err(|_| HeaderValueError::Utf8)
 }
 
-/// An empty value is allowed by HTTP, yet some proxies drop such a header and
-/// the call would then be refused as a mismatch: it is encoded too.
+/// Whether a text may be sent literally. HTTP allows an empty value, but some
+/// proxies drop such a header, and the call would be rejected as a mismatch; so
+/// an empty text is encoded.
 fn is_plain_value(text: &str) -> bool {
     let padded = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
     !text.is_empty() && is_visible(text) && !padded && !is_encoded_value(text)
 }
 
-/// Whether a text is visible ASCII, spaces and tabs.
+/// Whether a text is visible ASCII, spaces and tabs only.
 fn is_visible(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'))
 }
 
-/// Whether a header's text stands for another.
+/// Whether a header value has the marks of the sentinel.
 pub fn is_encoded_value(text: &str) -> bool {
     text.starts_with(PREFIX) && text.ends_with(SUFFIX)
 }

@@ -1,28 +1,28 @@
-//! How severe a line of a server's log is.
+//! Severity of log messages.
 
-/// A severity of RFC 5424, the least severe first.
+/// A severity of RFC 5424, least severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
-    /// For who looks for a fault.
+    /// Detailed debugging information.
     Debug,
-    /// What goes on.
+    /// General information.
     Info,
-    /// What goes on and is of note.
+    /// Normal but significant events.
     Notice,
-    /// What may go wrong.
+    /// Warning conditions.
     Warning,
-    /// What went wrong.
+    /// Error conditions.
     Error,
-    /// A part has failed.
+    /// A component has failed.
     Critical,
-    /// Somebody has to act at once.
+    /// Action must be taken immediately.
     Alert,
-    /// Nothing works.
+    /// The system is unusable.
     Emergency,
 }
 
 impl LogLevel {
-    /// All of them, in their order.
+    /// All levels, least severe first.
     pub const ALL: [Self; 8] = [
         Self::Debug,
         Self::Info,
@@ -34,7 +34,7 @@ impl LogLevel {
         Self::Emergency,
     ];
 
-    /// The level as it stands on the wire.
+    /// The level's name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Debug => "debug",

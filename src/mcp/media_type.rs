@@ -5,27 +5,26 @@ use http::header::CONTENT_TYPE;
 
 use crate::text::clip;
 
-/// What a body is, as its `Content-Type` says.
+/// The media type of a body, from its `Content-Type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MediaType {
     /// `application/json`: one message.
     Json,
     /// `text/event-stream`: events that carry messages.
     EventStream,
-    /// Another one, or none.
+    /// Another media type, or none.
     Other,
 }
 
 impl MediaType {
-    /// The one that a message's headers name.
+    /// The media type in a message's headers.
     pub fn of(headers: &HeaderMap) -> Self {
         headers.get(CONTENT_TYPE).map_or(Self::Other, |value| Self::parse(value.as_bytes()))
     }
 
-    /// Reads the value of `Content-Type`; parameters such as `charset` say
-    /// nothing about what it is.
+    /// Parses the value of `Content-Type`; parameters such as `charset` are ignored.
     pub fn parse(value: &[u8]) -> Self {
-        // As most programs write it, it is known at once.
+        // Fast path for the usual spellings.
         match value {
             b"application/json" => return Self::Json,
             b"text/event-stream" => return Self::EventStream,
@@ -42,7 +41,7 @@ impl MediaType {
     }
 }
 
-/// A `Content-Type` as an error may quote it: visible, and cut to a sensible length.
+/// A `Content-Type` for error messages: visible characters only, truncated.
 pub fn quote_content_type(headers: &HeaderMap) -> String {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     clip(value.unwrap_or_default(), 100).to_owned()

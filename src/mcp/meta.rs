@@ -6,15 +6,15 @@ pub const META: &str = "_meta";
 pub const PROGRESS_TOKEN: &str = "progressToken";
 /// Modern: the protocol version of a request.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// Modern: who sends a request.
+/// Modern: the sender of a request.
 pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-/// Modern: what the sender of a request can do.
+/// Modern: the capabilities of a request's sender.
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Modern: the least severe log line the request wants to see.
+/// Modern: the minimum severity of log messages that the request asks for.
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 /// Modern: the `subscriptions/listen` request a notification belongs to.
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-/// Modern: who sends a result.
+/// Modern: the sender of a result.
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 /// W3C Trace Context.
 pub const TRACEPARENT: &str = "traceparent";

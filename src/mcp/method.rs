@@ -1,4 +1,4 @@
-//! The table of methods that the gateway knows by name.
+//! The methods that the gateway knows by name.
 
 use http::HeaderValue;
 
@@ -9,9 +9,9 @@ use super::encode_value;
 pub enum Method {
     /// Legacy: opens a session.
     Initialize,
-    /// Legacy: asks for a sign of life.
+    /// Legacy: checks that the peer responds.
     Ping,
-    /// Modern: who is there and what can it do.
+    /// Modern: asks for the server's identity and capabilities.
     Discover,
     /// Modern: opens a stream of change notifications.
     Listen,
@@ -21,38 +21,38 @@ pub enum Method {
     ToolsCall,
     /// Lists prompts.
     PromptsList,
-    /// Gets a prompt, filled in.
+    /// Gets a prompt with its arguments filled in.
     PromptsGet,
     /// Lists resources.
     ResourcesList,
-    /// Lists templates of resources.
+    /// Lists resource templates.
     TemplatesList,
     /// Reads a resource.
     ResourcesRead,
-    /// Legacy: asks to hear when a resource changes.
+    /// Legacy: subscribes to changes of a resource.
     ResourcesSubscribe,
-    /// Legacy: takes that back.
+    /// Legacy: ends that subscription.
     ResourcesUnsubscribe,
     /// Completes an argument of a prompt or a template.
     Complete,
-    /// Legacy: the least severe log line that a session wants to see.
+    /// Legacy: sets the session's minimum severity of log messages.
     SetLevel,
-    /// How a task is: Modern with the extension, and 2025-11-25.
+    /// Gets a task's status: Modern with the extension, and 2025-11-25.
     TasksGet,
-    /// Modern, with the extension: answers what a task asks.
+    /// Modern, with the extension: answers a task's input requests.
     TasksUpdate,
-    /// Ends a task.
+    /// Cancels a task.
     TasksCancel,
-    /// 2025-11-25: waits for what a task comes to.
+    /// 2025-11-25: waits for a task's result.
     TasksResult,
     /// 2025-11-25: lists tasks.
     TasksList,
-    /// Anything else, by its own name.
+    /// Any other method, by its name.
     Other(String),
 }
 
 impl Method {
-    /// Reads a method's name.
+    /// Parses a method's name.
     pub fn parse(name: &str) -> Self {
         match name {
             "initialize" => Self::Initialize,
@@ -84,7 +84,7 @@ impl Method {
         self.known_name().unwrap_or_else(|other| other)
     }
 
-    /// Its name as a header says it.
+    /// The name as a header value.
     pub fn to_header(&self) -> HeaderValue {
         match self.known_name() {
             Ok(known) => HeaderValue::from_static(known),
@@ -92,7 +92,7 @@ impl Method {
         }
     }
 
-    /// The name of one that is known here, or else its own.
+    /// The name of a known method, or `Err` with the name of an unknown one.
     fn known_name(&self) -> Result<&'static str, &str> {
         Ok(match self {
             Self::Initialize => "initialize",
@@ -119,12 +119,13 @@ impl Method {
         })
     }
 
-    /// Whether only Modern peers know it.
+    /// Whether only Modern peers know the method.
     pub fn is_modern_only(&self) -> bool {
         matches!(self, Self::Discover | Self::Listen)
     }
 
-    /// Whether it is passed on to a server, rather than answered by the gateway.
+    /// Whether the method is forwarded to a server, rather than answered by the
+    /// gateway.
     pub fn is_answered_by_servers(&self) -> bool {
         matches!(
             self,
@@ -136,14 +137,14 @@ impl Method {
         ) || self.is_task_request()
     }
 
-    /// Whether it is about one task, by its id.
+    /// Whether the request is about one task, by its id.
     pub fn is_task_request(&self) -> bool {
         matches!(self, Self::TasksGet | Self::TasksUpdate | Self::TasksCancel | Self::TasksResult)
     }
 
-    /// The member of `params` that `Mcp-Name` mirrors, where it mirrors one
-    /// (2026-07-28, Streamable HTTP, "Standard Request Headers"; of tasks,
-    /// SEP-2663, "Streamable HTTP: Routing Headers").
+    /// The member of `params` that `Mcp-Name` mirrors; `None` if it mirrors
+    /// none (2026-07-28, Streamable HTTP, "Standard Request Headers"; for
+    /// tasks, SEP-2663, "Streamable HTTP: Routing Headers").
     pub fn name_param(&self) -> Option<&'static str> {
         match self {
             Self::ToolsCall | Self::PromptsGet => Some("name"),
@@ -162,34 +163,34 @@ pub mod notification {
 
     use crate::jsonrpc::{Id, object};
 
-    /// Legacy: the client is ready.
+    /// Legacy: initialization is complete.
     pub const INITIALIZED: &str = "notifications/initialized";
-    /// A request is no longer wanted.
+    /// A request is cancelled.
     pub const CANCELLED: &str = "notifications/cancelled";
-    /// How far a request has come.
+    /// A request's progress.
     pub const PROGRESS: &str = "notifications/progress";
-    /// The list of tools is another.
+    /// The list of tools has changed.
     pub const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
-    /// The list of prompts is another.
+    /// The list of prompts has changed.
     pub const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
-    /// The list of resources, or of their templates, is another.
+    /// The list of resources or resource templates has changed.
     pub const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
-    /// A resource is another.
+    /// A resource has changed.
     pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
-    /// A line of a server's log.
+    /// A server's log message.
     pub const MESSAGE: &str = "notifications/message";
-    /// Legacy: the client's roots are others.
+    /// Legacy: the client's roots have changed.
     pub const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
-    /// A URL elicitation has been dealt with outside.
+    /// A URL elicitation was completed outside the protocol.
     pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
-    /// Modern, extension `io.modelcontextprotocol/tasks`: how a task is.
+    /// Modern, extension `io.modelcontextprotocol/tasks`: a task's status.
     pub const TASK: &str = "notifications/tasks";
-    /// 2025-11-25: how a task is.
+    /// 2025-11-25: a task's status.
     pub const TASK_STATUS: &str = "notifications/tasks/status";
-    /// Modern: a subscription stands.
+    /// Modern: a subscription is active.
     pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 
-    /// The id of the request that the params of a [`CANCELLED`] name.
+    /// The id of the cancelled request, from the params of [`CANCELLED`].
     pub fn cancelled_request(params: &Bytes) -> Option<Id> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]

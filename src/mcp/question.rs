@@ -1,8 +1,8 @@
-//! Methods of what servers ask of clients.
+//! Methods of requests from servers to clients.
 
-/// Asks the client's model.
+/// Samples the client's model.
 pub const SAMPLING: &str = "sampling/createMessage";
-/// Asks the user, by a form or by a page elsewhere.
+/// Asks the user for input, in a form or on a web page.
 pub const ELICITATION: &str = "elicitation/create";
-/// Asks which files and folders matter.
+/// Asks for the files and folders that are in scope.
 pub const ROOTS: &str = "roots/list";

@@ -1,4 +1,4 @@
-//! The published revisions and the era each belongs to.
+//! The published protocol versions and their eras.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ pub enum ProtocolVersion {
 }
 
 impl ProtocolVersion {
-    /// All of them, newest first.
+    /// All versions, newest first.
     pub const ALL: [Self; 5] = [
         Self::V2026_07_28,
         Self::V2025_11_25,
@@ -45,12 +45,12 @@ impl ProtocolVersion {
         Self::V2025_03_26,
         Self::V2024_11_05,
     ];
-    /// What a Legacy peer is offered first.
+    /// The version that Legacy peers are offered first.
     pub const LATEST_LEGACY: Self = Self::V2025_11_25;
-    /// What a Modern peer is offered first.
+    /// The version that Modern peers are offered first.
     pub const LATEST_MODERN: Self = Self::V2026_07_28;
 
-    /// The revision as it stands on the wire.
+    /// The version on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V2024_11_05 => "2024-11-05",
@@ -61,23 +61,23 @@ impl ProtocolVersion {
         }
     }
 
-    /// Reads a revision; `None` for one that is not known.
+    /// Parses a version; `None` if it is unknown.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|version| version.as_str() == text)
     }
 
-    /// Which era it belongs to.
+    /// The version's era.
     pub fn era(self) -> Era {
         if self >= Self::V2026_07_28 { Era::Modern } else { Era::Legacy }
     }
 
-    /// Whether its clients know events that carry an id and no message. Older
-    /// ones take the empty data for a message that is not JSON.
+    /// Whether clients of this version accept events with an id and no message.
+    /// Older clients take the empty data for malformed JSON.
     pub fn sends_priming_event(self) -> bool {
         self == Self::V2025_11_25
     }
 
-    /// Whether a body may hold an array of messages.
+    /// Whether a body may be a JSON-RPC batch.
     pub fn allows_batches(self) -> bool {
         self <= Self::V2025_03_26
     }
