@@ -26,7 +26,7 @@ pub use record::{CallOutcome, CallRecord};
 pub use subject::CallSubject;
 pub use traceparent::{Sampled, TraceIdText, TraceParent, TraceParentError};
 
-/// How bytes travel to a peer, in the words of the semantic conventions.
+/// The network transport of a peer, as in the semantic conventions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// A socket: HTTP in all its versions.

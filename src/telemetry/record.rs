@@ -34,7 +34,7 @@ pub enum CallOutcome {
 }
 
 impl CallOutcome {
-    /// How many different labels there are.
+    /// The number of labels.
     pub(super) const COUNT: usize = 6;
 
     /// Every label, at its [`Self::index`].
@@ -53,7 +53,7 @@ impl CallOutcome {
         }
     }
 
-    /// Why it was refused or what failed.
+    /// Why the call was refused or failed.
     pub fn failure_reason(&self) -> Option<&'static str> {
         match self {
             Self::Refused { reason } => Some(reason),
@@ -62,7 +62,7 @@ impl CallOutcome {
         }
     }
 
-    /// The JSON-RPC error code, where the call ended in one.
+    /// The JSON-RPC error code, if the call ended in one.
     pub fn code(&self) -> Option<i64> {
         match self {
             Self::Failed { code, .. } => Some(*code),
@@ -82,21 +82,21 @@ impl CallOutcome {
     }
 }
 
-/// The access log record of one call. No field can hold arguments,
-/// results, headers or a session id, and none should be made to.
+/// The access log record of one call. No field holds arguments, results, headers or a session id,
+/// and none may.
 #[derive(Debug, Clone, Copy)]
 pub struct CallRecord<'a> {
-    /// Who called, once authenticated.
+    /// The caller, once authenticated.
     pub principal: Option<&'a str>,
-    /// Where the call came from; `None` for a client on standard streams.
+    /// The client's address; `None` for a client on standard streams.
     pub address: Option<IpAddr>,
-    /// The profile it came in through.
+    /// The call's profile.
     pub profile: &'a str,
-    /// The method, as the client wrote it; cut when long.
+    /// The method, as the client wrote it; truncated when long.
     pub method: &'a str,
-    /// What is asked for, by its public name, as the client wrote it.
+    /// The subject by its public name, as the client wrote it.
     pub public: CallSubject<'a>,
-    /// The same by its own name at its server.
+    /// The subject by its native name.
     pub native: CallSubject<'a>,
     /// The server the call was routed to.
     pub server: Option<&'a str>,
@@ -104,32 +104,32 @@ pub struct CallRecord<'a> {
     pub outcome: CallOutcome,
     /// From the request's last byte to the reply's last byte.
     pub duration: Duration,
-    /// The part of it spent waiting for the server.
+    /// The part of the duration spent waiting for the server.
     pub upstream: Option<Duration>,
-    /// The trace it belongs to, 32 hexadecimal digits.
+    /// The call's trace, 32 hexadecimal digits.
     pub trace_id: Option<&'a str>,
-    /// The protocol version the client speaks.
+    /// The client's protocol version.
     pub client_version: &'a str,
-    /// The protocol version the server speaks.
+    /// The server's protocol version.
     pub server_version: Option<&'a str>,
-    /// How the client came: `http1`, `http2`, `stdio`.
+    /// The client's transport: `http1`, `http2`, `stdio`.
     pub transport: &'static str,
 }
 
 impl CallRecord<'_> {
-    /// The target of the access log; a filter directive for it switches the
-    /// line off. See [`super::log::AccessLine`].
+    /// The target of the access log; a filter directive for it turns the log off. See
+    /// [`super::log::AccessLogSwitch`].
     pub const TARGET: &'static str = "trunkline::access";
 
-    /// Writes the record to the access log. Costs a look at the current subscriber when the
-    /// line is off.
+    /// Writes the record to the access log. If the log is off, this only costs a check of the
+    /// current subscriber.
     pub fn write_to_log(&self) {
         if !log::write_call_record(self) {
             self.emit_event();
         }
     }
 
-    /// The same as an event, for a subscriber that is not [`super::log`]'s.
+    /// Emits the record as an event, for subscribers other than [`super::log`]'s.
     pub(super) fn emit_event(&self) {
         tracing::info!(
             target: CallRecord::TARGET,
@@ -162,7 +162,7 @@ impl CallRecord<'_> {
         whole_microseconds(self.duration)
     }
 
-    /// The part of it spent waiting for the server, rounded to microseconds.
+    /// The part of the duration spent waiting for the server, rounded to microseconds.
     pub(super) fn upstream_us(&self) -> Option<u64> {
         self.upstream.map(whole_microseconds)
     }
@@ -173,7 +173,7 @@ fn whole_microseconds(duration: Duration) -> u64 {
     rounded.as_secs().saturating_mul(1_000_000).saturating_add(rounded.subsec_micros().into())
 }
 
-/// Milliseconds with three digits after the point: what a reader compares.
+/// Milliseconds with three decimals: the form that readers compare.
 #[expect(clippy::cast_precision_loss, reason = "exact for a call of a hundred years")]
 fn as_milliseconds(micros: u64) -> f64 {
     micros as f64 / 1000.0

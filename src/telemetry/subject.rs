@@ -1,4 +1,4 @@
-//! What a request is about, as logs and traces tell of it.
+//! The subject of a request, for logs and traces.
 
 use std::borrow::Cow;
 
@@ -6,37 +6,37 @@ use crate::text::clip;
 
 use super::CLIP;
 
-/// What a request is about: at most one thing.
+/// The subject of a request: at most one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CallSubject<'a> {
-    /// The method says it all.
+    /// No subject besides the method.
     #[default]
     Nothing,
-    /// A tool, by a name of its.
+    /// A tool, by its name.
     Tool(&'a str),
-    /// A prompt, by a name of its.
+    /// A prompt, by its name.
     Prompt(&'a str),
-    /// A resource, by a URI of its.
+    /// A resource, by its URI.
     Resource(&'a str),
 }
 
 impl<'a> CallSubject<'a> {
-    /// The tool's name; cut when long.
+    /// The tool's name; truncated when long.
     pub fn tool(self) -> Option<&'a str> {
         if let Self::Tool(name) = self { Some(clip(name, CLIP)) } else { None }
     }
 
-    /// The prompt's name; cut when long.
+    /// The prompt's name; truncated when long.
     pub fn prompt(self) -> Option<&'a str> {
         if let Self::Prompt(name) = self { Some(clip(name, CLIP)) } else { None }
     }
 
-    /// The resource's URI without what may be secret in it: credentials, query
-    /// and fragment; cut when long.
+    /// The resource's URI without parts that may be secret: credentials, query and fragment;
+    /// truncated when long.
     pub fn resource_uri(self) -> Option<Cow<'a, str>> {
         let Self::Resource(uri) = self else { return None };
         let uri = clip(uri.split(['?', '#']).next().unwrap_or_default(), CLIP);
-        // A public URI has the server's own within it: the last authority counts.
+        // A public URI contains the server's own: the last authority counts.
         let authority = uri.rfind("://").map_or(0, |at| at + 3);
         let (before, rest) = uri.split_at(authority);
         let end = rest.find('/').unwrap_or(rest.len());

@@ -1,4 +1,4 @@
-//! The `traceparent` of W3C Trace Context: which trace a call belongs to.
+//! The `traceparent` of W3C Trace Context.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ pub struct TraceParent {
     flags: u8,
 }
 
-/// Why a text is no `traceparent`. The specification says to go on as if none
-/// had come.
+/// Why a text is not a `traceparent`. The specification requires ignoring such
+/// a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TraceParentError {
-    /// Not `VERSION-TRACE-SPAN-FLAGS` in its fixed places.
+    /// Not of the fixed form `VERSION-TRACE-SPAN-FLAGS`.
     #[error("a traceparent has the shape 00-TRACEID-SPANID-FLAGS")]
     Shape,
-    /// A character outside `0-9a-f` where hexadecimal digits stand.
+    /// A character other than `0-9a-f` among the hexadecimal digits.
     #[error("a traceparent is written in lower-case hexadecimal digits")]
     Digits,
     /// Version `ff`, which is forbidden.
@@ -29,19 +29,19 @@ pub enum TraceParentError {
 }
 
 impl TraceParent {
-    /// How many characters version 00 has.
+    /// The length of version 00 in characters.
     pub const LEN: usize = 55;
 
-    /// Puts a `traceparent` together; `None` when an id is zero.
+    /// Builds a `traceparent`; `None` if an id is zero.
     pub fn new(trace_id: u128, span_id: u64, sampled: Sampled) -> Option<Self> {
         let flags = u8::from(sampled == Sampled::Yes);
         (trace_id != 0 && span_id != 0).then_some(Self { trace_id, span_id, flags })
     }
 
-    /// Reads a header or `_meta` value; looks at [`Self::LEN`] bytes at most.
+    /// Parses a header or `_meta` value; reads [`Self::LEN`] bytes at most.
     ///
     /// # Errors
-    /// [`TraceParentError`] says which rule of the specification is broken.
+    /// [`TraceParentError`] names the violated rule of the specification.
     pub fn parse(text: &str) -> Result<Self, TraceParentError> {
         let bytes = text.as_bytes();
         let dashes = [2, 35, 52].map(|at| bytes.get(at) == Some(&b'-'));
@@ -53,7 +53,7 @@ impl TraceParent {
             return Err(TraceParentError::Version);
         }
         // W3C Trace Context, "Versioning of traceparent": a later version may
-        // go on after a dash, version 00 may not.
+        // continue after a dash, version 00 may not.
         let rest = bytes.get(Self::LEN);
         if rest.is_some() && (version == 0 || rest != Some(&b'-')) {
             return Err(TraceParentError::Shape);
@@ -103,7 +103,7 @@ impl fmt::Display for TraceParent {
     }
 }
 
-/// A trace id in text, on the stack.
+/// A trace id as text, on the stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceIdText([u8; 32]);
 
@@ -117,7 +117,7 @@ impl TraceIdText {
         }))
     }
 
-    /// The 32 digits.
+    /// The 32 digits as text.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }

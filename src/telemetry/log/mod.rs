@@ -37,7 +37,7 @@ pub(super) use access::write_call_record;
 pub enum LogFormat {
     /// For people: coloured on a terminal.
     Human,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -47,7 +47,7 @@ pub enum LogFormat {
 pub enum AccessLogSwitch {
     /// One line per call.
     On,
-    /// None.
+    /// No lines.
     Off,
 }
 
@@ -69,25 +69,25 @@ pub enum LogError {
          or TARGET=LEVEL"
     )]
     Directive {
-        /// The directive as it stands.
+        /// The directive as written.
         directive: String,
     },
-    /// Somebody in this process has set up a log before.
+    /// This process has a log already.
     #[error("this process already has a log")]
     AlreadySet,
-    /// The thread that writes could not be started.
+    /// The writer thread could not be started.
     #[error("the log's thread could not be started: {kind}")]
     Thread {
-        /// What the system said.
+        /// The error of the system.
         kind: std::io::ErrorKind,
     },
-    /// The subscriber that was set up is gone.
+    /// The subscriber no longer exists.
     #[error("the log is gone")]
     Gone,
 }
 
-/// The running log: keeps its thread, changes its levels. Dropping it writes
-/// what is left, waiting a second at most.
+/// The running log: owns its thread and changes its levels. Dropping it writes the remaining lines,
+/// for a second at most.
 #[derive(Debug)]
 pub struct LogHandle {
     filter: ReloadableFilter,
@@ -104,7 +104,7 @@ pub fn init_log(levels: LogLevels<'_>, format: LogFormat) -> Result<LogHandle, L
     init_log_into(stderr(), levels, format, colours)
 }
 
-/// Sends the process's log to `out`, which a thread of its own writes to.
+/// Sends the process's log to `out`, which a separate thread writes to.
 ///
 /// # Errors
 /// As [`init_log`].
@@ -126,8 +126,7 @@ impl LogHandle {
     /// Changes what is logged, from the next line on.
     ///
     /// # Errors
-    /// [`LogError::Directive`] names the directive that is wrong; the levels
-    /// stay as they were.
+    /// [`LogError::Directive`] names the invalid directive; the levels stay unchanged.
     pub fn set_levels(&self, levels: LogLevels<'_>) -> Result<(), LogError> {
         self.filter.reload(parse_targets(levels)?)
     }
@@ -136,15 +135,15 @@ impl LogHandle {
 /// Checks log directives without applying them, for the configuration.
 ///
 /// # Errors
-/// [`LogError::Directive`] names the directive that is wrong.
+/// [`LogError::Directive`] names the invalid directive.
 pub fn check_directives(directives: &str) -> Result<(), LogError> {
     parse_targets(LogLevels { directives, access: AccessLogSwitch::Off }).map(drop)
 }
 
-/// Whether lines for people have colours.
+/// Whether lines for people are coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colours {
-    /// For a terminal that knows them.
+    /// For a terminal that supports colours.
     On,
     /// Plain text.
     Off,
@@ -205,8 +204,8 @@ where
     }
 }
 
-/// `Targets` would take a misspelt level for the name of a target, and log
-/// everything of that target: nothing at all. So each directive is checked.
+/// Checks each directive: `Targets` would take a misspelt level for a target's name, and then log
+/// nothing.
 fn parse_targets(levels: LogLevels<'_>) -> Result<Targets, LogError> {
     let mut targets = Targets::new().with_default(LevelFilter::OFF);
     for directive in levels.directives.split(',').map(str::trim).filter(|d| !d.is_empty()) {
@@ -229,7 +228,7 @@ fn parse_targets(levels: LogLevels<'_>) -> Result<Targets, LogError> {
     Ok(targets.with_target(CallRecord::TARGET, access))
 }
 
-/// Levels by name. The library also takes `5` and the empty text.
+/// Parses a level's name. The library also accepts `5` and the empty text.
 fn level_filter(name: &str) -> Option<LevelFilter> {
     name.chars().all(|c| c.is_ascii_alphabetic()).then(|| name.parse().ok()).flatten()
 }

@@ -10,17 +10,17 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::LogFormat;
 
-/// The most bytes of lines that wait; further lines are dropped.
+/// The most bytes of queued lines; further lines are dropped.
 const CAPACITY: usize = 1 << 20;
 
-/// With this many bytes the writer does not wait for more.
+/// With this many bytes queued, the writer stops waiting for more.
 const ENOUGH: usize = CAPACITY / 8;
 
 /// How long the writer collects lines after a write. The first line after a pause
 /// is written at once: it may be the address of a gateway that just started.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// How long the end of the process waits for the last lines.
+/// How long the process waits for the last lines when it ends.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Accepts whole lines and never waits for the file descriptor.
@@ -34,7 +34,7 @@ pub(super) struct Flusher(Arc<SinkState>);
 #[derive(Debug, Default)]
 struct SinkState {
     waiting: Mutex<QueuedLines>,
-    /// Wakes the writer: for the first line, for enough lines, or to end.
+    /// Wakes the writer: for the first line, at [`ENOUGH`] bytes, or to end.
     writer: Condvar,
     /// Wakes [`Flusher`]: the writer has ended.
     ended: Condvar,
@@ -49,12 +49,12 @@ struct QueuedLines {
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum SinkStage {
-    /// Lines are taken and written.
+    /// Lines are accepted and written.
     #[default]
     Open,
-    /// The writer writes what is left, without gathering.
+    /// The writer writes the remaining lines, without gathering.
     Closing,
-    /// The writer is gone.
+    /// The writer has ended.
     Ended,
 }
 
@@ -89,14 +89,14 @@ impl SinkState {
         }
     }
 
-    /// The writer's life.
+    /// The writer thread's loop.
     fn write_all(&self, mut out: impl Write, format: LogFormat) {
         let mut lines = Vec::new();
         while let Some(lost) = self.take(&mut lines) {
             if lost > 0 {
                 lines.extend_from_slice(lost_lines_notice(lost, format).as_bytes());
             }
-            // Nobody is left to tell when the log itself cannot be written.
+            // If the log itself cannot be written, there is nowhere to report it.
             let _ = out.write_all(&lines).and_then(|()| out.flush());
             lines.clear();
             self.gather();
@@ -105,7 +105,7 @@ impl SinkState {
         self.ended.notify_all();
     }
 
-    /// Waits for lines and takes them all; `None` when there will be no more.
+    /// Waits for lines and takes them all; `None` when no more will come.
     fn take(&self, lines: &mut Vec<u8>) -> Option<u64> {
         let mut waiting = self.lock();
         self.writer.wait_while(&mut waiting, |w| w.lines.is_empty() && w.stage == SinkStage::Open);
@@ -116,7 +116,7 @@ impl SinkState {
         Some(std::mem::take(&mut waiting.lost))
     }
 
-    /// Lets lines come together.
+    /// Waits for further lines, to write them together.
     fn gather(&self) {
         let mut waiting = self.lock();
         let few = |w: &mut QueuedLines| w.lines.len() < ENOUGH && w.stage == SinkStage::Open;
@@ -135,7 +135,7 @@ impl Drop for Flusher {
     }
 }
 
-/// The subscriber formats a line whole and writes it with one call.
+/// The subscriber formats a complete line and writes it with one call.
 impl Write for &Sink {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.0.push_line(line);

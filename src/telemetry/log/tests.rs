@@ -10,7 +10,7 @@ use crate::telemetry::{CallOutcome, CallSubject};
 
 const INFO: LogLevels<'_> = LogLevels { directives: "info", access: AccessLogSwitch::On };
 
-/// A descriptor that keeps what it gets.
+/// A writer that keeps its input.
 #[derive(Debug, Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -30,7 +30,7 @@ impl Kept {
     }
 }
 
-/// What `levels` and `format` make of what `say` says.
+/// The log of what `say` logs, with these `levels` and this `format`.
 fn logged(levels: LogLevels<'_>, format: LogFormat, say: impl FnOnce()) -> String {
     let kept = Kept::default();
     let (sink, flusher) = sink::start_sink(kept.clone(), format).unwrap();
@@ -149,7 +149,7 @@ fn a_misspelt_level_is_refused_by_name() {
     }
 }
 
-/// A descriptor nobody reads, until its sender is dropped.
+/// A writer that blocks until its sender is dropped.
 struct Stuck {
     reached: SyncSender<()>,
     released: Receiver<()>,

@@ -1,5 +1,5 @@
-//! The servers and tools that are counted, and how one of them becomes
-//! several families in the registry.
+//! The table of servers and tools that are counted; each entry becomes a series of several families
+//! in the registry.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,31 +11,31 @@ use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-/// Names and values, as a family writes them.
+/// Label names and values, as a family writes them.
 pub(in crate::telemetry) type Labels<'a> = [(&'static str, &'a str)];
 
-/// What looks at series one after the other.
+/// A visitor of all series.
 pub(in crate::telemetry) type MetricVisit<'a, M> = &'a mut dyn FnMut(&Labels<'_>, &M);
 
-/// What has labels of its own, which all its series carry.
+/// An entry with labels that all its series carry.
 pub(super) trait LabelledEntry {
-    /// The labels and their values, in the order in which they are written.
+    /// The labels, in the order in which they are written.
     fn labels(&self) -> Vec<(&'static str, &str)>;
 }
 
-/// What is counted for each server, or for each tool: held weakly, in order.
+/// The entries of all servers, or of all tools: held weakly, sorted by key.
 #[derive(Debug)]
 pub(super) struct Entries<V>(Arc<RwLock<EntryTable<V>>>);
 
 #[derive(Debug)]
 struct EntryTable<V> {
     entries: BTreeMap<Box<[Box<str>]>, Weak<V>>,
-    /// How many entries it takes to look for dead ones.
+    /// The number of entries at which dead ones are pruned.
     prune_at: usize,
 }
 
 impl<V> Entries<V> {
-    /// The entry under a key, made when nobody holds one.
+    /// The entry of a key; made if there is none alive.
     pub(super) fn get_or_insert(&self, key: &[&str], make: impl FnOnce() -> V) -> Arc<V> {
         let key: Box<[Box<str>]> = key.iter().map(|part| Box::from(*part)).collect();
         let mut table = self.0.write();
@@ -51,13 +51,13 @@ impl<V> Entries<V> {
         entry
     }
 
-    /// All that somebody holds, by key.
+    /// All live entries, sorted by key.
     pub(super) fn live_entries(&self) -> Vec<Arc<V>> {
         let table = self.0.read();
         table.entries.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Forgets what nobody holds.
+    /// Removes dead entries.
     pub(super) fn prune(&self) {
         self.0.write().prune();
     }
@@ -85,7 +85,7 @@ impl<V> Default for Entries<V> {
 
 const PRUNE_AT_LEAST: usize = 64;
 
-/// One family in the registry: one aspect of every entry.
+/// One family in the registry: one metric of every entry.
 #[derive(Debug)]
 pub(super) struct MetricProjection<V, M> {
     entries: Entries<V>,
@@ -117,7 +117,7 @@ impl<V: LabelledEntry, M: EncodeMetric + TypedMetric> EncodeMetric for MetricPro
     }
 }
 
-/// Writes one series of a family.
+/// Encodes one series of a family.
 pub(super) fn encode_with(
     encoder: &mut MetricEncoder<'_>,
     labels: &Labels<'_>,
@@ -126,7 +126,7 @@ pub(super) fn encode_with(
     metric.encode(encoder.encode_family(&labels)?)
 }
 
-/// A counter that lies in its handle, without a pointer in between.
+/// A counter within its handle, without a pointer in between.
 #[derive(Debug, Default)]
 pub(super) struct EventCount(AtomicU64);
 

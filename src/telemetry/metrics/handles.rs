@@ -1,5 +1,5 @@
-//! The handles that the rooms keep: one for each server, one for each tool,
-//! and the levels that rise and fall.
+//! The handles that other modules keep: per server, per tool, and levels that
+//! rise and fall.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::entries::{EventCount, LabelledEntry, MetricVisit};
 use super::operation::OperationTable;
 use super::{CallOutcome, Histogram, Operation};
 
-/// What is counted for one server.
+/// The metrics of one server.
 #[derive(Debug)]
 pub struct ServerMetrics {
     name: Box<str>,
@@ -37,12 +37,12 @@ impl ServerMetrics {
         }
     }
 
-    /// The handle for what the gateway asks of this server by one method.
+    /// The handle for the gateway's requests to this server, by method.
     pub fn operation_metrics(&self, method: &'static str) -> Arc<Operation> {
         self.operations.operation_handle(method)
     }
 
-    /// Calls this server is working on.
+    /// Calls in flight at this server.
     pub fn calls_in_flight(&self) -> &Level {
         &self.in_flight
     }
@@ -52,8 +52,8 @@ impl ServerMetrics {
         &self.instances
     }
 
-    /// Notes whether the server can take calls; an idle one, which the next
-    /// call starts, can.
+    /// Records whether the server can take calls; an idle server, which the
+    /// next call starts, can.
     pub fn set_availability(&self, availability: Availability) {
         self.up.set(i64::from(availability == Availability::Up));
     }
@@ -63,12 +63,12 @@ impl ServerMetrics {
         self.restarts.increment();
     }
 
-    /// Counts a line of the server's log that is tied to no client's call.
+    /// Counts a server log message that is tied to no client's call.
     pub fn count_lost_line(&self) {
         self.lost_lines.increment();
     }
 
-    /// Notes how long a Legacy session with this server lasted.
+    /// Records how long a Legacy session with this server lasted.
     pub fn record_session(&self, lasted: Duration) {
         self.session_durations.observe_duration(lasted);
     }
@@ -119,13 +119,13 @@ impl LabelledEntry for ServerMetrics {
 /// Whether a server can take calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Availability {
-    /// It can.
+    /// The server accepts calls.
     Up,
-    /// It cannot.
+    /// The server does not accept calls.
     Down,
 }
 
-/// What is counted for one tool.
+/// The metrics of one tool.
 #[derive(Debug)]
 pub struct ToolMetrics {
     server: Box<str>,
@@ -156,7 +156,7 @@ impl LabelledEntry for ToolMetrics {
     }
 }
 
-/// The calls of one client, or those that came in through one profile.
+/// The calls of one client, or through one profile.
 #[derive(Debug)]
 pub struct CallMetrics {
     label: (&'static str, Box<str>),
@@ -195,12 +195,12 @@ fn show_by_outcome(calls: &[EventCount; CallOutcome::COUNT], visit: MetricVisit<
     }
 }
 
-/// How many of something there are now.
+/// A current number, such as of open streams.
 #[derive(Debug, Clone, Default)]
 pub struct Level(Gauge);
 
 impl Level {
-    /// Counts one more until the answer is dropped.
+    /// Counts one more until the returned guard is dropped.
     #[must_use = "the count falls again when this is dropped"]
     pub fn enter(&self) -> Entered {
         self.0.inc();
@@ -211,13 +211,13 @@ impl Level {
         self.0.clone()
     }
 
-    /// How many there are; never below zero.
+    /// The current number; never below zero.
     pub fn value(&self) -> usize {
         usize::try_from(self.0.get()).unwrap_or_default()
     }
 }
 
-/// One of those that a [`Level`] counts.
+/// A guard that counts in a [`Level`] until it is dropped.
 #[derive(Debug)]
 pub struct Entered(Gauge);
 

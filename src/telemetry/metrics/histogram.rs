@@ -34,10 +34,10 @@ const NANOSECONDS: [u64; BOUNDS.len()] = {
     ]
 };
 
-/// One bucket for each bound and one for what is above them all.
+/// One bucket for each bound, and one above all bounds.
 const BUCKETS: usize = BOUNDS.len() + 1;
 
-/// How long things took. To record costs two relaxed additions.
+/// A histogram of durations. Recording costs two relaxed additions.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -45,14 +45,14 @@ pub struct Histogram {
     since: SystemTime,
 }
 
-/// What a [`Histogram`] held at one moment.
+/// The contents of a [`Histogram`] at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HistogramSnapshot {
-    /// How many fell into each bucket; the last one has no upper bound.
+    /// The count of each bucket; the last one has no upper bound.
     pub buckets: [u64; BUCKETS],
-    /// How many there were.
+    /// The total count.
     pub count: u64,
-    /// All durations added up, in seconds.
+    /// The sum of all durations, in seconds.
     pub sum: f64,
 }
 
@@ -67,15 +67,15 @@ impl Histogram {
         self.nanoseconds.fetch_add(nanoseconds, Relaxed);
     }
 
-    /// What it holds now. Count and buckets always agree; the sum may already
-    /// know of a duration that they do not.
+    /// The current contents. Count and buckets always agree; the sum may
+    /// already include a duration that they do not.
     pub fn snapshot(&self) -> HistogramSnapshot {
         let buckets = self.buckets.each_ref().map(|bucket| bucket.load(Relaxed));
         let sum = Duration::from_nanos(self.nanoseconds.load(Relaxed)).as_secs_f64();
         HistogramSnapshot { buckets, count: buckets.iter().sum(), sum }
     }
 
-    /// When it began to count.
+    /// When counting began.
     pub fn since(&self) -> SystemTime {
         self.since
     }
@@ -112,7 +112,7 @@ impl EncodeMetric for Histogram {
     }
 }
 
-/// A histogram that the registry and its writers share.
+/// A histogram shared by the registry and its writers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SharedHistogram(pub(super) Arc<Histogram>);
 

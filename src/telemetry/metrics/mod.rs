@@ -64,15 +64,15 @@ pub struct Metrics {
     connections: Level,
 }
 
-/// What became of an attempt to load the configuration anew.
+/// The outcome of a configuration reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReloadOutcome {
-    /// A new configuration runs.
+    /// The new configuration is active.
     Applied,
-    /// The text meant the same as the running one.
+    /// The new configuration is equal to the active one.
     Unchanged,
-    /// It had faults; the old one goes on.
+    /// The new configuration has faults; the old one stays active.
     Rejected,
 }
 
@@ -88,7 +88,7 @@ impl ReloadOutcome {
 }
 
 impl Metrics {
-    /// A registry with nothing counted yet.
+    /// An empty registry.
     pub fn new(version: &'static str) -> Self {
         let mut metrics = Self {
             registry: Registry::default(),
@@ -113,36 +113,35 @@ impl Metrics {
         metrics
     }
 
-    /// The handle for what clients ask of the gateway by one method.
+    /// The handle for clients' requests to the gateway, by method.
     pub fn operation_metrics(&self, method: &'static str) -> Arc<Operation> {
         self.operations.operation_handle(method)
     }
 
-    /// The handle for a server. The same one for the same name, as long as
-    /// anybody holds it.
+    /// The handle for a server. The same name gives the same handle while it is held.
     pub fn server(&self, name: &str) -> Arc<ServerMetrics> {
         self.servers.get_or_insert(&[name], || ServerMetrics::new(name))
     }
 
-    /// The handle for a tool, by its server and its own name there. The same
-    /// one for the same names, as long as anybody holds it.
+    /// The handle for a tool, by its server and its native name. The same names give the same
+    /// handle while it is held.
     pub fn tool(&self, server: &str, tool: &str) -> Arc<ToolMetrics> {
         self.tools.get_or_insert(&[server, tool], || ToolMetrics::new(server, tool))
     }
 
-    /// The handle for a client, by its name in the configuration, or
-    /// `anonymous`. The same one for the same name, as long as anybody holds it.
+    /// The handle for a client, by its configured name, or `anonymous`. The same name gives the
+    /// same handle while it is held.
     pub fn client(&self, name: &str) -> Arc<CallMetrics> {
         self.clients.get_or_insert(&[name], || CallMetrics::new("client", name))
     }
 
-    /// The handle for what comes in through a profile, by its name there, or
-    /// `default`. The same one for the same name, as long as anybody holds it.
+    /// The handle for a profile, by its configured name, or `default`. The same name gives the same
+    /// handle while it is held.
     pub fn profile_metrics(&self, name: &str) -> Arc<CallMetrics> {
         self.profiles.get_or_insert(&[name], || CallMetrics::new("profile", name))
     }
 
-    /// Counts why a call was refused or failed; nothing for other outcomes.
+    /// Counts the reason of a refused or failed call; nothing for other outcomes.
     pub fn count_error(&self, outcome: &CallOutcome) {
         if let Some(reason) = outcome.failure_reason() {
             let labels = [("outcome", outcome.label()), ("reason", reason)];
@@ -150,50 +149,50 @@ impl Metrics {
         }
     }
 
-    /// Counts a call over a limit. The limit's name comes from the
-    /// configuration, never from the call.
+    /// Counts a call over a limit. The limit's name comes from the configuration, never from the
+    /// call.
     pub fn count_limit_refused(&self, limit: &str) {
         self.limits.get_or_create(&[("limit", limit.to_owned())]).inc();
     }
 
-    /// Counts an attempt to load the configuration.
+    /// Counts a configuration reload.
     pub fn count_reload(&self, outcome: ReloadOutcome) {
         self.reloads.get_or_create(&[("outcome", outcome.label())]).inc();
     }
 
-    /// Notes when the running configuration was loaded.
+    /// Records when the active configuration was loaded.
     pub fn record_config_load(&self, at: SystemTime) {
         let since_epoch = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.config_loaded.set(since_epoch.as_secs_f64());
     }
 
-    /// Legacy sessions of clients, now.
+    /// Open Legacy sessions of clients.
     pub fn open_sessions(&self) -> &Level {
         &self.sessions
     }
 
-    /// Calls that wait for their clients' input, now.
+    /// Calls that wait for their clients' input.
     pub fn parked(&self) -> &Level {
         &self.parked
     }
 
-    /// Open event streams towards clients, now.
+    /// Open event streams to clients.
     pub fn open_streams(&self) -> &Level {
         &self.streams
     }
 
-    /// Open connections from clients, now.
+    /// Open connections from clients.
     pub fn open_connections(&self) -> &Level {
         &self.connections
     }
 
-    /// Notes how long a client's Legacy session lasted.
+    /// Records how long a client's Legacy session lasted.
     pub fn record_session(&self, lasted: Duration) {
         self.session_durations.0.observe_duration(lasted);
     }
 
-    /// Everything in the OpenMetrics text format, which Prometheus reads;
-    /// its media type is [`CONTENT_TYPE`].
+    /// Encodes all metrics in the OpenMetrics text format, which Prometheus reads; its media type
+    /// is [`CONTENT_TYPE`].
     pub fn encode_text(&self) -> String {
         self.servers.prune();
         self.tools.prune();
@@ -206,7 +205,7 @@ impl Metrics {
         text
     }
 
-    /// Shows every histogram to the OTLP push, by its conventional name.
+    /// Passes every histogram to the OTLP push, by its conventional name.
     pub(super) fn visit_histograms(
         &self,
         visit: &mut dyn FnMut(&'static str, &Labels<'_>, &Histogram),

@@ -12,14 +12,14 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 use super::entries::{MetricVisit, encode_with};
 use super::{CallOutcome, Histogram};
 
-/// How long requests of one method took, by outcome.
+/// Durations of one method's requests, by outcome.
 #[derive(Debug, Default)]
 pub struct Operation {
     durations: [Histogram; CallOutcome::COUNT],
 }
 
 impl Operation {
-    /// Notes a request that ended.
+    /// Records a completed request.
     pub fn record_duration(&self, outcome: &CallOutcome, duration: Duration) {
         if let Some(histogram) = self.durations.get(outcome.index()) {
             histogram.observe_duration(duration);
@@ -27,8 +27,8 @@ impl Operation {
     }
 }
 
-/// The operations of one side, one for each method. Methods are `&'static
-/// str`, so there are never more than the code names.
+/// The operations of one side, by method. Methods are `&'static str`, so the
+/// code bounds their number.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OperationTable(Arc<RwLock<BTreeMap<&'static str, Arc<Operation>>>>);
 
@@ -41,7 +41,7 @@ impl OperationTable {
         })
     }
 
-    /// Shows every duration that was ever noted, with its method and outcome.
+    /// Passes every histogram to `visit`, with its method and outcome.
     pub(super) fn visit_operations(&self, visit: MetricVisit<'_, Histogram>) {
         let methods = self.0.read();
         for (method, operation) in &*methods {

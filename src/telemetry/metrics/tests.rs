@@ -4,7 +4,7 @@ use super::*;
 
 const OK: CallOutcome = CallOutcome::Ok;
 
-/// Metrics in which every family has a series.
+/// Metrics with a series in every family.
 fn poked() -> (Metrics, Vec<Box<dyn std::any::Any>>) {
     let metrics = Metrics::new("0.0.0");
     let server = metrics.server("SERVER");
@@ -108,7 +108,7 @@ fn the_page_on_metrics_says_what_the_code_says() {
     assert_eq!(written, page, "docs/metrics.md is stale: run the tests with UPDATE_DOCS=1");
 }
 
-/// `docs/metrics.md`, made from a scrape that shows every family.
+/// The text of `docs/metrics.md`, generated from a scrape with every family.
 fn page(scrape: &str) -> String {
     let mut page = PAGE_HEAD.to_owned();
     for family in scrape.split("# HELP ").skip(1) {

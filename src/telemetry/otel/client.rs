@@ -1,4 +1,4 @@
-//! The one way to the collector, for spans and metrics.
+//! The HTTP client of the collector, for spans and metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,8 +14,9 @@ use tokio::runtime::Handle;
 
 use super::{OtelError, OtelSettings};
 
-/// Sends to the collector from any thread: the SDK exports spans from a thread
-/// of its own, on which no runtime runs, so the request itself runs on ours.
+/// Sends to the collector from any thread: the SDK exports spans from its own
+/// thread, which has no runtime, so the request itself runs on the gateway's
+/// runtime.
 #[derive(Debug, Clone)]
 pub(super) struct OtlpClient(Arc<OtlpClientState>);
 
@@ -24,7 +25,8 @@ struct OtlpClientState {
     http: HyperClient<HttpsConnector<HttpConnector>>,
     runtime: Handle,
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// Whether the last request failed: the log tells changes, not each failure.
+    /// Whether the last request failed: only changes are logged, not each
+    /// failure.
     failing: AtomicBool,
 }
 
@@ -85,7 +87,8 @@ fn build_tls_config(settings: &OtelSettings) -> Result<ClientConfig, OtelError> 
         return Ok(config.clone());
     }
     let mut roots = RootCertStore::empty();
-    // Plain `http` never looks at them, and reading them takes milliseconds.
+    // Plain `http` does not need the root certificates, and reading them takes
+    // milliseconds.
     if settings.endpoint.scheme() == "https" {
         let found = rustls_native_certs::load_native_certs();
         roots.add_parsable_certificates(found.certs);
@@ -99,7 +102,7 @@ fn build_tls_config(settings: &OtelSettings) -> Result<ClientConfig, OtelError> 
     Ok(config?.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// An error with its causes: "connection refused" stands at the end.
+/// An error with its causes: "connection refused" comes last.
 fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -36,7 +36,7 @@ use client::OtlpClient;
 use push::MetricsPush;
 pub use trace::{CallStart, CallTrace, ClientStart, ClientTrace, Tracing};
 
-/// Where telemetry goes and how much of it.
+/// The settings of the OTLP export.
 #[derive(Clone)]
 pub struct OtelSettings {
     /// The collector's base URL, `http` or `https`; `/v1/traces` and
@@ -44,14 +44,14 @@ pub struct OtelSettings {
     pub endpoint: Url,
     /// Headers for the collector, usually its key. Never printed.
     pub headers: Vec<(http::HeaderName, http::HeaderValue)>,
-    /// Which part of the calls that come without a `traceparent` is traced,
-    /// from 0 to 1. A call that comes with one follows it.
+    /// The fraction of calls without a `traceparent` to be traced, from 0 to 1. A call with a
+    /// `traceparent` follows its sampling decision.
     pub sample_ratio: f64,
     /// `service.name`.
     pub service_name: String,
     /// How often metrics are pushed.
     pub metrics_every: Duration,
-    /// How long spans wait for company.
+    /// How often spans are sent.
     pub traces_every: Duration,
     /// How long one request to the collector may take.
     pub timeout: Duration,
@@ -60,8 +60,8 @@ pub struct OtelSettings {
 }
 
 impl OtelSettings {
-    /// The defaults of the OpenTelemetry specification for an endpoint: every
-    /// call traced, metrics each minute, spans each five seconds.
+    /// The defaults of the OpenTelemetry specification for an endpoint: every call traced, metrics
+    /// every minute, spans every five seconds.
     pub fn new(endpoint: Url) -> Self {
         Self {
             endpoint,
@@ -92,26 +92,25 @@ impl fmt::Debug for OtelSettings {
     }
 }
 
-/// Why the export could not be started.
+/// Why the export cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum OtelError {
-    /// The endpoint is neither `http` nor `https`, or carries what does not
-    /// belong there: a query, a fragment, a user or a password.
+    /// The endpoint is not `http` or `https`, or has a query, fragment, user or password.
     #[error("an OTLP endpoint is an http or https URL without query, fragment or user")]
     Endpoint,
-    /// The platform's roots of trust could not be read.
+    /// The platform's root certificates cannot be read.
     #[error("no root of trust of the platform could be read ({} faults)", .0.len())]
     Roots(Vec<rustls_native_certs::Error>),
-    /// TLS could not be set up.
+    /// TLS cannot be set up.
     #[error("TLS towards the OTLP endpoint could not be set up")]
     Tls(#[from] rustls::Error),
-    /// The SDK refused the settings.
+    /// The SDK rejected the settings.
     #[error("the OTLP exporter could not be built")]
     Exporter(#[from] ExporterBuildError),
 }
 
-/// The running export. End it with [`Otel::shutdown`]: the SDK blocks the
-/// thread on which the last handle is dropped without it.
+/// The running export. End it with [`Otel::shutdown`]: otherwise the SDK blocks the thread that
+/// drops the last handle.
 #[derive(Debug)]
 pub struct Otel {
     tracing: Tracing,
@@ -123,7 +122,7 @@ impl Otel {
     /// Starts the export of spans and of `metrics`, on `runtime`.
     ///
     /// # Errors
-    /// [`OtelError`]: the endpoint, the roots of trust or the exporter.
+    /// [`OtelError`] for the endpoint, the root certificates or the exporter.
     pub fn start(
         settings: &OtelSettings,
         metrics: Arc<Metrics>,
@@ -139,20 +138,20 @@ impl Otel {
         Ok(Self { tracing, provider, push })
     }
 
-    /// What fronts and links start their traces with.
+    /// The tracer of calls, for `downstream` and `upstream`.
     pub fn tracing(&self) -> Tracing {
         self.tracing.clone()
     }
 
-    /// Sends what is left and stops, within `within`. Traces that start later
-    /// are not recorded.
+    /// Sends the remaining telemetry and stops, within `within`. Traces that start later are not
+    /// recorded.
     ///
     /// # Cancel safety
-    /// Dropped before its end, it goes on to stop and may leave telemetry unsent.
+    /// If it is dropped early, the export still stops, but may leave telemetry unsent.
     pub async fn shutdown(self, within: Duration) {
         let Self { tracing, provider, push } = self;
         drop(tracing);
-        // The SDK blocks the thread on which it is asked to stop.
+        // The SDK blocks the thread that stops it.
         let spans = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(within));
         let both = futures_util::future::join(push.finish(), spans);
         let (all_sent, spans_sent) = match tokio::time::timeout(within, both).await {
@@ -165,7 +164,7 @@ impl Otel {
     }
 }
 
-/// A password in the URL would stand in `Debug` and in the log: headers carry it.
+/// A password in the URL would appear in `Debug` and in the log: use headers for credentials.
 fn check_endpoint(endpoint: &Url) -> Result<(), OtelError> {
     let plain = matches!(endpoint.scheme(), "http" | "https")
         && endpoint.query().is_none()
@@ -175,7 +174,7 @@ fn check_endpoint(endpoint: &Url) -> Result<(), OtelError> {
     if plain { Ok(()) } else { Err(OtelError::Endpoint) }
 }
 
-/// Who speaks: the SDK adds `OTEL_RESOURCE_ATTRIBUTES`.
+/// The resource that sends the telemetry; the SDK adds `OTEL_RESOURCE_ATTRIBUTES`.
 fn otel_resource(settings: &OtelSettings) -> Resource {
     Resource::builder()
         .with_service_name(settings.service_name.clone())
@@ -199,7 +198,7 @@ fn tracer_provider(
     let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches).build();
     Ok(SdkTracerProvider::builder()
         .with_span_processor(processor)
-        // `Tracing` has decided before it asks for a span.
+        // `Tracing` has already decided before it requests a span.
         .with_sampler(Sampler::AlwaysOn)
         .with_resource(resource)
         .build())

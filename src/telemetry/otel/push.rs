@@ -1,5 +1,4 @@
-//! The push of metrics: reads the histograms that `/metrics` shows, writes
-//! them as OTLP.
+//! The push of metrics: reads the histograms that `/metrics` shows, and encodes them as OTLP.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -28,7 +27,7 @@ use super::client::OtlpClient;
 use crate::telemetry::CallOutcome;
 use crate::telemetry::metrics::{self, BOUNDS, Labels, Metrics};
 
-/// What is pushed, as whom, and through which client.
+/// What is pushed, with its resource and client.
 pub(super) struct PushSource {
     pub(super) metrics: Arc<Metrics>,
     pub(super) resource: Resource,
@@ -42,7 +41,7 @@ pub(super) struct MetricsPush {
     task: JoinHandle<()>,
 }
 
-/// Asks for the last push.
+/// Requests the last push.
 #[derive(Debug)]
 struct LastPush;
 
@@ -54,9 +53,9 @@ impl MetricsPush {
         Self { finish, task: runtime.spawn(source.run(url, every, finished)) }
     }
 
-    /// Pushes once more and ends.
+    /// Pushes once more and stops.
     pub(super) async fn finish(self) {
-        // Either fails only where the push has ended before, with its runtime.
+        // Either fails only if the push has already ended with its runtime.
         let _ = self.finish.send(LastPush);
         let _ = self.task.await;
     }
@@ -66,7 +65,7 @@ impl PushSource {
     async fn run(self, url: String, every: Duration, finished: oneshot::Receiver<LastPush>) {
         let mut ticks = tokio::time::interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first tick comes at once, when there is nothing to tell.
+        // The first tick completes immediately, when there is nothing to push.
         ticks.tick().await;
         let mut finished = std::pin::pin!(finished);
         loop {
@@ -82,7 +81,7 @@ impl PushSource {
         }
     }
 
-    /// One push. Not repeated when it fails: the next one carries its counts.
+    /// Pushes once. A failed push is not retried: the next one includes its counts.
     async fn push(&self, url: &str) {
         let body = Bytes::from(self.export(SystemTime::now()).encode_to_vec());
         let request = Request::builder()
@@ -90,7 +89,7 @@ impl PushSource {
             .uri(url)
             .header(header::CONTENT_TYPE, "application/x-protobuf")
             .body(body);
-        // The client logs what goes wrong on the way; the URL was checked before.
+        // The client logs failures; the URL was checked before.
         if let Ok(request) = request {
             let _ = self.client.send_bytes(request).await;
         }
@@ -121,7 +120,7 @@ impl PushSource {
     }
 }
 
-/// The histograms as OTLP, one metric for each name.
+/// The histograms as OTLP, one metric per name.
 fn collect_metrics(metrics: &Metrics, now: SystemTime) -> Vec<Metric> {
     let mut collected: Vec<(&'static str, Vec<HistogramDataPoint>)> = Vec::new();
     metrics.visit_histograms(&mut |name, labels, histogram| {
@@ -170,8 +169,7 @@ fn data_point(
     }
 }
 
-/// A label in the words of the semantic conventions. `error.type` stands only
-/// where there was an error.
+/// A label as an attribute of the semantic conventions. `error.type` is set only for errors.
 fn label_attribute(label: &str, value: &str) -> Option<KeyValue> {
     let key = match label {
         "method" => "mcp.method.name",

@@ -1,5 +1,5 @@
-//! The spans of a call: SERVER for the client's request, CLIENT for what the
-//! gateway asks of a server because of it.
+//! The spans of a call: SERVER for the client's request, CLIENT for each resulting request to a
+//! server.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::telemetry::{
 };
 use crate::text::clip;
 
-/// Starts traces. Cheap to clone; what [`Tracing::disabled`] starts records nothing.
+/// Starts traces. Cheap to clone; traces of [`Tracing::disabled`] record nothing.
 #[derive(Debug, Clone)]
 pub struct Tracing(Option<Arc<TracerState>>);
 
@@ -28,53 +28,53 @@ struct TracerState {
     sample_ratio: f64,
 }
 
-/// A client's request, as far as a span tells of it.
+/// The attributes of a client's request.
 #[derive(Debug, Clone, Copy)]
 pub struct CallStart<'a> {
-    /// The method; cut when long.
+    /// The method; truncated when long.
     pub method: &'a str,
-    /// What is asked for, by its public name; cut when long.
+    /// The subject by its public name; truncated when long.
     pub subject: CallSubject<'a>,
-    /// Who calls, by the name in the configuration.
+    /// The caller's name in the configuration.
     pub principal: &'a str,
-    /// The profile that the call came in through, likewise.
+    /// The name of the profile in the configuration.
     pub profile: &'a str,
-    /// The JSON-RPC id in text; cut when long.
+    /// The JSON-RPC id as text; truncated when long.
     pub request_id: Option<&'a str>,
-    /// The protocol version the client speaks.
+    /// The client's protocol version.
     pub protocol_version: &'a str,
-    /// How the client's bytes come.
+    /// The client's transport.
     pub transport: Transport,
-    /// Where the client is, if it has an address.
+    /// The client's address, if it has one.
     pub client: Option<SocketAddr>,
     /// `traceparent` in `_meta`: the parent.
     pub parent: Option<TraceParent>,
     /// `traceparent` of the HTTP request: linked, or the parent when `_meta` has none.
     pub http_parent: Option<TraceParent>,
-    /// `tracestate` from the same place as the parent. Text that is none, or
-    /// is longer than the specification's 512 characters, is left out.
+    /// `tracestate` from the same place as the parent. It is left out if it is malformed or exceeds
+    /// the specification's 512 characters.
     pub tracestate: Option<&'a str>,
 }
 
-/// A request of the gateway to a server, as far as a span tells of it.
+/// The attributes of the gateway's request to a server.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientStart<'a> {
     /// The server's name in the configuration.
     pub server: &'a str,
-    /// The method; cut when long.
+    /// The method; truncated when long.
     pub method: &'a str,
-    /// What is asked for, by its own name at the server; cut when long.
+    /// The subject by its native name; truncated when long.
     pub subject: CallSubject<'a>,
-    /// The protocol version spoken with the server.
+    /// The server's protocol version.
     pub protocol_version: &'a str,
-    /// How bytes travel to the server.
+    /// The server's transport.
     pub transport: Transport,
     /// The server's host and port, if it has them.
     pub address: Option<(&'a str, u16)>,
 }
 
 impl Tracing {
-    /// Records nothing, passes every `traceparent` on.
+    /// Records nothing, and forwards every `traceparent`.
     pub fn disabled() -> Self {
         Self(None)
     }
@@ -83,9 +83,9 @@ impl Tracing {
         Self(Some(Arc::new(TracerState { tracer, sample_ratio })))
     }
 
-    /// Starts the trace of a call. A call with a parent is sampled when its
-    /// parent is, another by the configured ratio. A client may so have all its
-    /// calls traced; what that can cost is bounded by the queue of spans.
+    /// Starts the trace of a call. A call with a parent is sampled if its parent is, another by the
+    /// configured ratio. So a client may have all its calls traced; the queue of spans bounds the
+    /// cost.
     pub fn start(&self, call: &CallStart<'_>) -> CallTrace {
         let parent = call.parent.or(call.http_parent);
         let recorded = self
@@ -101,13 +101,13 @@ impl TracerState {
     fn decide_sampling(&self, parent: Option<TraceParent>) -> bool {
         match parent.map(|parent| parent.sampled()) {
             Some(sampled) => sampled == Sampled::Yes,
-            // `fastrand` stays below one, so a ratio of one takes all.
+            // `fastrand` stays below one, so a ratio of one samples all calls.
             None => fastrand::f64() < self.sample_ratio,
         }
     }
 }
 
-/// The trace of one call. Dropped unfinished, its span ends without an outcome.
+/// The trace of one call. If it is dropped unfinished, its span ends without an outcome.
 #[derive(Debug)]
 pub struct CallTrace {
     parent: Option<TraceParent>,
@@ -117,7 +117,7 @@ pub struct CallTrace {
 struct RecordedCall {
     inner: Arc<TracerState>,
     span: Span,
-    /// What the CLIENT spans have as parent.
+    /// The parent of the CLIENT spans.
     context: Context,
 }
 
@@ -127,13 +127,13 @@ impl CallTrace {
         if self.recorded.is_some() { Sampled::Yes } else { Sampled::No }
     }
 
-    /// The trace this call belongs to: the one being recorded, or the client's.
+    /// The id of the trace that the call belongs to: the recorded one, or the client's.
     pub fn trace_id(&self) -> Option<TraceIdText> {
         let recorded = self.recorded.as_ref().and_then(|r| traceparent_of(r.span.span_context()));
         recorded.or(self.parent).map(|parent| parent.trace_id_text())
     }
 
-    /// Starts the span of a request to a server; a retry gets one of its own.
+    /// Starts the span of a request to a server; each retry has its own.
     pub fn client(&self, request: &ClientStart<'_>) -> ClientTrace {
         let span = self.recorded.as_ref().map(|recorded| Box::new(recorded.client(request)));
         ClientTrace { parent: self.parent, span }
@@ -187,8 +187,8 @@ impl fmt::Debug for RecordedCall {
     }
 }
 
-/// The trace of one request to a server. Dropped unfinished, its span ends
-/// without an outcome.
+/// The trace of one request to a server. If it is dropped unfinished, its span ends without an
+/// outcome.
 #[derive(Debug)]
 pub struct ClientTrace {
     parent: Option<TraceParent>,
@@ -196,17 +196,16 @@ pub struct ClientTrace {
 }
 
 impl ClientTrace {
-    /// The `traceparent` to send: this span's where it is recorded, else the
-    /// client's own. `None` where there is neither: the gateway starts no
-    /// trace that it does not record.
+    /// The `traceparent` to send: this span's if it is recorded, otherwise the client's. `None`
+    /// without either: the gateway starts no trace that it does not record.
     pub fn traceparent(&self) -> Option<TraceParent> {
         let recorded = self.span.as_ref().and_then(|span| traceparent_of(span.span_context()));
         // After the export has stopped, the SDK's spans have no ids.
         recorded.or(self.parent)
     }
 
-    /// Whether [`Self::traceparent`] differs from what the client sent, which
-    /// must then be replaced; otherwise it may pass as it stands.
+    /// Whether [`Self::traceparent`] differs from the client's, which must then be replaced;
+    /// otherwise it is forwarded unchanged.
     pub fn sampled(&self) -> Sampled {
         if self.span.is_some() { Sampled::Yes } else { Sampled::No }
     }
@@ -236,15 +235,15 @@ fn traceparent_of(context: &SpanContext) -> Option<TraceParent> {
 }
 
 fn span_name(method: &str, subject: CallSubject<'_>) -> String {
-    // URIs are too many to be names of spans.
+    // URIs have too many values for span names.
     match subject.tool().or(subject.prompt()) {
         Some(name) => format!("{} {name}", clip(method, CLIP)),
         None => clip(method, CLIP).to_owned(),
     }
 }
 
-/// What both kinds of span say. Never `mcp.session.id`: whoever knows a
-/// session's id may use the session.
+/// The attributes of both kinds of span. Never `mcp.session.id`: a session's id grants access to
+/// the session.
 fn common_attributes(
     method: &str,
     subject: CallSubject<'_>,
@@ -315,7 +314,7 @@ fn end_span(span: &mut Span, outcome: &CallOutcome) {
             span.set_attribute(KeyValue::new("rpc.response.status_code", code.to_string()));
             span.set_status(Status::error(*label));
         }
-        // The client wanted it so: nothing went wrong.
+        // The client asked for it, so this is not an error.
         CallOutcome::Cancelled => span.set_attribute(KeyValue::new("error.type", outcome.label())),
     }
     span.end();

@@ -1,13 +1,13 @@
 //! The access log, formatted by hand.
 //!
 //! Every call pays for its line, and through events, visitors and a serializer
-//! it cost 22,000 instructions. So the running log is a
-//! layer that [`CallRecord::log`] finds in the current subscriber and hands
-//! the record to, without an event between. The line is the one that the
-//! other layer would make of [`CallRecord`]'s event, byte by byte, which the
-//! tests hold; in two things it is better. It escapes in JSON what a terminal
-//! may obey or a viewer take for a new line (DEL, C1, U+2028 and U+2029), and
-//! it names no spans.
+//! it cost 22,000 instructions. So the access log is a layer that
+//! [`CallRecord::write_to_log`] finds in the current subscriber and hands the
+//! record to, without an event between. The line is byte for byte the one that
+//! the ordinary layer would write for [`CallRecord`]'s event, which the tests
+//! enforce, with two improvements: in JSON it escapes characters that a
+//! terminal may interpret or a viewer may show as a line break (DEL, C1, U+2028
+//! and U+2029), and it names no spans.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -39,16 +39,17 @@ pub(super) struct AccessLog {
 pub(super) enum AccessLogFormat {
     /// `key=value`.
     Plain,
-    /// The same for a terminal that knows colours.
+    /// `key=value`, for a terminal with colours.
     Coloured,
     /// One JSON object.
     Json,
 }
 
-/// It handles no events: it receives records directly.
+/// Ignores events: it receives records directly.
 impl<S: Subscriber> Layer<S> for AccessLog {}
 
-/// Whether the current subscriber had a log to hand `record` to.
+/// Writes `record` to the current subscriber's access log; returns whether
+/// there is one.
 pub(in crate::telemetry) fn write_call_record(record: &CallRecord<'_>) -> bool {
     get_default(|current| {
         current.downcast_ref::<AccessLog>().map(|log| log.write_record(record)).is_some()
@@ -61,12 +62,12 @@ impl AccessLog {
             return;
         }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        // A call may end while its thread does.
+        // A call may end while its thread ends.
         let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
         scratch.format_date(now);
         let mut line = AccessLogLine { out: &mut scratch.line, style: self.style };
         line.write_line(record, &scratch.date, now.subsec_micros());
-        // The sink counts what it cannot take.
+        // The sink counts the lines that it drops.
         let _ = (&self.sink).write_all(&scratch.line);
         scratch.line.clear();
         let _ = SCRATCH.try_with(|kept| kept.set(scratch));
@@ -77,11 +78,11 @@ thread_local! {
     static SCRATCH: Cell<LineScratch> = const { Cell::new(LineScratch::new()) };
 }
 
-/// What a thread keeps between two lines.
+/// Buffers that a thread keeps between two lines.
 #[derive(Debug)]
 struct LineScratch {
     line: Vec<u8>,
-    /// The second, since 1970, that `date` tells of.
+    /// The second since 1970 that `date` shows.
     second: Option<u64>,
     /// `2026-07-28T12:00:00`.
     date: String,
@@ -107,21 +108,21 @@ impl LineScratch {
             i64::try_from(second).ok().and_then(|second| Timestamp::from_second(second).ok());
         self.date.clear();
         let _ = write!(self.date, "{}", time.unwrap_or(Timestamp::MAX));
-        // Without the `Z`; the latest time there is has a fraction, too.
+        // Without the `Z`; the latest representable time has a fraction, too.
         self.date.truncate(self.date.find(['.', 'Z']).unwrap_or(self.date.len()));
         self.second = Some(second);
     }
 }
 
-/// A line that is being written.
+/// A line being formatted.
 #[derive(Debug)]
 struct AccessLogLine<'a> {
     out: &'a mut Vec<u8>,
     style: AccessLogFormat,
 }
 
-/// One of three texts, by the style of the line. Each is of a known length,
-/// so that it becomes a few stores.
+/// One of three texts, by the style of the line. Each has a constant length, so
+/// that it compiles to a few stores.
 macro_rules! by_style {
     ($line:ident, $plain:expr, $coloured:expr, $json:expr $(,)?) => {
         match $line.style {
@@ -132,7 +133,7 @@ macro_rules! by_style {
     };
 }
 
-/// A field, where it has a value; `$write` says what kind of value.
+/// A field, if it has a value; `$write` is the method for its kind of value.
 macro_rules! field {
     ($line:ident, $name:literal, $write:ident, $value:expr) => {
         if let Some(value) = $value {
@@ -193,14 +194,14 @@ impl AccessLogLine<'_> {
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    /// A text of ours, in quotes.
+    /// A constant text, in quotes.
     fn write_word(&mut self, word: &'static str) {
         self.write_raw("\"");
         self.write_raw(word);
         self.write_raw("\"");
     }
 
-    /// A text of anybody's, in quotes and with escapes.
+    /// An arbitrary text, in quotes and escaped.
     fn write_text(&mut self, text: &str) {
         if needs_no_escape(text) {
             self.write_raw("\"");
@@ -239,7 +240,7 @@ impl AccessLogLine<'_> {
         let _ = write!(self.out, "\\u{:04x}", u32::from(c));
     }
 
-    /// An address is a text in JSON and stands by itself elsewhere.
+    /// An address: quoted in JSON, bare elsewhere.
     fn write_address(&mut self, address: IpAddr) {
         by_style!(self, "", "", "\"");
         match address {
@@ -265,8 +266,8 @@ impl AccessLogLine<'_> {
         self.write_digits(value.unsigned_abs());
     }
 
-    /// Microseconds as milliseconds: as many digits after the point as they
-    /// need, and one at least.
+    /// Microseconds as milliseconds: with as many decimals as needed, at least
+    /// one.
     fn write_milliseconds(&mut self, micros: u64) {
         self.write_digits(micros / 1000);
         let rest = micros % 1000;
@@ -301,14 +302,13 @@ impl AccessLogLine<'_> {
     }
 }
 
-/// The character of a number below ten.
+/// The digit of a number below ten.
 fn ascii_digit(value: u64) -> u8 {
     b'0' + (value % 10) as u8
 }
 
-/// Whether `text` can stand between quotes as it is: ASCII that can be seen,
-/// without quotes and backslashes. Eight bytes at a time; the last eight
-/// overlap those before.
+/// Whether `text` needs no escapes between quotes: visible ASCII without quotes
+/// and backslashes. Eight bytes at a time; the last eight overlap those before.
 fn needs_no_escape(text: &str) -> bool {
     let text = text.as_bytes();
     let Some(last) = text.last_chunk::<8>() else {
@@ -318,14 +318,14 @@ fn needs_no_escape(text: &str) -> bool {
     words.iter().fold(odd_bytes(*last), |odd, word| odd | odd_bytes(*word)) == 0
 }
 
-/// Not 0 where a byte of the eight is not plain.
+/// Not 0 if any of the eight bytes needs an escape.
 fn odd_bytes(word: [u8; 8]) -> u64 {
-    /// The same byte in each place.
+    /// The same byte in each position.
     const fn all(byte: u8) -> u64 {
         u64::from_ne_bytes([byte; 8])
     }
-    /// Has the high bit of a place set where a byte of `word` is below `byte`.
-    /// What a borrow sets beside it does no harm: something was below.
+    /// Sets the high bit of each position whose byte in `word` is below `byte`.
+    /// A borrow may set further bits, but only if some byte was below.
     const fn below(word: u64, byte: u8) -> u64 {
         word.wrapping_sub(all(byte)) & !word
     }

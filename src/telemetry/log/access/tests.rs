@@ -31,7 +31,7 @@ impl io::Write for Kept {
     }
 }
 
-/// What `say` leaves in the log of a subscriber that `make` makes.
+/// What `say` writes to the log of the subscriber that `make` builds.
 fn logged<S>(format: LogFormat, make: impl FnOnce(Sink) -> S, say: impl FnOnce()) -> String
 where
     S: Subscriber + Send + Sync + 'static,
@@ -43,20 +43,20 @@ where
     String::from_utf8(std::mem::take(&mut kept.0.lock())).unwrap()
 }
 
-/// The line as our layer writes it.
+/// The line as the access log writes it.
 fn ours((format, colours): (LogFormat, Colours), record: &CallRecord<'_>) -> String {
     let levels = LogLevels { directives: "off", access: AccessLogSwitch::On };
     let make = |sink| build_subscriber(parse_targets(levels).unwrap(), format, colours, sink).0;
     logged(format, make, || record.write_to_log())
 }
 
-/// The line as the library's layer makes it of the event.
+/// The line as `tracing-subscriber` formats the event.
 fn theirs((format, colours): (LogFormat, Colours), record: &CallRecord<'_>) -> String {
     let make = |sink| tracing_subscriber::registry().with(line_layer(format, colours, sink));
     logged(format, make, || record.write_to_log())
 }
 
-/// The line with its time's digits made 0.
+/// The line with the digits of its time set to 0.
 fn timeless(line: &str) -> String {
     let from = line.find("20").unwrap();
     let (before, rest) = line.split_at(from);
@@ -179,7 +179,7 @@ fn hostile_text_makes_the_line_that_its_event_would() {
     ]
     .map(str::to_owned)
     .into();
-    // An odd character in each place of a word, and in what is left of one.
+    // An unusual character at each position of a word, and in the remainder.
     for at in 0..20 {
         for odd in ["\"", "\\", "\u{1f}", "\u{1}", "é", " ", "~", "!", "#", "[", "]"] {
             texts.push(format!("{}{odd}{}", "x".repeat(at), "y".repeat(20 - at)));
