@@ -1,6 +1,5 @@
-//! The rules between settings. They look at the file again rather than at the
-//! finished configuration, so that they hold, and have lines, whatever else is
-//! wrong in it.
+//! Rules that involve several settings. They read the file's tables rather than the finished
+//! configuration, so that they apply, and report lines, even if other settings are invalid.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +20,7 @@ use super::setting::{Section, Setting};
 use super::units::DurationSetting;
 use super::wording::{nearest_choice, shorten_text};
 
-/// Checks every rule between settings.
+/// Checks all rules that involve several settings.
 pub(super) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     check_listeners(root, reader);
     let clients = root.find_node("clients").and_then(|node| node.as_table());
@@ -48,24 +47,24 @@ pub(super) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'
     check_public_names(&servers, reader);
 }
 
-/// Whether two listeners cannot both have their address. Port 0 is always a new one.
+/// Whether two listeners cannot both bind their addresses. Port 0 never collides.
 pub(super) fn addresses_collide(a: SocketAddr, b: SocketAddr) -> bool {
     let any = |ip: IpAddr| ip.is_unspecified();
     a.port() == b.port() && a.port() != 0 && (a.ip() == b.ip() || any(a.ip()) || any(b.ip()))
 }
 
-/// Whether others can reach a listener without a host name that it answers to:
-/// the guard against DNS rebinding would refuse them all.
+/// Whether a listener is reachable by other machines but has no allowed host names: the guard
+/// against DNS rebinding would reject every request from them.
 pub(super) fn lacks_allowed_hosts(address: SocketAddr, allowed_hosts: &[String]) -> bool {
     allowed_hosts.is_empty() && is_reachable_by_others(address)
 }
 
-/// Whether others than this machine can reach an address.
+/// Whether other machines can reach an address.
 pub(super) fn is_reachable_by_others(address: SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }
 
-/// Each listener needs an address of its own, and names if others can reach it.
+/// Each listener needs its own address, and allowed host names if other machines can reach it.
 fn check_listeners(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     let empty = DeTable::new();
     let section = |name| root.find_node(name).and_then(|node| node.as_table());
@@ -77,7 +76,7 @@ fn check_listeners(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     check_allowed_hosts::<GatewayConfig>(&gateway, open, reader);
     check_allowed_hosts::<AdminConfig>(&admin, inner, reader);
     check_clients_exist(root, &gateway, open, reader);
-    // Told where one can mend it: at one of the two that is written down.
+    // Reported at an address that the file contains, where it can be corrected.
     if let (Some(open), Some(inner)) = (open, inner)
         && addresses_collide(open, inner)
         && let Some(node) = admin.find_node("listen").or_else(|| gateway.find_node("listen"))
@@ -100,8 +99,8 @@ fn check_allowed_hosts<S: Section>(
     }
 }
 
-/// Whoever reaches the gateway uses its credentials: where others can, it has
-/// to know who they are, or to be told that it need not.
+/// A client of the gateway uses its credentials: a gateway that other machines can reach must
+/// authenticate clients, or be configured not to.
 fn check_clients_exist(
     root: &ConfigTable<'_>,
     gateway: &ConfigTable<'_>,
@@ -119,7 +118,7 @@ fn check_clients_exist(
     }
 }
 
-/// A key is one client's, and stands there once.
+/// Each key belongs to one client, without duplicates.
 fn check_unique_keys(clients: &[ConfigTable<'_>], reader: &mut ConfigReader<'_>) {
     let mut taken: HashMap<KeyHash, String> = HashMap::new();
     for client in clients {
@@ -137,7 +136,7 @@ fn check_unique_keys(clients: &[ConfigTable<'_>], reader: &mut ConfigReader<'_>)
     }
 }
 
-/// A client's profiles are there, and at least one.
+/// A client's profiles exist, and there is at least one.
 fn check_client_profiles(
     clients: &[ConfigTable<'_>],
     profiles: &[ConfigTable<'_>],
@@ -164,7 +163,7 @@ fn check_client_profiles(
     }
 }
 
-/// What names one server names one that is there; a pattern may wait for it.
+/// Exact server names must exist; wildcard patterns need not match.
 fn check_profile_servers(
     profiles: &[ConfigTable<'_>],
     servers: &[ConfigTable<'_>],
@@ -184,8 +183,8 @@ fn check_profile_servers(
     }
 }
 
-/// `X-API-Key` is never anything but the client's key; `Authorization` may be
-/// the server's, where the client shows its key in the other (`identity`).
+/// `X-API-Key` always carries the client's key; `Authorization` may be for the server if the client
+/// sends its key in the other header (`identity`).
 fn check_forwarded_keys(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
     let names = server
@@ -200,7 +199,7 @@ fn check_forwarded_keys(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>)
     }
 }
 
-/// `max_timeout` must leave `timeout` room.
+/// `max_timeout` must not be below `timeout`.
 fn check_timeouts(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     let read = |key| setting_value::<ServerConfig, DurationSetting>(server, key, reader);
     if let (Some(timeout), Some(max)) = (read("timeout"), read("max_timeout"))
@@ -211,7 +210,7 @@ fn check_timeouts(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     }
 }
 
-/// Instances of their own for clients are instances.
+/// An instance for each client requires a positive `max_instances`.
 fn check_instances(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     let isolation =
         setting_value::<ServerConfig, Option<Isolation>>(server, "isolation", reader).flatten();
@@ -228,7 +227,7 @@ fn check_instances(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     }
 }
 
-/// A setting that does nothing for this kind of server is a mistake.
+/// A setting that has no effect on this kind of server is a mistake.
 fn check_setting_owners(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     const OWNED: [(&str, &[&str]); 2] = [
         ("command", &["idle_stop", "max_restarts", "restart_window", "stop_timeout"]),
@@ -236,7 +235,7 @@ fn check_setting_owners(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>)
     ];
     let kinds = OWNED.map(|(kind, _)| server.find_node(kind).is_some());
     for ((owner, keys), _) in OWNED.iter().zip(kinds).filter(|(_, has)| !has) {
-        // Neither kind is told of elsewhere.
+        // A server without either kind is reported elsewhere.
         for node in
             keys.iter().filter_map(|key| server.find_node(key)).filter(|_| kinds.contains(&true))
         {
@@ -245,7 +244,7 @@ fn check_setting_owners(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>)
     }
 }
 
-/// A header is either fixed or the client's.
+/// A header is either fixed or forwarded from the client, not both.
 fn check_forwarded_headers(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     let fixed = server.find_node("headers").and_then(|node| node.as_table());
     let fixed: Vec<_> = fixed.iter().flat_map(ConfigTable::all_nodes).collect();
@@ -260,7 +259,7 @@ fn check_forwarded_headers(server: &ConfigTable<'_>, reader: &mut ConfigReader<'
     }
 }
 
-/// No two tools may be given one public name.
+/// Configured public names of tools must be unique.
 fn check_public_names(servers: &[ConfigTable<'_>], reader: &mut ConfigReader<'_>) {
     let mut taken: HashMap<PublicName, String> = HashMap::new();
     for server in servers {
@@ -280,7 +279,7 @@ fn check_public_names(servers: &[ConfigTable<'_>], reader: &mut ConfigReader<'_>
     }
 }
 
-/// A setting's value, or its default; silent, because its own faults have been told.
+/// A setting's value, or its default. Silent, because its own faults are already reported.
 fn setting_value<Sec: Section, S: Setting>(
     table: &ConfigTable<'_>,
     key: &str,

@@ -43,12 +43,12 @@ section! {
 pub struct KeyHash([u8; 32]);
 
 impl KeyHash {
-    /// Takes a digest.
+    /// Wraps a digest.
     pub fn new(digest: [u8; 32]) -> Self {
         Self(digest)
     }
 
-    /// The digest.
+    /// The bytes of the digest.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -6,8 +6,8 @@ use serde_json::Value as Json;
 use super::Config;
 use super::setting::{Section, SectionOutline, Setting, SettingRow, join_lines};
 
-/// The JSON Schema of `gateway.toml`, for editors. Draft 7, because that is what
-/// the TOML plug-ins of editors support.
+/// The JSON Schema of `gateway.toml`, for editors. Draft 7, because editors'
+/// TOML plug-ins support that.
 pub fn json_schema() -> Json {
     let mut schema = serde_json::json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -30,7 +30,7 @@ pub fn reference() -> String {
     page
 }
 
-/// One table of the file, then the tables in it.
+/// Writes one table of the file, then its subtables.
 fn write_table(key: &str, outline: &SectionOutline, page: &mut String) {
     let path = format!("{key}{}", outline.suffix);
     page.extend(["\n## `[", &path, "]`\n\n", &join_lines(outline.about), "\n\n"]);

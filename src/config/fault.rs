@@ -1,4 +1,4 @@
-//! Faults: where they are, in which order they are told, and how they look.
+//! Faults of a configuration: their positions, order and rendering.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,25 +8,25 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
 use super::problem::ConfigProblem;
 
-/// One thing wrong with a configuration.
+/// One fault of a configuration.
 #[derive(Debug)]
 pub struct ConfigFault {
     /// The line, counted from 1.
     pub line: usize,
     /// The column in characters, counted from 1.
     pub column: usize,
-    /// The setting, such as `servers.github.url`; empty where it is the file.
+    /// The setting, such as `servers.github.url`; empty for the whole file.
     pub key: String,
-    /// What is wrong; its help says what would be right.
+    /// The violated rule, with its help.
     pub problem: ConfigProblem,
     excerpt: SourceExcerpt,
 }
 
-/// What a fault shows of the text: its own line, without secrets.
+/// The excerpt of a faulty line, without secrets.
 #[derive(Debug, Clone)]
 struct SourceExcerpt {
     line: String,
-    /// Where the fault is, in bytes of that line.
+    /// The byte range of the fault within the line.
     span: Range<usize>,
 }
 
@@ -39,13 +39,13 @@ pub enum Color {
     Always,
 }
 
-/// Everything wrong with one configuration, in the order of its lines.
+/// All faults of one configuration, sorted by line.
 ///
-/// `Display` is one line a fault, for logs: `gateway.toml:42: servers.github.url:
-/// WHAT; HELP`. [`ConfigFaults::render`] draws them under their source lines, for people.
+/// `Display` prints one line per fault, for logs: `gateway.toml:42: servers.github.url: WHAT;
+/// HELP`. [`ConfigFaults::render`] draws them below their source lines, for people.
 #[derive(Debug)]
 pub struct ConfigFaults {
-    /// What the file is called in messages.
+    /// The name of the file in messages.
     name: String,
     list: Vec<ConfigFault>,
     files: Vec<PathBuf>,
@@ -59,18 +59,18 @@ pub(super) struct FoundProblem {
     pub(super) problem: ConfigProblem,
 }
 
-/// What a reading found, with what is needed to tell of it.
+/// The faults of one reading, with the context to report them.
 pub(super) struct Findings<'a> {
     pub(super) name: &'a str,
     pub(super) text: &'a str,
     pub(super) found: Vec<FoundProblem>,
-    /// Where secrets stand in the text.
+    /// The byte ranges of secrets in the text.
     pub(super) hidden: Vec<Range<usize>>,
     pub(super) files: Vec<PathBuf>,
 }
 
 impl ConfigFaults {
-    /// The most faults that are told at once.
+    /// The most faults that are reported at once.
     pub const MAX: usize = 100;
 
     pub(super) fn new(mut findings: Findings<'_>) -> Self {
@@ -93,19 +93,19 @@ impl ConfigFaults {
         Self { name: findings.name.to_owned(), list, files: findings.files }
     }
 
-    /// The faults, in line order. At most [`ConfigFaults::MAX`] and one that says how
-    /// many are left out.
+    /// The faults, sorted by line: at most [`ConfigFaults::MAX`], and one with the number of
+    /// further faults.
     pub fn list(&self) -> &[ConfigFault] {
         &self.list
     }
 
-    /// Every file that `${file:…}` named, readable or not: when one changes,
-    /// the configuration may be right.
+    /// Every file that `${file:…}` names, readable or not: a change of one may correct the
+    /// configuration.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
 
-    /// The faults drawn under their source lines, secrets starred out.
+    /// Draws the faults below their source lines, with secrets masked.
     pub fn render(&self, color: Color) -> String {
         let renderer = match color {
             Color::Never => Renderer::plain(),
@@ -163,19 +163,19 @@ impl LineIndex {
         Self(std::iter::once(0).chain(later).collect())
     }
 
-    /// The line that a byte is on, counted from 1.
+    /// The number of the line with this byte, counted from 1.
     pub(super) fn line_number(&self, at: usize) -> usize {
         self.0.partition_point(|start| *start <= at).max(1)
     }
 
-    /// The byte at which a line begins.
+    /// The offset of a line's first byte.
     fn line_start(&self, number: usize) -> usize {
         self.0.get(number - 1).copied().unwrap_or(0)
     }
 }
 
-/// Finds a fault's line, and keeps what may be shown of it. Only of that line:
-/// a broken multi-line string would bury the message.
+/// Locates a fault, and keeps an excerpt. The excerpt is limited to one line: a broken multi-line
+/// string would bury the message.
 fn locate_problem(found: FoundProblem, text: &str, lines: &LineIndex) -> ConfigFault {
     let line = lines.line_number(found.span.start);
     let start = lines.line_start(line);
@@ -187,8 +187,7 @@ fn locate_problem(found: FoundProblem, text: &str, lines: &LineIndex) -> ConfigF
     ConfigFault { line, column, key: found.key, problem: found.problem, excerpt }
 }
 
-/// The text with every hidden stretch replaced by as many bytes of `*`, so that
-/// all spans keep their places.
+/// Masks every hidden range with `*`, byte for byte, so that all spans stay valid.
 fn hide_secrets(text: &str, hidden: &[Range<usize>]) -> String {
     let mut bytes = text.as_bytes().to_vec();
     for range in hidden {
@@ -201,9 +200,8 @@ fn hide_secrets(text: &str, hidden: &[Range<usize>]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A line without the strings on it that are not the fault's own: what is right
-/// needs no showing, and a mistyped `header = { … }` may hold a secret that the
-/// reader did not know for one.
+/// Masks the quoted strings of a line except the faulty one: valid strings need not be shown, and a
+/// mistyped `header = { … }` may contain a secret that the reader did not recognise.
 fn hide_quoted_text(line: &str, own: Range<usize>) -> String {
     let (mut bytes, mut quote, mut escaped) = (line.as_bytes().to_vec(), None, false);
     for (at, byte) in bytes.iter_mut().enumerate() {
@@ -222,7 +220,7 @@ fn hide_quoted_text(line: &str, own: Range<usize>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The piece of a line around what is wrong, so that a message stays readable.
+/// The part of a line around the fault, so that a message stays readable.
 fn excerpt_around(line: &str, from: usize, to: usize) -> SourceExcerpt {
     const AROUND: usize = 100;
     let start = line.floor_char_boundary(from.saturating_sub(AROUND));

@@ -249,7 +249,7 @@ choice! {
     }
 }
 
-/// A log filter, kept as text and known to parse.
+/// A log filter: kept as text, and checked by parsing it.
 pub(super) struct LogFilter;
 
 impl TextSetting for LogFilter {

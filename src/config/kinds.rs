@@ -1,4 +1,4 @@
-//! The plain kinds of value: texts, paths, booleans, lists, and what may be absent.
+//! Basic kinds of values: texts, paths, booleans, lists and optional values.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::problem::ConfigProblem;
 use super::reader::{ConfigNode, ConfigReader};
 use super::setting::{SectionOutline, Setting, TextSetting};
 
-/// A text setting reads a string, and nothing else.
+/// A text setting reads a string, without substitution.
 impl<T: TextSetting> Setting for T {
     type Value = T::Value;
     const OFF: bool = T::OFF;
@@ -47,7 +47,7 @@ impl<T: TextSetting> Setting for T {
     }
 }
 
-/// What may be absent; with [`Setting::OFF`], the word `"off"` says so aloud.
+/// An optional value; with [`Setting::OFF`], `"off"` sets it to `None` explicitly.
 impl<S: Setting> Setting for Option<S> {
     type Value = Option<S::Value>;
 
@@ -104,7 +104,7 @@ impl<S: Setting> Setting for Vec<S> {
 
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self::Value> {
         let items = node.expect_items::<Self>(reader)?;
-        // Each is read before any is given up, so that every fault is told.
+        // All items are read before any error returns, so that every fault is reported.
         let values: Vec<_> = items.iter().map(|item| S::read_value(item, reader)).collect();
         values.into_iter().collect()
     }

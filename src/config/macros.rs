@@ -1,6 +1,5 @@
-//! The two forms in which the configuration is declared. A field, its key, its
-//! kind, its default and its sentence stand in one place; the struct, the
-//! reader, the docs page and the JSON Schema all come from it.
+//! The two macros that declare the configuration. One place has a field, its key, kind, default and
+//! description; the struct, the reader, the docs page and the JSON Schema are generated from it.
 
 /// Declares a table of the configuration.
 ///
@@ -98,7 +97,7 @@ macro_rules! section {
     (@default $default:tt) => { Some(stringify!($default)) };
 }
 
-/// Declares a setting that is one of a few words: `"word" => Variant`.
+/// Declares a setting with a fixed set of words: `"word" => Variant`.
 macro_rules! choice {
     (
         $(#[doc = $about:literal])*
@@ -109,7 +108,7 @@ macro_rules! choice {
         pub enum $Choice { $( $(#[doc = $doc])* $Variant, )* }
 
         impl $Choice {
-            /// The word that stands for it in the file.
+            /// The word in the file.
             pub fn as_str(self) -> &'static str {
                 match self { $( Self::$Variant => $word, )* }
             }

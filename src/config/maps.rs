@@ -1,4 +1,4 @@
-//! Tables whose keys are names that the operator chose.
+//! Tables whose keys are names chosen by the operator.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use super::secret::Secret;
 use super::server::{ServerConfig, ToolOverride};
 use super::setting::{Section, SectionOutline, SectionPart, Setting, SettingRow};
 
-/// A key that is a name, and what its value must be besides what its kind says.
+/// A key that is a name, with further rules for its value.
 pub(super) trait NameKey<V>: Sized + PartialEq {
-    /// What the name is called in the docs.
+    /// The word for the name in the docs.
     const WORD: &'static str;
 
-    /// Reads the name.
+    /// Parses the name.
     fn parse_name(text: &str) -> Result<Self, ConfigProblem>;
 
     /// Checks the value.
@@ -47,7 +47,7 @@ impl NameKey<Secret> for String {
     const WORD: &'static str = "variable";
 
     fn parse_name(text: &str) -> Result<Self, ConfigProblem> {
-        // Looser than what a substitution can name: programs read npm_config_a-b and the like.
+        // Less strict than a substitution's name: some programs read names like npm_config_a-b.
         let wrong = |c: char| c == '=' || c.is_whitespace() || c.is_control();
         let valid = !text.is_empty() && !text.contains(wrong);
         if valid { Ok(text.to_owned()) } else { Err(ConfigProblem::EnvName) }
@@ -69,7 +69,7 @@ impl NameKey<String> for String {
     }
 }
 
-/// A table of names and values, read in the order of the file.
+/// A table of names and values, in file order.
 impl<K: NameKey<V>, V: Setting<Value = V>> Setting for Vec<(K, V)> {
     type Value = Self;
 
@@ -84,7 +84,7 @@ impl<K: NameKey<V>, V: Setting<Value = V>> Setting for Vec<(K, V)> {
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let Some(table) = node.as_table() else {
             node.refuse_kind::<Self>(reader);
-            // Perhaps a secret put here by mistake.
+            // The value may be a secret in the wrong place.
             reader.hidden.push(node.span.clone());
             return None;
         };
@@ -106,7 +106,7 @@ impl<K: NameKey<V>, V: Setting<Value = V>> Setting for Vec<(K, V)> {
     }
 }
 
-/// Reads one name and its value, and tells of what is wrong with either.
+/// Reads one name and its value, and reports the faults of both.
 fn read_pair<K: NameKey<V>, V: Setting<Value = V>>(
     node: &ConfigNode<'_>,
     reader: &mut ConfigReader<'_>,
@@ -121,7 +121,7 @@ fn read_pair<K: NameKey<V>, V: Setting<Value = V>>(
     Some((name?, value.ok()?))
 }
 
-/// `[servers.NAME]`, in the order of the file.
+/// The tables `[servers.NAME]`, in file order.
 pub(super) struct ServerTables;
 
 impl Setting for ServerTables {
@@ -158,10 +158,10 @@ impl Setting for ServerTables {
     }
 }
 
-/// Tables with names of the operator's choice, in the order of the file.
+/// Tables with names chosen by the operator, in file order.
 pub(super) struct NamedTables<S>(PhantomData<S>);
 
-/// What [`NamedTables`] tables are called in messages.
+/// The plural noun for [`NamedTables`] in messages.
 pub(super) trait PluralName {
     const PLURAL: &'static str;
 }
@@ -200,7 +200,7 @@ impl<S: Section + Setting<Value = S> + PluralName> Setting for NamedTables<S> {
     }
 }
 
-/// A server's name is its table's.
+/// A server's name is the key of its table.
 impl SectionPart for ServerName {
     fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         Self::new(table.name)
@@ -209,7 +209,7 @@ impl SectionPart for ServerName {
     }
 }
 
-/// Every table within `tools` is one tool's.
+/// Every table within `tools` configures one tool.
 impl SectionPart for Vec<(NativeName, ToolOverride)> {
     fn part_rows() -> Vec<SettingRow> {
         const DOC: &[&str] =
@@ -219,7 +219,7 @@ impl SectionPart for Vec<(NativeName, ToolOverride)> {
 
     fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let nodes = table.all_nodes();
-        // `allow` and `deny` are settings of the table itself.
+        // `allow` and `deny` are settings of `tools` itself.
         let tools = nodes.iter().filter(|node| {
             node.as_table().is_some() && !matches!(node.key_name(), "allow" | "deny")
         });

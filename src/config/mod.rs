@@ -1,10 +1,9 @@
-//! Text → [`Config`], with all faults at once, each with line, key and help.
+//! Reads [`Config`] from text, with all faults at once, each with line, key and help.
 //!
-//! This module is pure: [`Config::read`] takes bytes and an interface to the
-//! system ([`Environment`]) and returns a whole configuration or all that is
-//! wrong with it. Nothing is opened, started or resolved here; whether a
-//! certificate is one, or a server answers, is for the rooms that use them.
-//! Only [`ConfigSource::open`] and [`SystemEnvironment`] touch the system, at the very edge.
+//! This module is pure: [`Config::read`] takes bytes and an interface to the system
+//! ([`Environment`]) and returns a valid configuration or all of its faults. Nothing is opened,
+//! started or resolved here; whether a certificate is valid, or a server answers, is left to the
+//! modules that use them. Only [`ConfigSource::open`] and [`SystemEnvironment`] access the system.
 //!
 //! Every setting is declared once, by `section!` (`macros.rs`): its key, type,
 //! kind, default and description. The structs that other modules use, the reader,
@@ -106,7 +105,7 @@ impl Config {
     /// Reads a whole configuration.
     ///
     /// # Errors
-    /// Everything that is wrong with it, in the order of its lines.
+    /// All faults, sorted by line.
     pub fn read(
         source: &ConfigSource,
         surroundings: &dyn Environment,
@@ -132,15 +131,14 @@ impl Config {
         }
     }
 
-    /// Puts the address of the command line in the place of the file's.
+    /// Replaces the file's address with the command line's.
     ///
-    /// An address that others can reach needs no `allowed_hosts` here, unlike
-    /// in the file: until some are set, whoever calls the gateway by another
-    /// name than localhost is refused, which is the safe side. A container
-    /// listens on every address and leaves it to its host who gets there.
+    /// Unlike in the file, an address that other machines can reach needs no `allowed_hosts` here:
+    /// without them, requests for any name but localhost are rejected, which is the safe default. A
+    /// container listens on every address and leaves access control to its host.
     ///
     /// # Errors
-    /// It collides with the admin listener's.
+    /// The address collides with the admin listener's.
     pub fn listen_on(&mut self, address: std::net::SocketAddr) -> Result<(), ConfigProblem> {
         if self.admin.listen.is_some_and(|admin| check::addresses_collide(address, admin)) {
             return Err(ConfigProblem::SameAddress);
@@ -149,27 +147,26 @@ impl Config {
         Ok(())
     }
 
-    /// Whether others than this machine can reach a gateway that knows nobody,
-    /// without the file's saying that they may. A file that says where to
-    /// listen is refused for it; the command line is not, because a container
-    /// listens on every address and leaves it to its host who gets there.
+    /// Whether other machines can reach a gateway without clients, and the file does not allow
+    /// that. An address in the file is rejected for it; one on the command line is not, because a
+    /// container listens on every address and leaves access control to its host.
     pub fn is_open_to_anyone(&self) -> bool {
         self.clients.is_empty()
             && self.gateway.anonymous == AnonymousAccess::Loopback
             && check::is_reachable_by_others(self.gateway.listen)
     }
 
-    /// Puts the log filter of the command line in the place of the file's.
+    /// Replaces the file's log filter with the command line's.
     ///
     /// # Errors
-    /// It does not parse.
+    /// The filter does not parse.
     pub fn log_at(&mut self, level: &str) -> Result<(), ConfigProblem> {
         self.log.level = gateway::check_log_filter(level)?;
         Ok(())
     }
 }
 
-/// The text, or as much as is text, and what is wrong behind it.
+/// The text up to the first invalid byte, and the fault of the rest.
 fn decode_text(source: &ConfigSource) -> (&str, Option<ConfigProblem>) {
     let len = source.bytes.len();
     if len > ConfigSource::MAX_LEN {
@@ -178,11 +175,11 @@ fn decode_text(source: &ConfigSource) -> (&str, Option<ConfigProblem>) {
     let mut chunks = source.bytes.utf8_chunks();
     let text = chunks.next().map_or("", |chunk| chunk.valid());
     let problem = (text.len() < len).then_some(ConfigProblem::NotUtf8);
-    // Some editors begin a file with a byte order mark; TOML says to skip it.
+    // Some editors begin a file with a byte order mark; TOML ignores it.
     (text.strip_prefix('\u{feff}').unwrap_or(text), problem)
 }
 
-/// Reads the text; the reader holds what is wrong with it.
+/// Reads the text; faults are added to the reader.
 fn read_text(text: &str, reader: &mut ConfigReader<'_>) -> Option<Config> {
     let (document, errors) = DeTable::parse_recoverable(text);
     let root = ConfigTable::root_table(document.get_ref());
@@ -193,7 +190,7 @@ fn read_text(text: &str, reader: &mut ConfigReader<'_>) -> Option<Config> {
     config
 }
 
-/// [`Config::files`]. Parts are read last, when every substitution has been.
+/// The value of [`Config::files`]. Parts are read last, after every substitution.
 impl SectionPart for Vec<PathBuf> {
     fn read_part(_: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         Some(reader.files.iter().cloned().collect())

@@ -1,4 +1,4 @@
-//! The kinds of value that networks know: addresses, hosts, origins, URLs, headers.
+//! Kinds of network values: addresses, hosts, origins, URLs, headers.
 
 use std::net::SocketAddr;
 
@@ -23,7 +23,7 @@ impl TextSetting for SocketAddr {
     }
 }
 
-/// A host name, with a port where only that port will do. Read in lower case.
+/// A host name, optionally with a port, in lower case.
 pub(super) struct HostSetting;
 
 impl TextSetting for HostSetting {
@@ -37,8 +37,8 @@ impl TextSetting for HostSetting {
     }
 }
 
-/// What browsers send in `Origin`: scheme, host, and a port that is not the
-/// scheme's own.
+/// The value of a browser's `Origin` header: scheme, host, and a port if it is not the scheme's
+/// default.
 pub(super) struct OriginSetting;
 
 impl TextSetting for OriginSetting {
@@ -53,13 +53,13 @@ impl TextSetting for OriginSetting {
         if !is_scheme(scheme) || !is_host(host) {
             return Ok(None);
         }
-        // Only the web's own schemes have a default port to leave out.
+        // Only web schemes have a default port to leave out.
         let url = Url::parse(&text).ok().filter(|url| url.origin().is_tuple());
         Ok(Some(url.map_or(text, |url| url.origin().ascii_serialization())))
     }
 }
 
-/// Whether a text is a host, perhaps with a port.
+/// Whether a text is a host, optionally with a port.
 fn is_host(text: &str) -> bool {
     let plain = !text.contains(['@', '*']);
     plain && text.parse::<Authority>().is_ok_and(|authority| !authority.host().is_empty())
@@ -71,7 +71,7 @@ fn is_scheme(text: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
 }
 
-/// Where a picture is, or the picture itself.
+/// The URL of an icon, or a `data:` URL with the icon itself.
 pub(super) struct IconSetting;
 
 impl TextSetting for IconSetting {
@@ -99,7 +99,7 @@ impl Setting for Url {
 
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let text = node.substitute_text::<Self>(reader)?;
-        // The message names the rule alone: the text may hold a secret.
+        // The message names only the rule: the text may contain a secret.
         parse_http_url(&text).map_err(|problem| node.report_fault(reader, problem.into())).ok()
     }
 
@@ -123,7 +123,7 @@ fn parse_http_url(text: &str) -> Result<Url, UrlProblem> {
 pub(super) struct HeaderSetting;
 
 impl HeaderSetting {
-    /// Reads a name, and refuses those that the gateway writes itself.
+    /// Parses a name, and rejects headers that the gateway writes itself.
     pub(super) fn from_text(text: &str) -> Result<HeaderName, ConfigProblem> {
         let name =
             HeaderName::from_bytes(text.as_bytes()).map_err(|_| ConfigProblem::HeaderName)?;
@@ -149,9 +149,9 @@ impl TextSetting for HeaderSetting {
     }
 }
 
-/// Headers that a fixed or forwarded value would break, and why.
+/// Headers that must not be fixed or forwarded, and the reason.
 const RESERVED: [(&str, &[&str]); 4] = [
-    // RFC 9110, section 7.6.1, and what older software treats likewise.
+    // RFC 9110, section 7.6.1, and headers that older software treats likewise.
     (
         "it belongs to one connection, not to the message",
         &[

@@ -1,4 +1,4 @@
-//! Numbers, each within its bounds.
+//! Bounded numbers.
 
 use std::num::NonZeroUsize;
 
@@ -9,7 +9,7 @@ use super::problem::ConfigProblem;
 use super::reader::{ConfigNode, ConfigReader};
 use super::setting::Setting;
 
-/// A whole number within bounds.
+/// An integer within bounds.
 pub(super) struct CountSetting<const MIN: u32, const MAX: u32>;
 
 impl<const MIN: u32, const MAX: u32> Setting for CountSetting<MIN, MAX> {
@@ -48,7 +48,7 @@ impl<const MIN: u32, const MAX: u32> Setting for CountSetting<MIN, MAX> {
     }
 }
 
-/// A [`CountSetting`] from one up, as a type that holds no zero.
+/// A [`CountSetting`] from 1, as a non-zero type.
 pub(super) struct NonZeroSetting<const MAX: u32>;
 
 impl<const MAX: u32> Setting for NonZeroSetting<MAX> {
@@ -72,7 +72,7 @@ impl<const MAX: u32> Setting for NonZeroSetting<MAX> {
     }
 }
 
-/// A [`CountSetting`] that is held as 32 bits.
+/// A [`CountSetting`] of 32 bits.
 pub(super) struct Count32<const MIN: u32, const MAX: u32>;
 
 impl<const MIN: u32, const MAX: u32> Setting for Count32<MIN, MAX> {
@@ -96,7 +96,7 @@ impl<const MIN: u32, const MAX: u32> Setting for Count32<MIN, MAX> {
     }
 }
 
-/// A share of a whole: 0 to 1.
+/// A fraction from 0 to 1.
 pub(super) struct ShareSetting;
 
 impl Setting for ShareSetting {

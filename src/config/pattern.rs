@@ -6,8 +6,8 @@ use super::problem::ConfigProblem;
 use super::reader::ConfigReader;
 use super::setting::TextSetting;
 
-/// A pattern in which `*` is any run of characters, also an empty one, and `?`
-/// any one character. All else stands for itself, and the whole name must match.
+/// A pattern in which `*` matches any number of characters, and `?` exactly
+/// one. Other characters match themselves, and the whole name must match.
 ///
 /// Shape: 1 to [`Pattern::MAX_LEN`] characters.
 #[derive(Clone, PartialEq, Eq)]
@@ -17,12 +17,12 @@ impl Pattern {
     /// The longest pattern, in characters.
     pub const MAX_LEN: usize = 128;
 
-    /// Takes a pattern; `None` if it is empty or too long.
+    /// Parses a pattern; `None` if it is empty or too long.
     pub fn new(text: &str) -> Option<Self> {
         (1..=Self::MAX_LEN).contains(&text.chars().count()).then(|| Self(text.into()))
     }
 
-    /// The pattern as it is written.
+    /// The pattern as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -31,9 +31,9 @@ impl Pattern {
     /// [`Pattern::MAX_LEN`] comparisons for each of its characters.
     pub fn matches(&self, name: &str) -> bool {
         let (mut pattern, mut rest) = (self.0.chars(), name.chars());
-        // Where to take up again: behind the last star, one character further in
-        // the name. An earlier star never needs another try, because the last
-        // one can take up whatever that would have given.
+        // Where to resume after a mismatch: behind the last star, one character
+        // further in the name. Earlier stars need no retry, because the last
+        // one can match everything that they could.
         let mut again: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
         loop {
             let here = rest.clone();

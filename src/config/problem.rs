@@ -1,20 +1,20 @@
-//! What can be wrong with a setting, and what would be right instead.
+//! The ways in which a setting can be wrong, with their help.
 
 use std::io;
 
 use crate::call::ServerNameError;
 
-/// One way in which a configuration breaks its rules. `Display` says what is
-/// wrong, [`ConfigProblem::help`] what would be right. Neither ever holds a value
-/// that came from `${env:…}` or `${file:…}`.
+/// A violation of the configuration's rules. `Display` says what is wrong,
+/// [`ConfigProblem::help_text`] how to correct it. Neither ever contains a value from `${env:…}` or
+/// `${file:…}`.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigProblem {
-    /// The file is larger than a configuration may be.
+    /// The file exceeds the largest size.
     #[error("the file has at least {len} bytes, expected at most {max}")]
     TooLarge {
-        /// How many bytes were seen.
+        /// The number of bytes seen.
         len: usize,
-        /// How many are allowed.
+        /// The largest number allowed.
         max: usize,
     },
     /// The file is not UTF-8.
@@ -23,35 +23,35 @@ pub enum ConfigProblem {
     /// The text is not TOML.
     #[error("{message}")]
     Syntax {
-        /// The parser's sentence.
+        /// The parser's message.
         message: String,
     },
-    /// A key that no setting has.
+    /// An unknown key.
     #[error("unknown key")]
     UnknownKey {
-        /// The known key that looks most like it.
+        /// The most similar known key.
         meant: Option<String>,
-        /// Every key that may stand here.
+        /// All keys that are allowed here.
         known: Vec<&'static str>,
     },
-    /// A value of another TOML type.
+    /// A value of the wrong TOML type.
     #[error("expected {expected}, found {found}")]
     Kind {
-        /// What the setting takes.
+        /// The expected kind.
         expected: String,
-        /// The TOML type that was found, with its article.
+        /// The TOML type found, with its article.
         found: &'static str,
-        /// What would be right, as an order.
+        /// How to correct it, as an imperative.
         right: String,
     },
-    /// Text that does not read as what the setting takes.
+    /// A text that cannot be parsed as the expected kind.
     #[error("{found:?} is not {expected}")]
     Text {
-        /// What the setting takes.
+        /// The expected kind.
         expected: String,
-        /// The text, cut to a readable length.
+        /// The text, truncated.
         found: String,
-        /// What would be right, as an order.
+        /// How to correct it, as an imperative.
         right: String,
     },
     /// A number or a duration outside its bounds.
@@ -65,61 +65,61 @@ pub enum ConfigProblem {
     /// A word that is not one of the choices.
     #[error("{found:?} is not one of the choices")]
     Choice {
-        /// The word, cut to a readable length.
+        /// The word, truncated.
         found: String,
-        /// The choice that looks most like it.
+        /// The most similar choice.
         meant: Option<String>,
         /// Every choice.
         choices: Vec<&'static str>,
     },
-    /// A setting without a default is not there.
+    /// A required setting is missing.
     #[error("`{key}` is missing")]
     Missing {
         /// The key that is missing.
         key: &'static str,
-        /// A right value, as the file would have it.
+        /// A valid value, as written in the file.
         example: String,
     },
-    /// The `NAME` of `[servers.NAME]` breaks a rule.
+    /// The `NAME` of `[servers.NAME]` is invalid.
     #[error(transparent)]
     ServerName(#[from] ServerNameError),
-    /// Neither `command` nor `url`.
+    /// The server has neither `command` nor `url`.
     #[error("the server has neither `command` nor `url`")]
     NoTarget,
-    /// Both `command` and `url`.
+    /// The server has both `command` and `url`.
     #[error("the server has both `command` and `url`")]
     TwoTargets,
-    /// A setting of the other kind of server.
+    /// A setting for the other kind of server.
     #[error("this setting is only for servers with `{owner}`")]
     OtherTarget {
         /// `command` or `url`.
         owner: &'static str,
     },
-    /// A URL that does not parse, is not HTTP or carries what it must not.
+    /// A URL that does not parse, is not HTTP or has a forbidden part.
     #[error("not a usable URL: {0}")]
     Url(#[from] UrlProblem),
-    /// A text that is no header name.
+    /// An invalid header name.
     #[error("not a header name")]
     HeaderName,
     /// A header that the gateway writes itself.
     #[error("this header cannot be configured: {reason}")]
     HeaderReserved {
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
-    /// A header value with characters that no header may have.
+    /// A header value with forbidden characters.
     #[error("the header value contains a character that is not allowed in headers")]
     HeaderValue,
-    /// Two keys of one table that name the same thing.
+    /// Two keys of one table are spellings of the same name.
     #[error("duplicate name in another spelling")]
     Twice,
-    /// A header that is both set and taken from the client.
+    /// A header that is both fixed and forwarded from the client.
     #[error("`forward_headers` contains this header too")]
     FixedAndForwarded,
-    /// An environment variable's name that no system takes.
+    /// An invalid name of an environment variable.
     #[error("not the name of an environment variable")]
     EnvName,
-    /// A name that no variable of a URI template has.
+    /// An invalid name of a URI template's variable.
     #[error("not the name of a template's variable")]
     TemplateVariable,
     /// An environment variable's value, or an argument, with a NUL byte.
@@ -140,79 +140,79 @@ pub enum ConfigProblem {
     /// `${file:PATH}` names a file that cannot be read.
     #[error("the file `{path}` cannot be read: {kind}")]
     File {
-        /// The path as it is written.
+        /// The path as written.
         path: String,
-        /// The system's reason.
+        /// The system's error.
         kind: io::ErrorKind,
     },
-    /// A `${…}` that is neither `env` nor `file`, or has no end.
+    /// A `${…}` that is neither `env` nor `file`, or is not closed.
     #[error("unknown substitution after `${{`, expected `env:` or `file:`")]
     Substitution,
-    /// A substitution in a setting that takes none.
+    /// A substitution in a setting that does not support it.
     #[error("substitution is not supported in this setting")]
     NoSubstitution,
-    /// A public tool name outside `[a-zA-Z0-9_-]{1,64}`.
+    /// A public name outside `[a-zA-Z0-9_-]{1,64}`.
     #[error("not a public tool name")]
     PublicName,
-    /// Two tools with one public name.
+    /// A duplicate public name.
     #[error("`{other}` has the same public name")]
     PublicNameTaken {
-        /// The key of the first one.
+        /// The key of the first tool.
         other: String,
     },
-    /// A listener that others can reach, and no host name that it answers to.
+    /// A listener that other machines can reach, without allowed host names.
     #[error("{address} is reachable by other machines, but `allowed_hosts` is empty")]
     HostsMissing {
-        /// The address listened on.
+        /// The listener's address.
         address: std::net::SocketAddr,
     },
-    /// The gateway is open to others, and knows nobody.
+    /// A gateway without clients that other machines can reach.
     #[error("{address} is reachable by other machines, but there are no `[clients]`")]
     ClientsMissing {
-        /// The address listened on.
+        /// The listener's address.
         address: std::net::SocketAddr,
     },
-    /// The `NAME` of `[clients.NAME]` breaks a rule.
+    /// The `NAME` of `[clients.NAME]` is invalid.
     #[error("not a client's name")]
     ClientName,
-    /// The `NAME` of `[profiles.NAME]` breaks a rule.
+    /// The `NAME` of `[profiles.NAME]` is invalid.
     #[error("not a profile's name")]
     ProfileName,
-    /// A profile that is not there.
+    /// An unknown profile.
     #[error("unknown profile `{name}`")]
     NoProfile {
         /// The name.
         name: String,
-        /// The name that looks most like it.
+        /// The most similar name.
         meant: Option<String>,
     },
-    /// A list that leaves a client nothing.
+    /// An empty list of profiles.
     #[error("the list of profiles is empty")]
     NoProfiles,
-    /// A server that is not there.
+    /// An unknown server.
     #[error("unknown server `{name}`")]
     NoServer {
         /// The name.
         name: String,
-        /// The name that looks most like it.
+        /// The most similar name.
         meant: Option<String>,
     },
-    /// A client that could never call.
+    /// A client without a key.
     #[error("the client has neither `key` nor `keys`")]
     NoKey,
-    /// A text that is no SHA-256 in hexadecimal; perhaps the key itself.
+    /// A text that is not a SHA-256 in hexadecimal; possibly the key itself.
     #[error("not a SHA-256 hash in hexadecimal: only a key's hash belongs here")]
     KeyHash,
-    /// One key in two places.
+    /// A duplicate key.
     #[error("`{other}` has the same key")]
     KeyTaken {
-        /// Where it stood first.
+        /// The setting with the first occurrence.
         other: String,
     },
-    /// A header that carries the clients' keys, to be sent on.
+    /// A forwarded header that carries clients' keys.
     #[error("this header carries client keys, which are never forwarded")]
     KeyForwarded,
-    /// `gateway.listen` and `admin.listen` would take the same port.
+    /// `gateway.listen` and `admin.listen` have the same address.
     #[error("`gateway.listen` and `admin.listen` are the same address")]
     SameAddress,
     /// `max_timeout` below `timeout`.
@@ -221,18 +221,18 @@ pub enum ConfigProblem {
     /// `isolation = "client"` with `max_instances = 0`.
     #[error("`isolation = \"client\"` needs instances, but `max_instances` is 0")]
     NoInstances,
-    /// A filter for the log that does not parse.
+    /// A log filter that does not parse.
     #[error("not a log filter")]
     Filter,
-    /// A list stopped because it was long enough.
+    /// Further faults were left out.
     #[error("{count} more faults are not shown")]
     More {
-        /// How many were left out.
+        /// The number of faults left out.
         count: usize,
     },
 }
 
-/// Why a URL cannot be a server's or a collector's.
+/// Why a URL is not usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UrlProblem {
     /// It does not parse.
@@ -250,7 +250,7 @@ pub enum UrlProblem {
 }
 
 impl ConfigProblem {
-    /// What would be right, as one sentence without a full stop.
+    /// How to correct the fault, as one sentence without a full stop.
     pub fn help_text(&self) -> String {
         match self {
             Self::TooLarge { .. } | Self::NotUtf8 => {
@@ -276,8 +276,8 @@ impl ConfigProblem {
         }
     }
 
-    /// Whether it is about what is or is not beside it: where the text does not
-    /// parse, that may be wrong.
+    /// Whether the problem depends on what else the table contains: if the text does not parse, the
+    /// report may be wrong.
     pub(super) fn needs_whole_table(&self) -> bool {
         matches!(
             self,
@@ -290,7 +290,7 @@ impl ConfigProblem {
         )
     }
 
-    /// The help of those problems whose help never varies.
+    /// The help of problems with a constant help.
     fn fixed_help(&self) -> &'static str {
         match self {
             Self::Syntax { .. } => {
@@ -345,7 +345,7 @@ impl ConfigProblem {
     }
 }
 
-/// "did you mean" where something is near, else the whole list.
+/// "did you mean" if there is a similar choice, otherwise the whole list.
 fn suggest_choice(meant: Option<&str>, all: &[&str]) -> String {
     match meant {
         Some(meant) => format!("did you mean `{meant}`?"),

@@ -1,4 +1,4 @@
-//! The kinds of value that child processes know: programs and variables.
+//! Kinds of values for child processes: programs and variables.
 
 use super::problem::ConfigProblem;
 use super::reader::ConfigReader;
@@ -43,13 +43,13 @@ impl TextSetting for VariableSetting {
     const RULE: &'static str = "a name, or the beginning of names and a star";
 
     fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
-        // A star alone would hand every credential of the gateway to the child.
+        // A star alone would pass every credential of the gateway to the child.
         let stem = text.strip_suffix('*').unwrap_or(text);
         Ok(is_env_name(stem).then(|| text.to_owned()))
     }
 }
 
-/// Whether a text can name an environment variable.
+/// Whether a text is a valid name of an environment variable.
 pub(super) fn is_env_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())

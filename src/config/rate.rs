@@ -1,4 +1,4 @@
-//! How often something may happen.
+//! Rates.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -8,21 +8,21 @@ use super::problem::ConfigProblem;
 use super::reader::ConfigReader;
 use super::setting::TextSetting;
 
-/// So many in so long, such as `"100/min"`. All of them may come at once; then
-/// they come back evenly over the time.
+/// A number of events per time, such as `"100/min"`. All of them may come at
+/// once; the allowance refills evenly over the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rate {
-    /// How many: 1 to [`Rate::MAX`].
+    /// The number of events: 1 to [`Rate::MAX`].
     pub count: NonZeroU32,
-    /// In which time: a second, a minute, an hour or a day.
+    /// The time: a second, a minute, an hour or a day.
     pub per: Duration,
 }
 
 impl Rate {
-    /// The largest count: what is more limits nothing.
+    /// The largest count: a larger one would limit nothing.
     pub const MAX: u32 = 1_000_000;
 
-    /// Reads `COUNT/UNIT`.
+    /// Parses `COUNT/UNIT`.
     fn from_text(text: &str) -> Option<Self> {
         let (count, unit) = text.split_once('/')?;
         let (_, seconds) = UNITS.iter().find(|(name, _)| *name == unit)?;

@@ -1,4 +1,4 @@
-//! The walk over the parsed text: where one stands, and what was found wrong.
+//! The reader: the position in the parsed text, and the faults found so far.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,16 +12,16 @@ use super::problem::ConfigProblem;
 use super::setting::{Setting, SettingRow};
 use super::wording::{AnyTable, expected_kind, nearest_choice, quote_segment, shorten_text};
 
-/// What a reading needs and what it gathers. Nothing that reads stops at the
-/// first fault: it tells the reader, returns `None`, and the walk goes on.
+/// The context and the findings of a reading. Nothing stops at the first fault: each reads on, adds
+/// its faults to the reader and returns `None`.
 pub(super) struct ConfigReader<'a> {
-    /// Where relative paths start.
+    /// The folder of relative paths.
     pub(super) folder: &'a Path,
     pub(super) surroundings: &'a dyn Environment,
     pub(super) found: Vec<FoundProblem>,
-    /// Where secrets stand in the text: never shown.
+    /// The byte ranges of secrets in the text: never shown.
     pub(super) hidden: Vec<Range<usize>>,
-    /// Every file that a substitution named.
+    /// Every file named by a substitution.
     pub(super) files: BTreeSet<PathBuf>,
 }
 
@@ -35,19 +35,19 @@ impl<'a> ConfigReader<'a> {
         self.found.push(FoundProblem { span, key: key.to_owned(), problem });
     }
 
-    /// A path of the file, made to start at its folder.
+    /// Resolves a path relative to the file's folder.
     pub(super) fn resolve_path(&self, text: &str) -> PathBuf {
         self.folder.join(text)
     }
 }
 
-/// One value of the file, with the key that leads to it.
+/// One value of the file, with its key.
 pub(super) struct ConfigNode<'a> {
     pub(super) value: &'a DeValue<'a>,
     pub(super) span: Range<usize>,
-    /// Such as `servers.github.url`.
+    /// The full key, such as `servers.github.url`.
     pub(super) key: String,
-    /// The last segment of the key, and where it stands.
+    /// The last segment of the key, and its span.
     name: &'a str,
     name_span: Range<usize>,
 }
@@ -55,16 +55,16 @@ pub(super) struct ConfigNode<'a> {
 /// One table of the file.
 pub(super) struct ConfigTable<'a> {
     entries: &'a DeTable<'a>,
-    /// Such as `servers.github`; empty for the whole file.
+    /// The full key, such as `servers.github`; empty for the whole file.
     pub(super) key: String,
     /// The last segment of the key.
     pub(super) name: &'a str,
-    /// Where that segment stands.
+    /// The span of that segment.
     pub(super) name_span: Range<usize>,
 }
 
 impl<'a> ConfigNode<'a> {
-    /// The last segment of the key, as it is meant.
+    /// The last segment of the key, unescaped.
     pub(super) fn key_name(&self) -> &'a str {
         self.name
     }
@@ -73,7 +73,7 @@ impl<'a> ConfigNode<'a> {
         reader.report_fault(self.span.clone(), &self.key, problem);
     }
 
-    /// Tells of a fault in the key rather than in the value.
+    /// Reports a fault of the key rather than of the value.
     pub(super) fn report_fault_at_key(
         &self,
         reader: &mut ConfigReader<'_>,
@@ -82,7 +82,7 @@ impl<'a> ConfigNode<'a> {
         reader.report_fault(self.name_span.clone(), &self.key, problem);
     }
 
-    /// Tells that the value has another TOML type than `S` takes.
+    /// Reports that the value does not have the TOML type of `S`.
     pub(super) fn refuse_kind<S: Setting>(&self, reader: &mut ConfigReader<'_>) {
         let found = match self.value {
             DeValue::String(_) => "a string",
@@ -98,7 +98,7 @@ impl<'a> ConfigNode<'a> {
         self.report_fault(reader, problem);
     }
 
-    /// Tells that the text does not read as an `S`.
+    /// Reports that the text cannot be parsed as an `S`.
     pub(super) fn refuse_text<S: Setting>(&self, text: &str, reader: &mut ConfigReader<'_>) {
         let (expected, right) = (expected_kind::<S>(), S::correction());
         self.report_fault(
@@ -118,25 +118,25 @@ impl<'a> ConfigNode<'a> {
         self.report_fault(reader, ConfigProblem::Choice { found, meant, choices });
     }
 
-    /// The table that the value must be.
+    /// The value as a table; any other type is a fault.
     pub(super) fn expect_table(&self, reader: &mut ConfigReader<'_>) -> Option<ConfigTable<'a>> {
         let Some(table) = self.as_table() else {
             self.refuse_kind::<AnyTable>(reader);
-            // Perhaps a secret is in it.
+            // The value may contain a secret.
             reader.hidden.push(self.span.clone());
             return None;
         };
         Some(table)
     }
 
-    /// The table that the value may be.
+    /// The value as a table, if it is one.
     pub(super) fn as_table(&self) -> Option<ConfigTable<'a>> {
         let DeValue::Table(entries) = self.value else { return None };
         let (key, name_span) = (self.key.clone(), self.name_span.clone());
         Some(ConfigTable { entries, key, name: self.name, name_span })
     }
 
-    /// The values of the array that the value must be.
+    /// The items of the value as an array; any other type is a fault.
     pub(super) fn expect_items<S: Setting>(
         &self,
         reader: &mut ConfigReader<'_>,
@@ -155,7 +155,7 @@ impl<'a> ConfigNode<'a> {
         Some(items.iter().enumerate().map(item).collect())
     }
 
-    /// The string that the value must be, as it is written.
+    /// The value as a string, as written; any other type is a fault.
     pub(super) fn expect_string<S: Setting>(
         &self,
         reader: &mut ConfigReader<'_>,
@@ -167,8 +167,8 @@ impl<'a> ConfigNode<'a> {
         Some(text)
     }
 
-    /// The string that the value must be, in a setting without substitution:
-    /// one is refused there rather than taken for plain text.
+    /// The value as a string, in a setting without substitution: a substitution is rejected rather
+    /// than taken literally.
     pub(super) fn expect_plain_string<S: Setting>(
         &self,
         reader: &mut ConfigReader<'_>,
@@ -193,7 +193,7 @@ impl<'a> ConfigTable<'a> {
         self.entries.get_key_value(key).map(|(name, value)| self.child_node(name, value))
     }
 
-    /// Every value, in the order of the file.
+    /// Every value, in file order.
     pub(super) fn all_nodes(&self) -> Vec<ConfigNode<'a>> {
         let mut nodes: Vec<_> =
             self.entries.iter().map(|(name, value)| self.child_node(name, value)).collect();
@@ -217,7 +217,7 @@ impl<'a> ConfigTable<'a> {
         }
     }
 
-    /// Reads one setting, or its default by the same way, or what it is when absent.
+    /// Reads one setting: its value, otherwise its default, otherwise its absent value.
     pub(super) fn read_setting<S: Setting>(
         &self,
         key: &'static str,
@@ -238,7 +238,7 @@ impl<'a> ConfigTable<'a> {
         absent
     }
 
-    /// Reads a default from the text of its declaration; a test reads them all.
+    /// Reads a default from the text of its declaration; a test reads all of them.
     fn read_default<S: Setting>(
         &self,
         text: &'static str,
@@ -258,7 +258,7 @@ impl<'a> ConfigTable<'a> {
         }
     }
 
-    /// Refuses every key that no row names.
+    /// Rejects every key without a row.
     pub(super) fn refuse_unknown(&self, rows: &[SettingRow], reader: &mut ConfigReader<'_>) {
         let known: Vec<_> = rows.iter().filter(|row| !row.any).map(|row| row.key).collect();
         let tables = rows.iter().any(|row| row.any);

@@ -1,4 +1,4 @@
-//! Values that are shown to nobody.
+//! Secret values.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use serde_json::{Value as Json, json};
 use super::reader::{ConfigNode, ConfigReader};
 use super::setting::Setting;
 
-/// A value that prints as `***` everywhere and is wiped from memory when
-/// dropped. Only [`Secret::expose`] gives it.
+/// A value that prints as `***` everywhere and is wiped from memory when dropped. Only
+/// [`Secret::expose`] returns it.
 #[derive(Clone)]
 pub struct Secret(SecretString);
 
 impl Secret {
-    /// Takes a value.
+    /// Wraps a value.
     pub fn new(value: String) -> Self {
         Self(value.into())
     }
@@ -27,7 +27,7 @@ impl Secret {
 }
 
 impl PartialEq for Secret {
-    // For the diff of a reload, where both sides are the operator's: not constant in time.
+    // Compares both sides of a reload, both of which are the operator's: not constant in time.
     fn eq(&self, other: &Self) -> bool {
         self.expose() == other.expose()
     }
@@ -69,7 +69,7 @@ impl Setting for Secret {
     }
 
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
-        // Whatever stands here may be a secret written out, even of a wrong type.
+        // Any value here may be a literal secret, even one of the wrong type.
         reader.hidden.push(node.span.clone());
         node.substitute_text::<Self>(reader).map(Self::new)
     }

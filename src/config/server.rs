@@ -222,12 +222,12 @@ choice! {
     }
 }
 
-/// How a server is reached.
+/// The way to reach a server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerKind {
-    /// As a child process.
+    /// A child process.
     Command(CommandConfig),
-    /// Over HTTP.
+    /// An HTTP server.
     Http(HttpConfig),
 }
 
@@ -288,13 +288,13 @@ impl ServerConfig {
     }
 }
 
-/// The default for child processes.
+/// The default of `max_instances` for child processes.
 const CHILDREN: usize = 32;
-/// The default for sessions with HTTP servers.
+/// The default of `max_instances` for sessions with HTTP servers.
 const SESSIONS: usize = 10_000;
 
 impl CommandConfig {
-    /// Whether the child gets a variable of the gateway's own environment.
+    /// Whether the child receives a variable of the gateway's own environment.
     pub fn passes_variable(&self, variable: &str) -> bool {
         let names = |name: &str| match name.strip_suffix('*') {
             Some(stem) => variable.starts_with(stem),

@@ -1,4 +1,4 @@
-//! What a setting is: one declaration that reads, documents and describes it.
+//! The traits of a setting: one declaration reads, documents and describes it.
 
 use serde_json::Value as Json;
 
@@ -7,27 +7,27 @@ use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 /// How one kind of value is read and described. `section!` pairs each field of
 /// the configuration with one; a field of type `usize` may be a count or a size.
 pub(super) trait Setting {
-    /// What reading gives.
+    /// The type of a value.
     type Value;
 
-    /// Whether the word `"off"` may stand for "none" where the setting is optional.
+    /// Whether `"off"` means `None` if the setting is optional.
     const OFF: bool = false;
 
-    /// What it is called in messages and in the docs, without an article.
+    /// The kind's name in messages and docs, without an article.
     fn kind_word() -> String;
 
-    /// A right value, as the file would have it.
+    /// A valid value, as written in the file.
     fn example_value() -> String;
 
-    /// What to write instead of a wrong value, as an order.
+    /// How to correct a wrong value, as an imperative.
     fn correction() -> String {
         format!("write {}", Self::example_value())
     }
 
-    /// Reads a value; on `None` the reader has been told why.
+    /// Reads a value; `None` if a fault was reported to the reader.
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self::Value>;
 
-    /// What it is when neither the file nor a default names it.
+    /// The value without an entry in the file and without a default.
     fn absent_value() -> Option<Self::Value> {
         None
     }
@@ -35,12 +35,12 @@ pub(super) trait Setting {
     /// Its JSON Schema, without description and default.
     fn json_schema() -> Json;
 
-    /// The tables below it, for the docs.
+    /// The tables below the setting, for the docs.
     fn section_outline() -> Option<SectionOutline> {
         None
     }
 
-    /// The words it may be, each with its meaning.
+    /// The allowed words, with their meanings.
     fn allowed_words() -> &'static [(&'static str, &'static str)] {
         &[]
     }
@@ -52,13 +52,13 @@ pub(super) trait TextSetting {
     const OFF: bool = false;
     const WORD: &'static str;
     const EXAMPLE: &'static str;
-    /// What the example is an example of, where the word does not say it.
+    /// What the example shows, if the word does not tell.
     const RULE: &'static str = "";
 
-    /// Reads the text. `None` says only that it is not a [`TextSetting::WORD`].
+    /// Parses the text. `None` means only that it is not a [`TextSetting::WORD`].
     ///
     /// # Errors
-    /// What is wrong, where more can be said.
+    /// A more specific problem.
     fn parse_text(
         text: &str,
         reader: &ConfigReader<'_>,
@@ -70,7 +70,7 @@ pub(super) trait TextSetting {
     }
 }
 
-/// A table whose keys are settings: what `section!` makes of a struct.
+/// A table whose keys are settings, as `section!` generates it.
 pub(super) trait Section: Sized {
     /// The sentences of its doc comment.
     const ABOUT: &'static [&'static str];
@@ -78,33 +78,33 @@ pub(super) trait Section: Sized {
     /// Its settings, in the order of the docs.
     fn setting_rows() -> Vec<SettingRow>;
 
-    /// Reads every setting, so that every fault is told, then builds.
+    /// Reads every setting first, so that every fault is reported, then builds the section.
     fn read_fields(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self>;
 }
 
 /// A part of a section that is not one key: the table's name, or a choice
 /// between groups of keys.
 pub(super) trait SectionPart: Sized {
-    /// The keys it reads.
+    /// The keys that the part reads.
     fn part_rows() -> Vec<SettingRow> {
         Vec::new()
     }
 
-    /// Reads it from the section's table.
+    /// Reads the part from the section's table.
     fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self>;
 }
 
-/// A setting as the docs, the schema and the check for unknown keys see it.
+/// A setting, for the docs, the schema and the check for unknown keys.
 #[derive(Clone)]
 pub(super) struct SettingRow {
-    /// Its key, or for [`SettingRow::any`] a placeholder.
+    /// Its key, or a placeholder for [`SettingRow::any`].
     pub(super) key: &'static str,
     pub(super) doc: &'static [&'static str],
-    /// Its default, as the file would have it.
+    /// Its default, as written in the file.
     pub(super) default: Option<&'static str>,
-    /// It has no default and must be there.
+    /// Whether the setting has no default and must be set.
     pub(super) required: bool,
-    /// It stands for every key that no other row names, if its value is a table.
+    /// Whether the row applies to every key without its own row, if the value is a table.
     pub(super) any: bool,
     pub(super) word: fn() -> String,
     pub(super) schema: fn() -> Json,
@@ -112,9 +112,9 @@ pub(super) struct SettingRow {
     pub(super) choices: fn() -> &'static [(&'static str, &'static str)],
 }
 
-/// A section as the docs see it.
+/// A section, for the docs.
 pub(super) struct SectionOutline {
-    /// What follows the key of the row that holds it: empty, or `.NAME`.
+    /// The text after the key of its row: empty, or `.NAME`.
     pub(super) suffix: &'static str,
     pub(super) about: &'static [&'static str],
     pub(super) rows: Vec<SettingRow>,
@@ -139,13 +139,13 @@ impl SettingRow {
         }
     }
 
-    /// The same row for every key that no other names.
+    /// The same row for every key without its own row.
     pub(super) fn for_any_key(self) -> Self {
         Self { any: true, required: false, ..self }
     }
 }
 
-/// Reads a section from a node: a table, without unknown keys.
+/// Reads a section from a node: a table without unknown keys.
 pub(super) fn read_section<S: Section>(
     node: &ConfigNode<'_>,
     reader: &mut ConfigReader<'_>,
@@ -189,7 +189,7 @@ pub(super) fn join_lines(lines: &[&str]) -> String {
     lines.join(" ").trim().to_owned()
 }
 
-/// A default, written as TOML, in JSON.
+/// Converts a default from TOML to JSON.
 fn toml_to_json(toml: &str) -> Option<Json> {
     let document: toml::Table = format!("value = {toml}").parse().ok()?;
     serde_json::to_value(document.get("value")?).ok()

@@ -1,20 +1,19 @@
-//! Where a configuration comes from, and what it may ask of the world: the one
-//! file of this room that touches the system.
+//! The source of a configuration, and its interface to the system: the only file of this module
+//! that accesses the system.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The text of a configuration, and where it stands.
+/// The text of a configuration, and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigSource {
-    /// What the file is called in messages.
+    /// The name of the file in messages.
     pub name: String,
-    /// Where relative paths start; absolute, because a child may have another
-    /// working directory.
+    /// The folder of relative paths; absolute, because a child may have another working directory.
     pub folder: PathBuf,
-    /// The text as it was read.
+    /// The bytes of the file.
     pub bytes: Vec<u8>,
 }
 
@@ -25,7 +24,7 @@ impl ConfigSource {
     /// Reads a file, at most one byte more than [`ConfigSource::MAX_LEN`].
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn open(path: &Path) -> io::Result<Self> {
         let bytes = read_bounded(path, Self::MAX_LEN + 1)?;
         let folder = std::path::absolute(path)?.parent().map(Path::to_path_buf).unwrap_or_default();
@@ -33,19 +32,19 @@ impl ConfigSource {
     }
 }
 
-/// What a configuration may ask of the world: [`SystemEnvironment`] in the program, a
-/// table in tests.
+/// The configuration's interface to the system: [`SystemEnvironment`] in the program, a table in
+/// tests.
 pub trait Environment {
     /// An environment variable.
     fn variable(&self, name: &str) -> Option<OsString>;
 
-    /// The text of a file that a substitution names.
+    /// The text of a file named by a substitution.
     ///
     /// # Errors
-    /// What the system says; `InvalidData` if it is not UTF-8 or too large.
+    /// The system's error; `InvalidData` if the file is not UTF-8 or too large.
     fn text(&self, path: &Path) -> io::Result<String>;
 
-    /// The program that is running.
+    /// The running program.
     fn executable(&self) -> Option<PathBuf>;
 }
 
@@ -67,8 +66,8 @@ impl Environment for SystemEnvironment {
     }
 
     fn executable(&self) -> Option<PathBuf> {
-        // Asked once: after an upgrade in place the system would name a deleted file,
-        // and every server of this program would look changed.
+        // Computed once: after an in-place upgrade the system would name a deleted file, and every
+        // server that runs this program would look changed.
         static EXECUTABLE: OnceLock<Option<PathBuf>> = OnceLock::new();
         EXECUTABLE.get_or_init(|| std::env::current_exe().ok()).clone()
     }

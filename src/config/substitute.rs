@@ -1,7 +1,8 @@
 //! `${env:NAME}` and `${file:PATH}` in string values.
 //!
-//! It works on parsed strings, never on the file's text, so that no value can
-//! change the file's structure; and once, so that no value can name another.
+//! Substitution works on parsed strings, never on the file's text, so that no
+//! value can change the file's structure. It is applied once, so that no value
+//! can name another.
 
 use serde_json::{Value as Json, json};
 
@@ -11,7 +12,7 @@ use super::reader::{ConfigNode, ConfigReader};
 use super::setting::Setting;
 
 impl ConfigNode<'_> {
-    /// The string that the value must be, its substitutions filled in.
+    /// The value as a string, with substitutions; any other type is a fault.
     pub(super) fn substitute_text<S: Setting>(
         &self,
         reader: &mut ConfigReader<'_>,
@@ -38,7 +39,7 @@ impl ConfigNode<'_> {
         filled
     }
 
-    /// The value that the inside of a `${…}` names.
+    /// The value of a substitution, from the text within `${…}`.
     fn substitution_value(&self, inside: &str, reader: &mut ConfigReader<'_>) -> Option<String> {
         let value = match inside.split_once(':') {
             Some(("env", name)) if is_env_name(name) => from_environment(name, reader),
@@ -49,7 +50,7 @@ impl ConfigNode<'_> {
     }
 }
 
-/// A text with substitution that is no secret by itself: an argument.
+/// A text with substitution that is not itself a secret: an argument.
 pub(super) struct SubstitutedText;
 
 impl Setting for SubstitutedText {
@@ -87,7 +88,8 @@ fn from_environment(name: &str, reader: &ConfigReader<'_>) -> Result<String, Con
     value.into_string().map_err(|_| ConfigProblem::EnvNotUtf8 { name: name.to_owned() })
 }
 
-/// A file's text without the line ends that editors and `echo` leave behind it.
+/// The text of a file, without the trailing line ends that editors and `echo`
+/// add.
 fn from_file(path: &str, reader: &mut ConfigReader<'_>) -> Result<String, ConfigProblem> {
     let full = reader.resolve_path(path);
     let text = reader.surroundings.text(&full);
@@ -97,7 +99,7 @@ fn from_file(path: &str, reader: &mut ConfigReader<'_>) -> Result<String, Config
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Appends a piece, or gives the whole up when a piece is not there.
+/// Appends a piece; the whole becomes `None` if a piece is missing.
 fn append_piece(whole: &mut Option<String>, piece: Option<&str>) {
     match (whole.as_mut(), piece) {
         (Some(whole), Some(piece)) => whole.push_str(piece),

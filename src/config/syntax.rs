@@ -1,8 +1,8 @@
-//! What the TOML parser found, beside what the reader found.
+//! Merges the faults of the TOML parser with those of the reader.
 //!
-//! The parser goes on after a fault as well as it can, and so does the reader
-//! with what the parser recovered. That tells most of a file's faults at once,
-//! but also some that are only echoes of another. Echoes are left out here.
+//! After a fault, the parser recovers as well as it can, and the reader continues with the result.
+//! That reports most of a file's faults at once, but some are only consequences of another. This
+//! module drops those.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use toml::de::Error;
 use super::fault::{FoundProblem, LineIndex};
 use super::problem::ConfigProblem;
 
-/// Adds the parser's faults to the reader's, and drops the echoes of both.
+/// Adds the parser's faults to the reader's, and drops consequential faults of both.
 pub(super) fn merge_syntax_errors(text: &str, errors: &[Error], found: &mut Vec<FoundProblem>) {
     if errors.is_empty() {
         return;
@@ -22,8 +22,8 @@ pub(super) fn merge_syntax_errors(text: &str, errors: &[Error], found: &mut Vec<
         errors.iter().map(|error| lines.line_number(error_start(error))).collect();
     let lost = errors.iter().filter(|error| loses_place(error)).map(error_start).min();
     found.retain(|fault| {
-        // What is missing may stand in what could not be parsed; what comes after
-        // a lost bracket may belong elsewhere; and a line is told of once.
+        // A missing setting may be in the part that was not parsed; text after an unclosed bracket
+        // may belong elsewhere; and each line is reported once.
         !fault.problem.needs_whole_table()
             && lost.is_none_or(|lost| fault.span.start < lost)
             && !broken.contains(&lines.line_number(fault.span.start))
@@ -31,8 +31,8 @@ pub(super) fn merge_syntax_errors(text: &str, errors: &[Error], found: &mut Vec<
     found.extend(syntax);
 }
 
-/// The first fault of each line, and of each run of wrong lines behind a bracket
-/// that is never closed: all of them are wrong because of it.
+/// The first fault of each line, and of each run of lines after an unclosed bracket, which causes
+/// all of them.
 fn first_of_each_run(text: &str, lines: &LineIndex, errors: &[Error]) -> Vec<FoundProblem> {
     let mut errors: Vec<_> = errors.iter().collect();
     errors.sort_by_key(|error| error_start(error));
@@ -56,16 +56,15 @@ fn first_of_each_run(text: &str, lines: &LineIndex, errors: &[Error]) -> Vec<Fou
     kept
 }
 
-/// Whether no line between the line of `from` and the line of `to` has anything
-/// but a comment.
+/// Whether all lines between the lines of `from` and `to` are empty or comments.
 fn only_comments(text: &str, from: usize, to: usize) -> bool {
     let lines: Vec<_> = text.get(from..to).unwrap_or("").split('\n').collect();
     let between = lines.get(1..lines.len().saturating_sub(1)).unwrap_or_default();
     between.iter().all(|line| matches!(line.trim_start().as_bytes().first(), None | Some(b'#')))
 }
 
-/// Whether the parser may have taken what follows for something else. It names
-/// its faults by sentences alone; a sentence not known here costs an echo more.
+/// Whether the parser may have misread the following text. Its faults are only distinguished by
+/// their messages; an unknown message costs one redundant fault.
 fn loses_place(error: &Error) -> bool {
     const LOST: [&str; 5] = ["unclosed", "missing", "unexpected", "unquoted", "invalid multi-line"];
     LOST.iter().any(|lost| error.message().starts_with(lost))

@@ -1,4 +1,4 @@
-//! The room as its users see it: text in, a configuration or faults out.
+//! The module as its users see it: text in, a configuration or faults out.
 
 mod faults;
 mod values;
@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 use super::setting::{Section, SettingRow};
 use super::*;
 
-/// A world in a table: variables, and files by their full path.
+/// A fake environment: variables, and files by their full path.
 #[derive(Default)]
 struct World {
     variables: HashMap<&'static str, &'static str>,
@@ -61,7 +61,7 @@ impl Environment for World {
     }
 }
 
-/// The one server of a configuration whose table has these lines.
+/// The only server of a configuration with these lines in its table.
 #[track_caller]
 fn server(lines: &str) -> ServerConfig {
     let config = World::new().read(&format!("[servers.x]\n{lines}")).expect("a configuration");
@@ -79,7 +79,7 @@ fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Compares a generated page with what is committed, or writes it.
+/// Compares a generated page with the committed one, or updates it.
 #[track_caller]
 fn is_fresh(path: &str, generated: &str) {
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -93,7 +93,7 @@ fn shipped() -> String {
     std::fs::read_to_string(repository("gateway.toml")).expect("the shipped configuration")
 }
 
-/// The shipped file with every setting to try in place.
+/// The shipped file with every optional setting enabled.
 fn shipped_with_everything() -> String {
     let is_setting = |line: &&str| {
         line.starts_with('#') && !line.starts_with("# ") && !line.starts_with("#:") && *line != "#"
@@ -223,7 +223,7 @@ fn a_file_of_a_substitution_is_bounded_text() {
     assert_eq!(write("binary", b"\xff").unwrap_err().kind(), io::ErrorKind::InvalidData);
 }
 
-/// Both ways of telling faults, because either could panic.
+/// Formats faults in both ways, because either could panic.
 fn read_and_tell(bytes: &[u8]) {
     let world = World::new().variable("A", "b").file("/etc/trunkline/f", "g\n");
     if let Err(faults) = world.read_bytes(bytes) {
@@ -267,7 +267,7 @@ fn large_and_hostile_texts_end_in_faults() {
     for unit in units {
         read_and_tell(unit.repeat(LEN / unit.len()).as_bytes());
     }
-    // Tables as deep as the file is long.
+    // Tables nested as deeply as the length allows.
     let deep = "a.".repeat(LEN / 2);
     for text in [format!("{deep}a = 1"), format!("[{deep}a]"), format!("[[{deep}a]]")] {
         read_and_tell(text.as_bytes());

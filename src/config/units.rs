@@ -1,4 +1,4 @@
-//! Durations and sizes: a whole number and a unit, in one string.
+//! Durations and sizes: an integer and a unit, in one string.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::problem::ConfigProblem;
 use super::reader::ConfigReader;
 use super::setting::TextSetting;
 
-/// A duration that may be nothing: a whole number and a unit.
+/// A duration, possibly zero: an integer and a unit.
 impl TextSetting for Duration {
     type Value = Self;
     const OFF: bool = true;
@@ -19,7 +19,7 @@ impl TextSetting for Duration {
             [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
         let Some(millis) = parse_scaled(text, &UNITS) else { return Ok(None) };
         let duration = Self::from_millis(millis);
-        // An instant plus a duration must not overflow, on any system.
+        // An instant plus the duration must not overflow, on any system.
         if duration > LONGEST { Err(range_problem("0s", "366d")) } else { Ok(Some(duration)) }
     }
 
@@ -28,7 +28,7 @@ impl TextSetting for Duration {
     }
 }
 
-/// A duration that is longer than nothing.
+/// A positive duration.
 pub(super) struct DurationSetting;
 
 impl TextSetting for DurationSetting {
@@ -53,7 +53,7 @@ impl TextSetting for DurationSetting {
     }
 }
 
-/// A number of bytes: a whole number and a unit, at least one byte.
+/// A number of bytes: an integer and a unit, at least one byte.
 pub(super) struct SizeSetting;
 
 impl TextSetting for SizeSetting {
@@ -78,8 +78,8 @@ impl TextSetting for SizeSetting {
     }
 }
 
-/// Digits and a unit, such as `30s`, times the unit's worth. Too large a number
-/// is the largest there is, so that the bounds refuse it.
+/// Parses digits and a unit, such as `30s`. A number that overflows becomes the
+/// largest one, so that the bounds reject it.
 fn parse_scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit())?;
     let (digits, unit) = text.split_at_checked(end)?;

@@ -1,11 +1,11 @@
-//! How keys, texts and kinds are put into a message.
+//! The wording of keys, texts and kinds in messages.
 
 use crate::text::clip;
 
 use super::reader::{ConfigNode, ConfigReader};
 use super::setting::Setting;
 
-/// Stands for any table in messages.
+/// Any table, in messages.
 pub(super) struct AnyTable;
 
 impl Setting for AnyTable {
@@ -32,7 +32,7 @@ impl Setting for AnyTable {
     }
 }
 
-/// The setting's word with its article, for a sentence.
+/// The setting's word with its article.
 pub(super) fn expected_kind<S: Setting>() -> String {
     let word = S::kind_word();
     let word = word.split(',').next().unwrap_or("");
@@ -43,9 +43,10 @@ pub(super) fn expected_kind<S: Setting>() -> String {
     }
 }
 
-/// The choice that looks most like a text, if any does.
+/// The choice most similar to a text, if any is.
 pub(super) fn nearest_choice(text: &str, choices: &[&str]) -> Option<String> {
-    // Bounded, because the comparison takes time in the product of both lengths.
+    // Bounded, because the comparison takes time proportional to the product of
+    // both lengths.
     let text: String = clip(text, 64).to_owned();
     let lower = text.to_ascii_lowercase().replace('-', "_");
     let score = |choice: &&str| strsim::jaro_winkler(&lower, choice);
@@ -58,7 +59,7 @@ pub(super) fn nearest_choice(text: &str, choices: &[&str]) -> Option<String> {
         .map(|(_, choice)| choice.to_owned())
 }
 
-/// A key's segment, in quotes where TOML asks for them.
+/// A segment of a key, quoted if TOML requires it.
 pub(super) fn quote_segment(segment: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if !segment.is_empty() && segment.chars().all(bare) {
@@ -68,7 +69,7 @@ pub(super) fn quote_segment(segment: &str) -> String {
     }
 }
 
-/// A text cut to what a message can hold.
+/// A text truncated for a message.
 pub(super) fn shorten_text(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.char_indices().nth(LONGEST) {

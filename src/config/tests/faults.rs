@@ -1,4 +1,4 @@
-//! What is told of what is wrong.
+//! Reported faults.
 
 use super::*;
 
@@ -94,17 +94,17 @@ fn public_names_are_unique_across_servers() {
 #[test]
 fn syntax_faults_stand_beside_the_others_without_their_echoes() {
     for (text, told) in [
-        // An open quote spoils its own line alone.
+        // An unclosed quote invalidates only its own line.
         (
             "[gateway]\nlisten = \"127.0.0.1\ndrain = 3",
             &["2: invalid basic string", "3: gateway.drain: expected"][..],
         ),
-        // A value without quotes is told once, not also as a value of another type.
+        // An unquoted value is reported once, not also as a wrong type.
         (
             "[gateway]\nlisten = 127.0.0.1:1\n[servers.x]\ncomand = 1",
             &["2: invalid float", "4: servers.x.comand: unknown key"],
         ),
-        // An open bracket swallows the rest.
+        // An unclosed bracket invalidates the rest.
         (
             "[gateway]\ndrain = 3\n[servers.x]\nargs = [\"a\"\n# note\ncommand = \"x\"\n[servers.y]",
             &["2: gateway.drain: expected", "6: missing comma"],
@@ -241,7 +241,7 @@ fn a_file_that_cannot_be_read_is_named_for_the_watcher() {
     assert_eq!(faults.files(), [PathBuf::from("/etc/trunkline/later")]);
 }
 
-/// Every rule for the whole file: the text that breaks it, and what is told.
+/// Every rule for the whole file: a text that violates it, and the reported fault.
 const RULES: &[(&str, &str)] = &[
     ("[gatway]", "1: gatway: unknown key; did you mean `gateway`?"),
     (
@@ -370,7 +370,7 @@ const RULES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Every rule for one server: the lines of its table that break it, and how what is told begins.
+/// Every rule for one server: the lines of its table that violate it, and the start of the report.
 const SERVER_RULES: &[(&str, &str)] = &[
     (
         "command = \"x\"\nurl = \"http://x\"",

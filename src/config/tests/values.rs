@@ -1,4 +1,4 @@
-//! What is read from what is right.
+//! Values of valid configurations.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
