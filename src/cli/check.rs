@@ -10,7 +10,8 @@ pub(super) fn check_config(common: &CommonArgs) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    // What only shows when it is used: certificates, host names of the guard.
+    // Faults that only show when a setting is used: certificates, host names of
+    // the guard.
     if let Err(faults) = settings::of(&config) {
         for fault in faults {
             print_error(&format!("{}: {fault}", common.config.display()));

@@ -98,14 +98,13 @@ fn serve_in_process(args: StdioArgs) -> ExitCode {
         let reloader = Arc::new(running.reloader(common, Some(log)));
         let here = Here::new(Arc::clone(&running.mcp), uri);
         let serving = async {
-            // Many hosts ask for the list only once, at the start.
+            // Many hosts request the list only once, at the start.
             let _ = timeout(SETTLING, running.gateway.snapshots.settled()).await;
             stdio::serve(here, standard_streams(), bounds, patience).await
         };
         let code = tokio::select! {
             ended = serving => exit_code(ended),
-            // A host that sends a signal has closed the input before, or does
-            // not want to wait.
+            // A host that sends a signal has closed the input before, or requests an immediate end.
             () = signals::until_told_to_stop(&reloader) => ExitCode::SUCCESS,
         };
         tokio::select! {
@@ -116,7 +115,7 @@ fn serve_in_process(args: StdioArgs) -> ExitCode {
     })
 }
 
-/// Where a profile is served.
+/// The endpoint of a profile.
 fn endpoint_uri(config: &Config, profile: Option<&str>) -> Result<Uri, String> {
     let Some(profile) = profile else { return Ok(Uri::from_static("/mcp")) };
     let known = config.profiles.iter().map(|profile| profile.name.as_str());
@@ -130,7 +129,7 @@ fn endpoint_uri(config: &Config, profile: Option<&str>) -> Result<Uri, String> {
     format!("/mcp/{profile}").parse().map_err(|_| "--profile: no name of a profile".to_owned())
 }
 
-/// A gateway elsewhere.
+/// Connects to a gateway in another process.
 fn connect_to_gateway(args: StdioArgs, url: Url) -> ExitCode {
     let levels = LogLevels {
         directives: args.log.as_deref().unwrap_or("warn"),
@@ -178,7 +177,7 @@ fn build_client(args: StdioArgs, mut url: Url) -> Result<HttpClient, String> {
     HttpClient::new(&http, CONNECT_TIMEOUT).map_err(|fault: UpstreamError| fault.chain())
 }
 
-/// Reads `NAME: VALUE`. What is wrong with a value is told without it.
+/// Parses `NAME: VALUE`. Error messages do not contain the value.
 pub(super) fn parse_header(text: &str) -> Result<(HeaderName, Secret), String> {
     let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
     let name = name.trim();
@@ -191,7 +190,7 @@ pub(super) fn parse_header(text: &str) -> Result<(HeaderName, Secret), String> {
     Ok((known, Secret::new(value)))
 }
 
-/// A text with the variables' values in the places of `${env:NAME}`.
+/// Replaces each `${env:NAME}` with the variable's value.
 fn substitute_env(text: &str) -> Result<String, String> {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
@@ -222,18 +221,18 @@ fn run_in_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
         Err(error) => return report_error(&error),
     };
     let code = runtime.block_on(work);
-    // The thread that reads standard input cannot be woken, and holds nothing up.
+    // The thread that reads standard input cannot be woken, and must not delay the end.
     runtime.shutdown_timeout(Duration::from_millis(100));
     code
 }
 
-/// Headers that a fixed value would break.
+/// Headers that must not have a fixed value.
 const OWN: [&str; 6] =
     ["accept", "content-type", "content-length", "host", "connection", "transfer-encoding"];
-/// How long the servers may take to get ready before the first line is read.
-/// Hosts wait for half a minute and more.
+/// How long the servers may take to become ready before the first line is read. Hosts wait for at
+/// least half a minute.
 const SETTLING: Duration = Duration::from_secs(20);
-/// How long what is under way may take once the input has ended.
+/// How long requests in flight may take once the input has ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a connection may take, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! What stands behind `trunkline bench`.
+//! The arguments of `trunkline bench`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -135,11 +135,11 @@ pub(super) enum EraName {
     Legacy,
 }
 
-/// Processes that are watched together.
+/// Processes that are measured together.
 #[derive(Debug, Clone)]
 pub(super) struct Pids(pub(super) Vec<u32>);
 
-/// Reads `10s`, `500ms`, `2m`; a number alone is seconds.
+/// Parses `10s`, `500ms`, `2m`; a bare number is seconds.
 fn time(text: &str) -> Result<Duration, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -159,7 +159,7 @@ fn time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// Reads `500`, `500/s`, `30/m`.
+/// Parses `500`, `500/s`, `30/m`.
 fn per_second(text: &str) -> Result<f64, String> {
     let (number, per) = text.split_once('/').unwrap_or((text, "s"));
     let number: f64 = number.trim().parse().map_err(|_| "a rate is a number, such as 500/s")?;

@@ -33,7 +33,7 @@ pub(super) fn run(args: &BenchArgs) -> ExitCode {
         Err(error) => return report_error(&error),
     };
     let told = runtime.block_on(hold(args, &load));
-    // A look-up of a name cannot be called off.
+    // A name lookup cannot be cancelled.
     runtime.shutdown_background();
     match told {
         Ok(contest) => tell(args, &BenchReport { contest: &contest, load: &load }),
@@ -80,7 +80,8 @@ async fn take_turns(
     Contest::hold(contenders, load, rules, interrupt, &mut progress).await
 }
 
-/// Whoever presses Ctrl-C wants the figures so far; who does so twice does not.
+/// Ctrl-C ends the run and prints the results so far; a second Ctrl-C ends the
+/// process at once.
 async fn until_told(interrupt: Interrupt) {
     super::serve::signals::told_to_stop().await;
     interrupt.ask();
@@ -148,7 +149,8 @@ fn load(args: &BenchArgs) -> Result<Load, BenchFault> {
         (args.tool.as_deref(), given, args.expect.as_deref())
     };
     Ok(Load {
-        // Behind the gateway the server speaks the same era as before it.
+        // Behind the gateway the server speaks the same era as when called
+        // directly.
         era: if args.own { era.or(Some(own::era(&mix))) } else { era },
         mix,
         tool: tool.map(str::to_owned),
@@ -166,7 +168,7 @@ fn load(args: &BenchArgs) -> Result<Load, BenchFault> {
     })
 }
 
-/// What was given, or what stands in the file that was.
+/// The given arguments, or the contents of the given file.
 fn arguments(text: &str) -> Result<String, BenchFault> {
     match text.strip_prefix('@') {
         None => Ok(text.to_owned()),
@@ -184,7 +186,7 @@ fn tell(args: &BenchArgs, report: &BenchReport<'_>) -> ExitCode {
     }
     let told = if args.json { format!("{:#}\n", report.json()) } else { report.table() };
     let printed = write_to_stdout(&told);
-    // A load that nobody answered is no success.
+    // A load without any successful answer is a failure.
     let answered = report.contest.rounds.iter().flatten().any(|leg| leg.tally.whole().done > 0);
     if answered { printed } else { FAILURE.into_code() }
 }
@@ -206,7 +208,7 @@ fn wrong_use(fault: &BenchFault) -> ExitCode {
     WRONG_USE.into_code()
 }
 
-/// How long one endpoint is tested.
+/// How long a single endpoint is tested.
 const ALONE: Duration = Duration::from_secs(10);
-/// How long a turn is where two take turns.
+/// How long each turn is when endpoints take turns.
 const IN_TURN: Duration = Duration::from_secs(3);

@@ -1,8 +1,9 @@
-//! `trunkline bench --self`: what this gateway costs, on this machine, now.
+//! `trunkline bench --self`: the cost of this gateway on this machine.
 //!
 //! A server that costs next to nothing, a proxy that does nothing, and the
-//! gateway, each a process of its own so that the CPU it takes is its own. Each
-//! ends with its standard input, and so with the bench, however that ends.
+//! gateway each run as a separate process, so that their CPU time is measured
+//! separately. Each ends with its standard input, and so with the bench,
+//! however that ends.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +19,7 @@ use url::Url;
 use crate::bench::{BenchFault, BenchTarget, Contender, Load, Meter, Mix, Op, Script};
 use crate::mcp::Era;
 
-/// What runs while it is measured.
+/// The processes under measurement.
 pub(super) struct ComparedProcesses {
     mock: BenchProcess,
     proxy: BenchProcess,
@@ -26,7 +27,7 @@ pub(super) struct ComparedProcesses {
 }
 
 impl ComparedProcesses {
-    /// Starts all three.
+    /// Starts all three processes.
     pub(super) async fn set(era: Era) -> Result<Self, BenchFault> {
         let any = "127.0.0.1:0";
         let mock = ["example", "load", "--listen", any, "--until-eof"];
@@ -42,14 +43,14 @@ impl ComparedProcesses {
         Ok(Self { mock, proxy, gateway })
     }
 
-    /// Those who take turns: the direct way, the proxy, the gateway.
+    /// The contenders: direct, through the proxy, through the gateway.
     pub(super) async fn contenders(&self, load: &Load) -> Result<Vec<Contender>, BenchFault> {
         let mut contenders = Vec::new();
         for (name, process) in
             [("direct", &self.mock), ("proxy", &self.proxy), ("gateway", &self.gateway)]
         {
             let script = Arc::new(process.script(load).await?);
-            // The server works in every turn: its CPU is nobody's cost.
+            // The server works in every turn, so its CPU time is not counted.
             let meter = (name != "direct").then(|| Meter::new(vec![process.id]));
             let meter = meter.transpose()?;
             contenders.push(Contender { name: name.into(), script, meter });
@@ -57,17 +58,17 @@ impl ComparedProcesses {
         Ok(contenders)
     }
 
-    /// Ends all three.
+    /// Ends all three processes.
     pub(super) async fn end(self) {
-        // Those in front first.
+        // Downstream processes first.
         for process in [self.gateway, self.proxy, self.mock] {
             process.end().await;
         }
     }
 }
 
-/// What is sent where nothing else was asked for: 0.6 KB, of which the mock
-/// server answers the number.
+/// The default arguments: 0.6 KB, from which the mock server returns the
+/// number.
 pub(super) fn arguments() -> String {
     let query = "who closes a connection? ".repeat(8);
     format!(
@@ -75,14 +76,14 @@ pub(super) fn arguments() -> String {
     )
 }
 
-/// The era in which something can be done; the newer one if both can.
+/// The era that supports the operations; Modern if both do.
 pub(super) fn era(mix: &Mix) -> Era {
     if mix.has(Op::Session) { Era::Legacy } else { Era::Modern }
 }
 
-/// The tool that is called.
+/// The tool to call.
 pub(super) const TOOL: &str = "search";
-/// What every answer has to contain.
+/// The text that every answer must contain.
 pub(super) const EXPECTED: &str = "number {{n}} ";
 
 struct BenchProcess {
@@ -92,7 +93,8 @@ struct BenchProcess {
 }
 
 impl BenchProcess {
-    /// This program again, in another role; ready when it says its address.
+    /// Starts this program in another role, and waits until it prints its
+    /// address.
     async fn start(what: &'static str, args: &[&str]) -> Result<Self, BenchFault> {
         let fault = |why: String| BenchFault::Start { what, why };
         let start = async {
@@ -104,7 +106,8 @@ impl BenchProcess {
                 .stdin(Stdio::piped())
                 .stdout(Stdio::null())
                 .stderr(Stdio::piped())
-                // Ctrl-C is for the bench, which then ends them in order.
+                // Ctrl-C goes to the bench only, which then ends the processes
+                // in order.
                 .process_group(0)
                 .kill_on_drop(true)
                 .spawn()?;
@@ -123,7 +126,7 @@ impl BenchProcess {
         Ok(Self { child, id, url })
     }
 
-    /// What is sent to it, as soon as it knows the tool.
+    /// Prepares the requests to this process, once it lists the tool.
     async fn script(&self, load: &Load) -> Result<Script, BenchFault> {
         let target = BenchTarget::new(&self.url, &[], None).await?;
         let begun = Instant::now();
@@ -145,8 +148,8 @@ impl BenchProcess {
     }
 }
 
-/// Reads a log until it says the address; what follows is read as a
-/// supervisor would, and thrown away.
+/// Reads a log until it contains the address. The rest is read and discarded,
+/// as a supervisor would.
 async fn listens(
     mut log: impl tokio::io::AsyncBufRead + Unpin + Send + 'static,
 ) -> io::Result<SocketAddr> {
@@ -170,7 +173,7 @@ async fn listens(
     }
 }
 
-/// A folder with the gateway's configuration; gone when this is dropped, by
+/// A folder with the gateway's configuration; deleted when it is dropped, by
 /// when the gateway has read it.
 struct ConfigFolder(PathBuf);
 
@@ -196,8 +199,8 @@ impl Drop for ConfigFolder {
     }
 }
 
-/// The default policy: names with a prefix, arguments held against the schema,
-/// rates that are asked and do not refuse, the access log on.
+/// The default policy: prefixed names, arguments validated against the schema,
+/// rate limits that never reject, access log on.
 fn text(server: &Url, era: Era) -> String {
     format!(
         "[gateway]\nreload = \"off\"\nrate = \"1000000/s\"\nclient_rate = \"1000000/s\"\n\n\
@@ -208,9 +211,9 @@ fn text(server: &Url, era: Era) -> String {
 }
 
 const FILE: &str = "gateway.toml";
-/// How long a process may take to listen, and the gateway to know its server.
+/// How long a process may take to listen, and the gateway to list its server.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a process may take to end.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// How much a process may say before it says its address.
+/// The most bytes of log before the address.
 const MOST_LOG: usize = 1024 * 1024;

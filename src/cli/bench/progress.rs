@@ -1,11 +1,11 @@
-//! The line that shows how far a run is, on a terminal only.
+//! The progress line of a run, on a terminal only.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Instant;
 
 use crate::bench::{Load, RunClock, RunWatcher};
 
-/// The line on standard error.
+/// The progress line on standard error.
 pub(super) struct Progress {
     shown: bool,
     turn: usize,
@@ -14,7 +14,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// For so many runs one after the other.
+    /// Progress of `turns` runs, one after the other.
     pub(super) fn new(load: &Load, turns: usize) -> Self {
         let shown = std::io::stderr().is_terminal();
         Self { shown, turn: 0, turns, requests: load.requests }
@@ -50,7 +50,7 @@ impl RunWatcher for Progress {
     fn see(&mut self, clock: &RunClock, done: u64, failed: u64) {
         if self.shown {
             let line = self.line(clock, (done, failed), Instant::now());
-            // Nothing is left to tell that the terminal is gone.
+            // If the terminal is gone, there is nowhere to report it.
             let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
         }
     }

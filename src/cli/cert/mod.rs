@@ -1,9 +1,8 @@
-//! `trunkline cert`: certificates to develop with.
+//! `trunkline cert`: certificates for development.
 //!
-//! One run makes a certificate authority and what it has signed. Nobody has to
-//! trust that authority with the whole web: it is constrained to the names of
-//! this one run (RFC 5280, 4.2.1.10), so that a lost `ca.key` can only
-//! impersonate those.
+//! One run creates a certificate authority and the certificates that it signs. Trusting that
+//! authority does not expose the whole web: it is constrained to the names of this run (RFC 5280,
+//! 4.2.1.10), so a leaked `ca.key` can only impersonate those.
 
 use std::{
     fs::{self, OpenOptions},
@@ -51,16 +50,16 @@ impl Default for CertArgs {
 /// Why no certificates were made.
 #[derive(Debug, thiserror::Error)]
 pub enum CertError {
-    /// Something would be overwritten.
+    /// A file would be overwritten.
     #[error("{} exists: --force overwrites it, --dir writes elsewhere", file.display())]
     Exists {
-        /// The first file in the way.
+        /// The first existing file.
         file: PathBuf,
     },
     /// `--name` is neither a host name nor an address.
     #[error("`{name}` is neither a host name nor an address")]
     Name {
-        /// What was given.
+        /// The name as given.
         name: String,
     },
     /// The folder or a file could not be written.
@@ -68,10 +67,10 @@ pub enum CertError {
     Write {
         /// The folder or file.
         file: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// What to do next could not be printed.
+    /// The instructions could not be printed.
     #[error("cannot print")]
     Print(#[source] io::Error),
     /// A key or a certificate could not be made.
@@ -79,10 +78,10 @@ pub enum CertError {
     Make(#[from] rcgen::Error),
 }
 
-/// Makes the certificates and prints what to do with them.
+/// Creates the certificates and prints how to use them.
 ///
 /// # Errors
-/// [`CertError`]. Everything is made before anything is written.
+/// [`CertError`]. Everything is created before anything is written.
 pub fn write_certificates(args: &CertArgs, out: &mut impl Write) -> Result<(), CertError> {
     let files = make_files(args)?;
     let files: Vec<_> = files.into_iter().map(|file| (args.dir.join(file.name), file)).collect();
@@ -105,7 +104,7 @@ struct CertFile {
     mode: u32,
 }
 
-/// Every file, in memory.
+/// All files, in memory.
 fn make_files(args: &CertArgs) -> Result<Vec<CertFile>, CertError> {
     let names = parse_names(&args.names)?;
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
@@ -154,7 +153,7 @@ fn parse_names(more: &[String]) -> Result<Vec<SanType>, CertError> {
     Ok(names)
 }
 
-/// A host name or a wildcard for the names right below one.
+/// Whether a name is a host name, or a wildcard for its direct subdomains.
 fn is_dns_name(name: &str) -> bool {
     let label = |it: &str| {
         !it.is_empty()
@@ -165,14 +164,14 @@ fn is_dns_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(label)
 }
 
-/// When certificates begin and end to be valid, in whole days.
+/// The validity period of certificates, in whole days.
 struct CertValidity {
     today: Date,
     days: u16,
 }
 
 impl CertValidity {
-    /// From yesterday on, for clocks that are a little behind.
+    /// Starts yesterday, for clocks that are slightly behind.
     fn set_dates(&self, params: &mut CertificateParams) {
         let midnight = |date: Date| {
             // A civil date's month and day are never negative.
@@ -233,15 +232,15 @@ fn leaf_params(
 ) -> Result<(Certificate, String), CertError> {
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    // Strict verifiers (Python 3.13 on) insist on it.
+    // Strict verifiers (Python 3.13 and later) require it.
     params.use_authority_key_identifier_extension = true;
     let key = KeyPair::generate()?;
     let cert = params.signed_by(&key, issuer)?;
     Ok((cert, key.serialize_pem()))
 }
 
-/// Writes beside, then renames: a gateway that watches never reads half a file, and the mode is
-/// right from the first byte, whatever mode an older file had.
+/// Writes a temporary file, then renames it: a gateway that watches never reads a partial file, and
+/// the mode is right from the first byte, whatever mode an older file had.
 fn write_file(path: &Path, file: &CertFile) -> io::Result<()> {
     let beside = path.with_extension("new");
     match fs::remove_file(&beside) {
@@ -277,8 +276,8 @@ fn explain_files(args: &CertArgs, out: &mut impl Write) -> io::Result<()> {
 
 const DIR: &str = "certs";
 const DAYS: u16 = 365;
-/// Apple's clients refuse a server certificate that is valid for more than 825 days; one is spent on
-/// yesterday.
+/// Apple's clients reject server certificates that are valid for more than 825 days; one day is
+/// spent on yesterday.
 const MOST_DAYS: i64 = 824;
 const ALWAYS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 

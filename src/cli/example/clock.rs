@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::stdio::ExampleCall;
 use super::tool::{Effect, ToolFault, Toolbox, read, tool, within, written};
 
-/// The time zones of the world, and what time it is.
+/// A database of time zones, and the current time.
 pub(super) struct ClockTools {
     zones: TimeZoneDatabase,
     now: fn() -> Timestamp,
@@ -96,7 +96,7 @@ struct Finished {
 
 impl ClockTools {
     pub(super) fn new() -> Self {
-        // The binary's own data: the same zones on every machine.
+        // The database built into the binary: the same zones on every machine.
         Self { zones: TimeZoneDatabase::bundled(), now: Timestamp::now }
     }
 
@@ -213,7 +213,7 @@ impl Toolbox for ClockTools {
     }
 }
 
-/// A time without offset in a zone, where it may exist not at all or twice.
+/// A time without offset in a zone, where it may be skipped or ambiguous.
 fn in_zone(text: &str, zone: &TimeZone) -> Result<(Zoned, &'static str), ToolFault> {
     let unreadable = || {
         ToolFault::refused(format_args!(
@@ -221,7 +221,7 @@ fn in_zone(text: &str, zone: &TimeZone) -> Result<(Zoned, &'static str), ToolFau
              or with an offset as `2026-03-01T09:30:00+01:00`"
         ))
     };
-    // A zone in brackets would be read over, not read.
+    // A zone in brackets would be ignored rather than parsed.
     let time: DateTime = Some(text)
         .filter(|text| !text.contains('['))
         .and_then(|text| text.parse().ok())

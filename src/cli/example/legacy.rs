@@ -10,7 +10,7 @@ use super::tool::{Toolbox, call_tool, server_info};
 /// Serves tools to Legacy clients. On stdio the session is the process.
 pub(super) struct Legacy<T> {
     toolbox: T,
-    /// What `initialize` agreed on.
+    /// The version that `initialize` negotiated.
     version: Cell<Option<&'static str>>,
 }
 
@@ -23,7 +23,7 @@ impl<T: Toolbox> Legacy<T> {
         let Some(asked) = params.get("protocolVersion").and_then(Value::as_str) else {
             return Err(RpcError::new(INVALID_PARAMS, "`protocolVersion` is missing"));
         };
-        // A version it does not know is answered with the latest it does.
+        // An unknown version is answered with the latest known one.
         let version = VERSIONS.into_iter().find(|known| *known == asked).unwrap_or(LATEST);
         self.version.set(Some(version));
         Ok(json!({
@@ -59,12 +59,12 @@ impl<T: Toolbox> ExampleServer for Legacy<T> {
             }
             "tools/list" => Ok(json!({ "tools": self.toolbox.tools() })),
             "tools/call" => self.call(params, call).await,
-            // `server/discover` too, which tells a dual-era client what to do next.
+            // Including `server/discover`: the error tells a dual-era client to use `initialize`.
             _ => Err(RpcError::unknown_method(method)),
         }
     }
 
-    /// Only this one version of the protocol ever had them.
+    /// Only this version of the protocol has batches.
     fn takes_batches(&self) -> bool {
         self.version.get() == Some("2025-03-26")
     }

@@ -1,15 +1,14 @@
-//! `trunkline example NAME`: two small MCP servers over stdio, so that a fresh
-//! gateway has something behind it, and two parts for benches: a server that
-//! costs next to nothing ([`load`]) and a proxy that does nothing ([`proxy`]).
+//! `trunkline example NAME`: two small MCP servers over stdio, so that a new gateway has something
+//! behind it, and two tools for benchmarks: a server that costs next to nothing ([`load`]) and a
+//! proxy that does nothing ([`proxy`]).
 //!
-//! They are peers, not parts, of the gateway: `clock` speaks the Legacy era
-//! only and `notes` the Modern only, each strictly, and both share nothing
-//! with the gateway's own protocol code but the line framing. A mistake there
-//! is therefore not mirrored here, and the pair shows all that joining the eras
-//! means. Both have a tool named `search`, on purpose.
+//! They are independent of the gateway: `clock` speaks only the Legacy era and `notes` only the
+//! Modern era, each strictly, and both share nothing with the gateway's protocol code except line
+//! framing. So they do not mirror its mistakes, and the pair shows what joining the eras involves.
+//! Both have a tool named `search`, on purpose.
 //!
-//! One loop ([`stdio`]) serves either of the two; [`legacy`] and [`modern`] are what the
-//! eras make of a request, [`clock`] and [`notes`] the tools.
+//! One loop ([`stdio`]) serves either of the two; [`legacy`] and [`modern`] handle the requests of
+//! an era, [`clock`] and [`notes`] are the tools.
 
 mod clock;
 mod legacy;
@@ -57,9 +56,8 @@ struct Arguments {
     example: Option<Example>,
 }
 
-/// `trunkline example …` with what follows on the command line: serves the one
-/// named, or lists them all. Exit codes: 0 at the end of input, 1 when serving
-/// failed, 2 when the arguments are wrong.
+/// Runs `trunkline example …` with the rest of the command line: serves the named example, or lists
+/// all of them. Exit codes: 0 at the end of input, 1 if serving failed, 2 for invalid arguments.
 pub fn run(arguments: impl IntoIterator<Item = String>) -> ExitCode {
     let arguments = std::iter::once("trunkline example".to_owned()).chain(arguments);
     match Arguments::try_parse_from(arguments) {
@@ -75,7 +73,7 @@ pub fn run(arguments: impl IntoIterator<Item = String>) -> ExitCode {
     }
 }
 
-/// The names and what each is, one a line.
+/// The names and descriptions, one per line.
 pub fn list() -> String {
     let command = Example::augment_subcommands(clap::Command::new("example"));
     let lines = command.get_subcommands().map(|example| {
@@ -115,7 +113,7 @@ impl Example {
                 Self::Load(_) | Self::Proxy(_) => Ok(()),
             }
         });
-        // A read of standard input cannot be called off, and nobody waits for it.
+        // A read of standard input cannot be cancelled, and nothing depends on it.
         runtime.shutdown_background();
         served
     }

@@ -1,4 +1,5 @@
-//! A server of the Modern era: stateless, each request saying all about itself.
+//! A server of the Modern era: stateless, with complete metadata in each
+//! request.
 
 use serde_json::{Value, json};
 
@@ -69,12 +70,14 @@ fn check_meta(params: &Value) -> Result<(), RpcError> {
     }
 }
 
-/// A Legacy client has nothing else to show its user: MCP 2026-07-28,
-/// Versioning, asks that this error name the versions, whatever its code.
+/// The error for `initialize`. A Legacy client can show its user nothing else:
+/// MCP 2026-07-28, Versioning, requires that this error name the versions,
+/// whatever its code.
 fn no_handshake(requested: Option<&Value>) -> RpcError {
     let error = unsupported(requested);
     if requested.is_some_and(|version| version == VERSION) {
-        // Right version, wrong way: some clients open the Modern era like this.
+        // A Modern version with a Legacy handshake: some clients open the
+        // Modern era like this.
         let message = format!("unknown method `initialize`: {VERSION} has no handshake");
         return RpcError { code: METHOD_NOT_FOUND, message, ..error };
     }
@@ -93,8 +96,8 @@ fn unsupported(requested: Option<&Value>) -> RpcError {
     }
 }
 
-/// Acknowledges what it can honour, which is nothing because its tools never
-/// change, and holds the stream open until one side ends.
+/// Acknowledges the subscriptions that it can honour, which are none because
+/// its tools never change, and holds the stream open until one side ends.
 async fn listen<T: Toolbox>(call: &ExampleCall) -> Value {
     let acknowledged = json!({ "_meta": { SUBSCRIPTION_ID: call.id }, "notifications": {} });
     call.notify("notifications/subscriptions/acknowledged", acknowledged).await;
@@ -108,7 +111,7 @@ fn complete<T: Toolbox>(result: Value) -> Value {
     merged(result, json!({ "resultType": "complete", "_meta": meta }))
 }
 
-/// A result that is the same for everybody for as long as the process lives.
+/// A result that is the same for all clients as long as the process lives.
 fn cacheable<T: Toolbox>(result: Value) -> Value {
     merged(complete::<T>(result), json!({ "ttlMs": 3_600_000, "cacheScope": "public" }))
 }

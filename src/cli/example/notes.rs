@@ -11,7 +11,7 @@ use super::stdio::ExampleCall;
 use super::store::{Note, Store};
 use super::tool::{Effect, ToolFault, Toolbox, read, tool, within, written};
 
-/// A keeper of short notes.
+/// Stores short notes.
 pub(super) struct NotesTools {
     store: RefCell<Store>,
 }

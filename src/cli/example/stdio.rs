@@ -1,4 +1,4 @@
-//! The one loop that serves either era: lines in, requests side by side, lines out.
+//! The loop that serves either era: reads lines, handles requests concurrently, writes lines.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::tool::merged;
 use crate::codec::lines::{LineError, LineReader};
 
-/// What an era makes of a request.
+/// The request handling of an era.
 pub(super) trait ExampleServer {
     /// Answers a request. Dropped when the client cancels it.
     async fn answer(
@@ -51,7 +51,7 @@ impl RpcError {
         Self::new(INVALID_PARAMS, format!("unknown tool `{name}`"))
     }
 
-    /// Without an `id` when the request's could not be read, as MCP has it.
+    /// Without an `id` if the request's could not be read, as MCP specifies.
     fn response(self, id: Option<&Value>) -> Value {
         let error = json!({ "code": self.code, "message": self.message });
         let data = self.data.map_or(json!({}), |data| json!({ "data": data }));
@@ -60,7 +60,7 @@ impl RpcError {
     }
 }
 
-/// The side of a request that is not in its parameters.
+/// The context of a request besides its parameters.
 pub(super) struct ExampleCall {
     /// The request's id, a string or a number.
     pub(super) id: Value,
@@ -70,7 +70,7 @@ pub(super) struct ExampleCall {
 }
 
 impl ExampleCall {
-    /// Tells the client how far it is, if it asked to know.
+    /// Sends progress to the client, if it asked for it.
     pub(super) async fn progress(&self, done: u32, total: u32, message: &str) {
         if let Some(token) = &self.progress_token {
             let params = json!({
@@ -85,13 +85,13 @@ impl ExampleCall {
         let _client_gone = self.outbox.send(message).await;
     }
 
-    /// Resolves when the input has ended: what waits should come to its end.
+    /// Resolves when the input has ended: waiting calls should finish.
     pub(super) async fn server_closes(&self) {
         self.closing.cancelled().await;
     }
 }
 
-/// Serves until `input` ends, then finishes what is under way.
+/// Serves until `input` ends, then finishes the requests in flight.
 pub(super) async fn serve<S: ExampleServer + 'static>(
     server: S,
     input: impl AsyncRead + Unpin,
@@ -107,7 +107,7 @@ pub(super) async fn serve<S: ExampleServer + 'static>(
     let serving = async {
         let writer = tokio::task::spawn_local(write(messages, output));
         connection.read(input).await?;
-        // The last sender but those of calls, which are done: ends the writer.
+        // The last sender besides those of calls, which are complete: dropping it ends the writer.
         drop(connection);
         writer.await.map_err(io::Error::other)?
     };
@@ -117,7 +117,7 @@ pub(super) async fn serve<S: ExampleServer + 'static>(
 struct StdioConnection<S> {
     server: S,
     outbox: mpsc::Sender<Value>,
-    /// By id as JSON text: `1` and `"1"` are two requests.
+    /// By id as JSON text: `1` and `"1"` are different requests.
     in_flight: RefCell<HashMap<String, CancellationToken>>,
     closing: CancellationToken,
 }
@@ -148,7 +148,7 @@ impl<S: ExampleServer + 'static> StdioConnection<S> {
     async fn take(self: &Rc<Self>, message: Value, calls: &mut JoinSet<()>) {
         match ExampleMessage::of(message) {
             ExampleMessage::Request(request) => {
-                // In the table before it runs: its cancellation may be the next line.
+                // Added to the table before it runs: its cancellation may be the next line.
                 let Some(cancelled) = self.begin(&request.id) else {
                     return self
                         .reject(INVALID_REQUEST, "this id is in use, or too many are")
@@ -178,7 +178,7 @@ impl<S: ExampleServer + 'static> StdioConnection<S> {
         }
     }
 
-    /// The signal that cancels request `id` from now on.
+    /// Registers request `id`; returns its cancellation signal.
     fn begin(&self, id: &Value) -> Option<CancellationToken> {
         let mut in_flight = self.in_flight.borrow_mut();
         let id = id.to_string();
@@ -213,7 +213,7 @@ impl<S: ExampleServer + 'static> StdioConnection<S> {
         }
     }
 
-    /// One after the other: whoever is in a hurry sends no batch.
+    /// Sequentially: batches need not be fast.
     async fn answer_batch(&self, messages: Vec<Value>) {
         let mut responses = Vec::new();
         for message in messages {
@@ -268,7 +268,7 @@ impl ExampleMessage {
             (Some(id @ (Value::String(_) | Value::Number(_))), Some(Value::String(method))) => {
                 Self::Request(ExampleRequest { id, method, params })
             }
-            // This server has asked nothing, and lets answers pass.
+            // This server sends no requests, and ignores responses.
             (Some(_), None) => Self::Response,
             _ => Self::Invalid,
         }
@@ -295,8 +295,8 @@ pub(super) const INVALID_REQUEST: i32 = -32600;
 pub(super) const METHOD_NOT_FOUND: i32 = -32601;
 pub(super) const INVALID_PARAMS: i32 = -32602;
 
-/// The longest request line, in bytes: room for the longest note.
+/// The longest request line, in bytes: enough for the longest note.
 const MAX_LINE: usize = 1024 * 1024;
 const MAX_IN_FLIGHT: usize = 256;
-/// How many messages may wait to be written before their senders wait.
+/// The most queued messages before their senders wait.
 const QUEUE: usize = 64;

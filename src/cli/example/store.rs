@@ -1,8 +1,8 @@
-//! Where the notes are: in memory, and in a file when there is one.
+//! Storage of notes: in memory, and optionally in a file.
 //!
-//! The file is read once and written whole after each change, by way of a
-//! second file and a rename, so that it is never half a file. Two processes on
-//! one file do not see each other's changes: the last to write wins.
+//! The file is read once and written whole after each change, through a second
+//! file and a rename, so that it is never partial. Two processes on one file do
+//! not see each other's changes: the last to write wins.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -33,13 +33,13 @@ pub(super) struct Store {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Content {
-    /// The number of the next note: those of deleted ones do not come again.
+    /// The number of the next note: numbers of deleted notes are not reused.
     next: u64,
     notes: Vec<Note>,
 }
 
 impl Store {
-    /// The notes in `file`, or none when it does not exist yet.
+    /// Opens the notes in `file`; empty if it does not exist yet.
     pub(super) fn open(file: Option<PathBuf>) -> io::Result<Self> {
         let content = file.as_deref().map_or(Ok(None), load)?;
         let content = content.unwrap_or(Content { next: 1, notes: Vec::new() });
@@ -50,7 +50,7 @@ impl Store {
         &self.content.notes
     }
 
-    /// Keeps `note` under an id of the store's own.
+    /// Adds `note` under a new id.
     pub(super) fn add(&mut self, note: Note) -> io::Result<Note> {
         let mut content = self.content.clone();
         let note = Note { id: format!("n{}", content.next), ..note };
@@ -60,7 +60,7 @@ impl Store {
         Ok(note)
     }
 
-    /// Takes a note away and returns it, if there is one of that id.
+    /// Removes and returns a note, if the id exists.
     pub(super) fn remove(&mut self, id: &str) -> io::Result<Option<Note>> {
         let Some(at) = self.content.notes.iter().position(|note| note.id == id) else {
             return Ok(None);
@@ -71,7 +71,7 @@ impl Store {
         Ok(Some(note))
     }
 
-    /// What cannot be written has not happened.
+    /// A change that cannot be written is not applied.
     fn replace(&mut self, content: Content) -> io::Result<()> {
         if let Some(file) = &self.file {
             save(file, &content)?;
@@ -112,12 +112,12 @@ fn save(file: &Path, content: &Content) -> io::Result<()> {
 }
 
 fn write(file: &Path, content: &Content) -> io::Result<()> {
-    // Notes are their owner's business.
+    // Only the owner may read the notes.
     let mut out =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
     out.write_all(&serde_json::to_vec_pretty(content)?)?;
     out.sync_all()
 }
 
-/// More than the most notes of the greatest length take.
+/// Larger than the largest store.
 const MAX_FILE: u64 = 256 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! The example servers through their wire, as a client sees them.
+//! The example servers over their wire protocol, as a client sees them.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf};
@@ -20,7 +20,7 @@ struct Client {
 }
 
 impl Client {
-    /// Runs `story` against `server`, which must come to its end with it.
+    /// Runs `story` against `server`, which must end with it.
     fn with<S: stdio::ExampleServer + 'static>(server: S, story: impl AsyncFnOnce(&mut Self)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
@@ -56,8 +56,8 @@ impl Client {
         self.request("initialize", json!({ "protocolVersion": version })).await["result"].take()
     }
 
-    /// The result of a tool call, its structured content checked for being
-    /// what the tool's schema and the text say.
+    /// The result of a tool call, after checking its structured content against
+    /// the tool's schema and the text.
     async fn call(&mut self, meta: &Value, name: &str, arguments: Value) -> Value {
         let params = json!({ "name": name, "arguments": arguments, "_meta": meta });
         let result = self.request("tools/call", params).await["result"].take();
@@ -204,7 +204,7 @@ fn a_countdown_reports_progress_holds_nobody_up_and_can_be_cancelled() {
         assert_eq!(progress["params"]["progressToken"], "a");
         assert_eq!(progress["params"]["progress"], 1);
         assert_eq!(client.next().await["id"], "slow");
-        // Its id is free again, and nothing more comes for it.
+        // The id is free again, and no response follows for it.
         client.send(json!({ "id": "long", "method": "ping" })).await;
         assert_eq!(client.next().await, json!({ "jsonrpc": "2.0", "id": "long", "result": {} }));
     });

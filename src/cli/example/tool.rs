@@ -1,4 +1,4 @@
-//! What a tool is, whatever era it is called in.
+//! Tools, independent of the era.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 
 use super::stdio::ExampleCall;
 
-/// A set of tools, and the name they go by as a server.
+/// A set of tools, and the server name for them.
 pub(super) trait Toolbox {
     /// The server's own name.
     const NAME: &'static str;
-    /// What a model should know before it uses the tools.
+    /// Instructions for the model.
     const INSTRUCTIONS: &'static str;
 
-    /// The tools as MCP lists them; the same list for ever.
+    /// The tools as MCP lists them; the list never changes.
     fn tools(&self) -> Vec<Value>;
 
-    /// Calls the tool `name`; what comes back is its structured content.
+    /// Calls the tool `name`; returns its structured content.
     async fn call(
         &self,
         name: &str,
@@ -30,12 +30,12 @@ pub(super) trait Toolbox {
     ) -> Result<Value, ToolFault>;
 }
 
-/// Why a tool gave no result.
+/// Why a tool call failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ToolFault {
-    /// There is no such tool: the client's mistake, a protocol error.
+    /// An unknown tool: the client's mistake, a protocol error.
     UnknownTool,
-    /// What the model did wrong and how to do it right: a result with `isError`.
+    /// What the model did wrong and how to correct it: a result with `isError`.
     Refused(String),
 }
 
@@ -45,12 +45,12 @@ impl ToolFault {
     }
 }
 
-/// The name and version that a server introduces itself with.
+/// The server's name and version.
 pub(super) fn server_info<T: Toolbox>() -> Value {
     json!({ "name": format!("trunkline-{}", T::NAME), "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// The `tools/call` result that both eras have in common.
+/// The `tools/call` result, the same in both eras.
 pub(super) async fn call_tool<T: Toolbox>(
     toolbox: &T,
     name: &str,
@@ -59,7 +59,7 @@ pub(super) async fn call_tool<T: Toolbox>(
 ) -> Option<Value> {
     match toolbox.call(name, arguments, call).await {
         Ok(structured) => Some(json!({
-            // The same as text, for clients that know no structured content.
+            // The same content as text, for clients without structured content.
             "content": [{ "type": "text", "text": structured.to_string() }],
             "structuredContent": structured,
         })),
@@ -70,7 +70,7 @@ pub(super) async fn call_tool<T: Toolbox>(
     }
 }
 
-/// What calling a tool does to the world.
+/// The side effects of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     Reads,
@@ -78,8 +78,8 @@ pub(super) enum Effect {
     Deletes,
 }
 
-/// A tool that takes an `A` and returns an `R`: their types are its schemas,
-/// so that what is declared is what is accepted.
+/// A tool that takes an `A` and returns an `R`. Its schemas are generated from
+/// these types, so that the declaration matches what is accepted.
 pub(super) fn tool<A: JsonSchema, R: JsonSchema>(
     name: &str,
     title: &str,
@@ -113,8 +113,8 @@ fn schema<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Takes out Rust's names for number types (`uint32`): no format of JSON
-/// Schema, and some clients complain about each of them.
+/// Removes Rust's names for number types (`uint32`): they are not formats of
+/// JSON Schema, and some clients warn about each of them.
 fn drop_formats(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
@@ -131,7 +131,7 @@ fn drop_formats(schema: &mut Value) {
     }
 }
 
-/// The object with the fields of another on top.
+/// Merges two objects; the members of the second win.
 pub(super) fn merged(object: Value, more: Value) -> Value {
     match (object, more) {
         (Value::Object(mut fields), Value::Object(more)) => {
@@ -142,18 +142,18 @@ pub(super) fn merged(object: Value, more: Value) -> Value {
     }
 }
 
-/// The arguments as their type.
+/// Parses the arguments.
 pub(super) fn read<A: DeserializeOwned>(arguments: Value) -> Result<A, ToolFault> {
     serde_json::from_value(arguments)
         .map_err(|error| ToolFault::refused(format_args!("invalid arguments: {error}")))
 }
 
-/// The result as a value.
+/// Serializes the result.
 pub(super) fn written<R: Serialize>(result: R) -> Result<Value, ToolFault> {
     serde_json::to_value(result).map_err(ToolFault::refused)
 }
 
-/// Refuses a number outside of what the schema allows.
+/// Rejects a number outside the schema's bounds.
 pub(super) fn within(name: &str, value: u32, range: RangeInclusive<u32>) -> Result<(), ToolFault> {
     if range.contains(&value) {
         return Ok(());

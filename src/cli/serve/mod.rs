@@ -1,5 +1,5 @@
-//! `trunkline serve`: everything put together, from the configuration to the
-//! sockets, and taken down again in order.
+//! `trunkline serve`: assembles the gateway from the configuration to the sockets, and stops it in
+//! order.
 
 pub mod settings;
 
@@ -40,13 +40,13 @@ pub enum ServeError {
     /// An address cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// A setting shows to be wrong when it is used.
+    /// A setting turned out to be invalid when it was used.
     #[error("{0}")]
     Settings(String),
-    /// The machine gives no randomness, or refuses the cipher.
+    /// The system provides no randomness, or rejects the cipher.
     #[error("no key could be made")]
     Key,
-    /// The system gives no threads to serve clients on.
+    /// The threads that serve clients cannot be started.
     #[error("no threads could be started")]
     Threads(#[source] std::io::Error),
     /// The telemetry exporter cannot be started.
@@ -73,13 +73,12 @@ pub(super) fn run(common: CommonArgs) -> ExitCode {
         signals::until_told_to_stop(&reloader).await;
         tokio::select! {
             () = running.stop() => {}
-            // Whoever asks twice does not want to wait. The guardian ends what
-            // children there still are.
+            // A second signal requests an immediate end. The guardian ends the remaining children.
             () = signals::told_to_stop() => tracing::warn!("told a second time: ending at once"),
         }
         Ok::<_, ServeError>(())
     });
-    // Threads that still compile a schema or read a file hold nothing up.
+    // Threads that still compile a schema or read a file do not delay the end.
     runtime.shutdown_timeout(Duration::from_secs(1));
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -87,7 +86,7 @@ pub(super) fn run(common: CommonArgs) -> ExitCode {
     }
 }
 
-/// What ends the children if this process is killed.
+/// The guardian, which ends the children if this process is killed.
 pub(super) fn guardian() -> Guardian {
     let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("trunkline"));
     Guardian::when_needed(&executable)
@@ -101,7 +100,7 @@ pub(super) fn start_log(config: &Config) -> Result<LogHandle, LogError> {
     log::init_log(levels(config), format)
 }
 
-/// Says why the gateway did not start, and gives the exit code for it.
+/// Reports why the gateway did not start, and returns the exit code.
 pub(super) fn not_started(error: &ServeError) -> ExitCode {
     if let ServeError::Settings(text) = error {
         print_error(text);
@@ -115,31 +114,31 @@ fn levels(config: &Config) -> LogLevels<'_> {
     LogLevels { directives: &config.log.level, access }
 }
 
-/// The sockets that a gateway opens.
+/// The addresses that a gateway listens on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Doors {
-    /// For clients.
+    /// The listener for clients.
     pub clients: Option<SocketAddr>,
-    /// For operators.
+    /// The admin listener.
     pub operators: Option<SocketAddr>,
 }
 
 impl Doors {
-    /// Those that a configuration asks for.
+    /// The addresses in a configuration.
     pub fn of(config: &Config) -> Self {
         Self { clients: Some(config.gateway.listen), operators: config.admin.listen }
     }
 }
 
-/// A gateway that runs.
+/// A running gateway.
 pub struct Running {
-    /// Where clients connect; port 0 where there is no such place.
+    /// The address for clients; port 0 without a listener for them.
     pub address: SocketAddr,
-    /// Where operators connect, if there is such a place.
+    /// The admin address, if there is one.
     pub admin: Option<SocketAddr>,
-    /// What clients talk to.
+    /// The gateway that serves the clients.
     pub gateway: Arc<Gateway>,
-    /// What answers them.
+    /// The MCP endpoint of the clients.
     pub mcp: Arc<McpService>,
     report: Arc<StatusReport>,
     clients: LiveSettings,
@@ -151,15 +150,15 @@ pub struct Running {
     follower: JoinHandle<()>,
     otel: Mutex<Option<Otel>>,
     _guardian: Guardian,
-    /// What clients are served on; the last to end.
+    /// The worker threads that serve clients; the last to end.
     _workers: Arc<Workers>,
 }
 
 impl Running {
-    /// Binds, starts the servers and answers, without waiting for any of them.
+    /// Binds the addresses, then starts the servers and serves, without waiting for any of them.
     ///
     /// # Errors
-    /// [`ServeError`] where the gateway cannot run with this configuration at all.
+    /// [`ServeError`] if the gateway cannot run with this configuration at all.
     pub async fn start(
         config: Config,
         path: &Path,
@@ -169,7 +168,7 @@ impl Running {
         Self::open(config, path, guardian, doors).await
     }
 
-    /// The same with other doors than the configuration's.
+    /// Like [`start`](Self::start), with other addresses than the configuration's.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -238,8 +237,8 @@ impl Running {
         })
     }
 
-    /// Stops in order: no new connections, calls in flight to their ends within
-    /// the drain time, then the servers, then the telemetry.
+    /// Stops in order: no new connections, calls in flight complete within the drain time, then the
+    /// servers, then the telemetry.
     pub async fn stop(self) {
         let within = self.gateway.snapshots.load().config.gateway.drain;
         tracing::info!(?within, "stopping: calls in flight may finish");
@@ -249,7 +248,7 @@ impl Running {
             let _ = clients.await;
         }
         self.gateway.snapshots.stop().await;
-        // Probes hear of the draining until there is nothing left to drain.
+        // The admin listener answers probes until the drain is complete.
         self.admin_switch.start(ADMIN_DRAIN);
         if let Some(operators) = self.admin_listener {
             let _ = operators.await;
@@ -261,11 +260,11 @@ impl Running {
     }
 }
 
-/// Has the cipher library make its source of random numbers, which takes it
-/// 20 ms once: not while the gateway starts, and not with the first seal.
+/// Initializes the cipher library's random number generator, which takes 20 ms once: neither during
+/// the start, nor at the first seal.
 async fn warm_up() {
     tokio::time::sleep(WARM_UP).await;
-    // Whoever needs one hears of it if there are none.
+    // If there is no randomness, the first use reports it.
     let _ = tokio::task::spawn_blocking(|| aws_lc_rs::rand::fill(&mut [0; 1])).await;
 }
 
@@ -323,11 +322,11 @@ fn announce(address: Option<SocketAddr>, admin: Option<SocketAddr>, gateway: &Ga
     }
 }
 
-/// Stands for a door that is not open.
+/// The address without a listener.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-/// How long after the start the processors may have something better to do.
+/// How long after the start the warm-up waits, while the processors are busy with it.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// How long the admin listener may take to end.
 const ADMIN_DRAIN: Duration = Duration::from_millis(500);
-/// How long the last spans and metrics may take to be sent.
+/// How long sending the last spans and metrics may take.
 const OTEL_PATIENCE: Duration = Duration::from_secs(3);

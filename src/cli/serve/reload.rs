@@ -1,5 +1,5 @@
-//! A new configuration while the gateway runs: build beside, swap last, keep
-//! the old one on any fault.
+//! Configuration reload while the gateway runs: builds beside the running one,
+//! swaps last, keeps the old one on any fault.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::telemetry::metrics::ReloadOutcome;
 
 use super::{Running, levels, settings};
 
-/// Applies what the configuration file says now.
+/// Applies the current contents of the configuration file.
 pub struct Reloader {
     pub(super) common: CommonArgs,
     gateway: Arc<Gateway>,
@@ -25,12 +25,13 @@ pub struct Reloader {
     operators: LiveSettings,
     log: Option<LogHandle>,
     one_at_a_time: Mutex<()>,
-    /// What a configuration that was refused names: it may be mended there.
+    /// The files that a rejected configuration names: a change of one may
+    /// correct it.
     refused: parking_lot::Mutex<Vec<PathBuf>>,
 }
 
 impl Running {
-    /// What reloads this gateway, and the log where the process has one.
+    /// The reloader of this gateway, with the process's log if it has one.
     pub fn reloader(&self, common: CommonArgs, log: Option<LogHandle>) -> Reloader {
         Reloader {
             common,
@@ -46,8 +47,8 @@ impl Running {
 }
 
 impl Reloader {
-    /// Reads the file and applies it. Whatever is wrong goes to the log and
-    /// the status, and the old configuration runs on.
+    /// Reads the file and applies it. Faults are reported in the log and the
+    /// status, and the old configuration stays active.
     pub async fn reload(&self) -> ReloadOutcome {
         let _turn = self.one_at_a_time.lock().await;
         let outcome = match self.read().await {
@@ -69,13 +70,13 @@ impl Reloader {
         outcome
     }
 
-    /// How the running configuration wants to be reloaded.
+    /// When the running configuration is to be reloaded.
     pub fn manner(&self) -> ReloadTrigger {
         self.gateway.snapshots.load().config.gateway.reload
     }
 
-    /// Every file whose contents count: the configuration, and those that it
-    /// names.
+    /// All files that affect the configuration: the file itself, and the files
+    /// that it names.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let config = &self.gateway.snapshots.load().config;
         let tls = config.gateway.tls.iter().flat_map(|tls| [tls.cert.clone(), tls.key.clone()]);
@@ -107,12 +108,13 @@ impl Reloader {
     async fn apply(&self, config: Config) -> Result<ReloadOutcome, Vec<String>> {
         let running = Arc::clone(&self.gateway.snapshots.load().config);
         let listeners = settings::of(&config)?;
-        // Whoever takes the last client away does not mean to let everybody in.
+        // Removing the last client is not meant to open the gateway to
+        // everyone.
         if config.is_open_to_anyone() && !running.is_open_to_anyone() {
             return Err(vec![OPEN.to_owned()]);
         }
         if config == *running {
-            // Certificates may be others under the same names.
+            // The certificate files may have changed under the same names.
             self.publish(listeners);
             return Ok(ReloadOutcome::Unchanged);
         }
@@ -140,7 +142,8 @@ impl Reloader {
     }
 }
 
-/// Sockets, the log's format and the telemetry's endpoint are the process's.
+/// Sockets, the log's format and the telemetry endpoint are fixed for the
+/// process.
 fn warn_of_what_needs_a_restart(old: &Config, new: &Config) {
     let changed = [
         ("gateway.listen", old.gateway.listen != new.gateway.listen),

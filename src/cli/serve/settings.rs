@@ -1,5 +1,5 @@
-//! What the configuration says to the listeners and to the telemetry, in their
-//! own terms. What can only be told to be wrong by using it shows here.
+//! Translates the configuration into the settings of the listeners and the
+//! telemetry. Faults that only show when a setting is used are found here.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use super::ServeError;
 
 /// The settings of both listeners.
 pub struct Listeners {
-    /// For clients.
+    /// The listener for clients.
     pub clients: Settings,
-    /// For operators.
+    /// The admin listener.
     pub operators: Settings,
 }
 
-/// Makes the settings of both listeners.
+/// Builds the settings of both listeners.
 ///
 /// # Errors
-/// Everything that is wrong, a sentence each.
+/// All faults, one sentence each.
 pub fn of(config: &Config) -> Result<Listeners, Vec<String>> {
     let mut faults = Vec::new();
     let gateway = &config.gateway;
@@ -76,7 +76,7 @@ fn limits(config: &Config) -> ConnectionLimits {
     }
 }
 
-/// Starts the telemetry export, if the configuration names where to.
+/// Starts the telemetry export, if the configuration has an endpoint.
 ///
 /// # Errors
 /// [`ServeError::Telemetry`], and [`ServeError::Settings`] for a header that

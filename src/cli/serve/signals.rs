@@ -1,4 +1,4 @@
-//! What the process hears from outside while it runs.
+//! The signals of the running process.
 
 use std::sync::Arc;
 

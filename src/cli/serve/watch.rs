@@ -1,8 +1,8 @@
-//! Watching the configuration file, and those that it names.
+//! Watches the configuration file and the files that it names.
 //!
 //! Editors write a new file and rename it over the old one; Kubernetes swaps a
 //! symbolic link two folders up. So the folders are watched, not the file, and
-//! what counts is whether the contents are others than before.
+//! only a change of the contents counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::crypto::sha256;
 
 use super::reload::Reloader;
 
-/// Reloads whenever the contents change. Ends where nothing can be watched;
-/// SIGHUP works all the same.
+/// Reloads whenever the contents change. Ends if nothing can be watched; SIGHUP
+/// still works.
 pub(super) async fn run(reloader: Arc<Reloader>) {
-    // One event waiting is enough: it only says that it is time to look.
+    // One queued event is enough: it only triggers a comparison.
     let (told, mut events) = mpsc::channel(1);
     let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
         if event.is_ok_and(|event| changes_something(&event)) {
@@ -41,8 +41,8 @@ pub(super) async fn run(reloader: Arc<Reloader>) {
         let now = contents(&reloader.files());
         if now != seen && reloader.manner() == ReloadTrigger::Watch {
             reloader.reload().await;
-            // The new configuration may name other files. What changed while
-            // it was read is seen by its own event.
+            // The new configuration may name other files. A change during the
+            // reload has its own event.
             let known: BTreeMap<_, _> = now;
             seen = contents(&reloader.files());
             for (file, hash) in &mut seen {
@@ -51,13 +51,13 @@ pub(super) async fn run(reloader: Arc<Reloader>) {
                 }
             }
         }
-        // Links may point elsewhere by now.
+        // Links may have changed their targets.
         watch(&mut watcher, &reloader.files());
     }
 }
 
-/// Looking at the files opens them, which is an event, too: it must not make
-/// for another look.
+/// Whether an event may be a change. Comparing the files opens them, which is
+/// an event, too: it must not trigger another comparison.
 fn changes_something(event: &Event) -> bool {
     use notify::event::{AccessKind, AccessMode};
     match event.kind {
@@ -66,9 +66,9 @@ fn changes_something(event: &Event) -> bool {
     }
 }
 
-/// Waits until nothing has happened for a moment: an editor's save and a
-/// volume's update are several events. Not for long, though: somebody may
-/// write a log into the same folder all the time.
+/// Waits until there are no events for a moment: an editor's save and a
+/// volume's update are several events. The wait is bounded, because a program
+/// may write to the same folder all the time.
 async fn settle(events: &mut mpsc::Receiver<()>) {
     let quiet =
         async { while let Ok(Some(())) = tokio::time::timeout(QUIET, events.recv()).await {} };
@@ -83,7 +83,7 @@ fn watch(watcher: &mut RecommendedWatcher, files: &[PathBuf]) {
     }
 }
 
-/// The folders of the files, and of what they really are.
+/// The folders of the files, and of their symbolic links' targets.
 fn folders(files: &[PathBuf]) -> BTreeSet<PathBuf> {
     let real = files.iter().filter_map(|file| file.canonicalize().ok());
     let all = files.iter().cloned().chain(real);
@@ -102,9 +102,9 @@ fn hash(file: &Path) -> Option<Vec<u8>> {
     std::fs::read(file).ok().map(|bytes| sha256(&bytes).to_vec())
 }
 
-/// How long nothing may happen before the contents are looked at.
+/// How long there must be no events before the contents are compared.
 const QUIET: Duration = Duration::from_millis(50);
-/// How long to wait for that.
+/// The longest wait for that.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

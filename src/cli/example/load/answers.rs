@@ -1,4 +1,4 @@
-//! The answers, written down beforehand.
+//! The prepared answers.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,20 +10,20 @@ use serde_json::{Value, json};
 
 use super::LoadArgs;
 
-/// What a message is answered with.
+/// The answer to a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LoadAnswer {
-    /// A call's result, which takes its time.
+    /// A call's result, sent after the latency.
     Call(Bytes),
-    /// Something else, at once.
+    /// Any other response, sent at once.
     Now(Bytes),
-    /// A session's beginning.
+    /// The response that opens a session.
     Initialized(Bytes),
-    /// A session is needed for that, and there was none.
+    /// The request needs a session, and there is none.
     NoSession,
-    /// A notification, or an answer to nothing.
+    /// No response: a notification, or a response without a request.
     Nothing,
-    /// No message.
+    /// An error: not a valid message.
     Invalid(Bytes),
 }
 
@@ -34,7 +34,7 @@ pub(super) enum LoadSession {
     None,
 }
 
-/// All answers.
+/// All prepared answers.
 pub(super) struct Answers {
     tools: HashSet<String>,
     modern: EraAnswers,
@@ -43,10 +43,10 @@ pub(super) struct Answers {
     discovered: String,
 }
 
-/// What depends on the era.
+/// The answers that depend on the era.
 struct EraAnswers {
     list: String,
-    /// A call's result up to the number, and from it on.
+    /// A call's result before and after the number.
     result: [String; 2],
 }
 
@@ -84,7 +84,7 @@ impl Answers {
         };
         let tools: Vec<Value> = names.iter().map(tool).collect();
         let text = json!(text(args.bytes)).to_string();
-        // Without its quotes, to stand behind the number.
+        // Without its quotes, to follow the number.
         let text = text.trim_matches('"');
         let begin = r#""content":[{"type":"text","text":"number "#;
         let end = format!(" {text}\"}}],\"isError\":false");
@@ -181,7 +181,7 @@ pub(super) fn error(id: &str, code: i32, message: &str) -> Bytes {
         .into()
 }
 
-/// Text of some length, with a line end now and then as real text has.
+/// Text of some length, with occasional line ends as in real text.
 fn text(length: u32) -> String {
     let length = length as usize;
     PROSE.chars().cycle().take(length).collect()
@@ -191,8 +191,8 @@ fn info() -> Value {
     json!({ "name": "trunkline-load", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// Of a kind with what real tools take: bounds, a choice, a list, a nested
-/// object, nothing unknown.
+/// Similar to real tools: bounds, a choice, a list, a nested object, no unknown
+/// members.
 const SCHEMA: &str = r#"{"type":"object","properties":{
   "number":{"type":"integer","minimum":0},
   "path":{"type":"string","minLength":1,"maxLength":256},

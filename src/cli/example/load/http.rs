@@ -1,4 +1,4 @@
-//! The same over HTTP, and what else listens for a bench.
+//! The load server over HTTP, and helpers that the other bench servers share.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use super::answers::{Answers, LoadAnswer, LoadSession};
 use crate::codec::body::collect;
 
-/// A server, whatever it is asked.
+/// The HTTP server.
 pub(super) struct LoadServer {
     pub(super) answers: Answers,
     pub(super) latency: Duration,
@@ -32,9 +32,9 @@ pub(super) struct LoadServer {
 /// What ends a server besides a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli::example) enum Until {
-    /// Nothing.
+    /// Only a signal.
     Signal,
-    /// The end of standard input: whoever started it is gone.
+    /// The end of standard input: the parent process is gone.
     Eof,
 }
 
@@ -43,7 +43,7 @@ impl Until {
         if eof { Self::Eof } else { Self::Signal }
     }
 
-    /// Completes when it is time to end.
+    /// Completes when the server should end.
     pub(in crate::cli::example) async fn comes(self) {
         let input = async {
             match self {
@@ -62,7 +62,7 @@ impl Until {
     }
 }
 
-/// Serves until it is time to end.
+/// Serves until it should end.
 pub(super) fn run(
     address: SocketAddr,
     threads: usize,
@@ -83,12 +83,12 @@ pub(super) fn run(
         }
         Ok(())
     });
-    // A read of standard input cannot be called off.
+    // A read of standard input cannot be cancelled.
     runtime.shutdown_background();
     ended
 }
 
-/// Says where clients connect, in the gateway's own words.
+/// Prints the endpoint, in the same words as the gateway.
 pub(in crate::cli::example) fn announce(listener: &TcpListener) -> io::Result<()> {
     eprintln!("clients connect to http://{}/mcp", listener.local_addr()?);
     Ok(())
@@ -98,7 +98,8 @@ async fn serve(listener: TcpListener, server: Arc<LoadServer>) {
     let sessions = Arc::new(AtomicU64::new(0));
     loop {
         let Ok((socket, _)) = listener.accept().await else {
-            // Out of files, say: those that end make room.
+            // The process may be out of file descriptors: connections that end
+            // free some.
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
@@ -180,6 +181,6 @@ fn empty(status: StatusCode) -> Response<Full<Bytes>> {
 }
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-/// What every session's id begins with.
+/// The prefix of every session id.
 const PREFIX: &str = "load-";
 const MOST_BODY: usize = 64 * 1024 * 1024;

@@ -1,10 +1,10 @@
-//! `trunkline example load`: a server that costs next to nothing, to put behind
-//! something whose own cost is to be known.
+//! `trunkline example load`: a server that costs next to nothing, to measure the cost of an
+//! intermediary in front of it.
 //!
-//! What it answers was written down when it started; a request's id, and the
-//! number in its arguments if there is one, are put in. It speaks both eras over
-//! HTTP and over standard streams, and refuses what a gateway must not send: a
-//! tool it does not have, a Legacy call outside of a session.
+//! Its answers are prepared at the start; only a request's id, and the number in its arguments if
+//! there is one, are filled in. It speaks both eras over HTTP and over standard streams, and
+//! rejects what a gateway must not send: calls of unknown tools, and Legacy calls outside a
+//! session.
 
 mod answers;
 mod http;

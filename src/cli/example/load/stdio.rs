@@ -1,6 +1,6 @@
-//! The same over standard streams, with as few steps as there can be: one
-//! thread that reads and writes, and a second one only where answers take their
-//! time.
+//! The load server over standard streams, with as few steps as possible: one
+//! thread that reads and writes, and a second one only if answers have a
+//! latency.
 
 use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -25,7 +25,7 @@ pub(super) fn serve(answers: &Answers, latency: Duration) -> io::Result<()> {
     writer.join().map_err(|_| io::Error::other("the writer failed"))?
 }
 
-/// Reads lines, and hands each answer on: whether it has to wait, too.
+/// Reads lines, and passes each answer to `hand`, with whether it has to wait.
 fn read(answers: &Answers, hand: &mut dyn FnMut(Bytes, bool) -> io::Result<()>) -> io::Result<()> {
     let mut input = io::BufReader::with_capacity(BUFFER, io::stdin().lock());
     let mut line = Vec::new();
@@ -51,8 +51,8 @@ fn read(answers: &Answers, hand: &mut dyn FnMut(Bytes, bool) -> io::Result<()>) 
     }
 }
 
-/// All wait for the same time, but for those that do not wait: one behind the
-/// other is nearly right, and cheap.
+/// All calls wait for the same latency, so sending them in order is nearly
+/// exact, and cheap.
 fn write_when_due(due: &Receiver<(Instant, Bytes)>) -> io::Result<()> {
     while let Ok((then, answer)) = due.recv() {
         #[expect(
@@ -66,7 +66,7 @@ fn write_when_due(due: &Receiver<(Instant, Bytes)>) -> io::Result<()> {
 }
 
 fn write(answer: &[u8]) -> io::Result<()> {
-    // One write for the whole line.
+    // A single write for the whole line.
     let mut line = Vec::with_capacity(answer.len() + 1);
     line.extend_from_slice(answer);
     line.push(b'\n');

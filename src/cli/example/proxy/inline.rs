@@ -1,4 +1,4 @@
-//! The proxy whose tasks drive the connections to the server themselves.
+//! The proxy whose request tasks drive the server connections themselves.
 //!
 //! The task that serves a client polls hyper's connection to the server together
 //! with the response and its body. Idle connections wait in a list of the
@@ -26,8 +26,8 @@ use tokio::task::LocalSet;
 
 use super::{ProxyArgs, serve_clients};
 
-/// Serves until it is time to end: one thread accepts, and the clients are
-/// spread over the others in turn.
+/// Serves until it should end: one thread accepts, and distributes the clients
+/// over the others in turn.
 pub(super) fn serve(args: &ProxyArgs) -> io::Result<()> {
     let authority = args.url.authority().map(ToString::to_string).unwrap_or_default();
     let port = args.url.port_u16().unwrap_or(80);
@@ -51,7 +51,7 @@ pub(super) fn serve(args: &ProxyArgs) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut turns = (0..workers.len()).cycle();
     let ended = runtime.block_on(serve_clients(args, async |client| {
-        // A socket belongs to the runtime that it was made in.
+        // A socket belongs to the runtime that registered it.
         let client = client.into_std();
         if let (Ok(client), Some(worker)) = (client, turns.next().and_then(|at| workers.get(at))) {
             let _ = worker.send(client).await;
@@ -61,7 +61,7 @@ pub(super) fn serve(args: &ProxyArgs) -> io::Result<()> {
     ended
 }
 
-/// The work of one thread.
+/// The loop of one worker thread.
 async fn serve_accepted(
     mut accepted: mpsc::Receiver<std::net::TcpStream>,
     server: SocketAddr,
@@ -78,7 +78,7 @@ async fn serve_accepted(
     }
 }
 
-/// What the clients of one thread share.
+/// State shared by the clients of one thread.
 struct InlineProxy {
     server: SocketAddr,
     /// The path and query that every request is sent to.
@@ -87,7 +87,7 @@ struct InlineProxy {
 }
 
 impl InlineProxy {
-    /// Passes a request on. An error closes the client's connection.
+    /// Forwards a request. An error closes the client's connection.
     async fn pass(
         self: Rc<Self>,
         mut request: Request<Incoming>,
@@ -132,10 +132,11 @@ struct ServerConnection {
     driver: Driver,
 }
 
-/// What reads and writes when it is polled; `None` once it is closed.
+/// The connection, which reads and writes when polled; `None` once it is
+/// closed.
 type Driver = Option<Box<Connection<TokioIo<TcpStream>, Incoming>>>;
 
-/// Polls the connection for as long as the future waits for it.
+/// Polls the connection while the future waits for it.
 async fn drive<F: Future>(driver: &mut Driver, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|cx| {
@@ -156,8 +157,8 @@ fn poll_driver(driver: &mut Driver, cx: &mut Context<'_>) {
     }
 }
 
-/// A response body that drives the connection it comes from, and gives it back
-/// at its end.
+/// A response body that drives its connection, and returns it to the pool at
+/// the end.
 struct PassedBody {
     body: Incoming,
     connection: Option<ServerConnection>,
@@ -212,5 +213,5 @@ impl Body for PassedBody {
     }
 }
 
-/// How many accepted clients may wait for a thread.
+/// The most accepted clients that wait for a thread.
 const ACCEPTED: usize = 64;

@@ -1,12 +1,10 @@
-//! `trunkline example proxy`: the least that an HTTP proxy on hyper does.
-//! Bodies are passed on as they come, and nothing is looked at: the benches tell
-//! what a gateway costs beside it.
+//! `trunkline example proxy`: a minimal HTTP proxy on hyper. Bodies are streamed, and nothing is
+//! inspected: the benchmarks compare the gateway with it.
 //!
-//! There are two of them. By default the connections to the server come from
-//! hyper-util's pooled client, as in most proxies on hyper; that client gives
-//! each connection a task of its own. With `--inline` ([`inline`]) the task that
-//! has the request drives the connection itself. Its calls cost less, so that a
-//! gateway that does the same is not flattered by the price of the pool.
+//! There are two variants. By default the connections to the server come from hyper-util's pooled
+//! client, as in most proxies on hyper; that client runs each connection in its own task. With
+//! `--inline` ([`inline`]) the task of the request drives the connection itself. That costs less
+//! per call, so that a gateway with the same design is not flattered by the cost of the pool.
 
 mod inline;
 
@@ -79,7 +77,7 @@ async fn pass_pooled(client: TcpStream, pool: Client<HttpConnector, Incoming>, u
     let _ = http1::Builder::new().serve_connection(TokioIo::new(client), pass).await;
 }
 
-/// Accepts clients until it is time to end.
+/// Accepts clients until the server should end.
 async fn serve_clients(
     args: &ProxyArgs,
     mut serve_client: impl AsyncFnMut(TcpStream),
@@ -89,7 +87,7 @@ async fn serve_clients(
     let accept = async {
         loop {
             let Ok((client, _)) = listener.accept().await else {
-                // Out of files, say: connections that end make room.
+                // The process may be out of file descriptors: connections that end free some.
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
             };
