@@ -1,4 +1,4 @@
-//! Receiving an answer, and everything that can be wrong with one.
+//! Receives an answer, and detects everything that can be wrong with it.
 
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,9 @@ use crate::jsonrpc::{self, Frame, Id};
 pub struct ReceivedAnswer {
     /// The head of the response.
     pub head: Parts,
-    /// What the body is.
+    /// The media type of the body.
     pub media: AnswerMedia,
-    /// The JSON-RPC message, or the body that came instead.
+    /// The JSON-RPC message, or the body that was received instead.
     pub message: Bytes,
     /// When the message was complete.
     pub arrived: Instant,
@@ -45,31 +45,31 @@ pub enum AnswerError {
     Status {
         /// The status.
         status: StatusCode,
-        /// The beginning of what came with it.
+        /// The beginning of the body.
         body: String,
     },
     /// The body is neither JSON nor server-sent events.
     #[error("neither JSON nor events but {media:?}")]
     Media {
-        /// What it says it is.
+        /// The declared media type.
         media: String,
     },
     /// The message is not a JSON-RPC response.
     #[error("no JSON-RPC response: {text}")]
     Message {
-        /// The beginning of it.
+        /// The beginning of the message.
         text: String,
     },
     /// The response has the id of another request.
     #[error("the answer to another request: {text}")]
     WrongId {
-        /// The beginning of it.
+        /// The beginning of the message.
         text: String,
     },
     /// A JSON-RPC error.
     #[error("JSON-RPC error: {text}")]
     Error {
-        /// Its code.
+        /// The error code.
         code: i64,
         /// The error.
         text: String,
@@ -77,13 +77,13 @@ pub enum AnswerError {
     /// The server asks for input, which a load test cannot give.
     #[error("the server asks for {what} in the middle of the call")]
     Asks {
-        /// What.
+        /// The kind of input.
         what: String,
     },
-    /// The answer lacks what `--expect` says.
+    /// The answer does not contain the text of `--expect`.
     #[error("what was expected is not in the answer: {text}")]
     Unexpected {
-        /// The beginning of it.
+        /// The beginning of the message.
         text: String,
     },
 }
@@ -106,7 +106,7 @@ impl AnswerError {
     }
 }
 
-/// What a response's body is, by its `Content-Type`.
+/// The media type of a response's body, from its `Content-Type`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnswerMedia {
     /// One JSON message.
@@ -135,7 +135,7 @@ impl AnswerMedia {
 /// Sends the request `number` and reads its answer.
 ///
 /// # Errors
-/// [`BenchConnectionError`]; the connection is of no use then.
+/// [`BenchConnectionError`]; the connection is unusable then.
 pub async fn exchange(
     connection: &mut BenchConnection,
     request: Request<Full<Bytes>>,
@@ -178,7 +178,7 @@ pub async fn exchange(
 }
 
 impl ReceivedAnswer {
-    /// Takes a message of a stream; true where it is the last that matters.
+    /// Handles a message of a stream; returns whether it is the last relevant one.
     fn take(&mut self, message: Bytes, number: u64) -> bool {
         match jsonrpc::parse(&message, MAX_DEPTH) {
             Ok(Frame::Notification { .. }) => return false,
@@ -197,12 +197,12 @@ impl ReceivedAnswer {
     }
 }
 
-/// Whether an id is the number.
+/// Whether an id is this number.
 pub fn is(id: Option<&Id>, number: u64) -> bool {
     id.and_then(Id::as_number) == Some(number)
 }
 
-/// The beginning of something, for people.
+/// The beginning of a text, for people.
 pub fn excerpt(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes.get(..2048).unwrap_or(bytes));
     let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -214,7 +214,7 @@ pub fn excerpt(bytes: &[u8]) -> String {
 
 /// The largest event that is read.
 const MOST_EVENT: usize = 256 * 1024 * 1024;
-/// How deep an answer may nest.
+/// The deepest nesting of an answer.
 pub const MAX_DEPTH: usize = 128;
-/// How long a stream may stay open once its answer is there.
+/// How long a stream may stay open after its answer.
 const AFTERWARDS: Duration = Duration::from_secs(1);

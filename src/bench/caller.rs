@@ -1,5 +1,5 @@
-//! A connection on which one call is made after the other, by hand: for those
-//! who count something else than time.
+//! A connection that makes single calls on demand, to measure something other
+//! than time.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::script::Script;
 use super::tally::Tally;
 use super::worker::{LoadWorker, ThreadCounts, Turn};
 
-/// The connection, and its session if there are such.
+/// The connection, and its session if the server has sessions.
 pub struct BenchCaller {
     worker: LoadWorker,
     clock: RunClock,
@@ -24,7 +24,7 @@ impl BenchCaller {
     /// Connects.
     ///
     /// # Errors
-    /// [`AnswerError`] where that fails.
+    /// [`AnswerError`] if connecting fails.
     pub async fn open(script: Arc<Script>, load: &Load) -> Result<Self, AnswerError> {
         let clock = RunClock::start(load, Instant::now());
         let desk = ThreadCounts {
@@ -35,10 +35,10 @@ impl BenchCaller {
         Ok(Self { worker: LoadWorker::open(script, 0).await?, clock, desk })
     }
 
-    /// Makes the next call, and judges its answer.
+    /// Makes the next call, and checks its answer.
     ///
     /// # Errors
-    /// [`AnswerError`] for every answer that is not right.
+    /// [`AnswerError`] for every incorrect answer.
     pub async fn call(&mut self) -> Result<CorrectAnswer, AnswerError> {
         let Self { worker, clock, desk } = self;
         let turn = Turn { clock, desk, slot: ScheduledStart { due: None }, begun: Instant::now() };

@@ -17,7 +17,7 @@ pub struct RunClock {
     /// When the run ends, if its duration is known.
     pub end: Option<Instant>,
     pace: LoadPace,
-    /// How many operations may begin that count.
+    /// The most counted operations that may begin.
     most: u64,
     tickets: AtomicU64,
     stopped: AtomicBool,
@@ -36,7 +36,7 @@ pub struct ScheduledStart {
 }
 
 impl RunClock {
-    /// A run that begins now.
+    /// Starts a run now.
     pub fn start(load: &Load, now: Instant) -> Self {
         let counted = now + load.warmup;
         Self {
@@ -53,7 +53,7 @@ impl RunClock {
         }
     }
 
-    /// Waits for the next operation to be due; `None` when there is none.
+    /// Waits until the next operation is due; `None` at the end of the run.
     pub async fn next(&self, alarm: &mut PreciseTimer) -> Option<ScheduledStart> {
         if self.stopped.load(Relaxed) {
             return None;
@@ -84,7 +84,7 @@ impl RunClock {
         Some(ScheduledStart { due: Some(due) })
     }
 
-    /// How many operations were due by `end` and never begun.
+    /// The number of operations that were due by `end` but never began.
     pub fn unsent(&self, end: Instant) -> u64 {
         let LoadPace::Open { per_second } = self.pace else { return 0 };
         let passed = end.saturating_duration_since(self.begun).as_secs_f64();
@@ -92,35 +92,35 @@ impl RunClock {
         due.saturating_sub(self.tickets.load(Relaxed))
     }
 
-    /// Ends the run before its time.
+    /// Ends the run early.
     pub fn stop(&self) {
         self.stopped.store(true, Relaxed);
         self.stop.cancel();
     }
 
-    /// Whether it was ended before its time.
+    /// Whether the run was ended early.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Relaxed)
     }
 
-    /// Completes when it is ended before its time.
+    /// Completes when the run is ended early.
     pub async fn stopped(&self) {
         self.stop.cancelled().await;
     }
 
-    /// Takes one of those that count.
+    /// Takes the ticket of a counted operation; `false` if there are none left.
     fn take(&self) -> bool {
         self.most == u64::MAX || self.tickets.fetch_add(1, Relaxed) < self.most
     }
 
-    /// How many may begin in an open loop, those before the count included.
+    /// The most operations that may begin in an open loop, warm-up included.
     fn open_tickets(&self, per_second: f64) -> u64 {
         let warm = self.counted.duration_since(self.begun).as_secs_f64() * per_second;
         self.most.saturating_add(whole(warm.ceil()))
     }
 }
 
-/// When a ticket of an open loop is due, from the beginning on.
+/// When a ticket of an open loop is due, from the start of the run.
 fn at(ticket: u64, per_second: f64) -> Duration {
     #[expect(clippy::cast_precision_loss, reason = "nobody makes 2^52 calls")]
     let seconds = ticket as f64 / per_second;
@@ -134,9 +134,9 @@ fn whole(value: f64) -> u64 {
 
 pub use alarm::PreciseTimer;
 
-/// Tokio's timers tick by the millisecond, which is longer than a call takes:
-/// one that is waited for with them begins late, and its lateness would be
-/// told as the server's. The kernel's own timers are exact.
+/// Tokio's timers have millisecond resolution, which is longer than a call
+/// takes: calls that wait for them begin late, and the delay would count as the
+/// server's. The kernel's timers are precise.
 #[cfg(target_os = "linux")]
 mod alarm {
     use std::os::fd::OwnedFd;
@@ -149,11 +149,12 @@ mod alarm {
     use tokio::io::Interest;
     use tokio::io::unix::AsyncFd;
 
-    /// Wakes one who waits, to the microsecond.
+    /// A timer with microsecond resolution.
     pub struct PreciseTimer(Option<AsyncFd<OwnedFd>>);
 
     impl PreciseTimer {
-        /// An alarm; one by the millisecond where the kernel gives no other.
+        /// Creates a timer; it has millisecond resolution if the kernel
+        /// provides no other.
         pub fn new() -> Self {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             let timer = timerfd_create(TimerfdClockId::Monotonic, flags).ok();
@@ -165,7 +166,7 @@ mod alarm {
             Self(timer.and_then(|fd| wait(fd).ok()))
         }
 
-        /// Waits until then.
+        /// Waits until `then`.
         pub async fn until(&mut self, then: Instant) {
             let Some(timer) = &self.0 else {
                 return tokio::time::sleep_until(then.into()).await;
@@ -200,16 +201,16 @@ mod alarm {
 mod alarm {
     use std::time::Instant;
 
-    /// Wakes one who waits, to the millisecond.
+    /// A timer with millisecond resolution.
     pub struct PreciseTimer;
 
     impl PreciseTimer {
-        /// An alarm.
+        /// Creates a timer.
         pub fn new() -> Self {
             Self
         }
 
-        /// Waits until then.
+        /// Waits until `then`.
         pub async fn until(&mut self, then: Instant) {
             tokio::time::sleep_until(then.into()).await;
         }

@@ -1,9 +1,8 @@
 //! An HTTP/1.1 connection to the server under test, on hyper.
 //!
-//! The task that sends a request also polls hyper's connection, together with
-//! the response and its body: nothing is spawned and nothing waits in a channel
-//! between tasks, because what the load generator itself costs is missing in
-//! what it can measure.
+//! The task that sends a request also polls hyper's connection, together with the response and its
+//! body: nothing is spawned and nothing waits in a channel between tasks, because the load
+//! generator's own cost reduces the load that it can generate.
 
 use std::error::Error as _;
 use std::future::{Future, poll_fn};
@@ -34,7 +33,7 @@ use super::BenchFault;
 pub struct Dialer {
     /// The server's address.
     pub address: SocketAddr,
-    /// The TLS settings and the name that the server's certificate has to prove.
+    /// The TLS settings, and the server name that the certificate must prove.
     pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
@@ -44,7 +43,7 @@ pub struct BenchConnection {
     driver: Driver,
 }
 
-/// Why a connection cannot be used any more.
+/// Why a connection is no longer usable.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchConnectionError {
     /// The socket or TLS failed in the middle of an answer.
@@ -74,7 +73,7 @@ impl Dialer {
     /// Connects.
     ///
     /// # Errors
-    /// What the system or the TLS handshake says.
+    /// The error of the system or of the TLS handshake.
     pub async fn connect(&self) -> io::Result<BenchConnection> {
         let tcp = TcpStream::connect(self.address).await?;
         tcp.set_nodelay(true)?;
@@ -97,7 +96,7 @@ impl Dialer {
 /// The TLS settings of a client that trusts the system's roots and those in `ca`.
 ///
 /// # Errors
-/// [`BenchFault::Tls`] for a file that holds no certificates.
+/// [`BenchFault::Tls`] for a file without certificates.
 pub fn tls_settings(ca: Option<&Path>) -> Result<ClientConfig, BenchFault> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -123,7 +122,7 @@ impl BenchConnection {
     /// Sends a request and waits for the head of its response; hyper skips interim responses.
     ///
     /// # Errors
-    /// [`BenchConnectionError`]; the connection is of no use then.
+    /// [`BenchConnectionError`]; the connection is unusable then.
     pub async fn send(
         &mut self,
         request: Request<Full<Bytes>>,
@@ -145,7 +144,7 @@ impl BenchConnection {
     /// Reads a body to its end.
     ///
     /// # Errors
-    /// [`BenchConnectionError`]; the connection is of no use then.
+    /// [`BenchConnectionError`]; the connection is unusable then.
     pub async fn read_body(&mut self, body: Incoming) -> Result<Bytes, BenchConnectionError> {
         #[expect(clippy::disallowed_methods, reason = "`Limited` is the bound")]
         let whole = Limited::new(body, MOST_BODY).collect();
@@ -164,7 +163,7 @@ impl BenchConnection {
     /// Reads the next piece of a body; `None` at its end.
     ///
     /// # Errors
-    /// [`BenchConnectionError`]; the connection is of no use then.
+    /// [`BenchConnectionError`]; the connection is unusable then.
     pub async fn read_piece(
         &mut self,
         body: &mut Incoming,
@@ -182,20 +181,20 @@ impl BenchConnection {
     }
 }
 
-/// Hyper's side of the connection: reads and writes when it is polled.
+/// Hyper's connection: reads and writes when polled.
 struct Driver {
     /// `None` once it is closed: only then does hyper refuse further requests.
     connection: Option<Box<HttpConnection>>,
-    /// Whether it was closed with a part of a response head.
+    /// Whether it was closed after a partial response head.
     has_unread: bool,
 }
 
 impl Driver {
-    /// Polls the connection for as long as the future waits for it.
+    /// Polls the connection while the future waits for it.
     async fn drive<F: Future>(&mut self, future: F) -> F::Output {
         let mut future = pin!(future);
         poll_fn(|cx| {
-            // The first poll queues what the connection is to write, or asks for what it is to
+            // The first poll queues what the connection is to write, or requests what it is to
             // read; the second takes what it has read.
             if let Poll::Ready(output) = future.as_mut().poll(cx) {
                 return Poll::Ready(output);

@@ -1,10 +1,10 @@
-//! Several servers under the same load, taking turns, and what one costs beside
-//! another.
+//! A contest: several servers take turns under the same load, and their costs
+//! are compared.
 //!
-//! They take turns within every round, so that whatever else the machine does
-//! befalls all of them alike. A ratio is made within a round; of the rounds'
-//! ratios the median counts, and the lowest and the highest say how far to
-//! trust it.
+//! They take turns within every round, so that other activity of the machine
+//! affects all of them alike. A ratio is computed within a round; the reported
+//! ratio is the median of the rounds, and the lowest and the highest show how
+//! reliable it is.
 
 use std::sync::Arc;
 
@@ -15,52 +15,53 @@ use super::script::Script;
 use super::tally::Tally;
 use super::{BenchFault, Interrupt};
 
-/// One of those who take turns.
+/// A participant of a contest.
 pub struct Contender {
-    /// What it goes by.
+    /// The name of the contender.
     pub name: String,
-    /// What is sent to it.
+    /// The requests to send.
     pub script: Arc<Script>,
-    /// Its processes, where they can be looked at.
+    /// Measures its processes, if they are accessible.
     pub meter: Option<Meter>,
 }
 
 impl Contender {
-    /// Its name, or its address where it needs none.
+    /// The name, or the address of an unnamed contender.
     pub fn shown(&self) -> &str {
         if self.name.is_empty() { self.script.writer.target.url.as_str() } else { &self.name }
     }
 }
 
-/// What one of them gave in one round.
+/// The result of one contender in one round.
 pub type Leg = RunOutcome;
 
-/// All of them, and what they gave.
+/// The contenders, and their results.
 pub struct Contest {
-    /// Those who take turns.
+    /// The contenders, in the order of their turns.
     pub contenders: Vec<Contender>,
-    /// By round, then by contender. The last round may lack some.
+    /// The results by round, then by contender. The last round may be
+    /// incomplete.
     pub rounds: Vec<Vec<Leg>>,
-    /// The place of the one that others are compared with.
+    /// The index of the contender that the others are compared with.
     pub base: usize,
-    /// The place of the one that the others stand before, if there is such:
-    /// what it takes is no cost of theirs.
+    /// The index of the direct contender, which the others forward to, if there
+    /// is one: its cost is subtracted from theirs.
     pub direct: Option<usize>,
 }
 
-/// How turns are taken.
+/// The rules of a contest.
 #[derive(Debug, Clone, Copy)]
 pub struct ContestRules {
-    /// How often.
+    /// The number of rounds.
     pub rounds: usize,
-    /// The place of the one that others are compared with.
+    /// The index of the contender that the others are compared with.
     pub base: usize,
-    /// The place of the one that the others stand before.
+    /// The index of the direct contender, which the others forward to.
     pub direct: Option<usize>,
 }
 
 impl Contest {
-    /// Runs rounds until all are done or somebody asks for the end.
+    /// Runs rounds until all are complete or the end is requested.
     ///
     /// # Errors
     /// [`BenchFault`].
@@ -82,7 +83,8 @@ impl Contest {
                     break;
                 }
             }
-            // Half a round compares nothing, but is better than nothing at all.
+            // An incomplete round allows no comparison, but is better than no
+            // result.
             if legs.len() == contest.contenders.len() || contest.rounds.is_empty() {
                 contest.rounds.push(legs);
             }
@@ -93,13 +95,13 @@ impl Contest {
         Ok(contest)
     }
 
-    /// A figure of one contender, round by round.
+    /// A figure of one contender, by round.
     pub fn figures(&self, place: usize, read: impl Fn(&Leg) -> Option<f64>) -> Vec<f64> {
         let legs = self.rounds.iter().filter_map(|round| round.get(place));
         legs.filter_map(read).collect()
     }
 
-    /// All that one contender's rounds counted, together.
+    /// The sum of one contender's counts over all rounds.
     pub fn together(&self, place: usize) -> Option<Tally> {
         let mut legs = self.rounds.iter().filter_map(|round| round.get(place));
         let mut tally = legs.next()?.tally.clone();
@@ -107,13 +109,13 @@ impl Contest {
         Some(tally)
     }
 
-    /// How a figure of one relates to that of the base.
+    /// The ratio of one contender's figure to the base's.
     pub fn ratio(&self, place: usize, read: impl Fn(&Leg) -> Option<f64>) -> Option<Spread> {
         ratio(self.pairs(place, self.base, read))
     }
 
-    /// By how much a figure is higher than on the direct way, and how that
-    /// relates to the same of the base.
+    /// How much a contender adds to the direct figure, and the ratio of that to
+    /// what the base adds.
     pub fn added(
         &self,
         place: usize,
@@ -129,7 +131,7 @@ impl Contest {
         (Spread::of(own), ratio)
     }
 
-    /// A figure of two of them, of each round that has both.
+    /// A figure of two contenders, for each round that has both.
     fn pairs(
         &self,
         one: usize,
@@ -141,14 +143,14 @@ impl Contest {
     }
 }
 
-/// The spread of the rounds' own ratios. What is measured as nothing, or less,
-/// cannot be divided by: on a busy machine that happens.
+/// The spread of the ratios by round. A base of zero or less, which happens on
+/// a busy machine, has no ratio and is left out.
 fn ratio(pairs: Vec<(f64, f64)>) -> Option<Spread> {
     let pairs = pairs.into_iter().filter(|(_, base)| *base > 0.0);
     Spread::of(pairs.map(|(own, base)| own / base).collect())
 }
 
-/// A median, and what it is the median of.
+/// A median, with the lowest and highest value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     /// The median.
@@ -160,7 +162,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// That of some values; `None` where there are none.
+    /// The spread of some values; `None` if there are none.
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (least, most) = (*values.first()?, *values.last()?);
@@ -185,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_made_within_a_round() {
-        // The second round was made on a machine half as fast.
+        // The second round was measured on a machine half as fast.
         let found = ratio(vec![(2.0, 1.0), (4.4, 2.0), (1.8, 1.0), (5.0, 0.0), (5.0, -1.0)]);
         let found = found.unwrap();
         assert!((found.median - 2.0).abs() < 1e-9);

@@ -29,9 +29,9 @@ pub struct LoadThreads {
 
 /// A message from a thread.
 enum ThreadReport {
-    /// Its connections are open; or how many are, and why no more.
+    /// All connections are open; or the number of open ones, and why the next failed.
     Open(Result<(), (usize, AnswerError)>),
-    /// It has done its work, and had its last answer then.
+    /// The thread has finished, with its counts and the time of its last answer.
     Done(Box<Tally>, Instant),
 }
 
@@ -39,7 +39,7 @@ impl LoadThreads {
     /// Starts the threads, and waits until every connection is open.
     ///
     /// # Errors
-    /// [`BenchFault`] where one cannot be opened.
+    /// [`BenchFault`] if a connection cannot be opened.
     pub async fn gather(script: &Arc<Script>, load: &Load) -> Result<Self, BenchFault> {
         let threads = load.threads.clamp(1, load.connections.max(1));
         let (report, reports) = mpsc::channel(threads * 2);
@@ -69,7 +69,7 @@ impl LoadThreads {
     /// Completes when all threads are done.
     ///
     /// # Cancel safety
-    /// What was reported is kept.
+    /// Reports that have been received are kept.
     pub async fn all_done(&mut self) {
         while self.left > 0 {
             match self.reports.recv().await {
@@ -82,13 +82,13 @@ impl LoadThreads {
                     }
                 }
                 Some(ThreadReport::Open(_)) => {}
-                // All are gone; one has failed.
+                // All threads have ended; one of them has failed.
                 None => return,
             }
         }
     }
 
-    /// What all of them counted, and when the last of them was done.
+    /// The sum of the threads' counts, and when the last thread finished.
     ///
     /// # Errors
     /// [`BenchFault::Thread`].
@@ -122,10 +122,10 @@ impl LoadThreads {
     }
 }
 
-/// The work of one thread.
+/// One thread of the load generator.
 struct LoadThread {
     script: Arc<Script>,
-    /// The numbers of its connections.
+    /// The indices of its connections.
     places: Vec<usize>,
     grace: Duration,
     report: mpsc::Sender<ThreadReport>,
@@ -134,7 +134,7 @@ struct LoadThread {
 
 impl LoadThread {
     fn work(self) {
-        // Whoever waits for the report sees that none comes.
+        // The receiver notices a missing report.
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
             return;
         };
@@ -170,7 +170,8 @@ impl LoadThread {
         self.say(ThreadReport::Done(Box::new(tally), desk.last.get())).await;
     }
 
-    /// Opens its connections, some at a time: a server's backlog has an end.
+    /// Opens its connections, some at a time, because a server's backlog is
+    /// limited.
     async fn open(&self) -> Result<Vec<LoadWorker>, (usize, AnswerError)> {
         let mut workers = Vec::with_capacity(self.places.len());
         for places in self.places.chunks(AT_ONCE) {
@@ -190,12 +191,13 @@ impl LoadThread {
     }
 
     async fn say(&self, report: ThreadReport) {
-        // Whoever is not there any more does not want to know.
+        // If the receiver is gone, nobody needs the report.
         let _ = self.report.send(report).await;
     }
 }
 
-/// Completes when the run is over, and what was under way had its time.
+/// Completes when the run is over, and the operations in flight have had their
+/// time.
 async fn over(clock: &RunClock, grace: Duration) {
     match clock.end {
         Some(end) => tokio::select! {
@@ -207,9 +209,9 @@ async fn over(clock: &RunClock, grace: Duration) {
     tokio::time::sleep(if clock.is_stopped() { grace.min(IN_HASTE) } else { grace }).await;
 }
 
-/// How long the last answers are waited for.
+/// How long the last answers may take.
 const GRACE: Duration = Duration::from_secs(5);
-/// The same for someone who has pressed Ctrl-C.
+/// How long the last answers may take after Ctrl-C.
 const IN_HASTE: Duration = Duration::from_millis(500);
-/// How many connections are opened at a time.
+/// The number of connections that are opened concurrently.
 const AT_ONCE: usize = 64;

@@ -1,4 +1,4 @@
-//! Why there is nothing to measure.
+//! Errors that prevent a measurement.
 
 use std::io;
 
@@ -7,21 +7,21 @@ use http::StatusCode;
 use super::connection::BenchConnectionError;
 use crate::mcp::ProtocolVersion;
 
-/// Why a run could not begin. Each says what would help.
+/// Why a run could not begin. Each message says what would help.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchFault {
-    /// The address is none that can be tested.
+    /// The address is not a testable URL.
     #[error("{url}: not an http:// or https:// URL of an MCP endpoint")]
     Url {
-        /// What was given.
+        /// The URL as given.
         url: String,
     },
-    /// Its host has no address.
+    /// The host has no address.
     #[error("{host}: no such host")]
     Host {
         /// The host.
         host: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// A header cannot be sent.
@@ -30,143 +30,143 @@ pub enum BenchFault {
     /// TLS cannot be set up.
     #[error("{0}")]
     Tls(String),
-    /// Nobody answers there.
+    /// The server does not accept connections.
     #[error("cannot connect to {url}")]
     Connect {
-        /// Where.
+        /// The URL.
         url: String,
-        /// What the system or TLS says.
+        /// The error of the system or of TLS.
         source: io::Error,
     },
-    /// More connections are asked for than this process may have.
+    /// The process may not open as many connections as requested.
     #[error(
         "only {open} of {wanted} connections could be opened; ulimit -n raises the limit of a process"
     )]
     Connections {
-        /// How many are open.
+        /// The number of open connections.
         open: usize,
-        /// How many were asked for.
+        /// The number requested.
         wanted: usize,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// It answered the introduction with something else.
+    /// The server answers the handshake, but not as an MCP endpoint.
     #[error("{url} is not an MCP endpoint: {answer}; most have a path such as /mcp")]
     NotMcp {
-        /// Where.
+        /// The URL.
         url: String,
-        /// What came.
+        /// The answer.
         answer: String,
     },
-    /// It wants to know who asks.
+    /// The server requires credentials.
     #[error(
         "{url} answers {status}: it wants credentials, such as --header 'Authorization: Bearer KEY'"
     )]
     Credentials {
-        /// Where.
+        /// The URL.
         url: String,
         /// 401 or 403.
         status: StatusCode,
     },
-    /// The server does not speak the era that was asked for.
+    /// The server does not speak the requested era.
     #[error("{url} does not speak {wanted}: {answer}")]
     Era {
-        /// Where.
+        /// The URL.
         url: String,
         /// The newest version of the era.
         wanted: ProtocolVersion,
-        /// What it said.
+        /// The answer.
         answer: String,
     },
-    /// The connection is of no use.
+    /// The connection is unusable.
     #[error("{url}: {during}")]
     Connection {
-        /// Where.
+        /// The URL.
         url: String,
-        /// What was asked.
+        /// The request.
         during: &'static str,
-        /// What went wrong.
+        /// The error.
         source: BenchConnectionError,
     },
-    /// A first answer did not come in time.
+    /// The answer to a first request did not arrive in time.
     #[error("{url}: no answer to {during} within {seconds} s")]
     Silent {
-        /// Where.
+        /// The URL.
         url: String,
-        /// What was asked.
+        /// The request.
         during: &'static str,
-        /// How long was waited.
+        /// How long the bench waited.
         seconds: u64,
     },
-    /// A first answer says that something is wrong.
+    /// The answer to a first request is an error.
     #[error("{url}: {during}: {answer}")]
     Refused {
-        /// Where.
+        /// The URL.
         url: String,
-        /// What was asked.
+        /// The request.
         during: &'static str,
-        /// What came.
+        /// The answer.
         answer: String,
     },
-    /// There is no such tool.
+    /// An unknown tool.
     #[error("{url} has no tool {name:?}; {near}")]
     UnknownTool {
-        /// Where.
+        /// The URL.
         url: String,
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What is near, in a sentence.
+        /// Similar names, in a sentence.
         near: String,
     },
-    /// No tool was chosen, and none is safe to choose.
+    /// No tool was chosen, and none is safe to call.
     #[error("{url}: say which tool to call with --tool NAME: {why}")]
     NoTool {
-        /// Where.
+        /// The URL.
         url: String,
-        /// Why none was chosen.
+        /// The reason.
         why: String,
     },
-    /// The arguments are no JSON object.
+    /// The arguments are not a JSON object.
     #[error("--args: {0}")]
     Args(String),
-    /// The arguments break the tool's schema.
+    /// The arguments violate the tool's schema.
     #[error(
         "--args break the inputSchema of {tool:?}:\n  {violations}\n--unchecked sends them all the same"
     )]
     Schema {
         /// The tool.
         tool: String,
-        /// One line each.
+        /// One line per violation.
         violations: String,
     },
-    /// No arguments could be made.
+    /// No arguments could be generated.
     #[error("cannot make arguments for {tool:?}: {why}; give some with --args JSON")]
     Generate {
         /// The tool.
         tool: String,
-        /// What stands in the way.
+        /// The reason.
         why: String,
     },
-    /// Two options do not go together.
+    /// Two options conflict.
     #[error("{0}")]
     Options(String),
-    /// A process cannot be looked at.
+    /// A process cannot be measured.
     #[error("--pid {pid}: {why}")]
     Process {
-        /// Its id.
+        /// The process id.
         pid: u32,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A process of the bench's own did not start.
+    /// A helper process did not start.
     #[error("the {what} did not start: {why}")]
     Start {
-        /// Which.
+        /// The process.
         what: &'static str,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A thread of the bench's own failed.
+    /// A thread of the load generator failed.
     #[error("a thread of the load generator failed")]
     Thread,
 }

@@ -1,5 +1,5 @@
-//! The handshake before the measurement: the server's era, version and tools,
-//! found as by any client: `server/discover` first, then `initialize`.
+//! The handshake before the measurement: finds the server's era, version and tools in the order of
+//! any client: `server/discover` first, then `initialize`.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use crate::mcp::{Era, ProtocolVersion, header};
 
 /// A completed handshake.
 pub struct Handshake {
-    /// Writes requests to it.
+    /// Writes requests to the server.
     pub writer: RequestWriter,
-    /// Its name and version.
+    /// The server's name and version.
     pub server: String,
     /// The id of the session that it opened.
     pub session: Option<HeaderValue>,
@@ -29,19 +29,19 @@ pub struct Handshake {
 /// A tool, as the server lists it.
 #[derive(Debug, Clone)]
 pub struct ListedTool {
-    /// Its name.
+    /// The tool's name.
     pub name: String,
-    /// Its input schema.
+    /// The tool's input schema.
     pub schema: Value,
-    /// Whether it declares `readOnlyHint`.
+    /// Whether the tool declares `readOnlyHint`.
     pub reads: bool,
 }
 
 impl Handshake {
-    /// Introduces the bench to a server, in one era or in the one it speaks.
+    /// Completes a handshake with a server, in the given era or in the one it speaks.
     ///
     /// # Errors
-    /// [`BenchFault`] for whoever is no MCP server, or not of that era.
+    /// [`BenchFault`] if the endpoint is not an MCP server of that era.
     pub async fn say(
         target: BenchTarget,
         era: Option<Era>,
@@ -65,7 +65,7 @@ impl Handshake {
     /// All tools, page by page.
     ///
     /// # Errors
-    /// [`BenchFault`] where the list is none.
+    /// [`BenchFault`] if the list is malformed.
     pub async fn tools(&mut self) -> Result<Vec<ListedTool>, BenchFault> {
         let (mut tools, mut cursor) = (Vec::new(), None::<String>);
         for _ in 0..MOST_PAGES {
@@ -89,7 +89,7 @@ impl Handshake {
     pub async fn close(mut self) {
         if self.session.is_some() {
             let request = self.writer.delete();
-            // Whether the server minds is its own affair: it may answer 405.
+            // The result does not matter: the server may answer 405.
             let _ended = self.ask(&request, "DELETE").await;
         }
     }
@@ -100,7 +100,7 @@ impl Handshake {
         let request = self.writer.discover();
         let received = match self.ask(&request, "server/discover").await {
             Ok(received) => received,
-            // A Legacy server may do anything with a request before `initialize`.
+            // A Legacy server may react in any way to a request before `initialize`.
             Err(BenchFault::Silent { .. } | BenchFault::Connection { .. }) => {
                 return Ok(Err("no answer to server/discover".into()));
             }
@@ -138,8 +138,7 @@ impl Handshake {
         Ok(Ok(()))
     }
 
-    /// Sends a request and waits for what comes; follows redirects within the
-    /// server.
+    /// Sends a request and waits for the answer; follows redirects within the server.
     async fn ask(
         &mut self,
         request: &RequestTemplate,
@@ -183,7 +182,7 @@ impl Handshake {
     }
 
     async fn exchange(&mut self, request: &RequestTemplate) -> Result<ReceivedAnswer, AnswerError> {
-        // A connection that was kept may have been closed meanwhile.
+        // The server may have closed a kept connection meanwhile.
         if let Some(connection) = self.connection.take()
             && let Ok(received) = self.exchange_on(connection, request).await
         {
@@ -230,7 +229,7 @@ impl ListedTool {
     }
 }
 
-/// The result in an answer, or what came instead.
+/// The result of an answer, or a description of what was received instead.
 fn result(received: &ReceivedAnswer) -> Result<Value, String> {
     let status = received.head.status;
     if !status.is_success() {
@@ -254,5 +253,5 @@ fn name(info: Option<&Value>) -> String {
     all.trim().chars().filter(|c| !c.is_control()).take(80).collect()
 }
 
-/// More pages than any list should have.
+/// The most pages of a list.
 const MOST_PAGES: usize = 1000;

@@ -1,8 +1,8 @@
 //! Checks every answer.
 //!
-//! Most servers give the same answer but for its id. So an answer that was
-//! found right is kept, and the next one is compared with it byte for byte,
-//! the number in it changed; only one that differs is read.
+//! Most servers give the same answer except for its id. So a correct answer is
+//! kept, and the next one is compared with it byte by byte, with the number
+//! replaced; only a different one is parsed.
 
 use bytes::Bytes;
 use memchr::memmem;
@@ -17,24 +17,25 @@ use crate::jsonrpc::{self, Frame, Response};
 pub enum CorrectAnswer {
     /// A result.
     Result,
-    /// A result of a tool that says `isError`.
+    /// A tool result with `isError`.
     ToolError,
 }
 
 /// Checks answers of one kind.
 #[derive(Default)]
 pub struct AnswerChecker {
-    /// The last correct answer, where the number stands in it, and its kind.
+    /// The last correct answer, the positions of the number in it, and its
+    /// kind.
     known: Option<(Vec<u8>, Vec<usize>, CorrectAnswer)>,
     expect: Option<Expect>,
 }
 
-/// The text that each answer has to contain, split at the request's number.
+/// The text that each answer must contain, split at the request's number.
 #[derive(Debug, Clone)]
 pub struct Expect(Vec<String>);
 
 impl Expect {
-    /// Reads a text in which `{{n}}` stands for the number.
+    /// Parses a text in which `{{n}}` stands for the number.
     pub fn new(text: &str) -> Self {
         Self(text.split("{{n}}").map(str::to_owned).collect())
     }
@@ -46,7 +47,7 @@ impl Expect {
 }
 
 impl AnswerChecker {
-    /// A checker that expects a text in each answer.
+    /// Creates a checker that expects a text in each answer.
     pub fn expecting(expect: Option<Expect>) -> Self {
         Self { known: None, expect }
     }
@@ -136,7 +137,7 @@ fn judge_result(result: &Bytes) -> Result<CorrectAnswer, AnswerError> {
     }
 }
 
-/// The largest answer that is kept to compare others with.
+/// The largest answer that is kept for comparison.
 const MOST_KNOWN: usize = 4 * 1024 * 1024;
 
 #[cfg(test)]

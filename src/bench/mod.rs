@@ -58,7 +58,7 @@ pub use target::BenchTarget;
 pub struct Interrupt(watch::Sender<bool>);
 
 impl Interrupt {
-    /// An interrupt that is not requested yet.
+    /// Creates an interrupt that is not requested yet.
     pub fn new() -> Self {
         Self(watch::Sender::new(false))
     }
@@ -76,7 +76,7 @@ impl Interrupt {
     /// Completes when the end is requested.
     pub async fn asked(&self) {
         let mut asked = self.0.subscribe();
-        // The sender lives as long as this borrow of it.
+        // The sender lives as long as this borrow.
         let _ = asked.wait_for(|asked| *asked).await;
     }
 }

@@ -1,5 +1,4 @@
-//! What is to be done: which operations in which mixture, how fast, for how
-//! long.
+//! The plan of a run: which operations in which mix, how fast, for how long.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,52 +6,52 @@ use std::time::Duration;
 use super::judge::Expect;
 use crate::mcp::Era;
 
-/// A run, as the command line asks for it.
+/// The parameters of a run, from the command line.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// The era to speak; the server's own where none is given.
+    /// The era to speak; `None` for the server's own.
     pub era: Option<Era>,
-    /// What is done.
+    /// The operations to perform.
     pub mix: Mix,
     /// The tool to call.
     pub tool: Option<String>,
-    /// Raw arguments; generated from the schema where there are none.
+    /// Raw arguments; `None` to generate them from the schema.
     pub arguments: Option<String>,
-    /// Sends arguments that break the schema.
+    /// Whether to send arguments that violate the schema.
     pub unchecked: bool,
-    /// Decides what is left to chance.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// What every answer to a call has to contain.
+    /// The text that every answer to a call must contain.
     pub expect: Option<Expect>,
-    /// How fast.
+    /// The pace of the operations.
     pub pace: LoadPace,
-    /// Over how many connections.
+    /// The number of connections.
     pub connections: usize,
-    /// On how many threads.
+    /// The number of threads.
     pub threads: usize,
-    /// How long calls are made before they count.
+    /// The duration of the warm-up, which is not counted.
     pub warmup: Duration,
-    /// How long they count.
+    /// The duration of the counted part.
     pub duration: Option<Duration>,
-    /// How many count.
+    /// The number of counted operations.
     pub requests: Option<u64>,
     /// How long an answer may take.
     pub timeout: Duration,
 }
 
-/// How fast calls follow one another.
+/// The pace at which operations begin.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LoadPace {
-    /// Each connection calls again when it has its answer.
+    /// Closed loop: each connection begins the next operation after the last answer.
     Closed,
-    /// So many a second, whatever the answers do.
+    /// Open loop: operations begin at a fixed rate, independent of the answers.
     Open {
-        /// How many.
+        /// Operations per second.
         per_second: f64,
     },
 }
 
-/// Something that is done, and timed.
+/// A timed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Op {
     /// A `tools/call`.
@@ -61,20 +60,20 @@ pub enum Op {
     List,
     /// A whole session: `initialize`, a call, `DELETE`.
     Session,
-    /// The `initialize` of such a session, and its notification.
+    /// The `initialize` of such a session, with its notification.
     Initialize,
-    /// The call in it.
+    /// The call in such a session.
     SessionCall,
-    /// Its `DELETE`.
+    /// The `DELETE` of such a session.
     Delete,
 }
 
 impl Op {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 6] =
         [Self::Call, Self::List, Self::Session, Self::Initialize, Self::SessionCall, Self::Delete];
 
-    /// Its name in tables.
+    /// The operation's name in tables.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Call => "call",
@@ -86,7 +85,7 @@ impl Op {
         }
     }
 
-    /// Whether it is a part of another, and counted there.
+    /// Whether the operation is part of another, which already counts it.
     pub fn is_part(self) -> bool {
         self > Self::Session
     }
@@ -97,12 +96,12 @@ impl Op {
 pub struct Mix(Vec<(Op, u32)>);
 
 impl Mix {
-    /// One operation alone.
+    /// A mix of a single operation.
     pub fn only(op: Op) -> Self {
         Self(vec![(op, 1)])
     }
 
-    /// Reads `call=8,list=1,session=1`.
+    /// Parses `call=8,list=1,session=1`.
     ///
     /// # Errors
     /// A sentence that says what is wrong.
@@ -127,12 +126,12 @@ impl Mix {
         Ok(Self(all))
     }
 
-    /// Whether an operation is in it.
+    /// Whether the mix contains an operation.
     pub fn has(&self, op: Op) -> bool {
         self.0.iter().any(|(known, _)| *known == op)
     }
 
-    /// Every operation as often as its weight says, in an order that a seed decides.
+    /// Every operation as often as its weight, in an order determined by the seed.
     pub fn schedule(&self, seed: u64) -> Vec<Op> {
         let many = |(op, weight): &(Op, u32)| std::iter::repeat_n(*op, *weight as usize);
         let mut all: Vec<Op> = self.0.iter().flat_map(many).collect();

@@ -1,31 +1,31 @@
-//! What processes take, as `/proc` tells it.
+//! Resource usage of processes, from `/proc`.
 
 use std::time::Duration;
 
 use super::BenchFault;
 
-/// Some processes, watched together.
+/// A group of processes that are measured together.
 #[derive(Debug, Clone)]
 pub struct Meter {
     pids: Vec<u32>,
 }
 
-/// What the processes under test took.
+/// The resource usage of the processes under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// CPU while it counted.
+    /// CPU time during the counted part.
     pub cpu: Duration,
     /// Resident memory at the end, in bytes.
     pub memory: u64,
-    /// The most that was ever resident, in bytes.
+    /// The peak of resident memory, in bytes.
     pub peak: u64,
 }
 
 impl Meter {
-    /// Watches processes.
+    /// Measures these processes.
     ///
     /// # Errors
-    /// [`BenchFault::Process`] for one that is not there or may not be looked at.
+    /// [`BenchFault::Process`] for a process that does not exist or is not accessible.
     pub fn new(pids: Vec<u32>) -> Result<Self, BenchFault> {
         for pid in &pids {
             let fault = |why: String| BenchFault::Process { pid: *pid, why };
@@ -38,39 +38,39 @@ impl Meter {
         Ok(Self { pids })
     }
 
-    /// This process.
+    /// Measures this process.
     pub fn own() -> Self {
         Self { pids: vec![std::process::id()] }
     }
 
-    /// The CPU that all threads have taken so far.
+    /// The CPU time of all threads so far.
     pub fn cpu(&self) -> Duration {
         self.pids.iter().map(|pid| threads(*pid).max(ticks(*pid))).sum()
     }
 
-    /// What was taken, `cpu` of it while it counted.
+    /// The resource usage, with `cpu` as the CPU time of the counted part.
     pub fn usage(&self, cpu: Duration) -> Usage {
         let sum = |line: &str| self.pids.iter().filter_map(|pid| memory(*pid, line)).sum();
         Usage { cpu, memory: sum("VmRSS:"), peak: sum("VmHWM:") }
     }
 }
 
-/// To the nanosecond, without threads that have ended.
+/// CPU time in nanoseconds, without threads that have ended.
 fn threads(pid: u32) -> Duration {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
     let nanoseconds = tasks.filter_map(|task| {
-        // A thread may end between the two looks.
+        // A thread may end between the two reads.
         let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
         text.split_ascii_whitespace().next()?.parse::<u64>().ok()
     });
     Duration::from_nanos(nanoseconds.sum())
 }
 
-/// By the tick of the kernel's accounting, with threads that have ended.
+/// CPU time in ticks of the kernel's accounting, including threads that have ended.
 fn ticks(pid: u32) -> Duration {
     let read = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name may hold anything, but ends with the last parenthesis.
+        // The name may contain any character, but ends with the last parenthesis.
         let (_, fields) = stat.rsplit_once(") ")?;
         let mut fields = fields.split(' ').skip(11).map(str::parse::<u64>);
         Some(fields.next()?.ok()? + fields.next()?.ok()?)
@@ -84,7 +84,7 @@ fn memory(pid: u32, line: &str) -> Option<u64> {
     rest.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// Milliseconds in a tick: 100 a second, as Linux tells them on every machine.
+/// Milliseconds per tick: Linux reports 100 ticks a second on every machine.
 const TICK: u64 = 10;
 
 #[cfg(test)]

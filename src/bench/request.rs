@@ -1,5 +1,5 @@
-//! Requests prepared before the run: from one to the next only a number of ten
-//! digits changes, and the id of a session.
+//! Requests prepared before the run: between them only a number of ten digits and the session id
+//! change.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -12,16 +12,15 @@ use super::target::BenchTarget;
 use crate::catalog::{ParamHeader, headers_for};
 use crate::mcp::{Era, ProtocolVersion, encode_value, header, meta, notification};
 
-/// A request that can be sent again and again.
+/// A request that can be sent repeatedly.
 #[derive(Debug, Clone)]
 pub struct RequestTemplate {
     method: Method,
     path: Uri,
-    /// All headers but the session's; hyper adds `Content-Length`.
+    /// All headers except the session's; hyper adds `Content-Length`.
     headers: HeaderMap,
     body: Vec<u8>,
-    /// Where in the body the number stands: as the id, and wherever the
-    /// arguments ask for it.
+    /// The positions of the number in the body: as the id, and wherever the arguments ask for it.
     places: Vec<usize>,
 }
 
@@ -45,7 +44,7 @@ impl RequestTemplate {
         request
     }
 
-    /// How many bytes its body has.
+    /// The length of its body in bytes.
     pub fn body_len(&self) -> usize {
         self.body.len()
     }
@@ -56,7 +55,7 @@ impl RequestTemplate {
 pub struct Digits(pub [u8; DIGITS]);
 
 impl Digits {
-    /// Those of `FIRST` and above.
+    /// The digits of `FIRST` plus this number.
     pub fn of(mut number: u64) -> Self {
         let mut digits = [b'0'; DIGITS];
         for digit in digits.iter_mut().rev() {
@@ -67,52 +66,52 @@ impl Digits {
     }
 }
 
-/// Writes requests to a server, in its version.
+/// Writes requests to a server, in the negotiated version.
 #[derive(Clone)]
 pub struct RequestWriter {
     /// The server.
     pub target: BenchTarget,
-    /// The version agreed with it; the newest of its era before that.
+    /// The negotiated version; before that, the newest of its era.
     pub version: ProtocolVersion,
 }
 
 impl RequestWriter {
-    /// Modern: who are you?
+    /// Modern: requests the server's identity and capabilities.
     pub fn discover(&self) -> RequestTemplate {
         self.request("server/discover", json!({}))
     }
 
-    /// Legacy: a session, please.
+    /// Legacy: opens a session.
     pub fn initialize(&self) -> RequestTemplate {
         let params = json!({
             "protocolVersion": self.version.as_str(),
             "capabilities": {},
             "clientInfo": own_info(),
         });
-        // The version header comes with what was agreed.
+        // The version header is only sent once a version is negotiated.
         let message = message("initialize", &params, Some(FIRST));
         self.post(HeaderMap::new(), &message.to_string())
     }
 
-    /// Legacy: the session has begun.
+    /// Legacy: confirms the initialization.
     pub fn initialized(&self) -> RequestTemplate {
         let message = json!({ "jsonrpc": "2.0", "method": notification::INITIALIZED });
         self.post(self.version_header(), &message.to_string())
     }
 
-    /// Legacy: the session is over.
+    /// Legacy: ends the session.
     pub fn delete(&self) -> RequestTemplate {
         self.template(Method::DELETE, self.version_header(), Vec::new())
     }
 
-    /// A page of the list of tools: the first, or the one behind a cursor.
+    /// Requests a page of the list of tools: the first, or the one after a cursor.
     pub fn list(&self, cursor: Option<&str>) -> RequestTemplate {
         let params = cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
         self.request("tools/list", params)
     }
 
-    /// A call. `arguments` is raw JSON, in which the string `"{{n}}"` stands
-    /// for the request's number.
+    /// Calls a tool. `arguments` is raw JSON, in which the string `"{{n}}"` stands for the
+    /// request's number.
     pub fn call(&self, tool: &str, arguments: &str, mirrored: &[ParamHeader]) -> RequestTemplate {
         let params = json!({ "name": tool, "arguments": Value::Null });
         let mut headers = self.method_headers("tools/call");
@@ -120,7 +119,8 @@ impl RequestWriter {
             headers.insert(header::NAME, encode_value(tool));
             headers.extend(headers_for(mirrored, Some(arguments.as_bytes())));
         }
-        // The raw arguments go in behind: big numbers and the order of keys stay as given.
+        // The raw arguments are inserted afterwards: large numbers and the order of keys stay
+        // unchanged.
         let message = self.message("tools/call", params);
         let whole = message.replacen(EMPTY, &format!("\"arguments\":{arguments}"), 1);
         self.post(headers, &whole)
@@ -167,7 +167,7 @@ impl RequestWriter {
         self.template(Method::POST, headers, body.into_bytes())
     }
 
-    /// Headers that were given on the command line replace the protocol's.
+    /// Headers from the command line replace the protocol's.
     fn template(&self, method: Method, mut headers: HeaderMap, body: Vec<u8>) -> RequestTemplate {
         headers.extend(self.target.headers.clone());
         let places = memmem::find_iter(&body, &Digits::of(FIRST).0).collect();
@@ -183,11 +183,11 @@ fn own_info() -> Value {
     json!({ "name": "trunkline-bench", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// The first number. All have as many digits, and fit into 32 bits.
+/// The first number. All numbers have the same length, and fit into 32 bits.
 pub const FIRST: u64 = 1_000_000_000;
-/// How many digits a number has.
+/// The length of a number in digits.
 pub const DIGITS: usize = 10;
-/// What stands for the number in arguments.
+/// The placeholder for the number in arguments.
 const NUMBER: &str = "\"{{n}}\"";
 const EMPTY: &str = "\"arguments\":null";
 

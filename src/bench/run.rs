@@ -12,20 +12,20 @@ use super::script::Script;
 use super::tally::Tally;
 use super::{BenchFault, Interrupt};
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug)]
 pub struct RunOutcome {
     /// The counts.
     pub tally: Tally,
-    /// How long was counted.
+    /// The duration of the counted part.
     pub elapsed: Duration,
-    /// Open loop: what was due and never sent, because all connections waited.
+    /// Open loop: operations that were due but never sent, because all connections waited.
     pub unsent: u64,
-    /// What the process under test took meanwhile.
+    /// The resource usage of the process under test.
     pub usage: Option<Usage>,
-    /// What the load generator itself took: seconds of CPU per second and thread.
+    /// The CPU usage of the load generator: seconds of CPU per second and thread.
     pub busy: f64,
-    /// Whether it was ended before its time.
+    /// Whether the run was ended early.
     pub interrupted: bool,
 }
 
@@ -35,14 +35,14 @@ impl RunOutcome {
         ratio(self.tally.whole().in_time, self.elapsed.as_secs_f64())
     }
 
-    /// Microseconds that a part of the operations took at most, if any was done.
+    /// The latency at a quantile, in microseconds; `None` if no operation succeeded.
     pub fn micros(&self, quantile: f64) -> Option<f64> {
         let whole = self.tally.whole();
         let found = whole.latency.value_at_quantile(quantile);
         (whole.done > 0).then(|| as_float(found) / 1e3)
     }
 
-    /// Microseconds of CPU of the process under test, per operation.
+    /// CPU time of the process under test per operation, in microseconds.
     pub fn cpu_per_call(&self) -> Option<f64> {
         let usage = self.usage.as_ref()?;
         let whole = self.tally.whole();
@@ -51,18 +51,18 @@ impl RunOutcome {
     }
 }
 
-/// Who watches a run.
+/// Observes a run.
 pub trait RunWatcher {
-    /// Told a few times a second: how far the clock is, what was done, what failed.
+    /// Called a few times a second, with the counts of successes and failures.
     fn see(&mut self, clock: &RunClock, done: u64, failed: u64);
-    /// Told at the end.
+    /// Called at the end.
     fn over(&mut self);
 }
 
 /// Runs a load.
 ///
 /// # Errors
-/// [`BenchFault`] where the connections cannot be opened.
+/// [`BenchFault`] if the connections cannot be opened.
 pub async fn run(
     script: &Arc<Script>,
     load: &Load,
@@ -87,7 +87,7 @@ pub async fn run(
     let end = clock.end.map_or(stopped, |end| end.min(stopped));
     let unsent = clock.unsent(end);
     let (tally, last) = crew.finish().await?;
-    // Where the number of calls decides, the last answer is the end.
+    // If the number of calls is fixed, the run ends with the last answer.
     let end = if clock.end.is_none() && !clock.is_stopped() { last } else { end };
     let threads = load.threads.clamp(1, load.connections.max(1)) as u64;
     let wall = stopped.saturating_duration_since(counted).as_secs_f64();
@@ -106,7 +106,7 @@ pub async fn run(
     })
 }
 
-/// Looks after a run while others work.
+/// Observes a run while its threads work.
 struct Supervisor<'a> {
     clock: &'a RunClock,
     crew: &'a mut LoadThreads,
@@ -115,7 +115,7 @@ struct Supervisor<'a> {
 }
 
 impl Supervisor<'_> {
-    /// Waits for a time to come, or for all to be over before.
+    /// Waits until a time, or until all threads are done.
     async fn until(&mut self, then: Instant) {
         let mut tick = tokio::time::interval(TICK);
         let over = tokio::time::sleep_until(then.into());
@@ -141,14 +141,14 @@ fn ratio(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { as_float(count) / seconds } else { 0.0 }
 }
 
-/// A count as something to divide.
+/// Converts a count for divisions.
 pub fn as_float(count: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "nobody counts to 2^52 here")]
     let count = count as f64;
     count
 }
 
-/// How often those who watch are told.
+/// How often the watcher is called.
 const TICK: Duration = Duration::from_millis(200);
-/// Longer than anybody waits.
+/// Longer than any run.
 const FOREVER: Duration = Duration::from_hours(24 * 365);

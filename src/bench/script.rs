@@ -1,4 +1,4 @@
-//! Everything that is sent in a run, prepared.
+//! The prepared requests of a run.
 
 use std::time::Duration;
 
@@ -12,32 +12,32 @@ use super::target::BenchTarget;
 use super::tools::ChosenTool;
 use crate::mcp::Era;
 
-/// What the connections of a run share.
+/// State shared by the connections of a run.
 pub struct Script {
-    /// Where it goes, in which version.
+    /// The target and version of the requests.
     pub writer: RequestWriter,
-    /// How the server calls itself.
+    /// The server's name.
     pub server: String,
-    /// The tool that is called; none where only lists are asked for.
+    /// The tool to call; `None` for lists only.
     pub tool: Option<String>,
     calls: Vec<RequestTemplate>,
     /// `tools/list`.
     pub list: RequestTemplate,
     /// Legacy: `initialize`.
     pub initialize: RequestTemplate,
-    /// Legacy: its notification.
+    /// Legacy: the notification that follows.
     pub initialized: RequestTemplate,
-    /// Legacy: the session's end.
+    /// Legacy: ends the session.
     pub delete: RequestTemplate,
     schedule: Vec<Op>,
-    /// What every answer to a call has to contain.
+    /// The text that every answer to a call must contain.
     pub expect: Option<Expect>,
     /// How long an answer may take.
     pub timeout: Duration,
 }
 
 impl Script {
-    /// Asks a server who it is and what tools it has, and prepares what to send.
+    /// Completes a handshake, finds the tool, and prepares all requests.
     ///
     /// # Errors
     /// [`BenchFault`].
@@ -47,7 +47,7 @@ impl Script {
             let text = "--era modern: Modern servers have no sessions to open and end";
             return Err(BenchFault::Options(text.into()));
         }
-        // A server of both eras is spoken to in the one that has sessions.
+        // With a server of both eras, sessions require the Legacy era.
         let era = if sessions { Some(Era::Legacy) } else { load.era };
         let mut hello = Handshake::say(target, era, load.timeout.min(PATIENCE)).await?;
         let calls = load.mix.has(Op::Call) || sessions;
@@ -79,25 +79,25 @@ impl Script {
         })
     }
 
-    /// What is done at a step.
+    /// The operation of a step.
     pub fn step(&self, step: usize) -> Op {
         self.schedule.get(step % self.schedule.len().max(1)).copied().unwrap_or(Op::Call)
     }
 
-    /// The call with a variant of the arguments.
+    /// The call with one variant of the arguments.
     ///
     /// # Errors
-    /// [`AnswerError::Message`] where none was prepared.
+    /// [`AnswerError::Message`] if no call was prepared.
     pub fn call(&self, variant: usize) -> Result<&RequestTemplate, AnswerError> {
         let request = self.calls.get(variant % self.calls.len().max(1));
         request.ok_or_else(|| AnswerError::Message { text: "no call was prepared".into() })
     }
 
-    /// Bytes of a call's body, on average.
+    /// The average length of a call's body in bytes.
     pub fn call_bytes(&self) -> usize {
         self.calls.iter().map(RequestTemplate::body_len).sum::<usize>() / self.calls.len().max(1)
     }
 }
 
-/// How long the first answers may take.
+/// How long each answer of the handshake may take.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What was counted and timed.
+//! Counts and timings.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,50 +12,50 @@ use super::plan::Op;
 /// The counts of one thread, or of a whole run.
 #[derive(Debug, Clone)]
 pub struct Tally {
-    /// By operation.
+    /// Counts by operation.
     pub ops: BTreeMap<Op, OpTally>,
-    /// What went wrong, by kind: how often, and the first of each.
+    /// Failures by kind: the count, and the first message.
     pub troubles: BTreeMap<String, (u64, String)>,
-    /// How things were in the course of the run.
+    /// The course of the run over time.
     pub slices: Slices,
-    /// Bytes of bodies that came.
+    /// The bytes of bodies received.
     pub bytes: u64,
-    /// Connections opened again after the first time.
+    /// The number of connections that were opened again.
     pub reconnects: u64,
-    /// What was still under way when nobody waited any longer.
+    /// Operations that were still in flight when the run stopped waiting.
     pub unfinished: u64,
 }
 
 /// The counts of one operation.
 #[derive(Debug, Clone)]
 pub struct OpTally {
-    /// How many were answered well, tools' own errors included.
+    /// Correct answers, including tool errors.
     pub done: u64,
-    /// How many of them before the end of the run.
+    /// Correct answers before the end of the run.
     pub in_time: u64,
-    /// How many of them say `isError`.
+    /// Correct answers with `isError`.
     pub tool_errors: u64,
-    /// How many were not.
+    /// Failures.
     pub failed: u64,
-    /// Nanoseconds from when it was due to its answer.
+    /// Nanoseconds from the due time to the answer.
     pub latency: Histogram<u64>,
-    /// Nanoseconds from when it was sent to its answer.
+    /// Nanoseconds from the request to the answer.
     pub service: Histogram<u64>,
 }
 
 /// When an operation was due, sent and answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// When it was to be sent.
+    /// When it was due.
     pub due: Instant,
-    /// When it was.
+    /// When it was sent.
     pub sent: Instant,
-    /// When its answer was there.
+    /// When its answer was complete.
     pub arrived: Instant,
 }
 
 impl Tally {
-    /// Nothing yet, of a run whose counting begins then.
+    /// Empty counts of a run whose counted part begins at `counted`.
     pub fn new(counted: Instant) -> Self {
         Self {
             ops: BTreeMap::new(),
@@ -67,14 +67,14 @@ impl Tally {
         }
     }
 
-    /// Counts an answer.
+    /// Counts a correct answer.
     pub fn right(&mut self, op: Op, right: CorrectAnswer, times: &Times, end: Option<Instant>) {
         let own = self.ops.entry(op).or_default();
         own.done += 1;
         own.in_time += u64::from(end.is_none_or(|end| times.arrived <= end));
         own.tool_errors += u64::from(right == CorrectAnswer::ToolError);
         let latency = nanoseconds(times.arrived, times.due);
-        // All widen as they must: recording cannot fail.
+        // These histograms resize themselves: recording cannot fail.
         let _ = own.latency.record(latency);
         let _ = own.service.record(nanoseconds(times.arrived, times.sent));
         if !op.is_part() {
@@ -82,7 +82,7 @@ impl Tally {
         }
     }
 
-    /// Counts what was no answer.
+    /// Counts a failure.
     pub fn wrong(&mut self, op: Op, trouble: &AnswerError, due: Instant) {
         self.ops.entry(op).or_default().failed += 1;
         if !op.is_part() {
@@ -94,7 +94,7 @@ impl Tally {
         self.troubles.entry(kind).or_insert_with(|| (0, trouble.to_string())).0 += 1;
     }
 
-    /// Adds another thread's.
+    /// Adds the counts of another thread.
     pub fn add(&mut self, other: Self) {
         for (op, theirs) in other.ops {
             let own = self.ops.entry(op).or_default();
@@ -115,7 +115,7 @@ impl Tally {
         self.unfinished += other.unfinished;
     }
 
-    /// All operations that are no part of another, as one.
+    /// The sum of all operations that are not part of another.
     pub fn whole(&self) -> OpTally {
         let mut whole = OpTally::default();
         for (_, own) in self.ops.iter().filter(|(op, _)| !op.is_part()) {
@@ -143,22 +143,22 @@ impl Default for OpTally {
     }
 }
 
-/// The run in slices of equal length; they get longer as it does.
+/// The run in slices of equal width, which grows with the run.
 #[derive(Debug, Clone)]
 pub struct Slices {
     counted: Instant,
-    /// How long each is.
+    /// The width of each slice.
     pub width: Duration,
-    /// Those so far.
+    /// The slices so far.
     pub all: Vec<Slice>,
 }
 
-/// What was due within one slice.
+/// The operations that were due within one slice.
 #[derive(Debug, Clone)]
 pub struct Slice {
-    /// Microseconds.
+    /// Latency in microseconds.
     pub latency: Histogram<u64>,
-    /// How many went wrong.
+    /// The number of failures.
     pub failed: u64,
 }
 
@@ -176,7 +176,7 @@ impl Slices {
         while self.all.len() <= place {
             self.all.push(Slice { latency: histogram(2), failed: 0 });
         }
-        // Just made, if it was not there.
+        // The slice exists: the loop above adds it.
         #[expect(clippy::indexing_slicing, reason = "the loop above sees to it")]
         &mut self.all[place]
     }
@@ -219,11 +219,11 @@ impl Slice {
     }
 }
 
-/// One that widens as it must.
+/// A histogram that resizes itself.
 fn histogram(digits: u8) -> Histogram<u64> {
     match Histogram::new(digits) {
         Ok(histogram) => histogram,
-        // Only more than five digits are refused.
+        // Only more than five digits are rejected.
         Err(_) => unreachable!("{digits} digits"),
     }
 }
@@ -233,11 +233,11 @@ fn nanoseconds(later: Instant, earlier: Instant) -> u64 {
     u64::try_from(nanoseconds).unwrap_or(u64::MAX).max(1)
 }
 
-/// How long a slice is at first.
+/// The initial width of a slice.
 const WIDTH: Duration = Duration::from_millis(100);
-/// How many there are at most.
+/// The most slices.
 const MOST_SLICES: usize = 240;
-/// How many kinds of trouble are told apart.
+/// The most kinds of failures that are distinguished.
 const MOST_KINDS: usize = 32;
 
 #[cfg(test)]

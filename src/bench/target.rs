@@ -12,21 +12,21 @@ use url::Url;
 use super::BenchFault;
 use super::connection::{Dialer, tls_settings};
 
-/// An endpoint that may be tested.
+/// An endpoint to test.
 #[derive(Clone)]
 pub struct BenchTarget {
-    /// Its address as it was given, without credentials.
+    /// The URL as given, without credentials.
     pub url: Url,
-    /// How it is reached.
+    /// Opens connections to it.
     pub dialer: Dialer,
-    /// The path and the query, as they stand in the request line.
+    /// The path and query of the request line.
     pub path: Uri,
-    /// `Host`, `User-Agent` and the headers that were given.
+    /// `Host`, `User-Agent` and the headers from the command line.
     pub headers: HeaderMap,
 }
 
 impl BenchTarget {
-    /// Resolves the host, and reads the roots for TLS.
+    /// Resolves the host, and loads the root certificates for TLS.
     ///
     /// # Errors
     /// [`BenchFault`] says which part cannot be used.
@@ -58,7 +58,7 @@ impl BenchTarget {
         Ok(Self { url: url.clone(), dialer, path, headers: all })
     }
 
-    /// The same elsewhere on the same server, where a redirect leads there.
+    /// The target of a redirect; `None` if it is on another server.
     pub fn redirected(&self, location: &str) -> Option<Self> {
         let url = self.url.join(location).ok()?;
         let same = url.origin() == self.url.origin() && url != self.url;
@@ -67,7 +67,7 @@ impl BenchTarget {
     }
 }
 
-/// The given headers as a map whose names replace those of another map.
+/// The given headers, as a map whose entries replace those of another map.
 fn given_headers(headers: &[(HeaderName, HeaderValue)]) -> HeaderMap {
     let mut given = HeaderMap::new();
     for (name, value) in headers {
@@ -84,7 +84,7 @@ fn path_of(url: &Url) -> Option<Uri> {
 async fn resolve(host: &str, port: u16) -> Result<SocketAddr, BenchFault> {
     let unknown = |source| BenchFault::Host { host: host.to_owned(), source };
     let mut found = tokio::net::lookup_host((host, port)).await.map_err(unknown)?;
-    // `localhost` has two addresses, and most servers listen on the older one alone.
+    // `localhost` has two addresses, and most servers listen on the IPv4 one only.
     let first = found.next();
     let v4 = first.into_iter().chain(found).find(SocketAddr::is_ipv4);
     v4.or(first).ok_or_else(|| unknown(std::io::ErrorKind::NotFound.into()))

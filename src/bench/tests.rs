@@ -1,4 +1,4 @@
-//! Runs against servers that answer as told, over real sockets.
+//! Runs against scripted servers, over real sockets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,15 +12,14 @@ use url::Url;
 use super::*;
 use crate::mcp::Era;
 
-/// How a server answers its calls; it introduces itself, and lists a tool, by
-/// itself.
+/// The behaviour of a server's calls; it handles the handshake and the tool list by itself.
 type Manner = Arc<dyn Fn(usize, &Value) -> Said + Send + Sync>;
 
-/// What a server does when it is called.
+/// The reaction of a server to a call.
 struct Said {
     after: Duration,
     bytes: Vec<u8>,
-    /// Whether it closes the connection then.
+    /// Whether it then closes the connection.
     closes: bool,
 }
 
@@ -42,7 +41,7 @@ fn result(request: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": request["id"], "result": { "content": [] } })
 }
 
-/// Starts a Modern server; gives its address.
+/// Starts a Modern server; returns its URL.
 async fn server(manner: impl Fn(usize, &Value) -> Said + Send + Sync + 'static) -> Url {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -173,7 +172,7 @@ fn until_close(_: usize, request: &Value) -> Said {
     Said { closes: true, ..said }
 }
 
-/// Without a word of it before.
+/// Closes the connection without announcing it.
 fn closing(_: usize, request: &Value) -> Said {
     Said { closes: true, ..plain(0, request) }
 }
@@ -225,7 +224,8 @@ async fn a_connection_of_no_use_is_told_by_what_is_wrong_with_it() {
             Said { after: *after, bytes: bytes.clone(), closes: *closes }
         })
         .await;
-        // One call: nothing was answered on this connection, so that none is opened in its place.
+        // A single call: nothing was answered on this connection, so no other is opened in its
+        // place.
         let outcome = outcome(&url, &Load { connections: 1, ..load(1) }).await;
         let (count, text) = &outcome.tally.troubles["connection"];
         assert_eq!(*count, 1);
@@ -235,7 +235,7 @@ async fn a_connection_of_no_use_is_told_by_what_is_wrong_with_it() {
 
 #[tokio::test]
 async fn an_answer_cut_short_is_a_failure_and_a_closed_connection_is_not() {
-    // The second of each three: nothing at all, or half of a head.
+    // The second of every three calls: no bytes at all, or a partial head.
     for (cut, failed) in [(&b""[..], 0), (b"HTTP/1.1 200 O", 1)] {
         let url = server(move |n, request| match n {
             1 => Said { bytes: cut.into(), closes: true, after: Duration::ZERO },
@@ -262,7 +262,8 @@ async fn a_server_that_stalls_once_is_late_for_all_who_were_due() {
     let whole = outcome.tally.whole();
     let late = |all: &hdrhistogram::Histogram<u64>| all.len() - all.count_between(0, 100_000_000);
     assert_eq!(whole.done, 200);
-    // Sixty were due while it stalled and waited for 100 ms and more; one was sent then.
+    // Sixty calls were due while it stalled and waited for at least 100 ms; one of them was sent
+    // then.
     let (due, sent) = (late(&whole.latency), late(&whole.service));
     assert!(due >= 50, "{due}");
     assert!(sent < due, "{sent} of {due}");
@@ -299,7 +300,7 @@ async fn an_interrupted_run_gives_what_it_has() {
     assert!(outcome.interrupted && outcome.tally.whole().done >= 10);
 }
 
-/// Asks for the end once enough is done.
+/// Requests the end once enough operations are done.
 struct AskAfter(Interrupt, u64);
 
 impl RunWatcher for AskAfter {
@@ -328,7 +329,7 @@ async fn two_take_turns_round_by_round() {
     assert_eq!(contest.together(1).unwrap().whole().done, 15);
     let ratio = contest.ratio(1, |leg| Some(leg.per_second())).unwrap();
     assert!(ratio.least <= ratio.median && ratio.median <= ratio.most && ratio.least > 0.0);
-    // What is told of it holds together, too.
+    // The reports are consistent, too.
     let report = report::BenchReport { contest: &contest, load: &load };
     let json = report.json();
     assert_eq!(json["targets"][1]["rounds"].as_array().unwrap().len(), 3);
@@ -356,7 +357,7 @@ async fn who_is_no_mcp_server_is_told_what_it_is() {
 
     let modern = server(|_, request| Said::json(&result(request))).await;
     let legacy = Load { era: Some(Era::Legacy), ..load(1) };
-    // It answers `initialize` with nothing of the kind.
+    // It answers `initialize` with something else.
     let Err(fault) = script(&modern, &legacy).await else { panic!() };
     assert!(matches!(fault, BenchFault::Era { .. }), "{fault}");
 }

@@ -1,4 +1,4 @@
-//! Which tool is called, and with what.
+//! Chooses the tool to call, and its arguments.
 
 use serde_json::Value;
 
@@ -7,22 +7,22 @@ use super::hello::ListedTool;
 use super::{BenchFault, Load};
 use crate::catalog::{ArgumentSchema, ParamHeader, find_param_headers};
 
-/// A tool, and the arguments it is called with in turn.
+/// A tool, and the arguments of its calls in turn.
 #[derive(Debug, Clone)]
 pub struct ChosenTool {
     /// The tool's name.
     pub name: String,
-    /// Raw arguments; the same one again when all were used.
+    /// Raw arguments; after the last one the first is used again.
     pub arguments: Vec<String>,
-    /// What of them is mirrored into headers.
+    /// The parameters that are mirrored into headers.
     pub mirrored: Vec<ParamHeader>,
 }
 
 impl ChosenTool {
-    /// Chooses as the command line says.
+    /// Chooses the tool and arguments as the command line requests.
     ///
     /// # Errors
-    /// [`BenchFault`] names the tools that are near, or what breaks the schema.
+    /// [`BenchFault`] names similar tools, or the violations of the schema.
     pub fn new(tools: &[ListedTool], url: &str, load: &Load) -> Result<Self, BenchFault> {
         let tool = match &load.tool {
             Some(name) => named(tools, name).ok_or_else(|| BenchFault::UnknownTool {
@@ -44,7 +44,7 @@ impl ChosenTool {
     }
 }
 
-/// The tool of this name; or the only one whose name ends in it behind a
+/// The tool of this name; or the only one whose name ends in it, after a
 /// gateway's prefix.
 fn named<'a>(tools: &'a [ListedTool], name: &str) -> Option<&'a ListedTool> {
     if let Some(exact) = tools.iter().find(|tool| tool.name == name) {
@@ -59,8 +59,7 @@ fn named<'a>(tools: &'a [ListedTool], name: &str) -> Option<&'a ListedTool> {
     found.next().filter(|_| found.next().is_none())
 }
 
-/// One that changes nothing, because whoever names none may not know what it
-/// does.
+/// A read-only tool: the user chose none, and may not know what the others do.
 fn harmless(tools: &[ListedTool]) -> Result<&ListedTool, String> {
     match tools {
         [] => Err("it lists none".into()),
@@ -71,7 +70,7 @@ fn harmless(tools: &[ListedTool]) -> Result<&ListedTool, String> {
     }
 }
 
-/// What a person may have meant.
+/// The tools that the user may have meant.
 fn near(tools: &[ListedTool], name: &str) -> String {
     let mut found: Vec<_> = tools
         .iter()
@@ -92,14 +91,14 @@ fn some(tools: &[ListedTool]) -> String {
     }
 }
 
-/// Given arguments, held against the schema.
+/// The given arguments, validated against the schema.
 fn given(tool: &ListedTool, text: &str, unchecked: bool) -> Result<String, BenchFault> {
     let value: Value =
         serde_json::from_str(text).map_err(|error| BenchFault::Args(error.to_string()))?;
     if !value.is_object() {
         return Err(BenchFault::Args("the arguments of a tool are a JSON object".into()));
     }
-    // What stands for the number is a number by the time it is sent.
+    // The placeholder for the number is a number by the time it is sent.
     let sent = text.replace("\"{{n}}\"", "1000000000");
     if !unchecked
         && let Ok(schema) = ArgumentSchema::compile(tool.schema.to_string().as_bytes())
@@ -111,7 +110,7 @@ fn given(tool: &ListedTool, text: &str, unchecked: bool) -> Result<String, Bench
     Ok(text.trim().to_owned())
 }
 
-/// Generated ones: several, so that not every call is the same.
+/// Generated arguments: several, so that the calls differ.
 fn generated(tool: &ListedTool, seed: u64) -> Result<Vec<String>, BenchFault> {
     let fault = |why: String| BenchFault::Generate { tool: tool.name.clone(), why };
     let generator = Generator::new(&tool.schema).map_err(|error| fault(error.to_string()))?;
@@ -127,9 +126,9 @@ fn generated(tool: &ListedTool, seed: u64) -> Result<Vec<String>, BenchFault> {
     Ok(all)
 }
 
-/// How many arguments are generated.
+/// The number of generated arguments.
 const VARIANTS: usize = 64;
-/// How many tools a fault names.
+/// The most tools that an error names.
 const MOST_NAMED: usize = 8;
 
 #[cfg(test)]

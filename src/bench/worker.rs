@@ -18,13 +18,13 @@ use super::script::Script;
 use super::tally::{Tally, Times};
 use crate::mcp::{Era, header};
 
-/// The counts that all connections of a thread share.
+/// The counts of all connections of a thread.
 pub struct ThreadCounts {
     /// The counts.
     pub tally: RefCell<Tally>,
-    /// How many operations are under way.
+    /// The number of operations in flight.
     pub under_way: Cell<u64>,
-    /// When the last answer came.
+    /// When the last answer arrived.
     pub last: Cell<Instant>,
 }
 
@@ -33,7 +33,7 @@ pub struct LoadWorker {
     script: Arc<Script>,
     connection: Option<BenchConnection>,
     /// Whether the connection has had an answer: only then may the server have
-    /// closed it because nobody used it.
+    /// closed it because it was idle.
     used: bool,
     session: WorkerSession,
     number: u64,
@@ -47,11 +47,11 @@ pub struct LoadWorker {
 }
 
 enum WorkerSession {
-    /// The server is Modern.
+    /// The server is Modern: no session.
     None,
-    /// A session has to be opened before the next call.
+    /// A session must be opened before the next call.
     Lost,
-    /// Its id, if the server gave it one.
+    /// The session's id, if the server assigned one.
     Open(Option<HeaderValue>),
 }
 
@@ -61,10 +61,10 @@ struct AnswerCheckers {
 }
 
 impl LoadWorker {
-    /// Connects, and opens the session if there are such.
+    /// Connects, and opens the session if the server has sessions.
     ///
     /// # Errors
-    /// [`AnswerError`] where that fails.
+    /// [`AnswerError`] if that fails.
     pub async fn open(script: Arc<Script>, place: usize) -> Result<Self, AnswerError> {
         let legacy = script.writer.version.era() == Era::Legacy;
         let mut worker = Self {
@@ -72,7 +72,7 @@ impl LoadWorker {
             used: false,
             session: if legacy { WorkerSession::Lost } else { WorkerSession::None },
             number: FIRST,
-            // Neighbours do not all do the same at the same time.
+            // Neighbouring connections start with different operations.
             variant: place,
             step: place,
             judges: AnswerCheckers {
@@ -98,7 +98,7 @@ impl LoadWorker {
         }
     }
 
-    /// Works until the clock says that it is over.
+    /// Works until the end of the run.
     pub async fn work(mut self, clock: Arc<RunClock>, desk: Rc<ThreadCounts>) {
         let mut alarm = PreciseTimer::new();
         let timeout = self.script.timeout;
@@ -157,7 +157,7 @@ impl LoadWorker {
         Ok((self.judges.call.judge(&received, self.number)?, times))
     }
 
-    /// Opens a session, calls in it, ends it.
+    /// Opens a session, calls in it, and ends it.
     async fn whole_session(
         &mut self,
         turn: &Turn<'_>,
@@ -184,7 +184,7 @@ impl LoadWorker {
             let begun = Instant::now();
             let script = Arc::clone(&self.script);
             let (received, _) = self.exchange(&script.delete, &part_of_turn).await?;
-            // 405: a server may leave it to time to end sessions.
+            // 405: servers may leave ending sessions to a timeout.
             let status = received.head.status;
             if !status.is_success() && status != StatusCode::METHOD_NOT_ALLOWED {
                 return Err(AnswerError::Status { status, body: received.text() });
@@ -197,7 +197,7 @@ impl LoadWorker {
         Ok((right, Times { due: turn.slot.due.unwrap_or(sent), sent, arrived }))
     }
 
-    /// Opens a session where one is needed.
+    /// Opens a session if one is needed.
     async fn session(&mut self) -> Result<(), AnswerError> {
         if !matches!(self.session, WorkerSession::Lost) {
             return Ok(());
@@ -215,7 +215,7 @@ impl LoadWorker {
         Ok(())
     }
 
-    /// Sends a request within the session, and receives what comes.
+    /// Sends a request within the session, and receives the answer.
     async fn exchange(
         &mut self,
         request: &RequestTemplate,
@@ -239,7 +239,8 @@ impl LoadWorker {
         let sent = Instant::now();
         if self.connection.is_some() {
             match self.exchange_once(request, session).await {
-                // Closed while it was not used: any client would open another.
+                // Closed while it was idle: any client would open another
+                // connection.
                 Err(BenchConnectionError::Unanswered) if self.used => {}
                 received => return Ok((received?, sent)),
             }
@@ -300,14 +301,14 @@ impl LoadWorker {
     }
 }
 
-/// How a worker goes on after an error.
+/// How a worker continues after an error.
 #[derive(Clone, Copy)]
 enum Recovery {
-    /// As before: the server answered, with an error.
+    /// Unchanged: the server answered, with an error.
     Goes,
     /// In a new session: the server no longer knows the old one.
     Anew,
-    /// After a pause: the server refuses connections.
+    /// After a pause: the server rejects connections.
     Waits,
 }
 
@@ -323,16 +324,16 @@ impl Recovery {
     }
 }
 
-/// One operation's place in the run.
+/// One operation of the run.
 #[derive(Clone, Copy)]
 pub struct Turn<'a> {
-    /// The run's time.
+    /// The clock of the run.
     pub clock: &'a RunClock,
-    /// Where it is counted.
+    /// The counts to add to.
     pub desk: &'a ThreadCounts,
-    /// When it was due.
+    /// When the operation was due.
     pub slot: ScheduledStart,
-    /// When it began.
+    /// When the operation began.
     pub begun: Instant,
 }
 
@@ -363,7 +364,7 @@ impl Turn<'_> {
     }
 }
 
-/// How long nobody tries to connect after it failed.
+/// The pause after a failed connection attempt.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long the end of a session may take.
 const FAREWELL: Duration = Duration::from_secs(1);

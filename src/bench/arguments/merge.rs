@@ -1,12 +1,12 @@
-//! A schema with its references and compositions laid into one.
+//! Merges a schema with its references and compositions.
 
 use serde_json::{Map, Value, json};
 
 use super::ArgumentMaker;
 
 impl ArgumentMaker<'_> {
-    /// One schema that says what this one, those it refers to, all of its
-    /// `allOf` and one each of its `anyOf` and `oneOf` say.
+    /// One schema that combines this one, the schemas it refers to, all of its
+    /// `allOf`, and one of its `anyOf` and `oneOf` each.
     pub(super) fn flat(&mut self, schema: &Map<String, Value>) -> Map<String, Value> {
         let mut flat = Map::new();
         for (key, value) in schema {
@@ -55,7 +55,7 @@ impl ArgumentMaker<'_> {
         }
     }
 
-    /// What a reference within the schema leads to.
+    /// The target of a reference within the schema.
     fn find(&self, target: &str) -> Option<&Value> {
         let pointer = target.strip_prefix('#')?;
         if pointer.is_empty() || pointer.starts_with('/') {
@@ -72,7 +72,7 @@ fn list<'a>(schema: &'a Map<String, Value>, key: &str) -> &'a [Value] {
     schema.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// One value for a key that says two things.
+/// Combines two values of one key.
 fn both(key: &str, first: Value, second: Value) -> Value {
     match (key, &first, &second) {
         ("properties" | "patternProperties", Value::Object(a), Value::Object(b)) => {
@@ -106,5 +106,5 @@ fn both(key: &str, first: Value, second: Value) -> Value {
     }
 }
 
-/// What is laid in instead of taken over.
+/// Keywords that are merged instead of copied.
 const COMPOSED: [&str; 8] = ["$ref", "allOf", "anyOf", "oneOf", "if", "then", "else", "not"];

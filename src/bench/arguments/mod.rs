@@ -1,10 +1,8 @@
-//! Arguments made out of a tool's `inputSchema`, the same ones for the same
-//! seed.
+//! Arguments generated from a tool's `inputSchema`, the same ones for the same seed.
 //!
-//! What is made follows the schema as far as it can be followed forwards:
-//! types, bounds, choices, references, patterns. What only looks backwards
-//! (`not`, `if`, `oneOf` that has to exclude) is left to chance: everything made
-//! is held against the compiled schema, and made again until it fits.
+//! The generator follows what a schema prescribes directly: types, bounds, choices, references,
+//! patterns. Rules that only exclude (`not`, `if`, `oneOf`) are left to chance: everything
+//! generated is validated against the compiled schema, and generated again until it is valid.
 
 mod merge;
 mod object;
@@ -15,18 +13,18 @@ use serde_json::{Map, Value, json};
 
 use crate::catalog::{ArgumentSchema, SchemaError};
 
-/// Why no arguments can be made.
+/// Why no arguments can be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
-    /// The schema is none.
+    /// The schema is invalid.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// Nothing that was tried fits.
+    /// No attempt was valid.
     #[error("nothing that fits its inputSchema was found in {TRIES} tries")]
     Unlucky,
 }
 
-/// Makes arguments for one tool.
+/// Generates arguments for one tool.
 pub struct Generator {
     schema: Value,
     compiled: ArgumentSchema,
@@ -59,11 +57,11 @@ impl Generator {
     }
 }
 
-/// Makes one value.
+/// Generates one value.
 struct ArgumentMaker<'a> {
     root: &'a Value,
     rng: &'a mut Rng,
-    /// How many more schemas are looked at: references may go round in circles.
+    /// How many more schemas may be visited: references may be recursive.
     fuel: usize,
 }
 
@@ -102,8 +100,7 @@ impl ArgumentMaker<'_> {
         }
     }
 
-    /// The type to make: one of those that are allowed, or that of which the
-    /// other rules speak.
+    /// The type to generate: one of the allowed types, or the type that the other rules imply.
     fn kind<'s>(&mut self, schema: &'s Map<String, Value>) -> &'s str {
         match schema.get("type") {
             Some(Value::String(kind)) => return kind,
@@ -128,20 +125,20 @@ impl ArgumentMaker<'_> {
         self.rng.u32(..n.max(1)) == 0
     }
 
-    /// Whether there is fuel for one more schema.
+    /// Consumes fuel; returns whether there is any left for one more schema.
     fn burn(&mut self) -> bool {
         self.fuel = self.fuel.saturating_sub(1);
         self.fuel > 0
     }
 }
 
-/// The lowest and the highest value allowed, `step` inside of exclusive bounds.
+/// The lowest and the highest value allowed; exclusive bounds move inside by `step`.
 fn bounds(schema: &Map<String, Value>, step: f64) -> (f64, f64) {
     let read = |key: &str| schema.get(key).and_then(Value::as_f64);
     let exclusive = |key: &str| schema.get(key) == Some(&Value::Bool(true));
     let mut low = read("minimum");
     let mut high = read("maximum");
-    // Draft 4 has a boolean beside the bound.
+    // In Draft 4 the keyword is a boolean beside the bound.
     if exclusive("exclusiveMinimum") {
         low = low.map(|low| low + step);
     }
@@ -180,7 +177,7 @@ fn number(schema: &Map<String, Value>, rng: &mut Rng) -> Value {
     {
         let (first, last) = ((low / step).ceil(), (high / step).floor());
         let picked = (first + rng.f64() * (last - first)).round() * step;
-        // A step such as 0.01 has no exact value of its own: near enough is as near as it gets.
+        // A step such as 0.01 has no exact float: the nearest one suffices.
         let rounded = (picked * 1e6).round() / 1e6;
         return json!(rounded);
     }
@@ -189,9 +186,9 @@ fn number(schema: &Map<String, Value>, rng: &mut Rng) -> Value {
     json!(rounded.clamp(low, high))
 }
 
-/// How wide the choice is where a schema sets no bound.
+/// The width of the range if a schema sets no bound.
 const SPREAD: f64 = 1000.0;
-/// The largest whole number that every JSON reader holds.
+/// The largest integer that every JSON reader represents exactly.
 const MOST_WHOLE: f64 = 9_007_199_254_740_991.0;
 const TRIES: usize = 200;
 const FUEL: usize = 5000;

@@ -42,7 +42,7 @@ impl ArgumentMaker<'_> {
         let least = count(schema, "minItems", 0);
         let usual = if depth < DEEP { least.max(1) + self.rng.usize(..3) } else { least };
         let length = usual.min(count(schema, "maxItems", usize::MAX)).min(MOST);
-        // Older drafts have the first ones in `items` itself.
+        // Older drafts have the first items in `items` itself.
         let items = schema.get("items");
         let first = schema.get("prefixItems").or(items.filter(|items| items.is_array()));
         let first = first.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -73,7 +73,7 @@ fn names(list: Option<&Value>) -> impl Iterator<Item = &str> {
     list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// What has to be there beside a property.
+/// The properties that a property requires.
 fn dependent<'a>(schema: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     ["dependentRequired", "dependencies"].iter().find_map(|key| schema.get(*key)?.get(name))
 }
@@ -85,9 +85,9 @@ fn count(schema: &Map<String, Value>, key: &str, default: usize) -> usize {
         .map_or(default, |n| usize::try_from(n).unwrap_or(default))
 }
 
-/// From how many levels on only what is required is made.
+/// From this depth on only required members are generated.
 const DEEP: usize = 3;
-/// How many levels there are at most.
+/// The deepest nesting.
 const DEEPEST: usize = 40;
-/// How many members or items are made at most.
+/// The most members or items.
 const MOST: usize = 1000;

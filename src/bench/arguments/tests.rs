@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Held against the schema by the library itself, formats included.
+/// Validates against the schema with the library itself, including formats.
 #[track_caller]
 fn fits(schema: &Value) {
     let validator = jsonschema::options().should_validate_formats(true).build(schema).unwrap();

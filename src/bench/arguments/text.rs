@@ -1,10 +1,10 @@
-//! Strings: by pattern, by format, by length.
+//! Generates strings: by pattern, by format, by length.
 
 use fastrand::Rng;
 use regex_syntax::hir::{Hir, HirKind};
 use serde_json::{Map, Value};
 
-/// A string that follows the schema's rules for such.
+/// Generates a string that follows the schema's rules for strings.
 pub(super) fn make(schema: &Map<String, Value>, rng: &mut Rng) -> String {
     let length = |key: &str| schema.get(key).and_then(Value::as_u64);
     let least = usize::try_from(length("minLength").unwrap_or(0)).unwrap_or(0).min(LONGEST);
@@ -14,7 +14,7 @@ pub(super) fn make(schema: &Map<String, Value>, rng: &mut Rng) -> String {
     {
         let mut text = String::new();
         write(&pattern, rng, &mut text);
-        // A pattern without anchors goes on as one likes.
+        // Without an end anchor, any text may follow the match.
         while text.chars().count() < least && !ends(&pattern) {
             text.push('x');
         }
@@ -38,7 +38,7 @@ fn words(rng: &mut Rng, length: usize) -> String {
         text.push_str(WORDS.get(rng.usize(..WORDS.len())).copied().unwrap_or("word"));
     }
     text.truncate(length);
-    // An end that is a space may be trimmed by whoever reads it.
+    // A trailing space may be trimmed by the recipient.
     if text.ends_with(' ') {
         text.pop();
         text.push('s');
@@ -77,7 +77,7 @@ fn formatted(format: &str, rng: &mut Rng) -> Option<String> {
     })
 }
 
-/// A text that the pattern matches.
+/// Writes a text that the pattern matches.
 fn write(pattern: &Hir, rng: &mut Rng, out: &mut String) {
     if out.len() > LONGEST {
         return;
@@ -103,7 +103,7 @@ fn write(pattern: &Hir, rng: &mut Rng, out: &mut String) {
     }
 }
 
-/// A character of a class; one that can be read, where there is such.
+/// A character of a class, printable if there is one.
 fn one_of(class: &regex_syntax::hir::Class, rng: &mut Rng) -> Option<char> {
     let ranges: Vec<(char, char)> = match class {
         regex_syntax::hir::Class::Unicode(class) => {
@@ -124,7 +124,7 @@ fn one_of(class: &regex_syntax::hir::Class, rng: &mut Rng) -> Option<char> {
     Some(rng.char(low..=high))
 }
 
-/// Whether a pattern says where a text ends.
+/// Whether a pattern has an end anchor.
 fn ends(pattern: &Hir) -> bool {
     pattern.properties().look_set_suffix().contains(regex_syntax::hir::Look::End)
 }
@@ -133,5 +133,5 @@ const WORDS: [&str; 16] = [
     "alpha", "river", "seven", "paper", "cloud", "north", "stone", "green", "light", "quick",
     "table", "winter", "silver", "garden", "bridge", "signal",
 ];
-/// No text is longer.
+/// The longest text.
 const LONGEST: usize = 64 * 1024;

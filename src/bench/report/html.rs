@@ -1,4 +1,4 @@
-//! The page: figures and curves in one file that needs nothing else, for light
+//! The HTML report: figures and curves in one self-contained file, for light
 //! and dark.
 
 use std::fmt::Write as _;
@@ -169,7 +169,7 @@ fn troubles(out: &mut String, contest: &Contest, tallies: &[Tally]) {
     table(out, &head, rows);
 }
 
-/// A column in which nothing stands is left out.
+/// Writes a table; empty columns are left out.
 fn table(out: &mut String, head: &[String], rows: impl Iterator<Item = Vec<String>>) {
     let rows: Vec<Vec<String>> = rows.collect();
     let filled =
@@ -202,7 +202,8 @@ fn legend(out: &mut String, contest: &Contest) {
     out.push_str("</p>\n");
 }
 
-/// The more nines, the further right: one step is ten times fewer calls.
+/// Latency by percentile, on an axis of nines: each step is ten times fewer
+/// calls.
 fn by_percentile(contest: &Contest, tallies: &[Tally]) -> Chart {
     let histograms: Vec<Histogram<u64>> = tallies.iter().map(|it| it.whole().latency).collect();
     let most = histograms.iter().map(Histogram::len).max().unwrap_or(1).max(10);
@@ -264,10 +265,10 @@ fn latency_over_time(tallies: &[Tally]) -> Chart {
 
 fn answers_over_time(contest: &Contest, tallies: &[Tally]) -> Chart {
     let lines = tallies.iter().enumerate().map(|(color, tally)| {
-        // The rounds lie on one another.
+        // The rounds overlap in the chart.
         let rounds = contest.figures(color, |_| Some(1.0)).iter().sum::<f64>();
         let width = tally.slices.width.as_secs_f64() * rounds.max(1.0);
-        // The last slice is rarely a whole one.
+        // The last slice is rarely complete.
         let whole = tally.slices.all.len().saturating_sub(1).max(1);
         let points = begins(tally).take(whole);
         let points = points.map(|(begin, slice)| (begin, as_float(slice.latency.len()) / width));
@@ -293,7 +294,7 @@ fn seconds(tallies: &[Tally]) -> Axis {
     axis
 }
 
-/// A logarithmic axis of microseconds around the points of some curves.
+/// A logarithmic axis of microseconds for the points of some curves.
 fn times(lines: &[ChartLine]) -> Axis {
     let all = || lines.iter().flat_map(|line| &line.points).map(|(_, y)| *y);
     let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
@@ -305,6 +306,6 @@ fn times(lines: &[ChartLine]) -> Axis {
     })
 }
 
-/// How many points a curve by percentile has.
+/// The number of points of a curve by percentile.
 const STEPS: u32 = 120;
 const HEAD: &str = include_str!("page.html");

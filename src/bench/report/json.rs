@@ -10,7 +10,7 @@ use crate::bench::plan::LoadPace;
 use crate::bench::run::RunOutcome;
 use crate::bench::tally::{OpTally, Tally};
 
-/// The whole report as a value.
+/// The complete report as a value.
 pub fn write(report: &BenchReport<'_>) -> Value {
     let (contest, load) = (report.contest, report.load);
     let rate = match load.pace {
@@ -129,7 +129,8 @@ fn over_time(tally: &Tally) -> Value {
     json!({ "slice_s": width, "slices": slices.collect::<Value>() })
 }
 
-/// Of each but the base, to the base: median, lowest and highest of the rounds.
+/// The ratio of each contender to the base: median, lowest and highest of the
+/// rounds.
 fn ratios(contest: &Contest) -> Value {
     let others = contest.contenders.iter().enumerate().filter(|(place, _)| *place != contest.base);
     let base = contest.contenders.get(contest.base).map(|base| base.name.clone());

@@ -1,5 +1,5 @@
-//! What a run is told in: a table for people, JSON for programs, a page with
-//! curves for whoever was not there.
+//! The report of a run: a table for people, JSON for programs, an HTML page
+//! with curves to pass on.
 
 mod html;
 mod json;
@@ -11,31 +11,31 @@ use hdrhistogram::Histogram;
 use super::contest::Contest;
 use super::plan::{Load, LoadPace};
 
-/// What is told.
+/// The input of a report.
 pub struct BenchReport<'a> {
-    /// Those who took part, and what they gave; often one of each.
+    /// The contenders, with their results; often one of each.
     pub contest: &'a Contest,
-    /// What was asked for.
+    /// The load as requested.
     pub load: &'a Load,
 }
 
 impl BenchReport<'_> {
-    /// What a terminal shows.
+    /// The table for a terminal.
     pub fn table(&self) -> String {
         table::write(self)
     }
 
-    /// What a program reads.
+    /// The JSON report.
     pub fn json(&self) -> serde_json::Value {
         json::write(self)
     }
 
-    /// A page that needs nothing else.
+    /// The HTML report, self-contained.
     pub fn html(&self) -> String {
         html::write(self)
     }
 
-    /// How the load was made, in words.
+    /// The conditions of the load, in words.
     fn conditions(&self) -> String {
         let Load { connections, pace, warmup, duration, requests, .. } = self.load;
         let connections = match connections {
@@ -65,7 +65,7 @@ impl BenchReport<'_> {
         )
     }
 
-    /// What somebody who trusts the figures should know.
+    /// Remarks that affect how far the figures can be trusted.
     fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         let (mut busiest, mut unsent, mut unfinished, mut interrupted) = (0.0_f64, 0, 0, false);
@@ -100,10 +100,10 @@ impl BenchReport<'_> {
     }
 }
 
-/// The quantiles that are told, and their names.
+/// The reported quantiles, with their names.
 const QUANTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9")];
 
-/// Nanoseconds at a quantile, as microseconds.
+/// The value at a quantile, in microseconds.
 fn quantile(histogram: &Histogram<u64>, quantile: f64) -> f64 {
     micros(histogram.value_at_quantile(quantile))
 }
@@ -112,7 +112,7 @@ fn micros(nanoseconds: u64) -> f64 {
     super::run::as_float(nanoseconds) / 1e3
 }
 
-/// Microseconds as people read them.
+/// Microseconds in a readable unit.
 fn time(micros: f64) -> String {
     match micros {
         it if it < 1e3 => format!("{it:.1} µs"),
@@ -125,7 +125,7 @@ fn bytes(bytes: u64) -> String {
     format!("{:.1} MiB", super::run::as_float(bytes) / f64::from(1 << 20))
 }
 
-/// A number with a comma between each three digits.
+/// A number with a comma after every three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -138,7 +138,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// A rate, without digits that mean nothing.
+/// A rate, without insignificant digits.
 fn rate(per_second: f64) -> String {
     if per_second < 100.0 { format!("{per_second:.1}") } else { grouped(whole(per_second)) }
 }

@@ -1,14 +1,14 @@
-//! Curves: scales, ticks, lines. What they look like is the page's style sheet.
+//! Charts: scales, ticks, lines. The page's style sheet determines their looks.
 
 use std::fmt::Write as _;
 
-/// A curve, or several in one picture.
+/// A chart of one or more curves.
 pub struct Chart {
-    /// What it shows, for those who cannot see it.
+    /// A description of the chart, for screen readers.
     pub title: String,
-    /// Along the bottom.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Up the left side.
+    /// The vertical axis.
     pub y: Axis,
     /// The curves.
     pub lines: Vec<ChartLine>,
@@ -18,29 +18,29 @@ pub struct Chart {
 pub struct Axis {
     /// The lowest value.
     pub low: f64,
-    /// The highest.
+    /// The highest value.
     pub high: f64,
-    /// Whether each step multiplies.
+    /// Whether the axis is logarithmic.
     pub log: bool,
-    /// Where lines are drawn, and what stands there.
+    /// The positions and labels of the ticks.
     pub ticks: Vec<(f64, String)>,
 }
 
 /// One curve.
 pub struct ChartLine {
-    /// Which of the page's colours.
+    /// The index of one of the page's colours.
     pub color: usize,
-    /// Whether it is the lesser of two of one colour.
+    /// Whether it is the less important of two curves of one colour.
     pub faint: bool,
-    /// Its points.
+    /// The points of the curve.
     pub points: Vec<(f64, f64)>,
-    /// Points that stand out, and what they say when pointed at.
+    /// Highlighted points, with their tooltips.
     pub marks: Vec<(f64, f64, String)>,
 }
 
 impl Axis {
-    /// One on which each step multiplies, with ticks at 1, 2 and 5 of each
-    /// power of ten; it ends at ticks.
+    /// A logarithmic axis, with ticks at 1, 2 and 5 of each power of ten; it
+    /// ends at ticks.
     pub fn log(low: f64, high: f64, name: impl Fn(f64) -> String) -> Self {
         let (low, high) = (low.max(1e-3), high.max(low.max(1e-3) * 1.01));
         let from = low.log10().floor();
@@ -50,14 +50,14 @@ impl Axis {
         let low = all.iter().copied().rfind(|tick| *tick <= low).unwrap_or(low);
         let high = all.iter().copied().find(|tick| *tick >= high).unwrap_or(high);
         let within: Vec<f64> = all.into_iter().filter(|it| (low..=high).contains(it)).collect();
-        // Over many powers of ten the ones are enough.
+        // Over many powers of ten the ticks at 1 suffice.
         let wide = within.len() > 10;
         let is_one = |tick: f64| (tick.log10() - tick.log10().round()).abs() < 1e-6;
         let ticks = within.into_iter().filter(|tick| !wide || is_one(*tick));
         Self { low, high, log: true, ticks: ticks.map(|tick| (tick, name(tick))).collect() }
     }
 
-    /// One from nothing on, with some five ticks; it ends at one.
+    /// A linear axis from zero, with about five ticks; it ends at a tick.
     pub fn linear(high: f64, name: impl Fn(f64) -> String) -> Self {
         let high = if high > 0.0 { high } else { 1.0 };
         let rough = high / 5.0;
@@ -73,7 +73,7 @@ impl Axis {
         Self { low: 0.0, high: tick, log: false, ticks }
     }
 
-    /// Where a value stands, from 0 to 1.
+    /// The position of a value, from 0 to 1.
     fn place(&self, value: f64) -> f64 {
         let part = if self.log {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
@@ -85,7 +85,7 @@ impl Axis {
 }
 
 impl Chart {
-    /// The picture.
+    /// Draws the chart as SVG.
     pub fn draw(&self) -> String {
         let mut out = String::new();
         let title = escape(&self.title);
@@ -161,7 +161,7 @@ impl Chart {
     }
 }
 
-/// A text as it may stand in a page, in an attribute, too.
+/// Escapes a text for HTML, including attribute values.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

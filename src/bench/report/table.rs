@@ -1,4 +1,4 @@
-//! The table that a terminal shows.
+//! The report as a table for terminals.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use crate::bench::contest::{Contender, Contest, Spread};
 use crate::bench::run::RunOutcome;
 use crate::bench::tally::{OpTally, Tally};
 
-/// The whole report as text.
+/// The complete report as text.
 pub fn write(report: &BenchReport<'_>) -> String {
     let contest = report.contest;
     let mut out = String::new();
@@ -25,7 +25,7 @@ pub fn write(report: &BenchReport<'_>) -> String {
     out
 }
 
-/// Who was tested, and with what.
+/// The server under test, with its tool.
 fn who(contender: &Contender) -> String {
     let script = &contender.script;
     let url = &script.writer.target.url;
@@ -91,7 +91,7 @@ fn latencies(out: &mut String, outcome: &RunOutcome, whole: &OpTally) {
     for (name, own) in ops.chain(all).filter(|(_, own)| own.done > 0) {
         line(out, name, own, |own| &own.latency);
     }
-    // In an open loop the two differ where answers were late.
+    // In an open loop the two differ if answers were late.
     let p99 = |own: &OpTally| (quantile(&own.latency, 0.99), quantile(&own.service, 0.99));
     let (latency, service) = p99(whole);
     if whole.done > 0 && latency > service * 1.05 {
@@ -116,10 +116,10 @@ fn line(
     out.push('\n');
 }
 
-/// A figure of a leg, by its name, and how it is written.
+/// A figure of a leg: its name, its value, and its format.
 type Figure = (&'static str, fn(&RunOutcome) -> Option<f64>, fn(f64) -> String);
 
-/// What is compared.
+/// The figures that are compared.
 pub const FIGURES: [Figure; 4] = [
     ("per second", |leg| Some(leg.per_second()), rate),
     ("p50", |leg| leg.micros(0.5), time),
@@ -130,7 +130,7 @@ pub const FIGURES: [Figure; 4] = [
 fn compared(out: &mut String, contest: &Contest) {
     let wide =
         contest.contenders.iter().map(|it| it.name.chars().count()).max().unwrap_or(0).max(9);
-    // Of processes there may be nothing to tell.
+    // Usage of processes may be unavailable.
     let figures: Vec<&Figure> = FIGURES
         .iter()
         .filter(|(_, read, _)| {
@@ -172,7 +172,7 @@ fn compared(out: &mut String, contest: &Contest) {
     troubles(out, contest);
 }
 
-/// What stands before the direct way adds to it.
+/// Writes what the contenders add to the direct one.
 fn additions(out: &mut String, contest: &Contest, wide: usize) {
     let base = contest.contenders.get(contest.base).map(|base| base.name.as_str());
     let base = base.unwrap_or_default();
@@ -192,8 +192,8 @@ fn additions(out: &mut String, contest: &Contest, wide: usize) {
     }
 }
 
-/// What one adds to the direct way at a quantile, and that beside what the
-/// base adds.
+/// What a contender adds to the direct one at a quantile, and the ratio of that
+/// to what the base adds.
 pub fn added(contest: &Contest, place: usize, at: f64) -> (Option<Spread>, Option<Spread>) {
     contest.added(place, |leg| leg.micros(at))
 }

@@ -1,11 +1,12 @@
 use super::*;
 
-/// A page whose tags close, that loads nothing, and has its curves.
+/// Asserts that the page's tags are closed, that it loads nothing, and that it
+/// has its curves.
 #[track_caller]
 pub fn holds_together(page: &str) {
     let mut open = Vec::new();
     let mut rest = page.strip_prefix("<!DOCTYPE html>").expect("a page");
-    // The style sheet is no markup.
+    // The style sheet is not markup.
     while let Some((_, from)) = rest.split_once('<') {
         let (tag, after) = from.split_once('>').expect("a tag ends");
         rest = after;
