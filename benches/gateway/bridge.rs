@@ -1,9 +1,9 @@
-//! The least that brings HTTP to a child process: the line is written, the next
-//! line that comes is the answer. This program itself in another role, because
-//! its CPU has to be its own.
+//! A minimal bridge from HTTP to a child process: it writes the line, and takes
+//! the next line as the answer. This program runs itself in another role, so
+//! that the bridge's CPU time is measured separately.
 //!
-//! The mock server answers in the order in which it is asked; that is all that
-//! tells whose answer a line is.
+//! The mock server answers in the order of the requests; nothing else matches
+//! an answer to its request.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -25,16 +25,16 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::sync::oneshot;
 use trunkline::codec::body::collect;
 
-/// Asks this program to be the bridge, to the program that follows.
+/// Runs this program as the bridge to the program that follows.
 pub const OPTION: &str = "--bridge";
 
-/// The child, and who waits for it.
+/// The child, and the requests that wait for it.
 struct Lines {
     input: tokio::sync::Mutex<ChildStdin>,
     waiting: Mutex<VecDeque<oneshot::Sender<Bytes>>>,
 }
 
-/// Serves until it is killed.
+/// Serves until the process is killed.
 pub fn serve(program: &Path) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {

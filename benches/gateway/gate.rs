@@ -1,28 +1,23 @@
-//! The gate: no change moves what a call costs without a reason that is written
-//! down.
+//! The gate: no change affects the cost of a call without a documented reason.
 //!
-//! `instructions.toml` has the instructions per call of every way that is
-//! counted, and why each last moved: the gateway between the eras, in front of a
-//! child process, with an API key, with few and many tools; and both bare
-//! proxies. A figure that moved by more than [`TOLERANCE`] fails, in both
-//! directions and for the proxies as well. More instructions may be a mistake;
-//! fewer have to be held, or the next change may lose them again; and a proxy
-//! or a way that should not have moved says that something else changed: a
-//! crate, the compiler, a profile, what is counted. One command writes all
-//! figures anew, with the reason.
+//! `instructions.toml` has the instructions per call of every measured path, and why each last
+//! changed: the gateway between the eras, in front of a child process, with an API key, with few
+//! and many tools; and both bare proxies. A figure that changes by more than [`TOLERANCE`] fails,
+//! in both directions and for the proxies as well. More instructions may be a mistake; fewer must
+//! be recorded, or the next change may lose them again; and a proxy or a path that should not have
+//! changed indicates that something else did: a crate, the compiler, a profile, what is counted.
+//! One command updates all figures, with the reason.
 //!
-//! The program is the release build, as the README's first command makes it.
-//! The build that is shipped is linked as one, which takes fewer instructions
-//! and longer than the gate itself; CI would build it for nothing else. A change
-//! of the code moves both alike, and no figure of the one is compared with a
-//! figure of the other.
+//! The program is the release build, as the README's first command builds it. The distribution
+//! build uses link-time optimization, which takes fewer instructions and longer than the gate
+//! itself; CI would build it for nothing else. A change of the code affects both alike, and figures
+//! of one are never compared with figures of the other.
 //!
-//! The counts are the same on every machine as far as they can be: valgrind
-//! shows the program one and the same kind of processor, the compiler and the
-//! crates are pinned, and copies do not depend on the C library's taste
-//! (`Wrapper::callgrind`). The C library and valgrind itself remain, so the file
-//! says with which the figures were counted, and a failure says when they are
-//! others here.
+//! The counts are the same on every machine as far as possible: valgrind emulates one kind of
+//! processor, the compiler and the crates are pinned, and copies do not depend on the C library's
+//! choice of instructions (`Wrapper::callgrind`). The C library and valgrind itself remain, so the
+//! file records the versions with which the figures were counted, and a failure reports different
+//! ones.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -38,27 +33,27 @@ use crate::process::Process;
 #[derive(Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct HeldCounts {
-    /// The tools that the figures were counted with.
+    /// The versions of the tools that counted the figures.
     tools: String,
     #[serde(default, rename = "way")]
     ways: Vec<HeldCount>,
 }
 
-/// The figure of one way.
+/// The figure of one path.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct HeldCount {
     name: String,
     /// User instructions per call.
     instructions: u64,
-    /// Why it last moved.
+    /// Why it last changed.
     reason: String,
 }
 
-/// A way and its instructions per call now.
+/// A path, and its current instructions per call.
 type Counted = (String, u64);
 
-/// Counts and compares; `false` where a figure moved.
+/// Counts and compares; `false` if a figure changed.
 pub async fn check() -> bool {
     let held = read();
     let counted = count().await;
@@ -85,7 +80,7 @@ pub async fn check() -> bool {
     faults.is_empty()
 }
 
-/// Counts, and writes down every figure that moved by 1 % or more, with the reason.
+/// Counts, and records every figure that changed by 1 % or more, with the reason.
 pub async fn write(reason: &str) {
     assert!(!reason.trim().is_empty(), "{REBASE}");
     let held = read();
@@ -127,7 +122,7 @@ fn ways() -> Vec<CountedWay> {
     ways
 }
 
-/// What is wrong with the figures, a sentence each.
+/// The faults of the figures, one sentence each.
 fn faults(held: &HeldCounts, counted: &[Counted]) -> Vec<String> {
     let mut faults = Vec::new();
     for (name, now) in counted {
@@ -168,7 +163,7 @@ impl HeldCounts {
     }
 }
 
-/// By how many per cent it is more.
+/// The increase in per cent.
 fn share(now: u64, then: u64) -> f64 {
     100.0 * (now as f64 / then as f64 - 1.0)
 }
@@ -197,8 +192,8 @@ fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/gateway/instructions.toml")
 }
 
-/// The comparison itself, tried on figures that are made up. The bench has no
-/// test harness: this runs with its few calls of each kind.
+/// Checks the comparison itself, on invented figures. The bench has no test harness: this runs with
+/// its few calls of each kind.
 pub fn try_out() {
     let held = |figures: &[(&str, u64)]| HeldCounts {
         tools: "these".into(),
@@ -240,7 +235,7 @@ pub fn try_out() {
     assert_eq!(held, counted, "instructions.toml has every way: {REBASE}");
 }
 
-/// A figure that moved by more than this many per cent fails.
+/// A change by more than this many per cent fails.
 const TOLERANCE: f64 = 3.0;
 /// Growth with the number of tools.
 const FEW: CountedWay = CountedWay::Tools(10);

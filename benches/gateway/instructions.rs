@@ -1,11 +1,10 @@
 //! User instructions per call, counted by callgrind: the same on a busy
 //! machine as on an idle one.
 //!
-//! Calls go one after the other over one connection. Counting begins when the
-//! first of them have been made and ends before the connection does, so that
-//! what starting takes, which varies (the seeding of the random numbers alone
-//! is worth thousands of calls), is left out. Until then the program runs
-//! without being counted, several times as fast.
+//! Calls are made one after the other over one connection. Counting begins after the first calls
+//! and ends before the connection closes, so that startup, whose cost varies (seeding the random
+//! numbers alone costs as much as thousands of calls), is left out. Until then the program runs
+//! without counting, several times as fast.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::plan::{
 };
 use crate::process::{Process, Wrapper, scratch};
 
-/// A way whose instructions per call are counted.
+/// A path whose instructions per call are counted.
 #[derive(Clone, Copy)]
 pub enum CountedWay {
     /// The bare proxy on the pooled client.
@@ -37,7 +36,7 @@ pub enum CountedWay {
     Stdio,
     /// A client with an API key.
     ApiKey,
-    /// A server with so many tools.
+    /// A server with this many tools.
     Tools(usize),
 }
 
@@ -54,7 +53,7 @@ impl CountedWay {
         }
     }
 
-    /// Instructions per call. `mock` has one tool.
+    /// The instructions per call. `mock` has one tool.
     pub async fn count(self, mock: &Url) -> u64 {
         let count = Count::new(&self.name().replace([' ', ','], "-"));
         let (wrapper, folder) = (count.wrapper(), tempfile::tempdir().unwrap());
@@ -136,18 +135,18 @@ pub fn other(era: Era) -> Era {
     }
 }
 
-/// One profile.
+/// One callgrind profile.
 pub struct Count {
     file: std::path::PathBuf,
 }
 
 impl Count {
-    /// Goes into a file of that name.
+    /// Creates a profile that goes into a file of that name.
     pub fn new(name: &str) -> Self {
         Self { file: scratch(&format!("{name}.callgrind")) }
     }
 
-    /// What the process has to be started by.
+    /// The program that must start the process.
     pub fn wrapper(&self) -> Wrapper {
         Wrapper::callgrind(&self.file)
     }
@@ -161,7 +160,7 @@ impl Count {
         self.per_call(&gateway, &way).await
     }
 
-    /// Makes calls on a way that leads through the process, and counts.
+    /// Makes calls on a path through the process, and counts.
     pub async fn per_call(&self, process: &Process, way: &Way) -> u64 {
         let load = load(1, &crate::QUICK);
         let script = Arc::new(way.script(&load).await.expect("the way leads there"));
@@ -177,15 +176,15 @@ impl Count {
         }
         process.callgrind("--dump");
         caller.close().await;
-        // A dump on request has a number behind its name.
+        // The file of a dump on request has a numeric suffix.
         let profile = std::fs::read_to_string(self.file.with_extension("callgrind.1")).unwrap();
         let total = profile.lines().find_map(|line| line.strip_prefix("totals: "));
         total.expect("a whole profile").trim().parse::<u64>().unwrap() / COUNTED
     }
 }
 
-/// Waits until a program that nobody asks anything does nothing: behind its start some of it is put
-/// off for a second.
+/// Waits until a program without requests is idle: some of its startup work is deferred by a
+/// second.
 async fn settled(id: u32) {
     let program = Meter::new(vec![id]).expect("it runs");
     tokio::time::sleep(BEHIND_START).await;
@@ -200,7 +199,7 @@ async fn settled(id: u32) {
 
 const BEHIND_START: Duration = Duration::from_millis(1500);
 const LOOK: Duration = Duration::from_millis(500);
-/// Some percent of a processor: threads look at the time now and then.
+/// A few per cent of a processor: threads check the time occasionally.
 const NEXT_TO_NOTHING: Duration = Duration::from_millis(30);
 
 /// An API key and its SHA-256.

@@ -1,13 +1,12 @@
-//! What one `tools/call` costs through the gateway, beside the same call
-//! straight to its server and through a bare hyper pass-through proxy.
+//! The cost of one `tools/call` through the gateway, compared with the same call directly to its
+//! server and through a bare hyper pass-through proxy.
 //!
-//! Each of the three runs in a process of its own, so that the CPU it takes is
-//! its own: the server and the proxy are `trunkline example load` and `proxy`,
-//! the gateway is `trunkline serve` with its default policy and rate limits
-//! set. The load and the contest are the product's (`trunkline::bench`): they
-//! take turns within every round, so that what else the machine does befalls
-//! all of them alike, and every answer is checked. Only ratios mean anything on
-//! another machine. `trunkline bench --self` is the short form of this.
+//! Each of the three runs as a separate process, so that its CPU time is measured separately: the
+//! server and the proxy are `trunkline example load` and `proxy`, the gateway is `trunkline serve`
+//! with its default policy and rate limits set. The load and contest are the product's
+//! (`trunkline::bench`): contenders take turns within every round, so that other activity of the
+//! machine affects all of them alike, and every answer is checked. Only ratios are comparable with
+//! other machines. `trunkline bench --self` is the short form of this.
 //!
 //! ```text
 //! cargo bench --bench gateway                      the tables of times, 3 to 4 minutes
@@ -20,10 +19,9 @@
 //! cargo bench --bench gateway -- --test            a few calls of each kind, nothing measured
 //! ```
 //!
-//! `--quick` makes rounds fewer and shorter. `--dist` measures the program as it
-//! is shipped, linked as one, and so does the report; `--release` the program
-//! that the README's first command builds, and so does the gate; without either
-//! it is the one that cargo built beside this bench.
+//! `--quick` makes rounds fewer and shorter. `--dist` measures the distribution build, with
+//! link-time optimization, as the report does; `--release` the build of the README's first command,
+//! as the gate does; without either, the program that cargo built beside this bench is measured.
 
 #![allow(
     clippy::unwrap_used,
@@ -89,7 +87,7 @@ fn main() -> ExitCode {
         } else if asked("--report") {
             report::write(&span).await;
         } else if asked("--test") || !asked("--bench") {
-            // As with criterion: without cargo's own `--bench` it is `cargo test` that asks.
+            // As with criterion: without cargo's own `--bench` this is a run of `cargo test`.
             smoke().await;
         } else {
             measure(&span).await;
@@ -99,7 +97,7 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A few checked calls on each way.
+/// A few checked calls on each path.
 async fn smoke() {
     gate::try_out();
     peers::try_out();
@@ -116,7 +114,7 @@ async fn smoke() {
     println!("all answers were right");
 }
 
-/// The tables of times, printed as they come.
+/// Measures and prints the tables of times one by one.
 async fn measure(span: &Span) -> String {
     let stage = Stage::set().await;
     let mut text = table::head();

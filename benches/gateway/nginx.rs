@@ -1,9 +1,9 @@
-//! nginx as another bare proxy, where it is installed: the yardstick that
-//! everybody knows.
+//! nginx as another bare proxy, if it is installed: a widely known reference.
 //!
-//! As its own documentation recommends for production: a worker for each core,
-//! connections to the server kept, the access log on and buffered. Connections
-//! are not closed after a thousand requests, as they are by default.
+//! Configured as its documentation recommends for production: one worker per
+//! core, persistent connections to the server, a buffered access log.
+//! Connections are not closed after a thousand requests, as they are by
+//! default.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::process::{Process, free_port, scratch};
 
-/// Starts it; `None` where there is none.
+/// Starts nginx; `None` if it is not installed.
 pub async fn start(server: &Url, folder: &Path) -> Option<Process> {
     let program = program()?;
     let port = free_port();
@@ -28,7 +28,7 @@ pub async fn start(server: &Url, folder: &Path) -> Option<Process> {
     }
 }
 
-/// Its version, as it tells it.
+/// The version, as nginx reports it.
 pub fn version() -> Option<String> {
     let told = Command::new(program()?).arg("-v").output().ok()?;
     let told = String::from_utf8_lossy(&told.stderr).into_owned();
@@ -37,7 +37,7 @@ pub fn version() -> Option<String> {
 
 fn program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Debian puts it where only root looks.
+    // Debian installs it outside the `PATH` of ordinary users.
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
     folders.map(|folder| folder.join("nginx")).find(|program| program.is_file())
 }
@@ -45,7 +45,7 @@ fn program() -> Option<PathBuf> {
 fn text(server: &Url, port: u16, folder: &Path) -> String {
     let server = format!("{}:{}", server.host_str().unwrap(), server.port().unwrap());
     let folder = folder.display();
-    // Workers of another user could not use a private folder.
+    // Workers of another user could not access a private folder.
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
     format!(
         "{user}

@@ -1,10 +1,10 @@
-//! Other gateways, before the same mock server and under the same load.
+//! Other gateways, in front of the same mock server and under the same load.
 //!
-//! `benches/peers/peers.toml` says which there are, and how each is started;
+//! `benches/peers/peers.toml` lists them, and how each is started;
 //! `benches/peers/install.py` installs them. Each takes turns with the bare
-//! proxy, alone on the machine but for these: a ratio to the proxy can be
-//! compared with any other. One that is not installed, does not start, does not
-//! speak an era or answers wrongly is told as such.
+//! proxy, with nothing else running: a ratio to the proxy can be compared with
+//! any other. A peer that is not installed, does not start, does not speak an
+//! era or answers incorrectly is reported as such.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ struct Peers {
     peer: Vec<Peer>,
 }
 
-/// One of those in the file; its head says what the fields are.
+/// One peer of the file; the head of the file documents the fields.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Peer {
@@ -51,10 +51,10 @@ struct Peer {
     env: BTreeMap<String, String>,
     #[serde(default)]
     files: BTreeMap<String, String>,
-    /// A command whose last line is the key that clients show.
+    /// A command whose last line is the key for clients.
     #[serde(default)]
     key: Vec<String>,
-    /// What tells it of the mock server once it runs.
+    /// The request that registers the mock server once the peer runs.
     register: Option<Register>,
     #[serde(default = "endpoint")]
     path: String,
@@ -63,24 +63,24 @@ struct Peer {
     left_out: Option<String>,
 }
 
-/// A request with a body of JSON.
+/// A request with a JSON body.
 #[derive(Deserialize)]
 struct Register {
     path: String,
     body: String,
 }
 
-/// Someone who is measured beside the proxy.
+/// A peer that is measured beside the proxy.
 struct Entrant<'a> {
     name: String,
-    /// What stands behind it.
+    /// The server behind the peer.
     server: &'a str,
     process: &'a Process,
     tool: String,
     key: Option<String>,
 }
 
-/// The table, and what could not be in it. `names` choose folders.
+/// The table, and the peers left out of it. `names` choose folders.
 pub async fn table(names: &[String], span: &Span) -> String {
     let span = if span.rounds < FULL.rounds { QUICK } else { SPAN };
     let mut told = Told { text: HEAD.to_owned(), notes: String::new() };
@@ -126,7 +126,7 @@ pub async fn table(names: &[String], span: &Span) -> String {
     format!("{}\n{}", told.text, told.notes)
 }
 
-/// This gateway, and nginx.
+/// Measures this gateway and nginx.
 async fn ours(told: &mut Told, mock: &Process, proxy: &Process, folder: &Path, span: &Span) {
     let http = gateway(folder, &mock.url, Access::Line, &Wrapper::none()).await;
     let text = format!(
@@ -161,7 +161,7 @@ fn peers() -> Vec<Peer> {
 }
 
 impl Peer {
-    /// It, and the key for its clients if it wants one.
+    /// Starts the peer; returns the key for its clients if it requires one.
     async fn start(&self, mock: &Url) -> Result<(Process, Option<String>), String> {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
         let here = target.join("peers").join(&self.folder);
@@ -170,7 +170,7 @@ impl Peer {
             return Err("not installed here (benches/peers/install.py)".to_owned());
         }
         let scratch = scratch(&format!("peer-{}", self.folder));
-        // What it kept of the last time is none of this one's.
+        // State of earlier runs must not affect this one.
         let _ = std::fs::remove_dir_all(&scratch);
         std::fs::create_dir_all(&scratch).unwrap();
         let port = free_port();
@@ -196,7 +196,7 @@ impl Peer {
         let url = Url::parse(&format!("http://127.0.0.1:{port}{}", self.path)).unwrap();
         let command = command(&self.command).expect("a command");
         let process = Process::foreign(command, url, &scratch.join("log")).await?;
-        // It listens; what stands behind it may take longer.
+        // The peer listens; its connection to the server may take longer.
         tokio::time::sleep(SETTLED).await;
         if let Some(Register { path, body }) = &self.register {
             post(port, path, key.as_deref().unwrap_or_default(), &fill(body)).await?;
@@ -205,7 +205,7 @@ impl Peer {
     }
 }
 
-/// Sends JSON; what comes back has to be a success.
+/// Sends JSON; the response must be a success.
 async fn post(port: u16, path: &str, key: &str, body: &str) -> Result<(), String> {
     let request = format!(
         "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {key}\r\n\
@@ -241,7 +241,7 @@ fn fill(text: &str, here: &Path, scratch: &Path, mock: &Url, port: u16) -> Strin
         .replace("{port}", &port.to_string())
 }
 
-/// What is to be printed.
+/// The output.
 struct Told {
     text: String,
     notes: String,
@@ -271,7 +271,7 @@ impl Told {
             base: 0,
             direct: None,
         };
-        // Some need seconds for a call: they get longer turns.
+        // Some take seconds for a call: they get longer turns.
         let few = Span { rounds: 1, requests: Some(FEW), ..*span };
         let rest = match case(vec![own.clone()], &few).try_hold(&few).await {
             Ok(contest) => {
@@ -291,7 +291,7 @@ impl Told {
     }
 }
 
-/// The cells from the CPU on.
+/// The cells from the CPU column on.
 fn figures(contest: &Contest) -> String {
     let median = |read: fn(&Leg) -> Option<f64>| {
         Spread::of(contest.figures(1, read)).map_or(f64::NAN, |spread| spread.median)
@@ -326,12 +326,12 @@ fn figures(contest: &Contest) -> String {
     cells.join(" | ")
 }
 
-/// A figure that may not be there.
+/// A figure that may be missing.
 fn number(value: f64, digits: usize) -> String {
     if value.is_nan() { "–".to_owned() } else { format!("{value:.digits$}") }
 }
 
-/// The whole list, for those who only want to know that it can be read.
+/// Parses the whole list, to check that it is valid.
 pub fn try_out() {
     let scratch = PathBuf::from("/nowhere");
     for peer in peers() {
@@ -349,16 +349,16 @@ pub fn try_out() {
 const HEAD: &str = "| gateway | server | era | CPU µs/call | × proxy | calls/s | × proxy | p50 ms | p99 ms | MB | failed |\n\
     |---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n";
 const CONNECTIONS: usize = 16;
-/// Calls that tell about how many it can do.
+/// Calls that estimate the throughput.
 const FEW: u64 = 32;
-/// Calls that a turn should have.
+/// The number of calls that a turn should have.
 const ENOUGH: f64 = 40.0;
-/// How long a turn may take all the same.
+/// The longest turn.
 const LONGEST: Duration = Duration::from_secs(5);
 const SETTLED: Duration = Duration::from_secs(2);
-/// How long a request may take that is not measured.
+/// How long a request outside the measurement may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a secret is.
+/// The length of a secret.
 const SECRET: usize = 64;
 const SPAN: Span = Span {
     rounds: 3,

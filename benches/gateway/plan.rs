@@ -1,4 +1,4 @@
-//! What is compared with what.
+//! The comparisons.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,58 +17,58 @@ use crate::nginx;
 use crate::process::{Process, Wrapper};
 use crate::watch::Line;
 
-/// How long it is measured, and how often.
+/// The duration and the number of measurements.
 #[derive(Clone, Copy)]
 pub struct Span {
     pub rounds: usize,
     pub warmup: Duration,
     pub measured: Duration,
-    /// So many calls, instead of so long.
+    /// The number of calls, instead of a duration.
     pub requests: Option<u64>,
 }
 
-/// Everything that runs while it is measured.
+/// All processes of a measurement.
 pub struct Stage {
     pub mock: Process,
     pub proxy: Process,
     pub inline_proxy: Process,
     pub gateway: Process,
     pub quiet: Process,
-    /// Where it is installed.
+    /// nginx, if it is installed.
     pub nginx: Option<Process>,
     _folder: tempfile::TempDir,
 }
 
-/// Ways that take turns under the same load.
+/// Paths that take turns under the same load.
 pub struct Case {
     pub title: String,
     pub load: Load,
     pub ways: Vec<Way>,
-    /// Which of them the others are compared with.
+    /// The index of the path that the others are compared with.
     pub base: usize,
-    /// Which of them is the direct one.
+    /// The index of the direct path.
     pub direct: Option<usize>,
 }
 
-/// One way for a call to take.
+/// One path of a call.
 #[derive(Clone)]
 pub struct Way {
     pub name: String,
     pub url: Url,
     pub era: Era,
     pub tool: String,
-    /// Whose CPU counts; nobody's on the direct way.
+    /// The processes whose CPU time counts; none on the direct path.
     pub pids: Vec<u32>,
-    /// What is sent as `Authorization`.
+    /// The value of `Authorization`.
     pub key: Option<String>,
 }
 
-/// How much the gateway says of each call.
+/// How much the gateway logs for each call.
 #[derive(Clone, Copy)]
 pub enum Access {
-    /// A line for each, as by default.
+    /// A line per call, as by default.
     Line,
-    /// Nothing.
+    /// No access log.
     Off,
 }
 
@@ -101,7 +101,7 @@ impl Stage {
         cases
     }
 
-    /// The direct way, both proxies, the gateway, and nginx where it is installed.
+    /// The direct path, both proxies, the gateway, and nginx if it is installed.
     pub fn ways(&self, era: Era) -> Vec<Way> {
         let mut ways = vec![
             Way::new("direct", self.mock.url.clone(), era, DIRECT),
@@ -127,7 +127,7 @@ impl Stage {
         Way::new(&name, url, client, behind(server)).by(&self.gateway)
     }
 
-    /// What crossing the eras and the access line cost.
+    /// The cost of crossing the eras and of the access log.
     fn variants(&self, span: &Span) -> Case {
         let mut ways = self.ways(Era::Modern);
         let quiet =
@@ -146,7 +146,7 @@ impl Stage {
 }
 
 impl Case {
-    /// Has all of them take turns. An answer that is not right ends the bench.
+    /// Has all paths take turns. An incorrect answer ends the bench.
     pub async fn hold(self, span: &Span) -> Contest {
         let contest = self.try_hold(span).await.expect("a contest");
         for place in 0..contest.contenders.len() {
@@ -157,7 +157,7 @@ impl Case {
         contest
     }
 
-    /// The same with those whose answers may be anything.
+    /// Like [`Self::hold`], for contenders whose answers may be anything.
     pub async fn try_hold(self, span: &Span) -> Result<Contest, BenchFault> {
         let rules = ContestRules { rounds: span.rounds, base: self.base, direct: self.direct };
         let mut contenders = Vec::new();
@@ -173,18 +173,18 @@ impl Case {
 }
 
 impl Way {
-    /// One whose CPU nobody counts.
+    /// A path whose CPU time is not counted.
     pub fn new(name: &str, url: Url, era: Era, tool: &str) -> Self {
         Self { name: name.to_owned(), url, era, tool: tool.to_owned(), pids: Vec::new(), key: None }
     }
 
-    /// The CPU of this process, and of those that it started, counts.
+    /// Counts the CPU time of this process and its children.
     pub fn by(mut self, process: &Process) -> Self {
         self.pids = process.family();
         self
     }
 
-    /// What is sent on it.
+    /// The requests on this path.
     pub async fn script(&self, load: &Load) -> Result<Script, BenchFault> {
         let key = self.key.iter().map(|key| {
             let value = HeaderValue::from_str(&format!("Bearer {key}")).expect("a header");
@@ -196,7 +196,7 @@ impl Way {
     }
 }
 
-/// Calls with a body of some 0.6 KB, each with a number that has to come back.
+/// A load with bodies of about 0.6 KB, each with a number that the answer must contain.
 pub fn load(connections: usize, span: &Span) -> Load {
     Load {
         era: None,
@@ -216,7 +216,7 @@ pub fn load(connections: usize, span: &Span) -> Load {
     }
 }
 
-/// Arguments that have so many bytes, and some 200 more.
+/// Arguments of `size` bytes plus about 200.
 pub fn arguments(size: usize) -> String {
     let query = "who closes a connection? ".repeat(size / 25);
     format!(
@@ -224,7 +224,7 @@ pub fn arguments(size: usize) -> String {
     )
 }
 
-/// The public name of the tool, by the era of the server that has it.
+/// The public name of the tool, by the era of its server.
 pub fn behind(server: Era) -> &'static str {
     match server {
         Era::Modern => "modern__search",
@@ -232,8 +232,8 @@ pub fn behind(server: Era) -> &'static str {
     }
 }
 
-/// A gateway before the mock server, which it knows as two: one of each era.
-/// Ready once both are listed.
+/// A gateway in front of the mock server, configured as two servers: one of each era. Returns once
+/// both are listed.
 pub async fn gateway(folder: &Path, mock: &Url, access: Access, wrapper: &Wrapper) -> Process {
     let (name, access) = match access {
         Access::Line => ("line.toml", true),
@@ -248,7 +248,7 @@ pub async fn gateway(folder: &Path, mock: &Url, access: Access, wrapper: &Wrappe
     process
 }
 
-/// The mock server as one of each era, with more settings for both.
+/// The mock server as one server of each era, with more settings for both.
 pub fn servers(mock: &Url, more: &str) -> String {
     let server = |era: &str| {
         format!("[servers.{era}]\nurl = \"{mock}\"\nera = \"{era}\"\nrate = \"1000000/s\"\n{more}")
@@ -268,7 +268,7 @@ pub async fn ready(process: &Process, tool: &str) {
     ready_way(&Way::new("gateway", process.url.clone(), Era::Modern, tool)).await;
 }
 
-/// Waits until the tool at the end of a way is there.
+/// Waits until the tool at the end of a path is listed.
 pub async fn ready_way(way: &Way) {
     let load = load(1, &Span { rounds: 1, requests: Some(1), ..crate::FULL });
     let begun = std::time::Instant::now();
@@ -278,16 +278,16 @@ pub async fn ready_way(way: &Way) {
     }
 }
 
-/// What all gateways here have: rates that are looked at and do not refuse.
+/// Settings of all gateways here: rate limits that are checked but never reject.
 pub const BASICS: &str = "[gateway]\nlisten = \"127.0.0.1:0\"\nreload = \"off\"\n\
     rate = \"1000000/s\"\nclient_rate = \"1000000/s\"\n[admin]\nlisten = \"off\"\n";
-/// The tool's own name.
+/// The tool's native name.
 pub const DIRECT: &str = "search";
-/// The place of the proxy on the pooled client among [`Stage::ways`].
+/// The index of the proxy on the pooled client among [`Stage::ways`].
 pub const PROXY: usize = 1;
-/// The place of the proxy that drives its connections itself.
+/// The index of the proxy that drives its connections itself.
 pub const INLINE_PROXY: usize = 2;
-/// The place of the gateway.
+/// The index of the gateway.
 pub const GATEWAY: usize = 3;
-/// The place of nginx, where it is installed.
+/// The index of nginx, if it is installed.
 pub const NGINX: usize = 4;

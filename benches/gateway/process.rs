@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use url::Url;
 
-/// A process that serves, told to end when it is dropped.
+/// A server process, terminated when it is dropped.
 pub struct Process {
     child: Child,
     group: bool,
     pub url: Url,
 }
 
-/// A program that runs the process in its place, such as valgrind.
+/// A program that runs the process, such as valgrind.
 #[derive(Default)]
 pub struct Wrapper {
     command: Vec<OsString>,
@@ -34,10 +34,10 @@ impl Wrapper {
 
     /// Counts the instructions of the process into `file`.
     ///
-    /// Copies are made by vector instructions of any length: the C library
-    /// chooses a string instruction for longer ones by the cache and the kind of
+    /// Copies use vector instructions of any length: the C library chooses a
+    /// string instruction for longer ones by the cache and the kind of
     /// processor, and callgrind counts that one byte by byte, as no processor
-    /// does. So the count is that of no particular machine.
+    /// does. So the count is independent of the machine.
     pub fn callgrind(file: &Path) -> Self {
         let mut out = OsString::from("--callgrind-out-file=");
         out.push(file);
@@ -48,7 +48,7 @@ impl Wrapper {
         Self { command, env: vec![("GLIBC_TUNABLES", PLAIN_COPIES)] }
     }
 
-    /// On some of the machine's processors only.
+    /// Restricts the process to some of the machine's processors.
     pub fn on(processors: &str) -> Self {
         Self { command: vec!["taskset".into(), "-c".into(), processors.into()], env: Vec::new() }
     }
@@ -68,7 +68,7 @@ impl Wrapper {
 }
 
 impl Process {
-    /// The server that costs next to nothing, with what else it is told.
+    /// Starts the mock server with further options.
     pub fn mock(options: &[&str]) -> Self {
         Self::start(
             &[&["example", "load", "--listen", "127.0.0.1:0"], options].concat(),
@@ -76,31 +76,31 @@ impl Process {
         )
     }
 
-    /// The proxy that does nothing, on the pooled client.
+    /// Starts the proxy on the pooled client.
     pub fn proxy(server: &Url, wrapper: &Wrapper) -> Self {
         Self::start(&["example", "proxy", server.as_str(), "--listen", "127.0.0.1:0"], wrapper)
     }
 
-    /// The proxy that does nothing and drives its connections itself.
+    /// Starts the proxy that drives its connections itself.
     pub fn inline_proxy(server: &Url, wrapper: &Wrapper) -> Self {
         let args = ["example", "proxy", "--inline", server.as_str(), "--listen", "127.0.0.1:0"];
         Self::start(&args, wrapper)
     }
 
-    /// The gateway.
+    /// Starts the gateway.
     pub fn gateway(config: &Path, wrapper: &Wrapper) -> Self {
         Self::start(&["serve", "--config", config.to_str().unwrap()], wrapper)
     }
 
-    /// The program, which says its address. What else it says is read, as a
-    /// supervisor would, and thrown away.
+    /// Starts the program, which prints its address. Further output is read and
+    /// discarded, as a supervisor would.
     fn start(args: &[&str], wrapper: &Wrapper) -> Self {
         let mut command = wrapper.command(binary());
         command.args(args);
         Self::saying(command)
     }
 
-    /// A command that says where clients connect.
+    /// Starts a command that prints its endpoint.
     pub fn saying(mut command: Command) -> Self {
         let mut child = command.env("NO_COLOR", "1").stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
@@ -121,15 +121,15 @@ impl Process {
         Self { child, group: false, url }
     }
 
-    /// A command that somebody else wrote, and that listens where it was told
-    /// to. What it says goes into a file.
+    /// Starts a foreign command that listens on the given address. Its output
+    /// goes into a file.
     ///
     /// # Errors
-    /// What it said last, where it does not listen in time.
+    /// The end of its output, if it does not listen in time.
     pub async fn foreign(mut command: Command, url: Url, log: &Path) -> Result<Self, String> {
         use std::os::unix::process::CommandExt as _;
         let file = File::create(log).unwrap();
-        // A group of its own, so that what it starts ends with it.
+        // A separate process group, so that its children end with it.
         command.process_group(0).stdin(Stdio::null());
         command.stdout(file.try_clone().unwrap()).stderr(file);
         let child = command.spawn().map_err(|error| error.to_string())?;
@@ -150,8 +150,8 @@ impl Process {
         self.child.id()
     }
 
-    /// It and all that it started, which may be more than one with those who
-    /// have workers; but not this program as a server behind it.
+    /// The process and its children, since some programs have workers; but not
+    /// this program as a server behind it.
     pub fn family(&self) -> Vec<u32> {
         let mut family = vec![self.id()];
         let mut place = 0;
@@ -166,14 +166,14 @@ impl Process {
         family
     }
 
-    /// Bytes that are resident now.
+    /// Resident memory in bytes.
     pub fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 
-    /// Tells callgrind, under which it runs, to do something.
+    /// Sends a command to callgrind, under which the process runs.
     pub fn callgrind(&self, what: &str) {
         let mut command = Command::new("callgrind_control");
         command.arg(what).arg(self.child.id().to_string());
@@ -193,7 +193,7 @@ impl Drop for Process {
         while matches!(self.child.try_wait(), Ok(None)) && begun.elapsed() < FAREWELL {
             std::thread::park_timeout(Duration::from_millis(5));
         }
-        // The group may outlive the one that it is named after.
+        // The group may outlive its leader.
         if self.group || matches!(self.child.try_wait(), Ok(None)) {
             let _ = tell(Signal::KILL);
         }
@@ -202,21 +202,21 @@ impl Drop for Process {
 }
 
 /// The program under measurement: the one that cargo built for this bench,
-/// unless [`measure`] named another.
+/// unless [`measure`] selected another.
 pub fn binary() -> &'static Path {
     BINARY.get_or_init(|| PathBuf::from(env!("CARGO_BIN_EXE_trunkline")))
 }
 
-/// How the program under measurement is built.
+/// The build of the program under measurement.
 #[derive(Clone, Copy)]
 pub enum Profile {
-    /// As the README's first command builds it.
+    /// The build of the README's first command.
     Release,
-    /// As it is shipped: linked as one.
+    /// The distribution build, with link-time optimization.
     Dist,
 }
 
-/// Builds the program in a profile, and measures that one.
+/// Builds the program in a profile, and selects that build.
 pub fn measure(profile: Profile) {
     let profile = match profile {
         Profile::Release => "release",
@@ -230,7 +230,7 @@ pub fn measure(profile: Profile) {
     BINARY.set(target.join(profile).join("trunkline")).expect("named once");
 }
 
-/// A port of this machine that nobody has at the moment.
+/// A free port of this machine.
 pub fn free_port() -> u16 {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     TcpListener::bind(any).unwrap().local_addr().unwrap().port()
@@ -242,7 +242,7 @@ pub fn has(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Where reports and profiles of a run are put.
+/// The folder for reports and profiles of a run.
 pub fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
@@ -268,5 +268,5 @@ static BINARY: OnceLock<PathBuf> = OnceLock::new();
 const PLAIN_COPIES: &str = "glibc.cpu.x86_rep_movsb_threshold=1073741824:\
     glibc.cpu.x86_rep_stosb_threshold=1073741824:\
     glibc.cpu.x86_non_temporal_threshold=1073741824";
-/// How long a process may take to end when it is asked to.
+/// How long a process may take to end after it was asked to.
 const FAREWELL: Duration = Duration::from_secs(15);

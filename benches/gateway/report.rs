@@ -1,5 +1,5 @@
-//! `docs/benchmarks.md`: what is measured stands between markers, and is
-//! written anew; the words around it stay.
+//! Writes `docs/benchmarks.md`: measurements between markers are replaced; the
+//! text around them stays.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,8 +7,8 @@ use std::process::Command;
 use crate::plan::Span;
 use crate::{instructions, measure, nginx, peers, targets};
 
-/// Measures everything, and writes it down part by part: what was measured is
-/// kept when something later fails.
+/// Measures everything, and writes it part by part: completed parts are kept if
+/// something later fails.
 pub async fn write(span: &Span) {
     put("machine", &machine());
     put("instructions", &instructions::table().await);
@@ -56,7 +56,7 @@ fn put(part: &str, text: &str) {
     std::fs::write(file(), replaced(&page, part, text).expect(part)).unwrap();
 }
 
-/// The page with another text between a part's markers.
+/// The page with a replaced text between a part's markers.
 fn replaced(page: &str, part: &str, text: &str) -> Option<String> {
     let (begin, end) = (format!("<!-- measured: {part} -->\n"), format!("<!-- end: {part} -->"));
     let (before, rest) = page.split_once(&begin)?;
@@ -68,7 +68,7 @@ fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/benchmarks.md")
 }
 
-/// All parts have their place in the page, and only they change.
+/// Checks that all parts have markers in the page, and that only they change.
 pub fn try_out() {
     let page = std::fs::read_to_string(file()).unwrap();
     for part in ["machine", "instructions", "targets", "times", "peers"] {

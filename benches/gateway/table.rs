@@ -1,4 +1,4 @@
-//! The figures, as Markdown.
+//! The figures as Markdown.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use trunkline::bench::{Contest, Leg, Spread};
 use crate::plan::INLINE_PROXY;
 use crate::targets::beside;
 
-/// What all tables have in common.
+/// The columns that all tables share.
 pub fn head() -> String {
     "CPU: of the proxy's or the gateway's process alone. Added: over the direct way, closed \
          loop.\nRatios: to the proxy on hyper-util's pooled client, with their spread over the rounds, \
@@ -19,7 +19,7 @@ pub fn head() -> String {
 /// A figure of a turn.
 type Read = fn(&Leg) -> Option<f64>;
 
-/// One case.
+/// The rows of one case.
 pub fn case(title: &str, contest: &Contest) -> String {
     let mut text = format!(
         "### {title}\n\n\
@@ -64,7 +64,7 @@ fn cell(contest: &Contest, place: usize, own: f64, ratio: Option<Spread>) -> Str
         Some(it) => {
             format!("{own:.1} | **{:.2}** ({:.2}–{:.2})", it.median, it.least, it.most)
         }
-        // On a busy machine the proxy may seem to add nothing.
+        // On a busy machine the proxy may appear to add nothing.
         None => format!("{own:.1} | –"),
     }
 }

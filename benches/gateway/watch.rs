@@ -1,10 +1,10 @@
-//! The line that shows how far a long bench is, on a terminal only.
+//! The progress line of a long bench, on a terminal only.
 
 use std::io::{IsTerminal as _, Write as _};
 
 use trunkline::bench::{RunClock, RunWatcher};
 
-/// The line on standard error.
+/// The progress line on standard error.
 pub struct Line {
     shown: bool,
     title: String,
@@ -13,7 +13,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// For so many turns.
+    /// Progress of this many turns.
     pub fn new(title: &str, turns: usize) -> Self {
         let shown = std::io::stderr().is_terminal();
         Self { shown, title: title.to_owned(), turn: 0, turns }
@@ -24,7 +24,7 @@ impl RunWatcher for Line {
     fn see(&mut self, _: &RunClock, done: u64, failed: u64) {
         if self.shown {
             let Self { title, turn, turns, .. } = self;
-            // Nothing is left to tell that the terminal is gone.
+            // If the terminal is gone, there is nowhere to report it.
             let _ = write!(
                 std::io::stderr(),
                 "\r{title}: turn {} of {turns}, {done} answered, {failed} failed\x1b[K",

@@ -1,7 +1,8 @@
-//! How cost grows: with the size of messages, the number of tools, of rules.
+//! How cost grows with the size of messages, the number of tools, and the
+//! number of rules.
 //!
-//! What should be flat is to be seen as flat here: looking a tool up, handing a
-//! prepared list out, admitting a call however many rules there are.
+//! These should be constant: looking up a tool, serving a prepared list, and
+//! admitting a call with any number of rules.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -18,7 +19,7 @@ use trunkline::snapshot::PreparedListing;
 
 use crate::material::{call, catalog, policy_of, raw_params, request, tools};
 
-/// The sizes of a curve; the first two where nothing is measured.
+/// The sizes of a curve; only the first two if nothing is measured.
 fn sizes(all: &[usize]) -> &[usize] {
     let measured = std::env::args().any(|arg| arg == "--bench");
     if measured { all } else { all.get(..2).unwrap_or(all) }
@@ -45,8 +46,8 @@ pub fn envelope(c: &mut Criterion) {
     group.finish();
 }
 
-/// What grows, if anything does, with the number of tools: looking one up and
-/// handing the list out should not; preparing it has to.
+/// Cost by the number of tools: looking one up and serving the list should be
+/// constant; preparing the list grows.
 pub fn many_tools(c: &mut Criterion) {
     let mut group = c.benchmark_group("tools");
     for &count in sizes(&[10, 100, 1_000, 10_000]) {
@@ -83,7 +84,7 @@ pub fn many_tools(c: &mut Criterion) {
     group.finish();
 }
 
-/// A call of a tool with a rate, one of as many.
+/// A call of a tool with a rate, among as many tools with rates.
 pub fn rules(c: &mut Criterion) {
     let mut group = c.benchmark_group("rules");
     for &count in sizes(&[1, 10, 100, 1_000]) {

@@ -1,6 +1,6 @@
-//! What the parts of a call cost by themselves, and how that grows ([`curves`]).
+//! The cost of the parts of a call, and how it grows ([`curves`]).
 //!
-//! `cargo bench --bench parts`; `-- NAME` for some of them.
+//! `cargo bench --bench parts`; `-- NAME` selects some of them.
 
 #![allow(
     clippy::unwrap_used,
@@ -102,7 +102,7 @@ fn policy(c: &mut Criterion) {
         let policy = policy_of(text);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         group.bench_function(BenchmarkId::new("admit request", name), |b| {
-            // Refusals are as good as admissions here: both are one look at the bucket.
+            // Rejections cost the same as admissions here: both check the bucket once.
             b.iter(|| {
                 drop(policy.admit_request(&Principal::Anonymous, black_box([127, 0, 0, 1].into())));
             });
@@ -118,8 +118,8 @@ fn policy(c: &mut Criterion) {
     group.finish();
 }
 
-/// The line of a call, as far as the buffer that a thread of its own empties.
-/// Comes last: from here on the process has a log.
+/// The access log line of a call, up to the buffer that a separate thread empties. Comes last: from
+/// here on the process has a log.
 fn access_line(c: &mut Criterion) {
     let levels = |access| LogLevels { directives: "info", access };
     let log = log::init_log_into(

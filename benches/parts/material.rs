@@ -1,4 +1,4 @@
-//! Messages, catalogs and policies to measure with.
+//! Messages, catalogs and policies for the measurements.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use trunkline::jsonrpc::{self, Frame};
 use trunkline::mcp::{Method, ProtocolVersion};
 use trunkline::policy::{LimitRegistry, Policy};
 
-/// A request whose arguments have `size` bytes and a little more.
+/// A request whose arguments have slightly more than `size` bytes.
 pub fn request(size: usize) -> Bytes {
     let request = json!({
         "jsonrpc": "2.0",

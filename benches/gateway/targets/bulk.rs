@@ -9,7 +9,7 @@ use crate::plan::{
 };
 use crate::process::{Process, Wrapper};
 
-/// A thousand tools of 1 KB: the gateway has the answer prepared.
+/// A thousand tools of 1 KB: the gateway serves a prepared list.
 pub async fn list(span: &Span) -> Vec<Row> {
     let folder = tempfile::tempdir().unwrap();
     let mock = Process::mock(&["--tools", "1000", "--tool-bytes", "400"]);
@@ -42,7 +42,7 @@ pub async fn list(span: &Span) -> Vec<Row> {
     rows
 }
 
-/// Each in a gateway and a proxy of its own, so that their peaks are its own.
+/// Each case has its own gateway and proxy, so that their peaks are separate.
 pub async fn large(span: &Span) -> Vec<Row> {
     let mut rows = Vec::new();
     for (what, bytes, size) in
@@ -79,8 +79,8 @@ pub async fn large(span: &Span) -> Vec<Row> {
                 *peak = usage.expect("a meter").peak;
             }
         }
-        // What it takes beyond the proxy, which holds none of it whole, is what
-        // it holds of the calls under way.
+        // Its memory beyond the proxy's, which buffers none of the bodies, is
+        // what it buffers of the calls in flight.
         let grown = |place: usize| (peaks[place].saturating_sub(idle[place])) as f64 / MB;
         let most = (CONNECTIONS * size.max(bytes.parse().unwrap())) as f64 / MB;
         rows.push(Row::new(

@@ -1,4 +1,4 @@
-//! What a plain call costs: instructions, CPU, time, and across the eras.
+//! The cost of a plain call: instructions, CPU, time, and across the eras.
 
 use trunkline::bench::{Leg, Load, LoadPace};
 use trunkline::mcp::Era;
@@ -11,7 +11,7 @@ use crate::plan::{
 };
 use crate::process::{Process, Wrapper};
 
-/// Counted as the gate counts.
+/// Counted as in the gate.
 pub async fn instructions() -> Vec<Row> {
     let mock = Process::mock(&[]);
     let mut rows = Vec::new();
@@ -33,7 +33,7 @@ pub async fn instructions() -> Vec<Row> {
     rows
 }
 
-/// Closed loop, beside the proxy and nginx.
+/// Closed loop, compared with the proxy and nginx.
 pub async fn cpu(span: &Span) -> Vec<Row> {
     let stage = Stage::set().await;
     let mut rows = Vec::new();
@@ -65,7 +65,7 @@ pub async fn cpu(span: &Span) -> Vec<Row> {
     rows
 }
 
-/// Open loop, at a third of what the gateway can do.
+/// Open loop, at a third of the gateway's maximum.
 pub async fn added(span: &Span) -> Vec<Row> {
     let stage = Stage::set().await;
     let mut rows = Vec::new();
@@ -96,7 +96,7 @@ pub async fn added(span: &Span) -> Vec<Row> {
             let median = |of: Option<trunkline::bench::Spread>| of.map_or(f64::NAN, |of| of.median);
             let (own, proxy) = (median(own), median(proxy));
             let what = format!("added {name}, {title}: {own:.0} µs, by the proxy {proxy:.0} µs");
-            // Where the proxy seems to add nothing there is nothing to compare with.
+            // If the proxy appears to add nothing, there is nothing to compare with.
             let ratio = ratio.filter(|_| proxy > 0.0);
             rows.push(Row::ratio(what, 1.5, ratio));
         }
@@ -104,7 +104,7 @@ pub async fn added(span: &Span) -> Vec<Row> {
     rows
 }
 
-/// A call across the eras beside one within.
+/// A call across the eras, compared with one within an era.
 pub async fn eras(span: &Span) -> Vec<Row> {
     let stage = Stage::set().await;
     let mut rows = Vec::new();
@@ -125,9 +125,9 @@ pub async fn eras(span: &Span) -> Vec<Row> {
     rows
 }
 
-/// One gateway may use one processor, the other two. Where the load and the
-/// server need processors as well, calls per second cannot double, and are not
-/// judged; but a call may not take more CPU on two threads than on one.
+/// One gateway may use one processor, the other two. If the load and the server need the same
+/// processors, calls per second cannot double, and are not judged; but a call must not take more
+/// CPU time on two threads than on one.
 pub async fn threads(span: &Span) -> Vec<Row> {
     let folder = tempfile::tempdir().unwrap();
     let mock = Process::mock(&[]);
@@ -168,5 +168,5 @@ pub async fn threads(span: &Span) -> Vec<Row> {
     ]
 }
 
-/// Processors that leave two to the gateway, and do for the load and the server.
+/// Enough processors for two gateway threads, the load and the server.
 const ENOUGH: usize = 5;

@@ -1,7 +1,7 @@
-//! Whether a call costs more where there is more: tools, servers, rules.
+//! Whether a call costs more with more tools, servers or rules.
 //!
-//! Counted in instructions, which differences of a few per cent can be read
-//! from. Memory that is farther away is not seen in them.
+//! Counted in instructions, which show differences of a few per cent. They do
+//! not show slower memory accesses.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -73,7 +73,7 @@ fn many_servers(mock: &Url, count: usize) -> String {
     text
 }
 
-/// A rate for each tool, and a profile that names each.
+/// A rate for each tool, and a profile that lists each.
 fn rules(mock: &Url, count: usize) -> String {
     let mut text = one_server(mock);
     let tool = |number: usize| match number {

@@ -1,9 +1,9 @@
-//! Memory: of an idle gateway, of a session, of a stream.
+//! Memory of an idle gateway, per session and per stream.
 //!
-//! What is resident, as the kernel tells it (`VmRSS`), before and after so many
-//! were opened: whatever the gateway keeps for one is in the difference, also
-//! what its allocator does not give back. What the kernel itself keeps for a
-//! connection is not.
+//! Resident memory as the kernel reports it (`VmRSS`), before and after opening
+//! many: the difference includes everything that the gateway keeps for one,
+//! including what its allocator does not return. It does not include the
+//! kernel's own memory for a connection.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -46,7 +46,7 @@ async fn each() -> Vec<Row> {
     let text = format!("{BASICS}{}{}", limits(2 * MANY), servers(&mock.url, ""));
     let gateway = configured(folder.path(), "sessions.toml", &text, &Wrapper::none());
     ready(&gateway, behind(Era::Legacy)).await;
-    // The first ones make tables grow and code be read in.
+    // The first ones grow tables and page in code.
     let first = sessions(&gateway.url, FEW).await;
     tokio::time::sleep(SETTLED).await;
     let before = gateway.memory();
@@ -76,7 +76,7 @@ async fn each() -> Vec<Row> {
     ]
 }
 
-/// Room for so many sessions, streams and connections.
+/// Limits that allow this many sessions, streams and connections.
 pub fn limits(count: usize) -> String {
     let room = count + 200;
     format!(

@@ -1,7 +1,8 @@
-//! The table of targets: what was promised, what it is, and whether it holds.
+//! The table of targets: the promised value, the measured value, and whether
+//! the target is met.
 //!
-//! Each row is measured by itself, and can be asked for by its name. One that
-//! cannot be measured says why, and the others go on.
+//! Each row is measured separately, and can be selected by name. A row that
+//! cannot be measured says why, and the others continue.
 
 mod bulk;
 mod calls;
@@ -22,20 +23,20 @@ use trunkline::bench::{Contest, Leg, Spread};
 
 use crate::plan::Span;
 
-/// One line of the table.
+/// One row of the table.
 pub struct Row {
     what: String,
     target: String,
     figure: String,
-    /// Nobody's to say where it is `None`.
+    /// Whether the target is met; `None` if that cannot be decided.
     holds: Option<bool>,
 }
 
 impl Row {
-    /// A ratio that is to be at most so much.
+    /// A ratio with a maximum.
     fn ratio(what: impl Into<String>, most: f64, found: Option<Spread>) -> Self {
         let (figure, holds) = match found {
-            // Less than nothing: what else the machine did was more.
+            // Zero or less: other activity of the machine was larger.
             Some(it) if it.median <= 0.0 => ("lost in the noise".to_owned(), None),
             Some(it) => (
                 format!("{:.2} × ({:.2}–{:.2})", it.median, it.least, it.most),
@@ -46,13 +47,13 @@ impl Row {
         Self { what: what.into(), target: format!("≤ {most} ×"), figure, holds }
     }
 
-    /// A ratio that no target is set for.
+    /// A ratio without a target.
     fn told(what: impl Into<String>, found: Option<Spread>) -> Self {
         let row = Self::ratio(what, f64::INFINITY, found);
         Self { target: "–".to_owned(), holds: None, ..row }
     }
 
-    /// Some other figure.
+    /// Any other figure.
     fn new(
         what: impl Into<String>,
         target: impl Into<String>,
@@ -73,8 +74,8 @@ impl Row {
     }
 }
 
-/// Measures the rows of these names, or all, and prints each when it is there.
-/// What it gives back is the whole table.
+/// Measures the rows of these names, or all, and prints each when it is
+/// complete. Returns the whole table.
 pub async fn table(names: &[String], span: &Span) -> String {
     for name in names {
         assert!(NAMES.contains(&name.as_str()), "{name} is none of {}", NAMES.join(", "));
@@ -99,7 +100,7 @@ pub async fn table(names: &[String], span: &Span) -> String {
     text
 }
 
-/// The rows of one name. A surprise in one ends that one.
+/// The rows of one name. A panic in one ends only that one.
 async fn measured(name: &'static str, span: Span) -> Vec<Row> {
     let local = LocalSet::new();
     let rows = local.spawn_local(rows(name, span));
@@ -137,7 +138,7 @@ async fn rows(name: &'static str, span: Span) -> Vec<Row> {
     }
 }
 
-/// How a figure of one relates to that of another, round by round.
+/// The ratio of one figure to another, by round.
 pub fn beside(
     contest: &Contest,
     place: usize,

@@ -1,5 +1,5 @@
-//! Legacy sessions and their streams, opened by hand: many, and each as small
-//! on this side as it can be.
+//! Legacy sessions and their streams, opened with minimal clients: many, each
+//! as small on this side as possible.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use url::Url;
 
-/// A connection for many requests, one after the other.
+/// A connection for consecutive requests.
 pub struct Line {
     host: String,
     path: String,
@@ -24,7 +24,7 @@ impl Line {
         Self { host, path: url.path().to_owned(), stream }
     }
 
-    /// Opens a session, and gives its id.
+    /// Opens a session, and returns its id.
     pub async fn session(&mut self) -> String {
         let head = self.post(None, INITIALIZE).await;
         let session = header(&head, "mcp-session-id").expect("a session").to_owned();
@@ -32,8 +32,8 @@ impl Line {
         session
     }
 
-    /// Makes this the GET stream of a session, and counts what keeps it alive,
-    /// until it ends.
+    /// Makes this the GET stream of a session, and counts its keep-alive
+    /// comments until it ends.
     pub async fn listen(mut self, session: &str, seen: Rc<Stream>) {
         let request = format!(
             "GET {} HTTP/1.1\r\nHost: {}\r\nAccept: text/event-stream\r\n{VERSION}\
@@ -54,7 +54,7 @@ impl Line {
         seen.ended.set(true);
     }
 
-    /// The head of the answer; the body is read and thrown away.
+    /// Returns the head of the response; the body is read and discarded.
     async fn post(&mut self, session: Option<&str>, body: &str) -> String {
         let mut request = format!(
             "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
@@ -84,7 +84,7 @@ impl Line {
     }
 }
 
-/// What was seen of a stream.
+/// The observations of a stream.
 #[derive(Default)]
 pub struct Stream {
     pub open: Cell<bool>,
@@ -92,7 +92,7 @@ pub struct Stream {
     pub comments: Cell<usize>,
 }
 
-/// Opens so many sessions over one connection.
+/// Opens `count` sessions over one connection.
 pub async fn sessions(url: &Url, count: usize) -> Vec<String> {
     let mut line = Line::open(url).await;
     let mut all = Vec::with_capacity(count);
@@ -102,7 +102,7 @@ pub async fn sessions(url: &Url, count: usize) -> Vec<String> {
     all
 }
 
-/// Opens a stream for each session; done when all are open.
+/// Opens a stream for each session; returns when all are open.
 pub async fn streams(url: &Url, sessions: &[String]) -> Vec<Rc<Stream>> {
     let mut all = Vec::with_capacity(sessions.len());
     for session in sessions {
@@ -126,8 +126,8 @@ pub async fn streams(url: &Url, sessions: &[String]) -> Vec<Rc<Stream>> {
     panic!("only {open} of {} streams could be opened", all.len());
 }
 
-/// Lets this process, and those that it starts, have as many open files as it
-/// may; how many that are.
+/// Raises the limit of open files for this process and its children to the
+/// maximum; returns it.
 pub fn raise_files() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! A start with twenty servers that are child processes.
+//! The start of a gateway with twenty child processes as servers.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -46,7 +46,7 @@ pub async fn rows(span: &Span) -> Vec<Row> {
     ]
 }
 
-/// How long until it answers, and until all tools are listed.
+/// The time until the gateway answers, and until all tools are listed.
 async fn started() -> (Duration, Duration) {
     let folder = tempfile::tempdir().unwrap();
     let mut text = BASICS.to_owned();
@@ -61,7 +61,7 @@ async fn started() -> (Duration, Duration) {
     let gateway = configured(folder.path(), "start.toml", &text, &Wrapper::none());
     let way = Way::new("gateway", gateway.url.clone(), Era::Modern, "");
     let span = Span { rounds: 1, requests: Some(1), ..crate::FULL };
-    // Preparing to list asks who is there, and nothing more.
+    // Preparing a list load only performs the handshake.
     let hello = Load { mix: Mix::only(Op::List), ..load(1, &span) };
     while way.script(&hello).await.is_err() {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -73,8 +73,8 @@ async fn started() -> (Duration, Duration) {
     (answered, begun.elapsed())
 }
 
-/// How long the same children take until each has told its tools: what no
-/// gateway can be faster than.
+/// The time until the same children have listed their tools without a gateway:
+/// the lower bound of any gateway.
 fn by_hand() -> Duration {
     let begun = Instant::now();
     let mut children: Vec<Child> = (0..SERVERS).map(|_| child()).collect();

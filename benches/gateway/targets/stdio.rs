@@ -1,5 +1,5 @@
-//! A call to a server that is a child process, beside writing and reading its
-//! lines by hand ([`crate::bridge`]).
+//! A call to a child process, compared with writing and reading its lines
+//! directly ([`crate::bridge`]).
 
 use std::process::Command;
 
@@ -26,7 +26,7 @@ pub async fn rows(span: &Span) -> Vec<Row> {
     for connections in [1, 16] {
         let title =
             format!("CPU of a stdio call, {connections} connections, beside the same by hand");
-        // What the child itself takes is nobody's cost.
+        // The CPU time of the child itself is not counted.
         let own = |way: Way, process: &Process| Way { pids: vec![process.id()], ..way };
         let case = Case {
             title: title.clone(),

@@ -1,8 +1,8 @@
-//! Ten thousand Legacy sessions with open streams, and calls beside them.
+//! Ten thousand Legacy sessions with open streams, and calls at the same time.
 //!
-//! An hour of a stream is 240 keep-alives, one each 15 seconds. Here they come
-//! thirty times as fast, so that it takes two minutes, or longer where the
-//! machine cannot write and read 20,000 of them a second.
+//! A stream has 240 keep-alives per hour, one every 15 seconds. Here they are
+//! sent thirty times as fast, so that an hour takes two minutes, or longer if
+//! the machine cannot write and read 20,000 of them a second.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,7 +40,8 @@ pub async fn rows(span: &Span) -> Vec<Row> {
     let lasts = EVERY * keep_alives;
     let (mut done, mut failed, mut unsent) = (0, 0, 0);
     let mut p99 = 0.0_f64;
-    // Half of the time calls of one era, half of the other.
+    // Calls of one era for half of the time, and of the other for the other
+    // half.
     for era in [Era::Modern, Era::Legacy] {
         let way = Way::new("gateway", gateway.url.clone(), era, behind(era));
         let load = Load {
@@ -82,5 +83,5 @@ pub async fn rows(span: &Span) -> Vec<Row> {
 }
 
 const EVERY: Duration = Duration::from_millis(500);
-/// Keep-alives in an hour, by default.
+/// Keep-alives per hour, by default.
 const HOUR: u32 = 240;

@@ -1,8 +1,8 @@
 //! System calls per call.
 //!
-//! Counted by `perf` where the kernel lets it, which costs the gateway next to
-//! nothing; else by `strace`, under which each system call takes so long that
-//! more answers come with one look at the sockets than would otherwise.
+//! Counted by `perf` if the kernel permits it, which costs the gateway next to nothing; otherwise
+//! by `strace`, which slows down each system call so much that one poll of the sockets returns more
+//! answers than usual.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -74,7 +74,7 @@ impl Counter {
         Self::start("strace", &mut command).await
     }
 
-    /// It has failed if it ends at once.
+    /// An immediate exit is a failure.
     async fn start(by: &'static str, command: &mut Command) -> Option<Self> {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
         tokio::time::sleep(Duration::from_millis(800)).await;
@@ -101,7 +101,7 @@ fn by_perf(file: &Path) -> Option<u64> {
     line.split(',').next()?.parse().ok()
 }
 
-/// The fourth column of the last line but for errors: `100.00 0.1 2 40842 31 total`.
+/// The fourth column, the calls, of the total: `100.00 0.1 2 40842 31 total`.
 fn by_strace(file: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.trim_end().ends_with("total"))?;
