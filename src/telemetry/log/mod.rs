@@ -4,7 +4,7 @@
 //! ([`sink`]): a bounded buffer that a separate thread writes every 20 ms. A line
 //! costs the caller an append under a short lock; the thread is woken once per
 //! 20 ms, not once per line. If standard error is not read, lines are dropped and
-//! counted, and calls go on. The price: the lines of the last 20 ms are lost when
+//! counted, and calls continue. The price: the lines of the last 20 ms are lost when
 //! the process is killed. Dropping [`LogHandle`] writes the remaining lines.
 //!
 //! The access log, which every call pays for, bypasses `tracing` and goes
