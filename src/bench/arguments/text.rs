@@ -103,7 +103,7 @@ fn write(pattern: &Hir, rng: &mut Rng, out: &mut String) {
     }
 }
 
-/// A character of a class, printable if there is one.
+/// A character of a class; printable ASCII if the class has any.
 fn one_of(class: &regex_syntax::hir::Class, rng: &mut Rng) -> Option<char> {
     let ranges: Vec<(char, char)> = match class {
         regex_syntax::hir::Class::Unicode(class) => {
