@@ -88,7 +88,7 @@ impl Course {
             }
             match &mut self.stage {
                 SessionStage::Starting(starting) => {
-                    self.stage = SessionStage::Under(starting.await)
+                    self.stage = SessionStage::Under(starting.await);
                 }
                 SessionStage::Under(exchange) => {
                     let event = exchange.next().await;
