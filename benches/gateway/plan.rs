@@ -131,7 +131,7 @@ impl Stage {
     fn variants(&self, span: &Span) -> Case {
         let mut ways = self.ways(Era::Modern);
         let quiet =
-            Way::new("no access line", self.quiet.url.clone(), Era::Modern, behind(Era::Modern));
+            Way::new("no access log", self.quiet.url.clone(), Era::Modern, behind(Era::Modern));
         ways.push(quiet.by(&self.quiet));
         ways.push(self.gateway(Era::Modern, Era::Legacy));
         ways.push(self.gateway(Era::Legacy, Era::Modern));

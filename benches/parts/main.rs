@@ -145,7 +145,7 @@ fn access_line(c: &mut Criterion) {
         server_version: Some("2025-06-18"),
         transport: "http1",
     };
-    let mut group = c.benchmark_group("access line");
+    let mut group = c.benchmark_group("access log");
     for (name, access) in [("on", AccessLogSwitch::On), ("off", AccessLogSwitch::Off)] {
         log.set_levels(levels(access)).unwrap();
         group.bench_function(name, |b| b.iter(|| black_box(&record).write_to_log()));
