@@ -200,7 +200,9 @@ impl Operator {
                 let _ = write!(out, "{}=", variable.name);
             }
             let value = value(&variable.name).unwrap_or_default();
+            // RFC 6570, 2.4.1: a prefix has a length of 1 to 9999; any other is ignored.
             let most = variable.modifier.strip_prefix(':').and_then(|most| most.parse().ok());
+            let most = most.filter(|most| (1..=9999).contains(most));
             self.encode(value.chars().take(most.unwrap_or(usize::MAX)), out);
         }
     }

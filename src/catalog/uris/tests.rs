@@ -330,3 +330,14 @@ proptest! {
         }
     }
 }
+
+/// RFC 6570, 2.4.1: a prefix has a length of 1 to 9999.
+#[test]
+fn a_prefix_that_is_none_is_ignored() {
+    for (template, uri) in
+        [("s://{a:2}", "s://va"), ("s://{a:0}", "s://value"), ("s://{a:10000}", "s://value")]
+    {
+        let bound = UriTemplate::parse(template).bind_variables(|_| Some("value"));
+        assert_eq!(bound, BoundTemplate::Whole(uri.into()), "{template}");
+    }
+}
