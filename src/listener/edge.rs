@@ -59,7 +59,7 @@ pub fn operators<B: Send + 'static>(
     guarded(settings, peer, pages)
 }
 
-/// What every request passes before anything acts on it, whoever it is for.
+/// The layers that every request passes before anything acts on it, on either listener.
 pub fn guarded<B, R>(
     settings: LiveSettings,
     peer: PeerAddress,

@@ -11,7 +11,7 @@ use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use parking_lot::{Mutex, MutexGuard};
-use tower_service::Service;
+use tower::Service;
 
 use super::body::ResponseBody;
 use super::connection::{Http1Connection, Unanswered};
