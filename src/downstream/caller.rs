@@ -13,7 +13,7 @@ use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::snapshot::Snapshot;
 
-use super::{Body, McpService, answer};
+use super::{Body, McpService, response};
 
 /// The identified sender of a request.
 #[derive(Debug, Clone)]
@@ -108,7 +108,7 @@ fn profile_of(path: &str) -> Option<&str> {
 
 /// The response to a client that is refused, with a challenge where a key may help.
 pub fn refusal(failure: &Failure) -> Response<Body> {
-    let mut response = answer::refusal(None, failure, Era::Modern);
+    let mut response = response::refusal(None, failure, Era::Modern);
     let challenge = match failure {
         Failure::KeyMissing => Some(CHALLENGE),
         Failure::KeyUnknown => Some(CHALLENGE_AGAIN),

@@ -1,30 +1,24 @@
 //! The downstream side: MCP clients of both eras, on one URL.
 //!
 //! [`McpService::serve`] takes an authenticated HTTP request and detects its era; [`modern`] and
-//! [`legacy`] are siblings that turn requests into calls, and replies into responses. Both write
-//! responses with [`answer`] and keep streams alive with [`stream`]. It differs from `listener`,
-//! which knows no MCP, and from `pipeline`, which knows no HTTP.
+//! [`legacy`] are siblings that turn requests into calls, and replies into responses; what both
+//! share stands beside them. [`stdio`] and [`http_sse`] are bridges that turn messages of other
+//! transports into such requests. It differs from `listener`, which knows no MCP, and from
+//! `pipeline`, which knows no HTTP.
 
-mod answer;
 mod body;
 mod caller;
-mod changes;
+mod dispatch;
 mod era;
-mod in_session;
-mod input;
+mod event_stream;
+mod http_sse;
 mod legacy;
-mod listening;
+mod list_changes;
 mod modern;
-mod outbox;
-mod outside;
+mod open_streams;
 mod request;
-mod session;
-mod sessions;
-mod sse;
+mod response;
 pub mod stdio;
-mod stream;
-mod streamed;
-mod then;
 
 pub use body::Body;
 pub use caller::refusal;
@@ -40,14 +34,13 @@ use crate::jsonrpc::{self, Frame};
 use crate::mcp::{self, Era};
 use crate::pipeline::Gateway;
 
-use answer::AcceptedForm;
 use caller::VerifiedCaller;
-use outbox::ReplayStart;
+use dispatch::Then;
+use http_sse::{OldTransport, SsePipes};
+use legacy::{ReplayStart, Sessions};
+use open_streams::OpenStreams;
 use request::Posted;
-use sessions::Sessions;
-use sse::{OldTransport, SsePipes};
-use stream::OpenStreams;
-use then::Then;
+use response::AcceptedForm;
 
 /// A request whose sender is known.
 pub struct Authenticated<B> {
@@ -146,7 +139,7 @@ impl McpService {
             HttpMethod::POST => self.post(request, from).await,
             HttpMethod::GET => self.get(request.headers(), &from.0),
             HttpMethod::DELETE => self.delete(request.headers(), &from.0),
-            _ => answer::method_not_allowed(),
+            _ => response::method_not_allowed(),
         }
     }
 
@@ -160,7 +153,7 @@ impl McpService {
         let limits = &settings.gateway.limits;
         let posted = match Posted::new(request, from) {
             Ok(posted) => posted,
-            Err(refused) => return answer::refusal(None, &refused, Era::Modern),
+            Err(refused) => return response::refusal(None, &refused, Era::Modern),
         };
         if posted.is_batch() {
             return Box::pin(self.batch(posted, limits)).await;
@@ -168,12 +161,12 @@ impl McpService {
         let parsed = jsonrpc::parse(&posted.body, limits.depth);
         if let Err(failure) = self.admit(parsed.as_ref().ok(), &posted) {
             let id = parsed.as_ref().ok().and_then(request::id_of);
-            return answer::refusal(id, &failure, Era::Modern);
+            return response::refusal(id, &failure, Era::Modern);
         }
         let then = match parsed {
             Ok(frame) => self.frame(frame, &posted, wants),
             Err(fault) => {
-                Then::Answered(answer::refusal(None, &request::failure(&fault), Era::Modern))
+                Then::Answered(response::refusal(None, &request::failure(&fault), Era::Modern))
             }
         };
         drop((posted, settings));
@@ -197,7 +190,7 @@ impl McpService {
             Ok(Era::Legacy) => self.legacy(frame, posted, wants),
             Err(failure) => {
                 let id = request::id_of(&frame);
-                Then::Answered(answer::refusal(id, &failure, Era::Modern))
+                Then::Answered(response::refusal(id, &failure, Era::Modern))
             }
         }
     }
@@ -206,7 +199,7 @@ impl McpService {
     /// such thing, and says so (2026-07-28, "Earlier Streamable HTTP Revisions").
     fn get(self: Arc<Self>, headers: &HeaderMap, caller: &VerifiedCaller) -> Response<Body> {
         match self.session_of(headers, caller) {
-            Ok(_) if !AcceptedForm::of(headers).stream() => answer::plain(
+            Ok(_) if !AcceptedForm::of(headers).stream() => response::plain(
                 StatusCode::NOT_ACCEPTABLE,
                 "a GET opens an event stream: send `Accept: text/event-stream`",
             ),
@@ -214,8 +207,8 @@ impl McpService {
                 Some(id) if !id.is_empty() => self.resume(&session, id, caller),
                 _ => self.outside(&session, ReplayStart::Unsent, caller),
             },
-            Err(Failure::SessionRequired) => answer::method_not_allowed(),
-            Err(failure) => answer::refusal(None, &failure, Era::Legacy),
+            Err(Failure::SessionRequired) => response::method_not_allowed(),
+            Err(failure) => response::refusal(None, &failure, Era::Legacy),
         }
     }
 
@@ -223,10 +216,10 @@ impl McpService {
         match self.session_of(headers, caller) {
             Ok(session) => {
                 self.sessions.close(&session);
-                answer::empty(StatusCode::NO_CONTENT)
+                response::empty(StatusCode::NO_CONTENT)
             }
-            Err(Failure::SessionRequired) => answer::method_not_allowed(),
-            Err(failure) => answer::refusal(None, &failure, Era::Legacy),
+            Err(Failure::SessionRequired) => response::method_not_allowed(),
+            Err(failure) => response::refusal(None, &failure, Era::Legacy),
         }
     }
 }

@@ -17,6 +17,8 @@ use crate::config::LimitsConfig;
 use crate::jsonrpc::{Frame, FrameFault, Id};
 use crate::mcp::{self, LogLevel};
 
+use crate::text::clip;
+
 use super::caller::VerifiedCaller;
 
 /// A request's body and what came with it.
@@ -101,6 +103,14 @@ pub(super) fn failure(fault: &FrameFault) -> Failure {
 
 pub(super) fn invalid(detail: &str) -> Failure {
     Failure::InvalidRequest { detail: detail.to_owned() }
+}
+
+/// A log level, by its name.
+pub(super) fn log_level(name: &str) -> Result<LogLevel, String> {
+    LogLevel::parse(name).ok_or_else(|| {
+        let name: String = clip(name, 64).to_owned();
+        format!("invalid params: there is no log level {name:?}")
+    })
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -21,10 +21,10 @@ mod endpoint;
 mod exchange;
 mod headers;
 mod mirror;
-mod news;
 mod output;
 mod reception;
 mod session;
+mod session_stream;
 
 pub(super) use bridge::Bridge;
 pub use bridge::serve;

@@ -17,12 +17,12 @@ use crate::pipeline::Gateway;
 use crate::policy::network;
 use crate::upstream::QuestionableSession;
 
-use super::caller::VerifiedCaller;
 use super::outbox::OutboxBounds;
 use super::session::ClientSession;
+use crate::downstream::caller::VerifiedCaller;
 
 /// All open sessions.
-pub(super) struct Sessions {
+pub(in crate::downstream) struct Sessions {
     open: Mutex<OpenSessions>,
     /// How many bytes their streams keep.
     held: Arc<AtomicUsize>,
@@ -56,7 +56,7 @@ impl Holder {
 impl Sessions {
     /// No sessions yet, and a task that closes those that have been idle for
     /// too long, and those of clients that are gone.
-    pub(super) fn start(gateway: &Arc<Gateway>) -> Arc<Self> {
+    pub(in crate::downstream) fn start(gateway: &Arc<Gateway>) -> Arc<Self> {
         let sessions = Arc::new(Self {
             open: Mutex::default(),
             held: Arc::default(),
@@ -66,7 +66,7 @@ impl Sessions {
         sessions
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::downstream) fn len(&self) -> usize {
         self.lock().sessions.len()
     }
 
@@ -111,7 +111,7 @@ impl Sessions {
     }
 
     /// Ends a session with everything in it.
-    pub(super) fn close(&self, session: &ClientSession) {
+    pub(in crate::downstream) fn close(&self, session: &ClientSession) {
         let gone = self.lock().remove(session.id());
         if let Some(gone) = gone {
             self.end(&gone);
@@ -185,7 +185,7 @@ async fn sweep(sessions: Weak<Sessions>, mut loads: watch::Receiver<SystemTime>)
 }
 
 /// 128 random bits in hexadecimal.
-pub(super) fn unguessable() -> Result<Arc<str>, Failure> {
+pub(in crate::downstream) fn unguessable() -> Result<Arc<str>, Failure> {
     let bytes = random_bytes::<16>()
         .map_err(|_| Failure::Internal { detail: "making a session id".into() })?;
     Ok(HEXLOWER.encode(&bytes).into())

@@ -15,14 +15,14 @@ use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::telemetry::metrics::Entered;
 
-use super::answer;
-use super::caller::{AccessWatch, VerifiedCaller};
-use super::changes::{Changes, Wanted};
 use super::outbox::{Merge, OutboxReader, ReplayStart, Sent};
+use super::resumption;
 use super::session::{ClientSession, Listens, SessionUse};
-use super::stream::StreamSlot;
-use super::streamed;
-use super::{Body, McpService};
+use crate::downstream::caller::{AccessWatch, VerifiedCaller};
+use crate::downstream::list_changes::{Changes, Wanted};
+use crate::downstream::open_streams::StreamSlot;
+use crate::downstream::response;
+use crate::downstream::{Body, McpService};
 
 /// An open GET stream.
 struct Outside {
@@ -82,7 +82,7 @@ impl Outside {
 
 impl McpService {
     /// Opens the stream of a session's messages outside of calls.
-    pub(super) fn outside(
+    pub(in crate::downstream) fn outside(
         &self,
         session: &Arc<ClientSession>,
         start: ReplayStart,
@@ -91,10 +91,10 @@ impl McpService {
         let (limit, keep_alive) = self.limits();
         let place = match self.streams.enter(limit) {
             Ok(place) => place,
-            Err(failure) => return answer::refusal(None, &failure, Era::Legacy),
+            Err(failure) => return response::refusal(None, &failure, Era::Legacy),
         };
         let Some((_, known)) = session.knows() else {
-            return answer::refusal(None, &Failure::SessionLost, Era::Legacy);
+            return response::refusal(None, &Failure::SessionLost, Era::Legacy);
         };
         let mut ticks = self.gateway.changes();
         // What changed since the client last asked for a list is told at once:
@@ -102,7 +102,7 @@ impl McpService {
         ticks.mark_changed();
         let reader = session.outbox().read(start);
         let outside = Outside {
-            first: Some(streamed::opening(session, &reader)),
+            first: Some(resumption::opening(session, &reader)),
             reader,
             changes: Changes::since(known, Wanted::ALL),
             ticks,
@@ -118,6 +118,6 @@ impl McpService {
             ),
             session: Arc::clone(session),
         };
-        answer::with_events(Body::stream(stream::unfold(Some(outside), Outside::step)))
+        response::with_events(Body::stream(stream::unfold(Some(outside), Outside::step)))
     }
 }

@@ -1,5 +1,19 @@
 //! Legacy clients: a session opened by `initialize`, and requests within it.
 
+mod call;
+mod outbox;
+mod registry;
+mod resumption;
+mod server_requests;
+mod session;
+mod session_stream;
+
+pub(super) use call::InSession;
+pub(in crate::downstream) use outbox::{Piece, ReplayStart};
+pub(super) use registry::{Sessions, unguessable};
+pub(super) use resumption::answer_resumable;
+pub(super) use session::ClientSession;
+
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -18,16 +32,13 @@ use crate::pipeline::Introduction;
 
 use crate::text::clip;
 
-use super::answer::{self, AcceptedForm};
-use super::body::BrokenOff;
-use super::caller::VerifiedCaller;
-use super::in_session::InSession;
-use super::input::Inquiry;
-use super::modern::log_level;
-use super::request::{self, Posted};
-use super::session::ClientSession;
-use super::then::Then;
-use super::{Body, McpService, NOTHING};
+use crate::downstream::body::BrokenOff;
+use crate::downstream::caller::VerifiedCaller;
+use crate::downstream::dispatch::Then;
+use crate::downstream::request::{self, Posted, log_level};
+use crate::downstream::response::{self, AcceptedForm};
+use crate::downstream::{Body, McpService, NOTHING};
+use server_requests::Inquiry;
 
 impl McpService {
     /// Answers one Legacy message.
@@ -42,7 +53,7 @@ impl McpService {
             Ok(session) => session,
             Err(failure) => {
                 let id = request::id_of(&frame);
-                return Then::Answered(answer::refusal(id, &failure, Era::Legacy));
+                return Then::Answered(response::refusal(id, &failure, Era::Legacy));
             }
         };
         match frame {
@@ -52,11 +63,11 @@ impl McpService {
             }
             Frame::Notification { method, params } => {
                 notice(&session, &method, params.as_ref());
-                Then::Answered(answer::empty(StatusCode::ACCEPTED))
+                Then::Answered(response::empty(StatusCode::ACCEPTED))
             }
             Frame::Response { id, response } => {
                 session.responded(id.as_ref(), response);
-                Then::Answered(answer::empty(StatusCode::ACCEPTED))
+                Then::Answered(response::empty(StatusCode::ACCEPTED))
             }
         }
     }
@@ -88,13 +99,13 @@ impl McpService {
                 let version = session.client().version;
                 let introduction = Introduction::Initialize(version);
                 let raw = self.gateway.introduce(introduction, &context);
-                let mut response = answer::result(id, raw, wants);
+                let mut response = response::result(id, raw, wants);
                 if let Ok(value) = HeaderValue::from_str(session.id()) {
                     response.headers_mut().insert(header::SESSION_ID, value);
                 }
                 response
             }
-            Err(failure) => answer::refusal(Some(id), &failure, Era::Legacy),
+            Err(failure) => response::refusal(Some(id), &failure, Era::Legacy),
         }
     }
 
@@ -120,7 +131,7 @@ impl McpService {
                 match gateway.list(kind, &context, params.cursor()).await {
                     Ok(listed) => {
                         session.listed(kind, &shown);
-                        answer::result(&id, listed, wants)
+                        response::result(&id, listed, wants)
                     }
                     Err(failure) => refuse(&id, &failure),
                 }
@@ -132,9 +143,9 @@ impl McpService {
                 return Then::Waiting(Box::pin(async move {
                     let Some(uri) = params.uri() else { return refuse(&id, &uri_missing()) };
                     match gateway.subscribe(session.subscriber(), &context, uri).await {
-                        Ok(Ok(())) => answer::result(&id, NOTHING, wants),
+                        Ok(Ok(())) => response::result(&id, NOTHING, wants),
                         Ok(Err(error)) => {
-                            answer::json(StatusCode::OK, jsonrpc::error(Some(&id), error.raw()))
+                            response::json(StatusCode::OK, jsonrpc::error(Some(&id), error.raw()))
                         }
                         Err(failure) => refuse(&id, &failure),
                     }
@@ -165,7 +176,7 @@ impl McpService {
             }
         };
         Then::Answered(match done {
-            Ok(()) => answer::result(&id, NOTHING, wants),
+            Ok(()) => response::result(&id, NOTHING, wants),
             Err(failure) => refuse(&id, &failure),
         })
     }
@@ -177,7 +188,7 @@ impl McpService {
         posted: Posted,
         limits: &LimitsConfig,
     ) -> Response<Body> {
-        let refuse = |failure: &Failure| answer::refusal(None, failure, Era::Legacy);
+        let refuse = |failure: &Failure| response::refusal(None, failure, Era::Legacy);
         let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
             Err(failure) => return refuse(&failure),
@@ -198,9 +209,9 @@ impl McpService {
         );
         let answers: Vec<Bytes> = answers.await.into_iter().flatten().collect();
         if answers.is_empty() {
-            return answer::empty(StatusCode::ACCEPTED);
+            return response::empty(StatusCode::ACCEPTED);
         }
-        answer::json(StatusCode::OK, array(&answers))
+        response::json(StatusCode::OK, array(&answers))
     }
 
     /// One message of a batch; its answer, if it has one.
@@ -215,7 +226,7 @@ impl McpService {
         // Each counts: many calls in one body are no way around a limit.
         if let Err(failure) = self.admit(parsed.as_ref().ok(), posted) {
             let id = parsed.as_ref().ok().and_then(request::id_of);
-            return bytes(answer::refusal(id, &failure, Era::Legacy)).await;
+            return bytes(response::refusal(id, &failure, Era::Legacy)).await;
         }
         let response = match parsed {
             Ok(Frame::Request { id, method, params }) => {
@@ -231,14 +242,14 @@ impl McpService {
                 session.responded(id.as_ref(), response);
                 return None;
             }
-            Err(fault) => answer::refusal(None, &request::failure(&fault), Era::Legacy),
+            Err(fault) => response::refusal(None, &request::failure(&fault), Era::Legacy),
         };
         bytes(response).await
     }
 }
 
 fn refuse(id: &Id, failure: &Failure) -> Response<Body> {
-    answer::refusal(Some(id), failure, Era::Legacy)
+    response::refusal(Some(id), failure, Era::Legacy)
 }
 
 /// An answer in one piece, where it does not break off. A body that comes in

@@ -22,12 +22,12 @@ use crate::snapshot::Digests;
 use crate::telemetry::metrics::Entered;
 use crate::upstream::QuestionableSession;
 
-use super::caller::VerifiedCaller;
 use super::outbox::{EventId, Merge, Outbox, OutboxBounds, Source};
-use super::sessions::Holder;
+use super::registry::Holder;
+use crate::downstream::caller::VerifiedCaller;
 
 /// One Legacy client's session.
-pub(super) struct ClientSession {
+pub(in crate::downstream) struct ClientSession {
     id: Arc<str>,
     owner: VerifiedCaller,
     holder: Holder,
@@ -104,7 +104,7 @@ impl ClientSession {
         &self.id
     }
 
-    pub(super) fn client(&self) -> &Arc<Client> {
+    pub(in crate::downstream) fn client(&self) -> &Arc<Client> {
         &self.client
     }
 

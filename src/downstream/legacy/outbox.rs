@@ -34,7 +34,7 @@ pub(super) struct Outbox {
 
 /// What a stream's source brings.
 #[derive(Debug)]
-pub(super) enum Piece {
+pub(in crate::downstream) enum Piece {
     /// A JSON-RPC message.
     Message(Bytes),
     /// Nothing for a while: the client may let go of its connection, and ask
@@ -56,7 +56,7 @@ pub(super) enum Merge<'a> {
 
 /// From where on a stream is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReplayStart {
+pub(in crate::downstream) enum ReplayStart {
     /// What no connection has had yet.
     Unsent,
     /// What comes after the message of that number.

@@ -11,7 +11,7 @@ use crate::jsonrpc::Id;
 use crate::mcp::{Era, Method};
 
 use super::McpService;
-use super::answer::{AcceptedForm, AnswerWriter};
+use super::response::{AcceptedForm, AnswerWriter};
 
 /// Counts the open streams.
 pub(super) struct OpenStreams(Arc<AtomicUsize>);

@@ -1,5 +1,7 @@
 //! Modern clients: every request tells all about itself.
 
+mod listen;
+
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -9,17 +11,17 @@ use crate::call::{Call, Client, Event, Failure, Meta, Params, ParamsFault};
 use crate::catalog::Kind;
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::header::DuplicateHeader;
-use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, decode_value, header, is_encoded_value};
+use crate::mcp::{Era, Method, ProtocolVersion, decode_value, header, is_encoded_value};
 use crate::pipeline::{ActiveCall, Introduction};
 
 use crate::text::clip;
 
-use super::McpService;
-use super::answer::{self, AcceptedForm};
-use super::caller::AccessWatch;
-use super::request::{self, Posted};
-use super::streamed::{Steps, StreamStep};
-use super::then::Then;
+use crate::downstream::McpService;
+use crate::downstream::caller::AccessWatch;
+use crate::downstream::dispatch::Then;
+use crate::downstream::event_stream::{Steps, StreamStep};
+use crate::downstream::request::{self, Posted, log_level};
+use crate::downstream::response::{self, AcceptedForm};
 
 impl McpService {
     /// Answers one Modern message.
@@ -28,11 +30,11 @@ impl McpService {
             Frame::Request { id, method, params } => (id, Method::parse(&method), params),
             // This revision defines none over HTTP; what comes is not wrong.
             Frame::Notification { .. } => {
-                return Then::Answered(answer::empty(StatusCode::ACCEPTED));
+                return Then::Answered(response::empty(StatusCode::ACCEPTED));
             }
             Frame::Response { .. } => {
                 let failure = request::invalid("a Modern client sends no responses");
-                return Then::Answered(answer::refusal(None, &failure, Era::Modern));
+                return Then::Answered(response::refusal(None, &failure, Era::Modern));
             }
         };
         let checked = Params::read(params)
@@ -40,7 +42,7 @@ impl McpService {
             .and_then(|params| check(&posted.headers, &method, &params).map(|meta| (params, meta)));
         match checked {
             Ok((params, meta)) => self.serve_modern(id, method, params, meta, (posted, wants)),
-            Err(failure) => Then::Answered(answer::refusal(Some(&id), &failure, Era::Modern)),
+            Err(failure) => Then::Answered(response::refusal(Some(&id), &failure, Era::Modern)),
         }
     }
 
@@ -52,14 +54,14 @@ impl McpService {
         meta: Meta,
         (posted, wants): (&Posted, AcceptedForm),
     ) -> Then {
-        let refuse = |id: &Id, failure: &Failure| answer::refusal(Some(id), failure, Era::Modern);
+        let refuse = |id: &Id, failure: &Failure| response::refusal(Some(id), failure, Era::Modern);
         let token = meta.progress_token.clone();
         let context = posted.context(client(&meta), meta);
         if let Some(kind) = Kind::listed_by(&method) {
             let gateway = Arc::clone(&self.gateway);
             return Then::Waiting(Box::pin(async move {
                 match gateway.list(kind, &context, params.cursor()).await {
-                    Ok(listed) => answer::result(&id, listed, wants),
+                    Ok(listed) => response::result(&id, listed, wants),
                     Err(failure) => refuse(&id, &failure),
                 }
             }));
@@ -67,7 +69,7 @@ impl McpService {
         match method {
             Method::Discover => {
                 let raw = self.gateway.introduce(Introduction::Discover, &context);
-                Then::Answered(answer::result(&id, raw, wants))
+                Then::Answered(response::result(&id, raw, wants))
             }
             Method::Listen => {
                 let opened = self.listen(id.clone(), &params, context, &posted.caller);
@@ -130,16 +132,9 @@ impl Steps for Cancelling {
     }
 }
 
-/// A log level, by its name.
-pub(super) fn log_level(name: &str) -> Result<LogLevel, String> {
-    LogLevel::parse(name).ok_or_else(|| {
-        let name: String = clip(name, 64).to_owned();
-        format!("invalid params: there is no log level {name:?}")
-    })
-}
-
 fn client(meta: &Meta) -> Arc<Client> {
-    let capabilities = meta.capabilities.clone().unwrap_or_else(|| super::NOTHING.clone());
+    let capabilities =
+        meta.capabilities.clone().unwrap_or_else(|| crate::downstream::NOTHING.clone());
     Arc::new(Client::new(ProtocolVersion::LATEST_MODERN, meta.client_info.clone(), capabilities))
 }
 

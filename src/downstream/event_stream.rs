@@ -5,21 +5,18 @@
 //! outbox, so that it can be resumed by GET, and the call goes on while nobody
 //! reads (2025-11-25, Streamable HTTP, "Sending Messages to the Server").
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
-use http::{HeaderValue, Response, StatusCode};
+use http::Response;
 
 use crate::call::Event;
 use crate::codec::sse;
 
-use super::answer::{self, AnswerWriter};
-use super::caller::{AccessWatch, VerifiedCaller};
-use super::outbox::{EventId, Outbox, OutboxReader, Piece, ReplayStart, Sent};
-use super::session::ClientSession;
-use super::{Body, McpService};
+use super::Body;
+use super::legacy::{Piece, answer_resumable};
+use super::response::{self, AnswerWriter};
 
 /// Something that brings a call's steps one by one.
 pub(super) trait Steps: Send + 'static {
@@ -56,84 +53,11 @@ pub(super) fn open(first: First, steps: impl Steps, mut writer: AnswerWriter) ->
                 First::Message(message) => Some(Piece::Message(message)),
                 First::Pause(wait) => Some(Piece::Pause(wait)),
             };
-            let outbox = session.open_stream(Box::pin(stream::iter(first).chain(rest)));
-            connect((&session, standing), &outbox, ReplayStart::Unsent, keep_alive)
+            let pieces = stream::iter(first).chain(rest);
+            answer_resumable((&session, standing), Box::pin(pieces), keep_alive)
         }
         (None, First::Message(message)) => passing_by(sse::message(&message), rest, keep_alive),
         (None, _) => passing_by(sse::comment(), rest, keep_alive),
-    }
-}
-
-impl McpService {
-    /// Resumes the stream whose connection ended after the event `last`
-    /// (2025-11-25, Streamable HTTP, "Resumability and Redelivery").
-    pub(super) fn resume(
-        &self,
-        session: &Arc<ClientSession>,
-        last: &HeaderValue,
-        caller: &VerifiedCaller,
-    ) -> Response<Body> {
-        let id = last.to_str().ok().and_then(EventId::parse);
-        let Some((id, outbox)) = id.and_then(|id| Some((id, session.stream(id)?))) else {
-            return answer::plain(
-                StatusCode::BAD_REQUEST,
-                "the stream of this Last-Event-ID is no longer kept, or never was",
-            );
-        };
-        let start = ReplayStart::Behind(id.number);
-        if Arc::ptr_eq(&outbox, session.outbox()) {
-            return self.outside(session, start, caller);
-        }
-        connect((session, self.watch_access(caller)), &outbox, start, self.limits().1)
-    }
-}
-
-/// A connection that carries a stream of a session from `start` on, as long as
-/// whoever opened it may come in.
-fn connect(
-    (session, standing): (&ClientSession, AccessWatch),
-    outbox: &Arc<Outbox>,
-    start: ReplayStart,
-    keep_alive: Duration,
-) -> Response<Body> {
-    let reader = outbox.read(start);
-    let first = Some(opening(session, &reader));
-    let polls = session.client().version.sends_priming_event();
-    let left = Some((reader, standing));
-    let events = stream::unfold((first, left), move |(first, left)| async move {
-        if let Some(first) = first {
-            return Some((first, (None, left)));
-        }
-        let (mut reader, mut standing) = left?;
-        loop {
-            let sent = tokio::select! {
-                sent = reader.next() => sent?,
-                () = standing.revoked() => return None,
-                () = tokio::time::sleep(keep_alive) => {
-                    return Some((sse::comment(), (None, Some((reader, standing)))));
-                }
-            };
-            match sent {
-                Sent::Event(event) => {
-                    return Some((event, (None, Some((reader, standing)))));
-                }
-                Sent::Pause(wait) if polls => {
-                    return Some((sse::retry(wait), (None, None)));
-                }
-                Sent::Pause(_) => {}
-            }
-        }
-    });
-    answer::with_events(Body::stream(events))
-}
-
-/// What opens a connection: the place to resume from, for clients that know of
-/// such events, or else a mere sign of life.
-pub(super) fn opening(session: &ClientSession, reader: &OutboxReader) -> Bytes {
-    if session.client().version.sends_priming_event() {
-        reader.priming(RETRY)
-    } else {
-        sse::comment()
     }
 }
 
@@ -160,7 +84,7 @@ fn passing_by(
             }
         }
     });
-    answer::with_events(Body::stream(events))
+    response::with_events(Body::stream(events))
 }
 
 /// The next piece of a call's stream, and what is left of the call.
@@ -186,12 +110,9 @@ async fn piece<S: Steps>(
         }
         StreamStep::Event(Event::Answer(answer)) => writer.message(answer).1,
         StreamStep::Event(Event::Passing(passing)) => {
-            writer.message(answer::collected(passing).await).1
+            writer.message(response::collected(passing).await).1
         }
         StreamStep::Event(Event::Asks(..) | Event::TookBack(_)) => return None,
     };
     Some((Piece::Message(message), None))
 }
-
-/// How long a client is to wait before it resumes a stream.
-const RETRY: Duration = Duration::from_secs(1);

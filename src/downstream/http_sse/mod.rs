@@ -21,12 +21,12 @@ use crate::codec::sse;
 use crate::jsonrpc;
 use crate::mcp::{self, Era};
 
-use super::caller::{AccessWatch, VerifiedCaller};
-use super::request::{self, Posted};
-use super::sessions::unguessable;
-use super::stdio::{Bridge, BridgeBounds, McpPeer, Mirroring, OutputLines};
-use super::stream::StreamSlot;
-use super::{Body, McpService, answer};
+use crate::downstream::caller::{AccessWatch, VerifiedCaller};
+use crate::downstream::legacy::unguessable;
+use crate::downstream::open_streams::StreamSlot;
+use crate::downstream::request::{self, Posted};
+use crate::downstream::stdio::{Bridge, BridgeBounds, McpPeer, Mirroring, OutputLines};
+use crate::downstream::{Body, McpService, response};
 
 /// The open streams, by the ids that their clients post under.
 #[derive(Default)]
@@ -187,11 +187,11 @@ impl McpService {
                 self.post_to_pipe(&pipe, request, (caller, peer)).await
             }
             (OldTransport::Message(_) | OldTransport::UnknownStream { .. }, &HttpMethod::POST) => {
-                answer::refusal(None, &Failure::SessionLost, Era::Legacy)
+                response::refusal(None, &Failure::SessionLost, Era::Legacy)
             }
             // What a client of a newer transport posts here first tells it
             // that this is the old one.
-            _ => answer::method_not_allowed(),
+            _ => response::method_not_allowed(),
         }
     }
 
@@ -205,7 +205,7 @@ impl McpService {
         let entered = self.streams.enter(limit).and_then(|place| Ok((place, unguessable()?)));
         let (place, id) = match entered {
             Ok(entered) => entered,
-            Err(failure) => return answer::refusal(None, &failure, Era::Legacy),
+            Err(failure) => return response::refusal(None, &failure, Era::Legacy),
         };
         let inside =
             Inside { mcp: Arc::clone(self), caller: caller.clone(), peer, headers: kept(headers) };
@@ -225,7 +225,7 @@ impl McpService {
             registered: Registered { mcp: Arc::clone(self), id, pipe },
             _place: place,
         };
-        answer::with_events(Body::stream(stream::unfold(Some(streaming), Streaming::step)))
+        response::with_events(Body::stream(stream::unfold(Some(streaming), Streaming::step)))
     }
 
     async fn post_to_pipe(
@@ -234,7 +234,7 @@ impl McpService {
         request: Request<Bytes>,
         from: (VerifiedCaller, PeerAddress),
     ) -> Response<Body> {
-        let refuse = |failure: &Failure| answer::refusal(None, failure, Era::Legacy);
+        let refuse = |failure: &Failure| response::refusal(None, failure, Era::Legacy);
         let depth = self.gateway.snapshots.load().config.gateway.limits.depth;
         let posted = match Posted::new(request, from) {
             Ok(posted) => posted,
@@ -249,7 +249,7 @@ impl McpService {
             let limit = "sse:unread".to_owned();
             return refuse(&Failure::OverLimit { limit, retry_after: UNREAD });
         }
-        answer::empty(StatusCode::ACCEPTED)
+        response::empty(StatusCode::ACCEPTED)
     }
 }
 

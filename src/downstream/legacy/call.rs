@@ -7,14 +7,14 @@ use crate::call::{Answer, Call, Event, Failure, Question, ResultType};
 use crate::jsonrpc;
 use crate::pipeline::{ActiveCall, Gateway};
 
-use super::input::Inquiry;
+use super::server_requests::Inquiry;
 use super::session::RegisteredCall;
-use super::streamed::{Steps, StreamStep};
+use crate::downstream::event_stream::{Steps, StreamStep};
 
 /// A call that ends when it is answered or cancelled, and continues when its client only
 /// disconnects (2025-11-25, Streamable HTTP, "Sending Messages"): then, and only then, in a task of
 /// its own. It can be cancelled until it has ended.
-pub(super) struct InSession {
+pub(in crate::downstream) struct InSession {
     course: Course,
     withdrawal: Arc<RegisteredCall>,
 }

@@ -21,11 +21,11 @@ use crate::pipeline::{Gateway, Subscriber, Told};
 use crate::telemetry::metrics::Entered;
 use crate::text::clip;
 
-use super::answer;
-use super::caller::{AccessWatch, VerifiedCaller};
-use super::changes::{Changes, Wanted};
-use super::stream::StreamSlot;
-use super::{Body, McpService};
+use crate::downstream::caller::{AccessWatch, VerifiedCaller};
+use crate::downstream::list_changes::{Changes, Wanted};
+use crate::downstream::open_streams::StreamSlot;
+use crate::downstream::response;
+use crate::downstream::{Body, McpService};
 
 /// What a client asks for.
 #[derive(Debug, Default, PartialEq)]
@@ -255,7 +255,7 @@ impl McpService {
             standing: self.watch_access(caller),
             _held: (place, self.gateway.metrics.open_streams().enter()),
         };
-        Ok(answer::with_events(Body::stream(stream::unfold(Some(listening), ListenStream::step))))
+        Ok(response::with_events(Body::stream(stream::unfold(Some(listening), ListenStream::step))))
     }
 }
 

@@ -16,8 +16,8 @@ use crate::mcp::{Era, Method, code, header};
 
 use super::body::{Body, BrokenOff};
 use super::caller::AccessWatch;
-use super::session::ClientSession;
-use super::streamed::{self, First, Steps, StreamStep};
+use super::event_stream::{self, First, Steps, StreamStep};
+use super::legacy::ClientSession;
 use super::{EVENTS, JSON};
 
 /// The response formats that a client accepts, from its `Accept` header.
@@ -148,7 +148,7 @@ impl AnswerWriter {
 /// way might close the connection.
 pub(super) async fn call(mut steps: impl Steps, writer: AnswerWriter) -> Response<Body> {
     match first(&mut steps, &writer).await {
-        Comes::Stream(first) => streamed::open(first, steps, writer),
+        Comes::Stream(first) => event_stream::open(first, steps, writer),
         Comes::Answer(answer) => {
             let retry = answer.as_ref().err().and_then(Failure::retry_after);
             let (status, message) = writer.message(answer);

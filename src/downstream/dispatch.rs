@@ -8,9 +8,9 @@ use std::pin::Pin;
 use http::Response;
 
 use super::Body;
-use super::answer::{self, AnswerWriter};
-use super::in_session::InSession;
+use super::legacy::InSession;
 use super::modern::Cancelling;
+use super::response::{self, AnswerWriter};
 
 /// What is to be done about a message.
 pub(super) enum Then {
@@ -30,8 +30,8 @@ impl Then {
         match self {
             Self::Answered(response) => response,
             // Boxed: what is copied in moving larger futures costs more.
-            Self::Modern(call, writer) => Box::pin(answer::call(call, writer)).await,
-            Self::Legacy(call, writer) => Box::pin(answer::call(call, writer)).await,
+            Self::Modern(call, writer) => Box::pin(response::call(call, writer)).await,
+            Self::Legacy(call, writer) => Box::pin(response::call(call, writer)).await,
             Self::Waiting(waiting) => waiting.await,
         }
     }

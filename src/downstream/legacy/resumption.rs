@@ -1,0 +1,104 @@
+//! Streams of a session that outlive their connections: what is sent is kept in an outbox, and a GET
+//! with `Last-Event-ID` resumes behind it (2025-11-25, Streamable HTTP, "Resumability and
+//! Redelivery").
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderValue, Response, StatusCode};
+
+use crate::codec::sse;
+use crate::downstream::caller::{AccessWatch, VerifiedCaller};
+use crate::downstream::response;
+use crate::downstream::{Body, McpService};
+
+use super::outbox::{EventId, Outbox, OutboxReader, ReplayStart, Sent, Source};
+use super::session::ClientSession;
+
+impl McpService {
+    /// Resumes the stream whose connection ended after the event `last`
+    /// (2025-11-25, Streamable HTTP, "Resumability and Redelivery").
+    pub(in crate::downstream) fn resume(
+        &self,
+        session: &Arc<ClientSession>,
+        last: &HeaderValue,
+        caller: &VerifiedCaller,
+    ) -> Response<Body> {
+        let id = last.to_str().ok().and_then(EventId::parse);
+        let Some((id, outbox)) = id.and_then(|id| Some((id, session.stream(id)?))) else {
+            return response::plain(
+                StatusCode::BAD_REQUEST,
+                "the stream of this Last-Event-ID is no longer kept, or never was",
+            );
+        };
+        let start = ReplayStart::Behind(id.number);
+        if Arc::ptr_eq(&outbox, session.outbox()) {
+            return self.outside(session, start, caller);
+        }
+        connect((session, self.watch_access(caller)), &outbox, start, self.limits().1)
+    }
+}
+
+/// Answers with a stream of a call's messages that its client can resume.
+pub(in crate::downstream) fn answer_resumable(
+    (session, standing): (&ClientSession, AccessWatch),
+    source: Source,
+    keep_alive: Duration,
+) -> Response<Body> {
+    let outbox = session.open_stream(source);
+    connect((session, standing), &outbox, ReplayStart::Unsent, keep_alive)
+}
+
+/// A connection that carries a stream of a session from `start` on, as long as
+/// whoever opened it may come in.
+fn connect(
+    (session, standing): (&ClientSession, AccessWatch),
+    outbox: &Arc<Outbox>,
+    start: ReplayStart,
+    keep_alive: Duration,
+) -> Response<Body> {
+    let reader = outbox.read(start);
+    let first = Some(opening(session, &reader));
+    let polls = session.client().version.sends_priming_event();
+    let left = Some((reader, standing));
+    let events = stream::unfold((first, left), move |(first, left)| async move {
+        if let Some(first) = first {
+            return Some((first, (None, left)));
+        }
+        let (mut reader, mut standing) = left?;
+        loop {
+            let sent = tokio::select! {
+                sent = reader.next() => sent?,
+                () = standing.revoked() => return None,
+                () = tokio::time::sleep(keep_alive) => {
+                    return Some((sse::comment(), (None, Some((reader, standing)))));
+                }
+            };
+            match sent {
+                Sent::Event(event) => {
+                    return Some((event, (None, Some((reader, standing)))));
+                }
+                Sent::Pause(wait) if polls => {
+                    return Some((sse::retry(wait), (None, None)));
+                }
+                Sent::Pause(_) => {}
+            }
+        }
+    });
+    response::with_events(Body::stream(events))
+}
+
+/// What opens a connection: the place to resume from, for clients that know of
+/// such events, or else a mere sign of life.
+pub(super) fn opening(session: &ClientSession, reader: &OutboxReader) -> Bytes {
+    if session.client().version.sends_priming_event() {
+        reader.priming(RETRY)
+    } else {
+        sse::comment()
+    }
+}
+
+/// How long a client is to wait before it resumes a stream.
+const RETRY: Duration = Duration::from_secs(1);
