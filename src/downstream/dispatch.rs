@@ -8,23 +8,23 @@ use std::pin::Pin;
 use http::Response;
 
 use super::Body;
-use super::legacy::InSession;
-use super::modern::Cancelling;
+use super::legacy::LegacyCall;
+use super::modern::ModernCall;
 use super::response::{self, AnswerWriter};
 
 /// What is to be done about a message.
-pub(super) enum Then {
+pub(super) enum Dispatch {
     /// Nothing: this is the answer.
     Answered(Response<Body>),
     /// A Modern client's call.
-    Modern(Cancelling, AnswerWriter),
+    Modern(ModernCall, AnswerWriter),
     /// A call in a Legacy session.
-    Legacy(InSession, AnswerWriter),
+    Legacy(LegacyCall, AnswerWriter),
     /// Something else that may have to wait for servers.
     Waiting(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
 }
 
-impl Then {
+impl Dispatch {
     /// Does it.
     pub(super) async fn answer(self) -> Response<Body> {
         match self {

@@ -56,13 +56,13 @@ pub(super) fn open(first: First, steps: impl Steps, mut writer: AnswerWriter) ->
             let pieces = stream::iter(first).chain(rest);
             answer_resumable((&session, standing), Box::pin(pieces), keep_alive)
         }
-        (None, First::Message(message)) => passing_by(sse::message(&message), rest, keep_alive),
-        (None, _) => passing_by(sse::comment(), rest, keep_alive),
+        (None, First::Message(message)) => not_resumable(sse::message(&message), rest, keep_alive),
+        (None, _) => not_resumable(sse::comment(), rest, keep_alive),
     }
 }
 
 /// A stream that cannot be resumed.
-fn passing_by(
+fn not_resumable(
     first: Bytes,
     pieces: impl Stream<Item = Piece> + Send + 'static,
     keep_alive: Duration,

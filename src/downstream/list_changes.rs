@@ -5,27 +5,27 @@ use crate::snapshot::Digests;
 
 /// The lists whose changes a client wants to hear of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct WantedLists {
     pub(super) tools: bool,
     pub(super) prompts: bool,
     pub(super) resources: bool,
 }
 
-impl Wanted {
+impl WantedLists {
     /// All of them, as Legacy clients do.
     pub(super) const ALL: Self = Self { tools: true, prompts: true, resources: true };
 }
 
 /// The lists as one stream has last announced them.
 #[derive(Debug)]
-pub(super) struct Changes {
-    wanted: Wanted,
+pub(super) struct ListChanges {
+    wanted: WantedLists,
     told: Digests,
 }
 
-impl Changes {
+impl ListChanges {
     /// A stream whose client knows the lists with these digests.
-    pub(super) fn since(told: Digests, wanted: Wanted) -> Self {
+    pub(super) fn since(told: Digests, wanted: WantedLists) -> Self {
         Self { wanted, told }
     }
 
@@ -54,11 +54,11 @@ mod tests {
     fn only_what_changed_and_is_wanted_is_told_and_only_once() {
         let old = Digests { tools: [0; 32], prompts: [0; 32], resources: [[0; 32]; 2] };
         let new = Digests { tools: [1; 32], prompts: [1; 32], resources: [[0; 32], [1; 32]] };
-        let told = |changes: &mut Changes, now| changes.to(now).collect::<Vec<_>>();
-        let mut all = Changes::since(old, Wanted::ALL);
+        let told = |changes: &mut ListChanges, now| changes.to(now).collect::<Vec<_>>();
+        let mut all = ListChanges::since(old, WantedLists::ALL);
         assert_eq!(told(&mut all, new).len(), 3);
         assert!(told(&mut all, new).is_empty());
-        let mut some = Changes::since(old, Wanted { tools: false, ..Wanted::ALL });
+        let mut some = ListChanges::since(old, WantedLists { tools: false, ..WantedLists::ALL });
         let both = [notification::PROMPTS_CHANGED, notification::RESOURCES_CHANGED];
         assert_eq!(told(&mut some, new), both);
         assert_eq!(told(&mut some, old), both, "back again is another change");

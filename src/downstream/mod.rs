@@ -35,7 +35,7 @@ use crate::mcp::{self, Era};
 use crate::pipeline::Gateway;
 
 use caller::VerifiedCaller;
-use dispatch::Then;
+use dispatch::Dispatch;
 use http_sse::{OldTransport, SsePipes};
 use legacy::{ReplayStart, Sessions};
 use open_streams::OpenStreams;
@@ -163,14 +163,14 @@ impl McpService {
             let id = parsed.as_ref().ok().and_then(request::id_of);
             return response::refusal(id, &failure, Era::Modern);
         }
-        let then = match parsed {
-            Ok(frame) => self.frame(frame, &posted, wants),
+        let dispatch = match parsed {
+            Ok(frame) => self.dispatch(frame, &posted, wants),
             Err(fault) => {
-                Then::Answered(response::refusal(None, &request::failure(&fault), Era::Modern))
+                Dispatch::Answered(response::refusal(None, &request::failure(&fault), Era::Modern))
             }
         };
         drop((posted, settings));
-        then.answer().await
+        dispatch.answer().await
     }
 
     /// Counts a message towards its client's rate and the gateway's. What asks
@@ -184,13 +184,13 @@ impl McpService {
         }
     }
 
-    fn frame(&self, frame: Frame, posted: &Posted, wants: AcceptedForm) -> Then {
+    fn dispatch(&self, frame: Frame, posted: &Posted, wants: AcceptedForm) -> Dispatch {
         match era::of(&posted.headers, &frame) {
             Ok(Era::Modern) => self.modern(frame, posted, wants),
             Ok(Era::Legacy) => self.legacy(frame, posted, wants),
             Err(failure) => {
                 let id = request::id_of(&frame);
-                Then::Answered(response::refusal(id, &failure, Era::Modern))
+                Dispatch::Answered(response::refusal(id, &failure, Era::Modern))
             }
         }
     }
@@ -205,7 +205,7 @@ impl McpService {
             ),
             Ok(session) => match headers.get(mcp::header::LAST_EVENT_ID) {
                 Some(id) if !id.is_empty() => self.resume(&session, id, caller),
-                _ => self.outside(&session, ReplayStart::Unsent, caller),
+                _ => self.open_session_stream(&session, ReplayStart::Unsent, caller),
             },
             Err(Failure::SessionRequired) => response::method_not_allowed(),
             Err(failure) => response::refusal(None, &failure, Era::Legacy),

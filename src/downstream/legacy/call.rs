@@ -14,7 +14,7 @@ use crate::downstream::event_stream::{Steps, StreamStep};
 /// A call that ends when it is answered or cancelled, and continues when its client only
 /// disconnects (2025-11-25, Streamable HTTP, "Sending Messages"): then, and only then, in a task of
 /// its own. It can be cancelled until it has ended.
-pub(in crate::downstream) struct InSession {
+pub(in crate::downstream) struct LegacyCall {
     course: Course,
     withdrawal: Arc<RegisteredCall>,
 }
@@ -58,7 +58,7 @@ impl Drop for CallAwaitingClient {
     }
 }
 
-impl InSession {
+impl LegacyCall {
     /// Begins a call. It moves as its events are asked for.
     pub(super) fn start(
         gateway: Arc<Gateway>,
@@ -167,7 +167,7 @@ impl Course {
     }
 }
 
-impl Steps for InSession {
+impl Steps for LegacyCall {
     async fn next(&mut self) -> Option<StreamStep> {
         let cancelled = self.withdrawal.token();
         tokio::select! {
@@ -188,7 +188,7 @@ impl Steps for InSession {
     }
 }
 
-impl Drop for InSession {
+impl Drop for LegacyCall {
     fn drop(&mut self) {
         let over = Course { stage: SessionStage::Ended, again: None, last: None };
         let course = std::mem::replace(&mut self.course, over);

@@ -8,7 +8,7 @@ mod server_requests;
 mod session;
 mod session_stream;
 
-pub(super) use call::InSession;
+pub(super) use call::LegacyCall;
 pub(in crate::downstream) use outbox::{Piece, ReplayStart};
 pub(super) use registry::{Sessions, unguessable};
 pub(super) use resumption::answer_resumable;
@@ -34,7 +34,7 @@ use crate::text::clip;
 
 use crate::downstream::body::BrokenOff;
 use crate::downstream::caller::VerifiedCaller;
-use crate::downstream::dispatch::Then;
+use crate::downstream::dispatch::Dispatch;
 use crate::downstream::request::{self, Posted, log_level};
 use crate::downstream::response::{self, AcceptedForm};
 use crate::downstream::{Body, McpService, NOTHING};
@@ -42,18 +42,18 @@ use server_requests::Inquiry;
 
 impl McpService {
     /// Answers one Legacy message.
-    pub(super) fn legacy(&self, frame: Frame, posted: &Posted, wants: AcceptedForm) -> Then {
+    pub(super) fn legacy(&self, frame: Frame, posted: &Posted, wants: AcceptedForm) -> Dispatch {
         if let Frame::Request { id, method, params } = &frame
             && Method::parse(method) == Method::Initialize
         {
             let params = params.clone().map(Bytes::from);
-            return Then::Answered(self.initialize((id, params), posted, wants));
+            return Dispatch::Answered(self.initialize((id, params), posted, wants));
         }
         let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
             Err(failure) => {
                 let id = request::id_of(&frame);
-                return Then::Answered(response::refusal(id, &failure, Era::Legacy));
+                return Dispatch::Answered(response::refusal(id, &failure, Era::Legacy));
             }
         };
         match frame {
@@ -63,11 +63,11 @@ impl McpService {
             }
             Frame::Notification { method, params } => {
                 notice(&session, &method, params.as_ref());
-                Then::Answered(response::empty(StatusCode::ACCEPTED))
+                Dispatch::Answered(response::empty(StatusCode::ACCEPTED))
             }
             Frame::Response { id, response } => {
                 session.responded(id.as_ref(), response);
-                Then::Answered(response::empty(StatusCode::ACCEPTED))
+                Dispatch::Answered(response::empty(StatusCode::ACCEPTED))
             }
         }
     }
@@ -114,18 +114,18 @@ impl McpService {
         session: &Arc<ClientSession>,
         asked: SessionRequest,
         posted: &Posted,
-    ) -> Then {
+    ) -> Dispatch {
         let SessionRequest { id, method, params, wants } = asked;
         let read = Params::read(params).and_then(|params| Ok((params.meta()?, params)));
         let (meta, params) = match read {
             Ok(read) => read,
-            Err(fault) => return Then::Answered(refuse(&id, &unreadable(&fault))),
+            Err(fault) => return Dispatch::Answered(refuse(&id, &unreadable(&fault))),
         };
         let token = meta.progress_token.clone();
         let context = in_session(session, posted, meta);
         if let Some(kind) = Kind::listed_by(&method) {
             let (gateway, session) = (Arc::clone(&self.gateway), Arc::clone(session));
-            return Then::Waiting(Box::pin(async move {
+            return Dispatch::Waiting(Box::pin(async move {
                 // Read before the list is: it is at least as new.
                 let shown = gateway.shown(&context);
                 match gateway.list(kind, &context, params.cursor()).await {
@@ -140,7 +140,7 @@ impl McpService {
         let done = match method {
             Method::ResourcesSubscribe => {
                 let (gateway, session) = (Arc::clone(&self.gateway), Arc::clone(session));
-                return Then::Waiting(Box::pin(async move {
+                return Dispatch::Waiting(Box::pin(async move {
                     let Some(uri) = params.uri() else { return refuse(&id, &uri_missing()) };
                     match gateway.subscribe(session.subscriber(), &context, uri).await {
                         Ok(Ok(())) => response::result(&id, NOTHING, wants),
@@ -154,15 +154,15 @@ impl McpService {
             method if method.is_answered_by_servers() => {
                 let withdrawal = match session.begin(id.clone()) {
                     Ok(withdrawal) => withdrawal,
-                    Err(failure) => return Then::Answered(refuse(&id, &failure)),
+                    Err(failure) => return Dispatch::Answered(refuse(&id, &failure)),
                 };
                 let mut writer = self.writer(id, Era::Legacy, token, wants).about(&method);
                 writer.session = Some((Arc::clone(session), self.watch_access(&posted.caller)));
                 let call = Box::new(Call { method, params, context, input: None });
                 // What comes in the middle of a call needs a stream to come on.
                 let inquiry = Inquiry::new(session, wants.stream());
-                let call = InSession::start(Arc::clone(&self.gateway), call, withdrawal, inquiry);
-                return Then::Legacy(call, writer);
+                let call = LegacyCall::start(Arc::clone(&self.gateway), call, withdrawal, inquiry);
+                return Dispatch::Legacy(call, writer);
             }
             Method::Ping => Ok(()),
             Method::ResourcesUnsubscribe => params
@@ -175,7 +175,7 @@ impl McpService {
                 Err(Failure::MethodNotFound { method })
             }
         };
-        Then::Answered(match done {
+        Dispatch::Answered(match done {
             Ok(()) => response::result(&id, NOTHING, wants),
             Err(failure) => refuse(&id, &failure),
         })

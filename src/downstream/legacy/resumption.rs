@@ -35,7 +35,7 @@ impl McpService {
         };
         let start = ReplayStart::Behind(id.number);
         if Arc::ptr_eq(&outbox, session.outbox()) {
-            return self.outside(session, start, caller);
+            return self.open_session_stream(session, start, caller);
         }
         connect((session, self.watch_access(caller)), &outbox, start, self.limits().1)
     }

@@ -54,7 +54,7 @@ pub(in crate::downstream) struct ClientSession {
     /// Messages outside of calls, which the GET stream carries.
     outbox: Arc<Outbox>,
     /// The streams of its calls.
-    streams: Mutex<SessionStreams>,
+    streams: Mutex<CallStreams>,
     /// How many bytes of its streams are kept.
     replay: OutboxBounds,
     closed: CancellationToken,
@@ -63,7 +63,7 @@ pub(in crate::downstream) struct ClientSession {
 
 /// The streams of a session's calls.
 #[derive(Default)]
-struct SessionStreams {
+struct CallStreams {
     /// How many there have been.
     opened: u64,
     /// Those that can be resumed.
@@ -92,7 +92,7 @@ impl ClientSession {
             introduced: OnceLock::new(),
             subscriber: Subscriber::default(),
             log: AtomicU8::new(UNASKED),
-            outbox: Outbox::new(OUTSIDE, &replay),
+            outbox: Outbox::new(SESSION_STREAM, &replay),
             streams: Mutex::default(),
             replay,
             closed: CancellationToken::new(),
@@ -233,7 +233,7 @@ impl ClientSession {
     pub(super) fn open_stream(&self, source: Source) -> Arc<Outbox> {
         let mut streams = self.streams();
         streams.opened += 1;
-        let outbox = Outbox::fed(OUTSIDE + streams.opened, &self.replay, source);
+        let outbox = Outbox::fed(SESSION_STREAM + streams.opened, &self.replay, source);
         let mut left = 0;
         let mut kept: Vec<_> = streams.kept.drain(..).rev().collect();
         kept.retain(|outbox| {
@@ -264,7 +264,7 @@ impl ClientSession {
         }
     }
 
-    fn streams(&self) -> MutexGuard<'_, SessionStreams> {
+    fn streams(&self) -> MutexGuard<'_, CallStreams> {
         self.streams.lock()
     }
 
@@ -383,7 +383,7 @@ impl Drop for RegisteredCall {
 /// The client has asked for no log level.
 const UNASKED: u8 = u8::MAX;
 /// The number of the stream outside of calls.
-const OUTSIDE: u64 = 0;
+const SESSION_STREAM: u64 = 0;
 /// The most that a client may be asked at once for it to be asked more outside
 /// of its calls.
 const AWAITED: usize = 128;

@@ -19,19 +19,19 @@ use super::outbox::{Merge, OutboxReader, ReplayStart, Sent};
 use super::resumption;
 use super::session::{ClientSession, Listens, SessionUse};
 use crate::downstream::caller::{AccessWatch, VerifiedCaller};
-use crate::downstream::list_changes::{Changes, Wanted};
+use crate::downstream::list_changes::{ListChanges, WantedLists};
 use crate::downstream::open_streams::StreamSlot;
 use crate::downstream::response;
 use crate::downstream::{Body, McpService};
 
 /// An open GET stream.
-struct Outside {
+struct SessionStream {
     session: Arc<ClientSession>,
     gateway: Arc<Gateway>,
     /// Said at once, so that proxies pass the head of the answer on.
     first: Option<Bytes>,
     reader: OutboxReader,
-    changes: Changes,
+    changes: ListChanges,
     ticks: watch::Receiver<u64>,
     keep_alive: std::time::Duration,
     drain: Drain,
@@ -39,9 +39,9 @@ struct Outside {
     _held: (StreamSlot, Entered, SessionUse, Listens),
 }
 
-impl Outside {
-    async fn step(outside: Option<Self>) -> Option<(Bytes, Option<Self>)> {
-        let mut this = outside?;
+impl SessionStream {
+    async fn step(open: Option<Self>) -> Option<(Bytes, Option<Self>)> {
+        let mut this = open?;
         if let Some(first) = this.first.take() {
             return Some((first, Some(this)));
         }
@@ -82,7 +82,7 @@ impl Outside {
 
 impl McpService {
     /// Opens the stream of a session's messages outside of calls.
-    pub(in crate::downstream) fn outside(
+    pub(in crate::downstream) fn open_session_stream(
         &self,
         session: &Arc<ClientSession>,
         start: ReplayStart,
@@ -101,10 +101,10 @@ impl McpService {
         // what happens before it opens a stream, or is lost with one.
         ticks.mark_changed();
         let reader = session.outbox().read(start);
-        let outside = Outside {
+        let stream_state = SessionStream {
             first: Some(resumption::opening(session, &reader)),
             reader,
-            changes: Changes::since(known, Wanted::ALL),
+            changes: ListChanges::since(known, WantedLists::ALL),
             ticks,
             gateway: Arc::clone(&self.gateway),
             keep_alive,
@@ -118,6 +118,6 @@ impl McpService {
             ),
             session: Arc::clone(session),
         };
-        response::with_events(Body::stream(stream::unfold(Some(outside), Outside::step)))
+        response::with_events(Body::stream(stream::unfold(Some(stream_state), SessionStream::step)))
     }
 }

@@ -22,7 +22,7 @@ use crate::telemetry::metrics::Entered;
 use crate::text::clip;
 
 use crate::downstream::caller::{AccessWatch, VerifiedCaller};
-use crate::downstream::list_changes::{Changes, Wanted};
+use crate::downstream::list_changes::{ListChanges, WantedLists};
 use crate::downstream::open_streams::StreamSlot;
 use crate::downstream::response;
 use crate::downstream::{Body, McpService};
@@ -30,7 +30,7 @@ use crate::downstream::{Body, McpService};
 /// What a client asks for.
 #[derive(Debug, Default, PartialEq)]
 struct SubscriptionFilter {
-    lists: Wanted,
+    lists: WantedLists,
     uris: Vec<String>,
     tasks: Vec<String>,
     /// The members that are not known here: a raw object, if there are any.
@@ -88,7 +88,7 @@ struct ListenStream {
     opening: Option<Opening>,
     /// Events on their way.
     ready: VecDeque<Bytes>,
-    changes: Changes,
+    changes: ListChanges,
     ticks: watch::Receiver<u64>,
     keep_alive: Duration,
     drain: Drain,
@@ -240,7 +240,7 @@ impl McpService {
         let place = self.streams.enter(streams)?;
         // In this order: what changes in between is told.
         let ticks = self.gateway.changes();
-        let changes = Changes::since(self.gateway.shown(&context), filter.lists);
+        let changes = ListChanges::since(self.gateway.shown(&context), filter.lists);
         let gateway = Arc::clone(&self.gateway);
         let subscriber = Subscriber::default();
         let subscription = Arc::new(ClientSubscription { gateway, subscriber, context, id });
@@ -278,7 +278,7 @@ mod tests {
                 "com.example/x":{"n": 1.50},"taskIds":["t"],"later":[ 1],"resourcesListChanged":null}"#,
         );
         let expected = SubscriptionFilter {
-            lists: Wanted { tools: true, prompts: false, resources: false },
+            lists: WantedLists { tools: true, prompts: false, resources: false },
             uris: vec!["a".into(), "b".into()],
             tasks: vec!["t".into()],
             unknown: Some(r#"{"com.example/x":{"n": 1.50},"later":[ 1]}"#.into()),

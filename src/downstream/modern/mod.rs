@@ -18,23 +18,23 @@ use crate::text::clip;
 
 use crate::downstream::McpService;
 use crate::downstream::caller::AccessWatch;
-use crate::downstream::dispatch::Then;
+use crate::downstream::dispatch::Dispatch;
 use crate::downstream::event_stream::{Steps, StreamStep};
 use crate::downstream::request::{self, Posted, log_level};
 use crate::downstream::response::{self, AcceptedForm};
 
 impl McpService {
     /// Answers one Modern message.
-    pub(super) fn modern(&self, frame: Frame, posted: &Posted, wants: AcceptedForm) -> Then {
+    pub(super) fn modern(&self, frame: Frame, posted: &Posted, wants: AcceptedForm) -> Dispatch {
         let (id, method, params) = match frame {
             Frame::Request { id, method, params } => (id, Method::parse(&method), params),
             // This revision defines none over HTTP; what comes is not wrong.
             Frame::Notification { .. } => {
-                return Then::Answered(response::empty(StatusCode::ACCEPTED));
+                return Dispatch::Answered(response::empty(StatusCode::ACCEPTED));
             }
             Frame::Response { .. } => {
                 let failure = request::invalid("a Modern client sends no responses");
-                return Then::Answered(response::refusal(None, &failure, Era::Modern));
+                return Dispatch::Answered(response::refusal(None, &failure, Era::Modern));
             }
         };
         let checked = Params::read(params)
@@ -42,7 +42,7 @@ impl McpService {
             .and_then(|params| check(&posted.headers, &method, &params).map(|meta| (params, meta)));
         match checked {
             Ok((params, meta)) => self.serve_modern(id, method, params, meta, (posted, wants)),
-            Err(failure) => Then::Answered(response::refusal(Some(&id), &failure, Era::Modern)),
+            Err(failure) => Dispatch::Answered(response::refusal(Some(&id), &failure, Era::Modern)),
         }
     }
 
@@ -53,13 +53,13 @@ impl McpService {
         params: Params,
         meta: Meta,
         (posted, wants): (&Posted, AcceptedForm),
-    ) -> Then {
+    ) -> Dispatch {
         let refuse = |id: &Id, failure: &Failure| response::refusal(Some(id), failure, Era::Modern);
         let token = meta.progress_token.clone();
         let context = posted.context(client(&meta), meta);
         if let Some(kind) = Kind::listed_by(&method) {
             let gateway = Arc::clone(&self.gateway);
-            return Then::Waiting(Box::pin(async move {
+            return Dispatch::Waiting(Box::pin(async move {
                 match gateway.list(kind, &context, params.cursor()).await {
                     Ok(listed) => response::result(&id, listed, wants),
                     Err(failure) => refuse(&id, &failure),
@@ -69,11 +69,11 @@ impl McpService {
         match method {
             Method::Discover => {
                 let raw = self.gateway.introduce(Introduction::Discover, &context);
-                Then::Answered(response::result(&id, raw, wants))
+                Dispatch::Answered(response::result(&id, raw, wants))
             }
             Method::Listen => {
                 let opened = self.listen(id.clone(), &params, context, &posted.caller);
-                Then::Answered(opened.unwrap_or_else(|failure| refuse(&id, &failure)))
+                Dispatch::Answered(opened.unwrap_or_else(|failure| refuse(&id, &failure)))
             }
             method if method.is_answered_by_servers() => {
                 let writer = self.writer(id, Era::Modern, token, wants).about(&method);
@@ -83,21 +83,21 @@ impl McpService {
                 // Boxed, because the stream that keeps a quiet client waiting
                 // may have to be opened before the server says anything.
                 let starting = Box::pin(async move { gateway.call(call).await });
-                Then::Modern(
-                    Cancelling { stage: ModernStage::Starting(starting), standing },
+                Dispatch::Modern(
+                    ModernCall { stage: ModernStage::Starting(starting), standing },
                     writer,
                 )
             }
             other => {
                 let method = clip(other.as_str(), 128).to_owned();
-                Then::Answered(refuse(&id, &Failure::MethodNotFound { method }))
+                Dispatch::Answered(refuse(&id, &Failure::MethodNotFound { method }))
             }
         }
     }
 }
 
 /// A Modern client's call: gone with the client, or with its right to call.
-pub(super) struct Cancelling {
+pub(super) struct ModernCall {
     stage: ModernStage,
     standing: AccessWatch,
 }
@@ -121,7 +121,7 @@ impl ModernStage {
     }
 }
 
-impl Steps for Cancelling {
+impl Steps for ModernCall {
     async fn next(&mut self) -> Option<StreamStep> {
         let event = tokio::select! {
             biased;
