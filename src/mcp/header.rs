@@ -35,9 +35,13 @@ pub fn single_value<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
 ) -> Result<Option<&'a HeaderValue>, DuplicateHeader> {
-    let mut values = headers.get_all(name).iter();
-    let first = values.next();
-    if values.next().is_some() { Err(DuplicateHeader) } else { Ok(first) }
+    let value = headers.get(name);
+    // Most requests have no duplicate of any header, which is cheaper to tell.
+    let may_be_duplicate = value.is_some() && headers.len() > headers.keys_len();
+    if may_be_duplicate && headers.get_all(name).iter().nth(1).is_some() {
+        return Err(DuplicateHeader);
+    }
+    Ok(value)
 }
 
 /// The first value of a header as text; `None` if it was not sent, or holds anything but visible

@@ -155,13 +155,11 @@ pub(super) fn place<T, const N: usize>(
     key: &[u8],
     value: T,
 ) -> Result<(), NoObject> {
-    let place = names.iter().zip(found).find(|(name, _)| name.as_bytes() == key);
-    if let Some((name, place)) = place
-        && place.replace(value).is_some()
-    {
-        return Err(NoObject::Twice(name));
+    let Some(at) = names.iter().position(|name| name.as_bytes() == key) else { return Ok(()) };
+    match (found.get_mut(at).and_then(|slot| slot.replace(value)), names.get(at)) {
+        (Some(_), Some(name)) => Err(NoObject::Twice(name)),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]
