@@ -107,7 +107,7 @@ impl Receiving {
     /// Keeps the connection for the next request, unless the server closes it
     /// or has not read the whole last request.
     fn finish(mut self) {
-        if self.connection.is_reusable() {
+        if self.connection.is_ready() || self.connection.is_reusable() {
             self.idle.put(self.connection);
         }
     }

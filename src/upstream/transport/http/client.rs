@@ -70,12 +70,12 @@ impl HttpClient {
     }
 
     /// Posts one JSON-RPC message.
-    pub(super) async fn post(
+    pub(super) fn post(
         &self,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Response<ResponseBody>, UpstreamError> {
-        self.send(&Method::POST, headers, body).await
+    ) -> impl Future<Output = Result<Response<ResponseBody>, UpstreamError>> {
+        self.send(&Method::POST, headers, body)
     }
 
     /// Sends a request and follows at most [`REDIRECTS`] redirects within the
@@ -85,29 +85,32 @@ impl HttpClient {
     /// # Errors
     /// [`UpstreamError`] if there is no response, or for a redirect that is not
     /// followed.
-    pub async fn send(
+    pub fn send(
         &self,
         method: &Method,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Response<ResponseBody>, UpstreamError> {
-        self.send_to(&self.target, method, headers, body).await
+    ) -> impl Future<Output = Result<Response<ResponseBody>, UpstreamError>> {
+        self.send_to(&self.target, method, headers, body)
     }
 
     /// Like [`send`](Self::send), to another URL of the server's origin.
-    pub(super) async fn send_to(
+    pub(super) fn send_to(
         &self,
         target: &RequestTarget,
         method: &Method,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Response<ResponseBody>, UpstreamError> {
-        let response = self.ask(target, method, headers, body.clone()).await?;
-        if !response.status().is_redirection() {
-            return Ok(response);
+    ) -> impl Future<Output = Result<Response<ResponseBody>, UpstreamError>> {
+        let sending = self.pool.send(target, self.request(method, headers, body.clone()));
+        async move {
+            let response = sending.await.map_err(connect_or_broken)?;
+            if !response.status().is_redirection() {
+                return Ok(response);
+            }
+            // Boxed to keep the usual request small: redirects are rare.
+            Box::pin(self.follow(target, response, (method, headers, body))).await
         }
-        // Boxed to keep the usual request small: redirects are rare.
-        Box::pin(self.follow(target, response, (method, headers, body))).await
     }
 
     async fn follow(
@@ -120,7 +123,8 @@ impl HttpClient {
         for _ in 0..REDIRECTS {
             let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
             target = same_origin(&target.uri, response.status(), location.unwrap_or_default())?;
-            response = self.ask(&target, method, headers, body.clone()).await?;
+            let request = self.request(method, headers, body.clone());
+            response = self.pool.send(&target, request).await.map_err(connect_or_broken)?;
             if !response.status().is_redirection() {
                 return Ok(response);
             }
@@ -128,32 +132,30 @@ impl HttpClient {
         Err(UpstreamError::Redirect { to: target.uri.path().to_owned() })
     }
 
-    async fn ask(
-        &self,
-        target: &RequestTarget,
-        method: &Method,
-        headers: &HeaderMap,
-        body: Bytes,
-    ) -> Result<Response<ResponseBody>, UpstreamError> {
+    /// A request with its headers and those that are fixed, which prevail.
+    fn request(&self, method: &Method, headers: &HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
         let fixed = if *method == Method::POST { &self.posts } else { &self.others };
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method.clone();
         // With capacity for `Host` and `Content-Length`.
         let mut all = HeaderMap::with_capacity(headers.len() + fixed.len() + 2);
-        all.extend(headers.iter().map(|(name, value)| (name.clone(), value.clone())));
-        for (name, value) in fixed {
+        for (name, value) in headers.iter().chain(fixed) {
             all.insert(name.clone(), value.clone());
         }
         *request.headers_mut() = all;
-        self.pool.send(target, request).await.map_err(|fault| match fault {
-            TransportError::Connect(error) => UpstreamError::Connect(error),
-            fault => UpstreamError::Broken(Box::new(fault)),
-        })
+        request
     }
 
     /// The server's URL.
     pub(super) fn uri(&self) -> &Uri {
         &self.target.uri
+    }
+}
+
+fn connect_or_broken(fault: TransportError) -> UpstreamError {
+    match fault {
+        TransportError::Connect(error) => UpstreamError::Connect(error),
+        fault => UpstreamError::Broken(Box::new(fault)),
     }
 }
 

@@ -4,14 +4,14 @@
 //! body, polls hyper's connection first. A connection is dropped with its
 //! request, which is how the server notices a cancellation.
 
-use std::pin::{Pin, pin};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
@@ -31,6 +31,9 @@ pub(super) struct Http1Connection {
 pub(super) type ServerStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 type Driver = http1::Connection<ServerStream, Full<Bytes>>;
+
+/// The head of a response, and the connection that its body comes on.
+pub(super) type Answered = (Response<Incoming>, Http1Connection);
 
 /// Why a request has no response.
 pub(super) enum Unanswered {
@@ -55,24 +58,34 @@ impl Http1Connection {
         self.sender.is_ready()
     }
 
-    /// Sends a request and waits for the head of its response.
+    /// Sends a request. The future waits for the head of its response, and returns the connection
+    /// with it, for the body.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the connection must not be used afterwards.
-    pub(super) async fn send(
-        &mut self,
+    /// Dropping the future closes the connection.
+    pub(super) fn send(
+        mut self,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, Unanswered> {
-        let mut response = pin!(self.sender.try_send_request(request));
-        let driver = &mut self.driver;
-        let sent =
-            std::future::poll_fn(|cx| poll_fed_by(driver, cx, |cx| response.as_mut().poll(cx)));
-        sent.await.map_err(|mut fault: TrySendError<_>| match fault.take_message() {
-            Some(request) => {
-                Unanswered::Unsent(Box::new(request), TransportError::of_http1(fault.into_error()))
-            }
-            None => Unanswered::Lost(TransportError::of_http1(fault.into_error())),
-        })
+    ) -> impl Future<Output = Result<Answered, Unanswered>> {
+        // Boxed, because hyper's future has room for the request, and every future around it would
+        // have that room twice.
+        let mut response = Box::pin(self.sender.try_send_request(request));
+        async move {
+            let driver = &mut self.driver;
+            let head = poll_fn(|cx| poll_fed_by(driver, cx, |cx| response.as_mut().poll(cx))).await;
+            head.map(|head| (head, self)).map_err(|mut fault| match fault.take_message() {
+                Some(request) => {
+                    let fault = TransportError::of_http1(fault.into_error());
+                    Unanswered::Unsent(Box::new(request), fault)
+                }
+                None => Unanswered::Lost(TransportError::of_http1(fault.into_error())),
+            })
+        }
+    }
+
+    /// Whether the connection accepts a request as far as is known without looking at its socket.
+    pub(super) fn is_ready(&self) -> bool {
+        self.sender.is_ready()
     }
 
     /// Polls a future that only this connection can complete.

@@ -187,12 +187,12 @@ impl HttpServer {
                 after = coming.deadline.passed() => return Err(UpstreamError::Timeout { after }),
             }
         } else {
-            let mut sent = Box::pin(async {
+            let sent = async {
                 shared.set_level(log).await;
                 shared.exchange(&id, message, headers).await
-            });
+            };
             tokio::select! {
-                reception = &mut sent => reception,
+                reception = sent => reception,
                 after = coming.deadline.passed() => return Err(UpstreamError::Timeout { after }),
             }
         };
@@ -446,7 +446,7 @@ impl HttpShared {
 /// The headers of a Modern request (2026-07-28, Streamable HTTP, "Standard
 /// Request Headers").
 fn modern_headers(version: ProtocolVersion, method: &Method, name: Option<&str>) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(8);
+    let mut headers = HeaderMap::with_capacity(3);
     headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
     headers.insert(header::METHOD, method.to_header());
     if let Some(name) = name {

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tower::Service;
 
 use super::body::ResponseBody;
-use super::connection::{Http1Connection, Unanswered};
+use super::connection::{Answered, Http1Connection, Unanswered};
 use super::idle::IdleConnections;
 
 /// The connections to one server.
@@ -78,31 +78,54 @@ impl ConnectionPool {
     /// # Cancel safety
     /// Cancelling closes the connection, which the server notices (over HTTP/2,
     /// the stream is reset).
-    pub(super) async fn send(
+    pub(super) fn send(
         &self,
         target: &RequestTarget,
         mut request: Request<Full<Bytes>>,
-    ) -> Result<Response<ResponseBody>, TransportError> {
+    ) -> impl Future<Output = Result<Response<ResponseBody>, TransportError>> {
         *request.uri_mut() = target.origin_form.clone();
         request.headers_mut().insert(HOST, target.host.clone());
+        // Handed over before the future exists, which otherwise would have to hold the request.
+        let begun = match self.idle.take() {
+            Some(connection) => Ok(connection.send(request)),
+            None => Err(Box::new(request)),
+        };
+        async move {
+            let request = match begun {
+                Ok(sending) => match self.receive(sending).await {
+                    Err(Unanswered::Unsent(request, _)) => request,
+                    Err(Unanswered::Lost(fault)) => return Err(fault),
+                    Ok(response) => return Ok(response),
+                },
+                Err(request) => request,
+            };
+            // Boxed to keep the usual request small: this is rare.
+            Box::pin(self.send_on_another(target, request)).await
+        }
+    }
+
+    async fn receive(
+        &self,
+        sending: impl Future<Output = Result<Answered, Unanswered>>,
+    ) -> Result<Response<ResponseBody>, Unanswered> {
+        let (response, connection) = sending.await?;
+        ResponseBody::receive(response, connection, &self.idle).map_err(Unanswered::Lost)
+    }
+
+    /// Sends a request on the remaining idle connections in turn, or else on a shared or new one.
+    async fn send_on_another(
+        &self,
+        target: &RequestTarget,
+        mut request: Box<Request<Full<Bytes>>>,
+    ) -> Result<Response<ResponseBody>, TransportError> {
         while let Some(connection) = self.idle.take() {
-            request = match self.send_on(connection, request).await {
-                Err(Unanswered::Unsent(request, _)) => *request,
+            request = match self.receive(connection.send(*request)).await {
+                Err(Unanswered::Unsent(request, _)) => request,
                 Err(Unanswered::Lost(fault)) => return Err(fault),
                 Ok(response) => return Ok(response),
             };
         }
-        // Boxed to keep the usual request small: this is rare.
-        Box::pin(self.send_on_shared_or_new(target, request)).await
-    }
-
-    async fn send_on(
-        &self,
-        mut connection: Http1Connection,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<ResponseBody>, Unanswered> {
-        let response = connection.send(request).await?;
-        ResponseBody::receive(response, connection, &self.idle).map_err(Unanswered::Lost)
+        self.send_on_shared_or_new(target, *request).await
     }
 
     async fn send_on_shared_or_new(
@@ -116,11 +139,11 @@ impl ConnectionPool {
             None => self.open(&target.uri).await?,
         };
         match opened {
-            Opened::Http1(connection) => {
-                self.send_on(connection, request).await.map_err(|unanswered| match unanswered {
+            Opened::Http1(connection) => self.receive(connection.send(request)).await.map_err(
+                |unanswered| match unanswered {
                     Unanswered::Unsent(_, fault) | Unanswered::Lost(fault) => fault,
-                })
-            }
+                },
+            ),
             Opened::Http2(sender) => send_http2(sender, target, request).await,
         }
     }
