@@ -28,6 +28,7 @@ use super::{
     edge::Edge,
     socket::ListenerContext,
     tls::ALPN_H2,
+    woken::PollWhenWoken,
 };
 
 /// Why a connection ended otherwise than by agreement.
@@ -157,7 +158,7 @@ impl<F> ClientConnection<'_, F> {
         let edge = (self.context.edge)(self.peer);
         let stack = TrackActivity::new(edge, &self.activity);
         // Every layer of a stack is always ready: there is nothing to wait for before a call.
-        let service = service_fn(move |request| stack.clone().call(request));
+        let service = service_fn(move |request| PollWhenWoken::new(stack.clone().call(request)));
         // Boxed: a future has room twice for those that it takes in and waits for.
         match protocol {
             Protocol::Http1 => {

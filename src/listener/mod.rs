@@ -31,6 +31,7 @@ mod guard;
 mod socket;
 mod tls;
 mod tune;
+mod woken;
 mod workers;
 
 use std::{sync::Arc, time::Duration};
