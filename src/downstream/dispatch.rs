@@ -3,6 +3,7 @@
 //! Reading a message and deciding what it asks for takes no time, and what it
 //! takes to decide need not be carried through the wait that follows.
 
+use std::future::ready;
 use std::pin::Pin;
 
 use http::Response;
@@ -11,6 +12,13 @@ use super::Body;
 use super::legacy::LegacyCall;
 use super::modern::ModernCall;
 use super::response::{self, AnswerWriter};
+
+/// A response that may have to wait for servers.
+///
+/// # Cancel safety
+/// Dropping it means that the client has disconnected: a Modern call is cancelled, a Legacy one
+/// runs to its end.
+pub type PendingResponse = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 /// What is to be done about a message.
 pub(super) enum Dispatch {
@@ -21,18 +29,17 @@ pub(super) enum Dispatch {
     /// A call in a Legacy session.
     Legacy(LegacyCall, AnswerWriter),
     /// Something else that may have to wait for servers.
-    Waiting(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
+    Waiting(PendingResponse),
 }
 
 impl Dispatch {
     /// Does it.
-    pub(super) async fn answer(self) -> Response<Body> {
+    pub(super) fn answer(self) -> PendingResponse {
         match self {
-            Self::Answered(response) => response,
-            // Boxed: what is copied in moving larger futures costs more.
-            Self::Modern(call, writer) => Box::pin(response::call(call, writer)).await,
-            Self::Legacy(call, writer) => Box::pin(response::call(call, writer)).await,
-            Self::Waiting(waiting) => waiting.await,
+            Self::Answered(response) => Box::pin(ready(response)),
+            Self::Modern(call, writer) => Box::pin(response::call(call, writer)),
+            Self::Legacy(call, writer) => Box::pin(response::call(call, writer)),
+            Self::Waiting(waiting) => waiting,
         }
     }
 }

@@ -22,7 +22,9 @@ pub mod stdio;
 
 pub use body::Body;
 pub use caller::refusal;
+pub use dispatch::PendingResponse;
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -50,6 +52,10 @@ pub struct Authenticated<B> {
     /// Where in the transport of 2024-11-05 the request came in, if it is for that.
     old: Option<OldTransport>,
 }
+
+/// A request whose body is being read.
+pub type PendingRequest =
+    Pin<Box<dyn Future<Output = Result<Authenticated<Bytes>, Failure>> + Send>>;
 
 /// The MCP endpoint that clients connect to.
 pub struct McpService {
@@ -96,81 +102,72 @@ impl McpService {
     /// # Errors
     /// [`Failure::BodyTooLarge`], [`Failure::InvalidRequest`] for a body that breaks off or is too
     /// slow.
-    pub async fn read_body<B>(
-        self: Arc<Self>,
-        authenticated: Authenticated<B>,
-    ) -> Result<Authenticated<Bytes>, Failure>
+    pub fn read_body<B>(&self, authenticated: Authenticated<B>) -> PendingRequest
     where
-        B: http_body::Body<Data = Bytes> + Unpin,
+        B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
     {
         let Authenticated { request, caller, peer, old } = authenticated;
         let (head, body) = request.into_parts();
-        let body = if body.is_end_stream() {
-            Bytes::new()
-        } else {
-            let settings = Arc::clone(&self.gateway.snapshots.load().config);
-            request::read_body(&head.headers, body, &settings.gateway.limits).await?
-        };
-        let request = Request::from_parts(head, body);
-        Ok(Authenticated { request, caller, peer, old })
+        let settings = Arc::clone(&self.gateway.snapshots.load().config);
+        // Boxed: the futures of the layers around it would have to move it.
+        Box::pin(async move {
+            let body = request::read_body(&head.headers, body, &settings.gateway.limits).await?;
+            let request = Request::from_parts(head, body);
+            Ok(Authenticated { request, caller, peer, old })
+        })
     }
 
-    /// Answers one request.
-    ///
-    /// # Cancel safety
-    /// Dropping the future is the client's going away: a Modern call is
-    /// cancelled, a Legacy one runs to its end.
-    pub async fn serve(self: Arc<Self>, authenticated: Authenticated<Bytes>) -> Response<Body> {
+    /// Answers one request. Decides what it asks for before the response is awaited.
+    pub fn serve(self: Arc<Self>, authenticated: Authenticated<Bytes>) -> PendingResponse {
         let Authenticated { request, caller, peer, old } = authenticated;
         match old {
-            // Boxed, because it serves requests in requests.
-            Some(old) => Box::pin(self.serve_old_transport(request, (caller, peer), old)).await,
-            None => self.answer(request, (caller, peer)).await,
+            Some(old) => Box::pin(self.serve_old_transport(request, (caller, peer), old)),
+            None => self.answer(request, (caller, peer)),
         }
     }
 
     /// Answers a request to the MCP endpoint.
-    async fn answer(
+    fn answer(
         self: Arc<Self>,
         request: Request<Bytes>,
         from: (VerifiedCaller, PeerAddress),
-    ) -> Response<Body> {
-        match *request.method() {
-            HttpMethod::POST => self.post(request, from).await,
-            HttpMethod::GET => self.get(request.headers(), &from.0),
-            HttpMethod::DELETE => self.delete(request.headers(), &from.0),
-            _ => response::method_not_allowed(),
-        }
+    ) -> PendingResponse {
+        let dispatch = match *request.method() {
+            HttpMethod::POST => self.post(request, from),
+            HttpMethod::GET => Dispatch::Answered(self.get(request.headers(), &from.0)),
+            HttpMethod::DELETE => Dispatch::Answered(self.delete(request.headers(), &from.0)),
+            _ => Dispatch::Answered(response::method_not_allowed()),
+        };
+        dispatch.answer()
     }
 
-    async fn post(
+    fn post(
         self: Arc<Self>,
         request: Request<Bytes>,
         from: (VerifiedCaller, PeerAddress),
-    ) -> Response<Body> {
+    ) -> Dispatch {
+        let refuse =
+            |id, failure: &Failure| Dispatch::Answered(response::refusal(id, failure, Era::Modern));
         let wants = AcceptedForm::of(request.headers());
-        let settings = Arc::clone(&self.gateway.snapshots.load().config);
-        let limits = &settings.gateway.limits;
         let posted = match Posted::new(request, from) {
             Ok(posted) => posted,
-            Err(refused) => return response::refusal(None, &refused, Era::Modern),
+            Err(refused) => return refuse(None, &refused),
         };
+        let settings = Arc::clone(&self.gateway.snapshots.load().config);
         if posted.is_batch() {
-            return Box::pin(self.batch(posted, limits)).await;
+            return Dispatch::Waiting(Box::pin(async move {
+                self.batch(posted, &settings.gateway.limits).await
+            }));
         }
-        let parsed = jsonrpc::parse(&posted.body, limits.depth);
+        let parsed = jsonrpc::parse(&posted.body, settings.gateway.limits.depth);
         if let Err(failure) = self.admit(parsed.as_ref().ok(), &posted) {
             let id = parsed.as_ref().ok().and_then(request::id_of);
-            return response::refusal(id, &failure, Era::Modern);
+            return refuse(id, &failure);
         }
-        let dispatch = match parsed {
+        match parsed {
             Ok(frame) => self.dispatch(frame, &posted, wants),
-            Err(fault) => {
-                Dispatch::Answered(response::refusal(None, &request::failure(&fault), Era::Modern))
-            }
-        };
-        drop((posted, settings));
-        dispatch.answer().await
+            Err(fault) => refuse(None, &request::failure(&fault)),
+        }
     }
 
     /// Counts a message towards its client's rate and the gateway's. What asks
@@ -231,19 +228,3 @@ const EVENTS: header::HeaderValue = header::HeaderValue::from_static("text/event
 
 /// The result of a request that says nothing but that it was served.
 const NOTHING: Bytes = Bytes::from_static(b"{}");
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn size<A, B, F>(_: impl Fn(A, B) -> F) -> usize {
-        size_of::<F>()
-    }
-
-    /// It moves when a connection takes it up: a larger one costs every call.
-    #[test]
-    fn a_requests_future_is_small() {
-        let size = size(McpService::serve);
-        assert!(size <= 3584, "{size} bytes");
-    }
-}

@@ -40,11 +40,9 @@ where
         // bounds how often an address may guess keys.
         .filter(move |request| gate.authenticate(request, peer))
         // Size and time of the body: MCP has the whole of it, or nothing.
-        .filter_async(move |request| Arc::clone(&reader).read_body(request))
-        // Boxed: the futures of all layers above would have to move it.
+        .filter_async(move |request| reader.read_body(request))
         .service(service_fn(move |request| {
-            let mcp = Arc::clone(&mcp);
-            Box::pin(async move { Ok::<_, Infallible>(mcp.serve(request).await) })
+            Arc::clone(&mcp).serve(request).map(Ok::<_, Infallible>)
         }));
     guarded(settings, peer, stack)
 }

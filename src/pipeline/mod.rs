@@ -157,10 +157,10 @@ impl Gateway {
     ///
     /// # Cancel safety
     /// Dropping the future, or the active call, cancels the call.
-    pub async fn call(&self, call: Box<Call>) -> Box<ActiveCall> {
+    pub fn call(&self, call: Box<Call>) -> impl Future<Output = Box<ActiveCall>> + Send + use<> {
         let snapshot = self.snapshots.load_full();
         let record = Record::begin(self, &snapshot, &call);
-        self.begin(snapshot, call, record).await
+        self.begin(snapshot, call, record)
     }
 
     /// Makes a call again, with the client's answers to the server's input requests, for a Legacy
@@ -168,37 +168,39 @@ impl Gateway {
     ///
     /// # Cancel safety
     /// As [`Gateway::call`].
-    pub async fn call_again(
+    pub fn call_again(
         &self,
         mut earlier: Box<ActiveCall>,
         call: Box<Call>,
-    ) -> Box<ActiveCall> {
+    ) -> impl Future<Output = Box<ActiveCall>> + Send + use<> {
         let snapshot = self.snapshots.load_full();
         let record = earlier.take_record();
         let record = record.unwrap_or_else(|| Record::begin(self, &snapshot, &call));
-        self.begin(snapshot, call, record.mark_resumed()).await
+        self.begin(snapshot, call, record.mark_resumed())
     }
 
-    async fn begin(
+    fn begin(
         &self,
         snapshot: Arc<Snapshot>,
         call: Box<Call>,
         record: Record,
-    ) -> Box<ActiveCall> {
+    ) -> impl Future<Output = Box<ActiveCall>> + Send + use<> {
         // Created before the first await, so that a call that is cancelled while it is routed or
         // sent is logged, too.
         let mut active = Box::new(ActiveCall::begin(record, Requester::bind(&self.inputs, &call)));
         let key = self.view_key(&call.context);
-        let mut view = snapshot.view(&key);
-        if key.abilities.is_some() && !route::exists(&snapshot, &view, &call, active.asker()) {
-            // A server may list it for this client's abilities, which no server has been told of
-            // yet.
-            Box::pin(listing::refresh_lists(&snapshot, &view, &key, Kind::Tools)).await;
-            view = snapshot.view(&key);
+        async move {
+            let mut view = snapshot.view(&key);
+            if key.abilities.is_some() && !route::exists(&snapshot, &view, &call, active.asker()) {
+                // A server may list it for this client's abilities, which no server has been told
+                // of yet.
+                Box::pin(listing::refresh_lists(&snapshot, &view, &key, Kind::Tools)).await;
+                view = snapshot.view(&key);
+            }
+            let reply = send(&snapshot, &view, call, &mut active).await;
+            active.attach_reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
+            active
         }
-        let reply = send(&snapshot, &view, call, &mut active).await;
-        active.attach_reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
-        active
     }
 }
 

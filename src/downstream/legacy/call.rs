@@ -71,7 +71,7 @@ impl LegacyCall {
             let (gateway, call) = (Arc::clone(&gateway), call.clone());
             Box::new(Again { gateway, call, inquiry })
         });
-        let starting = Box::pin(async move { gateway.call(call).await });
+        let starting = Box::pin(gateway.call(call));
         let course = Course { stage: SessionStage::Starting(starting), again, last: None };
         Self { course, withdrawal: Arc::new(withdrawal) }
     }
@@ -107,8 +107,7 @@ impl Course {
                             let gateway = Arc::clone(&again.gateway);
                             let call = Call { input: Some(input), ..Call::clone(&again.call) };
                             let call = Box::new(call);
-                            let starting =
-                                Box::pin(async move { gateway.call_again(exchange, call).await });
+                            let starting = Box::pin(gateway.call_again(exchange, call));
                             self.stage = SessionStage::Starting(starting);
                         }
                         Err(failure) => self.end(exchange.fail_parked(failure)),

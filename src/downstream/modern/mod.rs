@@ -79,10 +79,9 @@ impl McpService {
                 let writer = self.writer(id, Era::Modern, token, wants).about(&method);
                 let standing = self.watch_access(&posted.caller);
                 let call = Box::new(Call { method, params, context, input: None });
-                let gateway = Arc::clone(&self.gateway);
                 // Boxed, because the stream that keeps a quiet client waiting
                 // may have to be opened before the server says anything.
-                let starting = Box::pin(async move { gateway.call(call).await });
+                let starting = Box::pin(self.gateway.call(call));
                 Dispatch::Modern(
                     ModernCall { stage: ModernStage::Starting(starting), standing },
                     writer,
