@@ -7,7 +7,6 @@
 //! that are read or rewritten. This module makes no decisions and does no I/O.
 
 mod abilities;
-mod alarm;
 mod answer;
 mod context;
 mod drain;
@@ -21,7 +20,6 @@ mod reply;
 mod tests;
 
 pub use abilities::Abilities;
-pub use alarm::{Alarm, watch_alarms};
 pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType};
 pub use context::{Client, Context, Endpoint, PeerAddress, Principal, Trace};
 pub use drain::{Drain, DrainSwitch, drain};

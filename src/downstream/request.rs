@@ -8,10 +8,10 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Version, header};
 use http_body::Body;
 use http_body_util::BodyExt as _;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::call::PeerAddress;
-use crate::call::{Alarm, Client, Context, Failure, Meta, Trace};
+use crate::call::{Client, Context, Failure, Meta, Trace};
 use crate::codec::body::{BodyError, collect};
 use crate::config::LimitsConfig;
 use crate::jsonrpc::{Frame, FrameFault, Id};
@@ -129,11 +129,14 @@ pub(super) async fn read_body<B: Body<Data = Bytes> + Unpin>(
     mut body: B,
     limits: &LimitsConfig,
 ) -> Result<Bytes, Failure> {
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
     let collected = tokio::select! {
         // A body that has arrived needs no timer.
         biased;
         collected = collect(&mut body, limits.body) => collected,
-        () = Alarm::after(patience(limits)) => return Err(invalid("the body came too slowly")),
+        () = sleep(patience(limits)) => return Err(invalid("the body came too slowly")),
     };
     match collected {
         Ok(body) => Ok(body),

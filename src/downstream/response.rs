@@ -7,8 +7,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::stream;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use tokio::time::sleep;
 
-use crate::call::{Alarm, Answer, Event, Failure, Notice, Passing, ResultBody, tool_error};
+use crate::call::{Answer, Event, Failure, Notice, Passing, ResultBody, tool_error};
 use crate::codec::sse;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice};
@@ -178,12 +179,11 @@ enum Comes {
 
 async fn first(steps: &mut impl Steps, writer: &AnswerWriter) -> Comes {
     loop {
-        let quiet = Alarm::after(writer.patience());
         let step = tokio::select! {
             // A result that is already available needs no timer.
             biased;
             step = steps.next() => step,
-            () = quiet, if writer.wants.stream() => return Comes::Stream(First::Nothing),
+            () = sleep(writer.patience()), if writer.wants.stream() => return Comes::Stream(First::Nothing),
         };
         let event = match step {
             Some(StreamStep::Event(event)) => event,

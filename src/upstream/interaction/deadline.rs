@@ -1,16 +1,15 @@
 //! A call's time limit: without progress, and in total.
 
+use std::pin::Pin;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use crate::call::Alarm;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// A call's time limit. Progress extends it, up to a cap (2026-07-28,
 /// Cancellation, "Timeouts").
 #[derive(Debug)]
 pub(in crate::upstream) struct Deadline {
-    alarm: Alarm,
+    timer: Pin<Box<Sleep>>,
     started: Instant,
     quiet: Duration,
     cap: Duration,
@@ -23,7 +22,8 @@ impl Deadline {
     pub(in crate::upstream) fn new(quiet: Duration, cap: Duration) -> Self {
         let started = Instant::now();
         let quiet = quiet.min(cap);
-        Self { alarm: Alarm::after(quiet), started, quiet, cap, paused: None }
+        let timer = Box::pin(sleep_until(started + quiet));
+        Self { timer, started, quiet, cap, paused: None }
     }
 
     /// How long the call may go without progress.
@@ -34,7 +34,7 @@ impl Deadline {
     /// Extends the deadline after progress.
     pub(in crate::upstream) fn extend(&mut self) {
         let until = (Instant::now() + self.quiet).min(self.started + self.cap);
-        self.alarm.set(until);
+        self.timer.as_mut().reset(until);
     }
 
     /// Pauses the deadline while the client is asked for input.
@@ -59,7 +59,7 @@ impl Deadline {
         if self.paused.is_some() {
             std::future::pending::<()>().await;
         }
-        (&mut self.alarm).await;
+        self.timer.as_mut().await;
         self.started.elapsed()
     }
 }
