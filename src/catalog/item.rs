@@ -14,9 +14,8 @@ use super::clip_foreign_text;
 use super::kind::Kind;
 use super::param_headers::AnnotationError;
 use super::schema::{self, SchemaError};
-use super::strict_json::{self, JsonError};
 use crate::call::NativeName;
-use crate::jsonrpc::{span_of, string};
+use crate::jsonrpc::{JsonError, check_depth, span_of, string};
 
 /// The most bytes of one element.
 pub const MAX_ITEM_BYTES: usize = 1024 * 1024;
@@ -182,7 +181,7 @@ pub(super) fn copy_within_bounds(raw: &[u8]) -> Result<Bytes, InvalidItem> {
     if raw.len() > MAX_ITEM_BYTES {
         return Err(InvalidItem::TooLarge { len: raw.len(), max: MAX_ITEM_BYTES });
     }
-    strict_json::check_depth(raw, MAX_ITEM_DEPTH)?;
+    check_depth(raw, MAX_ITEM_DEPTH)?;
     Ok(Bytes::copy_from_slice(raw.trim_ascii()))
 }
 

@@ -27,7 +27,6 @@ mod rules;
 mod schema;
 mod selection;
 mod server_list;
-mod strict_json;
 mod tool;
 mod uris;
 
@@ -53,7 +52,6 @@ pub use rules::{ServerRules, ToolChange};
 pub use schema::{ArgumentSchema, SchemaError, Violations};
 pub use selection::{Scope, Selection, SelectionFault};
 pub use server_list::{CacheScope, Freshness, RejectedElement, ServerList};
-pub use strict_json::JsonError;
 pub use tool::{HeaderRules, TaskSupport, Tool};
 pub use uris::{
     BoundTemplate, CatalogUris, PublicReference, ResultShape, UriMode, UriTemplate, rewrite_uris,

@@ -15,6 +15,7 @@ mod outline;
 mod passing;
 mod payload;
 mod splice;
+mod strict;
 mod walk;
 mod write;
 
@@ -25,6 +26,7 @@ pub use outline::{Outline, OutlinePart, OutlineParts, Spot};
 pub use passing::Scanner;
 pub use payload::Payload;
 pub use splice::{Splice, span_of};
+pub use strict::{JsonError, check_depth, nesting_depth, parse_strict};
 pub use walk::{Malformed, NoObject, members};
 pub use write::{error, notification, request, request_with, response, response_with, string};
 

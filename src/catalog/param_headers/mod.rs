@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use super::clip_foreign_text;
 use super::schema::MAX_ARGUMENT_DEPTH;
-use super::strict_json;
+use crate::jsonrpc::parse_strict;
 use crate::mcp::encode_value;
 pub use verify::{HeaderMismatch, verify_headers};
 
@@ -103,7 +103,7 @@ pub fn headers_for(
 /// mirrored.
 fn read_arguments(params: &[ParamHeader], arguments: Option<&[u8]>) -> Option<Value> {
     let arguments = arguments.filter(|_| !params.is_empty())?;
-    strict_json::parse_strict(arguments, MAX_ARGUMENT_DEPTH).ok()
+    parse_strict(arguments, MAX_ARGUMENT_DEPTH).ok()
 }
 
 /// The value at a path; `null` counts as absent.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{ParamHeader, ParamKind, header_text, value_at_path};
 use crate::catalog::schema::MAX_ARGUMENT_DEPTH;
-use crate::catalog::strict_json::{self, JsonError};
+use crate::jsonrpc::{JsonError, parse_strict};
 use crate::mcp::header::single_value;
 use crate::mcp::{HeaderValueError, decode_value};
 
@@ -65,7 +65,7 @@ pub fn verify_headers(
     if params.is_empty() {
         return Ok(());
     }
-    let arguments = strict_json::parse_strict(arguments.unwrap_or(b"{}"), MAX_ARGUMENT_DEPTH)
+    let arguments = parse_strict(arguments.unwrap_or(b"{}"), MAX_ARGUMENT_DEPTH)
         .map_err(HeaderMismatch::Arguments)?;
     params.iter().try_for_each(|param| verify_header(param, headers, &arguments))
 }

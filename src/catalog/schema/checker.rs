@@ -12,6 +12,7 @@ use jsonschema::{Draft, Validator};
 use serde_json::Value;
 
 use super::{SchemaError, build_validator, plain};
+use crate::jsonrpc::JsonError;
 
 /// A schema that compiles, and its validator, which may be built at first use.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ impl LazyValidator {
     pub(super) fn validator(&self) -> Result<&Validator, &SchemaError> {
         let build = || {
             let schema = serde_json::from_str(&self.schema)
-                .map_err(|_| SchemaError::Json(super::JsonError::Syntax))?;
+                .map_err(|_| SchemaError::Json(JsonError::Syntax))?;
             build_validator(&schema, self.draft, self.patterns).map(Box::new)
         };
         self.built.get_or_init(build).as_ref().map(AsRef::as_ref)

@@ -21,8 +21,7 @@ use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 
 use super::clip_foreign_text;
-use super::strict_json::{self, JsonError};
-use crate::jsonrpc::OutlineParts;
+use crate::jsonrpc::{JsonError, OutlineParts, parse_strict};
 pub use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
 use checker::LazyValidator;
 use glance::QuickCheck;
@@ -209,7 +208,7 @@ impl ArgumentSchema {
             }
             CompiledRule::Schema { checker, reach, .. } => {
                 let validator = checker.validator().map_err(Violations::unchecked)?;
-                let value = strict_json::parse_strict(raw, MAX_ARGUMENT_DEPTH)
+                let value = parse_strict(raw, MAX_ARGUMENT_DEPTH)
                     .map_err(|error| Violations::unreadable(&error))?;
                 if validator.is_valid(&value) {
                     return Ok(());
@@ -225,7 +224,7 @@ pub(super) fn parse_schema(schema: &[u8]) -> Result<Map<String, Value>, SchemaEr
     if schema.len() > MAX_SCHEMA_BYTES {
         return Err(SchemaError::TooLarge { len: schema.len(), max: MAX_SCHEMA_BYTES });
     }
-    match strict_json::parse_strict(schema, MAX_SCHEMA_DEPTH).map_err(SchemaError::Json)? {
+    match parse_strict(schema, MAX_SCHEMA_DEPTH).map_err(SchemaError::Json)? {
         Value::Object(members) => Ok(members),
         _ => Err(SchemaError::NotAnObject),
     }

@@ -12,7 +12,7 @@ use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
 use super::SchemaError;
-use crate::catalog::strict_json::JsonError;
+use crate::jsonrpc::JsonError;
 
 /// The most violations that are listed.
 pub const MAX_LINES: usize = 10;

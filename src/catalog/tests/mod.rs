@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::jsonrpc::JsonError;
 
 /// One server of a test, with its rules.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use jsonschema::Draft;
 use serde_json::{Map, Value};
 
 use super::SchemaError;
-use crate::catalog::strict_json;
+use crate::jsonrpc::nesting_depth;
 use index::{SchemaIndex, node_address};
 
 /// The longest chain of subschemas on one value.
@@ -45,7 +45,7 @@ impl SchemaReach {
         if !self.recursive {
             return once;
         }
-        let levels = u32::try_from(strict_json::nesting_depth(arguments)).unwrap_or(u32::MAX);
+        let levels = u32::try_from(nesting_depth(arguments)).unwrap_or(u32::MAX);
         once.saturating_mul(self.growth.saturating_pow(levels))
     }
 }

@@ -7,8 +7,9 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::clip_foreign_text;
-use crate::jsonrpc::within_depth;
+use crate::text::clip;
+
+use super::within_depth;
 
 /// Why bytes are not strict JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,7 +43,7 @@ pub fn parse_strict(json: &[u8], max_depth: usize) -> Result<Value, JsonError> {
         .deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value));
     parsed.map_err(|_| match duplicate.take() {
-        Some(key) => JsonError::DuplicateKey { key: clip_foreign_text(&key) },
+        Some(key) => JsonError::DuplicateKey { key: clip(&key, MOST_OF_KEY).to_owned() },
         None => JsonError::Syntax,
     })
 }
@@ -145,6 +146,9 @@ impl<'de> Visitor<'de> for StrictValue<'_> {
         Ok(Value::Object(object))
     }
 }
+
+/// The most bytes of a duplicate key that an error repeats.
+const MOST_OF_KEY: usize = 120;
 
 #[cfg(test)]
 mod tests {
