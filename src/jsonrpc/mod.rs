@@ -6,6 +6,7 @@
 //! in, and everything else is never serialised again. This module knows no method
 //! names and no protocol eras; reading from networks and pipes is `codec`'s job.
 
+mod batch;
 mod depth;
 mod follow;
 mod frame;
@@ -19,6 +20,7 @@ mod strict;
 mod walk;
 mod write;
 
+pub use batch::split_batch;
 pub use depth::{TooDeep, within_depth};
 pub use frame::{Frame, FrameFault, Id, Response, parse};
 pub use members::Members;
