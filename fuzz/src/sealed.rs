@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use trunkline::call::{CursorError, StateError};
 use trunkline::call::{Principal, ServerName};
-use trunkline::catalog::{CursorError, Kind, ListPosition, SealedCursors};
+use trunkline::catalog::{Kind, ListPosition, SealedCursors};
 use trunkline::era::lower::with_input;
-use trunkline::era::state::{RequestState, Seals, StateBinding, StateError, digest};
+use trunkline::era::state::{RequestState, Seals, StateBinding, digest};
 use trunkline::era::tasks::ids::TaskIds;
 use trunkline::jsonrpc::Members;
 

@@ -104,7 +104,7 @@ fn given(tool: &ListedTool, text: &str, unchecked: bool) -> Result<String, Bench
         && let Ok(schema) = ArgumentSchema::compile(tool.schema.to_string().as_bytes())
         && let Err(violations) = schema.check(Some(sent.as_bytes()))
     {
-        let violations = violations.lines().join("\n  ");
+        let violations = violations.lines.join("\n  ");
         return Err(BenchFault::Schema { tool: tool.name.clone(), violations });
     }
     Ok(text.trim().to_owned())

@@ -7,19 +7,33 @@ use serde::Deserialize;
 
 use crate::jsonrpc::{NoObject, Payload, Response, Spot, object};
 
+use super::QuestionsFault;
+
 /// Why an answer is invalid.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerFault {
     /// The result is not an object, or has a duplicate of a member that the
     /// gateway reads.
-    #[error("the result is no valid object")]
-    Object(#[from] NoObject),
-    /// A member of the result has the wrong type.
-    #[error("the result is not what it has to be")]
-    Result(#[source] serde_json::Error),
-    /// The error has no integer `code` or no `message`.
-    #[error("the error is no valid JSON-RPC error")]
-    Error(#[source] serde_json::Error),
+    #[error("the result is not a valid object: {0}")]
+    Result(NoObject),
+    /// The error has no integer `code`, or a `message` that is not a string.
+    #[error("the error is not an object with an integer `code` and a string `message`")]
+    Error,
+    /// The result is not a valid `InputRequiredResult`.
+    #[error("the input requests are not valid: {0}")]
+    Questions(QuestionsFault),
+}
+
+impl From<NoObject> for AnswerFault {
+    fn from(fault: NoObject) -> Self {
+        Self::Result(fault)
+    }
+}
+
+impl From<QuestionsFault> for AnswerFault {
+    fn from(fault: QuestionsFault) -> Self {
+        Self::Questions(fault)
+    }
 }
 
 /// A server's answer.
@@ -94,7 +108,7 @@ impl ResultBody {
     /// Reads a result.
     ///
     /// # Errors
-    /// [`AnswerFault::Object`] if it is not an object.
+    /// [`AnswerFault::Result`] if it is not an object.
     pub fn parse(raw: Bytes) -> Result<Self, AnswerFault> {
         Self::read(raw.into())
     }
@@ -119,7 +133,7 @@ impl ResultBody {
     /// The same sender's result with other content.
     ///
     /// # Errors
-    /// [`AnswerFault::Object`] if it is not an object.
+    /// [`AnswerFault::Result`] if it is not an object.
     pub fn with(&self, raw: Bytes) -> Result<Self, AnswerFault> {
         Ok(Self { sender: self.sender.clone(), ..Self::parse(raw)? })
     }
@@ -178,7 +192,7 @@ impl ErrorBody {
     /// # Errors
     /// [`AnswerFault::Error`] if it has no integer `code`.
     pub fn parse(raw: Bytes) -> Result<Self, AnswerFault> {
-        let wire: WireError = object(&raw).map_err(AnswerFault::Error)?;
+        let wire: WireError = object(&raw).map_err(|_| AnswerFault::Error)?;
         Ok(Self { code: wire.code, message: wire.message, raw })
     }
 

@@ -5,11 +5,20 @@
 //! text names nothing that the client may not know to exist; the log has the
 //! details for the operator.
 
+mod request;
+mod server;
+
+pub use request::{
+    ArgumentViolations, CursorError, HeaderFault, InputRefusal, NeededCapability, ParamsFault,
+    ParseFault, QueryFault, RequestFault, StateError,
+};
+pub use server::{GatewayFault, InternalFault, ServerFault, TaskFault, VersionFault};
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::mcp::{ProtocolVersion, code, meta};
+use crate::mcp::{ProtocolVersion, code};
 
 use super::ServerName;
 
@@ -25,38 +34,25 @@ pub enum Blame {
 }
 
 /// Why a call has no response from its server.
+///
+/// Rare and large evidence is boxed: results that may hold a failure are moved on every call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The body is not JSON.
-    #[error("{detail}")]
-    Parse {
-        /// What is wrong with it.
-        detail: String,
-    },
+    #[error("{0}")]
+    Parse(ParseFault),
     /// The body is JSON, but not a valid request.
-    #[error("{detail}")]
-    InvalidRequest {
-        /// What is wrong with it.
-        detail: String,
-    },
+    #[error("{0}")]
+    InvalidRequest(Box<RequestFault>),
     /// The params do not fit the method.
-    #[error("{detail}")]
-    InvalidParams {
-        /// What is wrong with them.
-        detail: String,
-    },
+    #[error("invalid params: {0}")]
+    InvalidParams(ParamsFault),
     /// A Modern request without its required `_meta`.
-    #[error("{detail}")]
-    InvalidMeta {
-        /// What is missing.
-        detail: String,
-    },
+    #[error("invalid params: {0}")]
+    InvalidMeta(ParamsFault),
     /// A header contradicts the body, or is missing.
-    #[error("header mismatch: {detail}")]
-    HeaderMismatch {
-        /// Which header, and how.
-        detail: String,
-    },
+    #[error("header mismatch: {0}")]
+    HeaderMismatch(Box<HeaderFault>),
     /// A version the gateway does not speak.
     #[error("unsupported protocol version {requested:?}")]
     UnsupportedVersion {
@@ -90,58 +86,56 @@ pub enum Failure {
     },
     /// The task does not exist, or belongs to another principal: the same for
     /// both.
-    #[error("there is no such task, or no longer: {id}")]
+    #[error("unknown or expired task: {id}")]
     UnknownTask {
         /// The id asked for.
         id: String,
     },
     /// The tool's arguments violate its schema.
-    #[error("the arguments do not fit the tool's input schema:\n{violations}")]
-    InvalidArguments {
-        /// One line for each violation.
-        violations: String,
-    },
+    #[error("the arguments do not fit the tool's input schema:\n{0}")]
+    InvalidArguments(ArgumentViolations),
     /// A Legacy request outside a session.
     #[error(
-        "a session is needed: send `initialize` first, then its `Mcp-Session-Id` with every request"
+        "a session is required: send `initialize` first, then its `Mcp-Session-Id` with every \
+         request"
     )]
     SessionRequired,
     /// The session does not exist or has ended.
-    #[error("the session is not there: open a new one with `initialize`")]
+    #[error("unknown or expired session: open a new one with `initialize`")]
     SessionLost,
     /// The maximum number of sessions is open.
-    #[error("too many sessions are open, at most {limit}: try again later")]
+    #[error("too many open sessions, the limit is {limit}: try again later")]
     TooManySessions {
         /// How many may be open.
         limit: usize,
     },
     /// The maximum number of streams is open.
-    #[error("too many streams are open, at most {limit}: try again later")]
+    #[error("too many open streams, the limit is {limit}: try again later")]
     TooManyStreams {
         /// How many may be open.
         limit: usize,
     },
     /// The maximum number of subscriptions is reached.
-    #[error("too many resources are subscribed to, at most {limit}: unsubscribe from some first")]
+    #[error("too many subscriptions, the limit is {limit}: unsubscribe from some resources first")]
     TooManySubscriptions {
         /// How many there may be.
         limit: usize,
     },
     /// The resource's server offers no notifications of changes.
-    #[error("nobody tells when this resource changes: {uri}")]
+    #[error("no server offers subscriptions for this resource: {uri}")]
     NoUpdates {
         /// The URI asked for.
         uri: String,
     },
     /// A key is required and the request has none.
-    #[error("a key is needed: send it as `Authorization: Bearer KEY` or as `X-API-Key: KEY`")]
+    #[error("a key is required: send it as `Authorization: Bearer KEY` or as `X-API-Key: KEY`")]
     KeyMissing,
     /// The key belongs to no client.
-    #[error("the key is not known here")]
+    #[error("unknown key")]
     KeyUnknown,
     /// The profile does not exist, or this principal may not use it: the same
     /// for both.
-    #[error("there is nothing here: the MCP endpoint is /mcp, and /mcp/NAME for a profile")]
+    #[error("no such endpoint: the MCP endpoint is /mcp, and /mcp/NAME for a profile")]
     UnknownEndpoint,
     /// The body is larger than allowed.
     #[error("the request body is larger than {limit} bytes")]
@@ -161,33 +155,30 @@ pub enum Failure {
         retry_after: Duration,
     },
     /// The gateway is stopping.
-    #[error("the gateway is stopping")]
+    #[error("the gateway is shutting down")]
     Draining,
     /// The gateway that `trunkline stdio --connect` connects to does not
     /// answer.
-    #[error("no answer from the gateway: {reason}")]
-    Unreachable {
-        /// The reason, in a few words.
-        reason: String,
-    },
+    #[error("no response from the gateway: {0}")]
+    Unreachable(Box<GatewayFault>),
     /// The server is unavailable.
-    #[error("the server {server} is not available: {reason}")]
+    #[error("the server {server} is not available: {fault}")]
     ServerDown {
         /// The server.
         server: ServerName,
-        /// The reason, in a few words.
-        reason: String,
+        /// What is wrong with it.
+        fault: Box<ServerFault>,
     },
-    /// The connection to the server was lost during the call.
-    #[error("the server {server} broke off in the middle of the call: {reason}")]
+    /// The server exited, or the connection to it was lost, during the call.
+    #[error("the server {server} failed during the call: {fault}")]
     ServerBroke {
         /// The server.
         server: ServerName,
-        /// What happened, in a few words.
-        reason: String,
+        /// What happened.
+        fault: Box<ServerFault>,
     },
     /// The server took too long.
-    #[error("the server {server} did not answer within {}", seconds(*after))]
+    #[error("the server {server} did not respond within {}", seconds(*after))]
     ServerTimeout {
         /// The server.
         server: ServerName,
@@ -195,39 +186,36 @@ pub enum Failure {
         after: Duration,
     },
     /// The server sent an invalid response.
-    #[error("the server {server} sent an invalid answer: {reason}")]
+    #[error("the server {server} sent an invalid response: {fault}")]
     BadAnswer {
         /// The server.
         server: ServerName,
-        /// What is wrong with it, in a few words.
-        reason: String,
+        /// What is wrong with it.
+        fault: Box<ServerFault>,
     },
     /// The server needs input that the client declared no capability for.
-    #[error("the server asks for input that this client cannot give: {needed}")]
+    #[error("the server requests input that this client does not support: {needed}")]
     InputNeeded {
-        /// The capabilities that the client would need.
-        needed: Value,
+        /// The capability that the client would need.
+        needed: NeededCapability,
     },
     /// The request needs a capability that the client did not declare.
     #[error("missing required client capability: {needed}")]
     CapabilityNeeded {
-        /// The capabilities that the client would need.
-        needed: Value,
+        /// The capability that the client would need.
+        needed: NeededCapability,
     },
     /// The client declined to give the input.
-    #[error("the client refused the input that the server asked for: {reason}")]
-    InputRefused {
-        /// The client's reason.
-        reason: String,
-    },
+    #[error("the client refused the input that the server requested: {0}")]
+    InputRefused(InputRefusal),
     /// The client did not give the input in time.
-    #[error("the client did not give the input that the server asked for within {}", seconds(*after))]
+    #[error("the client did not provide the input that the server requested within {}", seconds(*after))]
     InputTimeout {
         /// How long the gateway waited.
         after: Duration,
     },
     /// The server asked for input too many times.
-    #[error("the server {server} asked for input more than {limit} times in one call")]
+    #[error("the server {server} requested input more than {limit} times in one call")]
     InputEndless {
         /// The server.
         server: ServerName,
@@ -235,20 +223,14 @@ pub enum Failure {
         limit: usize,
     },
     /// A retry carries a state that cannot be used.
-    #[error("the requestState cannot be used: {reason}; make the call again without it")]
-    InvalidState {
-        /// What is wrong with it.
-        reason: String,
-    },
+    #[error("invalid requestState: {0}; make the call again without it")]
+    InvalidState(StateError),
     /// The client cancelled the call.
     #[error("the call was cancelled")]
     Cancelled,
     /// The gateway itself failed.
-    #[error("the gateway failed: {detail}")]
-    Internal {
-        /// What the gateway was doing.
-        detail: String,
-    },
+    #[error("internal error: {0}")]
+    Internal(Box<InternalFault>),
 }
 
 /// A failure's representation on the wire and in metrics.
@@ -271,17 +253,15 @@ impl Failure {
     pub fn wire(&self) -> WireForm {
         use Blame::{Client, Gateway, Server};
         match self {
-            Self::Parse { .. } => row(code::PARSE_ERROR, 400, Client, false, "parse_error"),
-            Self::InvalidRequest { .. } => {
+            Self::Parse(_) => row(code::PARSE_ERROR, 400, Client, false, "parse_error"),
+            Self::InvalidRequest(_) => {
                 row(code::INVALID_REQUEST, 400, Client, false, "invalid_request")
             }
-            Self::InvalidParams { .. } => {
+            Self::InvalidParams(_) => {
                 row(code::INVALID_PARAMS, 200, Client, false, "invalid_params")
             }
-            Self::InvalidMeta { .. } => {
-                row(code::INVALID_PARAMS, 400, Client, false, "invalid_meta")
-            }
-            Self::HeaderMismatch { .. } => {
+            Self::InvalidMeta(_) => row(code::INVALID_PARAMS, 400, Client, false, "invalid_meta"),
+            Self::HeaderMismatch(_) => {
                 row(code::HEADER_MISMATCH, 400, Client, false, "header_mismatch")
             }
             Self::UnsupportedVersion { .. } => {
@@ -302,7 +282,7 @@ impl Failure {
             Self::UnknownTask { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "unknown_task")
             }
-            Self::InvalidArguments { .. } => {
+            Self::InvalidArguments(_) => {
                 row(code::INVALID_PARAMS, 200, Client, false, "invalid_arguments")
             }
             Self::SessionRequired => {
@@ -330,7 +310,7 @@ impl Failure {
             Self::MediaType => row(code::INVALID_REQUEST, 415, Client, false, "media_type"),
             Self::OverLimit { .. } => row(code::OVER_LIMIT, 429, Gateway, true, "over_limit"),
             Self::Draining => row(code::SERVER_UNAVAILABLE, 503, Gateway, true, "draining"),
-            Self::Unreachable { .. } => {
+            Self::Unreachable(_) => {
                 row(code::SERVER_UNAVAILABLE, 502, Gateway, true, "unreachable")
             }
             Self::ServerDown { .. } => {
@@ -349,20 +329,16 @@ impl Failure {
             Self::CapabilityNeeded { .. } => {
                 row(code::MISSING_CAPABILITY, 400, Client, false, "capability_needed")
             }
-            Self::InputRefused { .. } => {
-                row(code::INTERNAL_ERROR, 200, Client, false, "input_refused")
-            }
+            Self::InputRefused(_) => row(code::INTERNAL_ERROR, 200, Client, false, "input_refused"),
             Self::InputTimeout { .. } => {
                 row(code::SERVER_TIMEOUT, 200, Client, true, "input_timeout")
             }
             Self::InputEndless { .. } => {
                 row(code::INTERNAL_ERROR, 200, Server, false, "input_endless")
             }
-            Self::InvalidState { .. } => {
-                row(code::INVALID_PARAMS, 200, Client, false, "invalid_state")
-            }
+            Self::InvalidState(_) => row(code::INVALID_PARAMS, 200, Client, false, "invalid_state"),
             Self::Cancelled => row(code::INTERNAL_ERROR, 200, Client, false, "cancelled"),
-            Self::Internal { .. } => row(code::INTERNAL_ERROR, 500, Gateway, false, "internal"),
+            Self::Internal(_) => row(code::INTERNAL_ERROR, 500, Gateway, false, "internal"),
         }
     }
 
@@ -374,7 +350,7 @@ impl Failure {
                 "requested": requested,
             })),
             Self::InputNeeded { needed } | Self::CapabilityNeeded { needed } => {
-                Some(json!({ "requiredCapabilities": needed }))
+                Some(json!({ "requiredCapabilities": needed.to_json() }))
             }
             Self::OverLimit { limit, retry_after } => Some(json!({
                 "limit": limit,
@@ -387,7 +363,22 @@ impl Failure {
 
     /// The failure of a client without the tasks extension.
     pub fn tasks_needed() -> Self {
-        Self::CapabilityNeeded { needed: json!({ "extensions": { meta::TASKS: {} } }) }
+        Self::CapabilityNeeded { needed: NeededCapability::Tasks }
+    }
+
+    /// The failure of a server that is unavailable.
+    pub fn server_down(server: ServerName, fault: ServerFault) -> Self {
+        Self::ServerDown { server, fault: Box::new(fault) }
+    }
+
+    /// The failure of a server that failed during a call.
+    pub fn server_broke(server: ServerName, fault: ServerFault) -> Self {
+        Self::ServerBroke { server, fault: Box::new(fault) }
+    }
+
+    /// The failure of a server that sent an invalid response.
+    pub fn bad_answer(server: ServerName, fault: ServerFault) -> Self {
+        Self::BadAnswer { server, fault: Box::new(fault) }
     }
 
     /// The value of `Retry-After`.
@@ -417,9 +408,7 @@ impl Failure {
         let for_the_model = self.wire().blame == Blame::Server
             || matches!(
                 self,
-                Self::InvalidArguments { .. }
-                    | Self::InputRefused { .. }
-                    | Self::InputTimeout { .. }
+                Self::InvalidArguments(_) | Self::InputRefused(_) | Self::InputTimeout { .. }
             );
         for_the_model.then(|| tool_error(&self.to_string()))
     }
@@ -459,7 +448,7 @@ mod tests {
     #[test]
     fn only_a_servers_failure_becomes_a_tool_result() {
         let server = ServerName::new("git").unwrap();
-        let down = Failure::ServerDown { server, reason: "it exited".into() };
+        let down = Failure::server_down(server, ServerFault::Exited);
         assert!(down.to_tool_result().is_some());
         assert!(Failure::Draining.to_tool_result().is_none());
     }

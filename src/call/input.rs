@@ -5,12 +5,39 @@ use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
 
 use crate::jsonrpc::{self, Members, Response, text};
 use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
 
-use super::{Abilities, AnswerFault, ResultBody, ResultType};
+use super::{Abilities, AnswerFault, NeededCapability, ResultBody, ResultType};
+
+/// Why a result is not a valid `InputRequiredResult`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum QuestionsFault {
+    /// A value that must be an object is not.
+    #[error("`{member}` must be an object")]
+    NotAnObject {
+        /// The member that holds the value.
+        member: &'static str,
+    },
+    /// An input request without a method.
+    #[error("an input request has no `method`")]
+    NoMethod,
+    /// The state is not a string.
+    #[error("`requestState` must be a string")]
+    State,
+    /// Neither input requests nor a state.
+    #[error("neither `inputRequests` nor `requestState` is present")]
+    Empty,
+    /// Too many input requests.
+    #[error("{found} input requests, the limit is {limit}")]
+    TooMany {
+        /// How many there are.
+        found: usize,
+        /// The maximum.
+        limit: usize,
+    },
+}
 
 /// One request of a server for input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,21 +54,21 @@ impl Question {
         matches!(self.method.as_str(), SAMPLING | ELICITATION | ROOTS)
     }
 
-    /// The capabilities that a client with these abilities lacks to answer
-    /// this; `None` if it lacks none, or the method is unknown.
-    pub fn missing_capabilities(&self, abilities: &Abilities) -> Option<Value> {
+    /// The capability that a client with these abilities lacks to answer this;
+    /// `None` if it lacks none, or the method is unknown.
+    pub fn missing_capability(&self, abilities: &Abilities) -> Option<NeededCapability> {
         let member =
             |key| self.params.as_deref().and_then(|raw| Members::parse(raw).ok()?.find(key));
         match self.method.as_str() {
             SAMPLING if member("tools").is_some() => {
-                (!abilities.sampling_tools).then(|| json!({ "sampling": { "tools": {} } }))
+                (!abilities.sampling_tools).then_some(NeededCapability::SamplingTools)
             }
-            SAMPLING => (!abilities.sampling).then(|| json!({ "sampling": {} })),
-            ROOTS => (!abilities.roots).then(|| json!({ "roots": {} })),
+            SAMPLING => (!abilities.sampling).then_some(NeededCapability::Sampling),
+            ROOTS => (!abilities.roots).then_some(NeededCapability::Roots),
             ELICITATION if member("mode").and_then(text).as_deref() == Some("url") => {
-                (!abilities.url).then(|| json!({ "elicitation": { "url": {} } }))
+                (!abilities.url).then_some(NeededCapability::ElicitationUrl)
             }
-            ELICITATION => (!abilities.form).then(|| json!({ "elicitation": { "form": {} } })),
+            ELICITATION => (!abilities.form).then_some(NeededCapability::ElicitationForm),
             _ => None,
         }
     }
@@ -60,26 +87,26 @@ impl ResultBody {
     /// Reads the input requests, if the result has any.
     ///
     /// # Errors
-    /// [`AnswerFault::Result`] if it is not a valid `InputRequiredResult`.
+    /// [`AnswerFault::Questions`] if it is not a valid `InputRequiredResult`.
     pub fn asked(&self) -> Result<Option<Asked>, AnswerFault> {
         if *self.kind() != ResultType::InputRequired {
             return Ok(None);
         }
-        Asked::parse(self.raw()).map(Some).map_err(AnswerFault::Result)
+        Ok(Some(Asked::parse(self.raw())?))
     }
 }
 
 impl Asked {
-    fn parse(raw: &Bytes) -> Result<Self, serde_json::Error> {
-        use serde::de::Error as _;
-        let wrong = |what: &str| serde_json::Error::custom(what);
-        let result = Members::parse(raw)?;
+    fn parse(raw: &Bytes) -> Result<Self, QuestionsFault> {
+        let members =
+            |raw, member| Members::parse(raw).map_err(|_| QuestionsFault::NotAnObject { member });
+        let result = members(raw, "result")?;
         let mut questions = Vec::new();
         if let Some(requests) = result.find("inputRequests") {
-            for (key, request) in Members::parse(requests.get().as_bytes())?.0 {
-                let request = Members::parse(request.get().as_bytes())?;
+            for (key, request) in members(requests.get().as_bytes(), "inputRequests")?.0 {
+                let request = members(request.get().as_bytes(), "inputRequests[…]")?;
                 let method = request.find("method").and_then(text);
-                let method = method.ok_or_else(|| wrong("an input request without a method"))?;
+                let method = method.ok_or(QuestionsFault::NoMethod)?;
                 let params = request.find("params").filter(|params| params.get() != "null");
                 let params = params.map(|params| raw.slice_ref(params.get().as_bytes()));
                 let question = Question { method: method.into_owned(), params };
@@ -89,16 +116,16 @@ impl Asked {
         let state = match result.find("requestState") {
             Some(state) => {
                 let span = jsonrpc::span_of(raw, state.get().as_bytes());
-                let text = text(state).ok_or_else(|| wrong("a requestState that is no string"))?;
+                let text = text(state).ok_or(QuestionsFault::State)?;
                 span.map(|span| (text.into_owned(), span))
             }
             None => None,
         };
         if questions.is_empty() && state.is_none() {
-            return Err(wrong("neither inputRequests nor a requestState"));
+            return Err(QuestionsFault::Empty);
         }
         if questions.len() > MOST_QUESTIONS {
-            return Err(wrong("too many input requests"));
+            return Err(QuestionsFault::TooMany { found: questions.len(), limit: MOST_QUESTIONS });
         }
         Ok(Self { questions, state })
     }

@@ -23,12 +23,16 @@ pub use abilities::Abilities;
 pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType};
 pub use context::{Client, Context, Endpoint, PeerAddress, Principal, Trace};
 pub use drain::{Drain, DrainSwitch, drain};
-pub use failure::{Blame, Failure, WireForm, tool_error};
-pub use input::{Asked, Input, MOST_QUESTIONS, Question};
+pub use failure::{
+    ArgumentViolations, Blame, CursorError, Failure, GatewayFault, HeaderFault, InputRefusal,
+    InternalFault, NeededCapability, ParamsFault, ParseFault, QueryFault, RequestFault,
+    ServerFault, StateError, TaskFault, VersionFault, WireForm, tool_error,
+};
+pub use input::{Asked, Input, MOST_QUESTIONS, Question, QuestionsFault};
 pub use names::{
     NativeName, ProfileName, ProfileNameError, PublicName, ServerName, ServerNameError,
 };
-pub use params::{Meta, Params, ParamsFault};
+pub use params::{Meta, Params};
 pub use passing::Passing;
 pub use reply::{Answers, Event, InFlightSlot, Notice, Reply};
 

@@ -5,24 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::jsonrpc::{NoObject, OutlineParts, Payload, Spot};
+use crate::jsonrpc::{OutlineParts, Payload, Spot};
 use crate::mcp::meta;
 
-/// Why params are invalid.
-#[derive(Debug, thiserror::Error)]
-pub enum ParamsFault {
-    /// Not an object, or a duplicate of a member that the gateway reads.
-    #[error("invalid params: {0}")]
-    Syntax(#[from] NoObject),
-    /// A member has the wrong type.
-    #[error("invalid params: `{member}` must be {kind}")]
-    Kind {
-        /// The member's name.
-        member: &'static str,
-        /// The expected type.
-        kind: &'static str,
-    },
-}
+use super::ParamsFault;
 
 /// The params of a request, whole and unchanged. Cheap to clone.
 #[derive(Debug, Clone)]

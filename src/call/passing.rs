@@ -9,7 +9,7 @@ use futures_util::Stream;
 
 use crate::mcp::Era;
 
-use super::{Failure, ResultBody, ServerName};
+use super::{Failure, ResultBody, ServerFault, ServerName};
 
 /// The raw JSON of a result, in pieces. Dropping it before its end closes the
 /// server's stream.
@@ -82,7 +82,7 @@ impl Passing {
             whole.extend_from_slice(&piece);
         }
         ResultBody::parse(whole.freeze())
-            .map_err(|fault| Failure::BadAnswer { server: self.server, reason: fault.to_string() })
+            .map_err(|fault| Failure::bad_answer(self.server, ServerFault::Answer(fault)))
     }
 }
 

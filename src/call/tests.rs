@@ -3,9 +3,15 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use serde_json::json;
+use bytes::Bytes;
 
-use super::{Blame, Failure, ServerName};
+use crate::jsonrpc::{self, FrameFault};
+use crate::mcp::{header, meta};
+
+use super::{
+    ArgumentViolations, Blame, Failure, GatewayFault, HeaderFault, InputRefusal, InternalFault,
+    NeededCapability, ParamsFault, RequestFault, ServerFault, ServerName, StateError,
+};
 
 #[test]
 fn the_page_on_errors_says_what_the_table_says() {
@@ -20,7 +26,7 @@ fn the_page_on_errors_says_what_the_table_says() {
 
 fn page() -> String {
     let mut page = HEAD.to_owned();
-    let mut next = Some(Failure::Parse { detail: DETAIL.into() });
+    let mut next = Some(Failure::from(frame_fault(r#"{"a"}"#)));
     while let Some(failure) = next {
         let wire = failure.wire();
         let blame = match wire.blame {
@@ -48,18 +54,22 @@ fn after(failure: &Failure) -> Option<Failure> {
     let detail = || DETAIL.to_owned();
     let server = || ServerName::new("NAME").unwrap();
     Some(match failure {
-        Failure::Parse { .. } => Failure::InvalidRequest { detail: detail() },
-        Failure::InvalidRequest { .. } => Failure::InvalidParams { detail: detail() },
-        Failure::InvalidParams { .. } => Failure::InvalidMeta { detail: detail() },
-        Failure::InvalidMeta { .. } => Failure::HeaderMismatch { detail: detail() },
-        Failure::HeaderMismatch { .. } => Failure::UnsupportedVersion { requested: detail() },
+        Failure::Parse(_) => RequestFault::Frame(FrameFault::Version).into(),
+        Failure::InvalidRequest(_) => ParamsFault::Missing { member: "name" }.into(),
+        Failure::InvalidParams(_) => {
+            Failure::InvalidMeta(ParamsFault::MissingMeta { key: meta::PROTOCOL_VERSION })
+        }
+        Failure::InvalidMeta(_) => {
+            HeaderFault::Missing { name: header::METHOD, body: "tools/call".into() }.into()
+        }
+        Failure::HeaderMismatch(_) => Failure::UnsupportedVersion { requested: detail() },
         Failure::UnsupportedVersion { .. } => Failure::MethodNotFound { method: detail() },
         Failure::MethodNotFound { .. } => Failure::UnknownTool { name: detail() },
         Failure::UnknownTool { .. } => Failure::UnknownPrompt { name: detail() },
         Failure::UnknownPrompt { .. } => Failure::UnknownResource { uri: detail() },
         Failure::UnknownResource { .. } => Failure::UnknownTask { id: "ID".into() },
-        Failure::UnknownTask { .. } => Failure::InvalidArguments { violations: detail() },
-        Failure::InvalidArguments { .. } => Failure::SessionRequired,
+        Failure::UnknownTask { .. } => Failure::InvalidArguments(violations()),
+        Failure::InvalidArguments(_) => Failure::SessionRequired,
         Failure::SessionRequired => Failure::SessionLost,
         Failure::SessionLost => Failure::TooManySessions { limit: 10_000 },
         Failure::TooManySessions { .. } => Failure::TooManyStreams { limit: 1024 },
@@ -75,25 +85,38 @@ fn after(failure: &Failure) -> Option<Failure> {
             retry_after: Duration::from_millis(1500),
         },
         Failure::OverLimit { .. } => Failure::Draining,
-        Failure::Draining => Failure::Unreachable { reason: detail() },
-        Failure::Unreachable { .. } => Failure::ServerDown { server: server(), reason: detail() },
-        Failure::ServerDown { .. } => Failure::ServerBroke { server: server(), reason: detail() },
+        Failure::Draining => GatewayFault::Transport(ServerFault::Unreachable).into(),
+        Failure::Unreachable(_) => Failure::server_down(server(), ServerFault::NotStarted),
+        Failure::ServerDown { .. } => Failure::server_broke(server(), ServerFault::Exited),
         Failure::ServerBroke { .. } => {
             Failure::ServerTimeout { server: server(), after: Duration::from_secs(30) }
         }
-        Failure::ServerTimeout { .. } => Failure::BadAnswer { server: server(), reason: detail() },
-        Failure::BadAnswer { .. } => Failure::InputNeeded { needed: json!({ "roots": {} }) },
-        Failure::InputNeeded { .. } => Failure::CapabilityNeeded {
-            needed: json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }),
-        },
-        Failure::CapabilityNeeded { .. } => Failure::InputRefused { reason: detail() },
-        Failure::InputRefused { .. } => Failure::InputTimeout { after: Duration::from_mins(10) },
+        Failure::ServerTimeout { .. } => Failure::bad_answer(server(), ServerFault::WrongId),
+        Failure::BadAnswer { .. } => Failure::InputNeeded { needed: NeededCapability::Roots },
+        Failure::InputNeeded { .. } => Failure::tasks_needed(),
+        Failure::CapabilityNeeded { .. } => InputRefusal::Declined.into(),
+        Failure::InputRefused(_) => Failure::InputTimeout { after: Duration::from_mins(10) },
         Failure::InputTimeout { .. } => Failure::InputEndless { server: server(), limit: 32 },
-        Failure::InputEndless { .. } => Failure::InvalidState { reason: detail() },
-        Failure::InvalidState { .. } => Failure::Cancelled,
-        Failure::Cancelled => Failure::Internal { detail: detail() },
-        Failure::Internal { .. } => return None,
+        Failure::InputEndless { .. } => StateError::Expired.into(),
+        Failure::InvalidState(_) => Failure::Cancelled,
+        Failure::Cancelled => InternalFault::Random.into(),
+        Failure::Internal(_) => return None,
     })
+}
+
+fn violations() -> ArgumentViolations {
+    ArgumentViolations { lines: vec!["/limit: type: expected integer, got string".into()], more: 0 }
+}
+
+fn frame_fault(text: &'static str) -> FrameFault {
+    jsonrpc::parse(&Bytes::from_static(text.as_bytes()), 8).unwrap_err()
+}
+
+/// Results that may hold a failure are moved on every call.
+#[test]
+fn a_failure_is_small() {
+    let size = size_of::<Failure>();
+    assert!(size <= 48, "{size} bytes");
 }
 
 /// Placeholder for the parts that vary.
@@ -113,7 +136,8 @@ All errors that the gateway itself sends. Errors that a server sends pass throug
   `Retry-After`, and `data.retryAfterMs` for a limit.
 - **seen as**: a *tool result* carries `isError: true` and the text, so that the model reads it and can
   mend its call or take another way; an *error* is a JSON-RPC error, for the program.
-- **text** names nothing that the client may not know to exist; the log has the whole chain of causes.
+- **text** is an example where a label stands for several faults: each says what was found and what was
+  expected. It names nothing that the client may not know to exist; the log has the whole chain of causes.
 
 | label | code | HTTP | blame | again | seen as | text |
 |---|---|---|---|---|---|---|

@@ -6,17 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::{Digest, Kind, ListPosition};
-
-/// Why a cursor is refused; the client gets `-32602`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CursorError {
-    /// Malformed, changed, or sealed by an earlier run of the gateway.
-    #[error("the cursor is not valid")]
-    Invalid,
-    /// Valid, but for a list that has changed since. Continuing would skip elements or repeat them.
-    #[error("the list has changed since its first page: start again without a cursor")]
-    Stale,
-}
+use crate::call::CursorError;
 
 /// The key that seals cursors.
 pub struct SealedCursors {

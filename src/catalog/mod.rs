@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use crate::call::{Named, NativeName, PublicName, ServerName};
 use crate::text::clip;
-pub use cursor::{CursorError, SealedCursors};
+pub use cursor::SealedCursors;
 pub use item::{CatalogItem, FieldKind, InvalidItem};
 pub use kind::{ByKind, Kind};
 pub use list::{CatalogList, Digest, ListPage, ListPosition};
@@ -45,12 +45,11 @@ pub use merge::{ElementOrigin, MergeSource, MergeWarning};
 pub use naming::{MAX_PUBLIC_NAME, NamingScheme};
 pub use offers::{ServerOffers, TaskForm};
 pub use param_headers::{
-    AnnotationError, HeaderMismatch, ParamHeader, ParamKind, find_param_headers, headers_for,
-    verify_headers,
+    AnnotationError, ParamHeader, ParamKind, find_param_headers, headers_for, verify_headers,
 };
 pub use rules::{ServerRules, ToolChange};
-pub use schema::{ArgumentSchema, SchemaError, Violations};
-pub use selection::{Scope, Selection, SelectionFault};
+pub use schema::{ArgumentSchema, SchemaError};
+pub use selection::{Scope, Selection};
 pub use server_list::{CacheScope, Freshness, RejectedElement, ServerList};
 pub use tool::{HeaderRules, TaskSupport, Tool};
 pub use uris::{

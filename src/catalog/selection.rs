@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
 use super::kind::Kind;
-use crate::call::ServerName;
+use crate::call::{QueryFault, ServerName};
 use crate::config::{Pattern, ProfileConfig};
 use crate::text::clip;
 
@@ -33,43 +33,6 @@ type Patterns = Option<Vec<Pattern>>;
 /// Nested selections: their intersection. Empty admits everything.
 #[derive(Debug, Clone, Default)]
 pub struct Scope(Vec<Selection>);
-
-/// Why a query is not a valid selection.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SelectionFault {
-    /// The query is too long.
-    #[error("the URL's query has {len} bytes, at most {max} are read", max = Selection::LONGEST)]
-    TooLong {
-        /// The length found.
-        len: usize,
-    },
-    /// An unknown parameter.
-    #[error("the URL's query has an unknown parameter {name:?}: {KNOWN}")]
-    Unknown {
-        /// The parameter's name, truncated.
-        name: String,
-    },
-    /// A duplicate parameter.
-    #[error("the URL's query has `{name}` twice: separate its patterns by commas")]
-    Twice {
-        /// The parameter's name.
-        name: &'static str,
-    },
-    /// A pattern that is empty or too long, or not UTF-8.
-    #[error(
-        "the URL's query has {pattern:?} in `{name}`: a pattern has 1 to 128 characters, `*` is \
-         any run of them and `?` any one"
-    )]
-    Pattern {
-        /// The parameter.
-        name: &'static str,
-        /// The pattern, truncated.
-        pattern: String,
-    },
-    /// Too many patterns.
-    #[error("the URL's query has more than {max} patterns", max = Selection::MOST)]
-    TooMany,
-}
 
 impl Selection {
     /// The longest query that is read, in bytes.
@@ -92,25 +55,29 @@ impl Selection {
     ///
     /// # Errors
     /// What is wrong with the query, for the author of the URL.
-    pub fn parse(query: &str) -> Result<Self, SelectionFault> {
+    pub fn parse(query: &str) -> Result<Self, QueryFault> {
         if query.len() > Self::LONGEST {
-            return Err(SelectionFault::TooLong { len: query.len() });
+            return Err(QueryFault::TooLong { len: query.len(), limit: Self::LONGEST });
         }
         let mut selection = Self::default();
         let mut count = 0;
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             let Some((name, place)) = selection.patterns_for(name) else {
-                return Err(SelectionFault::Unknown { name: clip_pattern(name) });
+                return Err(QueryFault::UnknownParameter { name: clip_pattern(name) });
             };
             if place.is_some() {
-                return Err(SelectionFault::Twice { name });
+                return Err(QueryFault::Duplicate { name });
             }
             let patterns = parse_patterns(name, value)?;
             count += patterns.len();
             *place = Some(patterns);
         }
-        if count > Self::MOST { Err(SelectionFault::TooMany) } else { Ok(selection) }
+        if count > Self::MOST {
+            Err(QueryFault::TooManyPatterns { limit: Self::MOST })
+        } else {
+            Ok(selection)
+        }
     }
 
     /// Whether the selection shows everything.
@@ -256,14 +223,14 @@ fn any_matches(patterns: Option<&[Pattern]>, otherwise: bool, name: &str) -> boo
 }
 
 /// Parses comma-separated patterns. A comma within a pattern is written `%2C`.
-fn parse_patterns(name: &'static str, value: &str) -> Result<Vec<Pattern>, SelectionFault> {
+fn parse_patterns(name: &'static str, value: &str) -> Result<Vec<Pattern>, QueryFault> {
     let texts = value.split(',').filter(|_| !value.is_empty());
     texts
         .map(|raw| {
             let text = decode_query(raw);
             Pattern::new(&text)
                 .filter(|_| !text.contains('\u{fffd}'))
-                .ok_or_else(|| SelectionFault::Pattern { name, pattern: clip_pattern(&text) })
+                .ok_or_else(|| QueryFault::Pattern { name, pattern: clip_pattern(&text) })
         })
         .collect()
 }
@@ -276,8 +243,6 @@ fn decode_query(raw: &str) -> Cow<'_, str> {
 fn clip_pattern(text: &str) -> String {
     clip(text, 64).to_owned()
 }
-
-const KNOWN: &str = "it can have servers, tools, prompts and resources";
 
 #[cfg(test)]
 mod tests;

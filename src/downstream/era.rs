@@ -29,11 +29,7 @@ pub(super) fn of(headers: &HeaderMap, frame: &Frame) -> Result<Era, Failure> {
     if version.is_some() && headers.contains_key(header::SESSION_ID) {
         return Ok(Era::Legacy);
     }
-    let in_meta = Params::read(params.clone())
-        .and_then(|params| params.meta())
-        .map_err(|fault| Failure::InvalidParams { detail: fault.to_string() })?
-        .version
-        .is_some();
+    let in_meta = Params::read(params.clone()).and_then(|params| params.meta())?.version.is_some();
     let unknown = said.is_some() && version.is_none() && method != Method::Initialize;
     Ok(if in_meta || unknown { Era::Modern } else { Era::Legacy })
 }

@@ -31,7 +31,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode, header};
 
 use crate::call::PeerAddress;
-use crate::call::{Drain, Failure};
+use crate::call::{Drain, Failure, RequestFault};
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::{self, Era};
 use crate::pipeline::Gateway;
@@ -166,7 +166,7 @@ impl McpService {
         }
         match parsed {
             Ok(frame) => self.dispatch(frame, &posted, wants),
-            Err(fault) => refuse(None, &request::failure(&fault)),
+            Err(fault) => refuse(None, &fault.into()),
         }
     }
 
@@ -196,10 +196,9 @@ impl McpService {
     /// such thing, and says so (2026-07-28, "Earlier Streamable HTTP Revisions").
     fn get(self: Arc<Self>, headers: &HeaderMap, caller: &VerifiedCaller) -> Response<Body> {
         match self.session_of(headers, caller) {
-            Ok(_) if !AcceptedForm::of(headers).stream() => response::plain(
-                StatusCode::NOT_ACCEPTABLE,
-                "a GET opens an event stream: send `Accept: text/event-stream`",
-            ),
+            Ok(_) if !AcceptedForm::of(headers).stream() => {
+                response::refuse_request(StatusCode::NOT_ACCEPTABLE, RequestFault::NotAcceptable)
+            }
             Ok(session) => match headers.get(mcp::header::LAST_EVENT_ID) {
                 Some(id) if !id.is_empty() => self.resume(&session, id, caller),
                 _ => self.open_session_stream(&session, ReplayStart::Unsent, caller),

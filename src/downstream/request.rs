@@ -11,13 +11,11 @@ use http_body_util::BodyExt as _;
 use tokio::time::{sleep, timeout};
 
 use crate::call::PeerAddress;
-use crate::call::{Client, Context, Failure, Meta, Trace};
+use crate::call::{Client, Context, Failure, Meta, ParamsFault, RequestFault, Trace};
 use crate::codec::body::{BodyError, collect};
 use crate::config::LimitsConfig;
-use crate::jsonrpc::{Frame, FrameFault, Id};
+use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{self, LogLevel};
-
-use crate::text::clip;
 
 use super::caller::VerifiedCaller;
 
@@ -92,25 +90,9 @@ pub(super) fn id_of(frame: &Frame) -> Option<&Id> {
     }
 }
 
-/// The outward form of a fault in the envelope.
-pub(super) fn failure(fault: &FrameFault) -> Failure {
-    let detail = fault.to_string();
-    match fault {
-        FrameFault::Syntax(_) | FrameFault::Depth(_) => Failure::Parse { detail },
-        _ => Failure::InvalidRequest { detail },
-    }
-}
-
-pub(super) fn invalid(detail: &str) -> Failure {
-    Failure::InvalidRequest { detail: detail.to_owned() }
-}
-
 /// A log level, by its name.
-pub(super) fn log_level(name: &str) -> Result<LogLevel, String> {
-    LogLevel::parse(name).ok_or_else(|| {
-        let name: String = clip(name, 64).to_owned();
-        format!("invalid params: there is no log level {name:?}")
-    })
+pub(super) fn log_level(name: &str) -> Result<LogLevel, ParamsFault> {
+    LogLevel::parse(name).ok_or_else(|| ParamsFault::log_level(name))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -136,7 +118,7 @@ pub(super) async fn read_body<B: Body<Data = Bytes> + Unpin>(
         // A body that has arrived needs no timer.
         biased;
         collected = collect(&mut body, limits.body) => collected,
-        () = sleep(patience(limits)) => return Err(invalid("the body came too slowly")),
+        () = sleep(patience(limits)) => return Err(RequestFault::BodyTimeout.into()),
     };
     match collected {
         Ok(body) => Ok(body),
@@ -147,7 +129,7 @@ pub(super) async fn read_body<B: Body<Data = Bytes> + Unpin>(
             }
             Err(Failure::BodyTooLarge { limit })
         }
-        Err(BodyError::Broken(_)) => Err(invalid("the body broke off")),
+        Err(BodyError::Broken(_)) => Err(RequestFault::BodyIncomplete.into()),
     }
 }
 

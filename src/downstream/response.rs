@@ -9,7 +9,7 @@ use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use tokio::time::sleep;
 
-use crate::call::{Answer, Event, Failure, Notice, Passing, ResultBody, tool_error};
+use crate::call::{Answer, Event, Failure, Notice, Passing, RequestFault, ResultBody, tool_error};
 use crate::codec::sse;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice};
@@ -293,9 +293,7 @@ pub(super) fn refusal(id: Option<&Id>, failure: &Failure, era: Era) -> Response<
 fn status(failure: &Failure, era: Era) -> StatusCode {
     let status = StatusCode::from_u16(failure.wire().status).unwrap_or(StatusCode::OK);
     match (era, failure) {
-        (Era::Legacy, Failure::MethodNotFound { .. } | Failure::InvalidMeta { .. }) => {
-            StatusCode::OK
-        }
+        (Era::Legacy, Failure::MethodNotFound { .. } | Failure::InvalidMeta(_)) => StatusCode::OK,
         _ => status,
     }
 }
@@ -333,20 +331,15 @@ pub(super) fn empty(status: StatusCode) -> Response<Body> {
     response
 }
 
-pub(super) fn plain(status: StatusCode, text: &str) -> Response<Body> {
-    refusal_with(status, &Failure::InvalidRequest { detail: text.to_owned() })
-}
-
 pub(super) fn method_not_allowed() -> Response<Body> {
-    let detail = "POST a JSON-RPC message, or GET and DELETE with the Mcp-Session-Id of a session";
-    let failure = Failure::InvalidRequest { detail: detail.to_owned() };
-    let mut response = refusal_with(StatusCode::METHOD_NOT_ALLOWED, &failure);
+    let mut response = refuse_request(StatusCode::METHOD_NOT_ALLOWED, RequestFault::HttpMethod);
     response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST, GET, DELETE"));
     response
 }
 
-fn refusal_with(status: StatusCode, failure: &Failure) -> Response<Body> {
-    json(status, jsonrpc::error(None, &failure.to_error()))
+/// Refuses a request whose fault has an HTTP status of its own.
+pub(super) fn refuse_request(status: StatusCode, fault: RequestFault) -> Response<Body> {
+    json(status, jsonrpc::error(None, &Failure::from(fault).to_error()))
 }
 
 /// How long a silent call waits before its stream is opened for a client that can resume it.

@@ -15,21 +15,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::call::StateError;
 use crate::jsonrpc::Members;
-
-/// Why a state is rejected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum StateError {
-    /// Not sealed by this gateway, changed, or another principal's.
-    #[error("it is not one that this gateway gave you, or it was changed on its way")]
-    Invalid,
-    /// Sealed by this gateway, but expired.
-    #[error("it has expired")]
-    Expired,
-    /// Sealed by this gateway, for a different request.
-    #[error("it belongs to a request with another method or other params")]
-    OtherRequest,
-}
 
 /// The content of a state: how to continue the call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

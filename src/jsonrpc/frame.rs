@@ -11,17 +11,17 @@ use super::walk::{Walk, place};
 use super::{Malformed, NoObject, Payload, TooDeep, unquoted};
 
 /// Why bytes are not a JSON-RPC 2.0 message.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameFault {
     /// Not valid JSON.
     #[error("not valid JSON: {0}")]
-    Syntax(#[source] Malformed),
+    Syntax(Malformed),
     /// Not a JSON object, or a duplicate member of the envelope.
-    #[error("no JSON-RPC message: {0}")]
-    Envelope(#[source] NoObject),
+    #[error("not a JSON-RPC message: {0}")]
+    Envelope(NoObject),
     /// Nested deeper than allowed.
-    #[error(transparent)]
-    Depth(#[from] TooDeep),
+    #[error("{0}")]
+    Depth(TooDeep),
     /// `jsonrpc` is missing or is not `"2.0"`.
     #[error("`jsonrpc` must be \"2.0\"")]
     Version,
@@ -34,7 +34,7 @@ pub enum FrameFault {
     /// Neither a method, nor exactly one of result and error.
     #[error("neither a request, a notification nor a response")]
     Shape,
-    /// `params` is neither an object nor an array.
+    /// `params` is not an object.
     #[error("`params` must be an object")]
     Params,
 }

@@ -194,7 +194,7 @@ impl Outline {
     /// the members were not recorded.
     ///
     /// # Errors
-    /// [`NoObject::Twice`] if one of them is a duplicate, and as for [`OutlinePart::key`].
+    /// [`NoObject::Duplicate`] if one of them is a duplicate, and as for [`OutlinePart::key`].
     pub(super) fn find<const N: usize>(
         &self,
         text: &[u8],

@@ -24,7 +24,7 @@ pub enum JsonError {
         max: usize,
     },
     /// An object has a duplicate key.
-    #[error("the key {key:?} stands twice in one object")]
+    #[error("duplicate key {key:?}")]
     DuplicateKey {
         /// The key, truncated.
         key: String,

@@ -18,8 +18,8 @@ use tower::{Layer, Service, ServiceBuilder, service_fn};
 
 use super::cors::CorsForPages;
 use super::{BoxError, GuardRefusal, LiveSettings};
-use crate::call::Failure;
 use crate::call::PeerAddress;
+use crate::call::{Failure, InternalFault};
 use crate::downstream::{self, McpService};
 use crate::mcp;
 
@@ -234,6 +234,9 @@ fn answer_failure(
 ) -> Response<downstream::Body> {
     result.unwrap_or_else(|error| match error.downcast::<Failure>() {
         Ok(failure) => downstream::refusal(&failure),
-        Err(error) => downstream::refusal(&Failure::Internal { detail: error.to_string() }),
+        Err(error) => {
+            tracing::error!(%error, "a layer of the listener failed");
+            downstream::refusal(&InternalFault::Layer.into())
+        }
     })
 }

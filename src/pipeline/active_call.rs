@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::call::{
     Abilities, Answer, Call, Event, Failure, Input, MOST_QUESTIONS, Passing, Question, Reply,
-    ResultType,
+    ResultType, StateError,
 };
 use crate::era::lift;
 use crate::era::state::RequestState;
@@ -17,7 +17,7 @@ use crate::mcp::code;
 use crate::policy::Permitted;
 use crate::upstream::parking::{ParkedReply, ParkingSlot, Ticket};
 
-use super::input::{Requester, invalid_state};
+use super::input::Requester;
 use super::record::Record;
 use super::release::Release;
 use super::route::Route;
@@ -102,8 +102,7 @@ impl ActiveCall {
         input: &Input,
     ) -> Result<Reply, Failure> {
         let waiting = self.asker.inputs.parking.resume(permitted, id).await;
-        let gone = || invalid_state("the call that it belongs to no longer waits");
-        let ParkedReply { reply, mut open, asked, events } = waiting.ok_or_else(gone)?;
+        let ParkedReply { reply, mut open, asked, events } = waiting.ok_or(StateError::Ended)?;
         for (key, response) in &input.responses {
             if let Some(at) = open.iter().position(|(open, ..)| open == key) {
                 let (_, id, _) = open.swap_remove(at);
@@ -321,7 +320,7 @@ pub(super) fn refusal_reason(
 ) -> Option<String> {
     if !question.is_known() {
         Some(format!("clients of this gateway cannot be asked for {}", question.method))
-    } else if question.missing_capabilities(abilities).is_some() {
+    } else if question.missing_capability(abilities).is_some() {
         let method = &question.method;
         Some(format!("the client that made this call does not offer {method} in this form"))
     } else if open >= MOST_QUESTIONS {

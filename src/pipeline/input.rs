@@ -12,11 +12,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::call::{
-    Abilities, Answer, Call, Client, Endpoint, ErrorBody, Failure, Input, MOST_QUESTIONS, Params,
-    Principal, Question, ResultBody, ServerName,
+    Abilities, Answer, Call, Client, Endpoint, ErrorBody, Failure, Input, InputRefusal,
+    InternalFault, MOST_QUESTIONS, Params, ParamsFault, Principal, Question, ResultBody,
+    ServerFault, ServerName, StateError,
 };
 use crate::config::GatewayConfig as Config;
-use crate::era::state::{Digest, RequestState, Seals, StateBinding, StateError, digest};
+use crate::era::state::{Digest, RequestState, Seals, StateBinding, digest};
 use crate::era::tasks::ids::TaskIds;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{Members, Response, Splice, object, string};
@@ -85,7 +86,7 @@ impl InputStore {
 }
 
 fn sealing_failed(_: Unspecified) -> Failure {
-    Failure::Internal { detail: "sealing a state".into() }
+    InternalFault::Seal.into()
 }
 
 /// The sender and the content of a request: a sealed state is bound to both.
@@ -128,8 +129,7 @@ impl Requester {
     }
 
     pub(super) fn server(&self) -> Result<&ServerName, Failure> {
-        let nowhere = || Failure::Internal { detail: "an answer from nowhere".into() };
-        self.server.as_ref().ok_or_else(nowhere)
+        Ok(self.server.as_ref().ok_or(InternalFault::NoServer)?)
     }
 
     /// Seals a state for this request.
@@ -138,15 +138,14 @@ impl Requester {
         let bound = StateBinding { principal: &principal, request: &request };
         let lasting = self.inputs.bounds().lasting;
         let sealed = self.inputs.seals()?.seal(state, bound, now(), lasting);
-        sealed.map_err(|_| Failure::Internal { detail: "sealing a state".into() })
+        sealed.map_err(sealing_failed)
     }
 
     /// Opens a state that this request carries.
     pub(super) fn open(&self, state: &str) -> Result<RequestState, Failure> {
         let (principal, request) = self.binding();
         let bound = StateBinding { principal: &principal, request: &request };
-        let opened = self.inputs.seals()?.open(state, bound, now());
-        opened.map_err(|error| invalid_state(error.to_string()))
+        Ok(self.inputs.seals()?.open(state, bound, now())?)
     }
 
     /// Opens the state that a retry to this server carries.
@@ -158,7 +157,7 @@ impl Requester {
         let Some(state) = input.state.as_deref() else { return Ok(None) };
         match self.open(state)? {
             RequestState::Server { server: other, .. } if other != server.as_str() => {
-                Err(invalid_state(StateError::OtherRequest.to_string()))
+                Err(StateError::OtherRequest.into())
             }
             state => Ok(Some(state)),
         }
@@ -180,22 +179,19 @@ impl Requester {
     /// answer every request, and seals the state.
     pub(super) fn relay_questions(&self, result: &ResultBody) -> Result<ResultBody, Failure> {
         let server = self.server()?;
-        let bad = |reason: String| Failure::BadAnswer { server: server.clone(), reason };
-        let asked = result.asked().map_err(|fault| {
-            let reason = std::error::Error::source(&fault).map(ToString::to_string);
-            bad(reason.unwrap_or_else(|| fault.to_string()))
-        })?;
+        let bad = |fault| Failure::bad_answer(server.clone(), ServerFault::Answer(fault));
+        let asked = result.asked().map_err(bad)?;
         let Some(asked) = asked else { return Ok(result.clone()) };
         let abilities = self.abilities();
         if let Some(needed) =
-            asked.questions.iter().find_map(|(_, one)| one.missing_capabilities(abilities))
+            asked.questions.iter().find_map(|(_, one)| one.missing_capability(abilities))
         {
             return Err(Failure::InputNeeded { needed });
         }
         let Some((state, span)) = asked.state else { return Ok(result.clone()) };
         let sealed = self.seal_state(RequestState::Server { server: server.to_string(), state })?;
         let raw = Splice::new(result.raw()).replace(span, string(&sealed)).finish();
-        result.with(raw).map_err(|fault| bad(fault.to_string()))
+        result.with(raw).map_err(bad)
     }
 
     /// Turns a Legacy server's error that requires the user to open URLs first (2025-11-25,
@@ -206,7 +202,7 @@ impl Requester {
             return Ok(Answer::Error(error));
         };
         if let Some(needed) =
-            questions.iter().find_map(|one| one.missing_capabilities(self.abilities()))
+            questions.iter().find_map(|one| one.missing_capability(self.abilities()))
         {
             return Err(Failure::InputNeeded { needed });
         }
@@ -240,8 +236,7 @@ impl Requester {
         raw.put_slice(b"},\"requestState\":");
         raw.put_slice(string(&state).as_bytes());
         raw.put_u8(b'}');
-        ResultBody::parse(raw.freeze())
-            .map_err(|fault| Failure::Internal { detail: fault.to_string() })
+        Ok(ResultBody::parse(raw.freeze()).map_err(InternalFault::Result)?)
     }
 }
 
@@ -278,15 +273,11 @@ pub(super) fn check_accepted(input: &Input) -> Result<(), Failure> {
         let said: Result<ElicitationAnswer<'_>, _> = object(raw);
         match said.as_ref().map(|said| &*said.action) {
             Ok("accept") => {}
-            Ok("decline") => return Err(input_refused("the user declined")),
-            _ => return Err(input_refused("the user did not answer")),
+            Ok("decline") => return Err(InputRefusal::Declined.into()),
+            _ => return Err(InputRefusal::Dismissed.into()),
         }
     }
     Ok(())
-}
-
-fn input_refused(reason: &str) -> Failure {
-    Failure::InputRefused { reason: reason.to_owned() }
 }
 
 /// The client's answers and its state: from the params, or, for a Legacy client, from the responses
@@ -309,10 +300,9 @@ pub(super) fn read_modern_input(call: &Call) -> Result<Option<Input>, Failure> {
     if state.is_none() && raw.is_none() {
         return Ok(None);
     }
-    let invalid =
-        |what: String| Failure::InvalidParams { detail: format!("invalid params: {what}") };
+    let not_an_object = |_| ParamsFault::Kind { member: "inputResponses", kind: "an object" };
     let members = match raw {
-        Some(raw) => Members::parse(raw).map_err(|error| invalid(error.to_string()))?.0,
+        Some(raw) => Members::parse(raw).map_err(not_an_object)?.0,
         None => Vec::new(),
     };
     let mut responses = Vec::with_capacity(members.len());
@@ -330,11 +320,7 @@ pub(super) fn check_responses(input: &Input) -> Result<(), Failure> {
         Response::Error(_) => false,
     };
     match input.responses.iter().find(other) {
-        Some((key, _)) => {
-            let key: String = clip(key, 64).to_owned();
-            let detail = format!("invalid params: inputResponses[{key:?}] must be an object");
-            Err(Failure::InvalidParams { detail })
-        }
+        Some((key, _)) => Err(ParamsFault::InputResponse { key: clip(key, 64).to_owned() }.into()),
         None => Ok(()),
     }
 }
@@ -370,19 +356,15 @@ pub(super) fn params_for_server(
 }
 
 fn parse_params(raw: Bytes) -> Result<Params, Failure> {
-    Params::parse(Some(raw)).map_err(|fault| Failure::Internal { detail: fault.to_string() })
+    Ok(Params::parse(Some(raw)).map_err(InternalFault::Params)?)
 }
 
 /// The failure for a client's error response, with its message.
 pub(super) fn input_refused_with(response: &Response) -> Failure {
     let (Response::Result(raw) | Response::Error(raw)) = response;
     let error: Value = serde_json::from_slice(raw).unwrap_or_default();
-    let said = error.get("message").and_then(Value::as_str).unwrap_or("without a reason");
-    Failure::InputRefused { reason: clip(said, 200).to_owned() }
-}
-
-pub(super) fn invalid_state(reason: impl Into<String>) -> Failure {
-    Failure::InvalidState { reason: reason.into() }
+    let message = error.get("message").and_then(Value::as_str);
+    InputRefusal::Error { message: message.map(|message| clip(message, 200).to_owned()) }.into()
 }
 
 fn now() -> Duration {

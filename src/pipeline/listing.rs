@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use crate::call::{Context, Failure};
+use crate::call::{Context, Failure, InternalFault};
 use crate::catalog::Kind;
 
 use crate::snapshot::{Snapshot, View, ViewKey};
@@ -40,17 +40,13 @@ impl Gateway {
         }
         let (list, listing) = (view.catalog.list(kind), view.listings.get(kind));
         let digest = list.digest();
-        let invalid = |detail: String| Failure::InvalidParams { detail };
-        let from = cursor
-            .map(|cursor| self.cursors.open(kind, cursor, digest))
-            .transpose()
-            .map_err(|error| invalid(error.to_string()))?;
+        let from = cursor.map(|cursor| self.cursors.open(kind, cursor, digest)).transpose()?;
         let Some(size) = snapshot.config.gateway.page_size else {
             return Ok(listing.whole(era).clone());
         };
         let page = list.page(from, size);
         let next = page.next.map(|next| self.cursors.seal(kind, next, digest)).transpose();
-        let next = next.map_err(|_| Failure::Internal { detail: "sealing a cursor".into() })?;
+        let next = next.map_err(|_| InternalFault::Seal)?;
         Ok(listing.page(era, &page.items, next.as_deref()))
     }
 }

@@ -237,8 +237,8 @@ fn failed_outcome(failure: &Failure) -> CallOutcome {
         | Failure::UnknownTool { .. }
         | Failure::UnknownPrompt { .. }
         | Failure::UnknownResource { .. }
-        | Failure::InvalidArguments { .. }
-        | Failure::HeaderMismatch { .. } => CallOutcome::Refused { reason: wire.label },
+        | Failure::InvalidArguments(_)
+        | Failure::HeaderMismatch(_) => CallOutcome::Refused { reason: wire.label },
         _ => CallOutcome::Failed { code: wire.code, label: wire.label },
     }
 }

@@ -5,7 +5,7 @@ mod completion;
 
 use std::sync::Arc;
 
-use crate::call::{Call, Edits, Failure, NativeName, Params, ServerName};
+use crate::call::{Call, Edits, Failure, NativeName, Params, ParamsFault, ServerName};
 use crate::catalog::{ElementOrigin, PublicReference, Tool, verify_headers};
 use crate::jsonrpc::string;
 use crate::mcp::{Era, Method};
@@ -154,10 +154,8 @@ pub(super) fn find_owner<'a>(
     member.ok_or_else(|| Failure::MethodNotFound { method: clip_name(method.as_str()) })
 }
 
-fn required<'a>(member: Option<&'a str>, name: &str) -> Result<&'a str, Failure> {
-    member.ok_or_else(|| Failure::InvalidParams {
-        detail: format!("invalid params: `{name}` is missing"),
-    })
+fn required<'a>(member: Option<&'a str>, name: &'static str) -> Result<&'a str, Failure> {
+    Ok(member.ok_or(ParamsFault::Missing { member: name })?)
 }
 
 fn unknown_prompt(name: &str) -> Failure {
@@ -208,8 +206,7 @@ impl<'a> Route<'a> {
         if mirrored.is_empty() || !mirrors {
             return Ok(());
         }
-        verify_headers(mirrored, &call.context.headers, call.params.arguments())
-            .map_err(|mismatch| Failure::HeaderMismatch { detail: mismatch.to_string() })
+        Ok(verify_headers(mirrored, &call.context.headers, call.params.arguments())?)
     }
 
     /// The target for policy to permit: the server, and the edits that put its own names into these

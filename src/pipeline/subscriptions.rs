@@ -9,7 +9,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 
-use crate::call::{Context, ErrorBody, Failure, NativeName, ServerName};
+use crate::call::{Context, ErrorBody, Failure, InternalFault, NativeName, ServerName};
 use crate::catalog::{ResultShape, TaskForm};
 use crate::era::news;
 use crate::era::tasks::rename::TaskIdPlace;
@@ -230,7 +230,7 @@ impl Gateway {
         let limits = &snapshot.config.gateway.limits;
         let view = snapshot.view(&self.view_key(context));
         let (server, native, topic) = find(&snapshot, &view)?;
-        let gone = || Failure::Internal { detail: "finding a server that is listed".into() };
+        let gone = || InternalFault::ServerMissing { server: server.clone() };
         let member = snapshot.server(&server).ok_or_else(gone)?;
         let target = CallTarget { server, native, tool: None, edits: Box::default() };
         let permitted = snapshot.policy.permit_subscription(topic, target)?;

@@ -36,7 +36,7 @@ impl CallTarget {
         let Some(tool) = &self.tool else { return Ok(()) };
         tool.arguments
             .check_outlined(params.arguments(), params.arguments_parts())
-            .map_err(|violations| Failure::InvalidArguments { violations: violations.to_string() })
+            .map_err(Failure::InvalidArguments)
     }
 }
 

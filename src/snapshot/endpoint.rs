@@ -1,6 +1,6 @@
 //! Endpoints: which exist, and who may use them.
 
-use crate::call::{Endpoint, Failure, Principal, ProfileName, ServerName};
+use crate::call::{Endpoint, Failure, Principal, ProfileName, QueryFault, ServerName};
 use crate::catalog::Selection;
 use crate::config::ProfileConfig;
 use crate::identity::Credential;
@@ -61,16 +61,15 @@ impl Snapshot {
         &self,
         profile: Option<&ProfileConfig>,
         query: &str,
-    ) -> Result<Selection, Failure> {
-        let invalid = |detail: String| Failure::InvalidRequest { detail };
-        let narrowing = Selection::parse(query).map_err(|fault| invalid(fault.to_string()))?;
+    ) -> Result<Selection, QueryFault> {
+        let narrowing = Selection::parse(query)?;
         let whole = profile.map(Selection::from_profile).unwrap_or_default();
         let is_there = |name: &str| {
             let server = ServerName::new(name).ok().filter(|name| self.server(name).is_some());
             server.is_some_and(|server| whole.admits_server(&server))
         };
         if let Some(name) = narrowing.named_servers().find(|name| !is_there(name)) {
-            return Err(invalid(format!("the URL's query names an unknown server {name:?}")));
+            return Err(QueryFault::UnknownServer { name: name.to_owned() });
         }
         Ok(narrowing)
     }

@@ -1,71 +1,69 @@
 //! Errors between the gateway and a server.
 
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderName, StatusCode};
+use tokio::task::JoinError;
 
-use crate::call::{AnswerFault, Failure, ServerName};
-use crate::jsonrpc;
+use crate::call::{AnswerFault, Failure, ServerFault, ServerName, VersionFault};
+use crate::jsonrpc::FrameFault;
+use crate::upstream::transport::child::SpawnError;
 
-/// Why a call to a server failed.
-#[derive(Debug, thiserror::Error)]
+/// Why a call to a server failed. Cheap to clone: a lost connection fails many
+/// calls. Rare and large evidence is boxed: results that may hold an error are
+/// moved on every call.
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum UpstreamError {
     /// The child process could not be started.
-    #[error("it could not be started")]
-    Spawn(#[source] crate::upstream::transport::child::SpawnError),
-    /// The child process has exited, or closed its output.
-    #[error("it ended ({0})")]
-    Exited(String),
+    Spawn(#[source] Arc<SpawnError>),
+    /// The child process has exited, or closed its pipes.
+    Exited(Box<ChildExit>),
     /// The connection could not be opened, or was lost.
-    #[error("it could not be reached")]
-    Connect(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Connect(#[source] Arc<dyn Error + Send + Sync>),
     /// The connection was lost in the middle of a response.
-    #[error("the connection broke off")]
-    Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Broken(#[source] Arc<dyn Error + Send + Sync>),
     /// The stream ended before the response.
-    #[error("the stream ended without an answer")]
     NoAnswer,
     /// The server sent nothing for as long as the configuration allows.
-    #[error("no answer within {after:?}")]
     Timeout {
         /// How long the gateway waited.
         after: Duration,
     },
     /// An HTTP error status.
-    #[error("it answered HTTP {status}{}", hint(*status))]
     Status {
         /// The status.
         status: StatusCode,
     },
     /// A redirect that is not followed.
-    #[error("it redirects to {to}, which is not followed: set the url to where it really is")]
     Redirect {
         /// The `Location`.
         to: String,
     },
     /// A media type other than JSON and event streams.
-    #[error("it answered with {found:?} instead of JSON or an event stream")]
     MediaType {
         /// The `Content-Type`.
         found: String,
     },
     /// The response is larger than the configuration allows.
-    #[error("its answer is larger than {limit} bytes")]
     TooLarge {
         /// The most bytes allowed.
         limit: usize,
     },
     /// The message is not valid JSON-RPC.
-    #[error("it sent no valid JSON-RPC message: {0}")]
-    Frame(#[from] jsonrpc::FrameFault),
+    Frame(FrameFault),
     /// The payload of a response has the wrong shape.
-    #[error("it sent an invalid answer: {0}")]
-    Answer(#[from] AnswerFault),
+    Answer(AnswerFault),
+    /// A result does not have the members that its method defines.
+    Shape(#[source] Arc<serde_json::Error>),
     /// The id of a response does not match the request.
-    #[error("it answered with another request's id")]
     WrongId,
     /// The server responded with a JSON-RPC error.
-    #[error("it answered {code}: {message}")]
     Refused {
         /// The JSON-RPC code.
         code: i64,
@@ -73,10 +71,8 @@ pub enum UpstreamError {
         message: String,
     },
     /// The server and the gateway have no protocol version in common.
-    #[error("it speaks none of the gateway's protocol versions, but {0}")]
-    Versions(String),
+    Versions(VersionFault),
     /// A list does not end, or is longer than allowed.
-    #[error("its list is longer than {limit} {unit}")]
     EndlessList {
         /// The limit.
         limit: usize,
@@ -85,18 +81,94 @@ pub enum UpstreamError {
     },
     /// A setting that turns out to be wrong only at run time, such as a
     /// certificate file.
-    #[error("{0}")]
-    Setup(String),
+    Setup(#[source] Box<SetupFault>),
     /// The server has reached its limit of instances.
-    #[error("as many instances of it run as `max_instances` allows ({limit}): try again later")]
     TooManyInstances {
         /// The most instances that it may have besides the main one.
         limit: usize,
     },
-    /// The server is neither running nor starting: the reason, as a client may
-    /// see it.
-    #[error("{0}")]
-    Down(String),
+    /// The server is neither running nor starting, after this fault.
+    Down(Box<ServerFault>),
+}
+
+/// How a child process ended.
+#[derive(Debug, Clone)]
+pub struct ChildExit {
+    /// What the gateway noticed.
+    pub cause: ExitCause,
+    /// The last line of its standard error, if there is one.
+    pub last_line: Option<String>,
+}
+
+/// How the gateway noticed that a child process ended.
+#[derive(Debug, Clone)]
+pub enum ExitCause {
+    /// It exited with this status.
+    Status(ExitStatus),
+    /// It closed its standard input.
+    InputClosed,
+    /// It closed its standard output.
+    OutputClosed,
+    /// Its standard output could not be read.
+    Unreadable(Arc<io::Error>),
+    /// The gateway has stopped reading its standard output.
+    Unread,
+}
+
+impl From<ExitCause> for UpstreamError {
+    fn from(cause: ExitCause) -> Self {
+        Self::Exited(Box::new(ChildExit { cause, last_line: None }))
+    }
+}
+
+impl From<FrameFault> for UpstreamError {
+    fn from(fault: FrameFault) -> Self {
+        Self::Frame(fault)
+    }
+}
+
+impl From<AnswerFault> for UpstreamError {
+    fn from(fault: AnswerFault) -> Self {
+        Self::Answer(fault)
+    }
+}
+
+impl From<SetupFault> for UpstreamError {
+    fn from(fault: SetupFault) -> Self {
+        Self::Setup(Box::new(fault))
+    }
+}
+
+/// A setting, or a resource of this machine, that cannot be used.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SetupFault {
+    /// The URL is not one that requests can be sent to.
+    #[error("the url is not an absolute http or https URL")]
+    Url,
+    /// The value of a configured header.
+    #[error("the header {name} has an invalid value")]
+    Header {
+        /// The header.
+        name: HeaderName,
+    },
+    /// The file of root certificates.
+    #[error("the CA file {} cannot be used", path.display())]
+    Ca {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Arc<dyn Error + Send + Sync>,
+    },
+    /// TLS.
+    #[error("TLS cannot be set up")]
+    Tls(#[source] rustls::Error),
+    /// The pipe that a child writes to.
+    #[error("the pipe to the child cannot be used")]
+    Pipe(#[source] Arc<io::Error>),
+    /// A task of the gateway that works for the server panicked or was
+    /// cancelled.
+    #[error("a task of the gateway failed")]
+    Task(#[source] Arc<JoinError>),
 }
 
 impl UpstreamError {
@@ -112,26 +184,42 @@ impl UpstreamError {
         text
     }
 
-    /// The text that a client may see: without addresses, file names, or
-    /// anything that the server's process wrote.
-    pub fn public(&self) -> String {
+    /// What a client may learn: no addresses, no file names, and nothing that
+    /// the server's process wrote besides its messages.
+    pub fn public(&self) -> ServerFault {
         match self {
-            Self::Exited(_) => "it ended".into(),
-            Self::Setup(_) => "its configuration cannot be used".into(),
-            Self::Redirect { .. } => "it redirects elsewhere".into(),
-            // The other texts use only the protocol's terms.
-            other => other.to_string(),
+            Self::Spawn(_) => ServerFault::NotStarted,
+            Self::Exited(_) => ServerFault::Exited,
+            Self::Connect(_) => ServerFault::Unreachable,
+            Self::Broken(_) => ServerFault::Disconnected,
+            Self::NoAnswer => ServerFault::NoResponse,
+            Self::Timeout { after } => ServerFault::Timeout { after: *after },
+            Self::Status { status } => ServerFault::Status { status: *status },
+            Self::Redirect { .. } => ServerFault::Redirect,
+            Self::MediaType { found } => ServerFault::MediaType { found: found.clone() },
+            Self::TooLarge { limit } => ServerFault::TooLarge { limit: *limit },
+            Self::Frame(fault) => ServerFault::Frame(*fault),
+            Self::Answer(fault) => ServerFault::Answer(*fault),
+            Self::Shape(_) => ServerFault::ResultShape,
+            Self::WrongId => ServerFault::WrongId,
+            Self::Refused { code, message } => {
+                ServerFault::Refused { code: *code, message: message.clone() }
+            }
+            Self::Versions(fault) => ServerFault::Versions(fault.clone()),
+            Self::EndlessList { limit, unit } => ServerFault::EndlessList { limit: *limit, unit },
+            Self::Setup(_) => ServerFault::Misconfigured,
+            Self::TooManyInstances { limit } => ServerFault::TooManyInstances { limit: *limit },
+            Self::Down(fault) => (**fault).clone(),
         }
     }
 
     /// The outward form. Details that a client may not see are only logged.
     pub fn into_failure(self, server: &ServerName) -> Failure {
-        let server = server.clone();
-        let reason = self.public();
+        let (server, fault) = (server.clone(), self.public());
         match self {
             Self::Timeout { after } => Failure::ServerTimeout { server, after },
             Self::Exited(_) | Self::Broken(_) | Self::NoAnswer => {
-                Failure::ServerBroke { server, reason }
+                Failure::server_broke(server, fault)
             }
             Self::Spawn(_)
             | Self::Connect(_)
@@ -139,28 +227,52 @@ impl UpstreamError {
             | Self::TooManyInstances { .. }
             | Self::Setup(_)
             | Self::Redirect { .. }
-            | Self::Versions(_) => Failure::ServerDown { server, reason },
+            | Self::Versions(_) => Failure::server_down(server, fault),
             Self::Status { .. }
             | Self::MediaType { .. }
             | Self::TooLarge { .. }
             | Self::Frame(_)
             | Self::Answer(_)
+            | Self::Shape(_)
             | Self::WrongId
             | Self::Refused { .. }
-            | Self::EndlessList { .. } => Failure::BadAnswer { server, reason },
+            | Self::EndlessList { .. } => Failure::bad_answer(server, fault),
         }
     }
 }
 
-fn hint(status: StatusCode) -> &'static str {
-    match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            " (it wants other credentials: see `headers` of the server)"
+/// For operators: what a client may learn, and the details that it may not.
+impl fmt::Display for UpstreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(exit) => write!(f, "it exited ({exit})"),
+            Self::Redirect { to } => {
+                write!(f, "it redirects to {to}, which is not followed: set `url` to that address")
+            }
+            other => other.public().fmt(f),
         }
-        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
-            " (is the path of the url right?)"
+    }
+}
+
+impl fmt::Display for ChildExit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)?;
+        match &self.last_line {
+            Some(line) => write!(f, "; its last line was: {line}"),
+            None => Ok(()),
         }
-        _ => "",
+    }
+}
+
+impl fmt::Display for ExitCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => status.fmt(f),
+            Self::InputClosed => f.write_str("its standard input is closed"),
+            Self::OutputClosed => f.write_str("it closed its standard output"),
+            Self::Unreadable(error) => write!(f, "its standard output cannot be read: {error}"),
+            Self::Unread => f.write_str("its standard output is no longer read"),
+        }
     }
 }
 
@@ -169,14 +281,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_client_reads_holds_no_path_no_address_and_no_word_of_the_childs() {
+    fn a_client_learns_no_path_no_address_and_nothing_that_the_child_wrote() {
         let secret = "hunter2";
+        let error = || Arc::new(io::Error::other(secret));
+        let last_line = Some(format!("token {secret} is wrong"));
         let faults = [
-            UpstreamError::Exited(format!("exit status: 1; it said: token {secret} is wrong")),
-            UpstreamError::Setup(format!("the CA file /etc/{secret} cannot be used")),
+            UpstreamError::Exited(Box::new(ChildExit {
+                cause: ExitCause::OutputClosed,
+                last_line,
+            })),
+            SetupFault::Ca { path: secret.into(), source: error() }.into(),
             UpstreamError::Redirect { to: format!("https://a.test/?key={secret}") },
-            UpstreamError::Connect(format!("tcp connect error: {secret}:80").into()),
-            UpstreamError::Broken(secret.into()),
+            UpstreamError::Connect(error()),
+            UpstreamError::Broken(error()),
         ];
         for fault in faults {
             assert!(fault.chain().contains(secret), "the log tells all: {fault:?}");

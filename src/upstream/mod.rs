@@ -20,7 +20,7 @@ mod server;
 mod supervisor;
 mod transport;
 
-pub use fault::UpstreamError;
+pub use fault::{ChildExit, ExitCause, SetupFault, UpstreamError};
 pub use interaction::outside::QuestionableSession;
 pub use interaction::parking;
 pub use notifications::{

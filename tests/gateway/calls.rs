@@ -192,7 +192,7 @@ async fn a_silent_call_ends_at_its_timeout_and_the_server_hears_it() {
             for (m, tool) in ["never", "opened"].into_iter().enumerate() {
                 let said = client.call(&format!("{}__{tool}", kind.name), json!({})).await;
                 assert!(said.is_error(), "{era} {}", kind.name);
-                assert!(said.text().contains("did not answer within"), "{}", said.text());
+                assert!(said.text().contains("did not respond within"), "{}", said.text());
                 kind.upstream.heard(told(kind), 2 * n + m + 1).await;
             }
             let said = client.call(&format!("{}__echo", kind.name), json!({})).await;
@@ -223,7 +223,7 @@ async fn progress_extends_the_timeout_up_to_the_cap() {
         assert_eq!(said.text(), "done", "{}", kind.name);
         let said = ask("endless").send().await.said().await;
         assert!(
-            said.is_error() && said.text().contains("did not answer"),
+            said.is_error() && said.text().contains("did not respond"),
             "{}: {said:?}",
             kind.name
         );

@@ -103,7 +103,7 @@ async fn sessions_are_capped_in_number() {
     let _second = gateway.legacy().await;
     let refused = gateway.plain().initialize("2025-11-25").await;
     assert_eq!((refused.status(), refused.header("retry-after")), (503, Some("1".into())));
-    assert!(refused.said().await.error()["message"].to_string().contains("at most 2"));
+    assert!(refused.said().await.error()["message"].to_string().contains("the limit is 2"));
     first.http("DELETE", "/mcp").of_session().send().await;
     gateway.legacy().await.request("ping", json!({})).await.result();
 }

@@ -193,7 +193,7 @@ async fn a_url_that_narrows_nothing_is_told_why() {
         ("/mcp?tool=x", "unknown parameter \\\"tool\\\""),
         ("/mcp?servers=a,c", "unknown server \\\"c\\\""),
         ("/mcp/support?servers=b", "unknown server \\\"b\\\""),
-        ("/mcp?tools=a&tools=b", "twice"),
+        ("/mcp?tools=a&tools=b", "duplicate parameter"),
         ("/mcp?tools=a,,b", "a pattern has 1 to 128 characters"),
         (&long, "at most 2048"),
     ] {

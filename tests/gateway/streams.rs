@@ -322,11 +322,11 @@ async fn a_server_that_is_polled_in_vain_ends_with_the_calls_deadline() {
         client.ask_call(tool, json!({})).token(json!("t")).send().await.said().await
     };
     let late = call("s__late").await;
-    assert!(late.answer().to_string().contains("did not answer within"), "{late:?}");
+    assert!(late.answer().to_string().contains("did not respond within"), "{late:?}");
     upstream.heard("notifications/cancelled", 1).await;
     for tool in ["s__gone", "s__mute"] {
         let said = call(tool).await;
-        assert!(said.answer().to_string().contains("without an answer"), "{said:?}");
+        assert!(said.answer().to_string().contains("without a response"), "{said:?}");
     }
 }
 

@@ -51,7 +51,7 @@ const SHORT: &str = "timeout = \"4s\"\n";
 
 /// One that ends by the call's timeout.
 const fn silent(name: &'static str, others: Others) -> Mode {
-    Mode { settings: SHORT, ..mode(name, Badly("did not answer within"), others) }
+    Mode { settings: SHORT, ..mode(name, Badly("did not respond within"), others) }
 }
 
 /// The modes of `hostile.py`.
@@ -64,14 +64,14 @@ const STDIO: [Mode; 19] = [
     silent("wrong-id", Served),
     mode("duplicate", Well, Served),
     mode("both", Badly("invalid"), Served),
-    mode("shapeless", Badly("invalid answer"), Served),
+    mode("shapeless", Badly("invalid response"), Served),
     silent("silence", Served),
     mode("drip", Well, Concerned),
-    mode("exit", Badly("it ended"), Concerned),
+    mode("exit", Badly("it exited"), Concerned),
     Mode { args: &["--seconds", "1"], ..mode("flood", Well, Served) },
     mode("utf8", Badly("valid"), Served),
     mode("deep", Badly("valid"), Served),
-    mode("close", Badly("it ended"), Concerned),
+    mode("close", Badly("it exited"), Concerned),
     mode("stderr", Well, Served),
     mode("ask", Well, Served),
     mode("deaf", Well, Served),
@@ -93,11 +93,11 @@ const HTTP: [Mode; 25] = [
     mode("huge-event", Badly("larger than"), Served),
     silent("sse-endless", Served),
     mode("sse-garbage", Badly("valid"), Served),
-    mode("sse-closed", Badly("without an answer"), Served),
+    mode("sse-closed", Badly("without a response"), Served),
     mode("sse-split", Well, Served),
     mode("priming", Well, Served),
-    mode("reset", Badly("broke off"), Served),
-    mode("half", Badly("broke off"), Served),
+    mode("reset", Badly("connection was lost"), Served),
+    mode("half", Badly("connection was lost"), Served),
     silent("silence", Served),
     mode("wrong-id", Badly("another request"), Served),
     mode("invalid-utf8", Badly("valid"), Served),

@@ -19,7 +19,7 @@ use super::clip_foreign_text;
 use super::schema::MAX_ARGUMENT_DEPTH;
 use crate::jsonrpc::parse_strict;
 use crate::mcp::encode_value;
-pub use verify::{HeaderMismatch, verify_headers};
+pub use verify::verify_headers;
 
 /// The kind of a mirrored parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::call::HeaderFault;
 use crate::mcp::HeaderValueError;
 
 fn params(schema: &Value) -> Result<Vec<ParamHeader>, AnnotationError> {
@@ -143,42 +144,42 @@ fn headers_must_say_what_the_body_says() {
         (&[(&region, "=?base64?dXM=?=")], r#"{"region":"us"}"#, Ok(())),
         (&[(&limit, "42")], r#"{"options":{"limit":42.0}}"#, Ok(())),
         (&[(&limit, "42.0")], r#"{"options":{"limit":42}}"#, Ok(())),
-        (&[], r#"{"region":"us"}"#, Err(HeaderMismatch::Missing { header: of(&region) })),
-        (&[(&region, "us")], "{}", Err(HeaderMismatch::Unexpected { header: of(&region) })),
+        (&[], r#"{"region":"us"}"#, Err(HeaderFault::ParamMissing { name: of(&region) })),
+        (&[(&region, "us")], "{}", Err(HeaderFault::ParamUnexpected { name: of(&region) })),
         (
             &[(&region, "us")],
             r#"{"region":null}"#,
-            Err(HeaderMismatch::Unexpected { header: of(&region) }),
+            Err(HeaderFault::ParamUnexpected { name: of(&region) }),
         ),
         (
             &[(&region, "US")],
             r#"{"region":"us"}"#,
-            Err(HeaderMismatch::Different { header: of(&region) }),
+            Err(HeaderFault::ParamMismatch { name: of(&region) }),
         ),
         (
             &[(&region, "1")],
             r#"{"region":1.5}"#,
-            Err(HeaderMismatch::Different { header: of(&region) }),
+            Err(HeaderFault::ParamMismatch { name: of(&region) }),
         ),
         (
             &[(&limit, "4.2e1")],
             r#"{"options":{"limit":42}}"#,
-            Err(HeaderMismatch::Different { header: of(&limit) }),
+            Err(HeaderFault::ParamMismatch { name: of(&limit) }),
         ),
         (
             &[(&limit, "9007199254740993")],
             r#"{"options":{"limit":9007199254740992}}"#,
-            Err(HeaderMismatch::Different { header: of(&limit) }),
+            Err(HeaderFault::ParamMismatch { name: of(&limit) }),
         ),
         (
             &[(&region, "=?base64?dXM?=")],
             r#"{"region":"us"}"#,
-            Err(HeaderMismatch::Malformed { header: of(&region), cause: HeaderValueError::Base64 }),
+            Err(HeaderFault::Encoding { name: of(&region), fault: HeaderValueError::Base64 }),
         ),
         (
             &[(&region, "us"), (&region, "us")],
             r#"{"region":"us"}"#,
-            Err(HeaderMismatch::Repeated { header: of(&region) }),
+            Err(HeaderFault::Duplicate { name: of(&region) }),
         ),
     ] {
         let mut map = HeaderMap::new();
@@ -199,7 +200,7 @@ fn arguments_that_say_two_things_match_no_header() {
     headers.insert("mcp-param-region", HeaderValue::from_static("us"));
     let twice = br#"{"region":"us","region":"eu"}"#;
     let verified = verify_headers(&sql(), &headers, Some(twice));
-    assert!(matches!(verified, Err(HeaderMismatch::Arguments(_))));
+    assert!(matches!(verified, Err(HeaderFault::Arguments(_))));
 }
 
 #[test]

@@ -1,54 +1,14 @@
 //! Checks that a client's `Mcp-Param-*` headers match the body.
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 use serde_json::Value;
 
 use super::{ParamHeader, ParamKind, header_text, value_at_path};
+use crate::call::HeaderFault;
 use crate::catalog::schema::MAX_ARGUMENT_DEPTH;
-use crate::jsonrpc::{JsonError, parse_strict};
+use crate::jsonrpc::parse_strict;
 use crate::mcp::header::single_value;
 use crate::mcp::{HeaderValueError, decode_value};
-
-/// How the headers and the body disagree. No variant carries a value: parameters may be secrets,
-/// and this text is sent to the client and logged.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HeaderMismatch {
-    /// The body has the parameter, but the header is missing.
-    #[error("{header} is missing, but the arguments have a value for it")]
-    Missing {
-        /// The header.
-        header: HeaderName,
-    },
-    /// The header is present, but the body does not have the parameter.
-    #[error("{header} is present, but the arguments have no value for it")]
-    Unexpected {
-        /// The header.
-        header: HeaderName,
-    },
-    /// Duplicate header.
-    #[error("{header} stands more than once")]
-    Repeated {
-        /// The header.
-        header: HeaderName,
-    },
-    /// The header and the body have different values.
-    #[error("{header} does not match the arguments")]
-    Different {
-        /// The header.
-        header: HeaderName,
-    },
-    /// The header's value cannot be decoded.
-    #[error("{header}: {cause}")]
-    Malformed {
-        /// The header.
-        header: HeaderName,
-        /// What is wrong with it.
-        cause: HeaderValueError,
-    },
-    /// The arguments cannot be parsed.
-    #[error("arguments: {0}")]
-    Arguments(JsonError),
-}
 
 /// Checks the headers of one call against its raw arguments.
 ///
@@ -56,17 +16,17 @@ pub enum HeaderMismatch {
 /// on it. A value of a kind that no header can carry is left to the argument check.
 ///
 /// # Errors
-/// [`HeaderMismatch`]; the client gets `-32020`.
+/// [`HeaderFault`]; the client gets `-32020`.
 pub fn verify_headers(
     params: &[ParamHeader],
     headers: &HeaderMap,
     arguments: Option<&[u8]>,
-) -> Result<(), HeaderMismatch> {
+) -> Result<(), HeaderFault> {
     if params.is_empty() {
         return Ok(());
     }
     let arguments = parse_strict(arguments.unwrap_or(b"{}"), MAX_ARGUMENT_DEPTH)
-        .map_err(HeaderMismatch::Arguments)?;
+        .map_err(HeaderFault::Arguments)?;
     params.iter().try_for_each(|param| verify_header(param, headers, &arguments))
 }
 
@@ -74,22 +34,22 @@ fn verify_header(
     param: &ParamHeader,
     headers: &HeaderMap,
     arguments: &Value,
-) -> Result<(), HeaderMismatch> {
-    let header = || param.header.clone();
+) -> Result<(), HeaderFault> {
+    let name = || param.header.clone();
     let sent = single_value(headers, &param.header)
-        .map_err(|_| HeaderMismatch::Repeated { header: header() })?;
+        .map_err(|_| HeaderFault::Duplicate { name: name() })?;
     let (value, sent) = match (value_at_path(arguments, &param.path), sent) {
         (None, None) => return Ok(()),
-        (None, Some(_)) => return Err(HeaderMismatch::Unexpected { header: header() }),
+        (None, Some(_)) => return Err(HeaderFault::ParamUnexpected { name: name() }),
         (Some(value), None) if header_text(value).is_none() => return Ok(()),
-        (Some(_), None) => return Err(HeaderMismatch::Missing { header: header() }),
+        (Some(_), None) => return Err(HeaderFault::ParamMissing { name: name() }),
         (Some(value), Some(sent)) => (value, sent),
     };
     // Bytes outside visible ASCII are not text: they are rejected as invalid characters.
     let sent = sent.to_str().map_err(|_| HeaderValueError::Characters);
     let sent = sent
         .and_then(decode_value)
-        .map_err(|cause| HeaderMismatch::Malformed { header: header(), cause })?;
+        .map_err(|fault| HeaderFault::Encoding { name: name(), fault })?;
     let text = header_text(value);
     let same = match (param.kind, value) {
         // "Servers SHOULD compare the header value and the body value numerically."
@@ -97,7 +57,7 @@ fn verify_header(
             .is_some_and(|sent| text.as_deref().and_then(parse_integer) == Some(sent)),
         _ => text.as_deref() == Some(&*sent),
     };
-    if same { Ok(()) } else { Err(HeaderMismatch::Different { header: header() }) }
+    if same { Ok(()) } else { Err(HeaderFault::ParamMismatch { name: name() }) }
 }
 
 /// Parses a decimal integer, optionally with a fraction of zeros. It is exact, unlike a detour

@@ -21,12 +21,13 @@ use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 
 use super::clip_foreign_text;
+use crate::call::ArgumentViolations;
 use crate::jsonrpc::{JsonError, OutlineParts, parse_strict};
 pub use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
 use checker::LazyValidator;
 use glance::QuickCheck;
 use reach::SchemaReach;
-pub use violations::Violations;
+use violations::{collect_violations, not_an_object, unchecked, unreadable};
 
 /// The deepest nesting of a call's arguments.
 pub const MAX_ARGUMENT_DEPTH: usize = 64;
@@ -169,9 +170,9 @@ impl ArgumentSchema {
     /// Validates the raw `arguments` of one call; absent arguments count as `{}`.
     ///
     /// # Errors
-    /// [`Violations`], whose text a model can act on. It names paths, rules and kinds, never
+    /// [`ArgumentViolations`], whose text a model can act on. It names paths, rules and kinds, never
     /// values: arguments may hold secrets.
-    pub fn check(&self, arguments: Option<&[u8]>) -> Result<(), Violations> {
+    pub fn check(&self, arguments: Option<&[u8]>) -> Result<(), ArgumentViolations> {
         let raw = arguments.unwrap_or(b"{}");
         match &self.rule {
             CompiledRule::Schema { glance, .. } if glance.admits(raw) => Ok(()),
@@ -188,7 +189,7 @@ impl ArgumentSchema {
         &self,
         arguments: Option<&[u8]>,
         parts: Option<OutlineParts<'_>>,
-    ) -> Result<(), Violations> {
+    ) -> Result<(), ArgumentViolations> {
         let (Some(raw), Some(parts)) = (arguments, parts) else { return self.check(arguments) };
         let admitted = match &self.rule {
             CompiledRule::AnyObject => raw.starts_with(b"{"),
@@ -197,23 +198,23 @@ impl ArgumentSchema {
         if admitted { Ok(()) } else { self.check_whole(raw) }
     }
 
-    fn check_whole(&self, raw: &[u8]) -> Result<(), Violations> {
+    fn check_whole(&self, raw: &[u8]) -> Result<(), ArgumentViolations> {
         match &self.rule {
             CompiledRule::AnyObject => {
                 match serde_json::from_slice::<&serde_json::value::RawValue>(raw) {
                     Ok(value) if value.get().starts_with('{') => Ok(()),
-                    Ok(value) => Err(Violations::not_an_object(value.get())),
-                    Err(_) => Err(Violations::unreadable(&JsonError::Syntax)),
+                    Ok(value) => Err(not_an_object(value.get())),
+                    Err(_) => Err(unreadable(&JsonError::Syntax)),
                 }
             }
             CompiledRule::Schema { checker, reach, .. } => {
-                let validator = checker.validator().map_err(Violations::unchecked)?;
-                let value = parse_strict(raw, MAX_ARGUMENT_DEPTH)
-                    .map_err(|error| Violations::unreadable(&error))?;
+                let validator = checker.validator().map_err(unchecked)?;
+                let value =
+                    parse_strict(raw, MAX_ARGUMENT_DEPTH).map_err(|error| unreadable(&error))?;
                 if validator.is_valid(&value) {
                     return Ok(());
                 }
-                Err(Violations::collect(validator, &value, reach.checking_cost(raw)))
+                Err(collect_violations(validator, &value, reach.checking_cost(raw)))
             }
         }
     }

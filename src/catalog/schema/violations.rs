@@ -5,83 +5,65 @@
 //! secrets, and the text goes to the model, to logs and to traces.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
 use super::SchemaError;
+use crate::call::ArgumentViolations;
 use crate::jsonrpc::JsonError;
 
 /// The most violations that are listed.
 pub const MAX_LINES: usize = 10;
 
-/// Why arguments violate their schema: one line each, at most [`MAX_LINES`],
-/// then the number of further ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violations {
-    lines: Vec<String>,
-    more: usize,
+pub(super) fn unreadable(error: &JsonError) -> ArgumentViolations {
+    one_line(format!("(root): json: {error}"))
 }
 
-impl Violations {
-    /// One line per violation: path, rule, what was expected and the kind
-    /// found.
-    pub fn lines(&self) -> &[String] {
-        &self.lines
-    }
+/// Arguments that cannot be checked are rejected.
+pub(super) fn unchecked(error: &SchemaError) -> ArgumentViolations {
+    one_line(format!("(root): the arguments cannot be checked: {error}"))
+}
 
-    pub(super) fn unreadable(error: &JsonError) -> Self {
-        Self { lines: vec![format!("(root): json: {error}")], more: 0 }
-    }
+pub(super) fn not_an_object(raw: &str) -> ArgumentViolations {
+    let found = match raw.bytes().next() {
+        Some(b'[') => "array",
+        Some(b'"') => "string",
+        Some(b't' | b'f') => "boolean",
+        Some(b'n') => "null",
+        _ => "number",
+    };
+    one_line(format!("(root): type: expected object, got {found}"))
+}
 
-    /// Arguments that cannot be checked are rejected.
-    pub(super) fn unchecked(error: &SchemaError) -> Self {
-        Self { lines: vec![format!("(root): the arguments cannot be checked: {error}")], more: 0 }
-    }
+fn one_line(line: String) -> ArgumentViolations {
+    ArgumentViolations { lines: vec![line], more: 0 }
+}
 
-    pub(super) fn not_an_object(raw: &str) -> Self {
-        let found = match raw.bytes().next() {
-            Some(b'[') => "array",
-            Some(b'"') => "string",
-            Some(b't' | b'f') => "boolean",
-            Some(b'n') => "null",
-            _ => "number",
+/// Collects the validator's errors, as far as that is affordable.
+///
+/// The validator builds every error before it returns one, and for `anyOf`
+/// even errors that it does not return: it could be made to build billions.
+pub(super) fn collect_violations(
+    validator: &Validator,
+    value: &Value,
+    cost: usize,
+) -> ArgumentViolations {
+    if cost > MAX_COST_OF_FIRST {
+        return one_line(UNNAMED.to_owned());
+    }
+    if cost > MAX_COST_OF_ALL {
+        let first = validator.validate(value).err();
+        return ArgumentViolations {
+            lines: first.iter().map(violation_message).collect(),
+            more: 0,
         };
-        Self { lines: vec![format!("(root): type: expected object, got {found}")], more: 0 }
     }
-
-    /// Collects the validator's errors, as far as that is affordable.
-    ///
-    /// The validator builds every error before it returns one, and for `anyOf`
-    /// even errors that it does not return: it could be made to build billions.
-    pub(super) fn collect(validator: &Validator, value: &Value, cost: usize) -> Self {
-        if cost > MAX_COST_OF_FIRST {
-            return Self { lines: vec![UNNAMED.to_owned()], more: 0 };
-        }
-        if cost > MAX_COST_OF_ALL {
-            let first = validator.validate(value).err();
-            return Self { lines: first.iter().map(violation_message).collect(), more: 0 };
-        }
-        let mut errors = validator.iter_errors(value);
-        let lines =
-            errors.by_ref().take(MAX_LINES).map(|error| violation_message(&error)).collect();
-        Self { lines, more: errors.count() }
-    }
+    let mut errors = validator.iter_errors(value);
+    let lines = errors.by_ref().take(MAX_LINES).map(|error| violation_message(&error)).collect();
+    ArgumentViolations { lines, more: errors.count() }
 }
-
-impl fmt::Display for Violations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.lines.join("\n"))?;
-        match self.more {
-            0 => Ok(()),
-            more => write!(f, "\n… and {more} more"),
-        }
-    }
-}
-
-impl std::error::Error for Violations {}
 
 fn violation_message(error: &ValidationError<'_>) -> String {
     let path = match error.instance_path().as_str() {

@@ -58,19 +58,19 @@ fn no_uri_climbs_out_of_what_a_pattern_shows() {
 
 #[test]
 fn what_is_no_selection_is_told_apart() {
-    use SelectionFault::{Pattern as Wrong, TooLong, TooMany, Twice, Unknown};
+    use QueryFault::{Duplicate, Pattern as Wrong, TooLong, TooManyPatterns, UnknownParameter};
     let long = "x".repeat(129);
     let name = "tools";
     for (query, fault) in [
-        ("tool=x".to_owned(), Unknown { name: "tool".into() }),
-        ("x".into(), Unknown { name: "x".into() }),
-        ("=x".into(), Unknown { name: String::new() }),
-        ("tools=a&tools=b".into(), Twice { name }),
+        ("tool=x".to_owned(), UnknownParameter { name: "tool".into() }),
+        ("x".into(), UnknownParameter { name: "x".into() }),
+        ("=x".into(), UnknownParameter { name: String::new() }),
+        ("tools=a&tools=b".into(), Duplicate { name }),
         ("tools=a,,b".into(), Wrong { name, pattern: String::new() }),
         ("tools=%ff".into(), Wrong { name, pattern: "\u{fffd}".into() }),
         (format!("tools={long}"), Wrong { name, pattern: long[..64].into() }),
-        (format!("tools=x{}", ",x".repeat(64)), TooMany),
-        ("x".repeat(2049), TooLong { len: 2049 }),
+        (format!("tools=x{}", ",x".repeat(64)), TooManyPatterns { limit: 64 }),
+        ("x".repeat(2049), TooLong { len: 2049, limit: 2048 }),
     ] {
         assert_eq!(Selection::parse(&query), Err(fault), "{query}");
     }

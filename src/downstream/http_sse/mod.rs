@@ -24,7 +24,7 @@ use crate::mcp::{self, Era};
 use crate::downstream::caller::{AccessWatch, VerifiedCaller};
 use crate::downstream::legacy::unguessable;
 use crate::downstream::open_streams::StreamSlot;
-use crate::downstream::request::{self, Posted};
+use crate::downstream::request::Posted;
 use crate::downstream::stdio::{Bridge, BridgeBounds, McpPeer, Mirroring, OutputLines};
 use crate::downstream::{Body, McpService, response};
 
@@ -243,7 +243,7 @@ impl McpService {
         if !posted.is_batch()
             && let Err(fault) = jsonrpc::parse(&posted.body, depth)
         {
-            return refuse(&request::failure(&fault));
+            return refuse(&fault.into());
         }
         if timeout(UNREAD, pipe.bridge.take(posted.body)).await.is_err() {
             let limit = "sse:unread".to_owned();

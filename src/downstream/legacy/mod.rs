@@ -20,13 +20,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::TryStreamExt;
 use futures_util::future::join_all;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use crate::call::{Call, Client, Context, Failure, Meta, Params, ParamsFault};
+use crate::call::{Call, Client, Context, Failure, Meta, Params, ParamsFault, RequestFault};
 use crate::catalog::Kind;
 use crate::config::LimitsConfig;
-use crate::jsonrpc::{self, Frame, Id, Payload, within_depth};
+use crate::jsonrpc::{self, Frame, Id, Payload, Spot};
 use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
 use crate::pipeline::Introduction;
 
@@ -46,8 +44,7 @@ impl McpService {
         if let Frame::Request { id, method, params } = &frame
             && Method::parse(method) == Method::Initialize
         {
-            let params = params.clone().map(Bytes::from);
-            return Dispatch::Answered(self.initialize((id, params), posted, wants));
+            return Dispatch::Answered(self.initialize((id, params.clone()), posted, wants));
         }
         let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
@@ -86,11 +83,12 @@ impl McpService {
 
     fn initialize(
         &self,
-        (id, params): (&Id, Option<Bytes>),
+        (id, params): (&Id, Option<Payload>),
         posted: &Posted,
         wants: AcceptedForm,
     ) -> Response<Body> {
         let opened = introduction(params)
+            .map_err(Failure::from)
             .and_then(|client| self.sessions.open(client, posted.caller.clone(), posted.address()));
         match opened {
             Ok(session) => {
@@ -119,7 +117,7 @@ impl McpService {
         let read = Params::read(params).and_then(|params| Ok((params.meta()?, params)));
         let (meta, params) = match read {
             Ok(read) => read,
-            Err(fault) => return Dispatch::Answered(refuse(&id, &unreadable(&fault))),
+            Err(fault) => return Dispatch::Answered(refuse(&id, &fault.into())),
         };
         let token = meta.progress_token.clone();
         let context = in_session(session, posted, meta);
@@ -194,9 +192,8 @@ impl McpService {
             Err(failure) => return refuse(&failure),
         };
         if !session.client().version.allows_batches() {
-            return refuse(&request::invalid(
-                "batches are part of 2025-03-26 and no other revision",
-            ));
+            let version = session.client().version;
+            return refuse(&RequestFault::Batch { version }.into());
         }
         let messages = match split(&posted.body, limits) {
             Ok(messages) => messages,
@@ -242,7 +239,7 @@ impl McpService {
                 session.responded(id.as_ref(), response);
                 return None;
             }
-            Err(fault) => response::refusal(None, &request::failure(&fault), Era::Legacy),
+            Err(fault) => response::refusal(None, &fault.into(), Era::Legacy),
         };
         bytes(response).await
     }
@@ -281,32 +278,24 @@ struct SessionRequest {
 }
 
 /// What a client says of itself in `initialize`.
-fn introduction(params: Option<Bytes>) -> Result<Client, Failure> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct InitializeParams<'a> {
-        protocol_version: String,
-        #[serde(borrow)]
-        capabilities: Option<&'a RawValue>,
-        #[serde(borrow)]
-        client_info: Option<&'a RawValue>,
-    }
-    let params = params.unwrap_or(NOTHING);
-    let said: InitializeParams<'_> = jsonrpc::object(&params)
-        .map_err(|error| Failure::InvalidParams { detail: format!("invalid params: {error}") })?;
-    let raw = |value: Option<&RawValue>| {
-        value
-            .filter(|value| value.get().starts_with('{'))
-            .map(|value| Bytes::copy_from_slice(value.get().as_bytes()))
-    };
-    let version = ProtocolVersion::parse(&said.protocol_version);
+fn introduction(params: Option<Payload>) -> Result<Client, ParamsFault> {
+    let params = params.unwrap_or_else(|| NOTHING.into()).read()?;
+    let [version, capabilities, info] =
+        params.members(&["protocolVersion", "capabilities", "clientInfo"])?;
+    let version = version.ok_or(ParamsFault::Missing { member: "protocolVersion" })?;
+    let version = params
+        .text_at(version)
+        .ok_or(ParamsFault::Kind { member: "protocolVersion", kind: "a string" })?;
     // Another version is answered with the newest that both may speak
     // (2025-11-25, Lifecycle, "Version Negotiation").
-    let version = version
+    let version = ProtocolVersion::parse(&version)
         .filter(|version| version.era() == Era::Legacy)
         .unwrap_or(ProtocolVersion::LATEST_LEGACY);
-    let capabilities = raw(said.capabilities).unwrap_or(NOTHING);
-    Ok(Client::new(version, raw(said.client_info), capabilities))
+    let object = |spot: Option<Spot>| {
+        let raw = spot.map(|spot| params.raw_at(spot)).filter(|raw| raw.starts_with(b"{"));
+        raw.map(Bytes::copy_from_slice)
+    };
+    Ok(Client::new(version, object(info), object(capabilities).unwrap_or(NOTHING)))
 }
 
 /// A version header has to name a Legacy version. Without one the request is
@@ -331,31 +320,22 @@ fn notice(session: &ClientSession, method: &str, params: Option<&Bytes>) {
 /// The least severe log lines that the session wants from now on (2025-11-25,
 /// Logging, "Setting Log Level").
 fn set_level(session: &ClientSession, params: &Params) -> Result<(), Failure> {
-    let invalid = |detail: String| Failure::InvalidParams { detail };
-    let level = params.level().ok_or_else(|| invalid("invalid params: `level` is missing".into()));
-    session.set_log_level(log_level(level?).map_err(invalid)?);
+    let level = params.level().ok_or(ParamsFault::Missing { member: "level" })?;
+    session.set_log_level(log_level(level)?);
     Ok(())
 }
 
 fn uri_missing() -> Failure {
-    Failure::InvalidParams { detail: "invalid params: `uri` is missing".into() }
-}
-
-fn unreadable(fault: &ParamsFault) -> Failure {
-    Failure::InvalidParams { detail: fault.to_string() }
+    ParamsFault::Missing { member: "uri" }.into()
 }
 
 fn split(body: &Bytes, limits: &LimitsConfig) -> Result<Vec<Bytes>, Failure> {
-    let parse = |detail: String| Failure::Parse { detail };
-    within_depth(body, limits.depth + 1).map_err(|error| parse(error.to_string()))?;
-    let raw: Vec<&RawValue> =
-        serde_json::from_slice(body).map_err(|error| parse(format!("not valid JSON: {error}")))?;
-    if raw.is_empty() || raw.len() > limits.batch {
-        let detail =
-            format!("a batch has 1 to {} messages, this one has {}", limits.batch, raw.len());
-        return Err(Failure::InvalidRequest { detail });
+    let messages = jsonrpc::split_batch(body, limits.depth)?;
+    if messages.is_empty() || messages.len() > limits.batch {
+        let found = messages.len();
+        return Err(RequestFault::BatchSize { found, limit: limits.batch }.into());
     }
-    Ok(raw.into_iter().map(|raw| body.slice_ref(raw.get().as_bytes())).collect())
+    Ok(messages)
 }
 
 fn array(answers: &[Bytes]) -> Bytes {

@@ -11,7 +11,7 @@ use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
-use crate::call::{Client, Failure, Principal};
+use crate::call::{Client, Failure, InternalFault, Principal};
 use crate::crypto::random_bytes;
 use crate::pipeline::Gateway;
 use crate::policy::network;
@@ -186,8 +186,7 @@ async fn sweep(sessions: Weak<Sessions>, mut loads: watch::Receiver<SystemTime>)
 
 /// 128 random bits in hexadecimal.
 pub(in crate::downstream) fn unguessable() -> Result<Arc<str>, Failure> {
-    let bytes = random_bytes::<16>()
-        .map_err(|_| Failure::Internal { detail: "making a session id".into() })?;
+    let bytes = random_bytes::<16>().map_err(|_| InternalFault::Random)?;
     Ok(HEXLOWER.encode(&bytes).into())
 }
 

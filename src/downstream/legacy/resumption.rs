@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderValue, Response, StatusCode};
 
+use crate::call::RequestFault;
 use crate::codec::sse;
 use crate::downstream::caller::{AccessWatch, VerifiedCaller};
 use crate::downstream::response;
@@ -28,10 +29,7 @@ impl McpService {
     ) -> Response<Body> {
         let id = last.to_str().ok().and_then(EventId::parse);
         let Some((id, outbox)) = id.and_then(|id| Some((id, session.stream(id)?))) else {
-            return response::plain(
-                StatusCode::BAD_REQUEST,
-                "the stream of this Last-Event-ID is no longer kept, or never was",
-            );
+            return response::refuse_request(StatusCode::BAD_REQUEST, RequestFault::UnknownEvent);
         };
         let start = ReplayStart::Behind(id.number);
         if Arc::ptr_eq(&outbox, session.outbox()) {

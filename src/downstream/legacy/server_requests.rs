@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use crate::call::{Event, Failure, Input, MOST_QUESTIONS, Notice, ResultBody};
+use crate::call::{Event, Failure, Input, InternalFault, MOST_QUESTIONS, Notice, ResultBody};
 use crate::era::lower;
 use crate::jsonrpc::{Id, Response};
 use crate::mcp::{code, notification};
@@ -77,9 +77,8 @@ impl Inquiry {
         if self.rounds > MOST_ROUNDS {
             return Err(exchange.too_many_rounds(MOST_ROUNDS));
         }
-        let invalid = |detail: String| Failure::Internal { detail };
-        let asked = result.asked().map_err(|fault| invalid(fault.to_string()))?;
-        let asked = asked.ok_or_else(|| invalid("a question that is none".into()))?;
+        let asked = result.asked().map_err(InternalFault::Result)?;
+        let asked = asked.ok_or(InternalFault::NoQuestions)?;
         self.place = exchange.reserve_place()?;
         self.lasting = exchange.input_timeout();
         self.until = Instant::now() + self.lasting;

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Client, Context, Failure, Notice, Question};
+use crate::call::{Client, Context, Failure, Notice, Question, RequestFault};
 use crate::catalog::Kind;
 use crate::crypto::sha256;
 use crate::era::lower;
@@ -273,8 +273,7 @@ impl ClientSession {
         let token = self.closed.child_token();
         let mut calls = self.calls.lock();
         if calls.contains_key(&id) {
-            let detail = "a request with this id is under way in the session".to_owned();
-            return Err(Failure::InvalidRequest { detail });
+            return Err(RequestFault::DuplicateId.into());
         }
         calls.insert(id.clone(), token.clone());
         drop(calls);
@@ -311,7 +310,7 @@ impl QuestionableSession for ClientSession {
         let client = &self.client;
         let can = self.listening.load(Ordering::Relaxed) > 0
             && question.is_known()
-            && question.missing_capabilities(client.abilities()).is_none()
+            && question.missing_capability(client.abilities()).is_none()
             && self.awaited().len() < AWAITED;
         if can {
             let number = self.expect(answers);

@@ -10,10 +10,11 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::{join, stream};
 use http::Response;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use crate::call::{Context, Drain, Failure, Params};
+use crate::call::{Context, Drain, Failure, Params, ParamsFault};
 use crate::codec::sse;
 use crate::jsonrpc::{self, Id, Members};
 use crate::mcp::{meta, notification};
@@ -38,36 +39,35 @@ struct SubscriptionFilter {
 }
 
 impl SubscriptionFilter {
-    fn parse(params: &Params) -> Result<Self, Failure> {
-        let invalid = |detail: &str| Failure::InvalidParams {
-            detail: format!("invalid params: notifications{detail}"),
-        };
-        let raw = params.notifications().ok_or_else(|| invalid(" is missing"))?;
-        let members = Members::parse(raw).map_err(|error| invalid(&format!(": {error}")))?.0;
+    fn parse(params: &Params) -> Result<Self, ParamsFault> {
+        let raw = params.notifications();
+        let raw = raw.ok_or(ParamsFault::Missing { member: "notifications" })?;
+        let not_an_object = |_| ParamsFault::Kind { member: "notifications", kind: "an object" };
+        let members = Members::parse(raw).map_err(not_an_object)?.0;
         let mut filter = Self::default();
         let mut unknown = Vec::new();
         let mut seen = HashSet::new();
         for (key, value) in members {
             if !seen.insert(key.clone()) {
-                return Err(invalid(&format!(": `{}` stands twice", clip(&key, 64))));
+                let key = clip(&key, 64).to_owned();
+                return Err(ParamsFault::DuplicateNotification { key });
             }
-            let bad = |error: serde_json::Error| invalid(&format!(".{}: {error}", clip(&key, 64)));
-            let flag = || serde_json::from_str::<bool>(value.get()).map_err(bad);
-            let names = || serde_json::from_str::<Vec<String>>(value.get()).map_err(bad);
             match &*key {
                 _ if value.get() == "null" => {}
-                "toolsListChanged" => filter.lists.tools = flag()?,
-                "promptsListChanged" => filter.lists.prompts = flag()?,
-                "resourcesListChanged" => filter.lists.resources = flag()?,
-                "resourceSubscriptions" => filter.uris = distinct(names()?),
-                "taskIds" => filter.tasks = distinct(names()?),
+                "toolsListChanged" => filter.lists.tools = flag("toolsListChanged", value)?,
+                "promptsListChanged" => filter.lists.prompts = flag("promptsListChanged", value)?,
+                "resourcesListChanged" => {
+                    filter.lists.resources = flag("resourcesListChanged", value)?;
+                }
+                "resourceSubscriptions" => filter.uris = names("resourceSubscriptions", value)?,
+                "taskIds" => filter.tasks = names("taskIds", value)?,
                 _ => unknown.push(format!("{}:{}", jsonrpc::string(&key), value.get())),
             }
         }
         if !unknown.is_empty() {
             let unknown = format!("{{{}}}", unknown.join(","));
             if unknown.len() > MOST_UNKNOWN {
-                return Err(invalid(" has more in it that is not known here than is allowed"));
+                return Err(ParamsFault::UnknownNotifications { limit: MOST_UNKNOWN });
             }
             filter.unknown = Some(unknown);
         }
@@ -75,10 +75,17 @@ impl SubscriptionFilter {
     }
 }
 
-fn distinct(mut names: Vec<String>) -> Vec<String> {
+fn flag(member: &'static str, value: &RawValue) -> Result<bool, ParamsFault> {
+    serde_json::from_str(value.get()).map_err(|_| ParamsFault::Kind { member, kind: "a boolean" })
+}
+
+/// Distinct names, in order.
+fn names(member: &'static str, value: &RawValue) -> Result<Vec<String>, ParamsFault> {
+    let mut names: Vec<String> = serde_json::from_str(value.get())
+        .map_err(|_| ParamsFault::Kind { member, kind: "an array of strings" })?;
     let mut seen = HashSet::new();
     names.retain(|name| seen.insert(name.clone()));
-    names
+    Ok(names)
 }
 
 /// A stream for as long as its client reads it.
@@ -266,7 +273,7 @@ const MOST_UNKNOWN: usize = 16 * 1024;
 mod tests {
     use super::*;
 
-    fn filter(text: &str) -> Result<SubscriptionFilter, Failure> {
+    fn filter(text: &str) -> Result<SubscriptionFilter, ParamsFault> {
         let params = format!("{{\"notifications\":{text}}}");
         SubscriptionFilter::parse(&Params::parse(Some(params.into())).unwrap())
     }
@@ -291,7 +298,7 @@ mod tests {
             r#"{"x":1,"x":2}"#,
             &format!(r#"{{"x":"{}"}}"#, "x".repeat(MOST_UNKNOWN)),
         ] {
-            assert!(matches!(filter(text), Err(Failure::InvalidParams { .. })), "{text:.80}");
+            assert!(filter(text).is_err(), "{text:.80}");
         }
     }
 }

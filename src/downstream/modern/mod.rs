@@ -5,13 +5,17 @@ mod listen;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use crate::call::{Call, Client, Event, Failure, Meta, Params, ParamsFault};
+use crate::call::{
+    Call, Client, Event, Failure, HeaderFault, Meta, Params, ParamsFault, RequestFault,
+};
 use crate::catalog::Kind;
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::header::DuplicateHeader;
-use crate::mcp::{Era, Method, ProtocolVersion, decode_value, header, is_encoded_value};
+use crate::mcp::{
+    Era, HeaderValueError, Method, ProtocolVersion, decode_value, header, is_encoded_value, meta,
+};
 use crate::pipeline::{ActiveCall, Introduction};
 
 use crate::text::clip;
@@ -20,7 +24,7 @@ use crate::downstream::McpService;
 use crate::downstream::caller::AccessWatch;
 use crate::downstream::dispatch::Dispatch;
 use crate::downstream::event_stream::{Steps, StreamStep};
-use crate::downstream::request::{self, Posted, log_level};
+use crate::downstream::request::{Posted, log_level};
 use crate::downstream::response::{self, AcceptedForm};
 
 impl McpService {
@@ -33,12 +37,12 @@ impl McpService {
                 return Dispatch::Answered(response::empty(StatusCode::ACCEPTED));
             }
             Frame::Response { .. } => {
-                let failure = request::invalid("a Modern client sends no responses");
+                let failure = RequestFault::ModernResponse.into();
                 return Dispatch::Answered(response::refusal(None, &failure, Era::Modern));
             }
         };
         let checked = Params::read(params)
-            .map_err(|fault| unreadable(&fault))
+            .map_err(Failure::InvalidMeta)
             .and_then(|params| check(&posted.headers, &method, &params).map(|meta| (params, meta)));
         match checked {
             Ok((params, meta)) => self.serve_modern(id, method, params, meta, (posted, wants)),
@@ -137,22 +141,17 @@ fn client(meta: &Meta) -> Arc<Client> {
     Arc::new(Client::new(ProtocolVersion::LATEST_MODERN, meta.client_info.clone(), capabilities))
 }
 
-fn unreadable(fault: &ParamsFault) -> Failure {
-    Failure::InvalidMeta { detail: fault.to_string() }
-}
-
 /// What every Modern request has to say of itself, in `_meta` and, the same
 /// again, in its headers (2026-07-28, Streamable HTTP, "Server Validation").
 fn check(headers: &HeaderMap, method: &Method, params: &Params) -> Result<Meta, Failure> {
-    let meta = params.meta().map_err(|fault| unreadable(&fault))?;
+    let meta = params.meta().map_err(Failure::InvalidMeta)?;
     let said = single(headers, &header::PROTOCOL_VERSION)?;
-    let missing =
-        |key| Failure::InvalidMeta { detail: format!("invalid params: _meta lacks {key}") };
+    let missing = |key| Failure::InvalidMeta(ParamsFault::MissingMeta { key });
     let Some(version) = meta.version.as_deref() else {
         return Err(match said {
             // In a version that nobody here knows, `_meta` may be another.
             Some(said) if ProtocolVersion::parse(said).is_none() => unsupported(said),
-            _ => missing("io.modelcontextprotocol/protocolVersion"),
+            _ => missing(meta::PROTOCOL_VERSION),
         });
     };
     same(&header::PROTOCOL_VERSION, said, version)?;
@@ -160,10 +159,10 @@ fn check(headers: &HeaderMap, method: &Method, params: &Params) -> Result<Meta, 
         return Err(unsupported(version));
     }
     if meta.capabilities.is_none() {
-        return Err(missing("io.modelcontextprotocol/clientCapabilities"));
+        return Err(missing(meta::CLIENT_CAPABILITIES));
     }
     if let Some(level) = &meta.log_level {
-        log_level(level).map_err(|detail| Failure::InvalidMeta { detail })?;
+        log_level(level).map_err(Failure::InvalidMeta)?;
     }
     same(&header::METHOD, single(headers, &header::METHOD)?, method.as_str())?;
     let named = match method.name_param() {
@@ -185,32 +184,29 @@ fn check_name(headers: &HeaderMap, named: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let said = said.map(decode_value).transpose();
-    let said = said.map_err(|error| Failure::HeaderMismatch {
-        detail: format!("the Mcp-Name header cannot be read: {error}"),
-    })?;
-    same(&header::NAME, said.as_deref(), named)
+    let said = said.map_err(|fault| HeaderFault::Encoding { name: header::NAME, fault })?;
+    Ok(same(&header::NAME, said.as_deref(), named)?)
 }
 
-fn same(name: &HeaderName, said: Option<&str>, body: &str) -> Result<(), Failure> {
-    let detail = match said {
-        Some(said) if said == body => return Ok(()),
+fn same(name: &HeaderName, said: Option<&str>, body: &str) -> Result<(), HeaderFault> {
+    let (name, quote) = (|| name.clone(), |value| clip(value, 128).to_owned());
+    match said {
+        Some(said) if said == body => Ok(()),
         Some(said) => {
-            format!("the {name} header says {:?}, the body {:?}", clip(said, 128), clip(body, 128))
+            Err(HeaderFault::Mismatch { name: name(), header: quote(said), body: quote(body) })
         }
-        None => format!("the {name} header is missing, the body says {:?}", clip(body, 128)),
-    };
-    Err(Failure::HeaderMismatch { detail })
+        None => Err(HeaderFault::Missing { name: name(), body: quote(body) }),
+    }
 }
 
 /// A header that stands there once, or not at all.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Failure> {
-    let wrong =
-        |what: &str| Failure::HeaderMismatch { detail: format!("the {name} header {what}") };
-    match header::single_value(headers, name) {
-        Ok(Some(value)) if value.to_str().is_err() => Err(wrong("has invalid characters")),
-        Ok(value) => Ok(value.and_then(|value| value.to_str().ok())),
-        Err(DuplicateHeader) => Err(wrong("was sent more than once")),
-    }
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, HeaderFault> {
+    let value = header::single_value(headers, name)
+        .map_err(|DuplicateHeader| HeaderFault::Duplicate { name: name.clone() })?;
+    value.map(HeaderValue::to_str).transpose().map_err(|_| HeaderFault::Encoding {
+        name: name.clone(),
+        fault: HeaderValueError::Characters,
+    })
 }
 
 fn unsupported(requested: &str) -> Failure {

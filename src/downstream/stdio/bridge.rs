@@ -13,9 +13,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::call::Failure;
+use crate::call::{Failure, GatewayFault, RequestFault};
 use crate::codec::lines::{LineError, LineReader};
-use crate::downstream::request;
 use crate::jsonrpc::{self, Frame, Id, Response as Answer};
 use crate::mcp::{Method, header, notification};
 
@@ -114,7 +113,7 @@ impl<E> Bridge<E> {
         self.room()?;
         let mut under_way = self.under_way();
         if under_way.contains_key(id) {
-            return Err(request::invalid("a request with this id is under way"));
+            return Err(RequestFault::DuplicateId.into());
         }
         let withdrawal = Arc::<ClientCancellation>::default();
         let entry = PendingRequest { method: method.clone(), withdrawal: Arc::clone(&withdrawal) };
@@ -184,8 +183,8 @@ impl<E: McpPeer> Bridge<E> {
             match lines.next().await {
                 Ok(Some(line)) => self.take(line).await,
                 Ok(None) => return,
-                Err(error @ LineError::TooLong { .. }) => {
-                    self.refuse(None, &request::invalid(&error.to_string())).await;
+                Err(LineError::TooLong { limit, .. }) => {
+                    self.refuse(None, &RequestFault::LineTooLong { limit }.into()).await;
                 }
                 Err(LineError::Io(error)) => {
                     tracing::warn!(%error, "the input cannot be read");
@@ -218,7 +217,7 @@ impl<E: McpPeer> Bridge<E> {
                 _ => self.send_aside(line, Some(&PipedRequest::new(&method, params))).await,
             },
             Ok(Frame::Response { .. }) => self.send_aside(line, None).await,
-            Err(fault) => self.refuse(None, &request::failure(&fault)).await,
+            Err(fault) => self.refuse(None, &fault.into()).await,
         }
     }
 
@@ -329,8 +328,7 @@ impl<E: McpPeer> Bridge<E> {
         tracing::info!("the gateway has lost the session, a new one is opened");
         let (line, id) = lost.initialize.clone();
         let (_, open) = self.open(line, &id).await?;
-        let refused = || Failure::Unreachable { reason: "it opens no new session".into() };
-        let open = Arc::new(open.ok_or_else(refused)?);
+        let open = Arc::new(open.ok_or(GatewayFault::NoSession)?);
         self.session.replace(Arc::clone(&open));
         if lost.is_ready() {
             let ready = jsonrpc::notification(notification::INITIALIZED, None);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 
-use crate::call::Failure;
 use crate::call::PeerAddress;
+use crate::call::{Failure, GatewayFault};
 use crate::downstream::{Body, McpService, refusal};
 use crate::upstream::{HttpClient, ResponseBody};
 
@@ -83,8 +83,8 @@ impl McpPeer for There {
     async fn send(&self, request: Request<Bytes>) -> Result<Response<ResponseBody>, Failure> {
         let (head, body) = request.into_parts();
         self.0.send(&head.method, &head.headers, body).await.map_err(|fault| {
-            tracing::warn!("no answer from the gateway: {}", fault.chain());
-            Failure::Unreachable { reason: fault.public() }
+            tracing::warn!("no response from the gateway: {}", fault.chain());
+            GatewayFault::Transport(fault.public()).into()
         })
     }
 

@@ -5,7 +5,7 @@ use http::{Response, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt;
 
-use crate::call::Failure;
+use crate::call::{Failure, GatewayFault, ServerFault};
 use crate::codec::body::{BodyError, collect};
 use crate::codec::sse::{SseDecoder, SseError};
 use crate::jsonrpc::{self, Frame, Id, Response as Answer};
@@ -51,22 +51,17 @@ pub(super) fn answer_in(status: StatusCode, body: Bytes, id: &Id) -> Result<Byte
     }
 }
 
-/// A status that stands for an answer that is none.
+/// The failure of an HTTP response that carries no answer.
 pub(super) fn no_answer(status: StatusCode) -> Failure {
-    let hint = match status {
-        StatusCode::UNAUTHORIZED => ": it wants a key, from the variable TRUNKLINE_KEY",
-        StatusCode::NOT_FOUND => ": is the path of the URL right?",
-        _ => "",
-    };
-    Failure::Unreachable { reason: format!("it answered HTTP {status}{hint}") }
+    GatewayFault::Status { status }.into()
 }
 
 pub(super) fn broken() -> Failure {
-    Failure::Unreachable { reason: "the connection broke off".into() }
+    GatewayFault::Transport(ServerFault::Disconnected).into()
 }
 
 fn too_large(limit: usize) -> Failure {
-    Failure::Unreachable { reason: format!("its answer is larger than {limit} bytes") }
+    GatewayFault::Transport(ServerFault::TooLarge { limit }).into()
 }
 
 /// Events that carry messages.

@@ -28,7 +28,7 @@ pub enum NoObject {
     Depth(TooDeep),
     /// A duplicate of a member that is read: two parsers would disagree on
     /// which one counts.
-    Twice(&'static str),
+    Duplicate(&'static str),
 }
 
 /// Where a text stops being valid JSON, and what was expected there.
@@ -53,7 +53,7 @@ impl fmt::Display for NoObject {
             Self::Syntax(fault) => fault.fmt(f),
             Self::Kind => f.write_str("expected an object"),
             Self::Depth(fault) => fault.fmt(f),
-            Self::Twice(member) => write!(f, "`{member}` stands twice"),
+            Self::Duplicate(member) => write!(f, "duplicate key \"{member}\""),
         }
     }
 }
@@ -157,7 +157,7 @@ pub(super) fn place<T, const N: usize>(
 ) -> Result<(), NoObject> {
     let Some(at) = names.iter().position(|name| name.as_bytes() == key) else { return Ok(()) };
     match (found.get_mut(at).and_then(|slot| slot.replace(value)), names.get(at)) {
-        (Some(_), Some(name)) => Err(NoObject::Twice(name)),
+        (Some(_), Some(name)) => Err(NoObject::Duplicate(name)),
         _ => Ok(()),
     }
 }

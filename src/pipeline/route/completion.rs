@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::call::{Edits, Failure, Params};
+use crate::call::{Edits, Failure, Params, ParamsFault};
 use crate::catalog::PublicReference;
-use crate::jsonrpc::{object, span_of, string, text};
+use crate::jsonrpc::{members, object, span_of, string, unquoted};
 use crate::snapshot::View;
 
 /// The parsed `ref`.
@@ -52,33 +52,23 @@ pub(super) fn edits(params: &Params, native: &str, bound: &[(String, String)]) -
     renamed.into_iter().chain(bind_variables(params, bound)).collect()
 }
 
-fn read_reference(params: &Params) -> Result<Reference, Failure> {
-    #[derive(Deserialize)]
-    struct RawReference<'a> {
-        #[serde(borrow, rename = "type")]
-        kind: &'a RawValue,
-        #[serde(borrow, default)]
-        name: Option<&'a RawValue>,
-        #[serde(borrow, default)]
-        uri: Option<&'a RawValue>,
-    }
-    let invalid =
-        |detail: &str| Failure::InvalidParams { detail: format!("invalid params: {detail}") };
+fn read_reference(params: &Params) -> Result<Reference, ParamsFault> {
     let raw = params.reference_span().and_then(|span| params.raw().get(span));
-    let raw = raw.ok_or_else(|| invalid("`ref` is missing"))?;
-    let raw: RawReference<'_> =
-        object(raw).map_err(|error| invalid(&format!("`ref` cannot be read: {error}")))?;
-    let name = |raw: Option<&RawValue>, member| {
-        let text = raw.and_then(|raw| Some(text(raw)?.into_owned()));
-        let span = raw.and_then(|raw| span_of(params.raw(), raw.get().as_bytes()));
-        text.zip(span)
+    let raw = raw.ok_or(ParamsFault::Missing { member: "ref" })?;
+    let [kind, name, uri] = members(raw, &["type", "name", "uri"], usize::MAX)?;
+    let string = |raw: Option<&[u8]>, member| {
+        let text = raw.and_then(|raw| Some(unquoted(raw)?.into_owned()));
+        text.zip(raw.and_then(|raw| span_of(params.raw(), raw)))
             .map(|(text, span)| RawName { text, span })
-            .ok_or_else(|| invalid(&format!("`ref.{member}` is missing or no string")))
+            .ok_or(ParamsFault::Kind { member, kind: "a string" })
     };
-    match text(raw.kind).as_deref() {
-        Some("ref/prompt") => name(raw.name, "name").map(Reference::Prompt),
-        Some("ref/resource") => name(raw.uri, "uri").map(Reference::Resource),
-        _ => Err(invalid("`ref.type` must be \"ref/prompt\" or \"ref/resource\"")),
+    match kind.and_then(unquoted).as_deref() {
+        Some("ref/prompt") => string(name, "ref.name").map(Reference::Prompt),
+        Some("ref/resource") => string(uri, "ref.uri").map(Reference::Resource),
+        _ => Err(ParamsFault::Kind {
+            member: "ref.type",
+            kind: "\"ref/prompt\" or \"ref/resource\"",
+        }),
     }
 }
 

@@ -7,7 +7,10 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use crate::call::{Answer, Call, Context, Event, Failure, NativeName, Params, Reply, ServerName};
+use crate::call::{
+    Answer, Call, Context, Event, Failure, InternalFault, NativeName, Params, Reply, ServerFault,
+    ServerName, TaskFault,
+};
 use crate::config::ServerConfig;
 use crate::mcp::Method;
 use crate::pipeline::active_call::refusal_response;
@@ -70,8 +73,8 @@ impl TaskAt {
     }
 
     fn member(&self) -> Result<&SnapshotServer, Failure> {
-        let gone = || Failure::Internal { detail: "finding the server of a task".into() };
-        self.snapshot.server(&self.server).ok_or_else(gone)
+        let gone = || InternalFault::ServerMissing { server: self.server.clone() };
+        Ok(self.snapshot.server(&self.server).ok_or_else(gone)?)
     }
 
     /// The maximum time that the server may take for a call.
@@ -88,8 +91,8 @@ impl TaskAt {
     ) -> Result<Reply, Failure> {
         let mut params = json!({ "taskId": self.native });
         params.as_object_mut().into_iter().for_each(|params| params.extend(more.clone()));
-        let params = Params::parse(Some(params.to_string().into()))
-            .map_err(|fault| Failure::Internal { detail: fault.to_string() })?;
+        let params =
+            Params::parse(Some(params.to_string().into())).map_err(InternalFault::Params)?;
         let call = Box::new(Call { method, params, context: self.context.clone(), input: None });
         let target = CallTarget {
             server: self.server.clone(),
@@ -138,8 +141,12 @@ impl TaskAt {
         });
     }
 
-    pub(super) fn bad_answer(&self, reason: &str) -> Failure {
-        Failure::BadAnswer { server: self.server.clone(), reason: reason.to_owned() }
+    pub(super) fn bad_answer(&self, fault: ServerFault) -> Failure {
+        Failure::bad_answer(self.server.clone(), fault)
+    }
+
+    pub(super) fn bad_task(&self, fault: TaskFault) -> Failure {
+        self.bad_answer(ServerFault::Task(fault))
     }
 }
 

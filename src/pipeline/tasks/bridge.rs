@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::call::{Answer, Call, Failure, ResultBody};
+use crate::call::{Answer, Call, Failure, InternalFault, ResultBody, ServerFault, TaskFault};
 use crate::era::tasks::form::{Task, TaskOutcome, TaskStatus, acknowledged, lift};
 use crate::mcp::{Method, code};
 use crate::pipeline::input::{Requester, read_modern_input};
@@ -30,7 +30,7 @@ pub(in crate::pipeline) async fn answer_task_request(
 async fn get_task(at: &TaskAt, asker: &Requester) -> Result<Answer, Failure> {
     let answered = at.request_answer(Method::TasksGet).await?;
     let Answer::Result(result) = &answered else { return Ok(answered) };
-    let task = Task::parse(result.raw()).ok_or_else(|| at.bad_answer("a task that is none"))?;
+    let task = Task::parse(result.raw()).ok_or_else(|| at.bad_task(TaskFault::Malformed))?;
     let outcome = match task.status {
         TaskStatus::Working | TaskStatus::Cancelled => TaskOutcome::Nothing(task.status),
         TaskStatus::Completed | TaskStatus::Failed => {
@@ -43,7 +43,8 @@ async fn get_task(at: &TaskAt, asker: &Requester) -> Result<Answer, Failure> {
         },
     };
     let lifted = lift(&task, &outcome);
-    result.with(lifted).map(Answer::Result).map_err(|fault| at.bad_answer(&fault.to_string()))
+    let result = result.with(lifted).map_err(|fault| at.bad_answer(ServerFault::Answer(fault)));
+    result.map(Answer::Result)
 }
 
 /// Answers `tasks/update`: passes the client's answers to the task.
@@ -70,7 +71,5 @@ async fn cancel_task(at: &TaskAt) -> Result<Answer, Failure> {
 
 fn acknowledge() -> Result<Answer, Failure> {
     let raw: Bytes = acknowledged();
-    ResultBody::parse(raw)
-        .map(Answer::Result)
-        .map_err(|fault| Failure::Internal { detail: fault.to_string() })
+    Ok(ResultBody::parse(raw).map(Answer::Result).map_err(InternalFault::Result)?)
 }

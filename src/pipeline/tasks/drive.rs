@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::call::{
     Answer, Call, Event, Failure, MOST_QUESTIONS, Question, Reply, ResultBody, ResultType,
+    ServerFault, TaskFault,
 };
 use crate::era::tasks::form::{Task, TaskStatus};
 use crate::jsonrpc::{Id, Members, Response, text};
@@ -162,8 +163,7 @@ impl DrivenTask {
             }
             (TaskStage::Creating, Answer::Result(result)) if *result.kind() == ResultType::Task => {
                 let task = Task::parse(result.raw());
-                let task =
-                    task.ok_or_else(|| self.at.bad_answer("a task without an id or a status"))?;
+                let task = task.ok_or_else(|| self.at.bad_task(TaskFault::Malformed))?;
                 let polling = Polling::new(&task, self.at.patience()?);
                 self.task_created(task.id);
                 self.stage = TaskStage::Polling(polling);
@@ -279,7 +279,7 @@ impl Polling {
         let Answer::Result(result) = answer else { return ControlFlow::Break(Ok(answer)) };
         let raw = result.raw();
         let Some(task) = Task::parse(raw) else {
-            return ControlFlow::Break(Err(at.bad_answer("a task that is none")));
+            return ControlFlow::Break(Err(at.bad_task(TaskFault::Malformed)));
         };
         self.every = poll_interval(&task);
         match task.status {
@@ -336,11 +336,11 @@ fn came_of(at: &TaskAt, task: &Task<'_>, told: &ResultBody) -> TaskEnd {
     let member = |key: &str| task.find(key).map(|part| raw.slice_ref(part.get().as_bytes()));
     let ended = match task.status {
         TaskStatus::Failed => member("error").map(|raw| Response::Error(raw.into())),
-        TaskStatus::Cancelled => return Err(at.bad_answer("the task was cancelled")),
+        TaskStatus::Cancelled => return Err(at.bad_task(TaskFault::Cancelled)),
         _ => member("result").map(|raw| Response::Result(raw.into())),
     };
-    let ended = ended.ok_or_else(|| at.bad_answer("a task that came to nothing"))?;
-    let answer = Answer::parse(ended).map_err(|fault| at.bad_answer(&fault.to_string()))?;
+    let ended = ended.ok_or_else(|| at.bad_task(TaskFault::NoOutcome))?;
+    let answer = Answer::parse(ended).map_err(|fault| at.bad_answer(ServerFault::Answer(fault)))?;
     Ok(match told.sender() {
         Some(info) => answer.sent_by(info),
         None => answer,

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::call::{
-    Call, Failure, Params, ParamsFault, Principal, Reply, ResultBody, ResultType, ServerName,
+    Call, Failure, InternalFault, Params, Principal, Reply, ResultBody, ResultType, ServerName,
 };
 use crate::catalog::{ServerOffers, TaskForm, TaskSupport};
 use crate::era::tasks::form;
@@ -144,8 +144,8 @@ impl TaskMode {
             Self::Removed => Some(form::without_task(call.params.raw())),
             Self::Unchanged | Self::AwaitedIfNeeded | Self::Bridged => None,
         };
-        let broken = |fault: ParamsFault| Failure::Internal { detail: fault.to_string() };
-        raw.map(|raw| Params::parse(Some(raw)).map_err(broken)).transpose()
+        let params = raw.map(|raw| Params::parse(Some(raw))).transpose();
+        Ok(params.map_err(InternalFault::Params)?)
     }
 }
 

@@ -19,7 +19,8 @@ use tokio::sync::{Notify, OnceCell, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::call::{
-    Abilities, Event, Failure, MOST_QUESTIONS, Principal, Question, Reply, ServerName,
+    Abilities, Event, Failure, InternalFault, MOST_QUESTIONS, Principal, Question, Reply,
+    ServerName,
 };
 use crate::crypto::random_bytes;
 use crate::era::lift;
@@ -115,8 +116,7 @@ impl TaskQuestions {
         let bounds = asker.inputs.bounds();
         let place = asker.inputs.parking.enter(&asker.principal, bounds)?;
         let reply = at.request_outcome().await?;
-        let number = random_bytes::<6>()
-            .map_err(|_| Failure::Internal { detail: "naming a question".into() })?;
+        let number = random_bytes::<6>().map_err(|_| InternalFault::Random)?;
         let prefix = URL_SAFE_NO_PAD.encode(number);
         let (says, said) = mpsc::channel(MOST_QUESTIONS);
         let touched = Instant::now();
@@ -169,8 +169,7 @@ impl Trying<'_> {
     where
         F: Future<Output = Result<Arc<QuestionStream>, Failure>>,
     {
-        let gone = || Failure::Internal { detail: "a cell that is gone".into() };
-        let cell = self.cell.as_ref().ok_or_else(gone)?;
+        let cell = self.cell.as_ref().ok_or(InternalFault::TaskReleased)?;
         cell.get_or_try_init(|| open(cell)).await.cloned()
     }
 }

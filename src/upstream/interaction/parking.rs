@@ -18,7 +18,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::call::{Call, Event, Failure, MOST_QUESTIONS, Principal, Question, Reply, ServerName};
+use crate::call::{
+    Call, Event, Failure, InternalFault, MOST_QUESTIONS, Principal, Question, Reply, ServerName,
+};
 use crate::crypto::random_bytes;
 use crate::jsonrpc::Id;
 use crate::policy::Permitted;
@@ -133,8 +135,7 @@ impl Parking {
         bounds: ParkingLimits,
     ) -> Result<Ticket, Failure> {
         let place = self.enter(owner, bounds)?;
-        let number = random_bytes::<8>()
-            .map_err(|_| Failure::Internal { detail: "numbering a call".into() })?;
+        let number = random_bytes::<8>().map_err(|_| InternalFault::Random)?;
         let id = u64::from_be_bytes(number);
         let (called, hears) = oneshot::channel();
         let (tells, news) = watch::channel(0);

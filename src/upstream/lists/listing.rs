@@ -4,6 +4,7 @@
 //! The lists are requested concurrently, and a failure of one does not affect
 //! the others.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use crate::call::{Answer, AnswerFault};
+use crate::call::Answer;
 use crate::catalog::{ByKind, CacheScope, Freshness, Kind};
 use crate::jsonrpc::object;
 use crate::mcp::{Era, code};
@@ -171,7 +172,7 @@ impl ListRequester<'_> {
             };
             let raw = result.raw();
             let mut page: NativeListPage<'_> =
-                object(raw).map_err(|error| UpstreamError::Answer(AnswerFault::Result(error)))?;
+                object(raw).map_err(|error| UpstreamError::Shape(Arc::new(error)))?;
             fetched.freshness = stricter(fetched.freshness, &page, peer.era());
             cursor = page.next_cursor.take();
             let items = page.items(kind);

@@ -23,10 +23,10 @@ use tokio::time::Instant;
 use crate::catalog::{HeaderRules, Kind, ServerList};
 use crate::mcp::Era;
 
-use crate::upstream::UpstreamError;
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::supervisor::instance::Instance;
 use crate::upstream::transport::connection::ServerConnection;
+use crate::upstream::{SetupFault, UpstreamError};
 use listing::ListingLimits;
 
 /// The lists of one server.
@@ -289,9 +289,7 @@ impl Instance {
             list.offers = offers;
             (list, refused)
         });
-        let (list, refused) = built
-            .await
-            .map_err(|error| UpstreamError::Setup(format!("its list cannot be read: {error}")))?;
+        let (list, refused) = built.await.map_err(|error| SetupFault::Task(Arc::new(error)))?;
         drop(turn);
         let refused = refused.iter().map(|(kind, name, reason)| match kind {
             Kind::Tools => format!("{name}: {reason}"),

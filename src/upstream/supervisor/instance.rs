@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, Failure, Reply, ServerName};
+use crate::call::{Call, Failure, Reply, ServerFault, ServerName};
 use crate::config::{ServerConfig, ServerKind};
 use crate::mcp::Era;
 use crate::policy::Permitted;
@@ -157,8 +157,8 @@ impl Instance {
         };
         let _ = timeout(self.config().start_timeout, state.wait_for(verdict)).await;
         self.connection.load_full().ok_or_else(|| {
-            let reason = self.notes().told.clone();
-            UpstreamError::Down(reason.unwrap_or_else(|| "it is not running".into()))
+            let fault = self.notes().told.clone();
+            UpstreamError::Down(Box::new(fault.unwrap_or(ServerFault::NotRunning)))
         })
     }
 

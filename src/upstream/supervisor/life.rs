@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::config::{ServerKind, StartChoice};
 use crate::mcp::Era;
 
-use crate::upstream::UpstreamError;
 use crate::upstream::lists::ListingOutcome;
 use crate::upstream::lists::pace::RelistPace;
 use crate::upstream::supervisor::backoff::{
@@ -20,6 +19,7 @@ use crate::upstream::supervisor::instance::Instance;
 use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::child::Child;
 use crate::upstream::transport::connection::ServerConnection;
+use crate::upstream::{ChildExit, ExitCause, UpstreamError};
 
 /// Why an instance stopped running.
 enum LossReason {
@@ -247,8 +247,9 @@ impl<'a> Life<'a> {
         let Some(child) = &mut self.child else { return fault };
         match timeout(EXIT_PATIENCE, child.exited()).await {
             Ok(status) => {
-                let said = child.last_words().last().map(|words| format!("; it said: {words}"));
-                UpstreamError::Exited(format!("{status}{}", said.unwrap_or_default()))
+                let last_line = child.last_words().pop();
+                let exit = ChildExit { cause: ExitCause::Status(status), last_line };
+                UpstreamError::Exited(Box::new(exit))
             }
             Err(_) => fault,
         }

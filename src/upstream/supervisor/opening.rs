@@ -9,12 +9,12 @@ use tokio::task::spawn_blocking;
 use crate::config::{CommandConfig, EraChoice, HttpConfig, HttpTransport, ServerKind};
 use crate::mcp::Era;
 
-use crate::upstream::UpstreamError;
 use crate::upstream::supervisor::life::Life;
 use crate::upstream::transport::child::{Child, ChildSpec};
 use crate::upstream::transport::connection::ServerConnection;
 use crate::upstream::transport::http::{self, HttpServer};
 use crate::upstream::transport::stdio::{self, ChildOutput, StdioServer};
+use crate::upstream::{ExitCause, SetupFault, UpstreamError};
 
 impl Life<'_> {
     /// Opens a connection of the configured kind. The caller bounds the time.
@@ -111,8 +111,7 @@ impl Life<'_> {
     ) -> Result<ServerConnection, UpstreamError> {
         let config = self.instance.config();
         let (mut child, input, output) = self.spawn(command).await?;
-        let output =
-            ChildOutput::new(output).map_err(|error| UpstreamError::Setup(error.to_string()))?;
+        let output = ChildOutput::new(output).map_err(|error| SetupFault::Pipe(Arc::new(error)))?;
         self.instance.notes().pid = u32::try_from(child.id()).ok();
         let opening = stdio::StdioOpening {
             server: config.name.clone(),
@@ -124,7 +123,7 @@ impl Life<'_> {
         };
         let opened = tokio::select! {
             opened = StdioServer::open(opening, input, output) => opened,
-            status = child.exited() => Err(UpstreamError::Exited(status.to_string())),
+            status = child.exited() => Err(ExitCause::Status(status).into()),
         };
         match opened {
             Ok(stdio) => {
@@ -146,21 +145,15 @@ impl Life<'_> {
         let guardian = instance.kin.surroundings.guardian.clone();
         let _turn = STARTING.acquire().await;
         let spawned = spawn_blocking(move || Child::spawn(&server, &spec, &guardian)).await;
-        let gone = |error| UpstreamError::Setup(format!("it cannot be started: {error}"));
-        spawned.map_err(gone)?.map_err(UpstreamError::Spawn)
+        let spawned = spawned.map_err(|error| SetupFault::Task(Arc::new(error)))?;
+        spawned.map_err(|error| UpstreamError::Spawn(Arc::new(error)))
     }
 
     /// Ends a child that cannot be used, and adds its last output to the error.
-    async fn bury(&self, child: Child, fault: UpstreamError) -> UpstreamError {
-        let fault = match fault {
-            UpstreamError::Exited(how) => UpstreamError::Exited(
-                child
-                    .last_words()
-                    .last()
-                    .map_or(how.clone(), |words| format!("{how}; it said: {words}")),
-            ),
-            other => other,
-        };
+    async fn bury(&self, child: Child, mut fault: UpstreamError) -> UpstreamError {
+        if let UpstreamError::Exited(exit) = &mut fault {
+            exit.last_line = child.last_words().pop();
+        }
         child.stop().await;
         fault
     }

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
+use crate::call::ServerFault;
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::transport::peer::Peer;
 
@@ -94,7 +95,7 @@ pub(in crate::upstream) struct InstanceHistory {
     pub(in crate::upstream) since: Option<SystemTime>,
     pub(in crate::upstream) last_error: Option<(SystemTime, String)>,
     /// The last error as clients may see it.
-    pub(in crate::upstream) told: Option<String>,
+    pub(in crate::upstream) told: Option<ServerFault>,
     pub(in crate::upstream) pid: Option<u32>,
     pub(in crate::upstream) warnings: Vec<String>,
     pub(in crate::upstream) listed_at: Option<Instant>,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::call::{Answer, ErrorBody, ResultBody};
+use crate::call::{Answer, ErrorBody, ResultBody, VersionFault};
 use crate::catalog::ServerOffers;
 use crate::jsonrpc::{self, Id, object};
 use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
@@ -160,9 +160,7 @@ fn judge_result(result: &ResultBody) -> DiscoverVerdict {
         {
             DiscoverVerdict::Legacy
         }
-        None => DiscoverVerdict::Incompatible(UpstreamError::Versions(
-            introduction.supported_versions.join(", "),
-        )),
+        None => DiscoverVerdict::Incompatible(unsupported(&introduction.supported_versions)),
     }
 }
 
@@ -186,7 +184,7 @@ fn judge_refusal(error: &ErrorBody) -> DiscoverVerdict {
             DiscoverVerdict::Legacy
         }
         _ if error.code() == code::UNSUPPORTED_VERSION => {
-            DiscoverVerdict::Incompatible(UpstreamError::Versions(supported.join(", ")))
+            DiscoverVerdict::Incompatible(unsupported(&supported))
         }
         _ => DiscoverVerdict::Incompatible(refused(error)),
     }
@@ -205,13 +203,19 @@ pub(in crate::upstream) fn judge_initialize(answer: &Answer) -> Result<Peer, Ups
         Answer::Result(result) => result,
         Answer::Error(error) => return Err(refused(error)),
     };
-    let introduction: DiscoverResult = object(result.raw())
-        .map_err(|error| UpstreamError::Answer(crate::call::AnswerFault::Result(error)))?;
-    let theirs = introduction.protocol_version.clone().unwrap_or_default();
-    match ProtocolVersion::parse(&theirs).filter(|version| version.era() == Era::Legacy) {
+    let introduction: DiscoverResult =
+        object(result.raw()).map_err(|error| UpstreamError::Shape(Arc::new(error)))?;
+    let theirs = introduction.protocol_version.as_deref().and_then(ProtocolVersion::parse);
+    match theirs.filter(|version| version.era() == Era::Legacy) {
         Some(version) => Ok(introduction.into_peer(version)),
-        None => Err(UpstreamError::Versions(theirs)),
+        None => Err(unsupported(introduction.protocol_version.as_slice())),
     }
+}
+
+/// The error for a server that offers only versions the gateway does not speak.
+fn unsupported(offered: &[String]) -> UpstreamError {
+    let offered = offered.iter().take(MOST_OFFERED).map(|version| clip(version, 32).to_owned());
+    UpstreamError::Versions(VersionFault::Unsupported { offered: offered.collect() })
 }
 
 /// The error for a JSON-RPC error where a result was needed.
@@ -307,6 +311,8 @@ fn value(raw: &[u8]) -> Value {
 
 /// The deepest nesting of a server's message.
 pub(in crate::upstream) const MAX_DEPTH: usize = 128;
+/// The most versions of a server that an error repeats.
+const MOST_OFFERED: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -164,14 +164,20 @@ async fn a_server_that_dies_meanwhile_is_told_of_at_the_retry() {
             })
             .await;
         let said = retry(&modern, "s__ask", asked.all(&ann()), asked.state()).await;
-        assert!(said.is_error() && said.text().contains("broke off"), "{name}: {said:?}");
+        assert!(
+            said.is_error() && said.text().contains("failed during the call"),
+            "{name}: {said:?}"
+        );
         // A Legacy client hears of it at once.
         gateway.ready("s").await;
         let mut reply = legacy.ask_call("s__ask", json!({})).send().await;
         let asked = question(&mut reply).await;
         upstream.crash();
         let said = reply.said().await;
-        assert!(said.is_error() && said.text().contains("broke off"), "{name}: {said:?}");
+        assert!(
+            said.is_error() && said.text().contains("failed during the call"),
+            "{name}: {said:?}"
+        );
         let told = &said.notices()[0];
         assert_eq!(told["params"]["requestId"], asked["id"], "{name}");
     }

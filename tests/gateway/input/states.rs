@@ -25,7 +25,7 @@ fn is_refused(said: &Said, reason: &str) {
     assert!(text.contains("requestState") && text.contains(reason), "{text}");
 }
 
-const FOREIGN: &str = "not one that this gateway gave you";
+const FOREIGN: &str = "it was not issued to this client";
 
 #[tokio::test]
 async fn a_state_shows_nothing_and_is_no_good_when_it_is_changed() {
@@ -144,9 +144,9 @@ async fn a_state_that_was_used_is_used_up_where_a_call_waited() {
         let (used, refused) =
             if one.answer().get("result").is_some() { (one, two) } else { (two, one) };
         assert_eq!(json_of(&used), json!({ "q": ann() }), "{tool}");
-        is_refused(&refused, "no longer waits");
+        is_refused(&refused, "no longer waiting");
         let again = retry(&client, &tool, asked.all(&ann()), asked.state()).await;
-        is_refused(&again, "no longer waits");
+        is_refused(&again, "no longer waiting");
     }
 }
 

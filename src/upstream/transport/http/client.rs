@@ -1,5 +1,6 @@
 //! The HTTP client of one server: its pool, its TLS roots, its fixed headers.
 
+use std::error::Error;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use rustls_pki_types::pem::PemObject;
 
 use crate::config::HttpConfig;
 use crate::text::clip;
-use crate::upstream::UpstreamError;
+use crate::upstream::{SetupFault, UpstreamError};
 
 use super::body::ResponseBody;
 use super::pool::{ConnectionPool, RequestTarget, TransportError};
@@ -39,7 +40,7 @@ impl HttpClient {
     /// [`UpstreamError::Setup`] if a setting cannot be used.
     pub fn new(config: &HttpConfig, connect_timeout: Duration) -> Result<Self, UpstreamError> {
         let target = config.url.as_str().parse().ok().and_then(RequestTarget::new);
-        let target = target.ok_or_else(|| UpstreamError::Setup("the url cannot be used".into()))?;
+        let target = target.ok_or(SetupFault::Url)?;
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -54,9 +55,8 @@ impl HttpClient {
             .wrap_connector(tcp);
         let mut headers = HeaderMap::new();
         for (name, secret) in &config.headers {
-            let mut value = HeaderValue::from_str(secret.expose()).map_err(|_| {
-                UpstreamError::Setup(format!("the header {name} has an invalid value"))
-            })?;
+            let mut value = HeaderValue::from_str(secret.expose())
+                .map_err(|_| SetupFault::Header { name: name.clone() })?;
             value.set_sensitive(true);
             headers.insert(name.clone(), value);
         }
@@ -154,8 +154,8 @@ impl HttpClient {
 
 fn connect_or_broken(fault: TransportError) -> UpstreamError {
     match fault {
-        TransportError::Connect(error) => UpstreamError::Connect(error),
-        fault => UpstreamError::Broken(Box::new(fault)),
+        TransportError::Connect(error) => UpstreamError::Connect(error.into()),
+        fault => UpstreamError::Broken(Arc::new(fault)),
     }
 }
 
@@ -199,15 +199,13 @@ pub fn client_tls(ca: Option<&Path>) -> Result<ClientConfig, UpstreamError> {
 }
 
 fn with_roots_of(path: &Path) -> Result<RootCertStore, UpstreamError> {
-    let unreadable = |error: String| {
-        UpstreamError::Setup(format!("the CA file {} cannot be used: {error}", path.display()))
-    };
+    let unusable =
+        |source: Arc<dyn Error + Send + Sync>| SetupFault::Ca { path: path.into(), source };
+    let certificates = CertificateDer::pem_file_iter(path);
     let mut roots = platform_roots().clone();
-    for certificate in
-        CertificateDer::pem_file_iter(path).map_err(|error| unreadable(error.to_string()))?
-    {
-        let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
-        roots.add(certificate).map_err(|error| unreadable(error.to_string()))?;
+    for certificate in certificates.map_err(|error| unusable(Arc::new(error)))? {
+        let certificate = certificate.map_err(|error| unusable(Arc::new(error)))?;
+        roots.add(certificate).map_err(|error| unusable(Arc::new(error)))?;
     }
     Ok(roots)
 }
@@ -216,7 +214,7 @@ fn trusting(roots: RootCertStore) -> Result<ClientConfig, UpstreamError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| UpstreamError::Setup(error.to_string()))?;
+        .map_err(SetupFault::Tls)?;
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 

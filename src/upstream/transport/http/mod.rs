@@ -30,7 +30,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{Semaphore, watch as cell};
 use tokio::task::JoinSet;
 
-use crate::call::{Answer, Call, NativeName, Reply, ServerName};
+use crate::call::{Answer, Call, NativeName, Reply, ServerFault, ServerName, VersionFault};
 use crate::config::EraChoice;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id, Response};
@@ -75,7 +75,7 @@ struct HttpShared {
     inbox: Arc<Inbox>,
     levels: LogLevelControl,
     /// Why the connection is lost; `None` while it is not.
-    lost: cell::Sender<Option<String>>,
+    lost: cell::Sender<Option<UpstreamError>>,
     /// Calls in flight to a Legacy server, for requests that belong to them.
     calls: LegacyCalls,
     /// Permits for messages outside of calls.
@@ -108,7 +108,7 @@ impl HttpServer {
             EraChoice::Modern => Some(
                 discover(&client, opening.limit)
                     .await?
-                    .ok_or_else(|| UpstreamError::Versions("Legacy ones".into()))?,
+                    .ok_or(UpstreamError::Versions(VersionFault::NotModern))?,
             ),
             EraChoice::Auto => probe(&client, opening.limit, opening.patience).await?,
         };
@@ -216,8 +216,9 @@ impl HttpServer {
     /// Waits until the connection is lost, and returns the reason.
     pub(in crate::upstream) async fn closed(&self) -> UpstreamError {
         let mut lost = self.shared.lost.subscribe();
-        let reason = lost.wait_for(Option::is_some).await;
-        UpstreamError::Down(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default())
+        let fault = lost.wait_for(Option::is_some).await;
+        let fault = fault.ok().and_then(|fault| fault.clone());
+        fault.unwrap_or_else(|| UpstreamError::Down(Box::new(ServerFault::NotRunning)))
     }
 
     /// Ends the Legacy session, if there is one. The wait for the server is

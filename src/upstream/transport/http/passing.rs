@@ -8,6 +8,7 @@
 //! response is cut off.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
@@ -161,7 +162,7 @@ async fn add_piece(
     limit: usize,
 ) -> Result<bool, UpstreamError> {
     let Some(frame) = body.frame().await else { return Ok(false) };
-    let frame = frame.map_err(|error| UpstreamError::Broken(Box::new(error)))?;
+    let frame = frame.map_err(|error| UpstreamError::Broken(Arc::new(error)))?;
     if let Ok(data) = frame.into_data() {
         if whole.len() + data.len() > limit {
             return Err(UpstreamError::TooLarge { limit });
@@ -218,7 +219,7 @@ impl PassingAnswer {
                 after = self.deadline.passed() => return Err(UpstreamError::Timeout { after }),
             };
             let Some(frame) = frame else { return self.end() };
-            let frame = frame.map_err(|error| UpstreamError::Broken(Box::new(error)))?;
+            let frame = frame.map_err(|error| UpstreamError::Broken(Arc::new(error)))?;
             let Ok(data) = frame.into_data() else { continue };
             self.deadline.extend();
             self.passed += data.len();

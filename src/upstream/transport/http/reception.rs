@@ -1,5 +1,6 @@
 //! HTTP responses: one JSON message, or an event stream.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -68,7 +69,7 @@ impl HttpReply {
         let body =
             passing::read(response.into_body(), limit).await.map_err(|error| match error {
                 BodyError::TooLarge { limit } => UpstreamError::TooLarge { limit },
-                BodyError::Broken(error) => UpstreamError::Broken(Box::new(error)),
+                BodyError::Broken(error) => UpstreamError::Broken(Arc::new(error)),
             })?;
         match body {
             Ok(body) => Ok(Self::Message(jsonrpc::parse(&body, MAX_DEPTH)?)),
@@ -193,7 +194,7 @@ impl MessageStream {
 
     async fn chunk(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         while let Some(frame) = self.body.frame().await {
-            let frame = frame.map_err(|error| UpstreamError::Broken(Box::new(error)))?;
+            let frame = frame.map_err(|error| UpstreamError::Broken(Arc::new(error)))?;
             if let Ok(data) = frame.into_data() {
                 return Ok(Some(data));
             }

@@ -104,7 +104,7 @@ impl SseEvents {
                     None => return Ok(None),
                     Some(frame) => {
                         let frame =
-                            frame.map_err(|error| UpstreamError::Broken(Box::new(error)))?;
+                            frame.map_err(|error| UpstreamError::Broken(Arc::new(error)))?;
                         if let Ok(data) = frame.into_data() {
                             self.decoder.push(data);
                         }

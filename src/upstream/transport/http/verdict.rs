@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use crate::call::{Answer, Passing};
+use crate::call::{Answer, Passing, VersionFault};
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, code};
 use crate::upstream::UpstreamError;
@@ -74,10 +74,9 @@ impl HttpShared {
     }
 
     pub(super) fn lose(&self, fault: &UpstreamError) {
-        let reason = fault.chain();
         self.lost.send_if_modified(|lost| {
             let first = lost.is_none();
-            lost.get_or_insert(reason);
+            lost.get_or_insert_with(|| fault.clone());
             first
         });
     }
@@ -91,7 +90,7 @@ impl HttpShared {
                 // error would mean that the gateway does not support the
                 // client's version.
                 code::UNSUPPORTED_VERSION if self.peer.era() == Era::Modern => {
-                    let fault = UpstreamError::Versions("others than it said".into());
+                    let fault = UpstreamError::Versions(VersionFault::Withdrawn);
                     self.lose(&fault);
                     return Err(fault);
                 }

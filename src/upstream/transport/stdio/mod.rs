@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use bytes::Bytes;
 use futures_util::stream;
 
-use crate::call::{Answer, Call, Event, Notice, Reply, ServerName};
+use crate::call::{Answer, Call, Event, Notice, Reply, ServerName, VersionFault};
 use crate::config::EraChoice;
 use crate::era::{lift, lower};
 use crate::jsonrpc::Id;
@@ -158,7 +158,7 @@ impl StdioServer {
 
     /// Waits until the child is lost, and returns the reason.
     pub(in crate::upstream) async fn closed(&self) -> UpstreamError {
-        UpstreamError::Exited(self.wire.closed().await)
+        self.wire.closed().await.into()
     }
 
     /// Closes the child's input, which asks it to exit.
@@ -317,7 +317,7 @@ async fn discover(wire: &Arc<ChildLink>) -> Result<Peer, UpstreamError> {
             DiscoverVerdict::Legacy => break,
         }
     }
-    Err(UpstreamError::Versions("Legacy ones".into()))
+    Err(UpstreamError::Versions(VersionFault::NotModern))
 }
 
 /// Sends `server/discover` first. A child that is silent for `patience` may be

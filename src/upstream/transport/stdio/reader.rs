@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::codec::lines::{LineError, LineReader};
+use crate::upstream::ExitCause;
 
 use super::wire::ChildLink;
 
@@ -133,7 +134,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> OutputReader<R> {
     fn run(mut self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             let mut called = self.wire.place.settle();
-            let reason = loop {
+            let cause = loop {
                 let line = tokio::select! {
                     line = self.lines.next() => line,
                     Ok(there) = &mut called => {
@@ -143,12 +144,12 @@ impl<R: AsyncRead + Send + Unpin + 'static> OutputReader<R> {
                 };
                 match line {
                     Ok(Some(line)) => self.wire.take(&line),
-                    Ok(None) => break "it closed its output".to_owned(),
+                    Ok(None) => break ExitCause::OutputClosed,
                     Err(LineError::TooLong { limit, ends }) => self.wire.too_long(limit, &ends),
-                    Err(error) => break error.to_string(),
+                    Err(LineError::Io(error)) => break ExitCause::Unreadable(Arc::new(error)),
                 }
             };
-            self.wire.lost(&reason);
+            self.wire.lost(&cause);
         })
     }
 }
@@ -156,7 +157,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> OutputReader<R> {
 impl<R> Drop for OutputReader<R> {
     fn drop(&mut self) {
         // Does nothing if a reason was given, or the task has moved.
-        self.wire.lost("nobody reads its output any more");
+        self.wire.lost(&ExitCause::Unread);
     }
 }
 

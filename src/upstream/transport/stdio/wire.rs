@@ -17,7 +17,6 @@ use crate::call::{Answer, Notice, Question, ServerName};
 use crate::codec::lines::LineEnds;
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::mcp::notification;
-use crate::upstream::UpstreamError;
 use crate::upstream::interaction::given_up::GivenUp;
 use crate::upstream::interaction::outside::{self, LegacyConnection};
 use crate::upstream::interaction::questions::{
@@ -26,6 +25,7 @@ use crate::upstream::interaction::questions::{
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::listen::{StreamPurpose, StreamSignal};
 use crate::upstream::transport::peer::{MAX_DEPTH, answer_to_server};
+use crate::upstream::{ExitCause, UpstreamError};
 
 use super::outgoing::{InputClosed, Outgoing};
 use super::pending::{
@@ -43,7 +43,7 @@ pub(super) struct ChildLink {
     given_up: GivenUp,
     next_id: AtomicU64,
     /// Why the child is lost; `None` while it is not.
-    closed: watch::Sender<Option<String>>,
+    closed: watch::Sender<Option<ExitCause>>,
     /// The number of lines from the child that could not be used.
     useless: AtomicU64,
     /// Messages that the child sends outside of responses.
@@ -129,11 +129,11 @@ impl ChildLink {
         params: &[u8],
     ) -> Result<(), UpstreamError> {
         let line = jsonrpc::request(&Id::number(id), method, params);
-        if let Some(reason) = self.closed.borrow().clone() {
-            return Err(UpstreamError::Exited(reason));
+        if let Some(cause) = self.closed.borrow().clone() {
+            return Err(cause.into());
         }
         let sent = self.outgoing.send(&line).await;
-        sent.map_err(|InputClosed| UpstreamError::Exited("its input is closed".into()))
+        sent.map_err(|InputClosed| ExitCause::InputClosed.into())
     }
 
     /// Sends the child the answer to its request.
@@ -141,7 +141,7 @@ impl ChildLink {
         let line = questions::message(id, response);
         match timeout(RESPOND, self.outgoing.send(&line)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(InputClosed)) => Err(UpstreamError::Exited("its input is closed".into())),
+            Ok(Err(InputClosed)) => Err(ExitCause::InputClosed.into()),
             Err(_) => Err(UpstreamError::Timeout { after: RESPOND }),
         }
     }
@@ -184,17 +184,17 @@ impl ChildLink {
     }
 
     /// Waits until the child is lost, and returns the reason.
-    pub(super) async fn closed(&self) -> String {
+    pub(super) async fn closed(&self) -> ExitCause {
         let mut closed = self.closed.subscribe();
-        let reason = closed.wait_for(Option::is_some).await;
-        reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()
+        let cause = closed.wait_for(Option::is_some).await;
+        cause.ok().and_then(|cause| cause.clone()).unwrap_or(ExitCause::Unread)
     }
 
     /// Marks the child as lost. The first reason counts.
-    pub(super) fn lost(&self, reason: &str) {
+    pub(super) fn lost(&self, cause: &ExitCause) {
         let first = self.closed.send_if_modified(|closed| {
             let first = closed.is_none();
-            closed.get_or_insert_with(|| reason.to_owned());
+            closed.get_or_insert_with(|| cause.clone());
             first
         });
         if !first {
@@ -202,8 +202,7 @@ impl ChildLink {
         }
         let pending: Vec<_> = self.pending().drain().collect();
         for (_, pending) in pending {
-            let gone = UpstreamError::Exited(reason.to_owned());
-            let _ = pending.answer.send(PendingEvent::Answer(Err(gone)));
+            let _ = pending.answer.send(PendingEvent::Answer(Err(cause.clone().into())));
         }
         self.streams().clear();
     }

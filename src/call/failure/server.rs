@@ -1,0 +1,227 @@
+//! What is wrong with a server, or with the gateway itself: the evidence that failures carry, as
+//! far as a client may learn it.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::call::{AnswerFault, ParamsFault, ServerName};
+use crate::jsonrpc::FrameFault;
+
+use super::Failure;
+
+/// What is wrong with a server. The texts hold no addresses, no file names, and nothing that the
+/// server's process wrote besides its messages.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ServerFault {
+    /// Neither running nor starting.
+    #[error("it is not running")]
+    NotRunning,
+    /// The child process could not be started.
+    #[error("it could not be started")]
+    NotStarted,
+    /// The child process has exited, or closed its pipes.
+    #[error("it exited")]
+    Exited,
+    /// No connection could be opened.
+    #[error("it could not be reached")]
+    Unreachable,
+    /// The connection was lost.
+    #[error("the connection was lost")]
+    Disconnected,
+    /// The stream ended before the response.
+    #[error("the stream ended without a response")]
+    NoResponse,
+    /// The server sent nothing for as long as the configuration allows.
+    #[error("no response within {after:?}")]
+    Timeout {
+        /// How long the gateway waited.
+        after: Duration,
+    },
+    /// An HTTP error status.
+    #[error("it responded with HTTP {status}{}", status_hint(*status))]
+    Status {
+        /// The status.
+        status: StatusCode,
+    },
+    /// A redirect that is not followed.
+    #[error("it redirects to another address, which is not followed")]
+    Redirect,
+    /// A media type other than JSON and event streams.
+    #[error("it responded with {found:?} instead of JSON or an event stream")]
+    MediaType {
+        /// The `Content-Type`, truncated.
+        found: String,
+    },
+    /// The response is larger than the configuration allows.
+    #[error("its response is larger than {limit} bytes")]
+    TooLarge {
+        /// The most bytes allowed.
+        limit: usize,
+    },
+    /// The message is not valid JSON-RPC.
+    #[error("invalid JSON-RPC message: {0}")]
+    Frame(FrameFault),
+    /// The payload of a response has the wrong shape.
+    #[error("{0}")]
+    Answer(AnswerFault),
+    /// A result does not have the members that its method defines.
+    #[error("the result does not have the expected members")]
+    ResultShape,
+    /// The id of a response does not match the request.
+    #[error("the response has the id of another request")]
+    WrongId,
+    /// The server responded with a JSON-RPC error.
+    #[error("it responded with error {code}: {message}")]
+    Refused {
+        /// The JSON-RPC code.
+        code: i64,
+        /// The message, truncated.
+        message: String,
+    },
+    /// The server and the gateway have no protocol version in common.
+    #[error("{0}")]
+    Versions(VersionFault),
+    /// A list does not end, or is longer than allowed.
+    #[error("its list is longer than {limit} {unit}")]
+    EndlessList {
+        /// The limit.
+        limit: usize,
+        /// The unit of the limit.
+        unit: &'static str,
+    },
+    /// A setting cannot be used.
+    #[error("its configuration cannot be used")]
+    Misconfigured,
+    /// The server has reached its limit of instances.
+    #[error("all {limit} instances that `max_instances` allows are running: try again later")]
+    TooManyInstances {
+        /// The most instances that it may have besides the main one.
+        limit: usize,
+    },
+    /// A task is not what the protocol defines.
+    #[error("{0}")]
+    Task(TaskFault),
+}
+
+fn status_hint(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            " (it expects other credentials: see `headers` of the server)"
+        }
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+            " (is the path of the url right?)"
+        }
+        _ => "",
+    }
+}
+
+/// Why the gateway and a server have no protocol version in common.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum VersionFault {
+    /// The configuration expects a Modern server, and this one is Legacy.
+    #[error("it speaks Legacy protocol versions only, and is configured as Modern")]
+    NotModern,
+    /// The server rejects the version that it had offered.
+    #[error("it rejects the protocol version that it offered before")]
+    Withdrawn,
+    /// The server offers other versions.
+    #[error("it speaks none of the gateway's protocol versions, it offers {}", quoted(offered))]
+    Unsupported {
+        /// The versions that it offers, truncated.
+        offered: Box<[String]>,
+    },
+}
+
+fn quoted(offered: &[String]) -> String {
+    match offered {
+        [] => "none".to_owned(),
+        _ => offered.join(", "),
+    }
+}
+
+/// Why a server's task cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TaskFault {
+    /// A task without an id or a status.
+    #[error("the task has no id or no status")]
+    Malformed,
+    /// A task that was cancelled while a client waited for its result.
+    #[error("the task was cancelled")]
+    Cancelled,
+    /// A task that has ended without a result or an error.
+    #[error("the task ended without a result or an error")]
+    NoOutcome,
+}
+
+/// Why `trunkline stdio --connect` has no answer from its gateway.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GatewayFault {
+    /// The request or its response failed.
+    #[error("{0}")]
+    Transport(ServerFault),
+    /// An HTTP response that is not an answer.
+    #[error("it responded with HTTP {status}{}", gateway_hint(*status))]
+    Status {
+        /// The status.
+        status: StatusCode,
+    },
+    /// The gateway opened no session when the lost one was to be replaced.
+    #[error("it opened no new session")]
+    NoSession,
+}
+
+fn gateway_hint(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::UNAUTHORIZED => " (set the variable TRUNKLINE_KEY to a valid key)",
+        StatusCode::NOT_FOUND => " (is the path of the URL right?)",
+        _ => "",
+    }
+}
+
+/// A fault of the gateway itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InternalFault {
+    /// The system has no random bytes.
+    #[error("no random bytes are available")]
+    Random,
+    /// A cursor or a state could not be sealed.
+    #[error("a cursor or a state could not be sealed")]
+    Seal,
+    /// A server that the catalog names is not part of the snapshot.
+    #[error("a server of the catalog is not part of the snapshot")]
+    ServerMissing {
+        /// The server.
+        server: ServerName,
+    },
+    /// A result arrived for a call that has no server.
+    #[error("the call has no server")]
+    NoServer,
+    /// Params that the gateway has written are not valid.
+    #[error("invalid params after a rewrite: {0}")]
+    Params(ParamsFault),
+    /// A result that the gateway has written is not valid.
+    #[error("invalid result after a rewrite: {0}")]
+    Result(AnswerFault),
+    /// A result without input requests was passed to a client as a request for input.
+    #[error("a result without input requests was treated as a request for input")]
+    NoQuestions,
+    /// The entry of a task's input requests has been released.
+    #[error("the task's input requests were released")]
+    TaskReleased,
+    /// A layer of the listener failed.
+    #[error("a layer of the listener failed")]
+    Layer,
+}
+
+impl From<GatewayFault> for Failure {
+    fn from(fault: GatewayFault) -> Self {
+        Self::Unreachable(Box::new(fault))
+    }
+}
+
+impl From<InternalFault> for Failure {
+    fn from(fault: InternalFault) -> Self {
+        Self::Internal(Box::new(fault))
+    }
+}
