@@ -1,8 +1,9 @@
-//! Bounds of a server's lists and instances.
+//! Bounds of a server's lists and instances, and of the time that it takes to connect.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::support::{Gateway, Upstream, within};
 
@@ -62,5 +63,35 @@ async fn an_instance_that_nobody_calls_is_closed() {
         assert_eq!(client.call("s__echo", json!({})).await.text(), "{}");
         assert_eq!(instances(&gateway).await, 1);
         wait_for_instances(&gateway, 0).await;
+    }
+}
+
+/// A listener whose queue is full: the kernel drops further attempts to connect.
+async fn full_listener() -> (TcpListener, Vec<TcpStream>) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut queue = Vec::new();
+    let attempt = || tokio::time::timeout(Duration::from_millis(300), TcpStream::connect(address));
+    while let Ok(connected) = attempt().await {
+        queue.push(connected.unwrap());
+        assert!(queue.len() < 1000, "the queue has no end");
+    }
+    (listener, queue)
+}
+
+#[tokio::test]
+async fn connecting_to_a_server_that_does_not_answer_is_given_up() {
+    let (full, _queue) = full_listener().await;
+    // The kernel accepts these connections, and nobody answers the TLS handshake.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    for (scheme, listener) in [("http", &full), ("https", &silent)] {
+        let url = format!("{scheme}://{}/mcp", listener.local_addr().unwrap());
+        let lines = format!("url = {url:?}\nconnect_timeout = \"200ms\"\nstart_timeout = \"5m\"\n");
+        let gateway = Gateway::with("s", lines).start_at_once().await;
+        let began = Instant::now();
+        gateway.wait_for(|status| !status["servers"][0]["last_error"].is_null()).await;
+        assert!(began.elapsed() < Duration::from_secs(4), "{scheme}: {:?}", began.elapsed());
     }
 }

@@ -47,6 +47,7 @@ impl HttpClient {
         // A change stream may be silent for hours: keep-alive detects a lost
         // peer.
         tcp.set_keepalive(Some(KEEP_ALIVE));
+        // Shared by the addresses of a name, so that a dead one leaves time for the next.
         tcp.set_connect_timeout(Some(connect_timeout));
         let tls = HttpsConnectorBuilder::new()
             .with_tls_config(client_tls(config.ca.as_deref())?)
@@ -66,7 +67,7 @@ impl HttpClient {
         {
             headers.entry(name).or_insert(HeaderValue::from_static(value));
         }
-        Ok(Self { pool: ConnectionPool::new(tls), target, posts: headers, others })
+        Ok(Self { pool: ConnectionPool::new(tls, connect_timeout), target, posts: headers, others })
     }
 
     /// Posts one JSON-RPC message.

@@ -1,6 +1,7 @@
 //! Requests to one server, over HTTP/1.1 or HTTP/2.
 
 use std::error::Error;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HOST;
@@ -11,6 +12,7 @@ use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use parking_lot::{Mutex, MutexGuard};
+use tokio::time::timeout;
 use tower::Service;
 
 use super::body::ResponseBody;
@@ -21,6 +23,8 @@ use super::idle::IdleConnections;
 #[derive(Debug)]
 pub(super) struct ConnectionPool {
     connector: HttpsConnector<HttpConnector>,
+    /// How long connecting may take, including TLS.
+    connect_timeout: Duration,
     pub(super) idle: IdleConnections,
     /// The HTTP/2 connection, which all requests share.
     http2: Mutex<Option<Http2Sender>>,
@@ -61,8 +65,9 @@ enum Opened {
 impl ConnectionPool {
     /// Creates a pool that opens connections on demand. The connector decides
     /// whether HTTP/2 is offered by ALPN.
-    pub(super) fn new(connector: HttpsConnector<HttpConnector>) -> Self {
-        Self { connector, idle: IdleConnections::default(), http2: Mutex::default() }
+    pub(super) fn new(connector: HttpsConnector<HttpConnector>, connect_timeout: Duration) -> Self {
+        let (idle, http2) = (IdleConnections::default(), Mutex::default());
+        Self { connector, connect_timeout, idle, http2 }
     }
 
     /// Sends a request to `target` and returns its response when the head has
@@ -149,7 +154,10 @@ impl ConnectionPool {
     }
 
     async fn open(&self, uri: &Uri) -> Result<Opened, TransportError> {
-        let stream = self.connector.clone().call(uri.clone()).await;
+        let limit = self.connect_timeout;
+        let stream = timeout(limit, self.connector.clone().call(uri.clone())).await;
+        let stream =
+            stream.map_err(|_| TransportError::Connect(ConnectTimeout { limit }.into()))?;
         let stream = stream.map_err(TransportError::Connect)?;
         let is_http2 = match &stream {
             MaybeHttpsStream::Http(_) => false,
@@ -185,6 +193,13 @@ async fn send_http2(
     sender.ready().await.map_err(TransportError::Http2)?;
     let response = sender.send_request(request).await.map_err(TransportError::Http2)?;
     Ok(ResponseBody::receive_http2(response))
+}
+
+/// The connection was not established in time.
+#[derive(Debug, thiserror::Error)]
+#[error("no connection within {limit:?}")]
+struct ConnectTimeout {
+    limit: Duration,
 }
 
 /// Why a request has no complete response.

@@ -40,7 +40,7 @@ impl Server {
                 tcp.enforce_http(false);
                 tcp
             });
-        Self { socket, target, pool: ConnectionPool::new(connector) }
+        Self { socket, target, pool: ConnectionPool::new(connector, PATIENCE) }
     }
 
     async fn ask(&self, body: impl Into<Bytes>) -> Result<Response<ResponseBody>, TransportError> {
