@@ -1,0 +1,230 @@
+//! Commands that print, check or write something, and end.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::process::TRUNKLINE;
+use super::{CONFIG_FAULT, DONE, FAILURE, Ran, WRONG_USE, file, trunkline};
+
+#[test]
+fn commands_that_only_print_print_and_succeed() {
+    trunkline(&["version"]).exits_with(DONE).prints(&["trunkline 0."]);
+    trunkline(&["--version"]).exits_with(DONE).prints(&["trunkline 0."]);
+    trunkline(&["--help"])
+        .exits_with(DONE)
+        .prints(&["serve", "check", "schema", "cert", "key", "bench", "example"]);
+    trunkline(&["serve", "--help"]).exits_with(DONE).prints(&["--config", "--listen", "--log"]);
+    trunkline(&["stdio", "--help"]).exits_with(DONE).prints(&[
+        "--config",
+        "--connect",
+        "--header",
+        "--listen",
+        "--profile",
+        "TRUNKLINE_KEY",
+    ]);
+    trunkline(&["example"]).exits_with(DONE).prints(&["clock", "notes", "load", "proxy"]);
+    trunkline(&["completions", "bash"]).exits_with(DONE).prints(&["trunkline"]);
+    let schema = trunkline(&["schema"]).exits_with(DONE).prints(&["servers"]);
+    assert!(serde_json::from_slice::<Value>(&schema.0.stdout).unwrap().is_object());
+}
+
+#[test]
+fn a_wrong_command_line_is_told_from_a_failure() {
+    trunkline(&["juggle"]).exits_with(WRONG_USE).complains_of(&["juggle"]);
+    trunkline(&["serve", "--listen", "x"]).exits_with(WRONG_USE).complains_of(&["--listen"]);
+    trunkline(&["serve", "--listen", "nowhere"]).exits_with(WRONG_USE).complains_of(&["nowhere"]);
+    for (options, word) in [
+        (["--connect", "x", "--log", "info"], "--connect"),
+        (["--connect", "ftp://a.test/", "--log", "info"], "http://"),
+        (["--connect", "http://a.test/", "--listen", "127.0.0.1:0"], "--listen"),
+        (["--connect", "http://a.test/", "--header", "a b: c"], "a b"),
+        (["--connect", "http://a.test/", "--ca", "/nowhere.pem"], "/nowhere.pem"),
+        (["--connect", "http://a.test/", "--log", "shout"], "shout"),
+        (["--config", "x", "--header", "a: b"], "--connect"),
+        (["--connect", "http://a.test/", "--profile", "x"], "--profile"),
+    ] {
+        let args: Vec<_> = ["stdio"].into_iter().chain(options).collect();
+        trunkline(&args).exits_with(WRONG_USE).complains_of(&[word]);
+    }
+    trunkline(&["stdio", "--config", "/nowhere.toml"])
+        .exits_with(CONFIG_FAULT)
+        .complains_of(&["/nowhere.toml"]);
+    trunkline(&["completions", "cmd"]).exits_with(WRONG_USE).complains_of(&["bash"]);
+    let folder = tempfile::tempdir().unwrap();
+    let fine = file(folder.path(), "");
+    let loud = ["check", "--config", &fine, "--log", "shout"];
+    trunkline(&loud).exits_with(WRONG_USE).complains_of(&["--log", "not a log filter"]);
+    let taken = ["check", "--config", &fine, "--listen", "127.0.0.1:8081"];
+    trunkline(&taken).exits_with(WRONG_USE).complains_of(&["--listen", "admin"]);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_is_a_configuration_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing.toml");
+    let missing = missing.to_str().unwrap();
+    for command in ["check", "serve"] {
+        let ran = trunkline(&[command, "--config", missing]);
+        ran.exits_with(CONFIG_FAULT).complains_of(&["cannot read", missing, "No such file"]);
+        let ran = trunkline(&[command, "--config", folder.path().to_str().unwrap()]);
+        ran.exits_with(CONFIG_FAULT).complains_of(&["cannot read", "directory"]);
+    }
+}
+
+#[test]
+fn check_and_serve_tell_every_fault_with_its_line_and_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let faulty = file(
+        folder.path(),
+        "[gateway]\nlisten = \"here\"\nlimts = {}\n[servers.a]\nurl = \"ftp://x\"\n[servers.b]\n",
+    );
+    for command in ["check", "serve"] {
+        trunkline(&[command, "--config", &faulty]).exits_with(CONFIG_FAULT).complains_of(&[
+            "gateway.listen",
+            "gateway.limts",
+            "limits",
+            "servers.a.url",
+            "servers.b",
+            "gateway.toml:2",
+        ]);
+    }
+    let broken = file(folder.path(), "[gateway\n");
+    trunkline(&["check", "--config", &broken])
+        .exits_with(CONFIG_FAULT)
+        .complains_of(&["gateway.toml:1"]);
+    let key = file(
+        folder.path(),
+        "[gateway]\ntls = { cert = \"no.pem\", key = \"no.key\" }\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"off\"\n",
+    );
+    for command in ["check", "serve"] {
+        trunkline(&[command, "--config", &key]).exits_with(CONFIG_FAULT).complains_of(&["no.pem"]);
+    }
+}
+
+#[test]
+fn check_says_that_all_is_well_without_starting_anything() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = folder.path().join("ran");
+    let server = format!("[servers.a]\ncommand = \"touch\"\nargs = [{ran:?}]\n");
+    let fine = file(folder.path(), &server);
+    trunkline(&["check", "--config", &fine]).exits_with(DONE).prints(&["fine", "1 server"]);
+    assert!(!ran.exists());
+}
+
+#[test]
+fn what_the_image_runs_is_a_command_that_works() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let dockerfile = std::fs::read_to_string(format!("{root}/Dockerfile")).unwrap();
+    let runs = dockerfile.lines().find_map(|line| line.strip_prefix("CMD ")).unwrap();
+    let runs: Vec<String> = serde_json::from_str(runs).unwrap();
+    let shipped = format!("{root}/gateway.toml");
+    let args = runs.iter().map(|arg| match arg.as_str() {
+        // The same, without the sockets.
+        "serve" => "check",
+        "/etc/trunkline/gateway.toml" => &shipped,
+        arg => arg,
+    });
+    trunkline(&args.collect::<Vec<_>>()).exits_with(DONE);
+    assert!(dockerfile.contains("cargo build --profile dist --locked"), "linked as one");
+}
+
+#[test]
+fn certificates_are_never_written_over_and_an_unwritable_folder_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("certs");
+    let out = out.to_str().unwrap();
+    let ran = trunkline(&["cert", "--dir", out]).exits_with(DONE);
+    assert!(ran.0.stderr.is_empty() && !ran.0.stdout.is_empty());
+    trunkline(&["cert", "--dir", out]).exits_with(FAILURE).complains_of(&["exists", "--force"]);
+    let nowhere = trunkline(&["cert", "--dir", "/proc/nowhere"]);
+    nowhere.exits_with(FAILURE).complains_of(&["/proc/nowhere"]);
+}
+
+#[test]
+fn the_shipped_configuration_finds_the_certificates_that_cert_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let shipped = include_str!("../../gateway.toml");
+    let config = file(folder.path(), &shipped.replacen("#tls = ", "tls = ", 1));
+    trunkline(&["check", "--config", &config]).exits_with(CONFIG_FAULT);
+    let out = folder.path().join("certs");
+    trunkline(&["cert", "--dir", out.to_str().unwrap()]).exits_with(DONE);
+    trunkline(&["check", "--config", &config]).exits_with(DONE).prints(&["fine"]);
+}
+
+#[test]
+fn what_key_prints_can_be_pasted() {
+    for (name, table) in [("ci", "ci"), ("ann@example.com", "\"ann@example.com\"")] {
+        let ran = trunkline(&["key", name]).exits_with(DONE);
+        let said = ran.prints(&["tlk_", &format!("[clients.{table}]"), "sha256:"]).said();
+        let folder = tempfile::tempdir().unwrap();
+        let pasted = said.split("For gateway.toml:").nth(1).unwrap();
+        let config = file(folder.path(), pasted);
+        trunkline(&["check", "--config", &config]).exits_with(DONE).prints(&["fine"]);
+        let key = said.split_whitespace().find(|word| word.starts_with("tlk_")).unwrap();
+        let hash = key_hash(key).exits_with(DONE).said();
+        assert!(pasted.contains(hash.trim()), "{pasted} {hash}");
+    }
+    trunkline(&["key", "--help"]).exits_with(DONE).prints(&["--plain", "--hash", "> ci.key"]);
+}
+
+#[test]
+fn keys_are_made_and_hashed_for_scripts() {
+    let [one, other] = [(); 2].map(|()| trunkline(&["key", "--plain"]).exits_with(DONE).said());
+    assert!(one != other && one.starts_with("tlk_") && one.trim_end().len() == 47, "{one}");
+    // The line end is no part of it.
+    assert_eq!(key_hash(&one).said(), key_hash(one.trim_end()).said());
+    key_hash("").exits_with(FAILURE).complains_of(&["no key"]);
+    key_hash("two words").exits_with(FAILURE).complains_of(&["no key"]);
+    trunkline(&["key", "--plain", "--hash"]).exits_with(WRONG_USE).complains_of(&["--hash"]);
+}
+
+/// `trunkline key --hash` of what is on its standard input.
+fn key_hash(key: &str) -> Ran {
+    let mut child = Command::new(TRUNKLINE)
+        .args(["key", "--hash"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(key.as_bytes()).unwrap();
+    Ran(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn a_gateway_that_is_open_to_anyone_says_so_and_a_file_that_opens_it_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = "[gateway]\nlisten = \"0.0.0.0:0\"\nallowed_hosts = [\"x\"]\n";
+    let fault = file(folder.path(), open);
+    for command in ["check", "serve"] {
+        let ran = trunkline(&[command, "--config", &fault]).exits_with(CONFIG_FAULT);
+        ran.complains_of(&["gateway.listen", "[clients.NAME]", "anonymous = \"anyone\""]);
+    }
+    let said = file(folder.path(), &format!("{open}anonymous = \"anyone\"\n"));
+    trunkline(&["check", "--config", &said]).exits_with(DONE).prints(&["fine"]);
+    let known =
+        "[clients.ci]\nkey = \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"";
+    let known = file(folder.path(), &format!("{open}{known}\n"));
+    trunkline(&["check", "--config", &known]).exits_with(DONE).prints(&["fine"]);
+    // A container listens everywhere and leaves it to its host who gets there.
+    let plain = file(folder.path(), "");
+    let args = ["check", "--config", &plain, "--listen", "0.0.0.0:8080"];
+    let ran = trunkline(&args).exits_with(DONE);
+    let warned = String::from_utf8(ran.0.stderr.clone()).unwrap();
+    assert!(warned.contains("warning: other machines can reach the gateway"), "{warned}");
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_failure() {
+    let mut child = Command::new(TRUNKLINE)
+        .arg("schema")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}

@@ -1,0 +1,89 @@
+//! What a shell sees of the program: exit codes, what is printed where, and
+//! what signals do.
+
+#![allow(
+    clippy::pedantic,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    missing_docs,
+    dead_code,
+    reason = "a test that cannot go on fails; the process serves other tests, too"
+)]
+
+mod commands;
+#[path = "../system/process.rs"]
+mod process;
+mod serve;
+mod stdio;
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use process::{TRUNKLINE, Tag};
+
+const DONE: i32 = 0;
+const FAILURE: i32 = 1;
+const WRONG_USE: i32 = 2;
+const CONFIG_FAULT: i32 = 3;
+
+/// A run of the program to its end.
+struct Ran(Output);
+
+fn trunkline(args: &[&str]) -> Ran {
+    let mut command = Command::new(TRUNKLINE);
+    command.env_remove("TRUNKLINE_CONFIG").env_remove("TRUNKLINE_LOG");
+    Ran(command.args(args).stdin(Stdio::null()).output().unwrap())
+}
+
+impl Ran {
+    #[track_caller]
+    fn exits_with(self, code: i32) -> Self {
+        assert_eq!(self.0.status.code(), Some(code), "{:?}", self.0);
+        self
+    }
+
+    /// It says this on standard error, for a human, and nothing on standard output.
+    #[track_caller]
+    fn complains_of(self, words: &[&str]) -> Self {
+        let said = String::from_utf8(self.0.stderr.clone()).unwrap();
+        for word in words {
+            assert!(said.contains(word), "{word:?} in {said}");
+        }
+        assert!(self.0.stdout.is_empty(), "{:?}", self.0);
+        assert!(!said.contains("panicked") && !said.contains('\u{1b}'), "{said}");
+        self
+    }
+
+    /// It says this on standard output, and nothing on standard error.
+    #[track_caller]
+    fn prints(self, words: &[&str]) -> Self {
+        let said = String::from_utf8(self.0.stdout.clone()).unwrap();
+        for word in words {
+            assert!(said.contains(word), "{word:?} in {said}");
+        }
+        assert!(self.0.stderr.is_empty(), "{:?}", self.0);
+        self
+    }
+}
+
+impl Ran {
+    fn said(&self) -> String {
+        String::from_utf8(self.0.stdout.clone()).unwrap()
+    }
+}
+
+fn file(folder: &Path, text: &str) -> String {
+    let file = folder.join("gateway.toml");
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+fn clock(tag: &Tag) -> String {
+    let env = tag.env();
+    format!(
+        "\n[servers.clock]\ncommand = \"trunkline\"\nargs = [\"example\", \"clock\"]\nenv = {{ {env} }}\n"
+    )
+}

@@ -1,0 +1,106 @@
+//! `trunkline serve`: how it starts, and what signals do.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::process::{Process, Tag, eventually, text};
+use super::{DONE, FAILURE, clock, file, trunkline};
+
+#[test]
+fn an_address_in_use_ends_it_before_any_server_is_started() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let ran = folder.path().join("ran");
+    let server = format!("\n[servers.a]\ncommand = \"touch\"\nargs = [{ran:?}]\n");
+    let config = file(folder.path(), &text(&server));
+    trunkline(&["serve", "--config", &config, "--listen", &address])
+        .exits_with(FAILURE)
+        .complains_of(&[&address, "in use"]);
+    assert!(!ran.exists());
+}
+
+/// A Modern call of the clock's countdown, sent and not waited for.
+fn countdown(gateway: &Process, seconds: u64) -> TcpStream {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "shell", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "progressToken": 1,
+    });
+    let params =
+        json!({ "name": "clock__countdown", "arguments": { "seconds": seconds }, "_meta": meta });
+    let body =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+    let mut socket = TcpStream::connect(gateway.address).unwrap();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+         mcp-method: tools/call\r\nmcp-name: clock__countdown\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    socket.write_all((head + &body).as_bytes()).unwrap();
+    eventually("the call is in flight", || gateway.server("clock")["in_flight"] == 1);
+    socket
+}
+
+fn read(mut socket: TcpStream) -> String {
+    let mut answer = Vec::new();
+    let _ = socket.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn sigterm_and_sigint_let_calls_in_flight_finish() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let tag = Tag::new();
+        let mut gateway = Process::start(&clock(&tag));
+        gateway.ready(&["clock"]);
+        let call = countdown(&gateway, 1);
+        gateway.signal(signal);
+        let answer = read(call);
+        assert!(answer.contains("finished") && answer.ends_with("0\r\n\r\n"), "{answer}");
+        assert_eq!(gateway.ended().code(), Some(DONE));
+        assert!(TcpStream::connect(gateway.address).is_err());
+        tag.gone();
+    }
+}
+
+#[test]
+fn a_call_longer_than_the_drain_time_is_cut_and_the_exit_is_clean() {
+    let tag = Tag::new();
+    let mut gateway = Process::start(&clock(&tag));
+    gateway.ready(&["clock"]);
+    let call = countdown(&gateway, 60);
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.ended().code(), Some(DONE));
+    assert!(!read(call).contains("finished"));
+    tag.gone();
+}
+
+#[test]
+fn the_command_line_wins_over_the_file() {
+    let tag = Tag::new();
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gateway.toml");
+    // An address that nobody can listen on, and a level that says nothing.
+    let file = text(&clock(&tag))
+        .replacen("127.0.0.1:0", "127.0.0.1:1", 1)
+        .replace("level = \"info", "level = \"off");
+    std::fs::write(&config, file).unwrap();
+    let options = ["--listen", "127.0.0.1:0", "--log", "info"];
+    let mut gateway = Process::start_with(folder, &config, &options);
+    gateway.ready(&["clock"]);
+    // It still does after a reload.
+    gateway.signal(Signal::HUP);
+    eventually("the reload is done", || {
+        !gateway.status()["configuration"]["last_reload"].is_null()
+    });
+    TcpStream::connect(gateway.address).unwrap();
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.ended().code(), Some(DONE));
+    tag.gone();
+}
