@@ -4,45 +4,14 @@
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use trunkline::listener::Settings;
 
 use crate::door::{Door, get_h2, within};
-
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let mut frame = length[1..].to_vec();
-    frame.extend([kind, flags]);
-    frame.extend(stream.to_be_bytes());
-    frame.extend(payload);
-    frame
-}
-
-/// `GET http://localhost/hold`, by the static table of HPACK.
-fn hold() -> Vec<u8> {
-    let mut block = vec![0x82, 0x86, 0x04, 5];
-    block.extend(b"/hold");
-    block.extend([0x01, 9]);
-    block.extend(b"localhost");
-    block
-}
-
-async fn connect(door: &Door) -> TcpStream {
-    let mut socket = door.connect().await;
-    socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
-    socket.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
-    socket
-}
+use crate::frames::{
+    CONTINUATION, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, connect,
+    frame, frame_heads, request,
+};
 
 /// Writes these frames again and again; whether the listener ended the connection before all was written
 /// and read.
@@ -64,7 +33,7 @@ async fn is_ended_by(door: &Door, frames: impl Fn(u32) -> Vec<u8>, times: u32) -
                 Ok(0) | Err(_) => return true,
                 Ok(length) => seen.extend(&piece[..length]),
             }
-            if kinds(&seen).contains(&GOAWAY) {
+            if frame_heads(&seen).iter().any(|(kind, _)| *kind == GOAWAY) {
                 return true;
             }
         }
@@ -77,18 +46,6 @@ async fn is_ended_by(door: &Door, frames: impl Fn(u32) -> Vec<u8>, times: u32) -
     within(both).await
 }
 
-/// The kinds of the whole frames in these bytes.
-fn kinds(mut bytes: &[u8]) -> Vec<u8> {
-    let mut kinds = Vec::new();
-    while let Some((head, rest)) = bytes.split_at_checked(9) {
-        let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
-        let Some((_, behind)) = rest.split_at_checked(length) else { break };
-        kinds.push(head[3]);
-        bytes = behind;
-    }
-    kinds
-}
-
 async fn serves_others(door: &Door) {
     let answer = within(door.h2().await.send_request(get_h2("/"))).await.unwrap();
     assert_eq!(answer.status(), 200);
@@ -99,7 +56,7 @@ async fn rapid_resets_end_the_connection() {
     let door = Door::open(Settings::default()).await;
     let request_and_reset = |turn: u32| {
         let stream = turn * 2 + 1;
-        let mut frames = frame(HEADERS, END_STREAM | END_HEADERS, stream, &hold());
+        let mut frames = frame(HEADERS, END_STREAM | END_HEADERS, stream, &request("/hold"));
         frames.extend(frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
         frames
     };
@@ -115,7 +72,7 @@ async fn headers_that_never_end_end_the_connection() {
     line.extend([b'y'; 127]);
     for payload in [line.repeat(100), Vec::new()] {
         let continued = |turn: u32| match turn {
-            0 => frame(HEADERS, END_STREAM, 1, &hold()),
+            0 => frame(HEADERS, END_STREAM, 1, &request("/hold")),
             _ => frame(CONTINUATION, 0, 1, &payload),
         };
         assert!(is_ended_by(&door, continued, 20_000).await, "{} bytes", payload.len());

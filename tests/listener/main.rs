@@ -8,6 +8,7 @@
 )]
 
 mod door;
+mod frames;
 
 mod disconnect;
 mod draining;

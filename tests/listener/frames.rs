@@ -1,0 +1,54 @@
+//! HTTP/2 as bytes, for clients that no library would play.
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+use crate::door::Door;
+
+pub const HEADERS: u8 = 1;
+pub const RST_STREAM: u8 = 3;
+pub const SETTINGS: u8 = 4;
+pub const PING: u8 = 6;
+pub const GOAWAY: u8 = 7;
+pub const CONTINUATION: u8 = 9;
+pub const END_STREAM: u8 = 1;
+pub const END_HEADERS: u8 = 4;
+
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// The header block of `GET http://localhost` and this path, by the static table of HPACK.
+pub fn request(path: &str) -> Vec<u8> {
+    let mut block = vec![0x82, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
+    block.extend(path.as_bytes());
+    block.extend([0x01, 9]);
+    block.extend(b"localhost");
+    block
+}
+
+/// A connection whose client has sent its preface and empty settings.
+pub async fn connect(door: &Door) -> TcpStream {
+    let mut socket = door.connect().await;
+    socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    socket.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    socket
+}
+
+/// The kind and the stream of each whole frame in these bytes.
+pub fn frame_heads(mut bytes: &[u8]) -> Vec<(u8, u32)> {
+    let mut heads = Vec::new();
+    while let Some((head, rest)) = bytes.split_at_checked(9) {
+        let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+        let Some((_, behind)) = rest.split_at_checked(length) else { break };
+        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        heads.push((head[3], stream));
+        bytes = behind;
+    }
+    heads
+}
