@@ -179,11 +179,19 @@ where
     }
 }
 
-/// Refuses a head that is larger than [`super::ConnectionLimits::header`].
+/// Refuses a head that is larger than [`super::ConnectionLimits::header`], or has more lines than
+/// [`super::ConnectionLimits::header_lines`].
 fn bound_head<B>(request: &Request<B>, settings: &LiveSettings) -> Result<(), GuardRefusal> {
-    let limit = settings.current().limits.header;
-    let size = head_size(request);
-    if size > limit { Err(GuardRefusal::HeadersTooLarge { size, limit }) } else { Ok(()) }
+    let settings = settings.current();
+    let (limit, most) = (settings.limits.header, settings.limits.header_lines);
+    let (size, count) = (head_size(request), request.headers().len());
+    if size > limit {
+        return Err(GuardRefusal::HeadersTooLarge { size, limit });
+    }
+    if count > most {
+        return Err(GuardRefusal::TooManyHeaders { count, limit: most });
+    }
+    Ok(())
 }
 
 /// The bytes of the target and of every header's name and value, as HTTP/1 writes them.

@@ -3,10 +3,13 @@
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use http::StatusCode;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use trunkline::listener::{ConnectionLimits, Settings};
 
 use crate::door::{Door, Event, get, get_h2, text, within};
+use crate::frames::{
+    END_HEADERS, END_STREAM, HEADERS, RST_STREAM, connect, frame, frame_heads, request,
+};
 
 #[tokio::test]
 async fn a_connection_that_never_gets_to_a_request_is_closed() {
@@ -71,9 +74,27 @@ async fn headers_over_the_bound_are_answered_with_431_on_both_protocols() {
             assert_eq!(answer.status(), wanted, "{bytes} bytes, HTTP/2");
         }
     }
-    let lines = "a: b\r\n".repeat(101);
-    let answer = door.exchange(format!("GET / HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n")).await;
-    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+}
+
+#[tokio::test]
+async fn so_many_header_lines_are_read_and_no_more() {
+    for header_lines in [20, 100, 150] {
+        let limits = ConnectionLimits { header_lines, ..ConnectionLimits::default() };
+        let door = Door::with(limits).await;
+        for (lines, wanted) in [(header_lines, 200), (header_lines + 1, 431)] {
+            // The host and the end of the connection are lines, too.
+            let more = "a: b\r\n".repeat(lines - 2);
+            let head = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+            let answer = door.exchange(format!("{head}{more}\r\n")).await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {wanted}")), "{lines}: {answer}");
+            let mut request = get_h2("/");
+            for _ in 0..lines {
+                request.headers_mut().append("a", http::HeaderValue::from_static("b"));
+            }
+            let answer = within(door.h2().await.send_request(request)).await.unwrap();
+            assert_eq!(answer.status(), wanted, "{lines}, HTTP/2");
+        }
+    }
 }
 
 #[tokio::test]
@@ -94,6 +115,43 @@ async fn one_connection_too_many_is_told_503_and_room_that_is_made_is_used() {
     until(|| door.counts.open.load(Relaxed) == 0).await;
     let response = door.h1().await.send_request(get("/")).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn one_http_2_stream_too_many_is_reset_and_the_others_are_served() {
+    let limits = ConnectionLimits { h2_streams: 2, ..ConnectionLimits::default() };
+    let door = Door::with(limits).await;
+    let mut socket = connect(&door).await;
+    for stream in [1, 3, 5] {
+        let head = frame(HEADERS, END_STREAM | END_HEADERS, stream, &request("/hold"));
+        socket.write_all(&head).await.unwrap();
+    }
+    let mut seen = Vec::new();
+    let reset = |seen: &[u8]| frame_heads(seen).into_iter().find(|(kind, _)| *kind == RST_STREAM);
+    while reset(&seen).is_none() {
+        assert_ne!(within(socket.read_buf(&mut seen)).await.unwrap(), 0, "not closed");
+    }
+    assert_eq!(reset(&seen), Some((RST_STREAM, 5)));
+    assert_eq!((door.event().await, door.event().await), (Event::Entered, Event::Entered));
+    door.release.notify_waiters();
+    let answered = |seen: &[u8]| {
+        let heads = frame_heads(seen);
+        [1, 3].iter().all(|stream| heads.contains(&(HEADERS, *stream)))
+    };
+    while !answered(&seen) {
+        assert_ne!(within(socket.read_buf(&mut seen)).await.unwrap(), 0, "not closed");
+    }
+}
+
+#[tokio::test]
+async fn an_http_2_client_that_answers_no_ping_is_closed() {
+    let door = Door::with(ConnectionLimits { ping: BRIEF, ..ConnectionLimits::default() }).await;
+    let mut socket = connect(&door).await;
+    let head = frame(HEADERS, END_STREAM | END_HEADERS, 1, &request("/hold"));
+    socket.write_all(&head).await.unwrap();
+    assert_eq!(door.event().await, Event::Entered);
+    within(read_bytes_to_close(&mut socket)).await;
+    assert_eq!(door.event().await, Event::Dropped);
 }
 
 #[tokio::test]
@@ -128,7 +186,6 @@ async fn until(reached: impl Fn() -> bool) {
 }
 
 async fn read_bytes_to_close(socket: &mut tokio::net::TcpStream) -> Vec<u8> {
-    use tokio::io::AsyncReadExt as _;
     let mut bytes = Vec::new();
     let _ = socket.read_to_end(&mut bytes).await;
     bytes

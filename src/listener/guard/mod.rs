@@ -76,6 +76,14 @@ pub enum GuardRefusal {
         /// [`super::ConnectionLimits::header`].
         limit: usize,
     },
+    /// More header lines than the bound. Over HTTP/1 hyper refuses them.
+    #[error("the request has {count} header lines, and at most {limit} are allowed")]
+    TooManyHeaders {
+        /// The header lines of the request.
+        count: usize,
+        /// [`super::ConnectionLimits::header_lines`].
+        limit: usize,
+    },
 }
 
 /// An entry of `allowed_hosts` or `allowed_origins` that cannot be used.
@@ -173,7 +181,9 @@ impl GuardRefusal {
             Self::ForeignHost(_) | Self::OpaqueOrigin | Self::ForeignOrigin(_) => {
                 StatusCode::FORBIDDEN
             }
-            Self::HeadersTooLarge { .. } => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::HeadersTooLarge { .. } | Self::TooManyHeaders { .. } => {
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+            }
         }
     }
 
