@@ -30,6 +30,12 @@ pub(super) struct Activity {
     open: AtomicUsize,
     /// Milliseconds from `begun` to the end of the last request.
     quiet_since: AtomicU64,
+    /// Responses with a piece that waits for the client's flow control window. Over HTTP/1 always
+    /// zero: there the kernel sees that a client does not read.
+    untaken: AtomicUsize,
+    /// Milliseconds from `begun` to the last time that the client took a piece, or that the first
+    /// one began to wait.
+    taken_at: AtomicU64,
 }
 
 /// What a connection does when its timer fires.
@@ -39,6 +45,8 @@ pub(super) enum Due {
     Never,
     /// Nothing has been in flight for the idle period.
     Idle,
+    /// The client has taken nothing of its responses for too long.
+    Stalled,
     /// Look again then.
     Look(Instant),
 }
@@ -50,6 +58,8 @@ impl Activity {
             asked: AtomicBool::new(false),
             open: AtomicUsize::new(0),
             quiet_since: AtomicU64::new(0),
+            untaken: AtomicUsize::new(0),
+            taken_at: AtomicU64::new(0),
         })
     }
 
@@ -78,6 +88,22 @@ impl Activity {
         // A request may come and go before a long first limit: then the idle period ends sooner.
         if deadline <= now { verdict } else { Due::Look(deadline.min(now + idle)) }
     }
+
+    /// What is due at `now` on a connection with flow control, where pieces of responses may wait
+    /// for the client for so long. A client that takes some of any response is not stalled.
+    pub(super) fn due_stall(&self, now: Instant, stall: Duration) -> Due {
+        if self.untaken.load(Relaxed) == 0 {
+            return Due::Look(now + stall);
+        }
+        let taken = Duration::from_millis(self.taken_at.load(Relaxed));
+        let deadline = self.begun + taken + stall;
+        if deadline <= now { Due::Stalled } else { Due::Look(deadline) }
+    }
+
+    /// Milliseconds since the connection began.
+    fn age(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
 }
 
 /// A request in flight: held until its response's last byte is handed over.
@@ -86,10 +112,38 @@ pub(super) struct Busy(Arc<Activity>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let quiet = self.0.begun.elapsed().as_millis();
-        self.0.quiet_since.store(u64::try_from(quiet).unwrap_or(u64::MAX), Relaxed);
+        self.0.quiet_since.store(self.0.age(), Relaxed);
         self.0.open.fetch_sub(1, Relaxed);
     }
+}
+
+/// A piece of a response that the client has not taken yet.
+#[derive(Debug)]
+struct UntakenPiece(Arc<Activity>);
+
+impl UntakenPiece {
+    fn new(activity: &Arc<Activity>) -> Self {
+        if activity.untaken.fetch_add(1, Relaxed) == 0 {
+            activity.taken_at.store(activity.age(), Relaxed);
+        }
+        Self(Arc::clone(activity))
+    }
+}
+
+impl Drop for UntakenPiece {
+    fn drop(&mut self) {
+        self.0.taken_at.store(self.0.age(), Relaxed);
+        self.0.untaken.fetch_sub(1, Relaxed);
+    }
+}
+
+/// How what a client has not read yet is noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Backpressure {
+    /// By the kernel: the connection's responses come one after the other.
+    Socket,
+    /// Here: each response waits for a window of its own.
+    FlowControl,
 }
 
 /// Marks its connection busy from each request to the last byte of its response.
@@ -97,11 +151,12 @@ impl Drop for Busy {
 pub(super) struct TrackActivity<S> {
     inner: S,
     activity: Arc<Activity>,
+    backpressure: Backpressure,
 }
 
 impl<S> TrackActivity<S> {
-    pub(super) fn new(inner: S, activity: &Arc<Activity>) -> Self {
-        Self { inner, activity: Arc::clone(activity) }
+    pub(super) fn new(inner: S, activity: &Arc<Activity>, backpressure: Backpressure) -> Self {
+        Self { inner, activity: Arc::clone(activity), backpressure }
     }
 }
 
@@ -119,7 +174,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let busy = Some(self.activity.request());
-        TrackedFuture { inner: self.inner.call(request), busy }
+        TrackedFuture { inner: self.inner.call(request), busy, backpressure: self.backpressure }
     }
 }
 
@@ -129,6 +184,7 @@ pin_project! {
         #[pin]
         inner: F,
         busy: Option<Busy>,
+        backpressure: Backpressure,
     }
 }
 
@@ -141,8 +197,13 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let Ok(response) = ready!(this.inner.poll(cx));
-        let busy = this.busy.take();
-        Poll::Ready(Ok(response.map(|inner| TrackedBody { inner, _busy: busy })))
+        let (busy, backpressure) = (this.busy.take(), *this.backpressure);
+        Poll::Ready(Ok(response.map(|inner| TrackedBody {
+            inner,
+            untaken: None,
+            busy,
+            backpressure,
+        })))
     }
 }
 
@@ -151,7 +212,10 @@ pin_project! {
     pub(super) struct TrackedBody<B> {
         #[pin]
         inner: B,
-        _busy: Option<Busy>,
+        // The last piece, until the next one is asked for.
+        untaken: Option<UntakenPiece>,
+        busy: Option<Busy>,
+        backpressure: Backpressure,
     }
 }
 
@@ -163,7 +227,16 @@ impl<B: Body> Body for TrackedBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        self.project().inner.poll_frame(cx)
+        let this = self.project();
+        if *this.backpressure == Backpressure::Socket {
+            return this.inner.poll_frame(cx);
+        }
+        *this.untaken = None;
+        let frame = ready!(this.inner.poll_frame(cx));
+        if matches!(frame, Some(Ok(_))) {
+            *this.untaken = this.busy.as_ref().map(|busy| UntakenPiece::new(&busy.0));
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -218,5 +291,22 @@ mod tests {
         let Due::Look(at) = activity.due(begun, FIRST, IDLE) else { panic!("not idle yet") };
         assert!(at >= begun + IDLE);
         assert_eq!(activity.due(at, FIRST, IDLE), Due::Idle);
+    }
+
+    #[test]
+    fn a_client_that_takes_a_piece_of_any_response_is_not_stalled() {
+        let begun = Instant::now();
+        let activity = Activity::new(begun);
+        let late = begun + IDLE * 2;
+        assert_eq!(activity.due_stall(late, IDLE), Due::Look(late + IDLE), "nothing waits");
+        let (one, other) = (UntakenPiece::new(&activity), UntakenPiece::new(&activity));
+        assert_eq!(activity.due_stall(late, IDLE), Due::Stalled);
+        drop(one);
+        let Due::Look(at) = activity.due_stall(Instant::now(), IDLE) else {
+            panic!("it was taken")
+        };
+        assert_eq!(activity.due_stall(at, IDLE), Due::Stalled, "the other one waits on");
+        drop(other);
+        assert_eq!(activity.due_stall(late, IDLE), Due::Look(late + IDLE));
     }
 }

@@ -24,7 +24,7 @@ use tower::Service as _;
 
 use super::{
     BoxError, ConnectionLimits, Drain, PeerAddress, Settings,
-    activity::{Activity, Due, TrackActivity},
+    activity::{Activity, Backpressure, Due, TrackActivity},
     edge::Edge,
     socket::ListenerContext,
     tls::ALPN_H2,
@@ -46,6 +46,9 @@ pub(super) enum ConnectionError {
     /// What came first was no HTTP request, or too large for one.
     #[error("the first request could not be read")]
     Garbled(#[source] hyper::Error),
+    /// The client took nothing of its responses for [`ConnectionLimits::stall`].
+    #[error("the client left its responses unread")]
+    Stalled,
     /// HTTP went wrong, or the client went away in the middle of something.
     #[error("the HTTP connection failed")]
     Http(#[source] hyper::Error),
@@ -54,7 +57,7 @@ pub(super) enum ConnectionError {
 impl ConnectionError {
     /// Whether the connection ended before it carried a request.
     pub(super) fn is_unused(&self) -> bool {
-        !matches!(self, Self::Http(_))
+        !matches!(self, Self::Http(_) | Self::Stalled)
     }
 }
 
@@ -63,6 +66,15 @@ impl ConnectionError {
 enum Protocol {
     Http1,
     Http2,
+}
+
+impl Protocol {
+    fn backpressure(self) -> Backpressure {
+        match self {
+            Self::Http1 => Backpressure::Socket,
+            Self::Http2 => Backpressure::FlowControl,
+        }
+    }
 }
 
 /// Serves one connection until it ends, a limit ends it, or a drain does.
@@ -156,7 +168,7 @@ impl<F> ClientConnection<'_, F> {
     {
         let io = TokioIo::new(io);
         let edge = (self.context.edge)(self.peer);
-        let stack = TrackActivity::new(edge, &self.activity);
+        let stack = TrackActivity::new(edge, &self.activity, protocol.backpressure());
         // Every layer of a stack is always ready: there is nothing to wait for before a call.
         let service = service_fn(move |request| PollWhenWoken::new(stack.clone().call(request)));
         // Boxed: a future has room twice for those that it takes in and waits for.
@@ -200,6 +212,7 @@ impl<F> ClientConnection<'_, F> {
                 () = look.as_mut() => match self.due() {
                     Due::Look(at) => look.as_mut().reset(at),
                     Due::Never => return Err(ConnectionError::Unused),
+                    Due::Stalled => return Err(ConnectionError::Stalled),
                     Due::Idle if closing => return Ok(()),
                     Due::Idle => {
                         closing = true;
@@ -220,7 +233,14 @@ impl<F> ClientConnection<'_, F> {
     }
 
     fn due(&self) -> Due {
-        self.activity.due(Instant::now(), self.limits.handshake, self.limits.idle)
+        let (now, stall) = (Instant::now(), self.limits.stall);
+        match self.activity.due(now, self.limits.handshake, self.limits.idle) {
+            Due::Look(at) if !stall.is_zero() => match self.activity.due_stall(now, stall) {
+                Due::Look(sooner) => Due::Look(at.min(sooner)),
+                stalled => stalled,
+            },
+            due => due,
+        }
     }
 }
 
@@ -245,6 +265,8 @@ fn http2(limits: &ConnectionLimits) -> http2::Builder<TokioExecutor> {
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.h2_streams)
+        // What a client that opens every stream and reads none of them makes the gateway hold.
+        .max_send_buf_size(SEND_BUFFER)
         .max_header_list_size(header)
         .keep_alive_interval(limits.ping)
         .keep_alive_timeout(limits.ping);
@@ -254,6 +276,8 @@ fn http2(limits: &ConnectionLimits) -> http2::Builder<TokioExecutor> {
 const PREFACE: &[u8; 3] = b"PRI";
 /// How many header lines hyper takes where nothing else is set.
 const HYPER_HEADER_LINES: usize = 100;
+/// How many bytes of each response over HTTP/2 wait for the client, besides the piece at hand.
+const SEND_BUFFER: usize = 64 * 1024;
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 const LONGEST_NAP: Duration = Duration::from_millis(50);
 

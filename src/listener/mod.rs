@@ -11,7 +11,7 @@
 //! |---|---|
 //! | sends nothing, one byte, half a head, or nothing after the TLS handshake | [`ConnectionLimits::handshake`] after it was accepted |
 //! | sends half a head later on, or nothing more | [`ConnectionLimits::idle`] after the last response |
-//! | disappears without closing, or stops reading its response | [`ConnectionLimits::stall`] later; over HTTP/2 also when a ping stays unanswered |
+//! | disappears without closing, or stops reading its response | [`ConnectionLimits::stall`] later; over HTTP/2 also when a ping stays unanswered, or no response is granted a window |
 //! | comes when all connections are taken | at once, with a 503 if it speaks in clear |
 //! | closes its side, or resets its stream | at once; the service's future and body are dropped |
 //! | is connected when a [`Drain`] starts | after the responses in flight, and the head it is in the middle of, or when the drain's time is up |
@@ -76,7 +76,8 @@ pub struct ConnectionLimits {
     pub idle: Duration,
     /// From accept to the first whole request head, the TLS handshake included.
     pub handshake: Duration,
-    /// How long a client may leave what was sent to it unread. Zero leaves it to the kernel.
+    /// How long a client may leave what was sent to it unread. Over HTTP/2 also how long it may
+    /// grant no window to any of the responses that wait for one. Zero leaves it to the kernel.
     pub stall: Duration,
     /// Requests at a time on one HTTP/2 connection.
     pub h2_streams: u32,

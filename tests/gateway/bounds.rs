@@ -1,11 +1,11 @@
-//! Bounds of a server's lists and instances, and of the time that it takes to connect.
+//! Bounds of a server's lists and instances, and of the time that it takes to start and stop.
 
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::support::{Gateway, Upstream, within};
+use crate::support::{Gateway, Upstream, until, within};
 
 #[tokio::test]
 async fn a_server_lists_so_many_tools_and_no_more() {
@@ -94,4 +94,59 @@ async fn connecting_to_a_server_that_does_not_answer_is_given_up() {
         gateway.wait_for(|status| !status["servers"][0]["last_error"].is_null()).await;
         assert!(began.elapsed() < Duration::from_secs(4), "{scheme}: {:?}", began.elapsed());
     }
+}
+
+#[tokio::test]
+async fn a_server_that_never_finishes_its_handshake_is_given_up() {
+    let lines = "command = \"sleep\"\nargs = [\"600\"]\nstop_timeout = \"100ms\"\n";
+    let lines = format!("{lines}start_timeout = \"300ms\"\n");
+    let gateway = Gateway::with("s", lines).start_at_once().await;
+    let began = Instant::now();
+    gateway.wait_for(|status| !status["servers"][0]["last_error"].is_null()).await;
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_child_that_ignores_every_request_to_exit_is_killed_after_its_stop_timeout() {
+    let deaf = "trap '' TERM; while true; do sleep 600; done";
+    let lines =
+        format!("command = \"bash\"\nargs = [\"-c\", {deaf:?}]\nstop_timeout = \"200ms\"\n");
+    let gateway = Gateway::with("s", lines).start_at_once().await;
+    let status = gateway.wait_for(|status| !status["servers"][0]["pid"].is_null()).await;
+    let pid = status["servers"][0]["pid"].as_u64().unwrap();
+    let began = Instant::now();
+    gateway.stop().await;
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z "), "the child is gone: {stat}");
+}
+
+/// A child that exits at once and counts its starts in a file.
+fn short_lived(folder: &tempfile::TempDir, lines: &str) -> (String, impl Fn() -> usize + use<>) {
+    let file = folder.path().join("starts");
+    let script = format!("echo >> '{}'; exit 3", file.display());
+    let starts = move || std::fs::read_to_string(&file).map_or(0, |text| text.lines().count());
+    (format!("command = \"bash\"\nargs = [\"-c\", {script:?}]\n{lines}"), starts)
+}
+
+#[tokio::test]
+async fn a_child_is_restarted_so_often_and_no_more() {
+    for most in [0, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let (lines, starts) = short_lived(&folder, &format!("max_restarts = {most}\n"));
+        let gateway = Gateway::with("s", lines).start_at_once().await;
+        gateway.wait_for(|status| status["servers"][0]["state"] == "failed").await;
+        assert_eq!(starts(), most + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_failed_child_is_restarted_when_its_window_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = "max_restarts = 0\nrestart_window = \"300ms\"\n";
+    let (lines, starts) = short_lived(&folder, lines);
+    let began = Instant::now();
+    let _gateway = Gateway::with("s", lines).start_at_once().await;
+    until(|| starts() >= 3).await;
+    assert!(began.elapsed() >= Duration::from_millis(600), "{:?}", began.elapsed());
 }

@@ -5,7 +5,10 @@ use std::{
     io,
     net::SocketAddr,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -42,6 +45,8 @@ pub struct Door {
     pub live: LiveSettings,
     pub counts: Arc<Counts>,
     pub release: Arc<Notify>,
+    /// How many bytes `/flood` has handed over.
+    pub flooded: Arc<AtomicUsize>,
     pub switch: DrainSwitch,
     pub served: JoinHandle<Drained>,
     events: Mutex<mpsc::Receiver<Event>>,
@@ -55,7 +60,9 @@ impl Door {
         let (switch, drain) = drain();
         let (report, events) = mpsc::channel(16);
         let release = Arc::new(Notify::new());
-        let script = Script { report, release: Arc::clone(&release) };
+        let flooded = Arc::new(AtomicUsize::new(0));
+        let script =
+            Script { report, release: Arc::clone(&release), flooded: Arc::clone(&flooded) };
         let settings = live.clone();
         let stack = move |peer: PeerAddress| {
             let script = script.clone();
@@ -66,7 +73,8 @@ impl Door {
             edge::guarded(settings.clone(), peer, service)
         };
         let served = tokio::spawn(listener.serve(live.clone(), stack, drain));
-        Self { addr, live, counts, release, switch, served, events: Mutex::new(events) }
+        let events = Mutex::new(events);
+        Self { addr, live, counts, release, flooded, switch, served, events }
     }
 
     pub async fn with(limits: ConnectionLimits) -> Self {
@@ -152,6 +160,7 @@ pub async fn text(response: Response<hyper::body::Incoming>) -> String {
 struct Script {
     report: mpsc::Sender<Event>,
     release: Arc<Notify>,
+    flooded: Arc<AtomicUsize>,
 }
 
 type Answer = Response<AnyBody>;
@@ -209,6 +218,7 @@ impl Script {
             }
             "/stream" | "/flood" => {
                 let flood = request.uri().path() == "/flood";
+                let flood = flood.then(|| Arc::clone(&self.flooded));
                 let stream = Stream { first: Some("line\n".into()), flood, _leaving: leaving };
                 self.report.send(Event::Entered).await.unwrap();
                 AnyBody::respond(stream.map_err(|never| match never {}))
@@ -275,7 +285,8 @@ impl Drop for Leaving {
 
 struct Stream {
     first: Option<Bytes>,
-    flood: bool,
+    /// Counts what is sent without end.
+    flood: Option<Arc<AtomicUsize>>,
     _leaving: Leaving,
 }
 
@@ -287,7 +298,10 @@ impl Body for Stream {
         mut self: Pin<&mut Self>,
         _cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let line = self.first.take().or_else(|| self.flood.then(|| Bytes::from_static(&[0; 4096])));
+        let line = self.first.take().or_else(|| {
+            self.flood.as_ref()?.fetch_add(4096, Relaxed);
+            Some(Bytes::from_static(&[0; 4096]))
+        });
         line.map_or(Poll::Pending, |line| Poll::Ready(Some(Ok(Frame::data(line)))))
     }
 }

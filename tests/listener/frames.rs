@@ -10,6 +10,7 @@ pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
 pub const PING: u8 = 6;
 pub const GOAWAY: u8 = 7;
+pub const WINDOW_UPDATE: u8 = 8;
 pub const CONTINUATION: u8 = 9;
 pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
@@ -34,10 +35,30 @@ pub fn request(path: &str) -> Vec<u8> {
 
 /// A connection whose client has sent its preface and empty settings.
 pub async fn connect(door: &Door) -> TcpStream {
+    connect_with(door, &[]).await
+}
+
+/// A connection whose client has sent its preface and these settings.
+pub async fn connect_with(door: &Door, settings: &[u8]) -> TcpStream {
     let mut socket = door.connect().await;
     socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
-    socket.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    socket.write_all(&frame(SETTINGS, 0, 0, settings)).await.unwrap();
     socket
+}
+
+/// `SETTINGS_INITIAL_WINDOW_SIZE`: how much of each response may be sent at first.
+pub fn initial_window(bytes: u32) -> Vec<u8> {
+    [&[0, 4][..], &bytes.to_be_bytes()].concat()
+}
+
+/// A request without a body.
+pub fn get(stream: u32, path: &str) -> Vec<u8> {
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, &request(path))
+}
+
+/// So much more of a response may be sent, or of all together (stream 0).
+pub fn grant(stream: u32, bytes: u32) -> Vec<u8> {
+    frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())
 }
 
 /// The kind and the stream of each whole frame in these bytes.

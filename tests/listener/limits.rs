@@ -7,9 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use trunkline::listener::{ConnectionLimits, Settings};
 
 use crate::door::{Door, Event, get, get_h2, text, within};
-use crate::frames::{
-    END_HEADERS, END_STREAM, HEADERS, RST_STREAM, connect, frame, frame_heads, request,
-};
+use crate::frames::{self, HEADERS, RST_STREAM, connect, frame_heads};
 
 #[tokio::test]
 async fn a_connection_that_never_gets_to_a_request_is_closed() {
@@ -123,7 +121,7 @@ async fn one_http_2_stream_too_many_is_reset_and_the_others_are_served() {
     let door = Door::with(limits).await;
     let mut socket = connect(&door).await;
     for stream in [1, 3, 5] {
-        let head = frame(HEADERS, END_STREAM | END_HEADERS, stream, &request("/hold"));
+        let head = frames::get(stream, "/hold");
         socket.write_all(&head).await.unwrap();
     }
     let mut seen = Vec::new();
@@ -147,7 +145,7 @@ async fn one_http_2_stream_too_many_is_reset_and_the_others_are_served() {
 async fn an_http_2_client_that_answers_no_ping_is_closed() {
     let door = Door::with(ConnectionLimits { ping: BRIEF, ..ConnectionLimits::default() }).await;
     let mut socket = connect(&door).await;
-    let head = frame(HEADERS, END_STREAM | END_HEADERS, 1, &request("/hold"));
+    let head = frames::get(1, "/hold");
     socket.write_all(&head).await.unwrap();
     assert_eq!(door.event().await, Event::Entered);
     within(read_bytes_to_close(&mut socket)).await;

@@ -17,4 +17,5 @@ mod guard;
 mod http1;
 mod limits;
 mod protocols;
+mod slow_reads;
 mod smuggling;
