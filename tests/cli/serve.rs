@@ -2,11 +2,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::process::{Process, Tag, eventually, text};
+use super::process::{Process, Tag, eventually, holds_within, text};
 use super::{DONE, FAILURE, clock, file, trunkline};
 
 #[test]
@@ -75,8 +76,12 @@ fn a_call_longer_than_the_drain_time_is_cut_and_the_exit_is_clean() {
     let mut gateway = Process::start(&clock(&tag));
     gateway.ready(&["clock"]);
     let call = countdown(&gateway, 60);
+    let began = Instant::now();
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.ended().code(), Some(DONE));
+    assert!(text("").contains("drain = \"2s\""));
+    let took = began.elapsed();
+    assert!((Duration::from_secs(2)..Duration::from_secs(8)).contains(&took), "{took:?}");
     assert!(!read(call).contains("finished"));
     tag.gone();
 }
@@ -103,4 +108,56 @@ fn the_command_line_wins_over_the_file() {
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.ended().code(), Some(DONE));
     tag.gone();
+}
+
+/// A configuration without servers, with lines of its own in `[gateway]`.
+fn with_lines(lines: &str) -> String {
+    text("").replacen("[gateway]\n", &format!("[gateway]\n{lines}\n"), 1)
+}
+
+fn start(lines: &str) -> Process {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gateway.toml");
+    std::fs::write(&config, with_lines(lines)).unwrap();
+    Process::start_with(folder, &config, &[])
+}
+
+#[test]
+fn clients_are_served_by_as_many_threads_as_the_configuration_says() {
+    for threads in [1, 7] {
+        let gateway = start(&format!("threads = {threads}"));
+        assert_eq!(gateway.threads("worker-"), threads);
+    }
+}
+
+fn generation(gateway: &Process) -> u64 {
+    gateway.status()["configuration"]["generation"].as_u64().unwrap()
+}
+
+/// Replaces the file, with another title.
+fn retitle(gateway: &Process, lines: &str, title: u64) {
+    let new = gateway.folder().join("new");
+    std::fs::write(&new, with_lines(&format!("{lines}\ntitle = \"{title}\""))).unwrap();
+    std::fs::rename(&new, gateway.config()).unwrap();
+}
+
+#[test]
+fn a_configuration_is_reloaded_when_it_says_so_and_never_otherwise() {
+    let manners = ["reload = \"watch\"", "reload = \"signal\"", "reload = \"off\""];
+    let [watch, signal, off] = manners.map(start);
+    for change in 1..=3 {
+        for (gateway, lines) in [&off, &signal, &watch].into_iter().zip(manners.iter().rev()) {
+            retitle(gateway, lines, change);
+        }
+        eventually("a change is seen", || generation(&watch) == change + 1);
+    }
+    for gateway in [&signal, &off] {
+        // They had as much time to see the changes as the one that watches needed.
+        assert_eq!(generation(gateway), 1);
+        assert!(!holds_within(Duration::from_millis(500), || generation(gateway) != 1));
+        gateway.signal(Signal::HUP);
+    }
+    eventually("SIGHUP reloads", || generation(&signal) == 2);
+    eventually("SIGHUP is ignored", || off.log().contains("SIGHUP is ignored"));
+    assert_eq!(generation(&off), 1);
 }

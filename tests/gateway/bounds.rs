@@ -108,12 +108,15 @@ async fn a_server_that_never_finishes_its_handshake_is_given_up() {
 
 #[tokio::test]
 async fn a_child_that_ignores_every_request_to_exit_is_killed_after_its_stop_timeout() {
-    let deaf = "trap '' TERM; while true; do sleep 600; done";
-    let lines =
-        format!("command = \"bash\"\nargs = [\"-c\", {deaf:?}]\nstop_timeout = \"200ms\"\n");
-    let gateway = Gateway::with("s", lines).start_at_once().await;
-    let status = gateway.wait_for(|status| !status["servers"][0]["pid"].is_null()).await;
-    let pid = status["servers"][0]["pid"].as_u64().unwrap();
+    let upstream = Upstream::legacy().await;
+    let port = upstream.stdio_address().port();
+    let deaf = format!(
+        "trap '' TERM; exec 3<>/dev/tcp/127.0.0.1/{port} 4<&0; cat <&4 >&3 & cat <&3; \
+         while true; do sleep 600; done"
+    );
+    let lines = format!("command = \"bash\"\nargs = [\"-c\", {deaf:?}]\n");
+    let gateway = Gateway::with("s", lines + "stop_timeout = \"200ms\"\n").start().await;
+    let pid = gateway.server("s").await["pid"].as_u64().unwrap();
     let began = Instant::now();
     gateway.stop().await;
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());

@@ -100,6 +100,24 @@ async fn what_may_not_be_kept_is_asked_for_each_time() {
 }
 
 #[tokio::test]
+async fn a_result_too_large_for_the_cache_is_asked_for_each_time() {
+    let upstream = Upstream::modern().await;
+    upstream.offers_everything().when_asked("resources/read", |asked| {
+        let contents = json!([{ "uri": asked.params["uri"], "text": "x".repeat(10_000) }]);
+        vec![Step::Result(json!({ "contents": contents, "ttlMs": 60_000, "cacheScope": "public" }))]
+    });
+    for (size, asked) in [("8KiB", 2), ("1MiB", 1)] {
+        let lines = upstream.http() + &format!("read_cache = {size:?}");
+        let gateway = Gateway::with("s", lines).start().await;
+        let before = reads(&upstream);
+        for _ in 0..2 {
+            read(&gateway.modern(), "mcp://s/b://2").await.result();
+        }
+        assert_eq!(reads(&upstream), before + asked, "{size}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_private_is_kept_for_its_principal_alone() {
     for (scope, asked) in [("private", 2), ("public", 1)] {
         let upstream = Upstream::modern().await;

@@ -1,5 +1,7 @@
 //! Progress, cancellation and deadlines, whatever the two sides speak.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::support::{Gateway, Kind, Step, every_kind, upstream::MOMENT};
@@ -190,8 +192,10 @@ async fn a_silent_call_ends_at_its_timeout_and_the_server_hears_it() {
     for (n, (era, client)) in gateway.both().await.into_iter().enumerate() {
         for kind in &kinds {
             for (m, tool) in ["never", "opened"].into_iter().enumerate() {
+                let began = Instant::now();
                 let said = client.call(&format!("{}__{tool}", kind.name), json!({})).await;
                 assert!(said.is_error(), "{era} {}", kind.name);
+                assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
                 assert!(said.text().contains("did not respond within"), "{}", said.text());
                 kind.upstream.heard(told(kind), 2 * n + m + 1).await;
             }
@@ -208,10 +212,11 @@ async fn progress_extends_the_timeout_up_to_the_cap() {
     let tick = || [Step::Pause(MOMENT * 2), Step::Progress(1)];
     for kind in &kinds {
         kind.upstream.does("lively", move |_| {
-            (0..3).flat_map(|_| tick()).chain([Step::text("done")]).collect()
+            (0..6).flat_map(|_| tick()).chain([Step::text("done")]).collect()
         });
         kind.upstream.does("endless", move |_| (0..99).flat_map(|_| tick()).collect());
-        let times = "timeout = \"600ms\"\nmax_timeout = \"1500ms\"";
+        // Five ticks fit into the one, and the whole of the first tool into the other.
+        let times = "timeout = \"1500ms\"\nmax_timeout = \"3s\"";
         builder = builder.server(kind.name, kind.lines.clone() + times);
     }
     let gateway = builder.start().await;

@@ -1,15 +1,18 @@
 //! Both eras and both versions of HTTP on one address, in clear and over TLS.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use http::Version;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use trunkline::cli::cert;
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use crate::support::client::{Kind, Trust};
 use crate::support::gateway::Builder;
-use crate::support::{Client, Gateway, Upstream};
+use crate::support::{Client, Gateway, Upstream, within};
 
 #[tokio::test]
 async fn both_eras_share_one_connection() {
@@ -69,6 +72,55 @@ async fn strange_hosts_and_origins_are_turned_away() {
         let said = ask.send().await.said().await;
         assert_eq!(said.status, status, "{said:?}");
     }
+}
+
+/// What a client receives until the gateway closes the connection, and how long that took.
+async fn read_to_close(gateway: &Gateway, sent: &str) -> (String, Duration) {
+    let began = Instant::now();
+    let mut socket = TcpStream::connect(gateway.running.address).await.unwrap();
+    socket.write_all(sent.as_bytes()).await.unwrap();
+    let mut received = Vec::new();
+    let _ = within(socket.read_to_end(&mut received)).await;
+    (String::from_utf8(received).unwrap(), began.elapsed())
+}
+
+const REQUEST: &str = "GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+#[tokio::test]
+async fn the_configuration_bounds_the_number_of_connections() {
+    let gateway = Gateway::alone().gateway("limits.connections = 4").start().await;
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let client = gateway.modern().keep();
+        client.request("tools/list", json!({})).await.result();
+        held.push(client);
+    }
+    let (answer, _) = read_to_close(&gateway, REQUEST).await;
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.contains("limits.connections"), "{answer}");
+}
+
+#[tokio::test]
+async fn the_configuration_bounds_the_time_of_a_connection_without_a_request() {
+    let soon = Duration::from_secs(8);
+    let gateway = Gateway::alone().gateway("limits.idle = \"300ms\"").start().await;
+    let (answer, took) = read_to_close(&gateway, REQUEST).await;
+    assert!(answer.starts_with("HTTP/1.1 ") && took < soon, "{took:?}: {answer}");
+    let gateway = Gateway::alone().gateway("limits.handshake = \"300ms\"").start().await;
+    for beginning in ["", "P", "GET /mcp HT"] {
+        let (answer, took) = read_to_close(&gateway, beginning).await;
+        assert!(took < soon, "{beginning:?} {took:?}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_comes_too_slowly_is_refused() {
+    let gateway = Gateway::alone().gateway("limits.idle = \"300ms\"").start().await;
+    let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let sent = format!("{head}Connection: close\r\nContent-Length: 100\r\n\r\n{{");
+    let (answer, took) = read_to_close(&gateway, &sent).await;
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("too slowly"), "{answer}");
+    assert!(took < Duration::from_secs(8), "{took:?}");
 }
 
 fn issue(folder: &Path) {

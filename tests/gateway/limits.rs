@@ -1,5 +1,7 @@
 //! What is over a limit is refused with the limit's name.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::support::{Gateway, Said, Step, Upstream};
@@ -195,7 +197,7 @@ async fn a_rate_that_has_been_used_up_survives_a_reload() {
 #[tokio::test]
 async fn calls_beyond_the_cap_wait_in_a_bounded_queue() {
     let upstream = Upstream::modern().await;
-    let lines = upstream.stdio() + "in_flight = 1\nqueue = 1\n";
+    let lines = upstream.stdio() + "in_flight = 1\nqueue = 1\nqueue_timeout = \"5m\"\n";
     let gateway = Gateway::with("s", lines).start().await;
     let client = gateway.modern();
     let held = async || client.call("s__hold", json!({})).await;
@@ -219,7 +221,10 @@ async fn waiting_for_a_place_has_an_end() {
     let client = gateway.modern();
     let second = async {
         upstream.heard("tools/call", 1).await;
+        let began = std::time::Instant::now();
         is_over(&client.call("s__hold", json!({})).await, "in_flight:s");
+        let took = began.elapsed();
+        assert!((Duration::from_millis(100)..Duration::from_secs(4)).contains(&took), "{took:?}");
         upstream.release(1);
     };
     let (first, ()) = tokio::join!(client.call("s__hold", json!({})), second);

@@ -1,11 +1,11 @@
 //! How clients hear that the list of tools is another.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::support::client::Piece;
-use crate::support::{Gateway, Reply, Upstream, every_kind};
+use crate::support::{Gateway, Reply, Upstream, every_kind, within};
 
 const NEW: &str = r#"{"name":"new","inputSchema":{"type":"object"}}"#;
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
@@ -91,9 +91,11 @@ async fn quiet_streams_are_kept_alive_with_comments() {
     let gateway = Gateway::alone().gateway("keep_alive = \"1s\"").start().await;
     for (era, client) in gateway.both().await {
         let mut stream = client.listen().await;
+        let began = Instant::now();
         for _ in 0..2 {
             assert_eq!(stream.piece().await, Some(Piece::Comment), "{era}");
         }
+        assert!(began.elapsed() < Duration::from_secs(10), "{era}: {:?}", began.elapsed());
     }
 }
 
@@ -203,7 +205,7 @@ async fn calls_in_flight_finish_while_the_gateway_drains() {
     for call in held {
         assert_eq!(call.await.unwrap().text(), "held");
     }
-    stopping.await.unwrap();
+    within(stopping).await.unwrap();
 }
 
 #[tokio::test]

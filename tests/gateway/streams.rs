@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use crate::support::client::Piece;
-use crate::support::{Client, Gateway, Reply, Step, Upstream, every_kind};
+use crate::support::{Client, Gateway, Reply, Step, Upstream, every_kind, within};
 
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
@@ -176,13 +176,12 @@ async fn only_the_session_of_a_stream_resumes_it_and_not_for_ever() {
     }
     let whole = client.resume(&first).await.said().await;
     assert_eq!(whole.messages.len(), 3);
-    loop {
-        let again = client.resume(&first).await;
-        if again.status() == 400 {
-            break;
+    within(async {
+        while client.resume(&first).await.status() != 400 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -206,9 +205,8 @@ async fn what_is_told_outside_of_calls_is_resumed_too() {
     assert_eq!(again.message().await, None, "taken over");
 }
 
-#[tokio::test]
-async fn a_stream_keeps_no_more_than_it_may() {
-    let upstream = Upstream::legacy().await;
+/// A tool that reports progress, waits, and reports progress in 40 messages of 1,000 bytes each.
+fn loud(upstream: &Upstream) {
     upstream.does("loud", |call| {
         let token = call.token().unwrap();
         let loud = json!({
@@ -221,6 +219,12 @@ async fn a_stream_keeps_no_more_than_it_may() {
         steps.push(Step::text("done"));
         steps
     });
+}
+
+#[tokio::test]
+async fn a_stream_keeps_no_more_than_it_may() {
+    let upstream = Upstream::legacy().await;
+    loud(&upstream);
     let gateway =
         Gateway::with("s", upstream.http()).gateway("limits.replay = \"10KiB\"").start().await;
     let client = gateway.legacy().await;
@@ -229,11 +233,29 @@ async fn a_stream_keeps_no_more_than_it_may() {
     let behind = stream.last_id().to_owned();
     drop(stream);
     upstream.release(1);
-    // Long enough for all of it to come while nobody reads.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    // All of it comes while nobody reads.
+    gateway.wait_for(|status| status["servers"][0]["in_flight"] == 0).await;
     let rest = client.resume(&behind).await.said().await;
     assert_eq!(rest.text(), "done");
     assert!((5..12).contains(&rest.messages.len()), "{}", rest.messages.len());
+}
+
+#[tokio::test]
+async fn all_streams_together_keep_no_more_than_they_may() {
+    for (all, kept) in [("4KiB", 0..5), ("1MiB", 42..43)] {
+        let upstream = Upstream::legacy().await;
+        loud(&upstream);
+        let line = format!("limits.replay_all = {all:?}");
+        let gateway = Gateway::with("s", upstream.http()).gateway(&line).start().await;
+        let client = gateway.legacy().await;
+        upstream.release(1);
+        let mut stream = client.ask_call("s__loud", json!({})).token(json!("t")).send().await;
+        stream.piece().await.unwrap();
+        let opening = stream.last_id().to_owned();
+        while stream.message().await.is_some() {}
+        let again = client.resume(&opening).await.said().await;
+        assert!(kept.contains(&again.messages.len()), "{all}: {}", again.messages.len());
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use serde_json::json;
 
 use crate::support::collector::{Collector, text};
-use crate::support::{Gateway, Upstream};
+use crate::support::{Gateway, Upstream, within};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -56,6 +56,19 @@ async fn a_call_through_the_gateway_is_one_trace_from_client_to_server() {
     for name in ["mcp.server.operation.duration", "mcp.client.operation.duration"] {
         assert!(names.contains(&name), "{names:?}");
     }
+}
+
+#[tokio::test]
+async fn metrics_are_sent_as_often_as_the_configuration_says() {
+    let mut collector = Collector::start().await;
+    let telemetry = format!("[telemetry]\nendpoint = {:?}\ninterval = \"100ms\"", collector.url);
+    let gateway = Gateway::alone().toml(&telemetry).start().await;
+    for _ in 0..2 {
+        let (head, _) = within(collector.received.recv()).await.unwrap();
+        assert_eq!(head.uri.path(), "/base/v1/metrics");
+    }
+    tokio::spawn(async move { while collector.received.recv().await.is_some() {} });
+    gateway.stop().await;
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,4 +1,5 @@
 //! The built program as a process of its own, as an operator runs it.
+#![allow(dead_code, reason = "not every test crate uses all of it")]
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -137,6 +138,14 @@ impl Process {
         found.unwrap().trim().trim_end_matches(" kB").parse().unwrap()
     }
 
+    /// How many of its threads have a name that begins like this.
+    pub fn threads(&self, name: &str) -> usize {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let names =
+            threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("comm")));
+        names.filter(|found| found.as_ref().is_ok_and(|found| found.starts_with(name))).count()
+    }
+
     /// How many files and sockets it has open.
     pub fn files(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
@@ -239,7 +248,8 @@ pub fn eventually(what: &str, it_is_so: impl FnMut() -> bool) {
     assert!(holds_within(Duration::from_mins(1), it_is_so), "never came true: {what}");
 }
 
-fn holds_within(limit: Duration, mut it_is_so: impl FnMut() -> bool) -> bool {
+/// Looks until it is so, for so long at most.
+pub fn holds_within(limit: Duration, mut it_is_so: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     while !it_is_so() {
         if Instant::now() > deadline {

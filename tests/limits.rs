@@ -1,0 +1,277 @@
+//! Every limit has a test that exceeds it and sees it act.
+//!
+//! The limits are read from the configuration's own JSON Schema: each setting that is a count, a
+//! size, a duration or a rate. A new one without an entry in [`TESTS`] fails here. Limits without
+//! a setting stand in [`FIXED`].
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "the helpers of a test")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+use trunkline::listener::ConnectionLimits;
+
+/// A setting, the file of its test, and the test. In a setting `*` is any name.
+const TESTS: [(&str, &str, &str); 47] = [
+    ("clients.*.rate", LIMITS, "a_client_over_its_own_rate_uses_up_nothing_that_others_share"),
+    ("gateway.client_rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
+    (
+        "gateway.drain",
+        "tests/cli/serve.rs",
+        "a_call_longer_than_the_drain_time_is_cut_and_the_exit_is_clean",
+    ),
+    (
+        "gateway.keep_alive",
+        "tests/gateway/list_changes.rs",
+        "quiet_streams_are_kept_alive_with_comments",
+    ),
+    ("gateway.limits.all_subscriptions", SUBSCRIPTIONS, BOTH_SUBSCRIPTIONS),
+    ("gateway.limits.batch", "tests/gateway/legacy.rs", "batches_are_served_to_2025_03_26_alone"),
+    ("gateway.limits.body", LIMITS, "bodies_and_headers_and_nesting_are_bounded"),
+    (
+        "gateway.limits.connections",
+        CONNECTIONS,
+        "the_configuration_bounds_the_number_of_connections",
+    ),
+    ("gateway.limits.depth", LIMITS, "bodies_and_headers_and_nesting_are_bounded"),
+    (
+        "gateway.limits.handshake",
+        CONNECTIONS,
+        "the_configuration_bounds_the_time_of_a_connection_without_a_request",
+    ),
+    ("gateway.limits.header", LIMITS, "bodies_and_headers_and_nesting_are_bounded"),
+    (
+        "gateway.limits.idle",
+        CONNECTIONS,
+        "the_configuration_bounds_the_time_of_a_connection_without_a_request",
+    ),
+    (
+        "gateway.limits.parked",
+        LIVES,
+        "all_principals_together_have_so_many_calls_waiting_and_no_more",
+    ),
+    ("gateway.limits.parked_each", LIVES, "so_many_calls_may_wait_and_no_more"),
+    ("gateway.limits.parked_time", LIVES, "a_call_that_nobody_comes_back_for_is_cancelled_in_time"),
+    ("gateway.limits.replay", STREAMS, "a_stream_keeps_no_more_than_it_may"),
+    ("gateway.limits.replay_all", STREAMS, "all_streams_together_keep_no_more_than_they_may"),
+    (
+        "gateway.limits.replay_time",
+        STREAMS,
+        "only_the_session_of_a_stream_resumes_it_and_not_for_ever",
+    ),
+    (
+        "gateway.limits.session_idle",
+        "tests/gateway/legacy.rs",
+        "an_idle_session_ends_and_a_busy_one_does_not",
+    ),
+    ("gateway.limits.sessions", "tests/gateway/legacy.rs", "sessions_are_capped_in_number"),
+    (
+        "gateway.limits.sessions_each",
+        "tests/gateway/legacy.rs",
+        "one_address_has_no_more_than_its_share_of_sessions",
+    ),
+    ("gateway.limits.streams", "tests/gateway/list_changes.rs", "streams_are_capped_in_number"),
+    ("gateway.limits.subscriptions", SUBSCRIPTIONS, BOTH_SUBSCRIPTIONS),
+    (
+        "gateway.list_ttl",
+        "tests/gateway/caching.rs",
+        "every_list_tells_the_strictest_freshness_of_what_was_merged",
+    ),
+    (
+        "gateway.page_size",
+        "tests/gateway/tools.rs",
+        "pages_follow_each_other_and_their_cursors_are_sealed",
+    ),
+    ("gateway.rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
+    (
+        "gateway.threads",
+        "tests/cli/serve.rs",
+        "clients_are_served_by_as_many_threads_as_the_configuration_says",
+    ),
+    (
+        "servers.*.connect_timeout",
+        BOUNDS,
+        "connecting_to_a_server_that_does_not_answer_is_given_up",
+    ),
+    (
+        "servers.*.idle_stop",
+        "tests/gateway/server_life.rs",
+        "an_idle_child_is_stopped_and_started_again_by_a_call_with_its_list_kept",
+    ),
+    ("servers.*.in_flight", LIMITS, "calls_beyond_the_cap_wait_in_a_bounded_queue"),
+    ("servers.*.instance_idle", BOUNDS, "an_instance_that_nobody_calls_is_closed"),
+    (
+        "servers.*.max_instances",
+        BOUNDS,
+        "so_many_clients_have_an_instance_of_their_own_and_no_more",
+    ),
+    (
+        "servers.*.max_pages",
+        "tests/gateway/tools.rs",
+        "a_list_without_end_is_given_up_with_a_reason",
+    ),
+    (
+        "servers.*.max_response",
+        "tests/gateway/http_servers.rs",
+        "an_answer_beyond_the_bound_ends_its_own_call_alone",
+    ),
+    ("servers.*.max_restarts", BOUNDS, "a_child_is_restarted_so_often_and_no_more"),
+    (
+        "servers.*.max_timeout",
+        "tests/gateway/calls.rs",
+        "progress_extends_the_timeout_up_to_the_cap",
+    ),
+    ("servers.*.max_tools", BOUNDS, "a_server_lists_so_many_tools_and_no_more"),
+    ("servers.*.queue", LIMITS, "calls_beyond_the_cap_wait_in_a_bounded_queue"),
+    ("servers.*.queue_timeout", LIMITS, "waiting_for_a_place_has_an_end"),
+    ("servers.*.rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
+    (
+        "servers.*.read_cache",
+        "tests/gateway/caching.rs",
+        "a_result_too_large_for_the_cache_is_asked_for_each_time",
+    ),
+    ("servers.*.restart_window", BOUNDS, "a_failed_child_is_restarted_when_its_window_is_over"),
+    ("servers.*.start_timeout", BOUNDS, "a_server_that_never_finishes_its_handshake_is_given_up"),
+    (
+        "servers.*.stop_timeout",
+        BOUNDS,
+        "a_child_that_ignores_every_request_to_exit_is_killed_after_its_stop_timeout",
+    ),
+    (
+        "servers.*.timeout",
+        "tests/gateway/calls.rs",
+        "a_silent_call_ends_at_its_timeout_and_the_server_hears_it",
+    ),
+    ("servers.*.tools.*.rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
+    (
+        "telemetry.interval",
+        "tests/gateway/traces.rs",
+        "metrics_are_sent_as_often_as_the_configuration_says",
+    ),
+];
+
+/// Settings that are no number and bound something all the same.
+const CHOICES: [(&str, &str, &str); 1] = [(
+    "gateway.reload",
+    "tests/cli/serve.rs",
+    "a_configuration_is_reloaded_when_it_says_so_and_never_otherwise",
+)];
+
+/// Limits of a connection, some of which have no setting: the field of [`ConnectionLimits`].
+const FIXED: [(&str, &str, &str); 8] = [
+    ("connections", LISTENER, "one_connection_too_many_is_told_503_and_room_that_is_made_is_used"),
+    ("h2_streams", LISTENER, "one_http_2_stream_too_many_is_reset_and_the_others_are_served"),
+    ("handshake", LISTENER, "a_connection_that_never_gets_to_a_request_is_closed"),
+    ("header", LISTENER, "headers_over_the_bound_are_answered_with_431_on_both_protocols"),
+    ("header_lines", LISTENER, "so_many_header_lines_are_read_and_no_more"),
+    ("idle", LISTENER, "a_kept_connection_is_closed_when_it_is_idle_or_stops_in_half_a_head"),
+    ("ping", LISTENER, "an_http_2_client_that_answers_no_ping_is_closed"),
+    ("stall", "tests/listener/disconnect.rs", "a_client_that_stops_reading_is_cut"),
+];
+
+const BOUNDS: &str = "tests/gateway/bounds.rs";
+const CONNECTIONS: &str = "tests/gateway/connections.rs";
+const LIMITS: &str = "tests/gateway/limits.rs";
+const LISTENER: &str = "tests/listener/limits.rs";
+const LIVES: &str = "tests/gateway/input/lives.rs";
+const STREAMS: &str = "tests/gateway/streams.rs";
+const SUBSCRIPTIONS: &str = "tests/gateway/subscriptions.rs";
+const BOTH_SUBSCRIPTIONS: &str = "subscriptions_are_bounded_for_each_client_and_in_all";
+
+#[test]
+fn every_limit_of_the_configuration_has_a_test() {
+    let mut found = BTreeSet::new();
+    collect_limits(&trunkline::config::json_schema(), String::new(), &mut found);
+    let covered: BTreeSet<_> = TESTS.iter().map(|(key, ..)| (*key).to_owned()).collect();
+    assert_eq!(covered.len(), TESTS.len(), "one entry for each setting");
+    let without: Vec<_> = found.difference(&covered).collect();
+    let stale: Vec<_> = covered.difference(&found).collect();
+    assert!(without.is_empty(), "write a test that exceeds these, and name it here: {without:?}");
+    assert!(stale.is_empty(), "no settings: {stale:?}");
+}
+
+#[test]
+fn every_limit_of_a_connection_has_a_test() {
+    let debug = format!("{:#?}", ConnectionLimits::default());
+    // One field a line, indented once.
+    let fields = debug.lines().filter_map(|line| line.strip_prefix("    ")?.split_once(": "));
+    let found: Vec<_> = fields.map(|(field, _)| field.to_owned()).collect();
+    let found: BTreeSet<_> = found.into_iter().collect();
+    let covered: BTreeSet<_> = FIXED.iter().map(|(field, ..)| (*field).to_owned()).collect();
+    assert_eq!(found, covered, "an entry for each field of ConnectionLimits");
+}
+
+#[test]
+fn the_tests_in_the_table_exist_and_set_the_limit() {
+    for (key, file, test) in TESTS.iter().chain(&CHOICES).chain(&FIXED) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let body = test_body(&text, test).unwrap_or_else(|| panic!("{key}: no {test} in {file}"));
+        assert!(!body.contains("#[ignore"), "{test} is ignored");
+        let setting = key.rsplit('.').next().unwrap();
+        assert!(sets(&text, setting), "{key}: {file} does not set {setting}");
+    }
+}
+
+#[test]
+fn the_reader_of_the_schema_sees_every_kind_of_limit() {
+    let schema = serde_json::json!({
+        "properties": {
+            "a": { "properties": {
+                "count": { "type": "integer" },
+                "size": { "type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB)$" },
+                "off": { "anyOf": [{ "type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$" }, { "const": "off" }] },
+                "text": { "type": "string" },
+                "name": { "type": "string", "pattern": "^[a-z]{1,64}$" },
+            } },
+            "b": { "additionalProperties": { "properties": {
+                "rate": { "type": "string", "pattern": "^[0-9]+/(s|min|h|d)$" },
+            } } },
+        },
+    });
+    let mut found = BTreeSet::new();
+    collect_limits(&schema, String::new(), &mut found);
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), ["a.count", "a.off", "a.size", "b.*.rate"]);
+    assert_eq!(test_body("#[test]\nfn a() {}\n\n#[tokio::test]\nasync fn b() {}\n", "c"), None);
+    assert!(test_body("#[test]\nfn a() {}\n\n#[tokio::test]\nasync fn b() {}\n", "b").is_some());
+    assert_eq!(test_body("fn helper() {}\n", "helper"), None);
+}
+
+/// Adds every setting below a schema whose value is a number, by its path.
+fn collect_limits(schema: &Value, path: String, found: &mut BTreeSet<String>) {
+    if is_number(schema) {
+        found.insert(path);
+        return;
+    }
+    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    for (key, schema) in schema["properties"].as_object().into_iter().flatten() {
+        collect_limits(schema, below(key), found);
+    }
+    if schema["additionalProperties"].is_object() {
+        collect_limits(&schema["additionalProperties"], below("*"), found);
+    }
+}
+
+/// Whether a value is a whole number, or a whole number and a unit.
+fn is_number(schema: &Value) -> bool {
+    let pattern = schema["pattern"].as_str().unwrap_or_default();
+    let any = schema["anyOf"].as_array();
+    schema["type"] == "integer"
+        || pattern.starts_with("^[0-9]+")
+        || any.is_some_and(|any| any.iter().any(is_number))
+}
+
+/// The attributes and the code of a test, if there is one of this name.
+fn test_body<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut items = text.split("\n\n");
+    items.find(|item| {
+        let is_test = item.contains("#[test]") || item.contains("#[tokio::test");
+        is_test && item.contains(&format!("fn {name}()"))
+    })
+}
+
+/// Whether a text gives a setting a value, as TOML or as a field.
+fn sets(text: &str, setting: &str) -> bool {
+    let given = |end: &str| text.contains(&format!("{setting}{end}"));
+    given(" = ") || given(": ") || given(",")
+}
