@@ -228,8 +228,13 @@ async fn what_is_under_way_is_answered_before_the_gateway_ends() {
     old.initialize().await;
     let held = old.ask("tools/call", echo("s__hold")).await;
     upstream.heard("tools/call", 1).await;
+    let operator = Client::plain(gateway.running.admin.unwrap());
     let stopping = tokio::spawn(gateway.stop());
-    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    let is_draining = async || {
+        let said = operator.http("GET", "/readyz").send().await.said().await;
+        said.json()["reasons"][0] == "the gateway is draining"
+    };
+    within(async { while !is_draining().await {} }).await;
     upstream.release(1);
     assert_eq!(old.stream.message().await.unwrap()["id"], held);
     assert_eq!(old.stream.message().await, None);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::client::Piece;
 use crate::support::upstream::news::{PROMPTS, RESOURCES, TASK, TOOLS, UPDATED};
 use crate::support::upstream::{Era, Kind};
-use crate::support::{Client, Gateway, Reply, Upstream, every_kind, until};
+use crate::support::{Client, Gateway, Reply, Upstream, every_kind, until, within};
 
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 const ALL: [&str; 3] = ["toolsListChanged", "promptsListChanged", "resourcesListChanged"];
@@ -542,7 +542,7 @@ async fn what_changes_while_no_get_stream_is_open_is_told_on_the_next() {
         }
         kind.upstream.tell(PROMPTS, json!({})).await;
         let mut changes = gateway.running.gateway.changes();
-        changes.changed().await.unwrap();
+        within(changes.changed()).await.unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
         let stream = client.listen().await;
         let mut hearing = Hearing { client, stream };
