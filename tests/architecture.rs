@@ -73,11 +73,12 @@ fn f(x: &crate::catalog::Entry) -> &str { \"crate::downstream\" }
 fn g() { super::super::listener::x(); super::sibling(); }
 impl X {
     #[cfg(test)]
-    fn only_in_tests() { crate::admin::x(); }
+    fn only_in_tests() { if true { crate::admin::x(); } crate::admin::y(); }
     fn behind_a_test() { crate::policy::x(); }
 }
 #[cfg(test)]
 mod elsewhere;
+use crate::era::lift;
 #[cfg(test)]
 mod tests {
     use crate::admin::Status;
@@ -92,7 +93,8 @@ use crate::config::Config;
         (6, "catalog"),
         (7, "listener"),
         (11, "policy"),
-        (19, "config"),
+        (15, "era"),
+        (20, "config"),
     ];
     assert_eq!(uses(&file), expected.map(|(line, used)| (line, used.to_owned())));
     let rooms = rooms();

@@ -48,6 +48,8 @@ async fn every_call_has_one_line_and_no_output_has_a_secret() {
         upstream.does("begins", |_| vec![Step::Progress(1), Step::Never]);
         upstream.does("never", |_| vec![Step::Never]);
     }
+    // Large enough to be passed on before it is whole.
+    modern.does("large", |_| vec![Step::text("result-S3CRET".repeat(50_000))]);
     modern.does("asks", |_| {
         let form = json!({ "mode": "form", "message": "S3CRET?", "requestedSchema": { "type": "object", "properties": {} } });
         let asked = json!({ "q": { "method": "elicitation/create", "params": form } });
@@ -74,7 +76,7 @@ async fn every_call_has_one_line_and_no_output_has_a_secret() {
             assert_eq!(client.call(tool, arguments()).await.text(), "result-S3CRET");
         }
     }
-    for tool in ["m__fails", "l__fails", "m__never", "m__count"] {
+    for tool in ["m__fails", "l__fails", "m__never", "m__count", "m__large"] {
         client.call(tool, arguments()).await;
     }
     for tool in ["m__count", "m__missing"] {
@@ -91,6 +93,7 @@ async fn every_call_has_one_line_and_no_output_has_a_secret() {
         ("m__never", "failed"),
         ("m__count", "ok"),
         ("m__count", "refused"),
+        ("m__large", "ok"),
         ("m__missing", "refused"),
         ("m__asks", "input_required"),
         ("l__begins", "cancelled"),
