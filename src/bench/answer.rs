@@ -10,7 +10,7 @@ use http_body_util::Full;
 
 use super::connection::{BenchConnection, BenchConnectionError};
 use crate::codec::sse::SseDecoder;
-use crate::jsonrpc::{self, Frame, Id};
+use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
 
 /// The answer to a request.
 pub struct ReceivedAnswer {
@@ -180,7 +180,7 @@ pub async fn exchange(
 impl ReceivedAnswer {
     /// Handles a message of a stream; returns whether it is the last relevant one.
     fn take(&mut self, message: Bytes, number: u64) -> bool {
-        match jsonrpc::parse(&message, MAX_DEPTH) {
+        match jsonrpc::parse(&message, MAX_SERVER_DEPTH) {
             Ok(Frame::Notification { .. }) => return false,
             Ok(Frame::Request { method, .. }) => self.asked = Some(method.as_str().to_owned()),
             Ok(Frame::Response { ref id, .. }) if !is(id.as_ref(), number) => return false,
@@ -214,7 +214,5 @@ pub fn excerpt(bytes: &[u8]) -> String {
 
 /// The largest event that is read.
 const MOST_EVENT: usize = 256 * 1024 * 1024;
-/// The deepest nesting of an answer.
-pub const MAX_DEPTH: usize = 128;
 /// How long a stream may stay open after its answer.
 const AFTERWARDS: Duration = Duration::from_secs(1);

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use memchr::memmem;
 use serde_json::Value;
 
-use super::answer::{AnswerError, AnswerMedia, MAX_DEPTH, ReceivedAnswer, excerpt, is};
+use super::answer::{AnswerError, AnswerMedia, ReceivedAnswer, excerpt, is};
 use super::request::Digits;
-use crate::jsonrpc::{self, Frame, Response};
+use crate::jsonrpc::{self, Frame, MAX_SERVER_DEPTH, Response};
 
 /// A correct answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +103,7 @@ fn read(received: &ReceivedAnswer, number: u64) -> Result<CorrectAnswer, AnswerE
         return Err(AnswerError::Media { media: media.clone() });
     }
     let text = || excerpt(message);
-    match jsonrpc::parse(message, MAX_DEPTH) {
+    match jsonrpc::parse(message, MAX_SERVER_DEPTH) {
         Ok(Frame::Response { id, .. }) if !is(id.as_ref(), number) => {
             Err(AnswerError::WrongId { text: text() })
         }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 
 use crate::jsonrpc::{self, Members, Response, text};
 use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
@@ -49,6 +50,19 @@ pub struct Question {
 }
 
 impl Question {
+    /// Reads a member of `inputRequests`; `source` contains it.
+    ///
+    /// # Errors
+    /// [`QuestionsFault`] if it is not an object, or has no method.
+    pub fn read(source: &Bytes, request: &RawValue) -> Result<Self, QuestionsFault> {
+        let request = Members::parse(request.get().as_bytes())
+            .map_err(|_| QuestionsFault::NotAnObject { member: "inputRequests[…]" })?;
+        let method = request.find("method").and_then(text).ok_or(QuestionsFault::NoMethod)?;
+        let params = request.find("params").filter(|params| params.get() != "null");
+        let params = params.map(|params| source.slice_ref(params.get().as_bytes()));
+        Ok(Self { method: method.into_owned(), params })
+    }
+
     /// Whether Legacy clients can be sent requests of this method.
     pub fn is_known(&self) -> bool {
         matches!(self.method.as_str(), SAMPLING | ELICITATION | ROOTS)
@@ -104,13 +118,7 @@ impl Asked {
         let mut questions = Vec::new();
         if let Some(requests) = result.find("inputRequests") {
             for (key, request) in members(requests.get().as_bytes(), "inputRequests")?.0 {
-                let request = members(request.get().as_bytes(), "inputRequests[…]")?;
-                let method = request.find("method").and_then(text);
-                let method = method.ok_or(QuestionsFault::NoMethod)?;
-                let params = request.find("params").filter(|params| params.get() != "null");
-                let params = params.map(|params| raw.slice_ref(params.get().as_bytes()));
-                let question = Question { method: method.into_owned(), params };
-                questions.push((key.into_owned(), question));
+                questions.push((key.into_owned(), Question::read(raw, request)?));
             }
         }
         let state = match result.find("requestState") {

@@ -15,7 +15,7 @@ use super::kind::Kind;
 use super::param_headers::AnnotationError;
 use super::schema::{self, SchemaError};
 use crate::call::NativeName;
-use crate::jsonrpc::{JsonError, check_depth, span_of, string};
+use crate::jsonrpc::{JsonError, Splice, check_depth, span_of, string};
 
 /// The most bytes of one element.
 pub const MAX_ITEM_BYTES: usize = 1024 * 1024;
@@ -142,15 +142,15 @@ impl CatalogItem {
     /// Like [`Self::splice`], with `field` as the name of the key field: a
     /// template without free variables becomes a resource.
     pub(super) fn splice_as(&self, field: Option<&str>, public: &str, out: &mut Vec<u8>) {
-        let mut edits = Vec::with_capacity(2);
+        let mut splice = Splice::new(&self.raw);
         if let Some((field, place)) = field.zip(self.field_span()) {
-            edits.push((place, string(field)));
+            splice.replace(place, string(field));
         }
         // An unchanged name keeps the server's own spelling (escapes).
         if public != self.native.as_str() {
-            edits.push((self.key.clone(), string(public)));
+            splice.replace(self.key.clone(), string(public));
         }
-        splice_edits(&self.raw, edits, out);
+        splice.put(out);
     }
 
     /// The span of its key field's name, quotes included. The name has no
@@ -161,18 +161,6 @@ impl CatalogItem {
         let open = before.get(..close)?.iter().rposition(|byte| *byte == b'"')?;
         Some(open..close + 1)
     }
-}
-
-/// Appends `raw` with edits applied. The edits are sorted by position and do
-/// not overlap.
-pub(super) fn splice_edits(raw: &[u8], edits: Vec<(Range<usize>, String)>, out: &mut Vec<u8>) {
-    let mut from = 0;
-    for (span, text) in edits {
-        out.extend_from_slice(raw.get(from..span.start).unwrap_or_default());
-        out.extend_from_slice(text.as_bytes());
-        from = span.end;
-    }
-    out.extend_from_slice(raw.get(from..).unwrap_or_default());
 }
 
 /// Copies one element, within its bounds: a slice would keep its whole page in

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::item::{InvalidItem, ItemFields, copy_within_bounds, splice_edits};
+use super::item::{InvalidItem, ItemFields, copy_within_bounds};
 use super::kind::Kind;
 use super::offers::{ServerOffers, TaskForm};
 use super::param_headers::{self, ParamHeader};
 use super::schema::{self, ArgumentSchema};
 use crate::call::NativeName;
-use crate::jsonrpc::{span_of, string, text};
+use crate::jsonrpc::{Splice, span_of, string, text};
 
 /// How to treat `x-mcp-header` annotations that violate the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,30 +119,29 @@ impl Tool {
         offers: &ServerOffers,
         out: &mut Vec<u8>,
     ) {
-        let mut edits = Vec::new();
+        let mut splice = Splice::new(&self.raw);
         // An unchanged name keeps the server's own spelling (escapes).
         if public != self.native.as_str() {
-            edits.push((self.name.clone(), string(public)));
+            splice.replace(self.name.clone(), string(public));
         }
         if let Some(text) = description {
-            edits.push(match &self.description {
-                Some(span) => (span.clone(), string(text)),
-                None => (self.name.end..self.name.end, description_member(text)),
-            });
+            match &self.description {
+                Some(span) => splice.replace(span.clone(), string(text)),
+                None => splice.replace(self.name.end..self.name.end, description_member(text)),
+            };
         }
         for (place, uri) in &self.interface {
             if let Cow::Owned(public) = public_uri(uri) {
-                edits.push((place.clone(), string(&public)));
+                splice.replace(place.clone(), string(&public));
             }
         }
         if let Some(place) = self.tasks_at.clone()
             && self.tasks != TaskSupport::Forbidden
             && offers.task_form() != Some(TaskForm::Legacy)
         {
-            edits.push((place, string("forbidden")));
+            splice.replace(place, string("forbidden"));
         }
-        edits.sort_by_key(|(span, _)| span.start);
-        splice_edits(&self.raw, edits, out);
+        splice.put(out);
     }
 }
 

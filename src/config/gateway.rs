@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::jsonrpc::MAX_CLIENT_DEPTH;
 use crate::telemetry::log::check_directives;
 use http::HeaderName;
 use url::Url;
@@ -106,7 +107,7 @@ section! {
             /// The largest request head: request line and headers.
             header: usize as SizeSetting = "32KiB",
             /// The nesting depth of a request's JSON.
-            depth: usize as CountSetting<8, 1024> = 64,
+            depth: usize as CountSetting<8, MAX_CLIENT_DEPTH> = 64,
             /// The number of open connections.
             connections: usize as CountSetting<1, 1_000_000> = 1024,
             /// How long a connection without a request stays open.

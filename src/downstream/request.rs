@@ -15,7 +15,7 @@ use crate::call::{Client, Context, Failure, Meta, ParamsFault, RequestFault, Tra
 use crate::codec::body::{BodyError, collect};
 use crate::config::LimitsConfig;
 use crate::jsonrpc::{Frame, Id};
-use crate::mcp::{self, LogLevel};
+use crate::mcp::{self, LogLevel, MediaType};
 
 use super::caller::VerifiedCaller;
 
@@ -95,14 +95,12 @@ pub(super) fn log_level(name: &str) -> Result<LogLevel, ParamsFault> {
     LogLevel::parse(name).ok_or_else(|| ParamsFault::log_level(name))
 }
 
+/// Whether a body is JSON by its media type, or has none. One with
+/// characters outside visible ASCII is not.
 fn is_json(headers: &HeaderMap) -> bool {
-    let Some(media) = headers.get(header::CONTENT_TYPE) else { return true };
-    if media == "application/json" {
-        return true;
-    }
-    let media = media.to_str().unwrap_or_default();
-    let kind = media.split(';').next().unwrap_or_default().trim();
-    kind.eq_ignore_ascii_case("application/json")
+    headers.get(header::CONTENT_TYPE).is_none_or(|value| {
+        MediaType::parse(value.as_bytes()) == MediaType::Json && value.to_str().is_ok()
+    })
 }
 
 /// Reads a request's body within its limits of size and time.

@@ -1,4 +1,4 @@
-//! The nesting depth of a text, checked before it is parsed.
+//! The nesting depth of a text, measured and limited before it is parsed.
 
 /// The text nests too deeply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +22,17 @@ pub fn within_depth(text: &[u8], limit: usize) -> Result<(), TooDeep> {
     if opening(text) <= limit {
         return Ok(());
     }
-    let mut depth = 0_usize;
+    if deepest_level(text, limit) > limit { Err(TooDeep { limit }) } else { Ok(()) }
+}
+
+/// The deepest nesting of `[` and `{` outside strings.
+pub fn nesting_depth(text: &[u8]) -> usize {
+    deepest_level(text, usize::MAX)
+}
+
+/// The deepest nesting, or the first one past `limit`.
+fn deepest_level(text: &[u8], limit: usize) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
     let mut bytes = text.iter();
     while let Some(byte) = bytes.next() {
         match byte {
@@ -37,15 +47,16 @@ pub fn within_depth(text: &[u8], limit: usize) -> Result<(), TooDeep> {
             },
             b'{' | b'[' => {
                 depth += 1;
+                deepest = deepest.max(depth);
                 if depth > limit {
-                    return Err(TooDeep { limit });
+                    break;
                 }
             }
             b'}' | b']' => depth = depth.saturating_sub(1),
             _ => {}
         }
     }
-    Ok(())
+    deepest
 }
 
 /// The number of `[` and `{`. Counted in bytes, so that the compiler vectorizes
@@ -57,6 +68,12 @@ fn opening(text: &[u8]) -> usize {
     };
     text.chunks(usize::from(u8::MAX)).map(|part| usize::from(count(part))).sum()
 }
+
+/// The deepest nesting of a message from a server.
+pub const MAX_SERVER_DEPTH: usize = 128;
+/// The deepest nesting of a message from a client that the configuration can
+/// allow.
+pub const MAX_CLIENT_DEPTH: u32 = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -76,6 +93,7 @@ mod tests {
             (&format!("{}[[", " ".repeat(255)), 1, false),
         ] {
             assert_eq!(within_depth(text.as_bytes(), limit).is_ok(), fits, "{text}");
+            assert_eq!(nesting_depth(text.as_bytes()) <= limit, fits, "{text}");
         }
     }
 }

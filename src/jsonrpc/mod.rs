@@ -21,14 +21,14 @@ mod walk;
 mod write;
 
 pub use batch::split_batch;
-pub use depth::{TooDeep, within_depth};
+pub use depth::{MAX_CLIENT_DEPTH, MAX_SERVER_DEPTH, TooDeep, nesting_depth, within_depth};
 pub use frame::{Frame, FrameFault, Id, Response, parse};
 pub use members::Members;
 pub use outline::{Outline, OutlinePart, OutlineParts, Spot};
 pub use passing::Scanner;
 pub use payload::Payload;
 pub use splice::{Splice, span_of};
-pub use strict::{JsonError, check_depth, nesting_depth, parse_strict};
+pub use strict::{JsonError, check_depth, parse_strict};
 pub use walk::{Malformed, NoObject, members};
 pub use write::{error, notification, request, request_with, response, response_with, string};
 

@@ -63,7 +63,7 @@ impl<'a> Splice<'a> {
     }
 
     /// Appends the edited text to `out`, as [`Splice::finish`] returns it.
-    pub(super) fn put(&mut self, out: &mut BytesMut) {
+    pub fn put(&mut self, out: &mut impl BufMut) {
         self.edits.sort_by_key(|(range, _)| range.start);
         let mut at = 0;
         for (range, with) in &self.edits {

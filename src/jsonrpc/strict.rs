@@ -56,26 +56,6 @@ pub fn check_depth(json: &[u8], max: usize) -> Result<(), JsonError> {
     within_depth(json, max).map_err(|_| JsonError::TooDeep { max })
 }
 
-/// The deepest nesting of arrays and objects.
-pub fn nesting_depth(json: &[u8]) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    let (mut in_string, mut escaped) = (false, false);
-    for byte in json {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'{' | b'[' if !in_string => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
-}
-
 #[derive(Clone, Copy)]
 struct StrictValue<'a> {
     /// Where a duplicate key is reported: serde's errors carry only text.

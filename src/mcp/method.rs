@@ -161,7 +161,7 @@ pub mod notification {
     use serde::Deserialize;
     use serde_json::value::RawValue;
 
-    use crate::jsonrpc::{Id, object};
+    use crate::jsonrpc::{self, Id, object};
 
     /// Legacy: initialization is complete.
     pub const INITIALIZED: &str = "notifications/initialized";
@@ -189,6 +189,12 @@ pub mod notification {
     pub const TASK_STATUS: &str = "notifications/tasks/status";
     /// Modern: a subscription is active.
     pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+
+    /// The notification that cancels a request.
+    pub fn cancelled(id: &Id) -> Bytes {
+        let params = [b"{\"requestId\":", id.raw(), b"}"].concat();
+        jsonrpc::notification(CANCELLED, Some(&params))
+    }
 
     /// The id of the cancelled request, from the params of [`CANCELLED`].
     pub fn cancelled_request(params: &Bytes) -> Option<Id> {

@@ -166,8 +166,7 @@ impl<E: McpPeer> PipedCall<E> {
         if self.asked.method != Method::Listen {
             return Err(why);
         }
-        let params = [b"{\"requestId\":", self.id().raw(), b"}"].concat();
-        self.give(jsonrpc::notification(notification::CANCELLED, Some(&params))).await;
+        self.give(notification::cancelled(self.id())).await;
         Ok(())
     }
 

@@ -26,6 +26,7 @@ mod reception;
 mod session;
 mod session_stream;
 
+use crate::jsonrpc::MAX_CLIENT_DEPTH;
 pub(super) use bridge::Bridge;
 pub use bridge::serve;
 pub use endpoint::{Here, McpPeer, Mirroring, There};
@@ -59,4 +60,4 @@ pub enum BridgeEnd {
 }
 
 /// How deep a message may nest, in either direction. The endpoint may allow less.
-const MAX_DEPTH: usize = 1024;
+const MAX_DEPTH: usize = MAX_CLIENT_DEPTH as usize;

@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::stream;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -22,7 +23,7 @@ use crate::call::{
     ServerFault, TaskFault,
 };
 use crate::era::tasks::form::{Task, TaskStatus};
-use crate::jsonrpc::{Id, Members, Response, text};
+use crate::jsonrpc::{Id, Members, Response};
 use crate::mcp::{Method, code, meta};
 use crate::pipeline::input::input_refused_with;
 use crate::policy::{CallTarget, Permitted};
@@ -285,7 +286,7 @@ impl Polling {
         match task.status {
             TaskStatus::Working => ControlFlow::Continue(()),
             TaskStatus::InputRequired => {
-                self.ask(&task);
+                self.ask(&task, raw);
                 ControlFlow::Continue(())
             }
             TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled => {
@@ -296,12 +297,12 @@ impl Polling {
 
     /// Queues the input requests of a task that the client has not received
     /// yet.
-    fn ask(&mut self, task: &Task<'_>) {
+    fn ask(&mut self, task: &Task<'_>, raw: &Bytes) {
         let requests = task.find("inputRequests").map(|raw| raw.get().as_bytes());
         let requests = requests.and_then(|raw| Members::parse(raw).ok());
         for (key, request) in requests.map(|requests| requests.0).unwrap_or_default() {
             let room = self.open.len() < MOST_QUESTIONS && self.asked.len() < MOST_KEYS;
-            let Some(question) = question(request.get().as_bytes()) else { continue };
+            let Ok(question) = Question::read(raw, request) else { continue };
             if room && self.asked.insert(key.to_string()) {
                 let number = u64::try_from(self.asked.len()).unwrap_or(u64::MAX);
                 self.open.push((number, key.into_owned()));
@@ -345,14 +346,6 @@ fn came_of(at: &TaskAt, task: &Task<'_>, told: &ResultBody) -> TaskEnd {
         Some(info) => answer.sent_by(info),
         None => answer,
     })
-}
-
-fn question(request: &[u8]) -> Option<Question> {
-    let members = Members::parse(request).ok()?;
-    let method = members.find("method").and_then(text)?.into_owned();
-    let params = members.find("params").filter(|params| params.get() != "null");
-    let params = params.map(|raw| bytes::Bytes::copy_from_slice(raw.get().as_bytes()));
-    Some(Question { method, params })
 }
 
 /// The polling interval: the server's choice, within bounds.

@@ -309,8 +309,6 @@ fn value(raw: &[u8]) -> Value {
     serde_json::from_slice(raw).unwrap_or_else(|_| json!({}))
 }
 
-/// The deepest nesting of a server's message.
-pub(in crate::upstream) const MAX_DEPTH: usize = 128;
 /// The most versions of a server that an error repeats.
 const MOST_OFFERED: usize = 8;
 

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 
 use crate::call::{Answers, Call, Event, Notice, Question, Reply};
-use crate::jsonrpc::{self, Frame, Id};
+use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, LogLevel, notification};
 use crate::policy::CallTarget;
 use crate::upstream::interaction::deadline::Deadline;
@@ -60,9 +60,7 @@ impl Drop for CancelOnDrop {
         if let Some(id) = &self.id {
             let number = id.as_number().unwrap_or_default();
             self.shared.calls.given_up.add(number, self.caller.clone(), self.time);
-            let params = [b"{\"requestId\":", id.raw(), b"}"].concat();
-            let body = jsonrpc::notification(notification::CANCELLED, Some(&params));
-            self.shared.send_aside(body);
+            self.shared.send_aside(notification::cancelled(id));
         }
     }
 }

@@ -17,11 +17,10 @@ use hyper::body::Body as _;
 
 use crate::call::{Failure, Passing, ServerName};
 use crate::codec::body::BodyError;
-use crate::jsonrpc::{self, Frame, Id, Scanner};
+use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Scanner};
 use crate::mcp::Era;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
-use crate::upstream::transport::peer::MAX_DEPTH;
 
 use super::{HttpShared, ResponseBody, TransportError};
 
@@ -98,7 +97,7 @@ impl PartialAnswer {
                 whole = self.rest() => whole?,
                 after = deadline.passed() => return Err(UpstreamError::Timeout { after }),
             };
-            return Ok(Err(jsonrpc::parse(&whole, MAX_DEPTH)?));
+            return Ok(Err(jsonrpc::parse(&whole, MAX_SERVER_DEPTH)?));
         };
         check(&scanner, id)?;
         let way = PassingAnswer {
@@ -122,7 +121,7 @@ impl PartialAnswer {
     /// first [`PASS_FROM`] bytes, its state stays unsealed and is rejected
     /// later.
     fn result(&self, era: Era) -> Option<(Scanner, Range<usize>)> {
-        let mut scanner = Scanner::new(MAX_DEPTH);
+        let mut scanner = Scanner::new(MAX_SERVER_DEPTH);
         let first = scanner.feed(&self.head).ok()?;
         let has_enough = self.head.len() >= PASS_FROM;
         let asks = || ASKS.iter().any(|sign| memchr::memmem::find(&self.head, sign).is_some());

@@ -11,10 +11,9 @@ use http_body_util::BodyExt;
 use crate::call::Answer;
 use crate::codec::body::{BodyError, collect};
 use crate::codec::sse::{SseDecoder, SseEvent};
-use crate::jsonrpc::{self, Frame, Id};
+use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
 use crate::mcp::{MediaType, quote_content_type};
 use crate::upstream::UpstreamError;
-use crate::upstream::transport::peer::MAX_DEPTH;
 
 use super::ResponseBody;
 use super::passing::{self, PartialAnswer};
@@ -49,7 +48,7 @@ impl HttpReply {
         let status = response.status();
         if status.is_client_error() || status.is_server_error() {
             let body = collect(response.into_body(), limit.min(REFUSAL)).await.unwrap_or_default();
-            let frame = jsonrpc::parse(&body, MAX_DEPTH).ok();
+            let frame = jsonrpc::parse(&body, MAX_SERVER_DEPTH).ok();
             return Ok(Self::Refused { status, frame, body });
         }
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
@@ -72,7 +71,7 @@ impl HttpReply {
                 BodyError::Broken(error) => UpstreamError::Broken(Arc::new(error)),
             })?;
         match body {
-            Ok(body) => Ok(Self::Message(jsonrpc::parse(&body, MAX_DEPTH)?)),
+            Ok(body) => Ok(Self::Message(jsonrpc::parse(&body, MAX_SERVER_DEPTH)?)),
             Err(begun) => Ok(Self::Begun(begun)),
         }
     }
@@ -82,7 +81,9 @@ impl HttpReply {
     pub(super) async fn answer(self, id: &Id) -> Result<Answer, UpstreamError> {
         match self {
             Self::Message(frame) => answer_in(frame, id),
-            Self::Begun(begun) => answer_in(jsonrpc::parse(&begun.rest().await?, MAX_DEPTH)?, id),
+            Self::Begun(begun) => {
+                answer_in(jsonrpc::parse(&begun.rest().await?, MAX_SERVER_DEPTH)?, id)
+            }
             Self::Empty => Err(UpstreamError::NoAnswer),
             Self::Refused { status, frame, .. } => refusal(status, frame, id),
             Self::Events(mut events) => loop {
@@ -156,7 +157,7 @@ impl MessageStream {
             }
             match event {
                 Some(event) if event.is_message() => {
-                    return Ok(Some(jsonrpc::parse(&event.data, MAX_DEPTH)?));
+                    return Ok(Some(jsonrpc::parse(&event.data, MAX_SERVER_DEPTH)?));
                 }
                 Some(_) => {}
                 None => match self.chunk().await? {

@@ -25,10 +25,9 @@ use crate::call::ServerName;
 use crate::codec::body::collect;
 use crate::codec::lines::LineReader;
 use crate::codec::sse::{SseDecoder, SseError, SseEvent};
-use crate::jsonrpc::{self, Frame, Id};
+use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
 use crate::mcp::{MediaType, code, quote_content_type};
 use crate::upstream::UpstreamError;
-use crate::upstream::transport::peer::MAX_DEPTH;
 
 /// Whether the response to `initialize` may be that of an HTTP+SSE server
 /// (2025-11-25, Transports, "Backwards Compatibility").
@@ -176,7 +175,7 @@ impl SsePoster {
                 }
             };
             let Ok(Some(line)) = line else { return };
-            if let Ok(Frame::Request { id, .. }) = jsonrpc::parse(&line, MAX_DEPTH) {
+            if let Ok(Frame::Request { id, .. }) = jsonrpc::parse(&line, MAX_SERVER_DEPTH) {
                 requests.push(self.request(id, line));
                 continue;
             }

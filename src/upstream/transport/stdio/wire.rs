@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::call::{Answer, Notice, Question, ServerName};
 use crate::codec::lines::LineEnds;
-use crate::jsonrpc::{self, Frame, Id, Response};
+use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Response};
 use crate::mcp::notification;
 use crate::upstream::interaction::given_up::GivenUp;
 use crate::upstream::interaction::outside::{self, LegacyConnection};
@@ -24,7 +24,7 @@ use crate::upstream::interaction::questions::{
 };
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::listen::{StreamPurpose, StreamSignal};
-use crate::upstream::transport::peer::{MAX_DEPTH, answer_to_server};
+use crate::upstream::transport::peer::answer_to_server;
 use crate::upstream::{ExitCause, UpstreamError};
 
 use super::outgoing::{InputClosed, Outgoing};
@@ -171,8 +171,7 @@ impl ChildLink {
     }
 
     fn send_cancelled(&self, id: u64) {
-        let params = format!("{{\"requestId\":{id}}}");
-        let line = jsonrpc::notification(notification::CANCELLED, Some(params.as_bytes()));
+        let line = notification::cancelled(&Id::number(id));
         // A full queue means that the child does not read, and so would not see
         // a cancellation either.
         let _ = self.outgoing.try_send(&line);
@@ -216,7 +215,7 @@ impl ChildLink {
     }
 
     pub(super) fn take(self: &Arc<Self>, line: &Bytes) {
-        match jsonrpc::parse(line, MAX_DEPTH) {
+        match jsonrpc::parse(line, MAX_SERVER_DEPTH) {
             Ok(Frame::Response { id: Some(id), response }) => self.answer(&id, response),
             Ok(Frame::Response { id: None, response }) => {
                 let raw = match response {
