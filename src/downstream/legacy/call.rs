@@ -61,14 +61,14 @@ impl Drop for CallAwaitingClient {
 impl LegacyCall {
     /// Begins a call. It moves as its events are asked for.
     pub(super) fn start(
-        gateway: Arc<Gateway>,
+        gateway: &Arc<Gateway>,
         call: Box<Call>,
         withdrawal: RegisteredCall,
         inquiry: Inquiry,
     ) -> Self {
         let can_be_asked = call.context.client.abilities().any();
         let again = can_be_asked.then(|| {
-            let (gateway, call) = (Arc::clone(&gateway), call.clone());
+            let (gateway, call) = (Arc::clone(gateway), call.clone());
             Box::new(Again { gateway, call, inquiry })
         });
         let starting = Box::pin(gateway.call(call));

@@ -159,7 +159,7 @@ impl McpService {
                 let call = Box::new(Call { method, params, context, input: None });
                 // What comes in the middle of a call needs a stream to come on.
                 let inquiry = Inquiry::new(session, wants.stream());
-                let call = LegacyCall::start(Arc::clone(&self.gateway), call, withdrawal, inquiry);
+                let call = LegacyCall::start(&self.gateway, call, withdrawal, inquiry);
                 return Dispatch::Legacy(call, writer);
             }
             Method::Ping => Ok(()),
