@@ -16,7 +16,7 @@ const MAX_SHARED_TYPE_NAMES: usize = 20;
 const MIN_FUNCTION_NAME: usize = 770;
 
 /// The most pairs of files in one folder that differ by an ending only.
-const MAX_SIMILAR_FILES: usize = 3;
+const MAX_SIMILAR_FILES: usize = 1;
 
 /// Siblings that play one role in two modules of one kind, and so may share a
 /// name: the name, and the role.

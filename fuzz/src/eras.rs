@@ -15,7 +15,7 @@ use trunkline::call::{
 };
 use trunkline::era::tasks::form;
 use trunkline::era::tasks::rename::{TaskIdPlace, rename};
-use trunkline::era::{lift as up, lower as down, news};
+use trunkline::era::{change_notification, lift as up, lower as down};
 use trunkline::jsonrpc::{Id, Members};
 use trunkline::mcp::{Method, ProtocolVersion, meta};
 
@@ -105,9 +105,9 @@ pub fn lower(data: &[u8]) {
         is_object(&lowered);
     }
     if Members::parse(&source).is_ok() {
-        let tagged = news::params(&source, &[("uri", "a:b")], Some(&Id::number(7)));
+        let tagged = change_notification::params(&source, &[("uri", "a:b")], Some(&Id::number(7)));
         is_object(&tagged);
-        is_object(&news::params(&tagged, &[("uri", "c:d")], None));
+        is_object(&change_notification::params(&tagged, &[("uri", "c:d")], None));
     }
     if let Some((notice, token)) = Notice::progress("n".into(), source.clone()) {
         let (there, _) =

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::answer::AnswerError;
+use super::answer_check::CorrectAnswer;
 use super::clock::{RunClock, ScheduledStart};
-use super::judge::CorrectAnswer;
 use super::plan::Load;
 use super::script::Script;
 use super::tally::Tally;

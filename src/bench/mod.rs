@@ -7,10 +7,10 @@
 //! right moment. It shares the protocol's vocabulary with the gateway, the
 //! JSON-RPC parser and the schemas.
 //!
-//! A run: [`hello`] finds the server's era and version, [`tools`] chooses the
-//! tool, [`script`] prepares every request, [`crew`] opens the connections,
+//! A run: [`handshake`] finds the server's era and version, [`tools`] chooses the
+//! tool, [`script`] prepares every request, [`threads`] opens the connections,
 //! [`worker`] sends and receives on each of them when the [`clock`] says so,
-//! [`judge`] checks every answer, [`tally`] counts, [`report`] prints. A
+//! [`answer_check`] checks every answer, [`tally`] counts, [`report`] prints. A
 //! [`contest`] has several servers take turns.
 //!
 //! It must not use configurations, snapshots or policy: it works with any
@@ -22,10 +22,10 @@ mod caller;
 mod clock;
 mod connection;
 mod contest;
-mod crew;
+mod threads;
 mod fault;
-mod hello;
-mod judge;
+mod handshake;
+mod answer_check;
 mod plan;
 mod process;
 mod request;
@@ -41,11 +41,11 @@ pub mod report;
 use tokio::sync::watch;
 
 pub use answer::AnswerError;
+pub use answer_check::{CorrectAnswer, Expect};
 pub use caller::BenchCaller;
 pub use clock::RunClock;
 pub use contest::{Contender, Contest, ContestRules, Leg, Spread};
 pub use fault::BenchFault;
-pub use judge::{CorrectAnswer, Expect};
 pub use plan::{Load, LoadPace, Mix, Op};
 pub use process::{Meter, Usage};
 pub use run::{RunOutcome, RunWatcher, run};

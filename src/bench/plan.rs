@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::judge::Expect;
+use super::answer_check::Expect;
 use crate::mcp::Era;
 
 /// The parameters of a run, from the command line.

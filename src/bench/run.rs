@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::clock::RunClock;
-use super::crew::LoadThreads;
 use super::plan::Load;
 use super::process::{Meter, Usage};
 use super::script::Script;
 use super::tally::Tally;
+use super::threads::LoadThreads;
 use super::{BenchFault, Interrupt};
 
 /// The result of a run.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::BenchFault;
 use super::answer::AnswerError;
-use super::hello::Handshake;
-use super::judge::Expect;
+use super::answer_check::Expect;
+use super::handshake::Handshake;
 use super::plan::{Load, Op};
 use super::request::{RequestTemplate, RequestWriter};
 use super::target::BenchTarget;

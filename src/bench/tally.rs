@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::answer::AnswerError;
-use super::judge::CorrectAnswer;
+use super::answer_check::CorrectAnswer;
 use super::plan::Op;
 
 /// The counts of one thread, or of a whole run.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::arguments::Generator;
-use super::hello::ListedTool;
+use super::handshake::ListedTool;
 use super::{BenchFault, Load};
 use crate::catalog::{ArgumentSchema, ParamHeader, find_param_headers};
 

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use http::{HeaderValue, StatusCode};
 
 use super::answer::{AnswerError, ReceivedAnswer, exchange};
+use super::answer_check::{AnswerChecker, CorrectAnswer};
 use super::clock::{PreciseTimer, RunClock, ScheduledStart};
 use super::connection::{BenchConnection, BenchConnectionError};
-use super::judge::{AnswerChecker, CorrectAnswer};
 use super::plan::Op;
 use super::request::{FIRST, RequestTemplate};
 use super::script::Script;

@@ -9,7 +9,7 @@
 pub mod lift;
 pub mod lower;
 mod meta;
-pub mod news;
+pub mod change_notification;
 pub mod state;
 pub mod tasks;
 

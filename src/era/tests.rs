@@ -15,7 +15,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{lift, lower, news};
+use super::{change_notification, lift, lower};
 use crate::call::{
     Abilities, Call, Client, Context, Endpoint, ErrorBody, Notice, Params, Principal, Question,
     ResultBody, Trace,
@@ -159,8 +159,8 @@ proptest! {
     fn a_notification_survives(text in object_of_any(), own_meta in any_meta(), uri in ".{0,20}") {
         let legacy = with_meta(&with_member(&text, "uri", &string(&uri)), own_meta.as_deref());
         let subscription = Id::number(7);
-        let lifted = news::params(&legacy, &[("uri", "mcp://s/x")], Some(&subscription));
-        let lowered = news::params(&lifted, &[("uri", &uri)], None);
+        let lifted = change_notification::params(&legacy, &[("uri", "mcp://s/x")], Some(&subscription));
+        let lowered = change_notification::params(&lifted, &[("uri", &uri)], None);
         same(&respelled(&lowered, "uri"), &respelled(&legacy, "uri"), &[])?;
     }
 

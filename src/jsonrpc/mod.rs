@@ -8,12 +8,12 @@
 
 mod batch;
 mod depth;
-mod follow;
+mod value_end;
 mod frame;
 mod masks;
 mod members;
 mod outline;
-mod passing;
+mod scanner;
 mod payload;
 mod splice;
 mod strict;
@@ -25,8 +25,8 @@ pub use depth::{MAX_CLIENT_DEPTH, MAX_SERVER_DEPTH, TooDeep, nesting_depth, with
 pub use frame::{Frame, FrameFault, Id, Response, parse};
 pub use members::Members;
 pub use outline::{Outline, OutlinePart, OutlineParts, Spot};
-pub use passing::Scanner;
 pub use payload::Payload;
+pub use scanner::Scanner;
 pub use splice::{Splice, span_of};
 pub use strict::{JsonError, check_depth, parse_strict};
 pub use walk::{Malformed, NoObject, members};

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::call::{Context, ErrorBody, Failure, InternalFault, NativeName, ServerName};
 use crate::catalog::{ResultShape, TaskForm};
-use crate::era::news;
+use crate::era::change_notification;
 use crate::era::tasks::rename::TaskIdPlace;
 use crate::jsonrpc::Id;
 use crate::mcp::{Method, ProtocolVersion, notification};
@@ -61,7 +61,7 @@ impl Told {
     pub fn params(&self, subscription: Option<&Id>) -> Option<Bytes> {
         let renamed = self.renamed.as_ref().map(|(key, name)| (*key, name.as_str()));
         let params = self.params.as_ref()?;
-        Some(news::params(params, renamed.as_slice(), subscription))
+        Some(change_notification::params(params, renamed.as_slice(), subscription))
     }
 }
 

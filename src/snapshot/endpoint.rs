@@ -5,7 +5,7 @@ use crate::catalog::Selection;
 use crate::config::ProfileConfig;
 use crate::identity::Credential;
 
-use super::{Snapshot, views};
+use super::{Snapshot, view_cache};
 
 impl Snapshot {
     /// The endpoint at a profile's URL, with the query of that URL.
@@ -51,7 +51,7 @@ impl Snapshot {
 
     /// The configuration of a profile, if it exists.
     pub fn profile(&self, name: &str) -> Option<&ProfileConfig> {
-        views::profile(&self.config, name)
+        view_cache::profile(&self.config, name)
     }
 
     /// The selection that a query makes within a profile. Servers that it names

@@ -17,7 +17,7 @@ mod listing;
 mod operations;
 mod publish;
 mod view;
-mod views;
+mod view_cache;
 
 pub use diff::{ReloadPlan, plan};
 pub use listing::PreparedListing;
@@ -36,7 +36,7 @@ use crate::telemetry::metrics::{CallMetrics, ServerMetrics, ToolMetrics};
 use crate::upstream;
 
 use counts::PrincipalCounts;
-use views::{ServerLists, Views};
+use view_cache::{ServerLists, ViewCache};
 
 /// The state that one call uses from its start to its end.
 pub struct Snapshot {
@@ -46,7 +46,7 @@ pub struct Snapshot {
     pub identity: Arc<Identity>,
     /// The view of all servers' lists, without a profile.
     pub plain: Arc<View>,
-    views: Views,
+    views: ViewCache,
     counts: PrincipalCounts,
     /// The limits and checks that calls pass.
     pub policy: Policy,

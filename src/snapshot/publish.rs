@@ -18,7 +18,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::upstream::{self, ServerContext, SubscriptionHub};
 
 use super::counts::PrincipalCounts;
-use super::views::{ServerLists, ViewBuilder, Views};
+use super::view_cache::{ServerLists, ViewBuilder, ViewCache};
 use super::{Operations, ReloadPlan, Snapshot, SnapshotServer, plan};
 
 /// The parts of the first snapshot.
@@ -264,7 +264,7 @@ impl SnapshotParts {
         let (plain, warnings) = maker.build_view(&self.config, (None, None), &lists);
         let snapshot = Snapshot {
             plain: Arc::new(plain),
-            views: Views::new(maker.clone()),
+            views: ViewCache::new(maker.clone()),
             counts: PrincipalCounts::new(&self.config, &maker.metrics),
             policy: Policy::new(registry.limits(&self.config)),
             identity: Arc::clone(&self.identity),

@@ -21,8 +21,8 @@ mod supervisor;
 mod transport;
 
 pub use fault::{ChildExit, ExitCause, SetupFault, UpstreamError};
-pub use interaction::outside::QuestionableSession;
 pub use interaction::parking;
+pub use interaction::routing::QuestionableSession;
 pub use notifications::{
     ClientNotice, Mailbox, NoticeSubject, SubscriptionGuard, SubscriptionHub, SubscriptionRefusal,
     Subscriptions, Topic,
@@ -30,7 +30,7 @@ pub use notifications::{
 pub use owner::{InstanceKey, InstanceScope};
 pub use server::{Server, ServerAccess};
 pub use supervisor::backoff;
-pub use supervisor::kin::{ServerContext, StopGuard};
+pub use supervisor::shared::{ServerContext, StopGuard};
 pub use supervisor::state::{InstanceView, LifeState, ServerOverview};
 pub use transport::child;
 pub use transport::http::{HttpClient, ResponseBody, TransportError, client_tls};

@@ -18,7 +18,7 @@ use crate::upstream::lists::ListFreshness;
 use crate::upstream::notifications::{Mailbox, SubscriptionGuard, Topic};
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::supervisor::instance::{InUse, Instance, SOON};
-use crate::upstream::supervisor::kin::{ServerContext, ServerShared, StopGuard};
+use crate::upstream::supervisor::shared::{ServerContext, ServerShared, StopGuard};
 use crate::upstream::supervisor::state::{LifeState, ServerOverview};
 use crate::upstream::transport::connection::transport_name;
 use crate::upstream::transport::peer::Peer;

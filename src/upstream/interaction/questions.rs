@@ -12,9 +12,9 @@ use crate::mcp::{Era, Method};
 use crate::policy::CallTarget;
 
 use crate::upstream::InstanceScope;
+use crate::upstream::interaction::cancelled_calls::CancelledCalls;
 use crate::upstream::interaction::deadline::Deadline;
-use crate::upstream::interaction::given_up::GivenUp;
-use crate::upstream::interaction::outside::LegacyConnection;
+use crate::upstream::interaction::routing::LegacyConnection;
 use crate::upstream::transport::peer::unanswered;
 
 /// The open questions of one call, and the channel for their answers.
@@ -129,7 +129,7 @@ impl CallOrigin {
 pub(in crate::upstream) fn tie_question<'a, T>(
     question: &Question,
     calls: impl Iterator<Item = (u64, &'a CallOrigin, Option<T>)> + Clone,
-    given_up: &GivenUp,
+    cancelled_calls: &CancelledCalls,
 ) -> CallMatch<T> {
     let task = question.params.as_deref().and_then(rename::related);
     let of_task = |caller: &CallOrigin| {
@@ -141,7 +141,7 @@ pub(in crate::upstream) fn tie_question<'a, T>(
         Some((.., None)) => CallMatch::Mute,
         None => {
             let calls = calls.map(|(number, caller, one)| (number, &caller.whose, one));
-            tie(calls, given_up)
+            tie(calls, cancelled_calls)
         }
     }
 }
@@ -163,7 +163,7 @@ pub(in crate::upstream) enum CallMatch<T> {
 /// the message, a value that identifies it.
 pub(in crate::upstream) fn tie<'a, T>(
     calls: impl Iterator<Item = (u64, &'a InstanceScope, Option<T>)>,
-    given_up: &GivenUp,
+    cancelled_calls: &CancelledCalls,
 ) -> CallMatch<T> {
     let mut first = None;
     let mut newest: Option<(u64, T)> = None;
@@ -179,7 +179,7 @@ pub(in crate::upstream) fn tie<'a, T>(
     }
     match (first, newest) {
         (None, _) => CallMatch::Nobody,
-        (Some(caller), _) if given_up.is_anothers(caller) => CallMatch::Nobody,
+        (Some(caller), _) if cancelled_calls.is_anothers(caller) => CallMatch::Nobody,
         (Some(_), None) => CallMatch::Mute,
         (Some(_), Some((_, one))) => CallMatch::To(one),
     }
@@ -215,7 +215,7 @@ mod tests {
         let calls = [caller(&ann, Some("1")), caller(&bob, Some("2")), caller(&bob, None)];
         let tied = |question: &Question| {
             let all = calls.iter().zip(1..).map(|(caller, number)| (number, caller, Some(number)));
-            match tie_question(question, all, &GivenUp::default()) {
+            match tie_question(question, all, &CancelledCalls::default()) {
                 CallMatch::To(number) => Some(number),
                 CallMatch::Nobody | CallMatch::Mute => None,
             }
@@ -233,10 +233,10 @@ mod tests {
         let bob = InstanceScope::Principal(Principal::Anonymous);
         let (one, _one) = mpsc::channel(1);
         let (two, _two) = mpsc::channel(1);
-        let given_up = GivenUp::default();
+        let cancelled_calls = CancelledCalls::default();
         let tied = |calls: &[(u64, &InstanceScope, Option<&mpsc::Sender<SideMessage>>)]| match tie(
             calls.iter().copied(),
-            &given_up,
+            &cancelled_calls,
         ) {
             CallMatch::Nobody => "nobody",
             CallMatch::Mute => "mute",
@@ -249,11 +249,11 @@ mod tests {
         assert_eq!(tied(&[(2, &ann, Some(&two)), (1, &ann, Some(&one))]), "two");
         assert_eq!(tied(&[(2, &ann, None), (1, &ann, Some(&one))]), "one");
         assert_eq!(tied(&[(1, &ann, Some(&one)), (2, &bob, Some(&two))]), "nobody");
-        given_up.add(3, bob.clone(), std::time::Duration::from_secs(1));
+        cancelled_calls.add(3, bob.clone(), std::time::Duration::from_secs(1));
         assert_eq!(tied(&[(1, &ann, Some(&one))]), "nobody", "it may be of the other's call");
         assert_eq!(tied(&[(1, &ann, None)]), "nobody");
         assert_eq!(tied(&[(2, &bob, Some(&two))]), "two");
-        given_up.answered(3);
+        cancelled_calls.answered(3);
         assert_eq!(tied(&[(1, &ann, Some(&one))]), "one");
     }
 }

@@ -306,7 +306,7 @@ impl Instance {
     }
 }
 
-impl crate::upstream::supervisor::kin::ServerShared {
+impl crate::upstream::supervisor::shared::ServerShared {
     /// Requests all lists again that clients with capabilities have recently
     /// asked for: at once by the instances that run or can be opened, otherwise
     /// when a client next asks.

@@ -12,13 +12,13 @@
 mod hub;
 pub(in crate::upstream) mod levels;
 pub(in crate::upstream) mod listen;
-mod listener;
+mod call_log;
 mod mailbox;
 pub(in crate::upstream) mod subscribe;
 mod subscriptions;
 
+pub use call_log::CallLog;
 pub use hub::SubscriptionHub;
-pub use listener::CallLog;
 pub use mailbox::{ClientNotice, Mailbox, NoticeSubject};
 pub use subscriptions::{SubscriptionGuard, SubscriptionRefusal, Subscriptions};
 
@@ -34,7 +34,7 @@ use crate::call::ServerName;
 use crate::jsonrpc::object;
 use crate::mcp::notification;
 use crate::telemetry::metrics::ServerMetrics;
-use crate::upstream::interaction::outside::SEEKING;
+use crate::upstream::interaction::routing::SEEKING;
 use crate::upstream::lists::reads::ReadCache;
 
 /// A subject at one server that clients can subscribe to, by the server's own

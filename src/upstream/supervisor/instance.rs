@@ -19,8 +19,8 @@ use crate::policy::Permitted;
 use crate::upstream::UpstreamError;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::owner::InstanceKey;
-use crate::upstream::supervisor::kin::{ServerShared, StopGuard};
 use crate::upstream::supervisor::life::live;
+use crate::upstream::supervisor::shared::{ServerShared, StopGuard};
 use crate::upstream::supervisor::state::{InstanceHistory, InstanceView, LifeState};
 use crate::upstream::transport::connection::ServerConnection;
 

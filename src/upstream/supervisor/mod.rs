@@ -4,12 +4,12 @@
 //! An instance is one child process, or one HTTP connection or session, and has
 //! a task of its own ([`life`]). The main instance is shared; where one cannot
 //! serve all clients, the [`pool`] opens further ones, bounded in number.
-//! [`kin`] is the state that they share. This module does not know how bytes
+//! [`shared`] is the state that they share. This module does not know how bytes
 //! reach a server: [`opening`] asks a transport for a connection.
 
 pub mod backoff;
 pub(in crate::upstream) mod instance;
-pub(in crate::upstream) mod kin;
+pub(in crate::upstream) mod shared;
 mod life;
 mod opening;
 pub(in crate::upstream) mod pool;

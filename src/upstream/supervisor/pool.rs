@@ -13,7 +13,7 @@ use crate::config::Isolation;
 use crate::upstream::UpstreamError;
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::supervisor::instance::{InUse, Instance};
-use crate::upstream::supervisor::kin::ServerShared;
+use crate::upstream::supervisor::shared::ServerShared;
 use crate::upstream::supervisor::state::{InstanceView, SHOWN};
 
 /// The instances besides the main one.

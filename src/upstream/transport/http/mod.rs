@@ -7,18 +7,18 @@
 
 mod body;
 mod client;
-mod coming;
+mod streamed_call;
 mod connection;
 mod idle;
-mod passing;
+mod large_result;
 mod pool;
 mod probe;
-mod reception;
+mod reply;
 mod resume;
 mod session;
 pub(in crate::upstream) mod sse;
-mod verdict;
-mod watch;
+mod outcome;
+mod change_stream;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,13 +46,13 @@ use crate::upstream::notifications::levels::{self, LogLevelControl};
 use crate::upstream::transport::peer::{Peer, answer_to_server};
 pub use body::ResponseBody;
 pub use client::{HttpClient, client_tls};
-use coming::{Head, LegacyCalls, ReplyStage, StreamedCall};
+use outcome::SettledReply;
 pub use pool::TransportError;
 use probe::{discover, probe};
-use reception::{HttpReply, MessageStream, answer_in};
+use reply::{HttpReply, MessageStream, answer_in};
 use resume::{Resumable, StreamItem};
 use session::LegacySession;
-use verdict::SettledReply;
+use streamed_call::{Head, LegacyCalls, ReplyStage, StreamedCall};
 
 /// A connection to an HTTP server whose era and capabilities are known.
 pub(in crate::upstream) struct HttpServer {
@@ -131,7 +131,7 @@ impl HttpServer {
             calls: LegacyCalls::default(),
             asides: Arc::new(Semaphore::new(ASIDES)),
         });
-        let listening = watch::start(&shared).await;
+        let listening = change_stream::start(&shared).await;
         Ok(Self { shared, _listening: listening })
     }
 

@@ -11,7 +11,7 @@ use crate::upstream::transport::peer::{DiscoverVerdict, Peer, judge_discover, mo
 
 use super::client::HttpClient;
 use super::modern_headers;
-use super::reception::HttpReply;
+use super::reply::HttpReply;
 
 /// Sends `server/discover`; returns `None` if the server is Legacy.
 pub(super) async fn discover(

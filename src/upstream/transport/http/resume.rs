@@ -21,7 +21,7 @@ use crate::mcp::{Era, header};
 use crate::upstream::UpstreamError;
 
 use super::HttpShared;
-use super::reception::{HttpReply, MessageStream};
+use super::reply::{HttpReply, MessageStream};
 
 /// The event stream of one response, over as many connections as necessary.
 pub(super) struct Resumable {

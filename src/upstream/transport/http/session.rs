@@ -12,7 +12,7 @@ use crate::upstream::UpstreamError;
 use crate::upstream::transport::peer::{Peer, initialize_params, judge_initialize};
 
 use super::client::HttpClient;
-use super::reception::HttpReply;
+use super::reply::HttpReply;
 
 /// The session with one server, shared by all calls to it.
 pub(super) struct LegacySession {

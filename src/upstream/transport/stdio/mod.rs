@@ -4,7 +4,7 @@
 //! the numbers as progress tokens, so that equal ids or tokens of two clients
 //! do not collide.
 
-mod news;
+mod change_stream;
 mod outgoing;
 mod pending;
 mod reader;
@@ -76,7 +76,7 @@ impl StdioServer {
         let wire = ChildLink::start(opening.server, input, output, opening.limit, opening.inbox);
         match introduce(&wire, &opening.owner.told, opening.era, opening.patience).await {
             Ok(peer) => {
-                let listening = news::start(&wire, &peer);
+                let listening = change_stream::start(&wire, &peer);
                 Ok(Self { wire, peer, levels: LogLevelControl::default(), _listening: listening })
             }
             Err(fault) => {

@@ -107,7 +107,7 @@ async fn endless_progress_does_not_outlast_the_cap() {
 async fn an_answer_too_long_to_read_ends_the_only_call_also_while_changes_are_listened_for() {
     let (stdio, mut its_input, mut its_output) = child(ProtocolVersion::LATEST_MODERN);
     tokio::spawn(async move { tokio::io::copy(&mut its_input, &mut tokio::io::sink()).await });
-    let _listening = news::start(&stdio.wire, &stdio.peer);
+    let _listening = change_stream::start(&stdio.wire, &stdio.peer);
     let (target, one) = (target(), call(None));
     let reply = stdio.call(&one, &target, deadline()).await.unwrap();
     let drip = tokio::spawn(async move {

@@ -17,11 +17,12 @@ use crate::call::{Answer, Notice, Question, ServerName};
 use crate::codec::lines::LineEnds;
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Response};
 use crate::mcp::notification;
-use crate::upstream::interaction::given_up::GivenUp;
-use crate::upstream::interaction::outside::{self, LegacyConnection};
+use crate::upstream::interaction::cancelled_calls::CancelledCalls;
+use crate::upstream::interaction::routing::{self, LegacyConnection};
 use crate::upstream::interaction::questions::{
     self, CallMatch, CallOrigin, SideMessage, tie, tie_question,
 };
+use crate::upstream::interaction::routing::{self, LegacyConnection};
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::listen::{StreamPurpose, StreamSignal};
 use crate::upstream::transport::peer::answer_to_server;
@@ -40,7 +41,7 @@ pub(super) struct ChildLink {
     /// The runtime that the output is read on.
     pub(super) place: ReaderTask,
     pending: Mutex<HashMap<u64, PendingRequest>>,
-    given_up: GivenUp,
+    cancelled_calls: CancelledCalls,
     next_id: AtomicU64,
     /// Why the child is lost; `None` while it is not.
     closed: watch::Sender<Option<ExitCause>>,
@@ -66,7 +67,7 @@ impl ChildLink {
             outgoing: Outgoing::start(input),
             place: ReaderTask::default(),
             pending: Mutex::default(),
-            given_up: GivenUp::default(),
+            cancelled_calls: CancelledCalls::default(),
             next_id: AtomicU64::new(1),
             closed: watch::Sender::new(None),
             useless: AtomicU64::new(0),
@@ -164,7 +165,7 @@ impl ChildLink {
         let mut pending = self.pending();
         let Some(call) = pending.remove(&id) else { return };
         if let Some(caller) = call.caller {
-            self.given_up.add(id, caller.whose, time);
+            self.cancelled_calls.add(id, caller.whose, time);
         }
         drop(pending);
         self.send_cancelled(id);
@@ -227,7 +228,7 @@ impl ChildLink {
             }
             Ok(Frame::Notification { method, params }) => self.notice(method, params),
             Ok(Frame::Request { id, method, params }) => {
-                outside::asked(self, id, Question { method, params: params.map(Bytes::from) });
+                routing::asked(self, id, Question { method, params: params.map(Bytes::from) });
             }
             Err(fault) => {
                 if self.is_worth_a_warning() {
@@ -250,7 +251,7 @@ impl ChildLink {
         } else if let Some(stream) = id.as_number().and_then(|id| self.streams().remove(&id)) {
             let _ = stream.0.try_send(StreamSignal::Ended(Answer::parse(response).ok()));
         } else {
-            id.as_number().into_iter().for_each(|id| self.given_up.answered(id));
+            id.as_number().into_iter().for_each(|id| self.cancelled_calls.answered(id));
             tracing::debug!(server = %self.server, ?id, "an answer that nobody waits for");
         }
     }
@@ -344,7 +345,7 @@ impl ChildLink {
             let hears = (call.lines == LogSubscription::Heard).then_some(*number);
             call.caller.as_ref().map(|caller| (*number, &caller.whose, hears))
         });
-        let tied = tie(calls, &self.given_up);
+        let tied = tie(calls, &self.cancelled_calls);
         let call = match tied {
             CallMatch::To(number) => pending.get_mut(&number),
             CallMatch::Mute => return,
@@ -419,7 +420,7 @@ impl LegacyConnection for ChildLink {
         let calls = pending.iter().filter_map(|(number, call)| {
             call.caller.as_ref().map(|caller| (*number, caller, call.asides.clone()))
         });
-        tie_question(question, calls, &self.given_up)
+        tie_question(question, calls, &self.cancelled_calls)
     }
 
     fn send(self: &Arc<Self>, message: Bytes) {

@@ -327,9 +327,9 @@ async fn a_request_that_is_given_up_takes_its_connection_with_it() {
         request(&mut socket, b"{}").await;
         socket
     };
-    let given_up = timeout(Duration::from_millis(50), server.ask("{}"));
-    let (given_up, mut socket) = tokio::join!(given_up, play);
-    assert!(given_up.is_err());
+    let cancelled_calls = timeout(Duration::from_millis(50), server.ask("{}"));
+    let (cancelled_calls, mut socket) = tokio::join!(cancelled_calls, play);
+    assert!(cancelled_calls.is_err());
     let read = timeout(PATIENCE, socket.read(&mut [0])).await.expect("the server notices");
     assert_eq!(read.unwrap(), 0);
 }

@@ -9,7 +9,7 @@ use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 
 use super::HttpShared;
-use super::reception::{HttpReply, answer_in, refusal};
+use super::reply::{HttpReply, answer_in, refusal};
 
 /// A response that is not a stream.
 pub(super) enum SettledReply {

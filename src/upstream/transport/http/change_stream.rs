@@ -14,13 +14,13 @@ use crate::call::{Answer, Question};
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::{Era, Method, notification};
 use crate::upstream::UpstreamError;
-use crate::upstream::interaction::outside;
+use crate::upstream::interaction::routing;
 use crate::upstream::notifications::listen::{
     ChangeStream, ListenTransport, StreamPurpose, StreamRefused, StreamSignal, listen,
 };
 use crate::upstream::notifications::subscribe::{SubscribeTransport, subscribe};
 
-use super::reception::{HttpReply, MessageStream, refusal};
+use super::reply::{HttpReply, MessageStream, refusal};
 use super::{HttpShared, modern_headers, session};
 
 /// Starts the tasks that listen for changes, until the returned set is dropped.
@@ -203,7 +203,7 @@ async fn follow(
                 (_, params) => shared.inbox.hear(&method, params.as_ref()),
             },
             Ok(Some(Frame::Request { id, method, params })) => {
-                outside::asked(shared, id, Question { method, params: params.map(Bytes::from) });
+                routing::asked(shared, id, Question { method, params: params.map(Bytes::from) });
             }
             // The response to `listen` ends the stream gracefully.
             Ok(Some(Frame::Response { response, .. })) => return Answer::parse(response).ok(),

@@ -15,20 +15,20 @@ use crate::call::{Answers, Call, Event, Notice, Question, Reply};
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, LogLevel, notification};
 use crate::policy::CallTarget;
+use crate::upstream::interaction::cancelled_calls::CancelledCalls;
 use crate::upstream::interaction::deadline::Deadline;
-use crate::upstream::interaction::given_up::GivenUp;
-use crate::upstream::interaction::outside::LegacyConnection;
 use crate::upstream::interaction::questions::{
     CallMatch, CallOrigin, CallQuestions, SideMessage, tie, tie_question,
 };
+use crate::upstream::interaction::routing::LegacyConnection;
 use crate::upstream::notifications::{CallLog, Inbox};
 use crate::upstream::transport::peer::{answer_to_server, not_offered};
 use crate::upstream::{InstanceScope, UpstreamError};
 
 use super::HttpShared;
-use super::reception::{HttpReply, MessageStream, answer_in};
+use super::outcome::SettledReply;
+use super::reply::{HttpReply, MessageStream, answer_in};
 use super::resume::{Resumable, StreamItem};
-use super::verdict::SettledReply;
 
 /// Cancels a request when dropped before its end. A Legacy server is notified;
 /// for a Modern server the end of the response stream, which the drop causes,
@@ -59,7 +59,7 @@ impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(id) = &self.id {
             let number = id.as_number().unwrap_or_default();
-            self.shared.calls.given_up.add(number, self.caller.clone(), self.time);
+            self.shared.calls.cancelled_calls.add(number, self.caller.clone(), self.time);
             self.shared.send_aside(notification::cancelled(id));
         }
     }
@@ -334,7 +334,7 @@ impl LogForwarding {
 #[derive(Default)]
 pub(super) struct LegacyCalls {
     tied: Mutex<HashMap<u64, RegisteredCall>>,
-    given_up: GivenUp,
+    cancelled_calls: CancelledCalls,
 }
 
 /// The channels to a call for messages that arrive on another stream.
@@ -391,7 +391,7 @@ impl LegacyCalls {
         let calls = self.lock();
         let calls =
             calls.iter().map(|(number, call)| (*number, &call.caller.whose, call.lines.clone()));
-        tie(calls, &self.given_up)
+        tie(calls, &self.cancelled_calls)
     }
 }
 
@@ -403,7 +403,7 @@ impl LegacyConnection for HttpShared {
     fn tied(&self, question: &Question) -> CallMatch<mpsc::Sender<SideMessage>> {
         let calls = self.calls.lock();
         let calls = calls.iter().map(|(number, call)| (*number, &call.caller, call.asks.clone()));
-        tie_question(question, calls, &self.calls.given_up)
+        tie_question(question, calls, &self.calls.cancelled_calls)
     }
 
     fn send(self: &Arc<Self>, message: Bytes) {

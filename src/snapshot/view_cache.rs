@@ -72,7 +72,7 @@ impl ViewBuilder {
 }
 
 /// The cached views of one snapshot, within bounds.
-pub(super) struct Views {
+pub(super) struct ViewCache {
     maker: ViewBuilder,
     made: Mutex<CachedViews>,
 }
@@ -85,7 +85,7 @@ struct CachedViews {
     held: usize,
 }
 
-impl Views {
+impl ViewCache {
     pub(super) fn new(maker: ViewBuilder) -> Self {
         Self { maker, made: Mutex::default() }
     }
@@ -140,9 +140,9 @@ fn size(view: &View) -> usize {
     lists.iter().sum::<usize>() + LEAST
 }
 
-impl fmt::Debug for Views {
+impl fmt::Debug for ViewCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Views").field("made", &self.made().views.len()).finish_non_exhaustive()
+        f.debug_struct("ViewCache").field("made", &self.made().views.len()).finish_non_exhaustive()
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn no_more_views_are_kept_than_may_be_and_the_oldest_go_first() {
         let metrics = Arc::new(Metrics::new("0.0.0"));
-        let views = Views::new(ViewBuilder { metrics, info: Bytes::from_static(b"{}") });
+        let views = ViewCache::new(ViewBuilder { metrics, info: Bytes::from_static(b"{}") });
         let config = config(&[("a", "")]);
         let find = |number| {
             let mut made = false;

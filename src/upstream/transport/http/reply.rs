@@ -16,7 +16,7 @@ use crate::mcp::{MediaType, quote_content_type};
 use crate::upstream::UpstreamError;
 
 use super::ResponseBody;
-use super::passing::{self, PartialAnswer};
+use super::large_result::{self, PartialAnswer};
 
 /// A response whose head has been read.
 pub(super) enum HttpReply {
@@ -66,7 +66,7 @@ impl HttpReply {
             }
         }
         let body =
-            passing::read(response.into_body(), limit).await.map_err(|error| match error {
+            large_result::read(response.into_body(), limit).await.map_err(|error| match error {
                 BodyError::TooLarge { limit } => UpstreamError::TooLarge { limit },
                 BodyError::Broken(error) => UpstreamError::Broken(Arc::new(error)),
             })?;

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::follow::{FollowStep, FollowedValue};
+use super::value_end::{FollowStep, FollowedValue};
 use super::{FrameFault, TooDeep};
 
 /// Finds a response's `id` and `result` in bytes that arrive in pieces.
