@@ -24,5 +24,6 @@ pub mod mcp;
 pub mod jsonrpc;
 pub mod codec;
 pub mod crypto;
+pub mod backoff;
 pub mod telemetry;
 pub mod text;

@@ -22,6 +22,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use crate::backoff::Backoff;
+
 use super::{
     BoxError, Drain, LiveSettings, PeerAddress, Settings,
     connection::{self, ConnectionError},
@@ -155,7 +157,7 @@ struct Door {
     listener: Listener,
     /// Bounds the connections that are being told to go.
     refusals: Arc<Semaphore>,
-    pause: Duration,
+    pause: Backoff,
     /// Whether the last client was turned away: the log says so once, the counts every time.
     is_full: bool,
 }
@@ -163,7 +165,12 @@ struct Door {
 impl Door {
     fn new(listener: Listener) -> Self {
         let refusals = Arc::new(Semaphore::new(REFUSALS));
-        Self { listener, refusals, pause: SHORTEST_PAUSE, is_full: false }
+        Self {
+            listener,
+            refusals,
+            pause: Backoff::new(SHORTEST_PAUSE, LONGEST_PAUSE),
+            is_full: false,
+        }
     }
 
     /// The next connection. Failures of accept are waited out: while descriptors are used up
@@ -174,16 +181,15 @@ impl Door {
         loop {
             match self.listener.socket.accept().await {
                 Ok(accepted) => {
-                    self.pause = SHORTEST_PAUSE;
+                    self.pause.reset();
                     return accepted;
                 }
                 // The client was gone before we came to it: its affair.
                 Err(fault) if is_clients(&fault) => {}
                 Err(fault) => {
                     self.listener.counts.accept_failures.fetch_add(1, Relaxed);
-                    tracing::warn!(%fault, pause = ?self.pause, "cannot accept connections");
-                    let pause = self.pause;
-                    self.pause = (pause * 2).min(LONGEST_PAUSE);
+                    let pause = self.pause.next_wait();
+                    tracing::warn!(%fault, ?pause, "cannot accept connections");
                     sleep(pause).await;
                 }
             }

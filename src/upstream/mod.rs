@@ -29,7 +29,7 @@ pub use notifications::{
 };
 pub use owner::{InstanceKey, InstanceScope};
 pub use server::{Server, ServerAccess};
-pub use supervisor::backoff;
+pub use supervisor::restart;
 pub use supervisor::shared::{ServerContext, StopGuard};
 pub use supervisor::state::{InstanceView, LifeState, ServerOverview};
 pub use transport::child;

@@ -5,6 +5,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use crate::backoff::Backoff;
+
 /// The pace of one connection's list requests. A change is followed at once.
 /// For a server that changes constantly, or whose lists fail, the pause between
 /// requests grows, but a request that is due is always made. Changes that are
@@ -12,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 /// requests no longer than it lasted.
 pub(in crate::upstream) struct RelistPace {
     not_before: Instant,
-    pause: Duration,
+    backoff: Backoff,
     /// How long after the last pause the request became due.
     quiet: Duration,
     /// Whether a request is due without a notification, because the last one
@@ -22,7 +24,8 @@ pub(in crate::upstream) struct RelistPace {
 
 impl RelistPace {
     pub(in crate::upstream) fn new() -> Self {
-        Self { not_before: Instant::now(), pause: FIRST_PAUSE, quiet: CALM, owed: false }
+        let backoff = Backoff::new(FIRST_PAUSE, LAST_PAUSE);
+        Self { not_before: Instant::now(), backoff, quiet: CALM, owed: false }
     }
 
     /// Waits until a list request is due.
@@ -41,14 +44,14 @@ impl RelistPace {
 
     /// Records a list request.
     pub(in crate::upstream) fn listed(&mut self, succeeded: bool) {
-        self.pause = if self.quiet >= CALM {
-            FIRST_PAUSE
-        } else if self.quiet >= self.pause * SPARSE {
-            (self.pause / 2).max(FIRST_PAUSE)
+        if self.quiet >= CALM {
+            self.backoff.reset();
+        } else if self.quiet >= self.backoff.wait() * SPARSE {
+            self.backoff.ease();
         } else {
-            (self.pause * 2).min(LAST_PAUSE)
-        };
-        self.not_before = Instant::now() + self.pause;
+            self.backoff.next_wait();
+        }
+        self.not_before = Instant::now() + self.backoff.wait();
         self.owed = !succeeded;
     }
 }
@@ -82,7 +85,7 @@ mod tests {
         changed.notify_one();
         pace.due(&changed).await;
         pace.listed(true);
-        assert_eq!(pace.pause, FIRST_PAUSE, "a calm while starts it over");
+        assert_eq!(pace.backoff.wait(), FIRST_PAUSE, "a calm while starts it over");
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::backoff::Backoff;
 use crate::call::Answer;
 use crate::jsonrpc::object;
 use crate::mcp::{ProtocolVersion, code, meta};
@@ -307,32 +308,37 @@ impl<L: ListenTransport> ListenTask<L> {
 /// opening costs a list request, and with a pause that collects changes of the
 /// subscriptions.
 struct ReopenPace {
-    wait: Duration,
-    pause: Duration,
+    backoff: Backoff,
+    pause: Backoff,
     opened: Option<Instant>,
+    /// Since when the stream has been open, until its loss.
+    open_since: Option<Instant>,
 }
 
 impl ReopenPace {
     fn new() -> Self {
-        Self { wait: FIRST_WAIT, pause: FIRST_PAUSE, opened: None }
+        let backoff = Backoff::new(FIRST_WAIT, LAST_WAIT);
+        Self {
+            backoff,
+            pause: Backoff::new(FIRST_PAUSE, LAST_PAUSE).with_stable(CALM),
+            opened: None,
+            open_since: None,
+        }
     }
 
     fn opened(&mut self) {
         self.opened = Some(Instant::now());
+        self.open_since = self.opened;
     }
 
     async fn after_loss(&mut self) {
-        if self.opened.is_some_and(|opened| opened.elapsed() >= LAST_WAIT) {
-            self.wait = FIRST_WAIT;
-        }
-        sleep(self.wait).await;
-        self.wait = (self.wait * 2).min(LAST_WAIT);
+        let ran = self.open_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        sleep(self.backoff.wait_after(ran)).await;
     }
 
     async fn after_change(&mut self) {
-        let calm = self.opened.is_none_or(|opened| opened.elapsed() > CALM);
-        self.pause = if calm { FIRST_PAUSE } else { (self.pause * 2).min(LAST_PAUSE) };
-        sleep(self.pause).await;
+        let ran = self.opened.map_or(Duration::MAX, |opened| opened.elapsed());
+        sleep(self.pause.wait_after(ran)).await;
     }
 }
 

@@ -7,15 +7,14 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::backoff::Backoff;
 use crate::config::{ServerKind, StartChoice};
 use crate::mcp::Era;
 
 use crate::upstream::lists::ListingOutcome;
 use crate::upstream::lists::pace::RelistPace;
-use crate::upstream::supervisor::backoff::{
-    Backoff, RestartBudget, RestartDecision, RestartPolicy,
-};
 use crate::upstream::supervisor::instance::Instance;
+use crate::upstream::supervisor::restart::{RestartBudget, RestartDecision, RestartPolicy};
 use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::child::Child;
 use crate::upstream::transport::connection::ServerConnection;
@@ -70,7 +69,7 @@ impl<'a> Life<'a> {
             ServerKind::Http(_) => usize::MAX,
         };
         let restarts = RestartPolicy {
-            backoff: Backoff::new(FIRST_DELAY, LAST_DELAY, config.restart_window),
+            backoff: Backoff::new(FIRST_DELAY, LAST_DELAY).with_stable(config.restart_window),
             budget: RestartBudget::new(budget, config.restart_window),
         };
         Self {

@@ -7,10 +7,10 @@
 //! [`shared`] is the state that they share. This module does not know how bytes
 //! reach a server: [`opening`] asks a transport for a connection.
 
-pub mod backoff;
 pub(in crate::upstream) mod instance;
 pub(in crate::upstream) mod shared;
 mod life;
 mod opening;
+pub mod restart;
 pub(in crate::upstream) mod pool;
 pub(in crate::upstream) mod state;

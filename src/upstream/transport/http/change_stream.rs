@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use crate::backoff::Backoff;
 use crate::call::{Answer, Question};
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::{Era, Method, notification};
@@ -109,7 +110,7 @@ async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
         }
     }
     let mut sessions = shared.session.numbers();
-    let mut wait = FIRST_WAIT;
+    let mut backoff = Backoff::new(FIRST_WAIT, LAST_WAIT);
     let mut first = true;
     let mut stands = Some(stands);
     loop {
@@ -117,6 +118,7 @@ async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
         let got = get(&shared, first).await;
         // The stream is open, or unavailable for now.
         stands.take();
+        let mut ran = Duration::ZERO;
         match got {
             Ok(Some(events)) => {
                 if !first {
@@ -132,9 +134,7 @@ async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
                 }
                 // A stream that keeps ending at once is reopened with backoff,
                 // because each time costs a list request.
-                if since.elapsed() >= LAST_WAIT {
-                    wait = FIRST_WAIT;
-                }
+                ran = since.elapsed();
             }
             Ok(None) => return,
             // There has never been a stream, and a client error is permanent.
@@ -149,10 +149,9 @@ async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
             }
         }
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
+            () = tokio::time::sleep(backoff.wait_after(ran)) => {}
             Ok(()) = sessions.changed() => {}
         }
-        wait = (wait * 2).min(LAST_WAIT);
     }
 }
 
