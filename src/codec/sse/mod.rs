@@ -13,10 +13,12 @@
 //! if [`SseEvent::is_message`] says so.
 
 mod encode;
+mod reader;
 
 use bytes::{Bytes, BytesMut};
 
 pub use encode::{comment, message, message_with, priming, retry};
+pub use reader::{ResumePoint, SseReader};
 
 /// One event of the stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

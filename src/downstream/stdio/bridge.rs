@@ -23,7 +23,7 @@ use super::exchange::{Batch, PipedCall};
 use super::headers::{self, PipedRequest};
 use super::mirror::Mirror;
 use super::output::{LineOutput, OutputLines};
-use super::reception::{PipedResponse, answer_in, broken};
+use super::reply::{PipedReply, answer_in, broken, unreadable};
 use super::session::{OpenPipeSession, PipeSession};
 use super::{BridgeBounds, BridgeEnd, MAX_DEPTH};
 
@@ -300,11 +300,11 @@ impl<E: McpPeer> Bridge<E> {
         response: Response<E::Body>,
         id: &Id,
     ) -> Result<Bytes, Failure> {
-        let mut events = match PipedResponse::read(response, self.bounds.answer).await? {
-            PipedResponse::Whole(status, body) => return answer_in(status, body, id),
-            PipedResponse::Events(events) => events,
+        let mut events = match PipedReply::read(response, self.bounds.answer).await? {
+            PipedReply::Whole(status, body) => return answer_in(status, body, id),
+            PipedReply::Events(events) => events,
         };
-        while let Some(data) = events.next().await? {
+        while let Some(data) = events.next_message().await.map_err(unreadable)? {
             match jsonrpc::parse(&data, MAX_DEPTH) {
                 Ok(Frame::Response { .. }) => return answer_in(StatusCode::OK, data, id),
                 Ok(_) => self.output.message(data).await,

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use crate::call::{Answer as Judged, Failure};
+use crate::codec::sse::{ResumePoint, SseReader};
 use crate::jsonrpc::{self, Frame, Id, Response as Answer};
 use crate::mcp::{Era, Method, code, meta, notification};
 
@@ -18,7 +19,7 @@ use super::MAX_DEPTH;
 use super::bridge::{Bridge, BridgeSlot};
 use super::endpoint::McpPeer;
 use super::headers::{self, PipedRequest};
-use super::reception::{PipedEvents, PipedResponse, answer_in, broken, no_answer};
+use super::reply::{PipedReply, answer_in, broken, no_answer, unreadable};
 
 /// A request in flight.
 pub(super) struct PipedCall<E> {
@@ -77,19 +78,19 @@ impl<E: McpPeer> PipedCall<E> {
             Era::Legacy => self.bridge().send_in_session(&self.line).await?,
             Era::Modern => self.send_modern(&self.line).await?,
         };
-        let mut reception = PipedResponse::read(response, self.bridge().bounds.answer).await?;
+        let mut reception = PipedReply::read(response, self.bridge().bounds.answer).await?;
         if self.misses_headers(&reception) && self.learn_headers().await {
             let response = self.send_modern(&self.line).await?;
-            reception = PipedResponse::read(response, self.bridge().bounds.answer).await?;
+            reception = PipedReply::read(response, self.bridge().bounds.answer).await?;
         }
         match reception {
-            PipedResponse::Whole(status, body) => {
+            PipedReply::Whole(status, body) => {
                 let answer = answer_in(status, body, self.id())?;
                 self.learn(&answer);
                 self.give(answer).await;
                 Ok(())
             }
-            PipedResponse::Events(events) => self.follow(events).await,
+            PipedReply::Events(events) => self.follow(events).await,
         }
     }
 
@@ -100,9 +101,9 @@ impl<E: McpPeer> PipedCall<E> {
     }
 
     /// Passes on what a stream brings, to the answer.
-    async fn follow(&self, mut events: PipedEvents<E::Body>) -> Result<(), Failure> {
+    async fn follow(&self, mut events: SseReader<E::Body>) -> Result<(), Failure> {
         loop {
-            let ended = match events.next().await {
+            let ended = match events.next_message().await {
                 Ok(Some(data)) => match jsonrpc::parse(&data, MAX_DEPTH) {
                     Ok(Frame::Response { .. }) => {
                         let answer = answer_in(StatusCode::OK, data, self.id())?;
@@ -120,10 +121,9 @@ impl<E: McpPeer> PipedCall<E> {
                     }
                 },
                 Ok(None) => broken(),
-                Err(failure) => failure,
+                Err(error) => unreadable(error),
             };
-            let (behind, retry) = (events.last_id.take(), events.retry);
-            match self.resume(behind, retry).await {
+            match self.resume(events.resume_point()).await {
                 Some(resumed) => events = resumed,
                 None => return self.break_off(ended).await,
             }
@@ -132,32 +132,24 @@ impl<E: McpPeer> PipedCall<E> {
 
     /// Opens a stream that ended before its answer again, where it told how
     /// (2025-11-25, Streamable HTTP, "Resumability and Redelivery").
-    async fn resume(
-        &self,
-        behind: Option<Bytes>,
-        retry: Option<u64>,
-    ) -> Option<PipedEvents<E::Body>> {
-        let behind = behind.filter(|_| self.asked.era() == Era::Legacy)?;
-        let wait = retry.map_or(RESUME, Duration::from_millis);
-        let wait = wait.clamp(SOONEST_RESUME, LATEST_RESUME);
-        for _ in 0..RESUMES {
-            sleep(wait).await;
-            let headers = self.bridge().session.headers();
-            let request = headers::get(headers, Some(&behind));
-            let Ok(response) = self.bridge().endpoint.send(request).await else { continue };
-            let reception = PipedResponse::read(response, self.bridge().bounds.answer).await;
-            match reception {
-                Ok(PipedResponse::Events(mut events)) => {
-                    events.last_id = Some(behind);
-                    events.retry = retry;
-                    return Some(events);
+    async fn resume(&self, point: Option<ResumePoint>) -> Option<SseReader<E::Body>> {
+        let mut point = point.filter(|_| self.asked.era() == Era::Legacy)?;
+        loop {
+            sleep(point.wait()?).await;
+            let request = headers::get(self.bridge().session.headers(), point.header());
+            if let Ok(response) = self.bridge().endpoint.send(request).await {
+                match PipedReply::read(response, self.bridge().bounds.answer).await {
+                    Ok(PipedReply::Events(mut events)) => {
+                        events.continue_from(point);
+                        return Some(events);
+                    }
+                    // What it says will be the same the next time.
+                    Ok(PipedReply::Whole(..)) => return None,
+                    Err(_) => {}
                 }
-                // What it says will be the same the next time.
-                Ok(PipedResponse::Whole(..)) => return None,
-                Err(_) => {}
             }
+            point.attempt_failed();
         }
-        None
     }
 
     /// The stream is gone. A subscription that ends without its answer is told
@@ -181,8 +173,8 @@ impl<E: McpPeer> PipedCall<E> {
     }
 
     /// Whether the endpoint refused a call because its headers and body disagree.
-    fn misses_headers(&self, reception: &PipedResponse<E::Body>) -> bool {
-        let PipedResponse::Whole(StatusCode::BAD_REQUEST, body) = reception else { return false };
+    fn misses_headers(&self, reception: &PipedReply<E::Body>) -> bool {
+        let PipedReply::Whole(StatusCode::BAD_REQUEST, body) = reception else { return false };
         if !self.bridge().mirror.concerns(&self.asked) {
             return false;
         }
@@ -269,14 +261,14 @@ impl<E: McpPeer> Batch<E> {
 
     async fn exchange(&self) -> Result<(), Failure> {
         let response = self.bridge.send_in_session(&self.line).await?;
-        match PipedResponse::read(response, self.bridge.bounds.answer).await? {
-            PipedResponse::Whole(_, body) if body.is_empty() => {}
-            PipedResponse::Whole(status, body) => {
+        match PipedReply::read(response, self.bridge.bounds.answer).await? {
+            PipedReply::Whole(_, body) if body.is_empty() => {}
+            PipedReply::Whole(status, body) => {
                 serde_json::from_slice::<&RawValue>(&body).map_err(|_| no_answer(status))?;
                 self.bridge.output.message(body).await;
             }
-            PipedResponse::Events(mut events) => {
-                while let Some(data) = events.next().await? {
+            PipedReply::Events(mut events) => {
+                while let Some(data) = events.next_message().await.map_err(unreadable)? {
                     if serde_json::from_slice::<&RawValue>(&data).is_ok() {
                         self.bridge.output.message(data).await;
                     }
@@ -293,10 +285,3 @@ const WITHDRAWALS: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2)];
 /// How many pages of a list are read for one call.
 const PAGES: usize = 100;
-/// How often a stream is asked for in vain before it is given up.
-const RESUMES: usize = 5;
-/// How long to wait before a stream is asked for again, unless it said so, and
-/// what of it is followed.
-const RESUME: Duration = Duration::from_secs(1);
-const SOONEST_RESUME: Duration = Duration::from_millis(50);
-const LATEST_RESUME: Duration = Duration::from_secs(30);

@@ -64,9 +64,9 @@ pub(super) fn post(mut headers: HeaderMap, body: Bytes) -> Request<Bytes> {
 }
 
 /// A GET of a stream, behind an event if one is named.
-pub(super) fn get(mut headers: HeaderMap, behind: Option<&Bytes>) -> Request<Bytes> {
+pub(super) fn get(mut headers: HeaderMap, last_id: Option<HeaderValue>) -> Request<Bytes> {
     headers.insert(http_header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-    if let Some(id) = behind.and_then(|id| HeaderValue::from_bytes(id).ok()) {
+    if let Some(id) = last_id {
         headers.insert(http_header::HeaderName::from_static("last-event-id"), id);
     }
     request(HttpMethod::GET, headers, Bytes::new())

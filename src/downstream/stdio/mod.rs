@@ -22,7 +22,7 @@ mod exchange;
 mod headers;
 mod mirror;
 mod output;
-mod reception;
+mod reply;
 mod session;
 mod session_stream;
 

@@ -6,49 +6,49 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::time::{Instant, sleep};
 
+use crate::backoff::Backoff;
+use crate::codec::sse::{ResumePoint, SseReader};
 use crate::jsonrpc::{self, Frame};
 
 use super::MAX_DEPTH;
 use super::bridge::Bridge;
 use super::endpoint::McpPeer;
 use super::headers;
-use super::reception::{PipedEvents, PipedResponse};
+use super::reply::PipedReply;
 use super::session::OpenPipeSession;
 
 impl<E: McpPeer> Bridge<E> {
     /// Keeps the stream open for as long as the session is. Ends where the
     /// endpoint offers none.
     pub(super) async fn news(self: &Arc<Self>, open: &Arc<OpenPipeSession>) {
-        let mut wait = FIRST_WAIT;
-        let mut last_id = None;
+        let mut backoff = Backoff::new(FIRST_WAIT, LAST_WAIT);
+        let mut point: Option<ResumePoint> = None;
         loop {
-            let request = headers::get(open.headers.clone(), last_id.as_ref());
+            let (mut ran, mut retry) = (Duration::ZERO, None);
+            let last_id = point.as_ref().and_then(ResumePoint::header);
+            let request = headers::get(open.headers.clone(), last_id);
             if let Ok(response) = self.endpoint.send(request).await {
                 let status = response.status();
-                match PipedResponse::read(response, self.bounds.answer).await {
-                    Ok(PipedResponse::Events(mut events)) => {
+                match PipedReply::read(response, self.bounds.answer).await {
+                    Ok(PipedReply::Events(mut events)) => {
                         let since = Instant::now();
                         self.pass_on(&mut events).await;
-                        last_id = events.last_id.or(last_id);
-                        if since.elapsed() >= LAST_WAIT {
-                            wait = FIRST_WAIT;
-                        }
-                        if let Some(retry) = events.retry {
-                            wait = Duration::from_millis(retry).clamp(SOONEST, LAST_WAIT);
-                        }
+                        ran = since.elapsed();
+                        point = events.resume_point().or(point);
+                        retry = point.as_ref().and_then(ResumePoint::retry);
                     }
-                    Ok(PipedResponse::Whole(..)) if status == StatusCode::NOT_FOUND => {
+                    Ok(PipedReply::Whole(..)) if status == StatusCode::NOT_FOUND => {
                         // The new session has a stream of its own.
                         if open.has_id() && self.reopen_later(open).await {
                             return;
                         }
                     }
-                    Ok(PipedResponse::Whole(..)) if status.is_client_error() => return,
-                    Ok(PipedResponse::Whole(..)) | Err(_) => {}
+                    Ok(PipedReply::Whole(..)) if status.is_client_error() => return,
+                    Ok(PipedReply::Whole(..)) | Err(_) => {}
                 }
             }
-            sleep(wait).await;
-            wait = (wait * 2).min(LAST_WAIT);
+            let wait = backoff.wait_after(ran);
+            sleep(retry.map_or(wait, |retry| retry.clamp(SOONEST, LAST_WAIT))).await;
         }
     }
 
@@ -60,8 +60,8 @@ impl<E: McpPeer> Bridge<E> {
         matches!(reopened.await, Ok(Ok(())))
     }
 
-    async fn pass_on(&self, events: &mut PipedEvents<E::Body>) {
-        while let Ok(Some(data)) = events.next().await {
+    async fn pass_on(&self, events: &mut SseReader<E::Body>) {
+        while let Ok(Some(data)) = events.next_message().await {
             match jsonrpc::parse(&data, MAX_DEPTH) {
                 // What answers a request comes on that request's own stream.
                 Ok(Frame::Response { .. }) => {}

@@ -7,16 +7,17 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt;
+use tokio::time::timeout;
 
 use crate::call::Answer;
 use crate::codec::body::{BodyError, collect};
-use crate::codec::sse::{SseDecoder, SseEvent};
+use crate::codec::sse::SseReader;
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
 use crate::mcp::{MediaType, quote_content_type};
 use crate::upstream::UpstreamError;
 
-use super::ResponseBody;
 use super::large_result::{self, PartialAnswer};
+use super::{ResponseBody, TransportError};
 
 /// A response whose head has been read.
 pub(super) enum HttpReply {
@@ -57,7 +58,8 @@ impl HttpReply {
         match MediaType::of(response.headers()) {
             MediaType::Json => {}
             MediaType::EventStream => {
-                return Ok(Self::Events(Box::new(MessageStream::new(response.into_body(), limit))));
+                let events = MessageStream(SseReader::new(response.into_body(), limit));
+                return Ok(Self::Events(Box::new(events)));
             }
             MediaType::Other => {
                 return Err(UpstreamError::MediaType {
@@ -65,12 +67,7 @@ impl HttpReply {
                 });
             }
         }
-        let body =
-            large_result::read(response.into_body(), limit).await.map_err(|error| match error {
-                BodyError::TooLarge { limit } => UpstreamError::TooLarge { limit },
-                BodyError::Broken(error) => UpstreamError::Broken(Arc::new(error)),
-            })?;
-        match body {
+        match large_result::read(response.into_body(), limit).await? {
             Ok(body) => Ok(Self::Message(jsonrpc::parse(&body, MAX_SERVER_DEPTH)?)),
             Err(begun) => Ok(Self::Begun(begun)),
         }
@@ -123,84 +120,37 @@ pub(super) fn refusal(
 }
 
 /// An event stream of messages.
-pub(super) struct MessageStream {
-    body: ResponseBody,
-    decoder: SseDecoder,
-    /// The id of the last event that had one.
-    pub(super) last_id: Option<Bytes>,
-    /// The reconnection delay that the server requested.
-    pub(super) retry: Option<Duration>,
-    /// Whether an event of this connection had an id.
-    pub(super) has_ids: bool,
-}
+pub(super) struct MessageStream(pub(super) SseReader<ResponseBody>);
 
 impl MessageStream {
-    fn new(body: ResponseBody, limit: usize) -> Self {
-        let decoder = SseDecoder::new(limit);
-        Self { body, decoder, last_id: None, retry: None, has_ids: false }
-    }
-
-    /// The next message; `None` at the end of the stream. Events without a
-    /// message, such as priming events with empty data, are skipped.
+    /// The next message; `None` at the end of the stream.
     ///
     /// # Cancel safety
     /// Safe.
     pub(super) async fn next(&mut self) -> Result<Option<Frame>, UpstreamError> {
-        loop {
-            let event = self.decoder.next_event().map_err(|error| match error {
-                crate::codec::sse::SseError::TooLarge { limit } => {
-                    UpstreamError::TooLarge { limit }
-                }
-            })?;
-            if let Some(event) = &event {
-                self.note(event);
-            }
-            match event {
-                Some(event) if event.is_message() => {
-                    return Ok(Some(jsonrpc::parse(&event.data, MAX_SERVER_DEPTH)?));
-                }
-                Some(_) => {}
-                None => match self.chunk().await? {
-                    Some(chunk) => self.decoder.push(chunk),
-                    None => return Ok(None),
-                },
-            }
-        }
-    }
-
-    fn note(&mut self, event: &SseEvent) {
-        if let Some(id) = &event.id {
-            self.has_ids = true;
-            // An empty id resets the last one (WHATWG HTML, "Server-sent
-            // events").
-            self.last_id = Some(id.clone()).filter(|id| !id.is_empty());
-        }
-        self.retry = event.retry.map(Duration::from_millis).or(self.retry);
+        let Some(data) = self.0.next_message().await? else { return Ok(None) };
+        Ok(Some(jsonrpc::parse(&data, MAX_SERVER_DEPTH)?))
     }
 
     /// Finishes a stream whose response has arrived. The connection can be
     /// reused only if the stream is read to its end, which has usually been
     /// sent already.
-    pub(super) fn finish(mut self) {
-        match self.chunk().now_or_never() {
-            Some(Ok(Some(_))) | None => {
-                tokio::spawn(async move {
-                    let rest = async { while let Ok(Some(_)) = self.chunk().await {} };
-                    let _ = tokio::time::timeout(FAREWELL, rest).await;
-                });
-            }
-            Some(Ok(None) | Err(_)) => {}
+    pub(super) fn finish(self) {
+        let mut body = self.0.into_body();
+        if !matches!(body.frame().now_or_never(), Some(None | Some(Err(_)))) {
+            tokio::spawn(timeout(FAREWELL, async move {
+                while let Some(Ok(_)) = body.frame().await {}
+            }));
         }
     }
+}
 
-    async fn chunk(&mut self) -> Result<Option<Bytes>, UpstreamError> {
-        while let Some(frame) = self.body.frame().await {
-            let frame = frame.map_err(|error| UpstreamError::Broken(Arc::new(error)))?;
-            if let Ok(data) = frame.into_data() {
-                return Ok(Some(data));
-            }
+impl From<BodyError<TransportError>> for UpstreamError {
+    fn from(error: BodyError<TransportError>) -> Self {
+        match error {
+            BodyError::TooLarge { limit } => Self::TooLarge { limit },
+            BodyError::Broken(error) => Self::Broken(Arc::new(error)),
         }
-        Ok(None)
     }
 }
 

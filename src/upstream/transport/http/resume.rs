@@ -16,6 +16,7 @@ use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, Method as HttpMethod};
 
+use crate::codec::sse::ResumePoint;
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, header};
 use crate::upstream::UpstreamError;
@@ -31,17 +32,13 @@ pub(super) struct Resumable {
     /// The headers of resumptions, besides `Last-Event-ID`.
     headers: HeaderMap,
     stage: ResumeStage,
-    /// The reconnection delay that the server requested, if any.
-    retry: Option<Duration>,
-    /// Attempts in a row that brought no event.
-    vain: u32,
 }
 
 enum ResumeStage {
     /// A connection is open.
     Open(Box<MessageStream>),
     /// The connection has ended, and another is being opened.
-    Resuming { next: Pin<Box<dyn Future<Output = ResumeAttempt> + Send>>, behind: Bytes },
+    Resuming { next: Pin<Box<dyn Future<Output = ResumeAttempt> + Send>>, point: ResumePoint },
     /// The connection has ended, and the stream is not resumed.
     Over,
 }
@@ -73,7 +70,7 @@ impl Resumable {
         headers: HeaderMap,
     ) -> Self {
         let stage = ResumeStage::Open(events);
-        Self { shared: Arc::clone(shared), id: id.clone(), headers, stage, retry: None, vain: 0 }
+        Self { shared: Arc::clone(shared), id: id.clone(), headers, stage }
     }
 
     /// The next item; `None` at the end of the stream.
@@ -84,31 +81,24 @@ impl Resumable {
         loop {
             match &mut self.stage {
                 ResumeStage::Open(events) => match events.next().await {
-                    Ok(Some(frame)) => {
-                        self.vain = 0;
-                        if !self.is_anothers(&frame) {
-                            return Ok(Some(StreamItem::Frame(frame)));
+                    Ok(Some(frame)) if self.is_anothers(&frame) => {}
+                    Ok(Some(frame)) => return Ok(Some(StreamItem::Frame(frame))),
+                    ended @ (Ok(None) | Err(UpstreamError::Broken(_))) => {
+                        let Some(point) = self.resume_point() else { return ended.map(|_| None) };
+                        let retry = point.retry();
+                        if !self.attempt(point) {
+                            return ended.map(|_| None);
                         }
-                    }
-                    Ok(None) => {
-                        if !self.begin_to_resume() {
-                            return Ok(None);
-                        }
-                        if let Some(wait) = self.retry {
+                        if let (Ok(_), Some(wait)) = (ended, retry) {
                             return Ok(Some(StreamItem::Pause(wait)));
-                        }
-                    }
-                    Err(fault @ UpstreamError::Broken(_)) => {
-                        if !self.begin_to_resume() {
-                            return Err(fault);
                         }
                     }
                     Err(fault) => return Err(fault),
                 },
-                ResumeStage::Resuming { next, behind } => {
+                ResumeStage::Resuming { next, point } => {
                     let attempt = poll_fn(|cx| next.as_mut().poll(cx)).await;
-                    let behind = behind.clone();
-                    self.judge(attempt, behind)?;
+                    let point = point.clone();
+                    self.judge(attempt, point)?;
                 }
                 ResumeStage::Over => return Ok(None),
             }
@@ -130,29 +120,28 @@ impl Resumable {
         self.headers.contains_key(&header::LAST_EVENT_ID) && *id != self.id
     }
 
-    /// Starts to resume the stream, if possible.
-    fn begin_to_resume(&mut self) -> bool {
+    /// Where to resume the stream whose connection has ended, if it can be.
+    fn resume_point(&mut self) -> Option<ResumePoint> {
         let stage = std::mem::replace(&mut self.stage, ResumeStage::Over);
-        let ResumeStage::Open(events) = stage else { return false };
-        let legacy = self.shared.peer.era() == Era::Legacy;
-        let Some(behind) = events.last_id.filter(|_| legacy) else { return false };
-        self.retry = events.retry;
-        self.vain = if events.has_ids { 0 } else { self.vain + 1 };
-        self.attempt(behind)
+        let ResumeStage::Open(events) = stage else { return None };
+        events.0.resume_point().filter(|_| self.shared.peer.era() == Era::Legacy)
     }
 
-    fn judge(&mut self, attempt: ResumeAttempt, behind: Bytes) -> Result<(), UpstreamError> {
+    fn judge(
+        &mut self,
+        attempt: ResumeAttempt,
+        mut point: ResumePoint,
+    ) -> Result<(), UpstreamError> {
         match attempt {
             ResumeAttempt::Open(mut events) => {
-                events.last_id = Some(behind);
-                events.retry = self.retry;
+                events.0.continue_from(point);
                 self.stage = ResumeStage::Open(events);
                 return Ok(());
             }
             ResumeAttempt::Later(fault) => {
                 tracing::debug!(server = %self.shared.server, fault = %fault.chain(), "a stream cannot be resumed yet");
-                self.vain += 1;
-                if self.attempt(behind) {
+                point.attempt_failed();
+                if self.attempt(point) {
                     return Ok(());
                 }
             }
@@ -164,23 +153,17 @@ impl Resumable {
         Err(UpstreamError::NoAnswer)
     }
 
-    /// Schedules a request for the stream after the event `behind`: after the
-    /// server's reconnection delay, with backoff for failed attempts. Returns
-    /// false if there were too many, or the event id is no valid header value.
-    fn attempt(&mut self, behind: Bytes) -> bool {
-        let value = HeaderValue::from_bytes(&behind).ok();
-        let Some(value) = value.filter(|_| self.vain < ATTEMPTS) else { return false };
+    /// Schedules a request for the stream from `point` on. Returns false if
+    /// there were too many, or the event id is no valid header value.
+    fn attempt(&mut self, point: ResumePoint) -> bool {
+        let (Some(value), Some(wait)) = (point.header(), point.wait()) else { return false };
         self.headers.insert(header::LAST_EVENT_ID, value);
-        let patience = match (self.retry, self.vain) {
-            (Some(retry), 0) => retry.max(LEAST_WAIT),
-            (retry, vain) => retry.unwrap_or_default().max(FIRST_WAIT * 2_u32.pow(vain)),
-        };
         let (shared, headers) = (Arc::clone(&self.shared), self.headers.clone());
         let next = Box::pin(async move {
-            tokio::time::sleep(patience).await;
+            tokio::time::sleep(wait).await;
             resume(&shared, headers).await
         });
-        self.stage = ResumeStage::Resuming { next, behind };
+        self.stage = ResumeStage::Resuming { next, point };
         true
     }
 }
@@ -202,10 +185,3 @@ async fn resume(shared: &HttpShared, mut headers: HeaderMap) -> ResumeAttempt {
         Err(fault) => ResumeAttempt::Never(fault),
     }
 }
-
-/// The most failed attempts in a row.
-const ATTEMPTS: u32 = 6;
-/// The first backoff, and the delay for a server that requested none.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// The shortest delay, whatever the server requests.
-const LEAST_WAIT: Duration = Duration::from_millis(20);

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
-use http_body_util::BodyExt;
 use serde_json::json;
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
@@ -24,7 +23,7 @@ use super::pool::RequestTarget;
 use crate::call::ServerName;
 use crate::codec::body::collect;
 use crate::codec::lines::LineReader;
-use crate::codec::sse::{SseDecoder, SseError, SseEvent};
+use crate::codec::sse::{SseEvent, SseReader};
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
 use crate::mcp::{MediaType, code, quote_content_type};
 use crate::upstream::UpstreamError;
@@ -50,8 +49,8 @@ pub(in crate::upstream) async fn open(
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let response = client.send(&Method::GET, &headers, Bytes::new()).await?;
-    let mut events = SseEvents::new(response, limit)?;
-    let first = events.next().await?.ok_or(UpstreamError::NoAnswer)?;
+    let mut events = events_of(response, limit)?;
+    let first = events.next_event().await?.ok_or(UpstreamError::NoAnswer)?;
     let endpoint = endpoint_in(&first, &client)?;
     let (input, posted) = tokio::io::duplex(PIPE);
     let (lines, output) = tokio::io::duplex(PIPE);
@@ -77,53 +76,29 @@ fn endpoint_in(event: &SseEvent, client: &HttpClient) -> Result<RequestTarget, U
     same_origin_as(client.uri(), &String::from_utf8_lossy(&event.data))
 }
 
-/// The events of a stream.
-struct SseEvents {
-    body: ResponseBody,
-    decoder: SseDecoder,
-}
-
-impl SseEvents {
-    fn new(response: Response<ResponseBody>, limit: usize) -> Result<Self, UpstreamError> {
-        if !response.status().is_success() {
-            return Err(UpstreamError::Status { status: response.status() });
-        }
-        if MediaType::of(response.headers()) != MediaType::EventStream {
-            return Err(UpstreamError::MediaType { found: quote_content_type(response.headers()) });
-        }
-        Ok(Self { body: response.into_body(), decoder: SseDecoder::new(limit) })
+/// The events of a response.
+fn events_of(
+    response: Response<ResponseBody>,
+    limit: usize,
+) -> Result<SseReader<ResponseBody>, UpstreamError> {
+    if !response.status().is_success() {
+        return Err(UpstreamError::Status { status: response.status() });
     }
-
-    async fn next(&mut self) -> Result<Option<SseEvent>, UpstreamError> {
-        loop {
-            let event = self.decoder.next_event();
-            match event.map_err(|SseError::TooLarge { limit }| UpstreamError::TooLarge { limit })? {
-                Some(event) => return Ok(Some(event)),
-                None => match self.body.frame().await {
-                    None => return Ok(None),
-                    Some(frame) => {
-                        let frame =
-                            frame.map_err(|error| UpstreamError::Broken(Arc::new(error)))?;
-                        if let Ok(data) = frame.into_data() {
-                            self.decoder.push(data);
-                        }
-                    }
-                },
-            }
-        }
+    if MediaType::of(response.headers()) != MediaType::EventStream {
+        return Err(UpstreamError::MediaType { found: quote_content_type(response.headers()) });
     }
+    Ok(SseReader::new(response.into_body(), limit))
 }
 
 /// Passes the server's messages on, to the end of its stream.
-async fn hear(mut events: SseEvents, said: mpsc::Sender<Bytes>, server: &ServerName) {
+async fn hear(mut events: SseReader<ResponseBody>, said: mpsc::Sender<Bytes>, server: &ServerName) {
     loop {
-        match events.next().await {
-            Ok(Some(event)) if event.is_message() => {
-                if said.send(event.data).await.is_err() {
+        match events.next_message().await.map_err(UpstreamError::from) {
+            Ok(Some(message)) => {
+                if said.send(message).await.is_err() {
                     return;
                 }
             }
-            Ok(Some(_)) => {}
             Ok(None) => return,
             Err(fault) => {
                 tracing::warn!(server = %server, "its stream is lost: {}", fault.chain());

@@ -18,7 +18,6 @@ use crate::codec::lines::LineEnds;
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Response};
 use crate::mcp::notification;
 use crate::upstream::interaction::cancelled_calls::CancelledCalls;
-use crate::upstream::interaction::routing::{self, LegacyConnection};
 use crate::upstream::interaction::questions::{
     self, CallMatch, CallOrigin, SideMessage, tie, tie_question,
 };

@@ -1,0 +1,191 @@
+//! Reads events from an HTTP body, and notes what it takes to resume the stream on another
+//! connection.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use http_body::Body;
+use http_body_util::BodyExt;
+
+use crate::backoff::Backoff;
+use crate::codec::body::BodyError;
+
+use super::{SseDecoder, SseError, SseEvent};
+
+/// The events of one response body.
+pub struct SseReader<B> {
+    body: B,
+    decoder: SseDecoder,
+    last_id: Option<Bytes>,
+    retry: Option<Duration>,
+    backoff: Backoff,
+    /// Whether the events brought the stream further since it was resumed.
+    has_advanced: bool,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
+    /// A reader of events of at most `limit` bytes.
+    pub fn new(body: B, limit: usize) -> Self {
+        let (decoder, backoff) = (SseDecoder::new(limit), Backoff::new(FIRST_WAIT, LAST_WAIT));
+        Self { body, decoder, last_id: None, retry: None, backoff, has_advanced: false }
+    }
+
+    /// Notes that the stream goes on from `point`, which another connection has reached.
+    pub fn continue_from(&mut self, point: ResumePoint) {
+        self.last_id = Some(point.last_id);
+        self.retry = point.retry;
+        self.backoff = point.backoff;
+    }
+
+    /// The next event; `None` at the end of the body.
+    ///
+    /// # Errors
+    /// [`BodyError::TooLarge`] for an event over the limit, [`BodyError::Broken`] if the
+    /// connection fails.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn next_event(&mut self) -> Result<Option<SseEvent>, BodyError<B::Error>> {
+        loop {
+            let event = self.decoder.next_event();
+            let event = event.map_err(|SseError::TooLarge { limit }| BodyError::TooLarge { limit });
+            if let Some(event) = event? {
+                self.note(&event);
+                return Ok(Some(event));
+            }
+            let Some(frame) = self.body.frame().await else { return Ok(None) };
+            if let Ok(data) = frame.map_err(BodyError::Broken)?.into_data() {
+                self.decoder.push(data);
+            }
+        }
+    }
+
+    /// The data of the next message; `None` at the end of the body. Events without a message,
+    /// such as priming events with empty data, are skipped.
+    ///
+    /// # Errors
+    /// As [`next_event`](Self::next_event).
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn next_message(&mut self) -> Result<Option<Bytes>, BodyError<B::Error>> {
+        while let Some(event) = self.next_event().await? {
+            if event.is_message() {
+                self.backoff.reset();
+                return Ok(Some(event.data));
+            }
+        }
+        Ok(None)
+    }
+
+    fn note(&mut self, event: &SseEvent) {
+        if let Some(id) = &event.id {
+            self.has_advanced = true;
+            // An empty id resets the last one (WHATWG HTML, "Server-sent events").
+            self.last_id = Some(id.clone()).filter(|id| !id.is_empty());
+        }
+        self.retry = event.retry.map(Duration::from_millis).or(self.retry);
+    }
+
+    /// Where to resume after the connection; `None` if no event had an id.
+    pub fn resume_point(mut self) -> Option<ResumePoint> {
+        if self.has_advanced {
+            self.backoff.reset();
+        } else {
+            self.backoff.next_wait();
+        }
+        Some(ResumePoint { last_id: self.last_id?, retry: self.retry, backoff: self.backoff })
+    }
+
+    /// The body behind the events that were read.
+    pub fn into_body(self) -> B {
+        self.body
+    }
+}
+
+/// The place in a stream from which another connection continues (2025-11-25, Streamable HTTP,
+/// "Resumability and Redelivery").
+#[derive(Debug, Clone)]
+pub struct ResumePoint {
+    last_id: Bytes,
+    retry: Option<Duration>,
+    backoff: Backoff,
+}
+
+impl ResumePoint {
+    /// The value of `Last-Event-ID`, if the id can be one.
+    pub fn header(&self) -> Option<HeaderValue> {
+        HeaderValue::from_bytes(&self.last_id).ok()
+    }
+
+    /// The reconnection delay that the server requested, if any.
+    pub fn retry(&self) -> Option<Duration> {
+        self.retry
+    }
+
+    /// How long to wait before the next attempt: for the server's reconnection delay, with backoff
+    /// behind attempts that failed or brought nothing. `None` after too many of them in a row.
+    pub fn wait(&self) -> Option<Duration> {
+        let (retry, wait) = (self.retry.unwrap_or_default(), self.backoff.wait());
+        match self.retry {
+            _ if wait >= LAST_WAIT => None,
+            Some(retry) if wait == FIRST_WAIT => Some(retry.max(LEAST_WAIT)),
+            _ => Some(retry.max(wait)),
+        }
+    }
+
+    /// Notes an attempt that failed.
+    pub fn attempt_failed(&mut self) {
+        self.backoff.next_wait();
+    }
+}
+
+/// The first backoff, and the delay for a server that requested none.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// The backoff at which a stream is given up, after six attempts in a row.
+const LAST_WAIT: Duration = Duration::from_secs(32);
+/// The shortest delay, whatever the server requests.
+const LEAST_WAIT: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+
+    async fn read(text: &'static str, from: Option<ResumePoint>) -> Option<ResumePoint> {
+        let mut reader = SseReader::new(Full::new(Bytes::from_static(text.as_bytes())), 100);
+        if let Some(point) = from {
+            reader.continue_from(point);
+        }
+        while reader.next_message().await.unwrap().is_some() {}
+        reader.resume_point()
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_resumed_behind_its_last_id_after_the_servers_delay() {
+        assert!(read("data: 1\n\n", None).await.is_none(), "no id");
+        assert!(read("id: 1\n\nid:\n\n", None).await.is_none(), "the id was reset");
+        let point = read("id: 1\nretry: 7\ndata: 1\n\nid: 2\ndata:\n\n", None).await.unwrap();
+        assert_eq!(point.header().unwrap(), "2");
+        assert_eq!(point.retry(), Some(Duration::from_millis(7)));
+        assert_eq!(point.wait(), Some(LEAST_WAIT));
+        let point = read("data: 1\n\n", Some(point)).await.unwrap();
+        assert_eq!(point.header().unwrap(), "2", "kept across connections");
+    }
+
+    #[tokio::test]
+    async fn connections_that_bring_nothing_are_asked_for_ever_more_rarely_and_at_last_no_more() {
+        let mut point = read("id: 1\n\n", None).await.unwrap();
+        let mut waits = Vec::new();
+        while let Some(wait) = point.wait() {
+            waits.push(wait.as_millis());
+            point = read("", Some(point)).await.unwrap();
+        }
+        assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16_000]);
+        point.attempt_failed();
+        assert_eq!(point.wait(), None);
+        assert_eq!(read("id: 2\n\n", Some(point)).await.unwrap().wait(), Some(FIRST_WAIT));
+    }
+}

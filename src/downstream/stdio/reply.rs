@@ -1,0 +1,67 @@
+//! What comes back from an endpoint.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body::Body;
+
+use crate::call::{Failure, GatewayFault, ServerFault};
+use crate::codec::body::{BodyError, collect};
+use crate::codec::sse::SseReader;
+use crate::jsonrpc::{self, Frame, Id, Response as Answer};
+use crate::mcp::MediaType;
+
+use super::MAX_DEPTH;
+
+/// An answer whose head has come.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives for a moment, and most answers that count are events"
+)]
+pub(super) enum PipedReply<B> {
+    /// In one piece.
+    Whole(StatusCode, Bytes),
+    /// Bit by bit.
+    Events(SseReader<B>),
+}
+
+impl<B: Body<Data = Bytes> + Unpin> PipedReply<B> {
+    pub(super) async fn read(response: Response<B>, limit: usize) -> Result<Self, Failure> {
+        let status = response.status();
+        if status.is_success() && MediaType::of(response.headers()) == MediaType::EventStream {
+            return Ok(Self::Events(SseReader::new(response.into_body(), limit)));
+        }
+        let body = collect(response.into_body(), limit).await.map_err(unreadable)?;
+        Ok(Self::Whole(status, body))
+    }
+}
+
+/// The message that answers the request `id`, made of a whole body.
+pub(super) fn answer_in(status: StatusCode, body: Bytes, id: &Id) -> Result<Bytes, Failure> {
+    match jsonrpc::parse(&body, MAX_DEPTH) {
+        Ok(Frame::Response { id: Some(theirs), .. }) if theirs == *id => Ok(body),
+        // Refused before, or without, reading as far as the id.
+        Ok(Frame::Response { response: Answer::Error(raw), .. }) => {
+            Ok(jsonrpc::error(Some(id), &raw))
+        }
+        _ => Err(no_answer(status)),
+    }
+}
+
+/// The failure of an HTTP response that carries no answer.
+pub(super) fn no_answer(status: StatusCode) -> Failure {
+    GatewayFault::Status { status }.into()
+}
+
+pub(super) fn broken() -> Failure {
+    GatewayFault::Transport(ServerFault::Disconnected).into()
+}
+
+/// The failure of a body that could not be read.
+pub(super) fn unreadable<E>(error: BodyError<E>) -> Failure {
+    match error {
+        BodyError::TooLarge { limit } => {
+            GatewayFault::Transport(ServerFault::TooLarge { limit }).into()
+        }
+        BodyError::Broken(_source) => broken(),
+    }
+}
