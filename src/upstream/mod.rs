@@ -33,7 +33,9 @@ pub use supervisor::restart;
 pub use supervisor::shared::{ServerContext, StopGuard};
 pub use supervisor::state::{InstanceView, LifeState, ServerOverview};
 pub use transport::child;
-pub use transport::http::{HttpClient, ResponseBody, TransportError, client_tls};
+pub use transport::http::{
+    HttpClient, ResponseBody, SessionCell, TransportError, client_tls, is_session_lost,
+};
 pub use transport::peer::{ChangeCapabilities, Peer};
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use crate::call::{Failure, GatewayFault, RequestFault};
 use crate::codec::lines::{LineError, LineReader};
 use crate::jsonrpc::{self, Frame, Id, Response as Answer};
 use crate::mcp::{Method, header, notification};
+use crate::upstream::SessionCell;
 
 use super::endpoint::McpPeer;
 use super::exchange::{Batch, PipedCall};
@@ -24,7 +25,7 @@ use super::headers::{self, PipedRequest};
 use super::mirror::Mirror;
 use super::output::{LineOutput, OutputLines};
 use super::reply::{PipedReply, answer_in, broken, unreadable};
-use super::session::{OpenPipeSession, PipeSession};
+use super::session::OpenPipeSession;
 use super::{BridgeBounds, BridgeEnd, MAX_DEPTH};
 
 /// Serves the client behind `input` and `output` until one of them ends. Behind
@@ -64,7 +65,7 @@ pub(in crate::downstream) struct Bridge<E> {
     pub(super) endpoint: E,
     pub(super) bounds: BridgeBounds,
     pub(super) output: LineOutput,
-    pub(super) session: PipeSession,
+    pub(super) session: SessionCell<OpenPipeSession>,
     pub(super) mirror: Mirror,
     under_way: Mutex<HashMap<Id, PendingRequest>>,
     tasks: TaskTracker,
@@ -168,7 +169,7 @@ impl<E: McpPeer> Bridge<E> {
             endpoint,
             bounds,
             output,
-            session: PipeSession::default(),
+            session: SessionCell::default(),
             under_way: Mutex::default(),
             tasks: TaskTracker::new(),
             ending: CancellationToken::new(),
@@ -249,6 +250,10 @@ impl<E: McpPeer> Bridge<E> {
                 return;
             }
         };
+        self.send_with(headers, line).await;
+    }
+
+    async fn send_with(&self, headers: HeaderMap, line: Bytes) {
         let sent = timeout(ASIDE, self.endpoint.send(headers::post(headers, line))).await;
         match sent {
             Ok(Ok(response)) if response.status().is_success() => {}
@@ -266,6 +271,7 @@ impl<E: McpPeer> Bridge<E> {
             Ok((answer, open)) => {
                 let before = open.and_then(|open| self.session.replace(Arc::new(open)));
                 if let Some(before) = before {
+                    before.closed.cancel();
                     let bridge = Arc::clone(self);
                     self.spawn(async move { bridge.close(&before).await });
                 }
@@ -321,24 +327,31 @@ impl<E: McpPeer> Bridge<E> {
         self: &Arc<Self>,
         lost: &Arc<OpenPipeSession>,
     ) -> Result<(), Failure> {
-        let _turn = self.session.opening.lock().await;
-        if self.session.current().is_some_and(|current| !Arc::ptr_eq(&current, lost)) {
-            return Ok(());
-        }
-        tracing::info!("the gateway has lost the session, a new one is opened");
-        let (line, id) = lost.initialize.clone();
-        let (_, open) = self.open(line, &id).await?;
-        let open = Arc::new(open.ok_or(GatewayFault::NoSession)?);
-        self.session.replace(Arc::clone(&open));
+        let opening = async {
+            tracing::info!("the gateway has lost the session, a new one is opened");
+            let (line, id) = lost.initialize.clone();
+            let (_, open) = self.open(line, &id).await?;
+            let open = open.ok_or(GatewayFault::NoSession)?;
+            if lost.is_ready() {
+                let ready = jsonrpc::notification(notification::INITIALIZED, None);
+                self.send_with(open.headers.clone(), ready).await;
+            }
+            Ok::<_, Failure>(open)
+        };
+        let Some(open) = self.session.reopen(lost, opening).await? else { return Ok(()) };
+        lost.closed.cancel();
         if lost.is_ready() {
-            let ready = jsonrpc::notification(notification::INITIALIZED, None);
-            self.send_aside(ready, None).await;
             self.listen_to_news();
             for changed in open.all_changed() {
                 self.output.message(changed).await;
             }
         }
         Ok(())
+    }
+
+    /// The headers of a Legacy message: none before `initialize`.
+    pub(super) fn session_headers(&self) -> HeaderMap {
+        self.session.current().map(|open| open.headers.clone()).unwrap_or_default()
     }
 
     /// Opens the session's own stream, once its client is ready.

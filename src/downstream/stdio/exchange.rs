@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, StatusCode};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -74,16 +74,14 @@ impl<E: McpPeer> PipedCall<E> {
     }
 
     async fn exchange(&self) -> Result<(), Failure> {
-        let response = match self.asked.era() {
-            Era::Legacy => self.bridge().send_in_session(&self.line).await?,
+        let mut reply = match self.asked.era() {
+            Era::Legacy => self.bridge().send_in_session(&self.line, Some(self.id())).await?,
             Era::Modern => self.send_modern(&self.line).await?,
         };
-        let mut reception = PipedReply::read(response, self.bridge().bounds.answer).await?;
-        if self.misses_headers(&reception) && self.learn_headers().await {
-            let response = self.send_modern(&self.line).await?;
-            reception = PipedReply::read(response, self.bridge().bounds.answer).await?;
+        if self.misses_headers(&reply) && self.learn_headers().await {
+            reply = self.send_modern(&self.line).await?;
         }
-        match reception {
+        match reply {
             PipedReply::Whole(status, body) => {
                 let answer = answer_in(status, body, self.id())?;
                 self.learn(&answer);
@@ -94,10 +92,10 @@ impl<E: McpPeer> PipedCall<E> {
         }
     }
 
-    async fn send_modern(&self, line: &Bytes) -> Result<Response<E::Body>, Failure> {
+    async fn send_modern(&self, line: &Bytes) -> Result<PipedReply<E::Body>, Failure> {
         let mut headers = self.asked.mirrored();
         headers.extend(self.bridge().mirror.headers(&self.asked));
-        self.bridge().endpoint.send(headers::post(headers, line.clone())).await
+        self.bridge().post(headers, line).await
     }
 
     /// Passes on what a stream brings, to the answer.
@@ -136,7 +134,7 @@ impl<E: McpPeer> PipedCall<E> {
         let mut point = point.filter(|_| self.asked.era() == Era::Legacy)?;
         loop {
             sleep(point.wait()?).await;
-            let request = headers::get(self.bridge().session.headers(), point.header());
+            let request = headers::get(self.bridge().session_headers(), point.header());
             if let Ok(response) = self.bridge().endpoint.send(request).await {
                 match PipedReply::read(response, self.bridge().bounds.answer).await {
                     Ok(PipedReply::Events(mut events)) => {
@@ -173,8 +171,8 @@ impl<E: McpPeer> PipedCall<E> {
     }
 
     /// Whether the endpoint refused a call because its headers and body disagree.
-    fn misses_headers(&self, reception: &PipedReply<E::Body>) -> bool {
-        let PipedReply::Whole(StatusCode::BAD_REQUEST, body) = reception else { return false };
+    fn misses_headers(&self, reply: &PipedReply<E::Body>) -> bool {
+        let PipedReply::Whole(StatusCode::BAD_REQUEST, body) = reply else { return false };
         if !self.bridge().mirror.concerns(&self.asked) {
             return false;
         }
@@ -228,21 +226,28 @@ impl<E: McpPeer> PipedCall<E> {
 }
 
 impl<E: McpPeer> Bridge<E> {
-    /// Sends what belongs to the session. One that the endpoint has lost is
-    /// opened anew, once.
-    async fn send_in_session(self: &Arc<Self>, line: &Bytes) -> Result<Response<E::Body>, Failure> {
+    /// Sends what belongs to the session, such as the request `id`. A session
+    /// that the endpoint has lost is opened anew, once.
+    async fn send_in_session(
+        self: &Arc<Self>,
+        line: &Bytes,
+        id: Option<&Id>,
+    ) -> Result<PipedReply<E::Body>, Failure> {
         let open = self.session.current();
         let headers = open.as_ref().map(|open| open.headers.clone()).unwrap_or_default();
-        let response = self.endpoint.send(headers::post(headers, line.clone())).await?;
-        match open.filter(|open| open.has_id()) {
-            Some(lost) if response.status() == StatusCode::NOT_FOUND => {
-                drop(response);
+        let reply = self.post(headers, line).await?;
+        match open.filter(|open| open.has_id() && reply.is_session_lost(id)) {
+            Some(lost) => {
                 self.reopen(&lost).await?;
-                let headers: HeaderMap = self.session.headers();
-                self.endpoint.send(headers::post(headers, line.clone())).await
+                self.post(self.session_headers(), line).await
             }
-            _ => Ok(response),
+            None => Ok(reply),
         }
+    }
+
+    async fn post(&self, headers: HeaderMap, line: &Bytes) -> Result<PipedReply<E::Body>, Failure> {
+        let response = self.endpoint.send(headers::post(headers, line.clone())).await?;
+        PipedReply::read(response, self.bounds.answer).await
     }
 }
 
@@ -260,8 +265,7 @@ impl<E: McpPeer> Batch<E> {
     }
 
     async fn exchange(&self) -> Result<(), Failure> {
-        let response = self.bridge.send_in_session(&self.line).await?;
-        match PipedReply::read(response, self.bridge.bounds.answer).await? {
+        match self.bridge.send_in_session(&self.line, None).await? {
             PipedReply::Whole(_, body) if body.is_empty() => {}
             PipedReply::Whole(status, body) => {
                 serde_json::from_slice::<&RawValue>(&body).map_err(|_| no_answer(status))?;

@@ -9,6 +9,7 @@ use crate::codec::body::{BodyError, collect};
 use crate::codec::sse::SseReader;
 use crate::jsonrpc::{self, Frame, Id, Response as Answer};
 use crate::mcp::MediaType;
+use crate::upstream::is_session_lost;
 
 use super::MAX_DEPTH;
 
@@ -32,6 +33,11 @@ impl<B: Body<Data = Bytes> + Unpin> PipedReply<B> {
         }
         let body = collect(response.into_body(), limit).await.map_err(unreadable)?;
         Ok(Self::Whole(status, body))
+    }
+
+    /// Whether the endpoint does not know the session of the request `asked`.
+    pub(super) fn is_session_lost(&self, asked: Option<&Id>) -> bool {
+        matches!(self, Self::Whole(status, body) if is_session_lost(*status, body, asked))
     }
 }
 

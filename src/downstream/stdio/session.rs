@@ -3,28 +3,16 @@
 //! with the client's own `initialize`, and opened again by the same words when
 //! the endpoint has lost it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::jsonrpc::{self, Id};
 use crate::mcp::{header, notification};
-
-/// The session of this process's client, once it has opened one.
-#[derive(Default)]
-pub(super) struct PipeSession {
-    current: Mutex<Option<Arc<OpenPipeSession>>>,
-    /// Held while a lost session is opened anew, so that requests that lose it
-    /// together open one between them.
-    pub(super) opening: AsyncMutex<()>,
-}
 
 /// A session that is open, as far as is known.
 pub(super) struct OpenPipeSession {
@@ -87,30 +75,6 @@ impl OpenPipeSession {
     /// Notifications that every list may be another.
     pub(super) fn all_changed(&self) -> impl Iterator<Item = Bytes> + '_ {
         self.tells.iter().map(|changed| jsonrpc::notification(changed, None))
-    }
-}
-
-impl PipeSession {
-    pub(super) fn current(&self) -> Option<Arc<OpenPipeSession>> {
-        self.lock().clone()
-    }
-
-    /// Puts a session in the place of the one before, which is given back.
-    pub(super) fn replace(&self, open: Arc<OpenPipeSession>) -> Option<Arc<OpenPipeSession>> {
-        let before = self.lock().replace(open);
-        if let Some(before) = &before {
-            before.closed.cancel();
-        }
-        before
-    }
-
-    /// The headers of a Legacy message: none before `initialize`.
-    pub(super) fn headers(&self) -> HeaderMap {
-        self.lock().as_ref().map(|open| open.headers.clone()).unwrap_or_default()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<OpenPipeSession>>> {
-        self.current.lock()
     }
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
 use tokio::time::{Instant, sleep};
 
 use crate::backoff::Backoff;
@@ -37,7 +36,7 @@ impl<E: McpPeer> Bridge<E> {
                         point = events.resume_point().or(point);
                         retry = point.as_ref().and_then(ResumePoint::retry);
                     }
-                    Ok(PipedReply::Whole(..)) if status == StatusCode::NOT_FOUND => {
+                    Ok(reply) if reply.is_session_lost(None) => {
                         // The new session has a stream of its own.
                         if open.has_id() && self.reopen_later(open).await {
                             return;

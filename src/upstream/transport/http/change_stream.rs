@@ -167,8 +167,11 @@ async fn get(
     headers.insert(http::header::ACCEPT, accept);
     let response = shared.client.send(&HttpMethod::GET, &headers, Bytes::new()).await?;
     let reception = HttpReply::read(response, shared.limit).await?;
-    if !first && used.is_some() && session::is_lost(&reception, &shared.number()) {
-        shared.reopen(used).await?;
+    if let Some(lost) = used
+        && !first
+        && session::is_lost(&reception, &shared.number())
+    {
+        shared.reopen(&lost).await?;
     }
     match reception {
         HttpReply::Events(events) => Ok(Some(*events)),

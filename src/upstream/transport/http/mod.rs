@@ -51,7 +51,8 @@ pub use pool::TransportError;
 use probe::{discover, probe};
 use reply::{HttpReply, MessageStream, answer_in};
 use resume::{Resumable, StreamItem};
-use session::LegacySession;
+use session::{LegacySession, OpenSession};
+pub use session::{SessionCell, is_session_lost};
 use streamed_call::{Head, LegacyCalls, ReplyStage, StreamedCall};
 
 /// A connection to an HTTP server whose era and capabilities are known.
@@ -113,7 +114,7 @@ impl HttpServer {
             EraChoice::Auto => probe(&client, opening.limit, opening.patience).await?,
         };
         let (peer, session) = match modern {
-            Some(peer) => (peer, LegacySession::none()),
+            Some(peer) => (peer, LegacySession::default()),
             None => LegacySession::open(&client, &opening.owner.told, opening.limit).await?,
         };
         let shared = Arc::new(HttpShared {
@@ -376,12 +377,11 @@ impl HttpShared {
         let used = self.session.add_to(&mut headers);
         let again = used.is_some().then(|| message.clone());
         let reception = self.post(&headers, message).await?;
-        let Some(again) = again.filter(|_| session::is_lost(&reception, id)) else {
-            return Ok(reception);
-        };
+        let lost = used.filter(|_| session::is_lost(&reception, id));
+        let (Some(lost), Some(again)) = (lost, again) else { return Ok(reception) };
         // Boxed to keep the usual call small: this is rare.
         Box::pin(async {
-            self.reopen(used).await?;
+            self.reopen(&lost).await?;
             self.session.add_to(&mut headers);
             let reception = self.post(&headers, again).await?;
             if !session::is_lost(&reception, id) {
@@ -396,7 +396,7 @@ impl HttpShared {
     }
 
     /// Opens a session in place of a lost one.
-    async fn reopen(&self, lost: Option<u64>) -> Result<(), UpstreamError> {
+    async fn reopen(&self, lost: &Arc<OpenSession>) -> Result<(), UpstreamError> {
         tracing::info!(server = %self.server, "the server has lost the session, a new one is opened");
         let told = &self.owner.told;
         let reopened = self.session.reopen(&self.client, told, self.limit, lost).await;

@@ -1,12 +1,14 @@
 //! A Legacy server's session: opened, kept, and reopened when lost.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use bytes::Bytes;
 
-use crate::jsonrpc::{self, Frame, Id};
+use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
 use crate::mcp::{Method, ProtocolVersion, header, notification};
 use crate::upstream::UpstreamError;
 use crate::upstream::transport::peer::{Peer, initialize_params, judge_initialize};
@@ -14,49 +16,86 @@ use crate::upstream::transport::peer::{Peer, initialize_params, judge_initialize
 use super::client::HttpClient;
 use super::reply::HttpReply;
 
-/// The session with one server, shared by all calls to it.
-pub(super) struct LegacySession {
-    current: Mutex<Option<OpenSession>>,
-    /// Held while a new session is opened, so that calls that lose the old one
-    /// together open only one.
+/// The current Legacy session with a peer. Callers that lose it together open
+/// only one in its place.
+pub struct SessionCell<S> {
+    current: Mutex<Option<Arc<S>>>,
+    /// Held while a session is opened.
     opening: AsyncMutex<()>,
-    /// The number of the current session, for state that must be set up again
-    /// in each session.
-    numbers: watch::Sender<u64>,
+    /// Counts the sessions, for state that must be set up again in each.
+    opened: watch::Sender<u64>,
 }
 
-#[derive(Clone)]
-struct OpenSession {
-    /// Counts the sessions that were opened.
-    number: u64,
+impl<S> Default for SessionCell<S> {
+    fn default() -> Self {
+        let (opening, opened) = (AsyncMutex::new(()), watch::Sender::new(0));
+        Self { current: Mutex::new(None), opening, opened }
+    }
+}
+
+impl<S> SessionCell<S> {
+    /// The open session, as far as is known.
+    pub fn current(&self) -> Option<Arc<S>> {
+        self.current.lock().clone()
+    }
+
+    /// Replaces the session; returns the previous one.
+    pub fn replace(&self, open: Arc<S>) -> Option<Arc<S>> {
+        let mut current = self.current.lock();
+        self.opened.send_modify(|opened| *opened += 1);
+        current.replace(open)
+    }
+
+    /// Opens a session in place of the one that was lost. Returns `None` if
+    /// another caller has done so.
+    ///
+    /// # Errors
+    /// The error of `open`, which leaves the lost session in its place.
+    pub async fn reopen<E>(
+        &self,
+        lost: &Arc<S>,
+        open: impl Future<Output = Result<S, E>>,
+    ) -> Result<Option<Arc<S>>, E> {
+        let _turn = self.opening.lock().await;
+        if self.current().is_some_and(|current| !Arc::ptr_eq(&current, lost)) {
+            return Ok(None);
+        }
+        let open = Arc::new(open.await?);
+        self.replace(Arc::clone(&open));
+        Ok(Some(open))
+    }
+}
+
+/// The session with one server, shared by all calls to it. Modern servers have
+/// none.
+#[derive(Default)]
+pub(super) struct LegacySession(SessionCell<OpenSession>);
+
+pub(super) struct OpenSession {
     /// The server's session id. Some servers use none.
     id: Option<HeaderValue>,
     version: ProtocolVersion,
 }
 
-impl LegacySession {
-    /// The absence of a session, for Modern servers.
-    pub(super) fn none() -> Self {
-        Self::of(None)
-    }
-
-    fn of(open: Option<OpenSession>) -> Self {
-        let number = open.as_ref().map_or(0, |open| open.number);
-        Self {
-            current: Mutex::new(open),
-            opening: AsyncMutex::new(()),
-            numbers: watch::Sender::new(number),
+impl OpenSession {
+    fn add_to(&self, headers: &mut HeaderMap) {
+        let version = HeaderValue::from_static(self.version.as_str());
+        headers.insert(header::PROTOCOL_VERSION, version);
+        if let Some(id) = &self.id {
+            headers.insert(header::SESSION_ID, id.clone());
         }
     }
+}
 
+impl LegacySession {
     /// Notifies of new sessions.
     pub(super) fn numbers(&self) -> watch::Receiver<u64> {
-        self.numbers.subscribe()
+        self.0.opened.subscribe()
     }
 
     /// The number of the current session.
     pub(super) fn number(&self) -> u64 {
-        *self.numbers.borrow()
+        *self.0.opened.borrow()
     }
 
     /// Sends `initialize` with these raw client capabilities, and opens a
@@ -66,41 +105,31 @@ impl LegacySession {
         told: &[u8],
         limit: usize,
     ) -> Result<(Peer, Self), UpstreamError> {
-        let (peer, open) = open(client, told, limit, 1).await?;
-        Ok((peer, Self::of(Some(open))))
+        let (peer, open) = open(client, told, limit).await?;
+        let session = Self::default();
+        session.0.replace(Arc::new(open));
+        Ok((peer, session))
     }
 
-    /// Adds the session's headers; returns the session's number if it has an
-    /// id, which a server can lose.
-    pub(super) fn add_to(&self, headers: &mut HeaderMap) -> Option<u64> {
-        let current = self.current();
-        let open = current.as_ref()?;
-        let version = HeaderValue::from_static(open.version.as_str());
-        headers.insert(header::PROTOCOL_VERSION, version);
-        let id = open.id.as_ref()?;
-        headers.insert(header::SESSION_ID, id.clone());
-        Some(open.number)
+    /// Adds the session's headers; returns the session if it has an id, which
+    /// a server can lose.
+    pub(super) fn add_to(&self, headers: &mut HeaderMap) -> Option<Arc<OpenSession>> {
+        let open = self.0.current()?;
+        open.add_to(headers);
+        open.id.is_some().then_some(open)
     }
 
-    /// Opens a new session in place of the one numbered `lost`, unless another
-    /// call has done so.
+    /// Opens a new session in place of a lost one, unless another call has done
+    /// so.
     pub(super) async fn reopen(
         &self,
         client: &HttpClient,
         told: &[u8],
         limit: usize,
-        lost: Option<u64>,
+        lost: &Arc<OpenSession>,
     ) -> Result<(), UpstreamError> {
-        let _turn = self.opening.lock().await;
-        let number = self.current().as_ref().map(|open| open.number);
-        if number != lost {
-            return Ok(());
-        }
-        let (_, open) = open(client, told, limit, number.unwrap_or(0) + 1).await?;
-        let number = open.number;
-        *self.current() = Some(open);
-        self.numbers.send_replace(number);
-        Ok(())
+        let open = async { Ok(open(client, told, limit).await?.1) };
+        self.0.reopen(lost, open).await.map(drop)
     }
 
     /// Ends the session at the server.
@@ -111,17 +140,12 @@ impl LegacySession {
             let _ = client.send(&HttpMethod::DELETE, &headers, Bytes::new()).await;
         }
     }
-
-    fn current(&self) -> parking_lot::MutexGuard<'_, Option<OpenSession>> {
-        self.current.lock()
-    }
 }
 
 async fn open(
     client: &HttpClient,
     told: &[u8],
     limit: usize,
-    number: u64,
 ) -> Result<(Peer, OpenSession), UpstreamError> {
     let request = Id::number(1);
     let body = jsonrpc::request(&request, Method::Initialize.as_str(), &initialize_params(told));
@@ -129,12 +153,9 @@ async fn open(
     let id = response.headers().get(header::SESSION_ID).cloned();
     let answer = HttpReply::read(response, limit).await?.answer(&request).await?;
     let peer = judge_initialize(&answer)?;
-    let open = OpenSession { number, id, version: peer.version };
+    let open = OpenSession { id, version: peer.version };
     let mut headers = HeaderMap::new();
-    headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(peer.version.as_str()));
-    if let Some(id) = &open.id {
-        headers.insert(header::SESSION_ID, id.clone());
-    }
+    open.add_to(&mut headers);
     client.post(&headers, jsonrpc::notification(notification::INITIALIZED, None)).await?;
     Ok((peer, open))
 }
@@ -144,13 +165,15 @@ async fn open(
 /// response to the request. The reference servers send the latter as an error
 /// without an id, as an error with a made-up id, or as plain text; after a
 /// restart they report that the server is not initialized.
-pub(super) fn is_lost(reception: &HttpReply, asked: &Id) -> bool {
-    let HttpReply::Refused { status, frame, body } = reception else { return false };
-    match *status {
+///
+/// `asked` is the request, if the message was one.
+pub fn is_session_lost(status: StatusCode, body: &[u8], asked: Option<&Id>) -> bool {
+    match status {
         StatusCode::NOT_FOUND => true,
         StatusCode::BAD_REQUEST => {
+            let frame = jsonrpc::parse(&Bytes::copy_from_slice(body), MAX_SERVER_DEPTH);
             let answers =
-                matches!(frame, Some(Frame::Response { id: Some(id), .. }) if id == asked);
+                matches!(&frame, Ok(Frame::Response { id: Some(id), .. }) if Some(id) == asked);
             let text = String::from_utf8_lossy(body).to_lowercase();
             !answers && (text.contains("session") || text.contains("not initialized"))
         }
@@ -158,16 +181,14 @@ pub(super) fn is_lost(reception: &HttpReply, asked: &Id) -> bool {
     }
 }
 
+/// Whether a reply means that the server does not know the session.
+pub(super) fn is_lost(reply: &HttpReply, asked: &Id) -> bool {
+    matches!(reply, HttpReply::Refused { status, body, .. } if is_session_lost(*status, body, Some(asked)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn lost(status: u16, body: &'static str) -> bool {
-        let body = Bytes::from_static(body.as_bytes());
-        let frame = jsonrpc::parse(&body, 8).ok();
-        let status = StatusCode::from_u16(status).unwrap();
-        is_lost(&HttpReply::Refused { status, frame, body }, &Id::number(7))
-    }
 
     #[test]
     fn a_lost_session_is_told_from_other_refusals() {
@@ -198,7 +219,9 @@ mod tests {
             (401, "session", false),
             (500, "session", false),
         ] {
-            assert_eq!(lost(status, body), is_lost, "{status} {body}");
+            let status = StatusCode::from_u16(status).unwrap();
+            let told = is_session_lost(status, body.as_bytes(), Some(&Id::number(7)));
+            assert_eq!(told, is_lost, "{status} {body}");
         }
     }
 }
