@@ -28,7 +28,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode};
 
 use crate::call::PeerAddress;
 use crate::call::{Drain, Failure, RequestFault};
@@ -219,11 +219,6 @@ impl McpService {
         }
     }
 }
-
-/// A JSON body's media type.
-const JSON: header::HeaderValue = header::HeaderValue::from_static("application/json");
-/// An event stream's media type.
-const EVENTS: header::HeaderValue = header::HeaderValue::from_static("text/event-stream");
 
 /// The result of a request that says nothing but that it was served.
 const NOTHING: Bytes = Bytes::from_static(b"{}");

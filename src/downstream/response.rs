@@ -13,13 +13,12 @@ use crate::call::{Answer, Event, Failure, Notice, Passing, RequestFault, ResultB
 use crate::codec::sse;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice};
-use crate::mcp::{Era, Method, code, header};
+use crate::mcp::{Era, MediaType, Method, code, header};
 
 use super::body::{Body, BrokenOff};
 use super::caller::AccessWatch;
 use super::event_stream::{self, First, Steps, StreamStep};
 use super::legacy::ClientSession;
-use super::{EVENTS, JSON};
 
 /// The response formats that a client accepts, from its `Accept` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +35,8 @@ impl AcceptedForm {
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let (mut json, mut events) = (None, None);
         for (line, value) in headers.get_all(ACCEPT).iter().enumerate() {
-            if value == USUAL_ACCEPT {
+            // What the specification tells clients to send, as the SDKs write it.
+            if value == MediaType::JSON_OR_EVENTS {
                 return Self::Both;
             }
             let value = value.to_str().unwrap_or_default();
@@ -311,7 +311,7 @@ pub(super) fn json(status: StatusCode, message: Bytes) -> Response<Body> {
 fn with_json(status: StatusCode, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response.headers_mut().insert(CONTENT_TYPE, MediaType::JSON);
     response
 }
 
@@ -319,7 +319,7 @@ fn with_json(status: StatusCode, body: Body) -> Response<Body> {
 pub(super) fn with_events(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, EVENTS);
+    headers.insert(CONTENT_TYPE, MediaType::EVENTS);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(header::ACCEL_BUFFERING, HeaderValue::from_static("no"));
     response
@@ -344,8 +344,6 @@ pub(super) fn refuse_request(status: StatusCode, fault: RequestFault) -> Respons
 
 /// How long a silent call waits before its stream is opened for a client that can resume it.
 const PRIMED_AFTER: Duration = Duration::from_secs(1);
-/// What the specification tells clients to send, as the SDKs write it.
-const USUAL_ACCEPT: &str = "application/json, text/event-stream";
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! The media types of the Streamable HTTP transport.
 
-use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
 
 use crate::text::clip;
 
@@ -17,6 +17,14 @@ pub enum MediaType {
 }
 
 impl MediaType {
+    /// The `Content-Type` of a message.
+    pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+    /// The `Content-Type` of events, and the `Accept` of a client that wants nothing else.
+    pub const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+    /// The `Accept` of a client that posts a message.
+    pub const JSON_OR_EVENTS: HeaderValue =
+        HeaderValue::from_static("application/json, text/event-stream");
+
     /// The media type in a message's headers.
     pub fn of(headers: &HeaderMap) -> Self {
         headers.get(CONTENT_TYPE).map_or(Self::Other, |value| Self::parse(value.as_bytes()))

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, Request, header as http_header};
 
 use crate::call::Params;
-use crate::mcp::{Era, Method, ProtocolVersion, encode_value, header};
+use crate::mcp::{Era, MediaType, Method, ProtocolVersion, encode_value, header};
 
 /// A request as its line has it.
 #[derive(Debug)]
@@ -57,17 +57,16 @@ impl PipedRequest {
 
 /// A POST of one message.
 pub(super) fn post(mut headers: HeaderMap, body: Bytes) -> Request<Bytes> {
-    headers.insert(http_header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let accept = HeaderValue::from_static("application/json, text/event-stream");
-    headers.insert(http_header::ACCEPT, accept);
+    headers.insert(http_header::CONTENT_TYPE, MediaType::JSON);
+    headers.insert(http_header::ACCEPT, MediaType::JSON_OR_EVENTS);
     request(HttpMethod::POST, headers, body)
 }
 
 /// A GET of a stream, behind an event if one is named.
 pub(super) fn get(mut headers: HeaderMap, last_id: Option<HeaderValue>) -> Request<Bytes> {
-    headers.insert(http_header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+    headers.insert(http_header::ACCEPT, MediaType::EVENTS);
     if let Some(id) = last_id {
-        headers.insert(http_header::HeaderName::from_static("last-event-id"), id);
+        headers.insert(header::LAST_EVENT_ID, id);
     }
     request(HttpMethod::GET, headers, Bytes::new())
 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use crate::backoff::Backoff;
 use crate::call::{Answer, Question};
 use crate::jsonrpc::{self, Frame};
-use crate::mcp::{Era, Method, notification};
+use crate::mcp::{Era, MediaType, Method, notification};
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::routing;
 use crate::upstream::notifications::listen::{
@@ -163,8 +163,7 @@ async fn get(
 ) -> Result<Option<MessageStream>, UpstreamError> {
     let mut headers = HeaderMap::new();
     let used = shared.session.add_to(&mut headers);
-    let accept = http::HeaderValue::from_static("text/event-stream");
-    headers.insert(http::header::ACCEPT, accept);
+    headers.insert(http::header::ACCEPT, MediaType::EVENTS);
     let response = shared.client.send(&HttpMethod::GET, &headers, Bytes::new()).await?;
     let reception = HttpReply::read(response, shared.limit).await?;
     if let Some(lost) = used

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::ACCEPT;
-use http::{HeaderMap, HeaderValue, Method as HttpMethod};
+use http::{HeaderMap, Method as HttpMethod};
 
 use crate::codec::sse::ResumePoint;
 use crate::jsonrpc::{Frame, Id};
-use crate::mcp::{Era, header};
+use crate::mcp::{Era, MediaType, header};
 use crate::upstream::UpstreamError;
 
 use super::HttpShared;
@@ -169,7 +169,7 @@ impl Resumable {
 }
 
 async fn resume(shared: &HttpShared, mut headers: HeaderMap) -> ResumeAttempt {
-    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    headers.insert(ACCEPT, MediaType::EVENTS);
     let response = match shared.client.send(&HttpMethod::GET, &headers, Bytes::new()).await {
         Ok(response) => response,
         Err(fault @ (UpstreamError::Connect(_) | UpstreamError::Broken(_))) => {

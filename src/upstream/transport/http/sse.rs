@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::header::ACCEPT;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use serde_json::json;
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
@@ -47,7 +47,7 @@ pub(in crate::upstream) async fn open(
     limit: usize,
 ) -> Result<(DuplexStream, DuplexStream), UpstreamError> {
     let mut headers = HeaderMap::new();
-    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    headers.insert(ACCEPT, MediaType::EVENTS);
     let response = client.send(&Method::GET, &headers, Bytes::new()).await?;
     let mut events = events_of(response, limit)?;
     let first = events.next_event().await?.ok_or(UpstreamError::NoAnswer)?;
