@@ -5,10 +5,13 @@
 //! outbox, so that it can be resumed by GET, and the call goes on while nobody
 //! reads (2025-11-25, Streamable HTTP, "Sending Messages to the Server").
 
+use std::pin::pin;
 use std::time::Duration;
 
+use async_stream::stream;
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::stream::iter;
+use futures_util::{Stream, StreamExt};
 use http::Response;
 
 use crate::call::Event;
@@ -45,7 +48,7 @@ pub(super) enum First {
 pub(super) fn open(first: First, steps: impl Steps, mut writer: AnswerWriter) -> Response<Body> {
     let keep_alive = writer.keep_alive;
     let session = writer.session.take();
-    let rest = stream::unfold(Some((steps, writer)), piece);
+    let rest = pieces(steps, writer);
     match (session, first) {
         (Some((session, standing)), first) => {
             let first = match first {
@@ -53,7 +56,7 @@ pub(super) fn open(first: First, steps: impl Steps, mut writer: AnswerWriter) ->
                 First::Message(message) => Some(Piece::Message(message)),
                 First::Pause(wait) => Some(Piece::Pause(wait)),
             };
-            let pieces = stream::iter(first).chain(rest);
+            let pieces = iter(first).chain(rest);
             answer_resumable((&session, standing), Box::pin(pieces), keep_alive)
         }
         (None, First::Message(message)) => not_resumable(sse::message(&message), rest, keep_alive),
@@ -67,52 +70,48 @@ fn not_resumable(
     pieces: impl Stream<Item = Piece> + Send + 'static,
     keep_alive: Duration,
 ) -> Response<Body> {
-    let state = (Some(first), Box::pin(pieces));
-    let events = stream::unfold(state, move |(first, mut pieces)| async move {
-        if let Some(first) = first {
-            return Some((first, (None, pieces)));
-        }
+    let events = stream! {
+        yield first;
+        let mut pieces = pin!(pieces);
         loop {
-            let piece = tokio::select! {
-                piece = pieces.next() => piece?,
-                () = tokio::time::sleep(keep_alive) => {
-                    return Some((sse::comment(), (None, pieces)));
-                }
-            };
-            if let Piece::Message(message) = piece {
-                return Some((sse::message(&message), (None, pieces)));
+            tokio::select! {
+                piece = pieces.next() => match piece {
+                    Some(Piece::Message(message)) => yield sse::message(&message),
+                    Some(Piece::Pause(_)) => {}
+                    None => return,
+                },
+                () = tokio::time::sleep(keep_alive) => yield sse::comment(),
             }
         }
-    });
+    };
     response::with_events(Body::stream(events))
 }
 
-/// The next piece of a call's stream, and what is left of the call.
-async fn piece<S: Steps>(
-    left: Option<(S, AnswerWriter)>,
-) -> Option<(Piece, Option<(S, AnswerWriter)>)> {
-    let (mut steps, writer) = left?;
-    let step = loop {
-        match steps.next().await? {
-            // Server requests reach this point as a result that asks for input.
-            StreamStep::Event(Event::Asks(..) | Event::TookBack(_)) => {}
-            step => break step,
+/// The messages of a call, to its answer.
+fn pieces(mut steps: impl Steps, writer: AnswerWriter) -> impl Stream<Item = Piece> + Send {
+    stream! {
+        while let Some(step) = steps.next().await {
+            let answer = match step {
+                StreamStep::Frame(frame) => {
+                    yield Piece::Message(frame);
+                    continue;
+                }
+                StreamStep::Event(Event::Notice(notice)) => {
+                    yield Piece::Message(writer.notice(&notice));
+                    continue;
+                }
+                StreamStep::Event(Event::Pause(wait)) => {
+                    yield Piece::Pause(wait);
+                    continue;
+                }
+                // Server requests reach this point as a result that asks for input.
+                StreamStep::Event(Event::Asks(..) | Event::TookBack(_)) => continue,
+                StreamStep::Event(Event::Answer(answer)) => answer,
+                StreamStep::Event(Event::Passing(passing)) => response::collected(passing).await,
+            };
+            drop(steps);
+            yield Piece::Message(writer.message(answer).1);
+            return;
         }
-    };
-    let message = match step {
-        StreamStep::Frame(frame) => return Some((Piece::Message(frame), Some((steps, writer)))),
-        StreamStep::Event(Event::Notice(notice)) => {
-            let message = writer.notice(&notice);
-            return Some((Piece::Message(message), Some((steps, writer))));
-        }
-        StreamStep::Event(Event::Pause(wait)) => {
-            return Some((Piece::Pause(wait), Some((steps, writer))));
-        }
-        StreamStep::Event(Event::Answer(answer)) => writer.message(answer).1,
-        StreamStep::Event(Event::Passing(passing)) => {
-            writer.message(response::collected(passing).await).1
-        }
-        StreamStep::Event(Event::Asks(..) | Event::TookBack(_)) => return None,
-    };
-    Some((Piece::Message(message), None))
+    }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_stream::try_stream;
 use bytes::{BufMut, Bytes, BytesMut};
-use futures_util::stream;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use tokio::time::sleep;
@@ -233,24 +233,18 @@ pub(super) async fn collected(passing: Passing) -> Result<Answer, Failure> {
 
 /// A large result, streamed inside an envelope of its own. If it ends early, the connection is
 /// closed, so that the client does not take the part for the whole.
-fn passed(passing: Passing, writer: &AnswerWriter) -> Response<Body> {
+fn passed(mut passing: Passing, writer: &AnswerWriter) -> Response<Body> {
     let (before, after) = around(&writer.id);
     let lifted = writer.era == Era::Modern && passing.era() == Era::Legacy;
-    let state = (Some(before), lifted, Some((passing, after)));
-    let pieces = stream::unfold(state, |(before, lifted, rest)| async move {
-        if let Some(before) = before {
-            return Some((Ok(before), (None, lifted, rest)));
+    let pieces = try_stream! {
+        yield before;
+        let mut first = true;
+        while let Some(piece) = passing.next().await.map_err(|_| BrokenOff)? {
+            yield if lifted && first { with_type(&piece) } else { piece };
+            first = false;
         }
-        let (mut passing, after) = rest?;
-        match passing.next().await {
-            Ok(Some(piece)) => {
-                let piece = if lifted { with_type(&piece) } else { piece };
-                Some((Ok(piece), (None, false, Some((passing, after)))))
-            }
-            Ok(None) => Some((Ok(after), (None, false, None))),
-            Err(_) => Some((Err(BrokenOff), (None, false, None))),
-        }
-    });
+        yield after;
+    };
     with_json(StatusCode::OK, Body::fragile(pieces))
 }
 

@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_stream::stream;
 use bytes::{BufMut, Bytes, BytesMut};
-use futures_util::stream;
+use futures_util::Stream;
 use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode, Uri, header};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{sleep, timeout};
@@ -116,8 +117,6 @@ impl McpPeer for Inside {
 
 /// An open stream.
 struct Streaming {
-    /// Where to post messages; said first.
-    first: Option<Bytes>,
     lines: OutputLines,
     keep_alive: Duration,
     drain: Drain,
@@ -130,23 +129,27 @@ struct Streaming {
 }
 
 impl Streaming {
-    async fn step(streaming: Option<Self>) -> Option<(Bytes, Option<Self>)> {
-        let mut this = streaming?;
-        if let Some(first) = this.first.take() {
-            return Some((first, Some(this)));
-        }
-        loop {
-            tokio::select! {
-                biased;
-                () = this.standing.revoked() => return None,
-                () = this.drain.started(), if !this.draining => {
-                    this.draining = true;
-                    let bridge = Arc::clone(&this.registered.pipe.bridge);
-                    // The end of the drain time cuts the connection.
-                    tokio::spawn(async move { bridge.finish(Duration::MAX).await });
+    fn events(self) -> impl Stream<Item = Bytes> + Send {
+        stream! {
+            // Whole, with what it holds until its end.
+            let mut this = self;
+            yield endpoint(&this.registered.id);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = this.standing.revoked() => return,
+                    () = this.drain.started(), if !this.draining => {
+                        this.draining = true;
+                        let bridge = Arc::clone(&this.registered.pipe.bridge);
+                        // The end of the drain time cuts the connection.
+                        tokio::spawn(async move { bridge.finish(Duration::MAX).await });
+                    }
+                    line = this.lines.next() => match line {
+                        Some(line) => yield sse::message(&line),
+                        None => return,
+                    },
+                    () = sleep(this.keep_alive) => yield sse::comment(),
                 }
-                line = this.lines.next() => return Some((sse::message(&line?), Some(this))),
-                () = sleep(this.keep_alive) => return Some((sse::comment(), Some(this))),
             }
         }
     }
@@ -216,7 +219,6 @@ impl McpService {
         let pipe = Arc::new(SsePipe { caller, uri, bridge });
         self.pipes.lock().insert(Arc::clone(&id), Arc::clone(&pipe));
         let streaming = Streaming {
-            first: Some(endpoint(&id)),
             lines,
             keep_alive,
             drain: self.drain.clone(),
@@ -225,7 +227,7 @@ impl McpService {
             registered: Registered { mcp: Arc::clone(self), id, pipe },
             _place: place,
         };
-        response::with_events(Body::stream(stream::unfold(Some(streaming), Streaming::step)))
+        response::with_events(Body::stream(streaming.events()))
     }
 
     async fn post_to_pipe(

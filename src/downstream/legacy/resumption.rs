@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_stream::stream;
 use bytes::Bytes;
-use futures_util::stream;
 use http::{HeaderValue, Response, StatusCode};
 
 use crate::call::RequestFault;
@@ -52,39 +52,37 @@ pub(in crate::downstream) fn answer_resumable(
 /// A connection that carries a stream of a session from `start` on, as long as
 /// whoever opened it may come in.
 fn connect(
-    (session, standing): (&ClientSession, AccessWatch),
+    (session, mut standing): (&ClientSession, AccessWatch),
     outbox: &Arc<Outbox>,
     start: ReplayStart,
     keep_alive: Duration,
 ) -> Response<Body> {
-    let reader = outbox.read(start);
-    let first = Some(opening(session, &reader));
+    let mut reader = outbox.read(start);
+    let opening = opening(session, &reader);
     let polls = session.client().version.sends_priming_event();
-    let left = Some((reader, standing));
-    let events = stream::unfold((first, left), move |(first, left)| async move {
-        if let Some(first) = first {
-            return Some((first, (None, left)));
-        }
-        let (mut reader, mut standing) = left?;
+    let events = stream! {
+        yield opening;
         loop {
             let sent = tokio::select! {
-                sent = reader.next() => sent?,
-                () = standing.revoked() => return None,
+                sent = reader.next() => sent,
+                () = standing.revoked() => None,
                 () = tokio::time::sleep(keep_alive) => {
-                    return Some((sse::comment(), (None, Some((reader, standing)))));
+                    yield sse::comment();
+                    continue;
                 }
             };
             match sent {
-                Sent::Event(event) => {
-                    return Some((event, (None, Some((reader, standing)))));
+                Some(Sent::Event(event)) => yield event,
+                Some(Sent::Pause(wait)) if polls => {
+                    drop(reader);
+                    yield sse::retry(wait);
+                    return;
                 }
-                Sent::Pause(wait) if polls => {
-                    return Some((sse::retry(wait), (None, None)));
-                }
-                Sent::Pause(_) => {}
+                Some(Sent::Pause(_)) => {}
+                None => return,
             }
         }
-    });
+    };
     response::with_events(Body::stream(events))
 }
 

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use async_stream::stream;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::Stream;
 use http::Response;
 use tokio::sync::watch;
 
@@ -28,8 +29,6 @@ use crate::downstream::{Body, McpService};
 struct SessionStream {
     session: Arc<ClientSession>,
     gateway: Arc<Gateway>,
-    /// Said at once, so that proxies pass the head of the answer on.
-    first: Option<Bytes>,
     reader: OutboxReader,
     changes: ListChanges,
     ticks: watch::Receiver<u64>,
@@ -40,40 +39,41 @@ struct SessionStream {
 }
 
 impl SessionStream {
-    async fn step(open: Option<Self>) -> Option<(Bytes, Option<Self>)> {
-        let mut this = open?;
-        if let Some(first) = this.first.take() {
-            return Some((first, Some(this)));
-        }
-        let (session, gateway) = (Arc::clone(&this.session), Arc::clone(&this.gateway));
-        let (context, _) = session.knows()?;
-        loop {
-            tokio::select! {
-                biased;
-                () = this.session.closed().cancelled() => return None,
-                () = this.standing.revoked() => return None,
-                () = this.drain.started() => return None,
-                Ok(()) = this.ticks.changed() => {
-                    for method in this.changes.to(gateway.shown(context)) {
-                        let message = jsonrpc::notification(method, None);
-                        session.outbox().push(&message, Merge::With(method));
-                    }
-                }
-                told = gateway.news(session.subscriber(), context) => {
-                    for told in told {
-                        let params = told.params(None);
-                        if session.hears(&told.method, params.as_ref()) {
-                            let message = jsonrpc::notification(&told.method, params.as_deref());
-                            session.outbox().push(&message, Merge::Never);
+    fn events(self, opening: Bytes) -> impl Stream<Item = Bytes> + Send {
+        stream! {
+            // Whole, with what it holds until its end.
+            let mut this = self;
+            // At once, so that proxies pass the head of the answer on.
+            yield opening;
+            let (session, gateway) = (&this.session, &this.gateway);
+            let Some((context, _)) = session.knows() else { return };
+            loop {
+                tokio::select! {
+                    biased;
+                    () = session.closed().cancelled() => return,
+                    () = this.standing.revoked() => return,
+                    () = this.drain.started() => return,
+                    Ok(()) = this.ticks.changed() => {
+                        for method in this.changes.to(gateway.shown(context)) {
+                            let message = jsonrpc::notification(method, None);
+                            session.outbox().push(&message, Merge::With(method));
                         }
                     }
-                }
-                sent = this.reader.next() => match sent? {
-                    Sent::Event(event) => return Some((event, Some(this))),
-                    Sent::Pause(_) => {}
-                },
-                () = tokio::time::sleep(this.keep_alive) => {
-                    return Some((sse::comment(), Some(this)));
+                    told = gateway.news(session.subscriber(), context) => {
+                        for told in told {
+                            let params = told.params(None);
+                            if session.hears(&told.method, params.as_ref()) {
+                                let message = jsonrpc::notification(&told.method, params.as_deref());
+                                session.outbox().push(&message, Merge::Never);
+                            }
+                        }
+                    }
+                    sent = this.reader.next() => match sent {
+                        Some(Sent::Event(event)) => yield event,
+                        Some(Sent::Pause(_)) => {}
+                        None => return,
+                    },
+                    () = tokio::time::sleep(this.keep_alive) => yield sse::comment(),
                 }
             }
         }
@@ -101,8 +101,8 @@ impl McpService {
         // what happens before it opens a stream, or is lost with one.
         ticks.mark_changed();
         let reader = session.outbox().read(start);
-        let stream_state = SessionStream {
-            first: Some(resumption::opening(session, &reader)),
+        let opening = resumption::opening(session, &reader);
+        let open = SessionStream {
             reader,
             changes: ListChanges::since(known, WantedLists::ALL),
             ticks,
@@ -118,6 +118,6 @@ impl McpService {
             ),
             session: Arc::clone(session),
         };
-        response::with_events(Body::stream(stream::unfold(Some(stream_state), SessionStream::step)))
+        response::with_events(Body::stream(open.events(opening)))
     }
 }

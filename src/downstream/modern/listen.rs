@@ -1,14 +1,15 @@
 //! `subscriptions/listen`: the stream on which a Modern client hears of what it
 //! asked for, and of nothing else.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_stream::stream;
 use bytes::Bytes;
 use futures_util::future::join_all;
-use futures_util::{join, stream};
+use futures_util::{Stream, join};
 use http::Response;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -93,8 +94,6 @@ struct ListenStream {
     subscription: Arc<ClientSubscription>,
     /// The acknowledgement, once it is known what can be honoured.
     opening: Option<Opening>,
-    /// Events on their way.
-    ready: VecDeque<Bytes>,
     changes: ListChanges,
     ticks: watch::Receiver<u64>,
     keep_alive: Duration,
@@ -180,34 +179,38 @@ fn event(method: &str, params: &[u8]) -> Bytes {
 }
 
 impl ListenStream {
-    async fn step(listening: Option<Self>) -> Option<(Bytes, Option<Self>)> {
-        let mut this = listening?;
-        let subscription = Arc::clone(&this.subscription);
-        loop {
-            if let Some(event) = this.ready.pop_front() {
-                return Some((event, Some(this)));
-            }
-            let opened = this.opening.is_none();
-            tokio::select! {
-                biased;
-                () = this.drain.started() => return Some((subscription.end(), None)),
-                () = this.standing.revoked() => return None,
-                acknowledged = acknowledged(&mut this.opening) => {
-                    this.opening = None;
-                    return Some((acknowledged, Some(this)));
-                }
-                Ok(()) = this.ticks.changed(), if opened => {
-                    let now = subscription.gateway.shown(&subscription.context);
-                    let changed = this.changes.to(now);
-                    this.ready.extend(changed.map(|method| subscription.change(method)));
-                }
-                told = subscription.gateway.news(&subscription.subscriber, &subscription.context),
-                    if opened =>
-                {
-                    this.ready.extend(told.iter().filter_map(|told| subscription.news(told)));
-                }
-                () = tokio::time::sleep(this.keep_alive) => {
-                    return Some((sse::comment(), Some(this)));
+    fn events(self) -> impl Stream<Item = Bytes> + Send {
+        stream! {
+            // Whole, with what it holds until its end.
+            let mut this = self;
+            let subscription = Arc::clone(&this.subscription);
+            loop {
+                let opened = this.opening.is_none();
+                tokio::select! {
+                    biased;
+                    () = this.drain.started() => {
+                        yield subscription.end();
+                        return;
+                    }
+                    () = this.standing.revoked() => return,
+                    acknowledged = acknowledged(&mut this.opening) => {
+                        this.opening = None;
+                        yield acknowledged;
+                    }
+                    Ok(()) = this.ticks.changed(), if opened => {
+                        let now = subscription.gateway.shown(&subscription.context);
+                        for method in this.changes.to(now) {
+                            yield subscription.change(method);
+                        }
+                    }
+                    told = subscription.gateway.news(&subscription.subscriber, &subscription.context),
+                        if opened =>
+                    {
+                        for event in told.iter().filter_map(|told| subscription.news(told)) {
+                            yield event;
+                        }
+                    }
+                    () = tokio::time::sleep(this.keep_alive) => yield sse::comment(),
                 }
             }
         }
@@ -254,7 +257,6 @@ impl McpService {
         let listening = ListenStream {
             opening: Some(Box::pin(Arc::clone(&subscription).open(filter))),
             subscription,
-            ready: VecDeque::new(),
             changes,
             ticks,
             keep_alive,
@@ -262,7 +264,7 @@ impl McpService {
             standing: self.watch_access(caller),
             _held: (place, self.gateway.metrics.open_streams().enter()),
         };
-        Ok(response::with_events(Body::stream(stream::unfold(Some(listening), ListenStream::step))))
+        Ok(response::with_events(Body::stream(listening.events())))
     }
 }
 

@@ -12,8 +12,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_stream::stream;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::Stream;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -62,8 +63,7 @@ async fn start_task(
     let (says, answers) = mpsc::channel(MOST_QUESTIONS);
     let driven =
         DrivenTask { snapshot: Arc::clone(snapshot), at, reply, answers, stage, task: None };
-    let events = stream::unfold(Some(driven), DrivenTask::next_event);
-    Ok(Reply::stream(events).with_answers(Some(says)).with_slot(slot))
+    Ok(Reply::stream(driven.events()).with_answers(Some(says)).with_slot(slot))
 }
 
 /// A call that runs as a task.
@@ -104,43 +104,44 @@ impl Drop for AwaitedTask {
 }
 
 impl DrivenTask {
-    async fn next_event(driven: Option<Self>) -> Option<(Event, Option<Self>)> {
-        let mut this = driven?;
-        loop {
-            let event = if let TaskStage::Polling(polling) = &mut this.stage {
-                match polling.next(&this.at, &mut this.answers).await {
-                    ControlFlow::Continue(Some(event)) => return Some((event, Some(this))),
-                    ControlFlow::Continue(None) => continue,
-                    ControlFlow::Break(ended) => Event::Answer(ended),
-                }
-            } else {
-                tokio::select! {
-                    Some((id, response)) = this.answers.recv() => {
-                        this.reply.answer_question(id, response);
-                        continue;
+    fn events(mut self) -> impl Stream<Item = Event> + Send {
+        stream! {
+            let last = loop {
+                let event = if let TaskStage::Polling(polling) = &mut self.stage {
+                    match polling.next(&self.at, &mut self.answers).await {
+                        ControlFlow::Continue(event) => {
+                            if let Some(event) = event {
+                                yield event;
+                            }
+                            continue;
+                        }
+                        ControlFlow::Break(ended) => break Event::Answer(ended),
                     }
-                    event = this.reply.next() => event?,
+                } else {
+                    tokio::select! {
+                        Some((id, response)) = self.answers.recv() => {
+                            self.reply.answer_question(id, response);
+                            continue;
+                        }
+                        event = self.reply.next() => event,
+                    }
+                };
+                match event {
+                    Some(Event::Answer(Ok(answer))) => match self.handle_answer(answer).await {
+                        Ok(None) => {}
+                        Ok(Some(answer)) => break Event::Answer(Ok(answer)),
+                        Err(failure) => break Event::Answer(Err(failure)),
+                    },
+                    Some(event) if event.is_last() => break event,
+                    Some(event) => yield event,
+                    None => return,
                 }
             };
-            let answer = match event {
-                Event::Answer(Ok(answer)) if !matches!(this.stage, TaskStage::Polling(_)) => {
-                    match this.handle_answer(answer).await {
-                        Ok(None) => continue,
-                        Ok(Some(answer)) => Ok(answer),
-                        Err(failure) => Err(failure),
-                    }
-                }
-                Event::Answer(answer) => answer,
-                event if event.is_last() => {
-                    this.mark_ended();
-                    return Some((event, None));
-                }
-                event => return Some((event, Some(this))),
-            };
-            if answer.is_ok() {
-                this.mark_ended();
+            if !matches!(last, Event::Answer(Err(_))) {
+                self.mark_ended();
             }
-            return Some((Event::Answer(answer), None));
+            drop(self);
+            yield last;
         }
     }
 

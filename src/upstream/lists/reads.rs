@@ -11,8 +11,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_stream::stream;
 use bytes::Bytes;
-use futures_util::stream;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -86,26 +86,25 @@ impl ReadCache {
 
     /// Passes on the reply to a read, and caches its result if the server
     /// allows it.
-    pub(in crate::upstream) fn keep(self: &Arc<Self>, reading: Reading, reply: Reply) -> Reply {
+    pub(in crate::upstream) fn keep(self: &Arc<Self>, reading: Reading, mut reply: Reply) -> Reply {
         let answers = reply.answers();
-        let state = Some((reply, Some(reading), Arc::clone(self)));
-        let kept = Reply::stream(stream::unfold(state, |state| async {
-            let (mut reply, mut reading, reads) = state?;
-            let event = reply.next().await?;
-            match &event {
-                Event::Answer(Ok(Answer::Result(result))) => {
-                    if let Some(reading) = reading.take() {
-                        reads.take(reading, result);
+        let reads = Arc::clone(self);
+        let kept = Reply::stream(stream! {
+            let mut reading = Some(reading);
+            while let Some(event) = reply.next().await {
+                match &event {
+                    Event::Answer(Ok(Answer::Result(result))) => {
+                        if let Some(reading) = reading.take() {
+                            reads.take(reading, result);
+                        }
                     }
-                    return Some((event, None));
+                    // The result depends on this client's answers.
+                    Event::Asks(..) => reading = None,
+                    _ => {}
                 }
-                // The result depends on this client's answers.
-                Event::Asks(..) => reading = None,
-                _ => {}
+                yield event;
             }
-            let more = !event.is_last();
-            Some((event, more.then_some((reply, reading, reads))))
-        }));
+        });
         kept.with_answers(answers)
     }
 

@@ -10,8 +10,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use async_stream::try_stream;
 use bytes::{Bytes, BytesMut};
-use futures_util::stream;
+use futures_util::Stream;
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
@@ -110,8 +111,7 @@ impl PartialAnswer {
             server: shared.server.clone(),
             deadline,
         };
-        let pieces = stream::unfold(Some(way), PassingAnswer::step);
-        Ok(Ok(Passing::new(shared.server.clone(), era, pieces)))
+        Ok(Ok(Passing::new(shared.server.clone(), era, way.pieces())))
     }
 
     /// The part of the result that has arrived, if it can be passed on.
@@ -196,14 +196,13 @@ struct PassingAnswer {
 }
 
 impl PassingAnswer {
-    async fn step(way: Option<Self>) -> Option<(Result<Bytes, Failure>, Option<Self>)> {
-        let mut way = way?;
-        match way.piece().await {
-            Ok(Some(piece)) => Some((Ok(piece), Some(way))),
-            Ok(None) => None,
-            Err(fault) => {
-                tracing::warn!(server = %way.server, fault = %fault.chain(), "an answer breaks off");
-                Some((Err(fault.into_failure(&way.server)), None))
+    fn pieces(mut self) -> impl Stream<Item = Result<Bytes, Failure>> + Send {
+        try_stream! {
+            while let Some(piece) = self.piece().await.map_err(|fault| {
+                tracing::warn!(server = %self.server, fault = %fault.chain(), "an answer breaks off");
+                fault.into_failure(&self.server)
+            })? {
+                yield piece;
             }
         }
     }

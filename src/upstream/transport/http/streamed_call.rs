@@ -5,8 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_stream::stream;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::Stream;
 use http::HeaderMap;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
@@ -141,77 +142,78 @@ impl StreamedCall {
 
     /// The reply, event by event.
     pub(super) fn reply(self) -> Reply {
-        Reply::stream(stream::unfold(Some(self), Self::step))
+        Reply::stream(self.events())
     }
 
-    /// The next event, and the rest of the call.
-    pub(super) async fn step(coming: Option<Self>) -> Option<(Event, Option<Self>)> {
-        let mut this = coming?;
-        let answer = loop {
-            let came = tokio::select! {
-                came = this.stage.next() => came,
-                (id, response) = this.questions.answer() => {
-                    if this.questions.close(&id, &mut this.deadline)
-                        && let Err(fault) = this.shared.respond(&id, &response).await
-                    {
-                        break Err(fault);
+    fn events(mut self) -> impl Stream<Item = Event> + Send {
+        stream! {
+            let answer = loop {
+                let came = tokio::select! {
+                    came = self.stage.next() => came,
+                    (id, response) = self.questions.answer() => {
+                        if self.questions.close(&id, &mut self.deadline)
+                            && let Err(fault) = self.shared.respond(&id, &response).await
+                        {
+                            break Err(fault);
+                        }
+                        continue;
                     }
-                    continue;
-                }
-                line = this.hearing.next() => return Some((Event::Notice(line), Some(this))),
-                Some(aside) = next_aside(&mut this.in_call) => {
-                    match this.aside(aside) {
-                        Some(event) => return Some((event, Some(this))),
-                        None => continue,
+                    line = self.hearing.next() => {
+                        yield Event::Notice(line);
+                        continue;
                     }
+                    Some(aside) = next_aside(&mut self.in_call) => {
+                        if let Some(event) = self.aside(aside) {
+                            yield event;
+                        }
+                        continue;
+                    }
+                    after = self.deadline.passed() => break Err(UpstreamError::Timeout { after }),
+                };
+                match came {
+                    CallEvent::Head(Ok(HttpReply::Events(events))) => self.stream(events),
+                    CallEvent::Head(head) => {
+                        yield self.whole(head).await;
+                        return;
+                    }
+                    CallEvent::Said(Ok(Some(StreamItem::Pause(wait)))) => yield Event::Pause(wait),
+                    CallEvent::Said(Ok(Some(StreamItem::Frame(frame @ Frame::Response { .. })))) => {
+                        self.under_way.end();
+                        break answer_in(frame, &self.id);
+                    }
+                    CallEvent::Said(Ok(Some(StreamItem::Frame(frame)))) => {
+                        if let Some(event) = self.message(frame) {
+                            yield event;
+                        }
+                    }
+                    CallEvent::Said(Ok(None)) => break Err(UpstreamError::NoAnswer),
+                    CallEvent::Said(Err(fault)) => break Err(fault),
                 }
-                after = this.deadline.passed() => break Err(UpstreamError::Timeout { after }),
             };
-            let frame = match came {
-                CallEvent::Head(Ok(HttpReply::Events(events))) => {
-                    this.stream(events);
-                    continue;
-                }
-                CallEvent::Head(head) => return Some((this.whole(head).await, None)),
-                CallEvent::Said(Ok(Some(StreamItem::Pause(wait)))) => {
-                    return Some((Event::Pause(wait), Some(this)));
-                }
-                CallEvent::Said(Ok(Some(StreamItem::Frame(frame)))) => frame,
-                CallEvent::Said(Ok(None)) => break Err(UpstreamError::NoAnswer),
-                CallEvent::Said(Err(fault)) => break Err(fault),
-            };
-            match frame {
-                frame @ Frame::Response { .. } => {
-                    this.under_way.end();
-                    break answer_in(frame, &this.id);
-                }
-                Frame::Request { id, method, params } => {
-                    if let Some(event) =
-                        this.asks(id, Question { method, params: params.map(Bytes::from) })
-                    {
-                        return Some((event, Some(this)));
-                    }
-                }
-                Frame::Notification { method, params } if method == notification::CANCELLED => {
-                    let id = params.as_ref().and_then(notification::cancelled_request);
-                    if let Some(event) = id.and_then(|id| this.took_back(id)) {
-                        return Some((event, Some(this)));
-                    }
-                }
-                Frame::Notification { method, params } => {
-                    if let Some(notice) = this.notice(method, params) {
-                        return Some((Event::Notice(notice), Some(this)));
-                    }
-                }
+            let Self { shared, stage, .. } = self;
+            if let (Ok(_), ReplyStage::Streaming(events)) = (&answer, stage) {
+                events.finish();
             }
-        };
-        let Self { shared, stage, .. } = this;
-        if let (Ok(_), ReplyStage::Streaming(events)) = (&answer, stage) {
-            events.finish();
+            let answer = answer.and_then(|answer| shared.checked(answer));
+            yield Event::Answer(answer.map_err(|fault| fault.into_failure(&shared.server)));
         }
-        let answer = answer.and_then(|answer| shared.checked(answer));
-        let answer = answer.map_err(|fault| fault.into_failure(&shared.server));
-        Some((Event::Answer(answer), None))
+    }
+
+    /// The event of a message that is not the response.
+    fn message(&mut self, frame: Frame) -> Option<Event> {
+        match frame {
+            Frame::Request { id, method, params } => {
+                self.asks(id, Question { method, params: params.map(Bytes::from) })
+            }
+            Frame::Notification { method, params } if method == notification::CANCELLED => {
+                let id = params.as_ref().and_then(notification::cancelled_request)?;
+                self.took_back(id)
+            }
+            Frame::Notification { method, params } => {
+                self.notice(method, params).map(Event::Notice)
+            }
+            Frame::Response { .. } => None,
+        }
     }
 
     /// Starts to read the stream whose head has arrived.

@@ -18,8 +18,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use async_stream::stream;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::Stream;
 
 use crate::call::{Answer, Call, Event, Notice, Reply, ServerName, VersionFault};
 use crate::config::EraChoice;
@@ -141,7 +142,7 @@ impl StdioServer {
             sent = sent => sent?,
             after = on_its_way.deadline.passed() => return Err(UpstreamError::Timeout { after }),
         }
-        let reply = Reply::stream(stream::unfold(Some(on_its_way), OnItsWay::step));
+        let reply = Reply::stream(on_its_way.events());
         Ok(reply.with_answers(answers))
     }
 
@@ -179,40 +180,43 @@ struct OnItsWay {
 }
 
 impl OnItsWay {
-    async fn step(on_its_way: Option<Self>) -> Option<(Event, Option<Self>)> {
-        let mut this = on_its_way?;
-        let answer = loop {
-            tokio::select! {
-                // The deadline first: a flood of progress must not postpone it
-                // forever.
-                biased;
-                after = this.deadline.passed() => break Err(UpstreamError::Timeout { after }),
-                (id, response) = this.questions.answer() => {
-                    if this.closes(&id)
-                        && let Err(fault) = this.wire.respond(&id, &response).await
-                    {
-                        break Err(fault);
+    fn events(mut self) -> impl Stream<Item = Event> + Send {
+        stream! {
+            let answer = loop {
+                tokio::select! {
+                    // The deadline first: a flood of progress must not postpone it
+                    // forever.
+                    biased;
+                    after = self.deadline.passed() => break Err(UpstreamError::Timeout { after }),
+                    (id, response) = self.questions.answer() => {
+                        if self.closes(&id)
+                            && let Err(fault) = self.wire.respond(&id, &response).await
+                        {
+                            break Err(fault);
+                        }
                     }
+                    Some(aside) = next_aside(&mut self.waiting.asides) => {
+                        if let Some(event) = self.aside(aside) {
+                            yield event;
+                        }
+                    }
+                    came = &mut self.waiting.answer => match came {
+                        Ok(PendingEvent::Answer(answer)) => break answer,
+                        Ok(PendingEvent::Asides(asides, answer)) => {
+                            self.waiting.asides = Some(asides);
+                            self.waiting.answer = answer;
+                        }
+                        Err(_) => break Err(UpstreamError::NoAnswer),
+                    },
                 }
-                Some(aside) = next_aside(&mut this.waiting.asides) => {
-                    if let Some(event) = this.aside(aside) {
-                        return Some((event, Some(this)));
-                    }
-                }
-                came = &mut this.waiting.answer => match came {
-                    Ok(PendingEvent::Answer(answer)) => break answer,
-                    Ok(PendingEvent::Asides(asides, answer)) => {
-                        this.waiting.asides = Some(asides);
-                        this.waiting.answer = answer;
-                    }
-                    Err(_) => break Err(UpstreamError::NoAnswer),
-                },
-            }
-        };
-        let answer = answer
-            .map(|answer| answer.sent_by(&this.info))
-            .map_err(|fault| fault.into_failure(this.wire.server()));
-        Some((Event::Answer(answer), None))
+            };
+            let answer = answer
+                .map(|answer| answer.sent_by(&self.info))
+                .map_err(|fault| fault.into_failure(self.wire.server()));
+            // Before the client has its answer: a call that timed out is cancelled here.
+            drop(self);
+            yield Event::Answer(answer);
+        }
     }
 
     fn aside(&mut self, aside: SideMessage) -> Option<Event> {
