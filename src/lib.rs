@@ -26,4 +26,5 @@ pub mod codec;
 pub mod crypto;
 pub mod backoff;
 pub mod telemetry;
+pub mod clock;
 pub mod text;

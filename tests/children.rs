@@ -1,6 +1,10 @@
 //! What a user counts on: a server that is a child process ends when it
 //! should, the way it should, and leaves nothing behind.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the crate's clock is its own: this measures from outside"
+)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader, Write};

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::catalog::{Catalog, Kind};
+use crate::clock;
 use crate::config::{ServerKind, StartChoice};
 use crate::crypto::sha256;
 use crate::downstream::McpService;
@@ -191,8 +192,8 @@ fn state(state: &LifeState) -> ServerState {
 
 fn next_retry(view: &ServerOverview) -> Option<Timestamp> {
     let LifeState::Backoff { until } = view.state else { return None };
-    let wait = until.saturating_duration_since(tokio::time::Instant::now());
-    Some(time(SystemTime::now() + wait.min(Duration::from_hours(24))))
+    let wait = until.saturating_duration_since(clock::now());
+    Some(time(clock::wall_now() + wait.min(Duration::from_hours(24))))
 }
 
 fn time(at: SystemTime) -> Timestamp {

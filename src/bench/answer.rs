@@ -9,6 +9,7 @@ use http::{HeaderValue, Request, StatusCode};
 use http_body_util::Full;
 
 use super::connection::{BenchConnection, BenchConnectionError};
+use crate::clock;
 use crate::codec::sse::SseDecoder;
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
 
@@ -146,13 +147,13 @@ pub async fn exchange(
         media: AnswerMedia::of(&head),
         head,
         message: Bytes::new(),
-        arrived: Instant::now(),
+        arrived: clock::real_now(),
         asked: None,
         reusable: true,
     };
     if received.media != AnswerMedia::Events {
         received.message = connection.read_body(body).await?;
-        received.arrived = Instant::now();
+        received.arrived = clock::real_now();
         return Ok(received);
     }
     let mut events = SseDecoder::new(MOST_EVENT);
@@ -173,7 +174,7 @@ pub async fn exchange(
         }
     }
     // A stream that ends without its answer: the empty message fails the check.
-    received.arrived = Instant::now();
+    received.arrived = clock::real_now();
     Ok(received)
 }
 
@@ -187,7 +188,7 @@ impl ReceivedAnswer {
             _ => {}
         }
         self.message = message;
-        self.arrived = Instant::now();
+        self.arrived = clock::real_now();
         true
     }
 

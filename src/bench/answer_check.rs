@@ -143,9 +143,9 @@ const MOST_KNOWN: usize = 4 * 1024 * 1024;
 #[cfg(test)]
 mod tests {
     use super::super::request::FIRST;
-    use std::time::Instant;
 
     use super::*;
+    use crate::clock;
 
     fn received(status: u16, text: &str) -> ReceivedAnswer {
         let response = http::Response::builder().status(status).body(()).unwrap();
@@ -153,7 +153,7 @@ mod tests {
             head: response.into_parts().0,
             media: AnswerMedia::Json,
             message: Bytes::copy_from_slice(text.as_bytes()),
-            arrived: Instant::now(),
+            arrived: clock::real_now(),
             asked: None,
             reusable: true,
         }

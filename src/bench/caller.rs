@@ -3,7 +3,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::time::Instant;
+
+use crate::clock;
 
 use super::answer::AnswerError;
 use super::answer_check::CorrectAnswer;
@@ -26,7 +27,7 @@ impl BenchCaller {
     /// # Errors
     /// [`AnswerError`] if connecting fails.
     pub async fn open(script: Arc<Script>, load: &Load) -> Result<Self, AnswerError> {
-        let clock = RunClock::start(load, Instant::now());
+        let clock = RunClock::start(load, clock::real_now());
         let desk = ThreadCounts {
             tally: RefCell::new(Tally::new(clock.counted)),
             under_way: Cell::new(0),
@@ -41,7 +42,8 @@ impl BenchCaller {
     /// [`AnswerError`] for every incorrect answer.
     pub async fn call(&mut self) -> Result<CorrectAnswer, AnswerError> {
         let Self { worker, clock, desk } = self;
-        let turn = Turn { clock, desk, slot: ScheduledStart { due: None }, begun: Instant::now() };
+        let turn =
+            Turn { clock, desk, slot: ScheduledStart { due: None }, begun: clock::real_now() };
         worker.call(&turn).await.map(|(right, _)| right)
     }
 

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::clock;
+
 use super::plan::{Load, LoadPace};
 
 /// The clock of a run, shared by all connections.
@@ -58,7 +60,7 @@ impl RunClock {
         if self.stopped.load(Relaxed) {
             return None;
         }
-        let now = Instant::now();
+        let now = clock::real_now();
         let LoadPace::Open { per_second } = self.pace else {
             if self.end.is_some_and(|end| now >= end) || (now >= self.counted && !self.take()) {
                 return None;
@@ -149,6 +151,8 @@ mod alarm {
     use tokio::io::Interest;
     use tokio::io::unix::AsyncFd;
 
+    use crate::clock;
+
     /// A timer with microsecond resolution.
     pub struct PreciseTimer(Option<AsyncFd<OwnedFd>>);
 
@@ -172,7 +176,7 @@ mod alarm {
                 return tokio::time::sleep_until(then.into()).await;
             };
             loop {
-                let left = then.saturating_duration_since(Instant::now());
+                let left = then.saturating_duration_since(clock::real_now());
                 if left.is_zero()
                     || timerfd_settime(timer, TimerfdTimerFlags::empty(), &once(left)).is_err()
                 {

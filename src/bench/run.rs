@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use crate::clock;
+
 use super::clock::RunClock;
 use super::plan::Load;
 use super::process::{Meter, Usage};
@@ -71,17 +73,17 @@ pub async fn run(
     watch: &mut dyn RunWatcher,
 ) -> Result<RunOutcome, BenchFault> {
     let mut crew = LoadThreads::gather(script, load).await?;
-    let clock = Arc::new(RunClock::start(load, Instant::now()));
+    let clock = Arc::new(RunClock::start(load, clock::real_now()));
     crew.go(&clock);
 
     let mut supervisor = Supervisor { clock: &clock, crew: &mut crew, interrupt, watch };
     supervisor.until(clock.counted).await;
     let own = Meter::own();
     let before = (own.cpu(), meter.map(Meter::cpu));
-    let counted = Instant::now();
+    let counted = clock::real_now();
     supervisor.until(clock.end.unwrap_or_else(|| counted + FOREVER)).await;
     let after = (own.cpu(), meter.map(Meter::cpu));
-    let stopped = Instant::now();
+    let stopped = clock::real_now();
     watch.over();
 
     let end = clock.end.map_or(stopped, |end| end.min(stopped));

@@ -243,6 +243,7 @@ const MOST_KINDS: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     fn times(counted: Instant, due: u64, took: u64) -> Times {
         let due = counted + Duration::from_millis(due);
@@ -251,7 +252,7 @@ mod tests {
 
     #[test]
     fn slices_get_longer_and_lose_nothing() {
-        let counted = Instant::now();
+        let counted = clock::real_now();
         let (mut one, mut other) = (Tally::new(counted), Tally::new(counted));
         for due in 0..100 {
             one.right(Op::Call, CorrectAnswer::Result, &times(counted, due * 1000, 5), None);
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn parts_of_sessions_are_not_counted_twice() {
-        let counted = Instant::now();
+        let counted = clock::real_now();
         let mut tally = Tally::new(counted);
         for op in [Op::Initialize, Op::SessionCall, Op::Delete, Op::Session] {
             tally.right(op, CorrectAnswer::Result, &times(counted, 1, 1), None);

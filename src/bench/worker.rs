@@ -16,6 +16,7 @@ use super::plan::Op;
 use super::request::{FIRST, RequestTemplate};
 use super::script::Script;
 use super::tally::{Tally, Times};
+use crate::clock;
 use crate::mcp::{Era, header};
 
 /// The counts of all connections of a thread.
@@ -106,7 +107,7 @@ impl LoadWorker {
             let op = self.script.step(self.step);
             self.step += 1;
             desk.under_way.set(desk.under_way.get() + 1);
-            let turn = Turn { clock: &clock, desk: &desk, slot, begun: Instant::now() };
+            let turn = Turn { clock: &clock, desk: &desk, slot, begun: clock::real_now() };
             let counts = turn.counts();
             let done = match tokio::time::timeout(timeout, self.perform(op, &turn)).await {
                 Ok(done) => done,
@@ -172,16 +173,16 @@ impl LoadWorker {
         &mut self,
         turn: &Turn<'_>,
     ) -> Result<(CorrectAnswer, Times), AnswerError> {
-        let sent = Instant::now();
+        let sent = clock::real_now();
         self.session().await?;
-        let opened = Instant::now();
+        let opened = clock::real_now();
         let part = |due, arrived| Times { due, sent: due, arrived };
         turn.count_part(Op::Initialize, CorrectAnswer::Result, part(sent, opened));
         let part_of_turn = Turn { slot: ScheduledStart { due: None }, ..*turn };
         let (right, times) = self.call(&part_of_turn).await?;
         turn.count_part(Op::SessionCall, right, part(opened, times.arrived));
         let arrived = if self.has_id() {
-            let begun = Instant::now();
+            let begun = clock::real_now();
             let script = Arc::clone(&self.script);
             let (received, _) = self.exchange(&script.delete, &part_of_turn).await?;
             // 405: servers may leave ending sessions to a timeout.
@@ -236,7 +237,7 @@ impl LoadWorker {
         session: Option<&HeaderValue>,
     ) -> Result<(ReceivedAnswer, Instant), AnswerError> {
         self.number += 1;
-        let sent = Instant::now();
+        let sent = clock::real_now();
         if self.connection.is_some() {
             match self.exchange_once(request, session).await {
                 // Closed while it was idle: any client would open another

@@ -7,6 +7,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+use crate::clock;
+
 /// Creates a switch and its signal.
 pub fn drain() -> (DrainSwitch, Drain) {
     let (sender, receiver) = watch::channel(None);
@@ -21,7 +23,7 @@ impl DrainSwitch {
     /// Asks all connections and streams to finish `within` this time, after which they are cut.
     /// Another call can only shorten the deadline (a second Ctrl-C with zero), never extend it.
     pub fn start(&self, within: Duration) {
-        let asked = Instant::now() + within;
+        let asked = clock::now() + within;
         self.0.send_if_modified(|deadline| {
             let nearer = deadline.is_none_or(|set| asked < set);
             if nearer {

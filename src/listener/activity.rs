@@ -251,13 +251,14 @@ impl<B: Body> Body for TrackedBody<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     const FIRST: Duration = Duration::from_secs(10);
     const IDLE: Duration = Duration::from_mins(1);
 
     #[test]
     fn a_connection_without_a_request_is_over_after_the_first_limit() {
-        let begun = Instant::now();
+        let begun = clock::now();
         let activity = Activity::new(begun);
         assert_eq!(activity.due(begun, FIRST, IDLE), Due::Look(begun + FIRST));
         assert_eq!(activity.due(begun + FIRST, FIRST, IDLE), Due::Never);
@@ -265,7 +266,7 @@ mod tests {
 
     #[test]
     fn an_idle_period_shorter_than_the_first_limit_is_kept() {
-        let begun = Instant::now();
+        let begun = clock::now();
         let activity = Activity::new(begun);
         assert_eq!(activity.due(begun, IDLE, FIRST), Due::Look(begun + FIRST));
         assert_eq!(activity.due(begun + FIRST, IDLE, FIRST), Due::Look(begun + FIRST * 2));
@@ -274,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_request_in_flight_keeps_a_connection_however_long_it_takes() {
-        let begun = Instant::now();
+        let begun = clock::now();
         let activity = Activity::new(begun);
         let busy = activity.request();
         let late = begun + IDLE * 100;
@@ -285,7 +286,7 @@ mod tests {
 
     #[test]
     fn the_idle_period_starts_when_the_last_request_ends() {
-        let begun = Instant::now();
+        let begun = clock::now();
         let activity = Activity::new(begun);
         drop(activity.request());
         let Due::Look(at) = activity.due(begun, FIRST, IDLE) else { panic!("not idle yet") };
@@ -295,16 +296,14 @@ mod tests {
 
     #[test]
     fn a_client_that_takes_a_piece_of_any_response_is_not_stalled() {
-        let begun = Instant::now();
+        let begun = clock::now();
         let activity = Activity::new(begun);
         let late = begun + IDLE * 2;
         assert_eq!(activity.due_stall(late, IDLE), Due::Look(late + IDLE), "nothing waits");
         let (one, other) = (UntakenPiece::new(&activity), UntakenPiece::new(&activity));
         assert_eq!(activity.due_stall(late, IDLE), Due::Stalled);
         drop(one);
-        let Due::Look(at) = activity.due_stall(Instant::now(), IDLE) else {
-            panic!("it was taken")
-        };
+        let Due::Look(at) = activity.due_stall(clock::now(), IDLE) else { panic!("it was taken") };
         assert_eq!(activity.due_stall(at, IDLE), Due::Stalled, "the other one waits on");
         drop(other);
         assert_eq!(activity.due_stall(late, IDLE), Due::Look(late + IDLE));

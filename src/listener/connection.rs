@@ -22,6 +22,8 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
+use crate::clock;
+
 use super::{
     BoxError, ConnectionLimits, Drain, PeerAddress, Settings,
     activity::{Activity, Backpressure, Due, TrackActivity},
@@ -90,7 +92,7 @@ where
     R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let limits = &settings.limits;
-    let begun = Instant::now();
+    let begun = clock::now();
     let deadline = begun + limits.handshake;
     let drain = context.drain.clone();
     let connection = ClientConnection { peer, limits, context, activity: Activity::new(begun) };
@@ -197,7 +199,7 @@ impl<F> ClientConnection<'_, F> {
     {
         let mut connection = pin!(connection);
         let mut drain = pin!(self.context.drain.started());
-        let mut look = pin!(sleep_until(Instant::now()));
+        let mut look = pin!(sleep_until(clock::now()));
         let (mut draining, mut closing) = (false, false);
         loop {
             tokio::select! {
@@ -217,7 +219,7 @@ impl<F> ClientConnection<'_, F> {
                     Due::Idle => {
                         closing = true;
                         close(connection.as_mut());
-                        look.as_mut().reset(Instant::now() + LAST_WORD);
+                        look.as_mut().reset(clock::now() + LAST_WORD);
                     }
                 },
             }
@@ -233,7 +235,7 @@ impl<F> ClientConnection<'_, F> {
     }
 
     fn due(&self) -> Due {
-        let (now, stall) = (Instant::now(), self.limits.stall);
+        let (now, stall) = (clock::now(), self.limits.stall);
         match self.activity.due(now, self.limits.handshake, self.limits.idle) {
             Due::Look(at) if !stall.is_zero() => match self.activity.due_stall(now, stall) {
                 Due::Look(sooner) => Due::Look(at.min(sooner)),

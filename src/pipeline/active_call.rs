@@ -10,6 +10,7 @@ use crate::call::{
     Abilities, Answer, Call, Event, Failure, Input, MOST_QUESTIONS, Passing, Question, Reply,
     ResultType, StateError,
 };
+use crate::clock;
 use crate::era::lift;
 use crate::era::state::RequestState;
 use crate::jsonrpc::{Id, Response};
@@ -109,7 +110,7 @@ impl ActiveCall {
                 reply.answer_question(id, response.clone());
             }
         }
-        let due = (!open.is_empty()).then(|| Instant::now() + TOGETHER);
+        let due = (!open.is_empty()).then(|| clock::now() + TOGETHER);
         self.open = OpenQuestions { questions: open, asked, due };
         self.backlog = events;
         Ok(reply)
@@ -248,7 +249,7 @@ impl ActiveCall {
         }
         self.open.asked += 1;
         self.open.questions.push((format!("input-{}", self.open.asked), id, question));
-        self.open.due.get_or_insert_with(|| Instant::now() + TOGETHER);
+        self.open.due.get_or_insert_with(|| clock::now() + TOGETHER);
     }
 
     /// Parks the call until its client retries it.

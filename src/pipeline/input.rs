@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::error::Unspecified;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -16,6 +15,7 @@ use crate::call::{
     InternalFault, MOST_QUESTIONS, Params, ParamsFault, Principal, Question, ResultBody,
     ServerFault, ServerName, StateError,
 };
+use crate::clock;
 use crate::config::GatewayConfig as Config;
 use crate::era::state::{Digest, RequestState, Seals, StateBinding, digest};
 use crate::era::tasks::ids::TaskIds;
@@ -137,7 +137,7 @@ impl Requester {
         let (principal, request) = self.binding();
         let bound = StateBinding { principal: &principal, request: &request };
         let lasting = self.inputs.bounds().lasting;
-        let sealed = self.inputs.seals()?.seal(state, bound, now(), lasting);
+        let sealed = self.inputs.seals()?.seal(state, bound, clock::unix_now(), lasting);
         sealed.map_err(sealing_failed)
     }
 
@@ -145,7 +145,7 @@ impl Requester {
     pub(super) fn open(&self, state: &str) -> Result<RequestState, Failure> {
         let (principal, request) = self.binding();
         let bound = StateBinding { principal: &principal, request: &request };
-        Ok(self.inputs.seals()?.open(state, bound, now())?)
+        Ok(self.inputs.seals()?.open(state, bound, clock::unix_now())?)
     }
 
     /// Opens the state that a retry to this server carries.
@@ -365,8 +365,4 @@ pub(super) fn input_refused_with(response: &Response) -> Failure {
     let error: Value = serde_json::from_slice(raw).unwrap_or_default();
     let message = error.get("message").and_then(Value::as_str);
     InputRefusal::Error { message: message.map(|message| clip(message, 200).to_owned()) }.into()
-}
-
-fn now() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }

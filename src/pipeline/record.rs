@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::call::{Answer, Call, Endpoint, Failure, NativeName, Principal, ServerName, Trace};
+use crate::clock;
 use crate::mcp::{Method, ProtocolVersion};
 use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::telemetry::metrics::{CallMetrics, Entered, Metrics, Operation, ToolMetrics};
@@ -71,7 +72,7 @@ impl Record {
             left: CallOutcome::Cancelled,
             metrics: Arc::clone(&gateway.metrics),
             operation: Arc::clone(gateway.operations.of(&call.method)),
-            started: Instant::now(),
+            started: clock::real_now(),
             sent: None,
             principal: context.principal.clone(),
             endpoint: context.endpoint.clone(),
@@ -126,7 +127,7 @@ impl Record {
     }
 
     pub(super) fn mark_sent(&mut self) {
-        self.sent.get_or_insert_with(Instant::now);
+        self.sent.get_or_insert_with(clock::real_now);
     }
 
     /// Records that the server requires input: the client is expected to retry.

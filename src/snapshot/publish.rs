@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::call::{Named, ServerName};
 use crate::catalog::MergeWarning;
+use crate::clock;
 use crate::config::Config;
 use crate::identity::Identity;
 use crate::policy::{LimitRegistry, Policy};
@@ -71,7 +72,7 @@ impl Snapshots {
         let parts = SnapshotParts { config: Arc::new(config), identity, servers, generation: 1 };
         let maker = ViewBuilder { metrics: Arc::clone(&metrics), info };
         let (first, warnings) = parts.compile(&registry, &maker);
-        let now = SystemTime::now();
+        let now = clock::wall_now();
         metrics.record_config_load(now);
         Arc::new(Self {
             current: ArcSwap::from_pointee(first),
@@ -153,7 +154,7 @@ impl Snapshots {
         let generation = before.generation + 1;
         let parts = SnapshotParts { config: Arc::new(config), identity, servers, generation };
         self.publish(|_| parts).await;
-        self.loaded_at.send_replace(SystemTime::now());
+        self.loaded_at.send_replace(clock::wall_now());
         self.metrics.record_config_load(self.loaded_at());
         self.stop_removed(&before, &plan).await;
         plan
@@ -222,7 +223,7 @@ impl Snapshots {
         let reselected = next.config.profiles != before.config.profiles;
         self.current.store(Arc::new(next));
         if changed {
-            self.changed_at.send_replace(SystemTime::now());
+            self.changed_at.send_replace(clock::wall_now());
         }
         if changed || for_some || reselected {
             self.changes.send_modify(|count| *count += 1);

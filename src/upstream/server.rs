@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::call::{Abilities, Call, Context, Failure, Reply, ServerName};
 use crate::catalog::{Kind, ServerList};
+use crate::clock;
 use crate::config::{ServerConfig, ServerKind, StartChoice};
 use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::Permitted;
@@ -316,7 +317,7 @@ impl Server {
     fn is_stale(&self, kind: Kind) -> bool {
         let ttl = self.list().map_or(Duration::ZERO, |list| list.freshness.get(kind).ttl);
         let listed_at = self.main.notes().listed_at;
-        listed_at.is_some_and(|at| Instant::now() - at > ttl.max(LEAST_FRESH))
+        listed_at.is_some_and(|at| clock::now() - at > ttl.max(LEAST_FRESH))
     }
 
     #[cfg(test)]

@@ -119,7 +119,11 @@ async fn a_body_that_comes_too_slowly_is_refused() {
     let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
     let sent = format!("{head}Connection: close\r\nContent-Length: 100\r\n\r\n{{");
     let (answer, took) = read_to_close(&gateway, &sent).await;
-    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("timed out while reading the request body"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 400")
+            && answer.contains("timed out while reading the request body"),
+        "{answer}"
+    );
     assert!(took < Duration::from_secs(8), "{took:?}");
 }
 

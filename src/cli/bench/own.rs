@@ -10,13 +10,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use url::Url;
 
 use crate::bench::{BenchFault, BenchTarget, Contender, Load, Meter, Mix, Op, Script};
+use crate::clock;
 use crate::mcp::Era;
 
 /// The processes under measurement.
@@ -129,7 +130,7 @@ impl BenchProcess {
     /// Prepares the requests to this process, once it lists the tool.
     async fn script(&self, load: &Load) -> Result<Script, BenchFault> {
         let target = BenchTarget::new(&self.url, &[], None).await?;
-        let begun = Instant::now();
+        let begun = clock::real_now();
         loop {
             match Script::prepare(target.clone(), load).await {
                 Err(BenchFault::UnknownTool { .. }) if begun.elapsed() < PATIENCE => {

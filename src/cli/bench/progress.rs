@@ -4,6 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::Instant;
 
 use crate::bench::{Load, RunClock, RunWatcher};
+use crate::clock;
 
 /// The progress line on standard error.
 pub(super) struct Progress {
@@ -49,7 +50,7 @@ impl Progress {
 impl RunWatcher for Progress {
     fn see(&mut self, clock: &RunClock, done: u64, failed: u64) {
         if self.shown {
-            let line = self.line(clock, (done, failed), Instant::now());
+            let line = self.line(clock, (done, failed), clock::real_now());
             // If the terminal is gone, there is nowhere to report it.
             let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
         }

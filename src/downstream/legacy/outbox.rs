@@ -21,6 +21,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::clock;
 use crate::codec::sse;
 
 /// The messages of one stream, bounded in bytes and in number.
@@ -196,7 +197,7 @@ impl Outbox {
             Some(Piece::Pause(_)) => {}
             None => {
                 *source = None;
-                self.log().ended = Some(Instant::now());
+                self.log().ended = Some(clock::real_now());
             }
         }
         Poll::Ready(piece)
@@ -220,7 +221,7 @@ impl EventLog {
         let event = sse::message_with(message, Some(&id), None);
         self.bytes += event.len();
         self.bounds.held.fetch_add(event.len(), Ordering::Relaxed);
-        self.kept.push_back(KeptEvent { number: self.newest, event, key, at: Instant::now() });
+        self.kept.push_back(KeptEvent { number: self.newest, event, key, at: clock::real_now() });
         // The newest stays, however large: it may be the answer.
         while self.kept.len() > 1
             && (self.bytes > self.bounds.each || self.kept.len() > MOST || self.is_a_burden())

@@ -5,13 +5,14 @@ use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::call::{Client, Failure, InternalFault, Principal};
+use crate::clock;
 use crate::crypto::random_bytes;
 use crate::pipeline::Gateway;
 use crate::policy::network;
@@ -121,7 +122,7 @@ impl Sessions {
     fn close_idle(&self) {
         let config = Arc::clone(&self.gateway.snapshots.load().config);
         let limits = &config.gateway.limits;
-        let now = Instant::now();
+        let now = clock::real_now();
         self.close_unless(|session| {
             session.forget(now, limits.replay_time);
             session.idle_for() < limits.session_idle

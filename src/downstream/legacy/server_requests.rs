@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::call::{Event, Failure, Input, InternalFault, MOST_QUESTIONS, Notice, ResultBody};
+use crate::clock;
 use crate::era::lower;
 use crate::jsonrpc::{Id, Response};
 use crate::mcp::{code, notification};
@@ -55,7 +56,7 @@ impl Inquiry {
             state: None,
             untold: VecDeque::new(),
             rounds: 0,
-            until: Instant::now(),
+            until: clock::now(),
             lasting: Duration::ZERO,
             place: None,
         }
@@ -81,7 +82,7 @@ impl Inquiry {
         let asked = asked.ok_or(InternalFault::NoQuestions)?;
         self.place = exchange.reserve_place()?;
         self.lasting = exchange.input_timeout();
-        self.until = Instant::now() + self.lasting;
+        self.until = clock::now() + self.lasting;
         self.state = asked.state.map(|(state, _)| state);
         let gone: Vec<_> = {
             let still = |key: &String| asked.questions.iter().any(|(asked, _)| asked == key);
@@ -112,7 +113,7 @@ impl Inquiry {
         }
         if self.awaited.is_empty() && self.answered.is_empty() {
             // The server wants nothing but to be called again, by and by.
-            self.until = Instant::now() + PAUSE * u32::try_from(self.rounds).unwrap_or(u32::MAX);
+            self.until = clock::now() + PAUSE * u32::try_from(self.rounds).unwrap_or(u32::MAX);
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Client, Context, Failure, Notice, Question, RequestFault};
 use crate::catalog::Kind;
+use crate::clock::{self, LastUse};
 use crate::crypto::sha256;
 use crate::era::lower;
 use crate::jsonrpc::{self, Id, Response};
@@ -32,9 +33,8 @@ pub(in crate::downstream) struct ClientSession {
     owner: VerifiedCaller,
     holder: Holder,
     client: Arc<Client>,
-    opened: Instant,
-    /// When it was used last, in milliseconds after `opened`.
-    used: AtomicU64,
+    /// When it was opened, and used last.
+    used: LastUse,
     /// Calls and streams under way.
     busy: AtomicUsize,
     /// Calls that the client may take back, by their raw ids.
@@ -82,8 +82,7 @@ impl ClientSession {
             owner,
             holder,
             client: Arc::new(client),
-            opened: Instant::now(),
-            used: AtomicU64::new(0),
+            used: LastUse::new(clock::now()),
             busy: AtomicUsize::new(0),
             calls: Mutex::default(),
             awaited: Mutex::default(),
@@ -121,7 +120,7 @@ impl ClientSession {
     pub(super) fn end(&self) -> Duration {
         self.closed.cancel();
         self.subscriber.clear();
-        self.opened.elapsed()
+        clock::now() - self.used.created()
     }
 
     /// Notes that the client is asked something; gives the id of the request.
@@ -291,8 +290,7 @@ impl ClientSession {
 
     /// It is being used.
     pub(super) fn touch(&self) {
-        let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.used.store(now, Ordering::Relaxed);
+        self.used.touch(clock::now());
     }
 
     /// For how long it has not been used.
@@ -300,8 +298,7 @@ impl ClientSession {
         if self.busy.load(Ordering::Relaxed) > 0 {
             return Duration::ZERO;
         }
-        let used = Duration::from_millis(self.used.load(Ordering::Relaxed));
-        self.opened.elapsed().saturating_sub(used)
+        clock::now().saturating_duration_since(self.used.last())
     }
 }
 

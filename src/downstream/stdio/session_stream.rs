@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::backoff::Backoff;
+use crate::clock;
 use crate::codec::sse::{ResumePoint, SseReader};
 use crate::jsonrpc::{self, Frame};
 
@@ -30,7 +31,7 @@ impl<E: McpPeer> Bridge<E> {
                 let status = response.status();
                 match PipedReply::read(response, self.bounds.answer).await {
                     Ok(PipedReply::Events(mut events)) => {
-                        let since = Instant::now();
+                        let since = clock::now();
                         self.pass_on(&mut events).await;
                         ran = since.elapsed();
                         point = events.resume_point().or(point);

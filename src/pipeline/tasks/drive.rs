@@ -23,6 +23,7 @@ use crate::call::{
     Answer, Call, Event, Failure, MOST_QUESTIONS, Question, Reply, ResultBody, ResultType,
     ServerFault, TaskFault,
 };
+use crate::clock;
 use crate::era::tasks::form::{Task, TaskStatus};
 use crate::jsonrpc::{Id, Members, Response};
 use crate::mcp::{Method, code, meta};
@@ -232,7 +233,7 @@ type TaskEnd = Result<Answer, Failure>;
 impl Polling {
     fn new(task: &Task<'_>, patience: Duration) -> Self {
         let every = poll_interval(task);
-        let now = Instant::now();
+        let now = clock::now();
         Self {
             next: now + every,
             every,
@@ -255,7 +256,7 @@ impl Polling {
         if let Some((number, question)) = self.untold.pop_front() {
             return ControlFlow::Continue(Some(Event::Asks(Id::number(number), question)));
         }
-        if self.open.is_empty() && Instant::now() >= self.until {
+        if self.open.is_empty() && clock::now() >= self.until {
             let (server, after) = (at.server.clone(), self.patience);
             return ControlFlow::Break(Err(Failure::ServerTimeout { server, after }));
         }
@@ -267,7 +268,7 @@ impl Polling {
             }
             () = sleep_until(self.next) => {
                 let answer = at.request_answer(Method::TasksGet).await;
-                self.next = Instant::now() + self.every;
+                self.next = clock::now() + self.every;
                 match answer {
                     Ok(answer) => self.look(at, answer)?,
                     Err(failure) => return ControlFlow::Break(Err(failure)),
@@ -308,7 +309,7 @@ impl Polling {
                 let number = u64::try_from(self.asked.len()).unwrap_or(u64::MAX);
                 self.open.push((number, key.into_owned()));
                 self.untold.push_back((number, question));
-                self.asking.get_or_insert_with(Instant::now);
+                self.asking.get_or_insert_with(clock::now);
             }
         }
     }

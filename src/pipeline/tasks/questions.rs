@@ -22,6 +22,7 @@ use crate::call::{
     Abilities, Event, Failure, InternalFault, MOST_QUESTIONS, Principal, Question, Reply,
     ServerName,
 };
+use crate::clock;
 use crate::crypto::random_bytes;
 use crate::era::lift;
 use crate::jsonrpc::{Id, Response, string};
@@ -75,7 +76,7 @@ impl TaskQuestions {
         let cell = Arc::clone(self.0.lock().entry(key.clone()).or_default());
         let trying = Trying { all: &self.0, key: &key, cell: Some(cell) };
         let asking = trying.opened(|cell| self.open(&key, cell, at, asker)).await?;
-        asking.open().touched = Instant::now();
+        asking.open().touched = clock::now();
         Ok(asking.requests().await)
     }
 
@@ -90,7 +91,7 @@ impl TaskQuestions {
         let cell = self.0.lock().get(&key(at, asker)).cloned();
         let Some(asking) = cell.and_then(|cell| cell.get().cloned()) else { return false };
         let mut open = asking.open();
-        open.touched = Instant::now();
+        open.touched = clock::now();
         for (said, response) in responses {
             if let Some(place) = open.questions.iter().position(|(key, ..)| *key == said) {
                 let (_, id, _) = open.questions.swap_remove(place);
@@ -119,7 +120,7 @@ impl TaskQuestions {
         let number = random_bytes::<6>().map_err(|_| InternalFault::Random)?;
         let prefix = URL_SAFE_NO_PAD.encode(number);
         let (says, said) = mpsc::channel(MOST_QUESTIONS);
-        let touched = Instant::now();
+        let touched = clock::now();
         let open = OpenTaskQuestions { questions: Vec::new(), asked: 0, prefix, touched };
         let asking = Arc::new(QuestionStream { open: Mutex::new(open), news: Notify::new(), says });
         let listening = QuestionListener {
@@ -196,7 +197,7 @@ impl QuestionStream {
 
     /// The pending requests, waiting a short while for the first.
     async fn requests(&self) -> Option<Bytes> {
-        let until = Instant::now() + SOON;
+        let until = clock::now() + SOON;
         loop {
             let news = self.news.notified();
             if !self.open().questions.is_empty() {
@@ -241,7 +242,7 @@ impl QuestionListener {
                 }
                 event = self.reply.next() => event,
                 () = sleep_until(until) => {
-                    if asking.upgrade().is_none_or(|it| it.open().touched + self.lasting <= Instant::now()) {
+                    if asking.upgrade().is_none_or(|it| it.open().touched + self.lasting <= clock::now()) {
                         return;
                     }
                     continue;

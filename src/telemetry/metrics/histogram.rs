@@ -8,6 +8,8 @@ use std::time::{Duration, SystemTime};
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
+use crate::clock;
+
 /// The upper bounds in seconds, from the semantic conventions for MCP.
 pub const BOUNDS: [f64; 14] =
     [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
@@ -90,7 +92,7 @@ impl Default for Histogram {
         Self {
             buckets: Default::default(),
             nanoseconds: AtomicU64::default(),
-            since: SystemTime::now(),
+            since: clock::wall_now(),
         }
     }
 }

@@ -24,6 +24,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::OtelSettings;
 use super::client::OtlpClient;
+use crate::clock;
 use crate::telemetry::CallOutcome;
 use crate::telemetry::metrics::{self, BOUNDS, Labels, Metrics};
 
@@ -83,7 +84,7 @@ impl PushSource {
 
     /// Pushes once. A failed push is not retried: the next one includes its counts.
     async fn push(&self, url: &str) {
-        let body = Bytes::from(self.export(SystemTime::now()).encode_to_vec());
+        let body = Bytes::from(self.export(clock::wall_now()).encode_to_vec());
         let request = Request::builder()
             .method(Method::POST)
             .uri(url)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::upstream::InstanceScope;
 
 /// The recently cancelled calls to one server.
@@ -31,7 +32,7 @@ impl CancelledCalls {
             let its = calls.iter().position(|call| call.caller == caller);
             calls.remove(its.unwrap_or(0));
         }
-        calls.push(CancelledCall { number, caller, until: Instant::now() + time });
+        calls.push(CancelledCall { number, caller, until: clock::now() + time });
     }
 
     /// Forgets a cancelled call that the server has answered anyway.
@@ -49,7 +50,7 @@ impl CancelledCalls {
         // No code that can panic runs while the lock is held.
         let mut calls = self.0.lock();
         if !calls.is_empty() {
-            let now = Instant::now();
+            let now = clock::now();
             calls.retain(|call| call.until > now);
         }
         calls

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::clock;
+
 /// A call's time limit. Progress extends it, up to a cap (2026-07-28,
 /// Cancellation, "Timeouts").
 #[derive(Debug)]
@@ -20,7 +22,7 @@ pub(in crate::upstream) struct Deadline {
 impl Deadline {
     /// A limit of `quiet` without progress, and of `cap` in total.
     pub(in crate::upstream) fn new(quiet: Duration, cap: Duration) -> Self {
-        let started = Instant::now();
+        let started = clock::now();
         let quiet = quiet.min(cap);
         let timer = Box::pin(sleep_until(started + quiet));
         Self { timer, started, quiet, cap, paused: None }
@@ -33,13 +35,13 @@ impl Deadline {
 
     /// Extends the deadline after progress.
     pub(in crate::upstream) fn extend(&mut self) {
-        let until = (Instant::now() + self.quiet).min(self.started + self.cap);
+        let until = (clock::now() + self.quiet).min(self.started + self.cap);
         self.timer.as_mut().reset(until);
     }
 
     /// Pauses the deadline while the client is asked for input.
     pub(in crate::upstream) fn pause(&mut self) {
-        self.paused.get_or_insert_with(Instant::now);
+        self.paused.get_or_insert_with(clock::now);
     }
 
     /// Resumes the deadline. The pause does not count, and the server has the
@@ -90,7 +92,7 @@ mod tests {
         let quiet = tokio::time::timeout(second * 60, deadline.passed()).await;
         assert!(quiet.is_err());
         deadline.go_on();
-        let begun = Instant::now();
+        let begun = clock::now();
         deadline.passed().await;
         assert_eq!(begun.elapsed(), second * 2);
     }

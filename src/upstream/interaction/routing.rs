@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 
 use crate::call::Question;
+use crate::clock;
 use crate::jsonrpc::{Id, Response};
 
 use crate::upstream::interaction::questions::{CallMatch, SideMessage, message};
@@ -99,7 +100,7 @@ async fn seek<C: LegacyConnection>(
         }
         return Some(unanswered(id));
     }
-    let soon = Instant::now() + SOON;
+    let soon = clock::now() + SOON;
     loop {
         let begun = inbox.begun.notified();
         if let CallMatch::To(asides) = connection.upgrade()?.tied(&question) {

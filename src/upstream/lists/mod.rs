@@ -21,6 +21,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::catalog::{HeaderRules, Kind, ServerList};
+use crate::clock;
 use crate::mcp::Era;
 
 use crate::upstream::owner::InstanceKey;
@@ -83,7 +84,7 @@ impl OfferedLists {
 
     /// Records that a client asks for such a list; returns its state.
     pub(in crate::upstream) fn ask(&self, capabilities: &Bytes) -> ListFreshness {
-        let now = Instant::now();
+        let now = clock::now();
         let mut further = self.further();
         if let Some(slot) = further.get_mut(capabilities) {
             slot.asked = now;
@@ -142,14 +143,14 @@ impl OfferedLists {
     /// Records that the server could not be asked.
     pub(in crate::upstream) fn failed(&self, capabilities: &Bytes) {
         if let Some(slot) = self.further().get_mut(capabilities) {
-            slot.tried = Some(Instant::now());
+            slot.tried = Some(clock::now());
         }
         self.ticks.send_modify(|count| *count += 1);
     }
 
     /// Marks a list as stale: the next client that asks has it requested again.
     pub(in crate::upstream) fn doubt(&self, capabilities: &Bytes) {
-        let long_ago = Instant::now().checked_sub(RECENT);
+        let long_ago = clock::now().checked_sub(RECENT);
         if let Some(slot) = self.further().get_mut(capabilities) {
             slot.tried = slot.tried.and(long_ago.or(slot.tried));
         }
@@ -178,7 +179,7 @@ impl OfferedLists {
         let first = slot.list.is_none() && base.is_some();
         // If it equals the list for all clients, that one is shared.
         slot.list = Some(base.unwrap_or_else(|| Arc::new(list)));
-        slot.tried = Some(Instant::now());
+        slot.tried = Some(clock::now());
         drop(further);
         if !same {
             self.version.fetch_add(1, Ordering::AcqRel);
@@ -212,7 +213,7 @@ impl Instance {
         }
         let old = lists.base.load_full();
         let (list, listed) = self.fetch(connection, told, old.clone()).await?;
-        self.notes().listed_at = Some(Instant::now());
+        self.notes().listed_at = Some(clock::now());
         let changed = !old.is_some_and(|old| old.is_same(&list));
         lists.base.store(Some(Arc::new(list)));
         self.tell(changed);

@@ -6,6 +6,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::backoff::Backoff;
+use crate::clock;
 
 /// The pace of one connection's list requests. A change is followed at once.
 /// For a server that changes constantly, or whose lists fail, the pause between
@@ -25,7 +26,7 @@ pub(in crate::upstream) struct RelistPace {
 impl RelistPace {
     pub(in crate::upstream) fn new() -> Self {
         let backoff = Backoff::new(FIRST_PAUSE, LAST_PAUSE);
-        Self { not_before: Instant::now(), backoff, quiet: CALM, owed: false }
+        Self { not_before: clock::now(), backoff, quiet: CALM, owed: false }
     }
 
     /// Waits until a list request is due.
@@ -51,7 +52,7 @@ impl RelistPace {
         } else {
             self.backoff.next_wait();
         }
-        self.not_before = Instant::now() + self.backoff.wait();
+        self.not_before = clock::now() + self.backoff.wait();
         self.owed = !succeeded;
     }
 }
@@ -72,7 +73,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_changes_without_pause_is_listed_ever_more_rarely() {
         let (changed, mut pace) = (Notify::new(), RelistPace::new());
-        let start = Instant::now();
+        let start = clock::now();
         let mut listings = 0;
         while start.elapsed() < Duration::from_mins(1) {
             changed.notify_one();
@@ -94,7 +95,7 @@ mod tests {
         for _ in 0..100 {
             tokio::time::sleep(Duration::from_millis(700)).await;
             changed.notify_one();
-            let said = Instant::now();
+            let said = clock::now();
             pace.due(&changed).await;
             assert_eq!(said.elapsed(), Duration::ZERO);
             tokio::time::sleep(Duration::from_millis(40)).await;
@@ -105,7 +106,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_burst_delays_no_longer_than_it_was() {
         let (changed, mut pace) = (Notify::new(), RelistPace::new());
-        let start = Instant::now();
+        let start = clock::now();
         while start.elapsed() < Duration::from_secs(4) {
             changed.notify_one();
             pace.due(&changed).await;

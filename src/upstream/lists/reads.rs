@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use crate::call::{
     Abilities, Answer, Call, Event, NativeName, Principal, Reply, ResultBody, ResultType,
 };
+use crate::clock;
 use crate::jsonrpc::{Splice, object, span_of};
 use crate::mcp::{Method, meta};
 use crate::policy::CallTarget;
@@ -75,7 +76,7 @@ impl ReadCache {
         }
         let abilities = call.context.client.abilities().clone();
         let mut key = ReadKey { uri: uri.clone(), abilities, owner: None };
-        let now = Instant::now();
+        let now = clock::now();
         let kept = self.kept();
         if let Some(found) = kept.fresh(&key, now) {
             return Ok(found);
@@ -125,7 +126,7 @@ impl ReadCache {
     fn take(&self, reading: Reading, result: &ResultBody) {
         let Some(caching) = Caching::of(result) else { return };
         let size = result.raw().len() + reading.key.uri.as_str().len() + OVERHEAD;
-        let now = Instant::now();
+        let now = clock::now();
         let mut kept = self.kept();
         // Changes that were announced during the read may concern its result.
         if kept.changes != reading.changes || size > reading.most / 2 {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::mcp::LogLevel;
 
 /// The log level of one connection.
@@ -34,7 +35,7 @@ impl LogLevelControl {
         session: u64,
     ) -> Option<LogLevel> {
         let wants = wants?;
-        let now = Instant::now();
+        let now = clock::now();
         let mut state = self.0.lock();
         if let Some(wanted) = state.wanted.get_mut(wants as usize) {
             *wanted = Some(now);

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::backoff::Backoff;
 use crate::call::Answer;
+use crate::clock;
 use crate::jsonrpc::object;
 use crate::mcp::{ProtocolVersion, code, meta};
 use crate::upstream::UpstreamError;
@@ -327,7 +328,7 @@ impl ReopenPace {
     }
 
     fn opened(&mut self) {
-        self.opened = Some(Instant::now());
+        self.opened = Some(clock::now());
         self.open_since = self.opened;
     }
 

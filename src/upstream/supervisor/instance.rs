@@ -2,8 +2,8 @@
 //! with its own life.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::{Mutex, MutexGuard};
@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, Failure, Reply, ServerFault, ServerName};
+use crate::clock::{self, LastUse};
 use crate::config::{ServerConfig, ServerKind};
 use crate::mcp::Era;
 use crate::policy::Permitted;
@@ -42,13 +43,12 @@ pub(in crate::upstream) struct Instance {
     pub(in crate::upstream) inbox: Arc<Inbox>,
     pub(in crate::upstream) stop: CancellationToken,
     pub(in crate::upstream) restarts: AtomicU32,
-    /// Calls in flight, and when the last one ended, in milliseconds since
-    /// `born`.
+    /// Calls in flight.
     calls: AtomicU32,
-    used: AtomicU64,
+    /// When the instance was created, and when its last call ended.
+    used: LastUse,
     /// Notified when the last call in flight ends.
     freed: Notify,
-    pub(in crate::upstream) born: Instant,
 }
 
 impl Instance {
@@ -71,9 +71,8 @@ impl Instance {
             stop: kin.stop.child_token(),
             restarts: AtomicU32::new(0),
             calls: AtomicU32::new(0),
-            used: AtomicU64::new(0),
+            used: LastUse::new(clock::now()),
             freed: Notify::new(),
-            born: Instant::now(),
         });
         let life = kin.surroundings.alive.track_future(live(Arc::clone(&instance)));
         kin.lives.spawn(life);
@@ -149,7 +148,7 @@ impl Instance {
         }
         let mut state = self.state.subscribe();
         self.demand.notify_one();
-        let soon = Instant::now() + SOON;
+        let soon = clock::now() + SOON;
         let verdict = |state: &LifeState| match state {
             LifeState::Ready | LifeState::Failed | LifeState::Stopped => true,
             LifeState::Backoff { until } => *until > soon,
@@ -212,20 +211,24 @@ impl Instance {
         } else {
             config.idle_stop.map_or(config.instance_idle, |stop| stop.min(config.instance_idle))
         };
-        let used = if self.is_in_use() { Instant::now() } else { self.last_used() };
+        let used = if self.is_in_use() { clock::now() } else { self.last_used() };
         let listed = self.notes().listed_at.filter(|_| self.is_main());
         Some(listed.map_or(used, |listed| listed.max(used)) + allowed)
     }
 
+    /// When the instance was created.
+    pub(in crate::upstream) fn created(&self) -> Instant {
+        self.used.created()
+    }
+
     /// When the instance was last used.
     pub(in crate::upstream) fn last_used(&self) -> Instant {
-        self.born + Duration::from_millis(self.used.load(Ordering::Relaxed))
+        self.used.last()
     }
 
     /// Records a use.
     pub(in crate::upstream) fn touch(&self) {
-        let now = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.used.store(now, Ordering::Relaxed);
+        self.used.touch(clock::now());
     }
 
     pub(in crate::upstream) fn notes(&self) -> MutexGuard<'_, InstanceHistory> {
@@ -244,7 +247,7 @@ impl Instance {
         InstanceView {
             owner: Arc::clone(&self.owner),
             state,
-            since: notes.since.unwrap_or_else(SystemTime::now),
+            since: notes.since.unwrap_or_else(clock::wall_now),
             pid: notes.pid,
             calls: self.calls.load(Ordering::Relaxed),
             last_error: notes.last_error.clone(),

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::backoff::Backoff;
+use crate::clock;
 use crate::config::{ServerKind, StartChoice};
 use crate::mcp::Era;
 
@@ -141,7 +142,7 @@ impl<'a> Life<'a> {
                 return LossReason::Lost(fault);
             }
         }
-        let opened = std::time::Instant::now();
+        let opened = clock::real_now();
         self.ready_since = Some(opened);
         // A restarted server may return other results.
         instance.inbox.reads.clear();
@@ -233,7 +234,7 @@ impl<'a> Life<'a> {
                     instance.list_untried(connection).await;
                 }
                 () = sleep_until(idle.unwrap_or_else(far_away)), if idle.is_some() => {
-                    if instance.idle_at().is_some_and(|at| at <= Instant::now()) {
+                    if instance.idle_at().is_some_and(|at| at <= clock::now()) {
                         return LossReason::Idle;
                     }
                 }
@@ -268,16 +269,16 @@ impl<'a> Life<'a> {
         tracing::warn!(server = %self.instance.name(), owner, "{text}");
         let mut notes = self.instance.notes();
         notes.told = Some(fault.public());
-        notes.last_error = Some((SystemTime::now(), text));
+        notes.last_error = Some((clock::wall_now(), text));
     }
 
     /// Waits before the next start: for the backoff delay or, if the budget is
     /// spent, until the window is over.
     async fn pause(&mut self) {
-        let now = std::time::Instant::now();
+        let now = clock::real_now();
         let wait = match self.restarts.after_failure(self.ready_since, now, &mut self.dice) {
             RestartDecision::After(wait) => {
-                enter(self.instance, LifeState::Backoff { until: Instant::now() + wait });
+                enter(self.instance, LifeState::Backoff { until: clock::now() + wait });
                 wait
             }
             RestartDecision::GiveUp => {
@@ -293,9 +294,9 @@ impl<'a> Life<'a> {
 
 fn enter(instance: &Instance, state: LifeState) {
     let mut notes = instance.notes();
-    notes.since = Some(SystemTime::now());
+    notes.since = Some(clock::wall_now());
     if !matches!(state, LifeState::Idle | LifeState::Connecting) {
-        notes.first_verdict.get_or_insert_with(SystemTime::now);
+        notes.first_verdict.get_or_insert_with(clock::wall_now);
     }
     drop(notes);
     instance.state.send_replace(state);
@@ -305,7 +306,7 @@ fn enter(instance: &Instance, state: LifeState) {
 }
 
 fn far_away() -> Instant {
-    Instant::now() + Duration::from_hours(1)
+    clock::now() + Duration::from_hours(1)
 }
 
 /// Delays between restarts.

@@ -90,7 +90,7 @@ impl Pool {
         let mut all: Vec<_> = open.values().cloned().collect();
         drop(open);
         let count = all.len();
-        all.sort_by_key(|instance| instance.born);
+        all.sort_by_key(|instance| instance.created());
         (all.iter().take(SHOWN).map(|instance| instance.view()).collect(), count)
     }
 

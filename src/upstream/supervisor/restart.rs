@@ -78,12 +78,13 @@ impl RestartPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
     fn a_spent_budget_gives_up_until_the_window_has_moved_on() {
-        let start = Instant::now();
+        let start = clock::real_now();
         let mut dice = fastrand::Rng::with_seed(7);
         let budget = RestartBudget::new(2, 10 * SECOND);
         let backoff = Backoff::new(SECOND, 30 * SECOND);
@@ -96,6 +97,6 @@ mod tests {
 
     #[test]
     fn a_budget_of_none_restarts_nothing() {
-        assert!(!RestartBudget::new(0, SECOND).spend(Instant::now()));
+        assert!(!RestartBudget::new(0, SECOND).spend(clock::real_now()));
     }
 }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use crate::clock;
+
 use super::answers::{Answers, LoadAnswer, LoadSession};
 
 /// Serves until the input ends.
@@ -18,7 +20,7 @@ pub(super) fn serve(answers: &Answers, latency: Duration) -> io::Result<()> {
     let (later, due) = sync_channel(MOST_WAITING);
     let writer = std::thread::spawn(move || write_when_due(&due));
     read(answers, &mut |answer, wait| {
-        let then = Instant::now() + if wait { latency } else { Duration::ZERO };
+        let then = clock::real_now() + if wait { latency } else { Duration::ZERO };
         later.send((then, answer)).map_err(|_| io::ErrorKind::BrokenPipe.into())
     })?;
     drop(later);
@@ -59,7 +61,7 @@ fn write_when_due(due: &Receiver<(Instant, Bytes)>) -> io::Result<()> {
             clippy::disallowed_methods,
             reason = "a thread of its own, that does nothing else"
         )]
-        std::thread::sleep(then.saturating_duration_since(Instant::now()));
+        std::thread::sleep(then.saturating_duration_since(clock::real_now()));
         write(&answer)?;
     }
     Ok(())

@@ -1,6 +1,8 @@
 use futures_util::FutureExt;
 use futures_util::stream;
 
+use crate::clock;
+
 use super::*;
 
 fn bounds(each: usize) -> OutboxBounds {
@@ -74,7 +76,7 @@ fn what_was_sent_long_ago_is_forgotten_and_what_waits_is_not() {
     outbox.push(b"a", Merge::Never);
     texts(&mut outbox.read(ReplayStart::Unsent));
     outbox.push(b"b", Merge::Never);
-    let later = Instant::now() + Duration::from_secs(9);
+    let later = clock::real_now() + Duration::from_secs(9);
     assert!(!outbox.forget(later, Duration::from_secs(5)));
     assert_eq!(texts(&mut outbox.read(ReplayStart::Behind(0))), [event("0-2", "b")]);
 }
@@ -121,7 +123,7 @@ async fn a_source_goes_on_when_its_reader_goes_away_and_is_taken_over() {
     drop(sender);
     assert_eq!(other.next().await, None);
     assert!(outbox.left_over().is_some());
-    assert!(outbox.forget(Instant::now(), Duration::ZERO));
+    assert!(outbox.forget(clock::real_now(), Duration::ZERO));
 }
 
 fn event_of(id: &str, data: &str) -> Bytes {

@@ -15,7 +15,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tracing::Subscriber;
@@ -23,6 +23,7 @@ use tracing::dispatcher::get_default;
 use tracing_subscriber::Layer;
 
 use super::sink::Sink;
+use crate::clock;
 use crate::telemetry::{CLIP, CallRecord};
 use crate::text::clip;
 
@@ -61,7 +62,7 @@ impl AccessLog {
         if !self.on.load(Ordering::Relaxed) {
             return;
         }
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = clock::unix_now();
         // A call may end while its thread ends.
         let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
         scratch.format_date(now);

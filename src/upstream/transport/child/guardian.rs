@@ -17,11 +17,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
+
+use crate::clock;
 
 use super::group::Group;
 
@@ -175,8 +177,8 @@ fn end(mut groups: HashSet<Group>) {
     for group in &groups {
         group.signal(Signal::TERM);
     }
-    let deadline = Instant::now() + PATIENCE;
-    while Instant::now() < deadline {
+    let deadline = clock::real_now() + PATIENCE;
+    while clock::real_now() < deadline {
         groups.retain(|group| !group.is_gone());
         if groups.is_empty() {
             return;

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::call::ServerName;
+use crate::clock;
 use crate::codec::lines::{LineError, LineReader};
 
 /// The task that reads a child's standard error, and the last lines.
@@ -31,7 +32,8 @@ impl StderrLog {
     ) -> Self {
         let (child_lives, child_gone) = oneshot::channel();
         let last = Arc::new(Mutex::new(VecDeque::new()));
-        let log = StderrLines { server, last: last.clone(), rate: LineRate::new(Instant::now()) };
+        let log =
+            StderrLines { server, last: last.clone(), rate: LineRate::new(clock::real_now()) };
         let task = tokio::spawn(log.run(stderr, child_gone));
         Self { last, task: Some(task), _child_lives: child_lives }
     }
@@ -85,7 +87,7 @@ impl StderrLines {
     }
 
     fn line(&mut self, line: String) {
-        if self.rate.allows(Instant::now()) {
+        if self.rate.allows(clock::real_now()) {
             self.say_suppressed();
             tracing::info!(target: "trunkline::server", server = %self.server, "{line}");
         }
@@ -187,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_burst_passes_then_a_second_of_lines_at_a_time() {
-        let start = Instant::now();
+        let start = clock::real_now();
         let mut rate = LineRate::new(start);
         let passed = |rate: &mut LineRate, at, lines| {
             (0..lines).filter(|_| rate.allows(start + Duration::from_millis(at))).count()

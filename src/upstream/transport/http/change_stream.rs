@@ -8,10 +8,11 @@ use bytes::Bytes;
 use http::{HeaderMap, Method as HttpMethod, StatusCode};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::backoff::Backoff;
 use crate::call::{Answer, Question};
+use crate::clock;
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::{Era, MediaType, Method, notification};
 use crate::upstream::UpstreamError;
@@ -126,7 +127,7 @@ async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
                     shared.inbox.missed();
                 }
                 first = false;
-                let since = Instant::now();
+                let since = clock::now();
                 tokio::select! {
                     _ = follow(&shared, events, None) => {}
                     // The stream belongs to a session that has ended.

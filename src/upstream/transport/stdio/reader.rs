@@ -19,6 +19,7 @@ use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::codec::lines::{LineError, LineReader};
 use crate::upstream::ExitCause;
 
@@ -93,7 +94,7 @@ impl ReaderTask {
             && settled
             && let Some(call) = standing.call.take()
         {
-            standing.since = Some(Instant::now());
+            standing.since = Some(clock::now());
             let _ = call.send(here);
         }
     }

@@ -1,0 +1,85 @@
+//! The clock: what time it is.
+//!
+//! Deadlines, ages and timestamps come from these functions and from nowhere
+//! else, which clippy enforces: the callers of this module are all the places
+//! whose behaviour depends on the time. What can be pure takes the time as an
+//! argument. Unlike tokio's timers, nothing here waits.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant as RealInstant, SystemTime};
+
+use tokio::time::Instant;
+
+/// The monotonic clock of timers. It stands still while a test pauses tokio's
+/// time.
+#[inline]
+#[expect(clippy::disallowed_methods, reason = "this is the clock")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// The monotonic clock for measurements, which tests cannot pause.
+#[inline]
+#[expect(clippy::disallowed_methods, reason = "this is the clock")]
+pub fn real_now() -> RealInstant {
+    RealInstant::now()
+}
+
+/// The time of day, for timestamps. It may jump.
+#[inline]
+#[expect(clippy::disallowed_methods, reason = "this is the clock")]
+pub fn wall_now() -> SystemTime {
+    SystemTime::now()
+}
+
+/// The time of day, as time since 1970. Zero if the clock is set before that.
+#[inline]
+pub fn unix_now() -> Duration {
+    wall_now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// When something was used last, updated without a lock.
+#[derive(Debug)]
+pub struct LastUse {
+    created: Instant,
+    /// In milliseconds after `created`.
+    used: AtomicU64,
+}
+
+impl LastUse {
+    /// Created at this time, and not used since.
+    pub fn new(created: Instant) -> Self {
+        Self { created, used: AtomicU64::new(0) }
+    }
+
+    /// Records a use at this time.
+    pub fn touch(&self, now: Instant) {
+        let since = now.saturating_duration_since(self.created).as_millis();
+        self.used.store(u64::try_from(since).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// When it was created.
+    pub fn created(&self) -> Instant {
+        self.created
+    }
+
+    /// When it was used last, to the millisecond.
+    pub fn last(&self) -> Instant {
+        self.created + Duration::from_millis(self.used.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_use_counts_to_the_millisecond() {
+        let created = now();
+        let used = LastUse::new(created);
+        assert_eq!(used.last(), created);
+        used.touch(created + Duration::from_micros(2500));
+        assert_eq!(used.last(), created + Duration::from_millis(2));
+        assert_eq!(used.created(), created);
+    }
+}
