@@ -175,7 +175,7 @@ const LIMITS: &str = "tests/gateway/limits.rs";
 const LISTENER: &str = "tests/listener/limits.rs";
 const LIVES: &str = "tests/gateway/input/lives.rs";
 const STREAMS: &str = "tests/gateway/streams.rs";
-const SUBSCRIPTIONS: &str = "tests/gateway/subscriptions.rs";
+const SUBSCRIPTIONS: &str = "tests/gateway/subscriptions/mod.rs";
 const BOTH_SUBSCRIPTIONS: &str = "subscriptions_are_bounded_for_each_client_and_in_all";
 
 #[test]

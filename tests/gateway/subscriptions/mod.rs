@@ -1,14 +1,17 @@
 //! How clients hear of changes: of every list, and of the resources that they
 //! subscribed to.
 
+mod gaps;
+mod own_sessions;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::support::client::Piece;
-use crate::support::upstream::news::{PROMPTS, RESOURCES, TASK, TOOLS, UPDATED};
+use crate::support::upstream::news::{PROMPTS, RESOURCES, TOOLS, UPDATED};
 use crate::support::upstream::{Era, Kind};
-use crate::support::{Client, Gateway, Reply, Upstream, every_kind, until, within};
+use crate::support::{Client, Gateway, Reply, Upstream, every_kind, until};
 
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 const ALL: [&str; 3] = ["toolsListChanged", "promptsListChanged", "resourcesListChanged"];
@@ -200,135 +203,6 @@ async fn many_clients_are_one_subscription_and_the_last_one_out_ends_it() {
 }
 
 #[tokio::test]
-async fn what_happens_in_a_session_of_its_own_is_told_to_its_client_alone() {
-    for way in ["http", "stdio"] {
-        let upstream = Upstream::legacy().await;
-        upstream.resources(&["a:1"]);
-        let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
-        let lines = format!("{lines}isolation = \"client\"\n");
-        let gateway = Gateway::with("s", lines).start().await;
-        let one = gateway.legacy().await;
-        let other = gateway.legacy().await;
-        let mut hearings = Vec::new();
-        for client in [one, other, gateway.modern()] {
-            hearings.push(Hearing::of(client, &["mcp://s/a:1"]).await);
-        }
-        assert_eq!(upstream.subscriptions(), ["a:1", "a:1", "a:1"], "{way}");
-        let sessions = upstream.sessions_subscribed_to("a:1");
-        upstream.tell_in(&sessions[0], UPDATED, json!({ "uri": "a:1" }));
-        let mut told = 0;
-        for hearing in &mut hearings {
-            told += hearing.rest().await.len();
-        }
-        assert_eq!(told, 1, "{way}");
-    }
-}
-
-#[tokio::test]
-async fn whatever_else_a_clients_own_session_tells_reaches_that_client() {
-    for way in ["http", "stdio"] {
-        let upstream = Upstream::legacy().await;
-        upstream.resources(&["a:1"]);
-        let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
-        let lines = format!("{lines}isolation = \"client\"\n");
-        let gateway = Gateway::with("s", lines).start().await;
-        let mut hearings = Vec::new();
-        for uris in [&["mcp://s/a:1"][..], &[]] {
-            let hearing = Hearing::of(gateway.legacy().await, uris).await;
-            hearing.client.call("s__echo", json!({})).await;
-            hearings.push(hearing);
-        }
-        let sessions = upstream.sessions_subscribed_to("a:1");
-        let told = [
-            ("notifications/elicitation/complete", json!({ "elicitationId": "7" })),
-            ("notifications/elicitation/complete", json!({ "elicitationId": "8" })),
-            ("notifications/tasks/status", json!({ "taskId": "t", "status": "working" })),
-            ("notifications/of/tomorrow", json!({ "x": [1.50] })),
-        ];
-        for (method, params) in &told {
-            upstream.tell_in(&sessions[0], method, params.clone());
-        }
-        upstream.tell_in(&sessions[0], "notifications/progress", json!({ "progressToken": 1 }));
-        for (method, params) in &told {
-            let message = hearings[0].stream.message().await.unwrap();
-            let mut params = params.clone();
-            if params.get("taskId").is_some() {
-                params["taskId"] = json!("s.t");
-            }
-            assert_eq!(
-                (&message["method"], &message["params"]),
-                (&json!(method), &params),
-                "{way}"
-            );
-        }
-        for hearing in &mut hearings {
-            hearing.is_told_nothing().await;
-        }
-    }
-}
-
-#[tokio::test]
-async fn what_the_gateway_does_not_know_passes_to_the_one_server_that_may() {
-    for way in ["http", "stdio"] {
-        let upstream = Upstream::modern().await;
-        upstream.resources(&["a:1"]);
-        let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
-        let gateway = Gateway::with("s", lines).start().await;
-        let filter = json!({ "com.example/x": { "n": [1] }, "toolsListChanged": true });
-        let (curious, agreed) = listen(&gateway.modern(), filter.clone()).await;
-        assert_eq!(agreed, filter, "{way}");
-        let (other, _) = listen(&gateway.modern(), json!({ "toolsListChanged": true })).await;
-        let all = [curious, other];
-        let mut all = all.map(|stream| Hearing { client: gateway.modern(), stream });
-        upstream.tell("notifications/of/tomorrow", json!({ "x": 1 })).await;
-        let message = all[0].stream.message().await.unwrap();
-        assert_eq!(message["method"], "notifications/of/tomorrow", "{way}");
-        assert_eq!(message["params"]["x"], 1);
-        assert_eq!(message["params"]["_meta"][SUBSCRIPTION], 1);
-        for hearing in &mut all {
-            hearing.is_told_nothing().await;
-        }
-        drop(all);
-        let no_more = || upstream.filters().iter().all(|filter| filter["com.example/x"].is_null());
-        until(no_more).await;
-    }
-}
-
-#[tokio::test]
-async fn how_tasks_are_is_told_to_whoever_knows_of_tasks_and_asks() {
-    for way in ["http", "stdio"] {
-        let upstream = Upstream::modern().await;
-        upstream.can(json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }));
-        let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
-        let gateway = Gateway::with("s", lines).start().await;
-        let client = gateway.modern();
-        let params = json!({ "notifications": { "taskIds": ["s.t1", "s.t2"] } });
-        let refused = client.request("subscriptions/listen", params.clone()).await;
-        assert_eq!((refused.status, refused.code()), (400, -32021), "{way}");
-        let needed = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
-        assert_eq!(refused.error()["data"]["requiredCapabilities"], needed);
-        let ask = client.ask("subscriptions/listen", params);
-        let mut stream =
-            ask.meta("io.modelcontextprotocol/clientCapabilities", needed).send().await;
-        let first = stream.message().await.unwrap();
-        assert_eq!(
-            first["params"]["notifications"],
-            json!({ "taskIds": ["s.t1", "s.t2"] }),
-            "{way}"
-        );
-        let state = json!({ "taskId": "t2", "status": "completed", "result": { "n": 1.50 } });
-        upstream.tell(TASK, state).await;
-        let message = stream.message().await.unwrap();
-        assert_eq!(message["method"], TASK);
-        assert_eq!(
-            (&message["params"]["taskId"], &message["params"]["status"]),
-            (&json!("s.t2"), &json!("completed"))
-        );
-        assert_eq!(upstream.filters().last().unwrap()["taskIds"], json!(["t1", "t2"]));
-    }
-}
-
-#[tokio::test]
 async fn who_unsubscribes_or_ends_its_session_hears_no_more() {
     let kinds = kinds().await;
     let gateway = Gateway::alone().kinds(&kinds).start().await;
@@ -413,143 +287,6 @@ async fn a_server_that_does_not_tell_of_resources_is_not_asked_to() {
         assert_eq!(said.code(), -32602);
         assert!(kind.upstream.all("resources/subscribe").is_empty());
         assert!(kind.upstream.all("subscriptions/listen").is_empty());
-    }
-}
-
-#[tokio::test]
-async fn a_server_that_was_lost_is_asked_again_and_whoever_may_have_missed_something_is_told() {
-    for kind in kinds().await {
-        let gateway = Gateway::with(kind.name, &kind.lines).start().await;
-        let uri = public(&kind, "a:1");
-        let mut hearings = Vec::new();
-        for (_, client) in gateway.both().await {
-            hearings.push(Hearing::of(client, &[&uri]).await);
-        }
-        kind.upstream.lists("prompts", [json!({ "name": "meanwhile" })]);
-        kind.upstream.inner.sessions.lock().unwrap().clear();
-        kind.upstream.crash();
-        for hearing in &mut hearings {
-            let mut awaited = vec![(UPDATED.into(), json!(uri)), (PROMPTS.into(), Value::Null)];
-            while !awaited.is_empty() {
-                let heard = hearing.next().await;
-                awaited.retain(|one| *one != heard);
-            }
-            hearing.rest().await;
-        }
-        kind.upstream.update("a:1").await;
-        for hearing in &mut hearings {
-            hearing.is_told_of(&uri).await;
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_session_that_the_server_has_lost_takes_no_subscription_with_it() {
-    let upstream = Upstream::legacy().await;
-    upstream.resources(&["a:1"]);
-    let gateway = Gateway::with("s", upstream.http()).start().await;
-    let mut hearings = Vec::new();
-    for (_, client) in gateway.both().await {
-        hearings.push(Hearing::of(client, &["mcp://s/a:1"]).await);
-    }
-    upstream.forget_sessions();
-    for hearing in &mut hearings {
-        // Whoever calls next finds out.
-        assert_eq!(hearing.client.call("s__echo", json!({})).await.text(), "{}");
-        hearing.is_told_of("mcp://s/a:1").await;
-        hearing.rest().await;
-    }
-    assert_eq!(upstream.subscriptions(), ["a:1", "a:1"], "each in its own session");
-    upstream.update("a:1").await;
-    for hearing in &mut hearings {
-        hearing.is_told_of("mcp://s/a:1").await;
-    }
-}
-
-#[tokio::test]
-async fn subscriptions_outlive_a_reload_that_replaces_their_server() {
-    for kind in kinds().await {
-        let gateway = Gateway::with(kind.name, &kind.lines).start().await;
-        let uri = public(&kind, "a:1");
-        let mut hearings = Vec::new();
-        for (_, client) in gateway.both().await {
-            hearings.push(Hearing::of(client, &[&uri]).await);
-        }
-        let changed = format!("{}max_response = \"2MiB\"\n", kind.lines);
-        gateway.reload(Gateway::with(kind.name, changed)).await;
-        for hearing in &mut hearings {
-            hearing.is_told_of(&uri).await;
-            hearing.rest().await;
-        }
-        kind.upstream.update("a:1").await;
-        for hearing in &mut hearings {
-            hearing.is_told_of(&uri).await;
-        }
-        gateway.reload(Gateway::alone()).await;
-        for hearing in &mut hearings {
-            let lists: Vec<_> =
-                hearing.rest().await.into_iter().map(|(method, _)| method).collect();
-            assert!(lists.contains(&TOOLS.to_owned()), "{lists:?}");
-            assert!(lists.contains(&RESOURCES.to_owned()), "{lists:?}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_client_that_never_reads_holds_nobody_up_and_hears_the_newest_in_the_end() {
-    let kinds = kinds().await;
-    let gateway = Gateway::alone().kinds(&kinds).start().await;
-    for kind in &kinds {
-        let (one, two) = (public(kind, "a:1"), public(kind, "a:2"));
-        let mut lazy = Vec::new();
-        for (_, client) in gateway.both().await {
-            lazy.push(Hearing::of(client, &[&one, &two]).await);
-        }
-        let mut reader = Hearing::of(gateway.modern(), &[&one]).await;
-        let padding = "x".repeat(8 * 1024);
-        for number in 0..500 {
-            let params = json!({ "uri": "a:1", "number": number, "padding": padding });
-            kind.upstream.tell_anyway(UPDATED, params);
-            if number % 10 == 0 {
-                reader.is_told_of(&one).await;
-            }
-        }
-        kind.upstream.update("a:2").await;
-        for hearing in &mut lazy {
-            let mut told = 0;
-            while hearing.next().await != (UPDATED.into(), json!(two)) {
-                told += 1;
-            }
-            assert!(told <= 500, "{told}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn what_changes_while_no_get_stream_is_open_is_told_on_the_next() {
-    let kinds = kinds().await;
-    let gateway = Gateway::alone().kinds(&kinds).start().await;
-    for kind in &kinds {
-        let uri = public(kind, "a:1");
-        let client = gateway.legacy().await;
-        for kind in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
-            client.request(kind, json!({})).await.result();
-        }
-        subscribe(&client, &uri).await;
-        for number in 0..5 {
-            kind.upstream.update("a:1").await;
-            kind.upstream.lists("prompts", [json!({ "name": number.to_string() })]);
-        }
-        kind.upstream.tell(PROMPTS, json!({})).await;
-        let mut changes = gateway.running.gateway.changes();
-        within(changes.changed()).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        let stream = client.listen().await;
-        let mut hearing = Hearing { client, stream };
-        let mut heard = hearing.rest().await;
-        heard.sort_by_key(|(method, _)| method.clone());
-        let expected = [(PROMPTS.to_owned(), Value::Null), (UPDATED.to_owned(), json!(uri))];
-        assert_eq!(heard, expected, "{}: each once", kind.name);
     }
 }
 

@@ -1,15 +1,17 @@
 //! Tasks: the extension of 2026-07-28 and the experimental ones of 2025-11-25,
 //! on either side.
 
+mod ids;
+mod without_support;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use trunkline::crypto::sha256;
 
 use crate::input::{ann, everything, question};
-use crate::support::upstream::news::TASK;
 use crate::support::upstream::tasks::{EXTENSION, State, Tasks};
-use crate::support::{Client, Gateway, Kind, Said, Upstream, every_kind, until, within};
+use crate::support::{Client, Gateway, Kind, Said, Upstream, every_kind, within};
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
@@ -239,108 +241,6 @@ async fn a_legacy_clients_task_goes_its_whole_way_at_a_legacy_server() {
 }
 
 #[tokio::test]
-async fn clients_that_know_no_tasks_are_given_what_comes_of_them() {
-    let kinds = kinds().await;
-    let gateway = gateway(&kinds).await;
-    for (kind, _) in &kinds {
-        for (era, client) in gateway.both().await {
-            let said = client.call(&name(kind, "must"), json!({ "ends": "result" })).await;
-            if era == "Modern" && kind.name.starts_with("modern") {
-                // It is told what it has to declare.
-                assert_eq!((said.status, said.code()), (400, -32021), "{said:?}");
-                let needed = json!({ "extensions": { EXTENSION: {} } });
-                assert_eq!(said.error()["data"]["requiredCapabilities"], needed);
-                continue;
-            }
-            assert_eq!(said.text(), "done", "{era} {}", kind.name);
-            let said = client.call(&name(kind, "must"), json!({ "ends": "fault" })).await;
-            assert!(said.is_error(), "{era} {}", kind.name);
-            let said = client.call(&name(kind, "must"), json!({ "ends": "error" })).await;
-            assert_eq!(said.code(), -7, "{era} {}", kind.name);
-            let said = client.call(&name(kind, "may"), json!({})).await;
-            assert_eq!(said.text(), "at once", "{era} {}", kind.name);
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_client_that_knows_no_tasks_is_asked_what_they_want_to_know() {
-    let kinds = kinds().await;
-    let gateway = gateway(&kinds).await;
-    for (kind, _) in &kinds {
-        for (era, client) in crate::input::both(&gateway).await {
-            if era == "Modern" && kind.name.starts_with("modern") {
-                continue;
-            }
-            let params = json!({ "name": name(kind, "must"), "arguments": { "asks": true } });
-            let said = crate::input::dialogue_about(&client, "tools/call", params, |_| ann()).await;
-            assert!(said.text().contains("Ann"), "{era} {} {said:?}", kind.name);
-        }
-    }
-}
-
-#[tokio::test]
-async fn who_takes_its_call_back_ends_the_task() {
-    let kinds = kinds().await;
-    let gateway = gateway(&kinds).await;
-    for (kind, tasks) in &kinds {
-        let client = gateway.legacy().await;
-        let ask = client.ask_call(&name(kind, "must"), json!({})).id(json!(71));
-        let takes_back = async {
-            until(|| tasks.count() == 1).await;
-            let method = if kind.name.starts_with("legacy") { "tasks/result" } else { "tasks/get" };
-            kind.upstream.heard(method, 1).await;
-            let params = json!({ "requestId": 71 });
-            client.ask("notifications/cancelled", params).notification().send().await;
-        };
-        tokio::join!(ask.send(), takes_back);
-        until(|| tasks.is_cancelled("task-1")).await;
-    }
-}
-
-#[tokio::test]
-async fn a_session_that_ends_leaves_no_task_and_no_instance_behind() {
-    for kind in every_kind().await.into_iter().filter(|kind| kind.name.starts_with("legacy")) {
-        let tasks = kind.upstream.has_tasks();
-        let lines = format!("{}isolation = \"client\"\n", kind.lines);
-        let gateway = Gateway::with("s", lines).start().await;
-        let client = gateway.legacy().await;
-        let leaves = async {
-            kind.upstream.heard("tasks/result", 1).await;
-            client.http("DELETE", "/mcp").of_session().send().await;
-        };
-        tokio::join!(client.ask_call("s__must", json!({})).send(), leaves);
-        until(|| tasks.is_cancelled("task-1")).await;
-        // The first instance alone is left, and stays so.
-        for _ in 0..2 {
-            within(async {
-                while gateway.server("s").await["instances"]
-                    .as_array()
-                    .is_some_and(|all| !all.is_empty())
-                {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            })
-            .await;
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_task_that_takes_too_long_is_ended() {
-    for upstream in Upstream::both().await {
-        let tasks = upstream.has_tasks();
-        let lines = upstream.http() + "timeout = \"200ms\"\nmax_timeout = \"400ms\"\n";
-        let gateway = Gateway::with("s", lines).start().await;
-        let client = gateway.legacy().await;
-        let said = client.call("s__must", json!({})).await;
-        assert!(said.is_error(), "{said:?}");
-        until(|| tasks.is_cancelled("task-1")).await;
-    }
-}
-
-#[tokio::test]
 async fn each_era_is_told_of_its_own_form_of_tasks() {
     for upstream in Upstream::both().await {
         let legacy_server = upstream.inner.era == crate::support::upstream::Era::Legacy;
@@ -402,89 +302,6 @@ fn clients(gateway: crate::support::gateway::Builder) -> crate::support::gateway
         let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         gateway.toml(&format!("[clients.{name}]\nkey = \"{hash}\"\n"))
     })
-}
-
-#[tokio::test]
-async fn nobody_reaches_the_tasks_of_another() {
-    let kinds = kinds().await;
-    let all = kinds
-        .iter()
-        .fold(Gateway::alone(), |builder, (kind, _)| builder.server(kind.name, &kind.lines));
-    let all = all.gateway(r#"state_keys = ["0123456789abcdef0123456789abcdef"]"#);
-    let gateway = clients(all).start().await;
-    let [ann, bob] = ["key of ann", "key of bob"].map(|key| gateway.modern().key(key));
-    let (ann, bob) = (ann.offering(knows()).await, bob.offering(knows()).await);
-    for (kind, tasks) in &kinds {
-        let task = create(&ann, &name(kind, "must"), json!({})).await;
-        let id = task["taskId"].as_str().unwrap().to_owned();
-        assert_eq!(about(&ann, "tasks/get", &json!(id)).await.result()["status"], "working");
-        let guess = format!("{}.task-1", kind.name);
-        for id in [&id, &guess, &id.replace("task-1", "task-2")] {
-            for method in ["tasks/get", "tasks/cancel"] {
-                let said = about(&bob, method, &json!(id)).await;
-                assert_eq!(said.code(), -32602, "{method} {id} {said:?}");
-            }
-        }
-        assert!(matches!(tasks.state("task-1"), State::Working));
-        let other = if kind.name == "legacy-http" { "modern-http" } else { "legacy-http" };
-        // What is not shown where it comes in cannot be reached by its owner, either.
-        let elsewhere =
-            ann.ask("tasks/get", json!({ "taskId": id })).at(&format!("/mcp?servers={other}"));
-        let said = elsewhere.send().await.said().await;
-        assert_eq!(said.code(), -32602, "{said:?}");
-    }
-}
-
-#[tokio::test]
-async fn ids_survive_a_restart_of_the_server_and_of_the_gateway() {
-    let upstream = Upstream::modern().await;
-    let tasks = upstream.has_tasks();
-    let builder = || {
-        let keys = r#"state_keys = ["0123456789abcdef0123456789abcdef"]"#;
-        clients(Gateway::with("s", upstream.stdio()).gateway(keys))
-    };
-    let gateway = builder().start().await;
-    let ann = gateway.modern().key("key of ann").offering(knows()).await;
-    let task = create(&ann, "s__must", json!({})).await;
-    upstream.crash();
-    until(|| upstream.starts() == 2).await;
-    tasks.end("task-1", State::Result(json!({ "content": [] })));
-    let said = about(&ann, "tasks/get", &task["taskId"]).await;
-    assert_eq!(said.result()["status"], "completed", "{said:?}");
-    drop(gateway);
-    let gateway = builder().start().await;
-    let ann = gateway.modern().key("key of ann").offering(knows()).await;
-    let said = about(&ann, "tasks/get", &task["taskId"]).await;
-    assert_eq!(said.result()["status"], "completed", "{said:?}");
-}
-
-#[tokio::test]
-async fn a_modern_client_hears_of_its_tasks_and_of_no_others() {
-    let kinds = kinds().await;
-    let gateway = gateway(&kinds).await;
-    let client = modern(&gateway).await;
-    for (kind, _) in &kinds {
-        let one = create(&client, &name(kind, "must"), json!({})).await["taskId"].clone();
-        let filter = json!({ "notifications": { "taskIds": [one, "nobodys.x"] } });
-        let mut stream = client.ask("subscriptions/listen", filter).send().await;
-        let first = stream.message().await.unwrap();
-        let agreed = &first["params"]["notifications"];
-        if kind.name.starts_with("legacy") {
-            // It need not tell of them: nothing is promised.
-            assert_eq!(*agreed, json!({}), "{}", kind.name);
-            continue;
-        }
-        assert_eq!(*agreed, json!({ "taskIds": [one] }));
-        let other = json!({ "taskId": "task-2", "status": "working" });
-        kind.upstream.tell_all(TASK, other);
-        let meta = json!({ RELATED: { "taskId": "task-1" } });
-        let state =
-            json!({ "taskId": "task-1", "status": "completed", "result": { "_meta": meta } });
-        kind.upstream.tell(TASK, state).await;
-        let message = stream.message().await.unwrap();
-        assert_eq!((&message["method"], &message["params"]["taskId"]), (&json!(TASK), &one));
-        assert_eq!(message["params"]["result"]["_meta"][RELATED]["taskId"], one);
-    }
 }
 
 #[tokio::test]

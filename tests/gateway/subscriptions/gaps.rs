@@ -1,0 +1,146 @@
+//! Subscriptions across lost servers, sessions and streams, reloads, and clients that do not read.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Hearing, kinds, public, subscribe};
+use crate::support::upstream::news::{PROMPTS, RESOURCES, TOOLS, UPDATED};
+use crate::support::{Gateway, Upstream, within};
+
+#[tokio::test]
+async fn a_server_that_was_lost_is_asked_again_and_whoever_may_have_missed_something_is_told() {
+    for kind in kinds().await {
+        let gateway = Gateway::with(kind.name, &kind.lines).start().await;
+        let uri = public(&kind, "a:1");
+        let mut hearings = Vec::new();
+        for (_, client) in gateway.both().await {
+            hearings.push(Hearing::of(client, &[&uri]).await);
+        }
+        kind.upstream.lists("prompts", [json!({ "name": "meanwhile" })]);
+        kind.upstream.inner.sessions.lock().unwrap().clear();
+        kind.upstream.crash();
+        for hearing in &mut hearings {
+            let mut awaited = vec![(UPDATED.into(), json!(uri)), (PROMPTS.into(), Value::Null)];
+            while !awaited.is_empty() {
+                let heard = hearing.next().await;
+                awaited.retain(|one| *one != heard);
+            }
+            hearing.rest().await;
+        }
+        kind.upstream.update("a:1").await;
+        for hearing in &mut hearings {
+            hearing.is_told_of(&uri).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_the_server_has_lost_takes_no_subscription_with_it() {
+    let upstream = Upstream::legacy().await;
+    upstream.resources(&["a:1"]);
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    let mut hearings = Vec::new();
+    for (_, client) in gateway.both().await {
+        hearings.push(Hearing::of(client, &["mcp://s/a:1"]).await);
+    }
+    upstream.forget_sessions();
+    for hearing in &mut hearings {
+        // Whoever calls next finds out.
+        assert_eq!(hearing.client.call("s__echo", json!({})).await.text(), "{}");
+        hearing.is_told_of("mcp://s/a:1").await;
+        hearing.rest().await;
+    }
+    assert_eq!(upstream.subscriptions(), ["a:1", "a:1"], "each in its own session");
+    upstream.update("a:1").await;
+    for hearing in &mut hearings {
+        hearing.is_told_of("mcp://s/a:1").await;
+    }
+}
+
+#[tokio::test]
+async fn subscriptions_outlive_a_reload_that_replaces_their_server() {
+    for kind in kinds().await {
+        let gateway = Gateway::with(kind.name, &kind.lines).start().await;
+        let uri = public(&kind, "a:1");
+        let mut hearings = Vec::new();
+        for (_, client) in gateway.both().await {
+            hearings.push(Hearing::of(client, &[&uri]).await);
+        }
+        let changed = format!("{}max_response = \"2MiB\"\n", kind.lines);
+        gateway.reload(Gateway::with(kind.name, changed)).await;
+        for hearing in &mut hearings {
+            hearing.is_told_of(&uri).await;
+            hearing.rest().await;
+        }
+        kind.upstream.update("a:1").await;
+        for hearing in &mut hearings {
+            hearing.is_told_of(&uri).await;
+        }
+        gateway.reload(Gateway::alone()).await;
+        for hearing in &mut hearings {
+            let lists: Vec<_> =
+                hearing.rest().await.into_iter().map(|(method, _)| method).collect();
+            assert!(lists.contains(&TOOLS.to_owned()), "{lists:?}");
+            assert!(lists.contains(&RESOURCES.to_owned()), "{lists:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_holds_nobody_up_and_hears_the_newest_in_the_end() {
+    let kinds = kinds().await;
+    let gateway = Gateway::alone().kinds(&kinds).start().await;
+    for kind in &kinds {
+        let (one, two) = (public(kind, "a:1"), public(kind, "a:2"));
+        let mut lazy = Vec::new();
+        for (_, client) in gateway.both().await {
+            lazy.push(Hearing::of(client, &[&one, &two]).await);
+        }
+        let mut reader = Hearing::of(gateway.modern(), &[&one]).await;
+        let padding = "x".repeat(8 * 1024);
+        for number in 0..500 {
+            let params = json!({ "uri": "a:1", "number": number, "padding": padding });
+            kind.upstream.tell_anyway(UPDATED, params);
+            if number % 10 == 0 {
+                reader.is_told_of(&one).await;
+            }
+        }
+        kind.upstream.update("a:2").await;
+        for hearing in &mut lazy {
+            let mut told = 0;
+            while hearing.next().await != (UPDATED.into(), json!(two)) {
+                told += 1;
+            }
+            assert!(told <= 500, "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_changes_while_no_get_stream_is_open_is_told_on_the_next() {
+    let kinds = kinds().await;
+    let gateway = Gateway::alone().kinds(&kinds).start().await;
+    for kind in &kinds {
+        let uri = public(kind, "a:1");
+        let client = gateway.legacy().await;
+        for kind in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
+            client.request(kind, json!({})).await.result();
+        }
+        subscribe(&client, &uri).await;
+        for number in 0..5 {
+            kind.upstream.update("a:1").await;
+            kind.upstream.lists("prompts", [json!({ "name": number.to_string() })]);
+        }
+        kind.upstream.tell(PROMPTS, json!({})).await;
+        let mut changes = gateway.running.gateway.changes();
+        within(changes.changed()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let stream = client.listen().await;
+        let mut hearing = Hearing { client, stream };
+        let mut heard = hearing.rest().await;
+        heard.sort_by_key(|(method, _)| method.clone());
+        let expected = [(PROMPTS.to_owned(), Value::Null), (UPDATED.to_owned(), json!(uri))];
+        assert_eq!(heard, expected, "{}: each once", kind.name);
+    }
+}

@@ -1,0 +1,112 @@
+//! Tasks behind the calls of clients without task support.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{gateway, kinds, name};
+use crate::input::ann;
+use crate::support::upstream::tasks::EXTENSION;
+use crate::support::{Gateway, Upstream, every_kind, until, within};
+
+#[tokio::test]
+async fn clients_that_know_no_tasks_are_given_what_comes_of_them() {
+    let kinds = kinds().await;
+    let gateway = gateway(&kinds).await;
+    for (kind, _) in &kinds {
+        for (era, client) in gateway.both().await {
+            let said = client.call(&name(kind, "must"), json!({ "ends": "result" })).await;
+            if era == "Modern" && kind.name.starts_with("modern") {
+                // It is told what it has to declare.
+                assert_eq!((said.status, said.code()), (400, -32021), "{said:?}");
+                let needed = json!({ "extensions": { EXTENSION: {} } });
+                assert_eq!(said.error()["data"]["requiredCapabilities"], needed);
+                continue;
+            }
+            assert_eq!(said.text(), "done", "{era} {}", kind.name);
+            let said = client.call(&name(kind, "must"), json!({ "ends": "fault" })).await;
+            assert!(said.is_error(), "{era} {}", kind.name);
+            let said = client.call(&name(kind, "must"), json!({ "ends": "error" })).await;
+            assert_eq!(said.code(), -7, "{era} {}", kind.name);
+            let said = client.call(&name(kind, "may"), json!({})).await;
+            assert_eq!(said.text(), "at once", "{era} {}", kind.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_knows_no_tasks_is_asked_what_they_want_to_know() {
+    let kinds = kinds().await;
+    let gateway = gateway(&kinds).await;
+    for (kind, _) in &kinds {
+        for (era, client) in crate::input::both(&gateway).await {
+            if era == "Modern" && kind.name.starts_with("modern") {
+                continue;
+            }
+            let params = json!({ "name": name(kind, "must"), "arguments": { "asks": true } });
+            let said = crate::input::dialogue_about(&client, "tools/call", params, |_| ann()).await;
+            assert!(said.text().contains("Ann"), "{era} {} {said:?}", kind.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_takes_its_call_back_ends_the_task() {
+    let kinds = kinds().await;
+    let gateway = gateway(&kinds).await;
+    for (kind, tasks) in &kinds {
+        let client = gateway.legacy().await;
+        let ask = client.ask_call(&name(kind, "must"), json!({})).id(json!(71));
+        let takes_back = async {
+            until(|| tasks.count() == 1).await;
+            let method = if kind.name.starts_with("legacy") { "tasks/result" } else { "tasks/get" };
+            kind.upstream.heard(method, 1).await;
+            let params = json!({ "requestId": 71 });
+            client.ask("notifications/cancelled", params).notification().send().await;
+        };
+        tokio::join!(ask.send(), takes_back);
+        until(|| tasks.is_cancelled("task-1")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_ends_leaves_no_task_and_no_instance_behind() {
+    for kind in every_kind().await.into_iter().filter(|kind| kind.name.starts_with("legacy")) {
+        let tasks = kind.upstream.has_tasks();
+        let lines = format!("{}isolation = \"client\"\n", kind.lines);
+        let gateway = Gateway::with("s", lines).start().await;
+        let client = gateway.legacy().await;
+        let leaves = async {
+            kind.upstream.heard("tasks/result", 1).await;
+            client.http("DELETE", "/mcp").of_session().send().await;
+        };
+        tokio::join!(client.ask_call("s__must", json!({})).send(), leaves);
+        until(|| tasks.is_cancelled("task-1")).await;
+        // The first instance alone is left, and stays so.
+        for _ in 0..2 {
+            within(async {
+                while gateway.server("s").await["instances"]
+                    .as_array()
+                    .is_some_and(|all| !all.is_empty())
+                {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            })
+            .await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_takes_too_long_is_ended() {
+    for upstream in Upstream::both().await {
+        let tasks = upstream.has_tasks();
+        let lines = upstream.http() + "timeout = \"200ms\"\nmax_timeout = \"400ms\"\n";
+        let gateway = Gateway::with("s", lines).start().await;
+        let client = gateway.legacy().await;
+        let said = client.call("s__must", json!({})).await;
+        assert!(said.is_error(), "{said:?}");
+        until(|| tasks.is_cancelled("task-1")).await;
+    }
+}
