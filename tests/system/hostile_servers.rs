@@ -57,7 +57,7 @@ const fn silent(name: &'static str, others: Others) -> Mode {
 /// The modes of `hostile.py`.
 const STDIO: [Mode; 19] = [
     mode("garbage", Well, Served),
-    mode("half", Badly("no valid JSON"), Concerned),
+    mode("half", Badly("not valid JSON"), Concerned),
     mode("huge", Badly("larger than"), Concerned),
     Mode { args: &["--id-at", "back"], ..mode("huge", Badly("larger than"), Concerned) },
     Mode { args: &["--seconds", "4"], ..silent("endless-line", Concerned) },
