@@ -6,6 +6,9 @@
 //!
 //! Read [`pipeline`] first: it tells the story of one call.
 
+// Here and not in Cargo.toml: the crates under tests/ share modules whose `pub` reaches nobody.
+#![warn(unreachable_pub)]
+
 pub mod cli;
 pub mod bench;
 pub mod admin;

@@ -14,7 +14,7 @@ use crate::codec::sse::SseDecoder;
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
 
 /// The answer to a request.
-pub struct ReceivedAnswer {
+pub(super) struct ReceivedAnswer {
     /// The head of the response.
     pub head: Parts,
     /// The media type of the body.
@@ -109,7 +109,7 @@ impl AnswerError {
 
 /// The media type of a response's body, from its `Content-Type`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AnswerMedia {
+pub(super) enum AnswerMedia {
     /// One JSON message.
     Json,
     /// Server-sent events.
@@ -137,7 +137,7 @@ impl AnswerMedia {
 ///
 /// # Errors
 /// [`BenchConnectionError`]; the connection is unusable then.
-pub async fn exchange(
+pub(super) async fn exchange(
     connection: &mut BenchConnection,
     request: Request<Full<Bytes>>,
     number: u64,
@@ -193,18 +193,18 @@ impl ReceivedAnswer {
     }
 
     /// The beginning of the message, for people.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         excerpt(&self.message)
     }
 }
 
 /// Whether an id is this number.
-pub fn is(id: Option<&Id>, number: u64) -> bool {
+pub(super) fn is(id: Option<&Id>, number: u64) -> bool {
     id.and_then(Id::as_number) == Some(number)
 }
 
 /// The beginning of a text, for people.
-pub fn excerpt(bytes: &[u8]) -> String {
+pub(super) fn excerpt(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes.get(..2048).unwrap_or(bytes));
     let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if text.is_empty() {

@@ -23,7 +23,7 @@ pub enum CorrectAnswer {
 
 /// Checks answers of one kind.
 #[derive(Default)]
-pub struct AnswerChecker {
+pub(super) struct AnswerChecker {
     /// The last correct answer, the positions of the number in it, and its
     /// kind.
     known: Option<(Vec<u8>, Vec<usize>, CorrectAnswer)>,
@@ -48,7 +48,7 @@ impl Expect {
 
 impl AnswerChecker {
     /// Creates a checker that expects a text in each answer.
-    pub fn expecting(expect: Option<Expect>) -> Self {
+    pub(super) fn expecting(expect: Option<Expect>) -> Self {
         Self { known: None, expect }
     }
 
@@ -56,7 +56,7 @@ impl AnswerChecker {
     ///
     /// # Errors
     /// [`AnswerError`].
-    pub fn judge(
+    pub(super) fn judge(
         &mut self,
         received: &ReceivedAnswer,
         number: u64,

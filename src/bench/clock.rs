@@ -134,7 +134,7 @@ fn whole(value: f64) -> u64 {
     value.max(0.0) as u64
 }
 
-pub use alarm::PreciseTimer;
+pub(super) use alarm::PreciseTimer;
 
 /// Tokio's timers have millisecond resolution, which is longer than a call
 /// takes: calls that wait for them begin late, and the delay would count as the

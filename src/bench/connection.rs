@@ -97,7 +97,7 @@ impl Dialer {
 ///
 /// # Errors
 /// [`BenchFault::Tls`] for a file without certificates.
-pub fn tls_settings(ca: Option<&Path>) -> Result<ClientConfig, BenchFault> {
+pub(super) fn tls_settings(ca: Option<&Path>) -> Result<ClientConfig, BenchFault> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(path) = ca {

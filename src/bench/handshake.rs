@@ -15,7 +15,7 @@ use super::target::BenchTarget;
 use crate::mcp::{Era, ProtocolVersion, header};
 
 /// A completed handshake.
-pub struct Handshake {
+pub(super) struct Handshake {
     /// Writes requests to the server.
     pub writer: RequestWriter,
     /// The server's name and version.
@@ -28,7 +28,7 @@ pub struct Handshake {
 
 /// A tool, as the server lists it.
 #[derive(Debug, Clone)]
-pub struct ListedTool {
+pub(super) struct ListedTool {
     /// The tool's name.
     pub name: String,
     /// The tool's input schema.
@@ -42,7 +42,7 @@ impl Handshake {
     ///
     /// # Errors
     /// [`BenchFault`] if the endpoint is not an MCP server of that era.
-    pub async fn say(
+    pub(super) async fn say(
         target: BenchTarget,
         era: Option<Era>,
         patience: Duration,
@@ -66,7 +66,7 @@ impl Handshake {
     ///
     /// # Errors
     /// [`BenchFault`] if the list is malformed.
-    pub async fn tools(&mut self) -> Result<Vec<ListedTool>, BenchFault> {
+    pub(super) async fn tools(&mut self) -> Result<Vec<ListedTool>, BenchFault> {
         let (mut tools, mut cursor) = (Vec::new(), None::<String>);
         for _ in 0..MOST_PAGES {
             let request = self.writer.list(cursor.as_deref());
@@ -86,7 +86,7 @@ impl Handshake {
     }
 
     /// Ends the session, if there is one.
-    pub async fn close(mut self) {
+    pub(super) async fn close(mut self) {
         if self.session.is_some() {
             let request = self.writer.delete();
             // The result does not matter: the server may answer 405.

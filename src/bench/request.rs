@@ -52,11 +52,11 @@ impl RequestTemplate {
 
 /// A number of ten digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Digits(pub [u8; DIGITS]);
+pub(super) struct Digits(pub [u8; DIGITS]);
 
 impl Digits {
     /// The digits of `FIRST` plus this number.
-    pub fn of(mut number: u64) -> Self {
+    pub(super) fn of(mut number: u64) -> Self {
         let mut digits = [b'0'; DIGITS];
         for digit in digits.iter_mut().rev() {
             *digit = b'0' + u8::try_from(number % 10).unwrap_or(0);
@@ -184,9 +184,9 @@ fn own_info() -> Value {
 }
 
 /// The first number. All numbers have the same length, and fit into 32 bits.
-pub const FIRST: u64 = 1_000_000_000;
+pub(super) const FIRST: u64 = 1_000_000_000;
 /// The length of a number in digits.
-pub const DIGITS: usize = 10;
+pub(super) const DIGITS: usize = 10;
 /// The placeholder for the number in arguments.
 const NUMBER: &str = "\"{{n}}\"";
 const EMPTY: &str = "\"arguments\":null";

@@ -144,7 +144,7 @@ fn ratio(count: u64, seconds: f64) -> f64 {
 }
 
 /// Converts a count for divisions.
-pub fn as_float(count: u64) -> f64 {
+pub(super) fn as_float(count: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "nobody counts to 2^52 here")]
     let count = count as f64;
     count

@@ -18,7 +18,7 @@ use super::tally::Tally;
 use super::worker::{LoadWorker, ThreadCounts};
 
 /// The threads of a run.
-pub struct LoadThreads {
+pub(super) struct LoadThreads {
     reports: mpsc::Receiver<ThreadReport>,
     go: watch::Sender<Option<Arc<RunClock>>>,
     /// How many threads are still running.
@@ -40,7 +40,7 @@ impl LoadThreads {
     ///
     /// # Errors
     /// [`BenchFault`] if a connection cannot be opened.
-    pub async fn gather(script: &Arc<Script>, load: &Load) -> Result<Self, BenchFault> {
+    pub(super) async fn gather(script: &Arc<Script>, load: &Load) -> Result<Self, BenchFault> {
         let threads = load.threads.clamp(1, load.connections.max(1));
         let (report, reports) = mpsc::channel(threads * 2);
         let (go, _) = watch::channel(None);
@@ -62,7 +62,7 @@ impl LoadThreads {
     }
 
     /// Starts the load.
-    pub fn go(&self, clock: &Arc<RunClock>) {
+    pub(super) fn go(&self, clock: &Arc<RunClock>) {
         self.go.send_replace(Some(Arc::clone(clock)));
     }
 
@@ -70,7 +70,7 @@ impl LoadThreads {
     ///
     /// # Cancel safety
     /// Reports that have been received are kept.
-    pub async fn all_done(&mut self) {
+    pub(super) async fn all_done(&mut self) {
         while self.left > 0 {
             match self.reports.recv().await {
                 Some(ThreadReport::Done(tally, last)) => {
@@ -92,7 +92,7 @@ impl LoadThreads {
     ///
     /// # Errors
     /// [`BenchFault::Thread`].
-    pub async fn finish(mut self) -> Result<(Tally, Instant), BenchFault> {
+    pub(super) async fn finish(mut self) -> Result<(Tally, Instant), BenchFault> {
         self.all_done().await;
         match (self.left, self.tally, self.last) {
             (0, Some(tally), Some(last)) => Ok((tally, last)),

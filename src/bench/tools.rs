@@ -9,7 +9,7 @@ use crate::catalog::{ArgumentSchema, ParamHeader, find_param_headers};
 
 /// A tool, and the arguments of its calls in turn.
 #[derive(Debug, Clone)]
-pub struct ChosenTool {
+pub(super) struct ChosenTool {
     /// The tool's name.
     pub name: String,
     /// Raw arguments; after the last one the first is used again.
@@ -23,7 +23,7 @@ impl ChosenTool {
     ///
     /// # Errors
     /// [`BenchFault`] names similar tools, or the violations of the schema.
-    pub fn new(tools: &[ListedTool], url: &str, load: &Load) -> Result<Self, BenchFault> {
+    pub(super) fn new(tools: &[ListedTool], url: &str, load: &Load) -> Result<Self, BenchFault> {
         let tool = match &load.tool {
             Some(name) => named(tools, name).ok_or_else(|| BenchFault::UnknownTool {
                 url: url.to_owned(),

@@ -20,7 +20,7 @@ use crate::clock;
 use crate::mcp::{Era, header};
 
 /// The counts of all connections of a thread.
-pub struct ThreadCounts {
+pub(super) struct ThreadCounts {
     /// The counts.
     pub tally: RefCell<Tally>,
     /// The number of operations in flight.
@@ -30,7 +30,7 @@ pub struct ThreadCounts {
 }
 
 /// One connection and its schedule.
-pub struct LoadWorker {
+pub(super) struct LoadWorker {
     script: Arc<Script>,
     connection: Option<BenchConnection>,
     /// Whether the connection has had an answer: only then may the server have
@@ -66,7 +66,7 @@ impl LoadWorker {
     ///
     /// # Errors
     /// [`AnswerError`] if that fails.
-    pub async fn open(script: Arc<Script>, place: usize) -> Result<Self, AnswerError> {
+    pub(super) async fn open(script: Arc<Script>, place: usize) -> Result<Self, AnswerError> {
         let legacy = script.writer.version.era() == Era::Legacy;
         let mut worker = Self {
             connection: None,
@@ -100,7 +100,7 @@ impl LoadWorker {
     }
 
     /// Works until the end of the run.
-    pub async fn work(mut self, clock: Arc<RunClock>, desk: Rc<ThreadCounts>) {
+    pub(super) async fn work(mut self, clock: Arc<RunClock>, desk: Rc<ThreadCounts>) {
         let mut alarm = PreciseTimer::new();
         let timeout = self.script.timeout;
         while let Some(slot) = clock.next(&mut alarm).await {
@@ -149,7 +149,10 @@ impl LoadWorker {
     ///
     /// # Errors
     /// [`AnswerError`].
-    pub async fn call(&mut self, turn: &Turn<'_>) -> Result<(CorrectAnswer, Times), AnswerError> {
+    pub(super) async fn call(
+        &mut self,
+        turn: &Turn<'_>,
+    ) -> Result<(CorrectAnswer, Times), AnswerError> {
         self.session().await?;
         let script = Arc::clone(&self.script);
         let request = script.call(self.variant)?;
@@ -285,7 +288,7 @@ impl LoadWorker {
     }
 
     /// Ends the session, if there is one.
-    pub async fn close(mut self) {
+    pub(super) async fn close(mut self) {
         if self.has_id() && self.connection.is_some() {
             let script = Arc::clone(&self.script);
             let WorkerSession::Open(id) = std::mem::replace(&mut self.session, WorkerSession::None)
@@ -327,7 +330,7 @@ impl Recovery {
 
 /// One operation of the run.
 #[derive(Clone, Copy)]
-pub struct Turn<'a> {
+pub(super) struct Turn<'a> {
     /// The clock of the run.
     pub clock: &'a RunClock,
     /// The counts to add to.

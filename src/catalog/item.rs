@@ -18,14 +18,14 @@ use crate::call::NativeName;
 use crate::jsonrpc::{JsonError, Splice, check_depth, span_of, string};
 
 /// The most bytes of one element.
-pub const MAX_ITEM_BYTES: usize = 1024 * 1024;
+pub(super) const MAX_ITEM_BYTES: usize = 1024 * 1024;
 /// The deepest nesting of one element: a tool's schema, and two levels around
 /// it.
-pub const MAX_ITEM_DEPTH: usize = schema::MAX_SCHEMA_DEPTH + 2;
+pub(super) const MAX_ITEM_DEPTH: usize = schema::MAX_SCHEMA_DEPTH + 2;
 /// The longest native name, in bytes.
-pub const MAX_NATIVE_NAME: usize = 1024;
+pub(super) const MAX_NATIVE_NAME: usize = 1024;
 /// The longest URI or URI template, in bytes.
-pub const MAX_URI: usize = 8192;
+pub(super) const MAX_URI: usize = 8192;
 
 /// Why an element is left out of the catalog. The server's other elements stay.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -19,7 +19,7 @@ use crate::crypto::{random_bytes, sha256};
 /// sends its key as `Authorization: Bearer KEY` or as `X-API-Key: KEY`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct KeyArgs {
+pub(super) struct KeyArgs {
     /// The client's name in the configuration
     #[arg(value_name = "NAME", default_value = "NAME", hide_default_value = true)]
     name: String,
@@ -41,7 +41,7 @@ Examples:
 
 /// Why no key was created or hashed.
 #[derive(Debug, thiserror::Error)]
-pub enum KeyError {
+pub(super) enum KeyError {
     /// The system provides no randomness.
     #[error("the system's random number generator failed")]
     Random,
@@ -57,7 +57,7 @@ pub enum KeyError {
 ///
 /// # Errors
 /// [`KeyError`].
-pub fn make_key(args: &KeyArgs) -> Result<String, KeyError> {
+pub(super) fn make_key(args: &KeyArgs) -> Result<String, KeyError> {
     if args.hash {
         let mut text = String::new();
         io::stdin().take(MOST_READ).read_to_string(&mut text).map_err(KeyError::Read)?;

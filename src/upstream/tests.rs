@@ -53,7 +53,7 @@ pub(crate) fn surroundings() -> ServerContext {
 }
 
 /// An inbox without a reader.
-pub(crate) fn inbox() -> Arc<notifications::Inbox> {
+pub(super) fn inbox() -> Arc<notifications::Inbox> {
     let server = crate::call::ServerName::new("s").unwrap();
     notifications::Inbox::new(Arc::default(), SubscriptionHub::default().at(&server))
 }

@@ -15,7 +15,7 @@ use crate::catalog::{ArgumentSchema, SchemaError};
 
 /// Why no arguments can be generated.
 #[derive(Debug, thiserror::Error)]
-pub enum GenerateError {
+pub(super) enum GenerateError {
     /// The schema is invalid.
     #[error(transparent)]
     Schema(#[from] SchemaError),
@@ -25,7 +25,7 @@ pub enum GenerateError {
 }
 
 /// Generates arguments for one tool.
-pub struct Generator {
+pub(super) struct Generator {
     schema: Value,
     compiled: ArgumentSchema,
 }
@@ -35,7 +35,7 @@ impl Generator {
     ///
     /// # Errors
     /// [`GenerateError::Schema`].
-    pub fn new(schema: &Value) -> Result<Self, GenerateError> {
+    pub(super) fn new(schema: &Value) -> Result<Self, GenerateError> {
         let schema = if schema.is_null() { json!({ "type": "object" }) } else { schema.clone() };
         let compiled = ArgumentSchema::compile(schema.to_string().as_bytes())?;
         Ok(Self { schema, compiled })
@@ -45,7 +45,7 @@ impl Generator {
     ///
     /// # Errors
     /// [`GenerateError::Unlucky`].
-    pub fn arguments(&self, rng: &mut Rng) -> Result<String, GenerateError> {
+    pub(super) fn arguments(&self, rng: &mut Rng) -> Result<String, GenerateError> {
         for _ in 0..TRIES {
             let mut maker = ArgumentMaker { root: &self.schema, rng, fuel: FUEL };
             let text = maker.make(&self.schema, 0).to_string();

@@ -13,7 +13,7 @@ use crate::bench::run::as_float;
 use crate::bench::tally::Tally;
 
 /// The whole page.
-pub fn write(report: &BenchReport<'_>) -> String {
+pub(super) fn write(report: &BenchReport<'_>) -> String {
     let contest = report.contest;
     let tallies: Vec<Tally> =
         (0..contest.contenders.len()).filter_map(|place| contest.together(place)).collect();

@@ -11,7 +11,7 @@ use crate::bench::run::RunOutcome;
 use crate::bench::tally::{OpTally, Tally};
 
 /// The complete report as a value.
-pub fn write(report: &BenchReport<'_>) -> Value {
+pub(super) fn write(report: &BenchReport<'_>) -> Value {
     let (contest, load) = (report.contest, report.load);
     let rate = match load.pace {
         LoadPace::Closed => Value::Null,

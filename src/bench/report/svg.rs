@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// A chart of one or more curves.
-pub struct Chart {
+pub(super) struct Chart {
     /// A description of the chart, for screen readers.
     pub title: String,
     /// The horizontal axis.
@@ -15,7 +15,7 @@ pub struct Chart {
 }
 
 /// An axis.
-pub struct Axis {
+pub(super) struct Axis {
     /// The lowest value.
     pub low: f64,
     /// The highest value.
@@ -27,7 +27,7 @@ pub struct Axis {
 }
 
 /// One curve.
-pub struct ChartLine {
+pub(super) struct ChartLine {
     /// The index of one of the page's colours.
     pub color: usize,
     /// Whether it is the less important of two curves of one colour.
@@ -41,7 +41,7 @@ pub struct ChartLine {
 impl Axis {
     /// A logarithmic axis, with ticks at 1, 2 and 5 of each power of ten; it
     /// ends at ticks.
-    pub fn log(low: f64, high: f64, name: impl Fn(f64) -> String) -> Self {
+    pub(super) fn log(low: f64, high: f64, name: impl Fn(f64) -> String) -> Self {
         let (low, high) = (low.max(1e-3), high.max(low.max(1e-3) * 1.01));
         let from = low.log10().floor();
         let steps = |exponent: f64| [1.0, 2.0, 5.0].map(|step| step * 10_f64.powf(exponent));
@@ -58,7 +58,7 @@ impl Axis {
     }
 
     /// A linear axis from zero, with about five ticks; it ends at a tick.
-    pub fn linear(high: f64, name: impl Fn(f64) -> String) -> Self {
+    pub(super) fn linear(high: f64, name: impl Fn(f64) -> String) -> Self {
         let high = if high > 0.0 { high } else { 1.0 };
         let rough = high / 5.0;
         let power = 10_f64.powf(rough.log10().floor());
@@ -86,7 +86,7 @@ impl Axis {
 
 impl Chart {
     /// Draws the chart as SVG.
-    pub fn draw(&self) -> String {
+    pub(super) fn draw(&self) -> String {
         let mut out = String::new();
         let title = escape(&self.title);
         let _ = write!(
@@ -162,7 +162,7 @@ impl Chart {
 }
 
 /// Escapes a text for HTML, including attribute values.
-pub fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

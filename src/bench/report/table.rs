@@ -8,7 +8,7 @@ use crate::bench::run::RunOutcome;
 use crate::bench::tally::{OpTally, Tally};
 
 /// The complete report as text.
-pub fn write(report: &BenchReport<'_>) -> String {
+pub(super) fn write(report: &BenchReport<'_>) -> String {
     let contest = report.contest;
     let mut out = String::new();
     for contender in &contest.contenders {
@@ -120,7 +120,7 @@ fn line(
 type Figure = (&'static str, fn(&RunOutcome) -> Option<f64>, fn(f64) -> String);
 
 /// The figures that are compared.
-pub const FIGURES: [Figure; 4] = [
+pub(super) const FIGURES: [Figure; 4] = [
     ("per second", |leg| Some(leg.per_second()), rate),
     ("p50", |leg| leg.micros(0.5), time),
     ("p99", |leg| leg.micros(0.99), time),
@@ -194,12 +194,12 @@ fn additions(out: &mut String, contest: &Contest, wide: usize) {
 
 /// What a contender adds to the direct one at a quantile, and the ratio of that
 /// to what the base adds.
-pub fn added(contest: &Contest, place: usize, at: f64) -> (Option<Spread>, Option<Spread>) {
+pub(super) fn added(contest: &Contest, place: usize, at: f64) -> (Option<Spread>, Option<Spread>) {
     contest.added(place, |leg| leg.micros(at))
 }
 
 /// A ratio and its spread.
-pub fn spread(ratio: &Spread) -> String {
+pub(super) fn spread(ratio: &Spread) -> String {
     format!("{:.2} ({:.2}–{:.2})", ratio.median, ratio.least, ratio.most)
 }
 

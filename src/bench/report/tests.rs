@@ -3,7 +3,7 @@ use super::*;
 /// Asserts that the page's tags are closed, that it loads nothing, and that it
 /// has its curves.
 #[track_caller]
-pub fn holds_together(page: &str) {
+pub(crate) fn holds_together(page: &str) {
     let mut open = Vec::new();
     let mut rest = page.strip_prefix("<!DOCTYPE html>").expect("a page");
     // The style sheet is not markup.

@@ -6,13 +6,13 @@ use serde_json::{Map, Value};
 use super::SchemaError;
 
 /// The most bytes of one input schema.
-pub const MAX_SCHEMA_BYTES: usize = 256 * 1024;
+pub(crate) const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 /// The deepest nesting of a schema.
-pub const MAX_SCHEMA_DEPTH: usize = 64;
+pub(crate) const MAX_SCHEMA_DEPTH: usize = 64;
 /// The most objects in one schema, each of which could be a subschema.
-pub const MAX_SUBSCHEMAS: usize = 4096;
+pub(super) const MAX_SUBSCHEMAS: usize = 4096;
 /// The most regular expressions in one schema.
-pub const MAX_PATTERNS: usize = 256;
+pub(super) const MAX_PATTERNS: usize = 256;
 
 /// What the compiler needs to know about a schema that is within bounds.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -23,14 +23,14 @@ use serde_json::{Map, Value};
 use super::clip_foreign_text;
 use crate::call::ArgumentViolations;
 use crate::jsonrpc::{JsonError, OutlineParts, parse_strict};
-pub use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
+pub(super) use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
 use checker::LazyValidator;
 use glance::QuickCheck;
 use reach::SchemaReach;
 use violations::{collect_violations, not_an_object, unchecked, unreadable};
 
 /// The deepest nesting of a call's arguments.
-pub const MAX_ARGUMENT_DEPTH: usize = 64;
+pub(super) const MAX_ARGUMENT_DEPTH: usize = 64;
 
 /// Why an `inputSchema` cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -15,7 +15,7 @@ use crate::call::ArgumentViolations;
 use crate::jsonrpc::JsonError;
 
 /// The most violations that are listed.
-pub const MAX_LINES: usize = 10;
+pub(super) const MAX_LINES: usize = 10;
 
 pub(super) fn unreadable(error: &JsonError) -> ArgumentViolations {
     one_line(format!("(root): json: {error}"))

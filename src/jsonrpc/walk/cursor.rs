@@ -11,7 +11,7 @@ use crate::jsonrpc::masks::special;
 
 /// What was expected where the text is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WalkError {
+pub(crate) enum WalkError {
     /// A key.
     Key,
     /// The colon after a key.
@@ -62,7 +62,7 @@ impl WalkError {
 
 /// A position in a text.
 #[derive(Debug, Clone, Copy)]
-pub struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     pub(super) text: &'a [u8],
     pub(super) at: usize,
     max_depth: usize,
@@ -70,7 +70,7 @@ pub struct Cursor<'a> {
 
 /// The position of a string in the text, without its quotes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Quoted {
+pub(crate) struct Quoted {
     /// After the opening quote.
     pub start: usize,
     /// Before the closing quote.
@@ -81,7 +81,7 @@ pub struct Quoted {
 
 /// A reader's position among the members, or elements, of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MemberSlot {
+pub(crate) enum MemberSlot {
     /// Before the first one.
     First,
     /// After a member or element.
@@ -96,7 +96,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// [`NoObject::Syntax`] if the text is not UTF-8: every later step works on
     /// bytes.
-    pub fn over(text: &'a [u8], max_depth: usize) -> Result<Self, NoObject> {
+    pub(crate) fn over(text: &'a [u8], max_depth: usize) -> Result<Self, NoObject> {
         // Most texts are ASCII, which takes a tenth of the time to check.
         if !is_ascii(text)
             && let Err(fault) = std::str::from_utf8(text)
@@ -108,7 +108,7 @@ impl<'a> Cursor<'a> {
 
     /// The error at the cursor's position.
     #[cold]
-    pub fn fault(&self, wrong: WalkError) -> NoObject {
+    pub(crate) fn fault(&self, wrong: WalkError) -> NoObject {
         match wrong {
             WalkError::Depth => NoObject::Depth(TooDeep { limit: self.max_depth }),
             wrong => NoObject::Syntax(Malformed { at: self.at, expected: wrong.expected() }),
@@ -122,26 +122,26 @@ impl<'a> Cursor<'a> {
 
     /// The text from `start` to the cursor.
     #[inline]
-    pub fn since(&self, start: usize) -> &'a [u8] {
+    pub(crate) fn since(&self, start: usize) -> &'a [u8] {
         self.text.get(start..self.at).unwrap_or_default()
     }
 
     /// The text of a string that was stepped over; `None` if it contains an
     /// unpaired surrogate.
     #[inline]
-    pub fn text_of(&self, quoted: Quoted) -> Option<Cow<'a, [u8]>> {
+    pub(crate) fn text_of(&self, quoted: Quoted) -> Option<Cow<'a, [u8]>> {
         let raw = self.text.get(quoted.start..quoted.end)?;
         if quoted.escaped { unescaped(raw).map(Cow::Owned) } else { Some(Cow::Borrowed(raw)) }
     }
 
     /// The number of bytes left.
-    pub fn rest(&self) -> usize {
+    pub(crate) fn rest(&self) -> usize {
         self.text.len().saturating_sub(self.at)
     }
 
     /// Moves to the next byte that is not white space, and returns it.
     #[inline]
-    pub fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         match self.byte() {
             Some(b'\0'..=b' ') => self.peek_behind_space(),
             byte => byte,
@@ -158,7 +158,7 @@ impl<'a> Cursor<'a> {
 
     /// The cursor's position.
     #[inline]
-    pub fn at(&self) -> usize {
+    pub(crate) fn at(&self) -> usize {
         self.at
     }
 
@@ -167,7 +167,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// [`WalkError::Depth`] if `outside` levels are the maximum.
     #[inline]
-    pub fn open(&mut self, outside: usize) -> Result<(), WalkError> {
+    pub(crate) fn open(&mut self, outside: usize) -> Result<(), WalkError> {
         if outside >= self.max_depth {
             return Err(WalkError::Depth);
         }
@@ -181,7 +181,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// `wrong` if neither a comma nor the end follows.
     #[inline]
-    pub fn has_next(
+    pub(crate) fn has_next(
         &mut self,
         place: &mut MemberSlot,
         close: u8,
@@ -209,7 +209,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// [`WalkError::End`].
     #[inline]
-    pub fn ends(&mut self) -> Result<(), WalkError> {
+    pub(crate) fn ends(&mut self) -> Result<(), WalkError> {
         if self.peek().is_none() { Ok(()) } else { Err(WalkError::End) }
     }
 
@@ -218,7 +218,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// [`WalkError`] if there is none.
     #[inline]
-    pub fn key(&mut self) -> Result<Quoted, WalkError> {
+    pub(crate) fn key(&mut self) -> Result<Quoted, WalkError> {
         if self.byte() != Some(b'"') {
             return Err(WalkError::Key);
         }
@@ -242,7 +242,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// [`WalkError`] if there is none.
     #[inline]
-    pub fn value(&mut self, outside: usize) -> Result<(), WalkError> {
+    pub(crate) fn value(&mut self, outside: usize) -> Result<(), WalkError> {
         match self.peek() {
             Some(b'"') => self.quoted().map(|_| ()),
             Some(b'{' | b'[') => self.nested(outside),
@@ -305,7 +305,7 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// [`WalkError`] if there is none.
-    pub fn scalar(&mut self) -> Result<(), WalkError> {
+    pub(crate) fn scalar(&mut self) -> Result<(), WalkError> {
         match self.byte() {
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(b't') => self.word(b"true"),
@@ -366,7 +366,7 @@ impl<'a> Cursor<'a> {
         reason = "most strings are shorter than a call of this is long"
     )]
     #[inline(always)]
-    pub fn quoted(&mut self) -> Result<Quoted, WalkError> {
+    pub(crate) fn quoted(&mut self) -> Result<Quoted, WalkError> {
         let start = self.at + 1;
         let rest = self.text.get(start..).unwrap_or_default();
         let mut end = start;

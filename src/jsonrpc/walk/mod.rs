@@ -66,7 +66,7 @@ type RawMember<'a> = (Cow<'a, [u8]>, &'a [u8]);
 /// Iterates over an object's members in order: the unescaped key and the raw
 /// value.
 #[derive(Debug)]
-pub struct Walk<'a> {
+pub(super) struct Walk<'a> {
     cursor: Cursor<'a>,
     place: MemberSlot,
 }
@@ -77,7 +77,7 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// [`NoObject`] if the text does not start with an object.
-    pub fn over(text: &'a [u8], max_depth: usize) -> Result<Self, NoObject> {
+    pub(super) fn over(text: &'a [u8], max_depth: usize) -> Result<Self, NoObject> {
         let mut cursor = before_object(text, max_depth)?;
         cursor.open(0).map_err(|wrong| cursor.fault(wrong))?;
         Ok(Self { cursor, place: MemberSlot::First })
@@ -87,7 +87,7 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// [`NoObject`] if the text is invalid from here on.
-    pub fn next(&mut self) -> Result<Option<RawMember<'a>>, NoObject> {
+    pub(super) fn next(&mut self) -> Result<Option<RawMember<'a>>, NoObject> {
         self.next_by(|cursor, _| cursor.value(1))
     }
 

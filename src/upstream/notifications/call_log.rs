@@ -11,7 +11,7 @@ use crate::mcp::LogLevel;
 
 /// The log lines that wait for a call. Takes no memory until one arrives.
 #[derive(Debug)]
-pub struct CallLog {
+pub(crate) struct CallLog {
     least: LogLevel,
     lines: Mutex<VecDeque<Notice>>,
     news: Notify,
@@ -19,12 +19,12 @@ pub struct CallLog {
 
 impl CallLog {
     /// An empty queue for lines of at least this level.
-    pub fn new(least: LogLevel) -> Self {
+    pub(crate) fn new(least: LogLevel) -> Self {
         Self { least, lines: Mutex::default(), news: Notify::new() }
     }
 
     /// Queues a line, if its level is high enough.
-    pub fn hear(&self, method: &str, params: &Bytes) {
+    pub(crate) fn hear(&self, method: &str, params: &Bytes) {
         let notice = Notice::line(method.to_owned(), params.clone(), self.least);
         let mut lines = self.lines();
         // A slow client loses lines, never its response.
@@ -38,7 +38,7 @@ impl CallLog {
     ///
     /// # Cancel safety
     /// Safe.
-    pub async fn arrived(&self) {
+    pub(crate) async fn arrived(&self) {
         while self.lines().is_empty() {
             self.news.notified().await;
         }
@@ -48,7 +48,7 @@ impl CallLog {
     ///
     /// # Cancel safety
     /// Safe.
-    pub async fn next(&self) -> Notice {
+    pub(crate) async fn next(&self) -> Notice {
         loop {
             let line = self.lines().pop_front();
             if let Some(line) = line {

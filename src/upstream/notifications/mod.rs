@@ -17,7 +17,7 @@ mod mailbox;
 pub(in crate::upstream) mod subscribe;
 mod subscriptions;
 
-pub use call_log::CallLog;
+pub(super) use call_log::CallLog;
 pub use hub::SubscriptionHub;
 pub use mailbox::{ClientNotice, Mailbox, NoticeSubject};
 pub use subscriptions::{SubscriptionGuard, SubscriptionRefusal, Subscriptions};
@@ -126,7 +126,7 @@ impl News {
 
 /// The destination of the notifications on a connection.
 #[derive(Debug)]
-pub struct Inbox {
+pub(super) struct Inbox {
     /// Notified when the lists may have changed.
     changed: Arc<Notify>,
     /// The clients' subscriptions.

@@ -21,9 +21,9 @@ use crate::jsonrpc::nesting_depth;
 use index::{SchemaIndex, node_address};
 
 /// The longest chain of subschemas on one value.
-pub const MAX_CHAIN: usize = 32;
+pub(super) const MAX_CHAIN: usize = 32;
 /// The most visits of a schema without recursion to one value.
-pub const MAX_WORK: usize = 16 * 1024;
+pub(super) const MAX_WORK: usize = 16 * 1024;
 
 type SchemaNode<'a> = &'a Map<String, Value>;
 
