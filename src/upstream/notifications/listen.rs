@@ -192,8 +192,13 @@ impl<L: ListenTransport> ListenTask<L> {
             if filter.is_empty() {
                 self.current = None;
                 self.standing.clear();
-            } else if !self.has(&filter)
-                && let Err(no_stream) = self.open(&filter).await
+            } else if self.has(&filter) {
+                // A topic may have lost its last subscriber and found another one meanwhile, who
+                // waits for a verdict.
+                for topic in &filter.topics {
+                    self.inbox.subscriptions.settle(topic, Ok(()), Continuity::Kept);
+                }
+            } else if let Err(no_stream) = self.open(&filter).await
                 && !self.put_up_with(&filter, no_stream)
             {
                 self.lost |= self.current.is_none() && self.pace.opened.is_some();

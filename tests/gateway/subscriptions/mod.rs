@@ -4,7 +4,7 @@
 mod gaps;
 mod own_sessions;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -311,8 +311,12 @@ async fn a_client_hears_of_a_resource_by_the_uri_that_it_used() {
     let upstream = Upstream::modern().await;
     upstream.resources(&["a:1"]);
     let gateway = Gateway::with("s", upstream.http()).gateway("uris = \"original\"").start().await;
-    for (_, client) in gateway.both().await {
+    for (era, client) in gateway.both().await {
+        let began = Instant::now();
         let mut both = Hearing::of(client, &["a:1", "mcp://s/a:1"]).await;
+        // The second client subscribes to what the first one has just given up.
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(4), "{era}: {took:?}");
         upstream.update("a:1").await;
         let mut heard = [both.next().await.1, both.next().await.1];
         heard.sort_by_key(Value::to_string);
