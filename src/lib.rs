@@ -1,8 +1,8 @@
 //! Trunkline: one URL in front of many MCP servers, of both protocol eras.
 //!
-//! The rooms below stand in the order a call travels, from the person at the
-//! terminal to the bytes on the wire. A room may use the rooms after it, never
-//! one before it; `tests/architecture.rs` holds that.
+//! The modules below are listed in the order in which a call travels, from the
+//! person at the terminal to the bytes on the wire. A module may use those
+//! listed after it, never one before it; `tests/architecture.rs` enforces that.
 //!
 //! Read [`pipeline`] first: it tells the story of one call.
 

@@ -1,5 +1,5 @@
 //! The shape of the house, held: who may use whom, how long a file may be, and
-//! that every room says what it is for.
+//! that every module says what it is for.
 #![allow(clippy::expect_used, reason = "the helpers of a test")]
 
 use std::collections::BTreeMap;
@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 
 #[test]
 fn no_room_uses_one_that_stands_before_it() {
-    let rooms = rooms();
+    let modules = modules();
     let mut found = String::new();
     for file in sources() {
-        let room = file.room();
+        let module = file.module();
         for (line, used) in uses(&file) {
-            if !allowed(&rooms, &room, &used) {
-                let _ = writeln!(found, "{}:{line}: {room} uses {used}", file.path.display());
+            if !allowed(&modules, &module, &used) {
+                let _ = writeln!(found, "{}:{line}: {module} uses {used}", file.path.display());
             }
         }
     }
-    assert!(found.is_empty(), "src/lib.rs lists the rooms in the order of use:\n{found}");
+    assert!(found.is_empty(), "src/lib.rs lists the modules in the order of use:\n{found}");
 }
 
 #[test]
@@ -33,11 +33,11 @@ fn no_file_is_longer_than_500_lines() {
 
 #[test]
 fn every_room_begins_with_an_essay() {
-    for room in rooms() {
-        let path = source_folder().join(&room).join("mod.rs");
-        let text = std::fs::read_to_string(&path).expect("every room is a folder with a mod.rs");
-        let essay = text.lines().take_while(|line| line.starts_with("//!")).count();
-        assert!(essay >= 3, "{room}: what is this room for, and what may it not do?");
+    for module in modules() {
+        let path = source_folder().join(&module).join("mod.rs");
+        let text = std::fs::read_to_string(&path).expect("every module is a folder with a mod.rs");
+        let introduction = text.lines().take_while(|line| line.starts_with("//!")).count();
+        assert!(introduction >= 3, "{module}: what is this module for, and what may it not do?");
     }
 }
 
@@ -48,9 +48,9 @@ fn every_room_is_in_the_architectures_table() {
     let told: Vec<_> = page
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split_once("/` |"))
-        .map(|(room, _)| room.to_owned())
+        .map(|(module, _)| module.to_owned())
         .collect();
-    assert_eq!(told, rooms(), "the table of rooms in ARCHITECTURE.md, in the order of src/lib.rs");
+    assert_eq!(told, modules(), "the table of modules in ARCHITECTURE.md, in the order of src/lib.rs");
 }
 
 #[test]
@@ -97,13 +97,13 @@ use crate::config::Config;
         (20, "config"),
     ];
     assert_eq!(uses(&file), expected.map(|(line, used)| (line, used.to_owned())));
-    let rooms = rooms();
-    assert!(allowed(&rooms, "upstream", "call") && allowed(&rooms, "jsonrpc", "telemetry"));
-    assert!(!allowed(&rooms, "call", "upstream") && !allowed(&rooms, "telemetry", "jsonrpc"));
+    let modules = modules();
+    assert!(allowed(&modules, "upstream", "call") && allowed(&modules, "jsonrpc", "telemetry"));
+    assert!(!allowed(&modules, "call", "upstream") && !allowed(&modules, "telemetry", "jsonrpc"));
 }
 
-/// The rooms, in the order of `src/lib.rs`.
-fn rooms() -> Vec<String> {
+/// The modules, in the order of `src/lib.rs`.
+fn modules() -> Vec<String> {
     let text = std::fs::read_to_string(source_folder().join("lib.rs")).expect("it is there");
     text.lines()
         .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
@@ -111,13 +111,13 @@ fn rooms() -> Vec<String> {
         .collect()
 }
 
-/// A room uses itself and those after it. `telemetry` stands last: all may use
+/// A module uses itself and those after it. `telemetry` stands last: all may use
 /// it, and it uses none.
-fn allowed(rooms: &[String], room: &str, used: &str) -> bool {
-    let places: BTreeMap<_, _> = rooms.iter().enumerate().map(|(at, room)| (&**room, at)).collect();
-    match (places.get(room), places.get(used)) {
-        (Some(room), Some(used)) => room <= used,
-        // lib.rs itself, and what is no room.
+fn allowed(modules: &[String], module: &str, used: &str) -> bool {
+    let places: BTreeMap<_, _> = modules.iter().enumerate().map(|(at, module)| (&**module, at)).collect();
+    match (places.get(module), places.get(used)) {
+        (Some(module), Some(used)) => module <= used,
+        // lib.rs itself, and anything that is not a module.
         _ => true,
     }
 }
@@ -135,7 +135,7 @@ impl Source {
         parts.filter(|part| part != "mod").collect()
     }
 
-    fn room(&self) -> String {
+    fn module(&self) -> String {
         self.parts().first().cloned().unwrap_or_default()
     }
 
@@ -182,7 +182,7 @@ fn end_of_item(item: &str) -> usize {
     item.len()
 }
 
-/// Every room that a file names, with the line.
+/// Every module that a file names, with the line.
 fn uses(file: &Source) -> Vec<(usize, String)> {
     let code = file.code();
     let mut found = Vec::new();
@@ -201,7 +201,7 @@ fn uses(file: &Source) -> Vec<(usize, String)> {
     found
 }
 
-/// The rooms behind `crate::`: one, or several in braces.
+/// The modules behind `crate::`: one, or several in braces.
 fn named(rest: &str, line: usize, found: &mut Vec<(usize, String)>) {
     let word = |text: &str| text.chars().take_while(|c| is_word(*c)).collect::<String>();
     let Some(group) = rest.strip_prefix('{') else {

@@ -1,21 +1,21 @@
 //! From an HTTP request to the principal who sent it.
 //!
-//! A client shows a key, in `X-API-Key` or as `Authorization: Bearer`; the
-//! configuration holds hashes of keys; [`Identity`] tells whose the key is.
-//! Where no clients are configured, everybody is the one anonymous principal.
-//! What is kept for a principal (sessions, streams, parked calls, private
-//! caches) asks here whether it may still be: [`Identity::knows`],
-//! [`Identity::has`].
+//! A client sends a key, in `X-API-Key` or as `Authorization: Bearer`; the
+//! configuration holds hashes of keys; [`Identity`] finds the client of a key.
+//! If no clients are configured, every request belongs to one anonymous
+//! principal. Modules that keep state for a principal (sessions, streams, parked
+//! calls, private caches) ask [`Identity::knows`] and [`Identity::has`] whether
+//! they may still keep it.
 //!
-//! This room knows who is calling and through which profiles they may come in,
-//! but not what is behind those: that is the catalog's question and `policy`'s. It takes the key out of the headers
-//! that it reads, so that no room behind it can send it on or log it.
+//! This module knows who is calling and which profiles they may use, but not
+//! what those profiles contain, which is up to `catalog` and `policy`. It removes
+//! the key from the headers, so that no later module can forward or log it.
 //!
 //! A key is looked up by its SHA-256, so that finding it among thousands costs
-//! no more than among two. The first eight bytes of the hash choose a shelf,
-//! and everything on it is compared in constant time. What the choice of the
-//! shelf may tell by its time are bytes of a hash, which are no way back to a
-//! key: keys are 256 random bits (`trunkline key`), not passwords.
+//! no more than among two. The first eight bytes of the hash select a shelf, and
+//! every hash on it is compared in constant time. The time of the selection can
+//! reveal bytes of a hash, from which a key cannot be derived: keys are 256
+//! random bits (`trunkline key`), not passwords.
 
 use std::collections::HashMap;
 use std::sync::Arc;
