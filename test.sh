@@ -2,7 +2,7 @@
 # Everything that has to hold, from an empty clone: installs what the tests need, runs them all,
 # and closes with one line, `N passed, M failed`. Continuous integration runs this and nothing else.
 # Takes no arguments. TEST_FROM=SECTION begins there (packages, peers, format, lint, docs, build,
-# test, python, conformance, fuzz, bench).
+# test, python, conformance, bench, fuzz).
 #
 # Made for two processors and 20 minutes. What compiles for long on one of them runs beside
 # something else: the release build beside clippy, the fuzz targets, at the lowest priority, beside
@@ -14,7 +14,7 @@ passed=0 failed=0 faults=()
 began=$SECONDS from=${TEST_FROM:-packages}
 log=$(mktemp)
 beside=$(mktemp -d)
-sections=" packages peers format lint docs build test python conformance fuzz bench "
+sections=" packages peers format lint docs build test python conformance bench fuzz "
 case $sections in
     *" $from "*) rest=" $from ${sections#*" $from "}" ;;
     *) echo "test.sh: TEST_FROM is one of$sections" >&2 && exit 1 ;;
@@ -187,13 +187,14 @@ if section conformance "the official suite through the gateway"; then
     many "conformance" '/^conformance-/ { good += $2; bad += $4 } /^stale/ { bad++ } END { print good + 0, bad + 0 }' \
         tests/conformance/all.sh target/debug/trunkline
 fi
-if section fuzz "every fuzz target over its seeds, and 60 s more, begun beside the tests"; then
-    one collect fuzz
-fi
 if section bench "the benches, a few calls of each kind; the instructions of a call, held"; then
     one cargo test --quiet --locked --benches
     # Of the release build, which is there by now; fails where a figure moved by more than was written down.
     one cargo test --quiet --locked --bench gateway -- --gate
+fi
+# Last: what the targets take is what everything before leaves them.
+if section fuzz "every fuzz target over its seeds, and 60 s more, begun beside the tests"; then
+    one collect fuzz
 fi
 
 # --- The end --------------------------------------------------------------------
