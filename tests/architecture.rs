@@ -50,7 +50,11 @@ fn every_room_is_in_the_architectures_table() {
         .filter_map(|line| line.strip_prefix("| `")?.split_once("/` |"))
         .map(|(module, _)| module.to_owned())
         .collect();
-    assert_eq!(told, modules(), "the table of modules in ARCHITECTURE.md, in the order of src/lib.rs");
+    assert_eq!(
+        told,
+        modules(),
+        "the table of modules in ARCHITECTURE.md, in the order of src/lib.rs"
+    );
 }
 
 #[test]
@@ -114,7 +118,8 @@ fn modules() -> Vec<String> {
 /// A module uses itself and those after it. `telemetry` stands last: all may use
 /// it, and it uses none.
 fn allowed(modules: &[String], module: &str, used: &str) -> bool {
-    let places: BTreeMap<_, _> = modules.iter().enumerate().map(|(at, module)| (&**module, at)).collect();
+    let places: BTreeMap<_, _> =
+        modules.iter().enumerate().map(|(at, module)| (&**module, at)).collect();
     match (places.get(module), places.get(used)) {
         (Some(module), Some(used)) => module <= used,
         // lib.rs itself, and anything that is not a module.

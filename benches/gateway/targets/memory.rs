@@ -69,9 +69,9 @@ async fn each() -> Vec<Row> {
         ),
         Row::new(
             format!("memory of each open stream, its connection included, of {MANY}"),
-            "≤ 12 KB",
+            "≤ 24 KB",
             format!("{stream:.2} KB"),
-            Some(stream <= 12.0),
+            Some(stream <= 24.0),
         ),
     ]
 }

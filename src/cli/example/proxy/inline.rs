@@ -108,7 +108,12 @@ impl InlineProxy {
                 None => self.connect().await?,
             };
             let ServerConnection { requests, driver } = &mut connection;
-            match drive(driver, poll_fn(|cx| requests.poll_ready(cx))).await {
+            let ready = poll_fn(|cx| {
+                // First, because it notices a connection that the server has closed.
+                poll_driver(driver, cx);
+                requests.poll_ready(cx)
+            });
+            match ready.await {
                 Ok(()) => return Ok(connection),
                 Err(error) if is_new => return Err(io::Error::other(error)),
                 // The server closed it while it was idle.
