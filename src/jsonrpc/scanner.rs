@@ -166,7 +166,9 @@ impl Scanner {
         }
         match step {
             FollowStep::Inside | FollowStep::Last => {
-                if member == ScannedMember::Id && !byte.is_ascii_whitespace() {
+                // White space belongs to a string, and surrounds a number.
+                let in_string = self.id.first() == Some(&b'"');
+                if member == ScannedMember::Id && (in_string || !byte.is_ascii_whitespace()) {
                     if self.id.len() >= LONGEST_ID {
                         return Err(FrameFault::Id);
                     }
@@ -206,6 +208,14 @@ mod tests {
             result.extend_from_slice(&piece[scanner.feed(piece)?]);
         }
         Ok((result, scanner))
+    }
+
+    #[test]
+    fn a_space_in_an_id_is_kept() {
+        let text = br#"{"result":{}, "id": "a b" ,"jsonrpc":"2.0"}"#;
+        for cut in 0..text.len() {
+            assert_eq!(scan(text, &[cut]).unwrap().1.id(), Some(br#""a b""#.as_slice()));
+        }
     }
 
     #[test]
