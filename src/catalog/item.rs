@@ -14,6 +14,7 @@ use super::clip_foreign_text;
 use super::kind::Kind;
 use super::param_headers::AnnotationError;
 use super::schema::{self, SchemaError};
+use super::uris::climbing::has_only_stable_characters;
 use crate::call::NativeName;
 use crate::jsonrpc::{JsonError, Splice, check_depth, span_of, string};
 
@@ -68,6 +69,13 @@ pub enum InvalidItem {
         len: usize,
         /// The bound.
         max: usize,
+    },
+    /// A URI has characters that parsers drop or change, so nobody can tell
+    /// what it refers to.
+    #[error("the {field} has a control character or a backslash")]
+    UnstableUri {
+        /// The field.
+        field: &'static str,
     },
     /// `inputSchema` cannot be used.
     #[error(transparent)]
@@ -228,6 +236,9 @@ impl<'a> ItemFields<'a> {
         let max = if field == "name" { MAX_NATIVE_NAME } else { MAX_URI };
         if native.is_empty() || native.len() > max {
             return Err(InvalidItem::NameLength { field, len: native.len(), max });
+        }
+        if field != "name" && !has_only_stable_characters(&native) {
+            return Err(InvalidItem::UnstableUri { field });
         }
         Ok((NativeName::new(&native), key))
     }

@@ -13,6 +13,7 @@ use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
 use super::kind::Kind;
+use super::uris::climbing::has_dot_segment;
 use crate::call::{QueryFault, ServerName};
 use crate::config::{Pattern, ProfileConfig};
 use crate::text::clip;
@@ -91,9 +92,13 @@ impl Selection {
     }
 
     /// Whether the selection shows an element of that kind by its public name
-    /// or URI.
+    /// or URI. A pattern for URIs admits only those without dot segments, which
+    /// lead elsewhere than the pattern sees.
     pub fn admits(&self, kind: Kind, public: &str) -> bool {
-        any_matches(self.kind_patterns(kind), self.names_no_kind(), public)
+        let patterns = self.kind_patterns(kind);
+        let is_uri = matches!(kind, Kind::Resources | Kind::Templates);
+        any_matches(patterns, self.names_no_kind(), public)
+            && !(is_uri && patterns.is_some() && has_dot_segment(public))
     }
 
     /// The servers that are named exactly, not by wildcard patterns.
@@ -163,7 +168,7 @@ impl Scope {
 
     /// Whether an unlisted URI may be read: each selection shows the URI, or a
     /// template that covers it. `of_template` tells whether one of the server's
-    /// templates covers the URI and is shown.
+    /// templates confines the URI and is shown.
     pub fn admits_uri(
         &self,
         server: &ServerName,
@@ -172,19 +177,9 @@ impl Scope {
     ) -> bool {
         self.0.iter().all(|one| {
             one.admits_server(server)
-                && (one.names_no_kind()
-                    || (one.admits(Kind::Resources, public) && !has_parent_segment(public))
-                    || of_template(one))
+                && (one.names_no_kind() || one.admits(Kind::Resources, public) || of_template(one))
         })
     }
-}
-
-/// Whether a URI has a `..` segment, so that it may mean something other than a
-/// pattern sees in it.
-fn has_parent_segment(uri: &str) -> bool {
-    let plain = uri.to_ascii_lowercase();
-    let plain = plain.replace("%2e", ".").replace("%2f", "/").replace("%5c", "/");
-    plain.split(['/', '\\', '?', '#']).any(|segment| matches!(segment, "." | ".."))
 }
 
 /// A canonical query that [`Selection::parse`] reads back: equal for two

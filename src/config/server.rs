@@ -91,7 +91,8 @@ section! {
             /// client's credentials are not meant for the server.
             forward_headers: Vec<HeaderName> as Vec<HeaderSetting> = [],
             /// Values for variables of its resource templates. A template whose variables all have a
-            /// value is listed as a resource; clients cannot use other values.
+            /// value is listed as a resource. Clients cannot use other values, and can read only what
+            /// the server lists and what its templates then cover.
             resource_vars: Vec<(String, String)> = {},
             /// Which tools clients see, and how.
             tools: ToolsConfig = {},

@@ -54,6 +54,7 @@ fn no_uri_climbs_out_of_what_a_pattern_shows() {
         assert_eq!(scope.admits_uri(&server, uri, |_| false), may, "{uri}");
     }
     assert!(scope.admits_uri(&server, "mcp://a/secret", |_| true), "its template is shown");
+    assert!(!scope.admits(&server, Resources, "mcp://a/docs/../x"), "listed or not");
 }
 
 #[test]

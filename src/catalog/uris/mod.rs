@@ -8,6 +8,7 @@
 //! `ui://` URIs (MCP Apps) keep their scheme in every mode, because clients look for it: they stay
 //! unchanged, and of two servers with the same one, the later gets the prefix `ui://mcp.SERVER/`.
 
+pub(super) mod climbing;
 mod rewrite;
 mod template;
 
@@ -15,8 +16,10 @@ pub use rewrite::{ResultShape, rewrite_uris};
 pub use template::{BoundTemplate, UriTemplate};
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+use climbing::{has_absolute_value, has_dot_segment, has_only_stable_characters};
 
 use super::item::CatalogItem;
 use super::kind::Kind;
@@ -53,6 +56,11 @@ pub struct CatalogUris {
 struct ResourceServer {
     /// Whether the server may have resources, as far as is known.
     readable: bool,
+    /// Whether the configuration binds variables of its templates, so that clients may only read
+    /// what is listed and what its templates still cover.
+    confined: bool,
+    /// The URIs of its tools' user interfaces, which need not be listed.
+    interfaces: HashSet<String>,
     templates: Vec<OwnedTemplate>,
 }
 
@@ -153,6 +161,9 @@ impl CatalogUris {
     /// The server and native URI for a public URI. It need not be listed: a template stands for
     /// many URIs, and servers may have more than they list.
     pub fn find_origin(&self, public: &str) -> Option<ElementOrigin> {
+        if !has_only_stable_characters(public) {
+            return None;
+        }
         if let Some(shown) = self.shown.get(public) {
             return Some(shown.origin.clone());
         }
@@ -160,7 +171,7 @@ impl CatalogUris {
             self.split_prefix(public).or_else(|| Some((self.find_owner(public)?, public)))?;
         let holder = self.servers.get(server)?;
         let covering = |one: &Selection| {
-            let mut covering = holder.templates.iter().filter(|held| held.covers(native));
+            let mut covering = holder.templates.iter().filter(|held| held.confines(native));
             covering
                 .any(|held| one.admits(Kind::Templates, &self.public_template(server, &held.text)))
         };
@@ -186,6 +197,7 @@ impl CatalogUris {
     ) {
         let (server, rules) = (source.server, source.rules);
         let holder = self.servers.entry(server.clone()).or_default();
+        holder.confined = rules.variables().next().is_some();
         let Some(list) = source.list else {
             // The server may have some; reading one will tell.
             holder.readable = true;
@@ -252,6 +264,8 @@ impl CatalogUris {
             .filter(|tool| rules.shows(Kind::Tools, tool.native.as_str()))
             .flat_map(|tool| tool.interface())
             .filter(|uri| uri.starts_with(UI));
+        holder.interfaces = interfaces.map(ToOwned::to_owned).collect();
+        let interfaces = holder.interfaces.iter().map(String::as_str);
         let listed = resources.iter().skip(first).map(|one| &*one.native);
         for uri in listed.chain(interfaces) {
             claim_uri(&mut self.claims, server, uri);
@@ -357,12 +371,17 @@ impl CatalogUris {
 }
 
 impl ResourceServer {
-    /// Whether a URI may be requested: if it matches a template with bound variables, it must match
-    /// the bound template as well.
+    /// Whether an unlisted URI may be requested. Without bound variables any may. With them, a
+    /// template or a tool's user interface has to cover it, it must not lead out of that template, and each template that it
+    /// matches with other values than the bound ones rules it out.
     fn allows(&self, native: &str) -> bool {
-        let mut fitting =
-            self.templates.iter().filter(|held| held.native.matches(native)).peekable();
-        self.readable && (fitting.peek().is_none() || fitting.any(|held| held.covers(native)))
+        if !self.readable || !self.confined {
+            return self.readable;
+        }
+        let mut matching = self.templates.iter().filter(|held| held.native.matches(native));
+        let covered = self.interfaces.contains(native)
+            || self.templates.iter().any(|held| held.confines(native));
+        covered && matching.all(|held| held.covers(native))
     }
 }
 
@@ -370,6 +389,14 @@ impl OwnedTemplate {
     /// Whether the template, as clients see it, can expand to this URI.
     fn covers(&self, native: &str) -> bool {
         self.seen().matches(native)
+    }
+
+    /// Whether the template covers this URI, and every server reads it as an expansion of the
+    /// template: no dot segment leads out of it, and no value begins as an absolute path does.
+    fn confines(&self, native: &str) -> bool {
+        self.covers(native)
+            && !has_dot_segment(native)
+            && !has_absolute_value(self.seen().literal_prefix(), native)
     }
 }
 

@@ -223,13 +223,48 @@ fn bound_variables_make_resources_of_templates_and_bound_what_can_be_read() {
         assert_eq!(resources(&catalog), [public("d://x/acme"), public("e://acme")]);
         assert_eq!(templates(&catalog), [public("d://acme/{id}"), public("g://{id}")]);
         let leads = |native: &str| way(&catalog, &public(native)).is_some();
-        assert!(leads("d://acme/7") && leads("e://acme") && leads("g://7") && leads("other://x"));
+        assert!(leads("d://acme/7") && leads("e://acme") && leads("g://7"));
         assert!(leads("d://x/acme"), "listed by the server itself");
         assert!(!leads("d://other/7") && !leads("e://other"));
+        assert!(!leads("other://x"), "neither listed nor of a template");
         let reference = catalog.uris().reference(&public("d://acme/{id}")).unwrap();
         assert_eq!(reference.origin.native.as_str(), "d://{tenant}/{id}");
         assert_eq!(&*reference.bound, [("tenant".to_owned(), "acme".to_owned())]);
     }
+}
+
+#[test]
+fn a_bound_variable_cannot_be_led_around() {
+    let templates = ["f:///d/{tenant}/{+path}", "f:///{top}/{x}/{y}", "g:///{+path}"];
+    let one = server("a", &[], &templates).binding("tenant", "acme");
+    let silent = one.clone().silent();
+    let catalog_of = |server| catalog(UriMode::Prefix, &[server]);
+    let listed = catalog_of(one);
+    for (native, leads) in [
+        ("f:///d/acme/x/y", true),
+        ("f:///d/acme/x/..y", true),
+        ("g:///x", true),
+        ("f:///d/acme/../other/x", false),
+        ("f:///d/acme/%2E%2e/other/x", false),
+        ("f:///d/acme/..%2fother%2fx", false),
+        ("f:///d/acme/..%5Cother", false),
+        ("f:///d/acme/..\\other", false),
+        ("f:///d/acme/.\t./other/x", false),
+        ("f:///d/acme//d/other/x", false),
+        ("f:///d/acme/%2Fd/other/x", false),
+        // It matches the template without bound variables as well.
+        ("f:///d/other/x", false),
+        // From a template without bound variables.
+        ("g:///../d/other/x", false),
+        // Not of any template, but perhaps the same file.
+        ("F:///d/other/x", false),
+        ("f:///x/../d/other/x", false),
+    ] {
+        let uri = format!("mcp://a/{native}");
+        assert_eq!(way(&listed, &uri).is_some(), leads, "{native}");
+    }
+    let unlisted = catalog_of(silent);
+    assert_eq!(way(&unlisted, "mcp://a/f:///d/other/x"), None, "its templates are not known yet");
 }
 
 #[test]
@@ -264,7 +299,7 @@ fn any_servers() -> impl Strategy<Value = Vec<Server>> {
         "ui://[ab]",
         "mcp://[ab]/[xy]",
         "ui://mcp\\.[ab]/ui://x",
-        ".{1,6}"
+        r"[^\p{Cc}\\]{1,6}"
     ];
     let template =
         prop_oneof!["[xy]://\\{v\\}", "[xy]://a\\{\\+v\\}", "\\{\\+v\\}", "ui://\\{v\\}"];

@@ -1,0 +1,21 @@
+//! Attacks on a gateway from outside, as a client or a server would try them: one file for each
+//! kind of attack. `docs/security.md` says which test guards what.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the crate's clock is its own: this measures from outside"
+)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::pedantic,
+    clippy::type_complexity,
+    reason = "a test that cannot go on fails; scripts and fixtures are held to the common lints"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod climbing_uris;
