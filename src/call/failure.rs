@@ -9,8 +9,8 @@ mod request;
 mod server;
 
 pub use request::{
-    ArgumentViolations, CursorError, HeaderFault, InputRefusal, NeededCapability, ParamsFault,
-    ParseFault, QueryFault, RequestFault, StateError,
+    ArgumentViolations, CursorError, HeaderFault, InputRefusal, NeededCapability, OtherViolations,
+    ParamsFault, ParseFault, QueryFault, RequestFault, StateError,
 };
 pub use server::{GatewayFault, InternalFault, ServerFault, TaskFault, VersionFault};
 

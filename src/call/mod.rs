@@ -25,8 +25,8 @@ pub use context::{Client, Context, Endpoint, PeerAddress, Principal, Trace};
 pub use drain::{Drain, DrainSwitch, drain};
 pub use failure::{
     ArgumentViolations, Blame, CursorError, Failure, GatewayFault, HeaderFault, InputRefusal,
-    InternalFault, NeededCapability, ParamsFault, ParseFault, QueryFault, RequestFault,
-    ServerFault, StateError, TaskFault, VersionFault, WireForm, tool_error,
+    InternalFault, NeededCapability, OtherViolations, ParamsFault, ParseFault, QueryFault,
+    RequestFault, ServerFault, StateError, TaskFault, VersionFault, WireForm, tool_error,
 };
 pub use input::{Asked, Input, MOST_QUESTIONS, Question, QuestionsFault};
 pub use names::{

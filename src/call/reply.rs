@@ -103,12 +103,13 @@ impl Event {
 
 /// A slot among a server's calls in flight, released when dropped.
 #[derive(Debug)]
-pub struct InFlightSlot(#[allow(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
+#[allow(dead_code, reason = "held for its drop")]
+pub struct InFlightSlot(OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl InFlightSlot {
-    /// Holds the permit.
-    pub fn new(permit: OwnedSemaphorePermit) -> Self {
-        Self(permit)
+    /// Holds the server's permit, and the one from its client's share.
+    pub fn new(permit: OwnedSemaphorePermit, own: Option<OwnedSemaphorePermit>) -> Self {
+        Self(permit, own)
     }
 }
 

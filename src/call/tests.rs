@@ -10,7 +10,8 @@ use crate::mcp::{header, meta};
 
 use super::{
     ArgumentViolations, Blame, Failure, GatewayFault, HeaderFault, InputRefusal, InternalFault,
-    NeededCapability, ParamsFault, RequestFault, ServerFault, ServerName, StateError,
+    NeededCapability, OtherViolations, ParamsFault, RequestFault, ServerFault, ServerName,
+    StateError,
 };
 
 #[test]
@@ -105,7 +106,10 @@ fn after(failure: &Failure) -> Option<Failure> {
 }
 
 fn violations() -> ArgumentViolations {
-    ArgumentViolations { lines: vec!["/limit: type: expected integer, got string".into()], more: 0 }
+    ArgumentViolations {
+        lines: vec!["/limit: type: expected integer, got string".into()],
+        others: OtherViolations::None,
+    }
 }
 
 fn frame_fault(text: &'static str) -> FrameFault {

@@ -18,7 +18,7 @@ use super::rate::Rate;
 use super::reader::ConfigReader;
 use super::secret::Secret;
 use super::setting::TextSetting;
-use super::units::{DurationSetting, SizeSetting};
+use super::units::{DurationSetting, PercentSetting, SizeSetting};
 
 section! {
     /// The listener for clients, and what applies to all of them.
@@ -104,6 +104,13 @@ section! {
         settings {
             /// The largest request body.
             body: usize as SizeSetting = "4MiB",
+            /// How many bytes of all request bodies are in memory at a time, from their first piece
+            /// until their requests are served. Bodies that arrive in one piece, as small ones do, are
+            /// not counted. Not below `body`.
+            bodies: usize as SizeSetting = "256MiB",
+            /// How many of these bytes are of one client, or of one IP address if no clients are
+            /// configured. Not below `body`.
+            bodies_each: usize as SizeSetting = "64MiB",
             /// The largest request head: request line and headers.
             header: usize as SizeSetting = "32KiB",
             /// The nesting depth of a request's JSON.
@@ -141,9 +148,21 @@ section! {
             replay_all: usize as SizeSetting = "64MiB",
             /// How long bytes are kept after they were sent.
             replay_time: Duration as DurationSetting = "1m",
+            /// How much one client may have of what all share: of `connections` (by IP address),
+            /// `streams` and `all_subscriptions`, and of each server's `in_flight`, `queue` and
+            /// `max_instances`. Applies where clients can be told apart: by their keys if more than
+            /// one of `[clients]` is configured, by their IP addresses with `anonymous = "anyone"`.
+            share: usize as PercentSetting = "75%",
             /// The number of messages in a Legacy batch.
             batch: usize as CountSetting<1, 10_000> = 32,
         }
+    }
+}
+
+impl LimitsConfig {
+    /// [`Self::share`] of a limit, at least one.
+    pub fn share_of(&self, limit: usize) -> usize {
+        (limit.saturating_mul(self.share) / 100).max(1).min(limit)
     }
 }
 

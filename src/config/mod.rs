@@ -156,6 +156,21 @@ impl Config {
             && check::is_reachable_by_others(self.gateway.listen)
     }
 
+    /// Whether there can be several clients, and requests tell which of them sent them: more than
+    /// one is configured, or the gateway is open to others and their addresses tell.
+    pub fn tells_clients_apart(&self) -> bool {
+        match self.clients.len() {
+            0 => self.gateway.anonymous == AnonymousAccess::Anyone,
+            clients => clients > 1,
+        }
+    }
+
+    /// How much of a limit that all clients share one of them may have: `gateway.limits.share` of
+    /// it, at least one; all of it if clients cannot be told apart.
+    pub fn share_of(&self, limit: usize) -> usize {
+        if self.tells_clients_apart() { self.gateway.limits.share_of(limit) } else { limit }
+    }
+
     /// Replaces the file's log filter with the command line's.
     ///
     /// # Errors

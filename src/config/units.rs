@@ -78,6 +78,28 @@ impl TextSetting for SizeSetting {
     }
 }
 
+/// A part of something, in whole percent.
+pub(super) struct PercentSetting;
+
+impl TextSetting for PercentSetting {
+    type Value = usize;
+    const WORD: &'static str = "percentage";
+    const EXAMPLE: &'static str = "\"75%\"";
+    const RULE: &'static str = "a whole number with %";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<usize>, ConfigProblem> {
+        let Some(percent) = parse_scaled(text, &[("%", 1)]) else { return Ok(None) };
+        match usize::try_from(percent) {
+            Ok(percent @ 1..=100) => Ok(Some(percent)),
+            _ => Err(range_problem("1%", "100%")),
+        }
+    }
+
+    fn schema_pattern() -> Option<&'static str> {
+        Some("^[0-9]+%$")
+    }
+}
+
 /// Parses digits and a unit, such as `30s`. A number that overflows becomes the
 /// largest one, so that the bounds reject it.
 fn parse_scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {

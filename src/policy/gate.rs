@@ -9,6 +9,9 @@ use tokio::time::timeout;
 
 use crate::call::{Failure, InFlightSlot, ServerName};
 
+use super::holder_slots::{HolderSlots, OwnSlots};
+use super::shares::Holder;
+
 /// The bounds of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GateSettings {
@@ -18,6 +21,17 @@ pub struct GateSettings {
     pub queue: usize,
     /// The maximum time that a call waits.
     pub queue_timeout: Duration,
+    /// What one client may have of it, where clients can be told apart.
+    pub each: Option<GateShare>,
+}
+
+/// One client's share of a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GateShare {
+    /// Calls in flight at once.
+    pub in_flight: usize,
+    /// Calls that may wait for a slot.
+    pub queue: usize,
 }
 
 /// The concurrency limit of one server. It lives as long as its settings: a
@@ -27,36 +41,57 @@ pub struct Gate {
     settings: GateSettings,
     places: Arc<Semaphore>,
     waiting: AtomicUsize,
+    each: Option<(GateShare, HolderSlots)>,
 }
 
 impl Gate {
     /// A gate with no calls in flight.
     pub fn new(settings: GateSettings) -> Self {
         let places = Arc::new(Semaphore::new(settings.in_flight.min(Semaphore::MAX_PERMITS)));
-        Self { settings, places, waiting: AtomicUsize::new(0) }
+        let each = settings.each.map(|share| (share, HolderSlots::new(share.in_flight)));
+        Self { settings, places, waiting: AtomicUsize::new(0), each }
     }
 
-    /// Takes a slot, and waits in the queue if none is free.
+    /// Takes a slot, and waits in the queue if none is free. A client that has its whole share
+    /// waits for a slot of its own, in front of nobody else.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] if the queue is full, or no slot became free in
-    /// time.
+    /// [`Failure::OverLimit`] if the queue, or the client's share of it, is full, or no slot became
+    /// free in time.
     ///
     /// # Cancel safety
     /// Safe: dropping the future leaves the queue.
-    pub async fn acquire_slot(&self, server: &ServerName) -> Result<InFlightSlot, Failure> {
-        if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
-            return Ok(InFlightSlot::new(permit));
+    pub async fn acquire_slot(
+        &self,
+        server: &ServerName,
+        holder: impl FnOnce() -> Holder,
+    ) -> Result<InFlightSlot, Failure> {
+        let own = self.each.as_ref().map(|(share, slots)| (share, slots.find(&holder())));
+        let permit = own.as_ref().map(|(_, slots)| slots.try_acquire()).transpose();
+        if let Ok(permit) = permit
+            && let Ok(place) = Arc::clone(&self.places).try_acquire_owned()
+        {
+            return Ok(InFlightSlot::new(place, permit));
         }
         let waiting = QueueEntry::join(&self.waiting);
-        if waiting.before >= self.settings.queue {
+        let in_share = own.as_ref().map(|(share, own)| (share, QueueEntry::join(&own.waiting)));
+        let over_share =
+            in_share.as_ref().is_some_and(|(share, entry)| entry.before >= share.queue);
+        if over_share || waiting.before >= self.settings.queue {
             return Err(self.queue_full(server));
         }
-        let place = timeout(self.settings.queue_timeout, Arc::clone(&self.places).acquire_owned());
-        match place.await {
-            Ok(Ok(permit)) => Ok(InFlightSlot::new(permit)),
-            Ok(Err(_)) | Err(_) => Err(self.queue_full(server)),
-        }
+        let own = own.as_ref().map(|(_, own)| &**own);
+        let slot = timeout(self.settings.queue_timeout, self.wait_for_slot(own)).await;
+        slot.ok().flatten().ok_or_else(|| self.queue_full(server))
+    }
+
+    async fn wait_for_slot(&self, own: Option<&OwnSlots>) -> Option<InFlightSlot> {
+        let own = match own {
+            Some(own) => Some(own.acquire().await.ok()?),
+            None => None,
+        };
+        let place = Arc::clone(&self.places).acquire_owned().await.ok()?;
+        Some(InFlightSlot::new(place, own))
     }
 
     /// Calls in flight.
@@ -96,23 +131,60 @@ impl Drop for QueueEntry<'_> {
 mod tests {
     use super::*;
 
+    fn anyone() -> Holder {
+        Holder::Client("anyone".into())
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn the_queue_is_bounded_in_length_and_time() {
-        let settings =
-            GateSettings { in_flight: 1, queue: 1, queue_timeout: Duration::from_secs(2) };
+    async fn a_client_with_its_whole_share_waits_in_front_of_nobody() {
+        let settings = GateSettings {
+            in_flight: 4,
+            queue: 4,
+            queue_timeout: Duration::from_secs(2),
+            each: Some(GateShare { in_flight: 3, queue: 1 }),
+        };
         let gate = Arc::new(Gate::new(settings));
         let server = ServerName::new("s").unwrap();
-        let first = gate.acquire_slot(&server).await.unwrap();
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            held.push(gate.acquire_slot(&server, anyone).await.unwrap());
+        }
+        let waiting = tokio::spawn({
+            let (gate, server) = (Arc::clone(&gate), server.clone());
+            async move { gate.acquire_slot(&server, anyone).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(gate.acquire_slot(&server, anyone).await.is_err(), "its part of the queue is full");
+        let other = || Holder::Client("other".into());
+        let others = gate.acquire_slot(&server, other).await.unwrap();
+        assert_eq!((gate.in_flight(), gate.queued()), (4, 1));
+        drop(held);
+        drop(waiting.await.unwrap().unwrap());
+        drop(others);
+        assert_eq!((gate.in_flight(), gate.queued()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_queue_is_bounded_in_length_and_time() {
+        let settings = GateSettings {
+            in_flight: 1,
+            queue: 1,
+            queue_timeout: Duration::from_secs(2),
+            each: None,
+        };
+        let gate = Arc::new(Gate::new(settings));
+        let server = ServerName::new("s").unwrap();
+        let first = gate.acquire_slot(&server, anyone).await.unwrap();
         let second = tokio::spawn({
             let (gate, server) = (Arc::clone(&gate), server.clone());
-            async move { gate.acquire_slot(&server).await }
+            async move { gate.acquire_slot(&server, anyone).await }
         });
         tokio::task::yield_now().await;
         assert_eq!(gate.queued(), 1);
-        assert!(gate.acquire_slot(&server).await.is_err(), "the queue is full");
+        assert!(gate.acquire_slot(&server, anyone).await.is_err(), "the queue is full");
         drop(first);
         let second = second.await.unwrap().unwrap();
-        assert!(gate.acquire_slot(&server).await.is_err(), "nobody leaves in time");
+        assert!(gate.acquire_slot(&server, anyone).await.is_err(), "nobody leaves in time");
         assert_eq!(gate.in_flight(), 1);
         drop(second);
         assert_eq!((gate.in_flight(), gate.queued()), (0, 0));

@@ -7,18 +7,21 @@
 //! Who is calling is decided in `identity`, what the caller may see in `catalog`.
 
 mod gate;
+mod holder_slots;
+mod large_checks;
 mod permit;
 mod rate;
 mod registry;
+mod shares;
 
 pub use gate::{Gate, GateSettings};
 pub use permit::{CallTarget, Permitted};
-pub use rate::network;
 pub use registry::{LimitRegistry, PolicyLimits, ServerLimits};
+pub use shares::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
 
 use std::net::IpAddr;
 
-use crate::call::{Call, Failure, NativeName, Principal, ServerName};
+use crate::call::{Call, Context, Failure, NativeName, Principal, ServerName};
 
 /// The compiled policy of one snapshot.
 #[derive(Debug)]
@@ -70,9 +73,18 @@ impl Policy {
         if let Some(limits) = limits {
             limits.check(&target.server, target.tool_name())?;
         }
-        target.check_arguments(&call.params)?;
+        match target.large_check(&call.params) {
+            None => target.check_arguments(&call.params)?,
+            Some(tool) => {
+                let (holder, params) = (charged(&call.context), call.params.clone());
+                Box::pin(self.limits.large_checks.check(&holder, tool, params)).await?;
+            }
+        }
         let slot = match limits {
-            Some(limits) => Some(limits.gate().acquire_slot(&target.server).await?),
+            Some(limits) => {
+                let holder = || charged(&call.context);
+                Some(limits.gate().acquire_slot(&target.server, holder).await?)
+            }
             None => None,
         };
         Ok(Permitted::new(call, target, slot))
@@ -105,6 +117,11 @@ impl Policy {
     pub fn server(&self, server: &ServerName) -> Option<&ServerLimits> {
         self.limits.server(server)
     }
+}
+
+/// The holder that a call is charged to.
+fn charged(context: &Context) -> Holder {
+    Holder::identify(&context.principal, context.address)
 }
 
 /// The name of a limit in errors and metrics.

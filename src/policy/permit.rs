@@ -5,6 +5,8 @@ use std::sync::Arc;
 use crate::call::{Edits, Failure, InFlightSlot, NativeName, Params, ServerName};
 use crate::catalog::Tool;
 
+use super::large_checks::LARGE;
+
 /// The destination of a call, and the edits of its params for the server: the
 /// catalog's answer to the call's name or URI.
 #[derive(Debug, Clone)]
@@ -30,6 +32,16 @@ impl CallTarget {
     /// The tool that is called, by its native name.
     pub(super) fn tool_name(&self) -> Option<&NativeName> {
         self.tool.as_ref().map(|tool| &tool.native)
+    }
+
+    /// The tool whose schema has to see the arguments of a call, if they are large.
+    pub(super) fn large_check(&self, params: &Params) -> Option<Arc<Tool>> {
+        let tool = self.tool.as_ref()?;
+        let raw = params.arguments().filter(|raw| raw.len() > LARGE)?;
+        let admitted = params
+            .arguments_parts()
+            .is_some_and(|parts| tool.arguments.admits_at_sight(raw, parts));
+        (!admitted).then(|| Arc::clone(tool))
     }
 
     pub(super) fn check_arguments(&self, params: &Params) -> Result<(), Failure> {

@@ -70,7 +70,7 @@ impl AddressBuckets {
 
 /// The address that limits apply to: the /64 network of an IPv6 address, since
 /// one client has all of it.
-pub fn network(address: IpAddr) -> IpAddr {
+pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
             let [a, b, c, d, ..] = v6.segments();

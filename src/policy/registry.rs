@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 use crate::call::{Failure, Named, NativeName, ServerName};
 use crate::config::{Config, Rate, ServerConfig};
 
-use super::gate::{Gate, GateSettings};
+use super::gate::{Gate, GateSettings, GateShare};
+use super::large_checks::LargeChecks;
 use super::limit_name;
 use super::rate::{AddressBuckets, Bucket};
 
@@ -25,6 +26,7 @@ pub struct LimitRegistry {
     buckets: SharedTable<(String, Rate), Bucket>,
     keyed: SharedTable<Rate, AddressBuckets>,
     gates: SharedTable<(ServerName, GateSettings), Gate>,
+    large_checks: Arc<LargeChecks>,
 }
 
 /// Values that are shared for as long as somebody holds them.
@@ -66,17 +68,23 @@ impl LimitRegistry {
         });
         let clients = clients.collect();
         let servers = config.servers.iter();
-        let servers =
-            servers.map(|server| (server.name.clone(), self.server_limits(server))).collect();
-        PolicyLimits { gateway, address, clients, servers }
+        let servers = servers
+            .map(|server| (server.name.clone(), self.server_limits(server, config)))
+            .collect();
+        let large_checks = Arc::clone(&self.large_checks);
+        PolicyLimits { gateway, address, clients, servers, large_checks }
     }
 
-    fn server_limits(&self, server: &ServerConfig) -> ServerLimits {
+    fn server_limits(&self, server: &ServerConfig, config: &Config) -> ServerLimits {
         let name = &server.name;
         let settings = GateSettings {
             in_flight: server.in_flight,
             queue: server.queue,
             queue_timeout: server.queue_timeout,
+            each: config.tells_clients_apart().then(|| GateShare {
+                in_flight: config.share_of(server.in_flight),
+                queue: config.share_of(server.queue),
+            }),
         };
         let tools = server.tools.overrides.iter().filter_map(|(native, tool)| {
             let bucket = self.bucket(limit_name(name, Some(native)), tool.rate?);
@@ -102,6 +110,7 @@ pub struct PolicyLimits {
     address: Option<Arc<AddressBuckets>>,
     clients: Named<Arc<str>, Arc<Bucket>>,
     servers: Named<ServerName, ServerLimits>,
+    pub(super) large_checks: Arc<LargeChecks>,
 }
 
 impl PolicyLimits {

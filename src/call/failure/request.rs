@@ -157,6 +157,14 @@ pub enum ParamsFault {
         /// The expected type.
         kind: &'static str,
     },
+    /// A member that is kept has more bytes than allowed.
+    #[error("`{member}` is larger than {limit} bytes")]
+    TooLarge {
+        /// The member's name.
+        member: &'static str,
+        /// The most bytes allowed.
+        limit: usize,
+    },
     /// A duplicate notification in the filter of `subscriptions/listen`.
     #[error("duplicate key {key:?} in `notifications`")]
     DuplicateNotification {
@@ -217,16 +225,25 @@ pub struct ArgumentViolations {
     /// One line per violation: path, rule, what was expected and the kind
     /// found.
     pub lines: Vec<String>,
-    /// The number of further violations.
-    pub more: usize,
+    /// Whether there are more of them.
+    pub others: OtherViolations,
+}
+
+/// Whether arguments violate their schema in more ways than are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherViolations {
+    /// All violations are listed, or no more than the first was looked for.
+    None,
+    /// There are more. They are not counted.
+    Some,
 }
 
 impl fmt::Display for ArgumentViolations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.lines.join("\n"))?;
-        match self.more {
-            0 => Ok(()),
-            more => write!(f, "\n… and {more} more"),
+        match self.others {
+            OtherViolations::None => Ok(()),
+            OtherViolations::Some => f.write_str("\n… and more"),
         }
     }
 }

@@ -209,6 +209,9 @@ pub enum InternalFault {
     /// The entry of a task's input requests has been released.
     #[error("the task's input requests were released")]
     TaskReleased,
+    /// The check of a call's arguments failed.
+    #[error("the check of the arguments failed")]
+    Check,
     /// A layer of the listener failed.
     #[error("a layer of the listener failed")]
     Layer,

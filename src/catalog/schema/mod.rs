@@ -191,11 +191,16 @@ impl ArgumentSchema {
         parts: Option<OutlineParts<'_>>,
     ) -> Result<(), ArgumentViolations> {
         let (Some(raw), Some(parts)) = (arguments, parts) else { return self.check(arguments) };
-        let admitted = match &self.rule {
-            CompiledRule::AnyObject => raw.starts_with(b"{"),
+        if self.admits_at_sight(raw, parts) { Ok(()) } else { self.check_whole(raw) }
+    }
+
+    /// Whether the outline of the arguments shows that they are valid. It rarely does for large
+    /// ones that are not.
+    pub fn admits_at_sight(&self, arguments: &[u8], parts: OutlineParts<'_>) -> bool {
+        match &self.rule {
+            CompiledRule::AnyObject => arguments.starts_with(b"{"),
             CompiledRule::Schema { glance, .. } => glance.admits_object(parts),
-        };
-        if admitted { Ok(()) } else { self.check_whole(raw) }
+        }
     }
 
     fn check_whole(&self, raw: &[u8]) -> Result<(), ArgumentViolations> {

@@ -11,7 +11,7 @@ use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
 use super::SchemaError;
-use crate::call::ArgumentViolations;
+use crate::call::{ArgumentViolations, OtherViolations as Others};
 use crate::jsonrpc::JsonError;
 
 /// The most violations that are listed.
@@ -38,7 +38,7 @@ pub(super) fn not_an_object(raw: &str) -> ArgumentViolations {
 }
 
 fn one_line(line: String) -> ArgumentViolations {
-    ArgumentViolations { lines: vec![line], more: 0 }
+    ArgumentViolations { lines: vec![line], others: Others::None }
 }
 
 /// Collects the validator's errors, as far as that is affordable.
@@ -57,12 +57,14 @@ pub(super) fn collect_violations(
         let first = validator.validate(value).err();
         return ArgumentViolations {
             lines: first.iter().map(violation_message).collect(),
-            more: 0,
+            others: Others::None,
         };
     }
     let mut errors = validator.iter_errors(value);
     let lines = errors.by_ref().take(MAX_LINES).map(|error| violation_message(&error)).collect();
-    ArgumentViolations { lines, more: errors.count() }
+    // The rest is not counted: there may be a violation for every few bytes of the arguments.
+    let others = if errors.next().is_some() { Others::Some } else { Others::None };
+    ArgumentViolations { lines, others }
 }
 
 fn violation_message(error: &ValidationError<'_>) -> String {

@@ -11,11 +11,11 @@ use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
-use crate::call::{Client, Failure, InternalFault, Principal};
+use crate::call::{Client, Failure, InternalFault};
 use crate::clock;
 use crate::crypto::random_bytes;
 use crate::pipeline::Gateway;
-use crate::policy::network;
+use crate::policy::Holder;
 use crate::upstream::QuestionableSession;
 
 use super::outbox::OutboxBounds;
@@ -35,23 +35,6 @@ struct OpenSessions {
     sessions: HashMap<Arc<str>, Arc<ClientSession>>,
     /// How many sessions each holder has.
     held: HashMap<Holder, usize>,
-}
-
-/// Who holds a session, for the bound on how many one may have: a client by its
-/// name, or else by the address it comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Holder {
-    Client(Arc<str>),
-    Address(IpAddr),
-}
-
-impl Holder {
-    fn of(principal: &Principal, address: IpAddr) -> Self {
-        match principal {
-            Principal::Client(name) => Self::Client(Arc::clone(name)),
-            Principal::Anonymous => Self::Address(network(address)),
-        }
-    }
 }
 
 impl Sessions {
@@ -80,7 +63,7 @@ impl Sessions {
     ) -> Result<Arc<ClientSession>, Failure> {
         let snapshot = self.gateway.snapshots.load();
         let limits = &snapshot.config.gateway.limits;
-        let holder = Holder::of(owner.principal(), address);
+        let holder = Holder::identify(owner.principal(), address);
         let id = unguessable()?;
         let mut open = self.lock();
         if open.sessions.len() >= limits.sessions {

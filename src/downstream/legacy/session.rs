@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Client, Context, Failure, Notice, Question, RequestFault};
+use crate::call::{Client, Context, Failure, Notice, Question, RequestFault, Trace};
 use crate::catalog::Kind;
 use crate::clock::{self, LastUse};
 use crate::crypto::sha256;
@@ -19,12 +19,12 @@ use crate::era::lower;
 use crate::jsonrpc::{self, Id, Response};
 use crate::mcp::{LogLevel, notification};
 use crate::pipeline::{Gateway, Subscriber};
+use crate::policy::Holder;
 use crate::snapshot::Digests;
 use crate::telemetry::metrics::Entered;
 use crate::upstream::QuestionableSession;
 
 use super::outbox::{EventId, Merge, Outbox, OutboxBounds, Source};
-use super::registry::Holder;
 use crate::downstream::caller::VerifiedCaller;
 
 /// One Legacy client's session.
@@ -172,8 +172,10 @@ impl ClientSession {
     /// Notes how the session was opened, and what there was to be listed then.
     pub(super) fn introduced(&self, context: &Context, shown: Digests) {
         let mut context = context.clone();
-        // For as long as the session lasts nobody needs them.
+        // The request's own, of any size: nobody needs them for as long as the session lasts.
         context.headers = Arc::default();
+        context.trace = Trace::default();
+        context.progress_token = None;
         let _ = self.introduced.set((context, Mutex::new(shown)));
     }
 

@@ -106,7 +106,7 @@ fn at_most_ten_violations_are_written_out() {
     let violations =
         compile(&schema).unwrap().check(Some(json!(arguments).to_string().as_bytes())).unwrap_err();
     assert_eq!(violations.lines.len(), 10);
-    assert!(violations.to_string().ends_with("\n… and 4 more"));
+    assert!(violations.to_string().ends_with("\n… and more"));
 }
 
 #[test]

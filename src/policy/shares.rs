@@ -1,0 +1,167 @@
+//! What each client holds of something that all clients share.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::call::Principal;
+
+use super::rate::network;
+
+/// Who is charged: a client by its name, or else the network that a request comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Holder {
+    /// One of `[clients]`.
+    Client(Arc<str>),
+    /// An IPv4 address, or the /64 network of an IPv6 address.
+    Address(IpAddr),
+}
+
+impl Holder {
+    /// The holder that a request is charged to.
+    pub fn identify(principal: &Principal, address: IpAddr) -> Self {
+        match principal {
+            Principal::Client(name) => Self::Client(Arc::clone(name)),
+            Principal::Anonymous => Self::Address(network(address)),
+        }
+    }
+}
+
+/// The most that may be held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShareBounds {
+    /// By all holders together.
+    pub all: usize,
+    /// By each of them.
+    pub each: usize,
+}
+
+/// Which bound an amount would exceed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BoundReached {
+    /// [`ShareBounds::all`].
+    #[error("all clients together hold the most that they may")]
+    All,
+    /// [`ShareBounds::each`].
+    #[error("this client holds the most that it may")]
+    Each,
+}
+
+/// Counts what is held, in total and by each holder.
+#[derive(Debug, Default)]
+pub struct SharedAmount(Mutex<Holdings>);
+
+#[derive(Debug, Default)]
+struct Holdings {
+    all: usize,
+    each: HashMap<Holder, usize>,
+}
+
+/// An amount that one holder has, given back on drop.
+#[derive(Debug)]
+pub struct Share {
+    of: Arc<SharedAmount>,
+    holder: Holder,
+    amount: usize,
+}
+
+impl SharedAmount {
+    /// Takes an amount for a holder.
+    ///
+    /// # Errors
+    /// [`BoundReached`]. Nothing is taken then.
+    pub fn take(
+        self: &Arc<Self>,
+        holder: &Holder,
+        amount: usize,
+        bounds: ShareBounds,
+    ) -> Result<Share, BoundReached> {
+        let mut share = Share { of: Arc::clone(self), holder: holder.clone(), amount: 0 };
+        share.grow(amount, bounds)?;
+        Ok(share)
+    }
+
+    /// What all holders have together.
+    pub fn total(&self) -> usize {
+        self.0.lock().all
+    }
+}
+
+impl Share {
+    /// Takes more for the same holder.
+    ///
+    /// # Errors
+    /// [`BoundReached`]. The share stays as it was then.
+    pub fn grow(&mut self, amount: usize, bounds: ShareBounds) -> Result<(), BoundReached> {
+        let mut held = self.of.0.lock();
+        let all = held.all.saturating_add(amount);
+        let own = held.each.get(&self.holder).copied().unwrap_or_default().saturating_add(amount);
+        // The narrow bound first: it is the one that the holder itself can do something about.
+        if own > bounds.each {
+            return Err(BoundReached::Each);
+        }
+        if all > bounds.all {
+            return Err(BoundReached::All);
+        }
+        held.all = all;
+        held.each.insert(self.holder.clone(), own);
+        self.amount += amount;
+        Ok(())
+    }
+
+    /// Whose share it is.
+    pub fn holder(&self) -> &Holder {
+        &self.holder
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut held = self.of.0.lock();
+        held.all = held.all.saturating_sub(self.amount);
+        // A share that was refused has left no entry.
+        if let Entry::Occupied(mut own) = held.each.entry(self.holder.clone()) {
+            *own.get_mut() = own.get().saturating_sub(self.amount);
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: ShareBounds = ShareBounds { all: 5, each: 3 };
+
+    fn client(name: &str) -> Holder {
+        Holder::Client(name.into())
+    }
+
+    #[test]
+    fn each_holder_and_all_together_are_bounded() {
+        let amount = Arc::new(SharedAmount::default());
+        let mut first = amount.take(&client("a"), 2, BOUNDS).unwrap();
+        assert_eq!(first.grow(2, BOUNDS), Err(BoundReached::Each));
+        first.grow(1, BOUNDS).unwrap();
+        let second = amount.take(&client("b"), 2, BOUNDS).unwrap();
+        assert_eq!(amount.take(&client("c"), 1, BOUNDS).unwrap_err(), BoundReached::All);
+        assert_eq!(amount.total(), 5);
+        drop(first);
+        assert_eq!(amount.take(&client("b"), 2, BOUNDS).unwrap_err(), BoundReached::Each);
+        drop(second);
+        assert!(amount.0.lock().each.is_empty(), "nobody is remembered");
+        assert_eq!(amount.total(), 0);
+    }
+
+    #[test]
+    fn clients_without_a_key_are_told_apart_by_their_network() {
+        let at = |address: &str| Holder::identify(&Principal::Anonymous, address.parse().unwrap());
+        assert_eq!(at("2001:db8::1"), at("2001:db8::2"));
+        assert_ne!(at("192.0.2.1"), at("192.0.2.2"));
+    }
+}
