@@ -12,7 +12,7 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 47] = [
+const TESTS: [(&str, &str, &str); 50] = [
     ("clients.*.rate", LIMITS, "a_client_over_its_own_rate_uses_up_nothing_that_others_share"),
     ("gateway.client_rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
     (
@@ -27,6 +27,16 @@ const TESTS: [(&str, &str, &str); 47] = [
     ),
     ("gateway.limits.all_subscriptions", SUBSCRIPTIONS, BOTH_SUBSCRIPTIONS),
     ("gateway.limits.batch", "tests/gateway/legacy.rs", "batches_are_served_to_2025_03_26_alone"),
+    (
+        "gateway.limits.bodies",
+        BODIES,
+        "unfinished_bodies_of_all_clients_take_so_much_memory_and_no_more",
+    ),
+    (
+        "gateway.limits.bodies_each",
+        BODIES,
+        "unfinished_bodies_of_one_client_take_its_own_share_of_memory_and_no_more",
+    ),
     ("gateway.limits.body", LIMITS, "bodies_and_headers_and_nesting_are_bounded"),
     (
         "gateway.limits.connections",
@@ -69,6 +79,11 @@ const TESTS: [(&str, &str, &str); 47] = [
         "gateway.limits.sessions_each",
         "tests/gateway/legacy.rs",
         "one_address_has_no_more_than_its_share_of_sessions",
+    ),
+    (
+        "gateway.limits.share",
+        "tests/attacks/fair_shares.rs",
+        "calls_of_one_client_leave_slots_and_a_queue_to_the_others",
     ),
     ("gateway.limits.streams", "tests/gateway/list_changes.rs", "streams_are_capped_in_number"),
     ("gateway.limits.subscriptions", SUBSCRIPTIONS, BOTH_SUBSCRIPTIONS),
@@ -169,6 +184,7 @@ const FIXED: [(&str, &str, &str); 8] = [
     ("stall", "tests/listener/disconnect.rs", "a_client_that_stops_reading_is_cut"),
 ];
 
+const BODIES: &str = "tests/attacks/unfinished_bodies.rs";
 const BOUNDS: &str = "tests/gateway/bounds.rs";
 const CONNECTIONS: &str = "tests/gateway/connections.rs";
 const LIMITS: &str = "tests/gateway/limits.rs";

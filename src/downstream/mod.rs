@@ -7,6 +7,7 @@
 //! `pipeline`, which knows no HTTP.
 
 mod body;
+mod budget;
 mod caller;
 mod dispatch;
 mod era;
@@ -35,6 +36,7 @@ use crate::call::{Drain, Failure, RequestFault};
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::{self, Era};
 use crate::pipeline::Gateway;
+use crate::policy::SharedAmount;
 
 use caller::VerifiedCaller;
 use dispatch::Dispatch;
@@ -63,6 +65,8 @@ pub struct McpService {
     sessions: Arc<Sessions>,
     pipes: SsePipes,
     streams: OpenStreams,
+    /// The memory of request bodies, by client.
+    bodies: Arc<SharedAmount>,
     drain: Drain,
 }
 
@@ -71,7 +75,7 @@ impl McpService {
     pub fn new(gateway: Arc<Gateway>, drain: Drain) -> Arc<Self> {
         let sessions = Sessions::start(&gateway);
         let (streams, pipes) = (OpenStreams::new(), SsePipes::default());
-        Arc::new(Self { gateway, sessions, pipes, streams, drain })
+        Arc::new(Self { gateway, sessions, pipes, streams, bodies: Arc::default(), drain })
     }
 
     /// How many Legacy sessions are open.
@@ -97,21 +101,21 @@ impl McpService {
         Ok(Authenticated { request, caller, peer, old })
     }
 
-    /// Reads the body of a request within its limits of size and time.
+    /// Reads the body of a request within its limits of size, time and memory.
     ///
     /// # Errors
     /// [`Failure::BodyTooLarge`], [`Failure::InvalidRequest`] for a body that breaks off or is too
-    /// slow.
-    pub fn read_body<B>(&self, authenticated: Authenticated<B>) -> PendingRequest
+    /// slow, [`Failure::OverLimit`] for one that takes more memory than its client may have.
+    pub fn read_body<B>(self: &Arc<Self>, authenticated: Authenticated<B>) -> PendingRequest
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
     {
         let Authenticated { request, caller, peer, old } = authenticated;
-        let (head, body) = request.into_parts();
-        let settings = Arc::clone(&self.gateway.snapshots.load().config);
+        let (mut head, body) = request.into_parts();
+        let mcp = Arc::clone(self);
         // Boxed: the futures of the layers around it would have to move it.
         Box::pin(async move {
-            let body = request::read_body(&head.headers, body, &settings.gateway.limits).await?;
+            let body = mcp.collect_body(&mut head, body, (&caller, peer)).await?;
             let request = Request::from_parts(head, body);
             Ok(Authenticated { request, caller, peer, old })
         })
@@ -175,6 +179,7 @@ impl McpService {
     fn admit(&self, frame: Option<&Frame>, posted: &Posted) -> Result<(), Failure> {
         match frame {
             Some(Frame::Notification { .. } | Frame::Response { .. }) => Ok(()),
+            _ if posted.counted_early => Ok(()),
             Some(Frame::Request { .. }) | None => {
                 self.gateway.admit_request(posted.caller.principal(), posted.address())
             }

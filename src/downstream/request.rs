@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, Request, Version, header};
 use http_body::Body;
 use http_body_util::BodyExt as _;
@@ -17,6 +18,8 @@ use crate::config::LimitsConfig;
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{self, LogLevel, MediaType};
 
+use super::McpService;
+use super::budget::{BodyBudget, BudgetedBody, BudgetedBodyError, CountedEarly};
 use super::caller::VerifiedCaller;
 
 /// A request's body and what came with it.
@@ -24,6 +27,8 @@ pub(super) struct Posted {
     pub(super) headers: Arc<HeaderMap>,
     pub(super) body: Bytes,
     pub(super) caller: VerifiedCaller,
+    /// Whether it counted towards its client's rate before its body was read.
+    pub(super) counted_early: bool,
     peer: PeerAddress,
     transport: &'static str,
 }
@@ -44,7 +49,8 @@ impl Posted {
             Version::HTTP_2 => "http2",
             _ => "http1",
         };
-        Ok(Self { headers: Arc::new(head.headers), body, caller, peer, transport })
+        let counted_early = head.extensions.get::<CountedEarly>().is_some();
+        Ok(Self { headers: Arc::new(head.headers), body, caller, counted_early, peer, transport })
     }
 
     pub(super) fn is_batch(&self) -> bool {
@@ -103,35 +109,48 @@ fn is_json(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Reads a request's body within its limits of size and time.
-pub(super) async fn read_body<B: Body<Data = Bytes> + Unpin>(
-    headers: &HeaderMap,
-    mut body: B,
-    limits: &LimitsConfig,
-) -> Result<Bytes, Failure> {
-    if body.is_end_stream() {
-        return Ok(Bytes::new());
-    }
-    let collected = tokio::select! {
-        // A body that has arrived needs no timer.
-        biased;
-        collected = collect(&mut body, limits.body) => collected,
-        () = sleep(patience(limits)) => return Err(RequestFault::BodyTimeout.into()),
-    };
-    match collected {
-        Ok(body) => Ok(body),
-        Err(BodyError::TooLarge { limit }) => {
-            // A client that waits for 100 Continue has sent nothing yet.
-            if !headers.contains_key(header::EXPECT) {
-                Box::pin(pass_over(body, limits.body)).await;
-            }
-            Err(Failure::BodyTooLarge { limit })
+impl McpService {
+    /// Reads a request's body within its limits of size, time and memory.
+    pub(super) async fn collect_body<B: Body<Data = Bytes> + Unpin>(
+        &self,
+        head: &mut Parts,
+        body: B,
+        from: (&VerifiedCaller, PeerAddress),
+    ) -> Result<Bytes, Failure> {
+        if body.is_end_stream() {
+            return Ok(Bytes::new());
         }
-        Err(BodyError::Broken(_)) => Err(RequestFault::BodyIncomplete.into()),
+        let config = Arc::clone(&self.gateway.snapshots.load().config);
+        let limits = &config.gateway.limits;
+        let mut body = BudgetedBody::new(body, BodyBudget::new(self, from, limits));
+        let collected = tokio::select! {
+            // A body that has arrived needs no timer.
+            biased;
+            collected = collect(&mut body, limits.body) => collected,
+            () = sleep(patience(limits)) => return Err(RequestFault::BodyTimeout.into()),
+        };
+        let failure = match collected {
+            Ok(whole) => {
+                if body.is_counted() {
+                    head.extensions.insert(CountedEarly);
+                }
+                return Ok(body.hold(whole));
+            }
+            Err(BodyError::Broken(BudgetedBodyError::Broken)) => {
+                return Err(RequestFault::BodyIncomplete.into());
+            }
+            Err(BodyError::TooLarge { limit }) => Failure::BodyTooLarge { limit },
+            Err(BodyError::Broken(BudgetedBodyError::OverLimit(failure))) => failure,
+        };
+        // A client that waits for 100 Continue has sent nothing yet.
+        if !head.headers.contains_key(header::EXPECT) {
+            Box::pin(pass_over(body.into_inner(), limits.body)).await;
+        }
+        Err(failure)
     }
 }
 
-/// Reads what is left of a body that is too large, within reason: a client that
+/// Reads what is left of a body that is refused, within reason: a client that
 /// is still writing when its connection closes never sees why it was refused.
 async fn pass_over<B: Body<Data = Bytes> + Unpin>(mut body: B, limit: usize) {
     let mut most = limit.saturating_mul(PASSED_OVER);

@@ -267,6 +267,9 @@ fn http2(limits: &ConnectionLimits) -> http2::Builder<TokioExecutor> {
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.h2_streams)
+        // What arrives of bodies that nobody reads yet, or will.
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         // What a client that opens every stream and reads none of them makes the gateway hold.
         .max_send_buf_size(SEND_BUFFER)
         .max_header_list_size(header)
@@ -280,6 +283,10 @@ const PREFACE: &[u8; 3] = b"PRI";
 const HYPER_HEADER_LINES: usize = 100;
 /// How many bytes of each response over HTTP/2 wait for the client, besides the piece at hand.
 const SEND_BUFFER: usize = 64 * 1024;
+/// How many bytes of a body an HTTP/2 client may send ahead.
+const STREAM_WINDOW: u32 = 256 * 1024;
+/// How many bytes of all bodies together it may send ahead.
+const CONNECTION_WINDOW: u32 = 256 * 1024;
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 const LONGEST_NAP: Duration = Duration::from_millis(50);
 

@@ -21,6 +21,8 @@ mod support;
 mod climbing_uris;
 mod fair_shares;
 mod large_arguments;
+mod large_sessions;
+mod unfinished_bodies;
 
 use support::gateway::Builder;
 use trunkline::crypto::sha256;

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use trunkline::listener::{ConnectionLimits, Settings};
 
 use crate::door::{Door, Event, get, get_h2, text, within};
-use crate::frames::{self, HEADERS, RST_STREAM, connect, frame_heads};
+use crate::frames::{self, HEADERS, RST_STREAM, WINDOW_UPDATE, connect, frame_heads};
 
 #[tokio::test]
 async fn a_connection_that_never_gets_to_a_request_is_closed() {
@@ -139,6 +139,21 @@ async fn one_http_2_stream_too_many_is_reset_and_the_others_are_served() {
     while !answered(&seen) {
         assert_ne!(within(socket.read_buf(&mut seen)).await.unwrap(), 0, "not closed");
     }
+}
+
+#[tokio::test]
+async fn an_http_2_client_may_send_little_of_what_nobody_reads() {
+    const WINDOW: u32 = 256 * 1024;
+    let door = Door::open(Settings::default()).await;
+    let mut socket = connect(&door).await;
+    let mut seen = Vec::new();
+    while !frame_heads(&seen).contains(&(WINDOW_UPDATE, 0)) {
+        assert_ne!(within(socket.read_buf(&mut seen)).await.unwrap(), 0, "not closed");
+    }
+    let found = |bytes: &[u8]| seen.windows(bytes.len()).any(|window| window == bytes);
+    assert!(found(&frames::initial_window(WINDOW)), "of one body: {seen:?}");
+    // Of all bodies together, besides what RFC 9113, 6.9.2, grants every connection.
+    assert!(found(&frames::grant(0, WINDOW - 65_535)), "{seen:?}");
 }
 
 #[tokio::test]

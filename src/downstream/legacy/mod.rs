@@ -183,9 +183,11 @@ impl McpService {
     /// answers in one array.
     pub(super) async fn batch(
         self: Arc<Self>,
-        posted: Posted,
+        mut posted: Posted,
         limits: &LimitsConfig,
     ) -> Response<Body> {
+        // Each of its messages counts, besides the body that brought them.
+        posted.counted_early = false;
         let refuse = |failure: &Failure| response::refusal(None, failure, Era::Legacy);
         let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
@@ -291,11 +293,18 @@ fn introduction(params: Option<Payload>) -> Result<Client, ParamsFault> {
     let version = ProtocolVersion::parse(&version)
         .filter(|version| version.era() == Era::Legacy)
         .unwrap_or(ProtocolVersion::LATEST_LEGACY);
-    let object = |spot: Option<Spot>| {
+    let object = |member, spot: Option<Spot>| {
         let raw = spot.map(|spot| params.raw_at(spot)).filter(|raw| raw.starts_with(b"{"));
-        raw.map(Bytes::copy_from_slice)
+        match raw {
+            // Kept for as long as the session, and sent to servers.
+            Some(raw) if raw.len() > LARGEST_DECLARATION => {
+                Err(ParamsFault::TooLarge { member, limit: LARGEST_DECLARATION })
+            }
+            raw => Ok(raw.map(Bytes::copy_from_slice)),
+        }
     };
-    Ok(Client::new(version, object(info), object(capabilities).unwrap_or(NOTHING)))
+    let capabilities = object("capabilities", capabilities)?.unwrap_or(NOTHING);
+    Ok(Client::new(version, object("clientInfo", info)?, capabilities))
 }
 
 /// A version header has to name a Legacy version. Without one the request is
@@ -347,3 +356,6 @@ fn array(answers: &[Bytes]) -> Bytes {
     out.put_u8(b']');
     out.freeze()
 }
+
+/// How many bytes a client's `capabilities` and its `clientInfo` may each have: enough for icons.
+const LARGEST_DECLARATION: usize = 16 * 1024;

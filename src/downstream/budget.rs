@@ -1,0 +1,144 @@
+//! The memory that request bodies may take, in total and for each client.
+//!
+//! A body that arrives in one piece, as most do, is not counted. Every other one is counted by its
+//! bytes from its first piece until its last byte is dropped, when its request has been served.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use crate::call::{Failure, PeerAddress};
+use crate::config::LimitsConfig;
+use crate::policy::{BoundReached, Holder, Share, ShareBounds};
+
+use super::McpService;
+use super::caller::VerifiedCaller;
+
+/// Where a request body comes from, and what it counts towards.
+pub(super) struct BodyBudget<'a> {
+    mcp: &'a McpService,
+    caller: &'a VerifiedCaller,
+    peer: PeerAddress,
+    bounds: ShareBounds,
+}
+
+/// A request body that takes its memory from a budget.
+pub(super) struct BudgetedBody<'a, B> {
+    inner: B,
+    budget: BodyBudget<'a>,
+    share: Option<Share>,
+}
+
+/// Why a [`BudgetedBody`] could not be read.
+pub(super) enum BudgetedBodyError {
+    /// The connection failed before the end of the body.
+    Broken,
+    /// The client's rate or a budget is used up.
+    OverLimit(Failure),
+}
+
+/// Marks a request that was counted towards its client's rate before its body was read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CountedEarly;
+
+impl<'a> BodyBudget<'a> {
+    pub(super) fn new(
+        mcp: &'a McpService,
+        (caller, peer): (&'a VerifiedCaller, PeerAddress),
+        limits: &LimitsConfig,
+    ) -> Self {
+        // One body of the largest size always fits.
+        let each = limits.bodies_each.max(limits.body);
+        let bounds = ShareBounds { all: limits.bodies.max(limits.body), each };
+        Self { mcp, caller, peer, bounds }
+    }
+
+    /// Counts the request towards its client's rate, and its first bytes towards the budgets.
+    fn open(&self, bytes: usize) -> Result<Share, Failure> {
+        let (principal, address) = (self.caller.principal(), self.peer.addr.ip());
+        self.mcp.gateway.admit_request(principal, address)?;
+        let holder = Holder::identify(principal, address);
+        self.mcp.bodies.take(&holder, bytes, self.bounds).map_err(over_budget)
+    }
+}
+
+impl<'a, B> BudgetedBody<'a, B> {
+    pub(super) fn new(inner: B, budget: BodyBudget<'a>) -> Self {
+        Self { inner, budget, share: None }
+    }
+
+    /// The connection's own body, for what is read and not kept.
+    pub(super) fn into_inner(self) -> B {
+        self.inner
+    }
+
+    /// Whether the request counted towards its client's rate.
+    pub(super) fn is_counted(&self) -> bool {
+        self.share.is_some()
+    }
+
+    /// The whole body, counted for as long as any part of it is kept.
+    pub(super) fn hold(self, whole: Bytes) -> Bytes {
+        match self.share {
+            Some(share) => Bytes::from_owner(HeldBody { whole, _share: share }),
+            None => whole,
+        }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for BudgetedBody<'_, B> {
+    type Data = Bytes;
+    type Error = BudgetedBodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BudgetedBodyError>>> {
+        let this = &mut *self;
+        let Some(frame) = ready!(Pin::new(&mut this.inner).poll_frame(cx)) else {
+            return Poll::Ready(None);
+        };
+        let Ok(frame) = frame else { return Poll::Ready(Some(Err(BudgetedBodyError::Broken))) };
+        let bytes = frame.data_ref().map_or(0, Bytes::len);
+        let taken = match &mut this.share {
+            None if this.inner.is_end_stream() => Ok(()),
+            None => this.budget.open(bytes).map(|share| this.share = Some(share)),
+            Some(share) => share.grow(bytes, this.budget.bounds).map_err(over_budget),
+        };
+        Poll::Ready(Some(taken.map(|()| frame).map_err(BudgetedBodyError::OverLimit)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// A request body together with its share of the budgets.
+struct HeldBody {
+    whole: Bytes,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for HeldBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.whole
+    }
+}
+
+fn over_budget(bound: BoundReached) -> Failure {
+    let limit = match bound {
+        BoundReached::All => "bodies",
+        BoundReached::Each => "bodies_each",
+    };
+    Failure::OverLimit { limit: limit.to_owned(), retry_after: SOON }
+}
+
+/// When a client may try again: bodies are in memory for as long as a request takes.
+const SOON: Duration = Duration::from_secs(1);
