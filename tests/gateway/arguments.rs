@@ -73,7 +73,7 @@ async fn every_violation_has_a_line_and_at_most_ten_have() {
     let said = gateway.modern().call("s__form", json!({})).await;
     let lines = said.text().lines().filter(|line| line.contains("required")).count();
     assert_eq!(lines, 10, "{}", said.text());
-    assert!(said.text().ends_with("… and 5 more"), "{}", said.text());
+    assert!(said.text().ends_with("… and more"), "{}", said.text());
 }
 
 #[tokio::test]
