@@ -80,7 +80,8 @@ impl Identity {
     /// Who sent a request with these headers, and takes the key out of them.
     ///
     /// `X-API-Key` counts where both are there: `Authorization` may then be
-    /// meant for a server (`forward_headers`), and stays.
+    /// meant for a server (`forward_headers`), and stays unless it holds a
+    /// key of this gateway.
     ///
     /// # Errors
     /// [`Failure::KeyMissing`] and [`Failure::KeyUnknown`], where there are clients.
@@ -91,11 +92,26 @@ impl Identity {
         let key = take_key(headers)?;
         let key = KeyHash::new(sha256(&key));
         match self.owner(&key) {
-            Some(client) => Ok(Credential {
-                principal: Principal::Client(Arc::clone(client)),
-                proof: Proof::Key(key),
-            }),
+            Some(client) => {
+                let principal = Principal::Client(Arc::clone(client));
+                self.remove_shown_key(headers);
+                Ok(Credential { principal, proof: Proof::Key(key) })
+            }
             None => Err(Failure::KeyUnknown),
+        }
+    }
+
+    /// Removes `Authorization` if it holds a key of this gateway, in whatever scheme: it is not
+    /// meant for a server then.
+    fn remove_shown_key(&self, headers: &mut HeaderMap) {
+        let is_key = |token: &[u8]| {
+            token.len() <= LONGEST && self.owner(&KeyHash::new(sha256(token))).is_some()
+        };
+        let holds_key = |value: &HeaderValue| {
+            value.as_bytes().split(u8::is_ascii_whitespace).any(is_key) || is_key(value.as_bytes())
+        };
+        if headers.get_all(header::AUTHORIZATION).iter().any(holds_key) {
+            headers.remove(header::AUTHORIZATION);
         }
     }
 

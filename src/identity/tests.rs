@@ -24,6 +24,15 @@ fn a_key_tells_its_client_however_it_is_shown() {
         (&[("authorization", "bearer  two ")], "ci", 0),
         (&[("x-api-key", "three")], "desk", 0),
         (&[("x-api-key", "three"), ("authorization", "Bearer for-a-server")], "desk", 1),
+        (&[("x-api-key", "three"), ("authorization", "Bearer three")], "desk", 0),
+        (&[("x-api-key", "three"), ("authorization", "Bearer one")], "desk", 0),
+        (&[("x-api-key", "three"), ("authorization", "three")], "desk", 0),
+        (&[("x-api-key", "three"), ("authorization", "token  two ")], "desk", 0),
+        (
+            &[("x-api-key", "three"), ("authorization", "a"), ("authorization", "Bearer one")],
+            "desk",
+            0,
+        ),
     ] {
         let mut headers = headers(pairs);
         let who = known().identify(&mut headers).unwrap();
