@@ -20,7 +20,26 @@ mod support;
 
 mod climbing_uris;
 mod fair_shares;
+mod guessed_ids;
 mod large_arguments;
 mod large_sessions;
 mod shown_keys;
 mod unfinished_bodies;
+
+use support::gateway::Builder;
+use trunkline::crypto::sha256;
+
+const ATTACKER: &str = "key-of-the-attacker";
+const BYSTANDER: &str = "key-of-the-bystander";
+
+/// Two clients: one attacks, and the other must not feel it.
+fn two_clients(builder: Builder) -> Builder {
+    [("attacker", ATTACKER), ("bystander", BYSTANDER)].into_iter().fold(
+        builder,
+        |builder, client| {
+            let hash: String =
+                sha256(client.1.as_bytes()).iter().map(|b| format!("{b:02x}")).collect();
+            builder.toml(&format!("[clients.{}]\nkey = \"{hash}\"", client.0))
+        },
+    )
+}

@@ -3,11 +3,13 @@
 //!
 //! Both speak both eras, and both appear as a [`connection`] to the modules
 //! above: a permitted call in, a reply out. [`peer`] holds the identity and
-//! capabilities that a server has declared. The supervisor decides when a
+//! capabilities that a server has declared; [`request_ids`] issues the ids of
+//! requests to it. The supervisor decides when a
 //! connection is opened, and what happens when it is lost.
 
 pub mod child;
 pub(in crate::upstream) mod connection;
 pub(in crate::upstream) mod http;
 pub(in crate::upstream) mod peer;
+pub(in crate::upstream) mod request_ids;
 pub(in crate::upstream) mod stdio;

@@ -21,7 +21,6 @@ mod outcome;
 mod change_stream;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -44,6 +43,7 @@ use crate::upstream::interaction::questions::message;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::levels::{self, LogLevelControl};
 use crate::upstream::transport::peer::{Peer, answer_to_server};
+use crate::upstream::transport::request_ids::RequestIds;
 pub use body::ResponseBody;
 pub use client::{HttpClient, client_tls};
 use outcome::SettledReply;
@@ -70,7 +70,7 @@ struct HttpShared {
     client: Arc<HttpClient>,
     peer: Peer,
     session: LegacySession,
-    next_id: AtomicU64,
+    pub(super) ids: RequestIds,
     limit: usize,
     forward: Vec<HeaderName>,
     inbox: Arc<Inbox>,
@@ -123,7 +123,7 @@ impl HttpServer {
             client,
             peer,
             session,
-            next_id: AtomicU64::new(2),
+            ids: RequestIds::default(),
             limit: opening.limit,
             forward: opening.forward,
             inbox: opening.inbox,
@@ -232,7 +232,7 @@ impl HttpServer {
 
 impl HttpShared {
     fn number(&self) -> Id {
-        Id::number(self.next_id.fetch_add(1, Ordering::Relaxed))
+        Id::number(self.ids.draw())
     }
 
     /// Sends a request of the gateway's own.

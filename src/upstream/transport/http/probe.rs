@@ -8,6 +8,7 @@ use crate::jsonrpc::{self, Id};
 use crate::mcp::{Method, ProtocolVersion};
 use crate::upstream::UpstreamError;
 use crate::upstream::transport::peer::{DiscoverVerdict, Peer, judge_discover, modern_params};
+use crate::upstream::transport::request_ids::RequestIds;
 
 use super::client::HttpClient;
 use super::modern_headers;
@@ -19,8 +20,9 @@ pub(super) async fn discover(
     limit: usize,
 ) -> Result<Option<Peer>, UpstreamError> {
     let mut version = ProtocolVersion::LATEST_MODERN;
+    let ids = RequestIds::default();
     for _ in 0..ProtocolVersion::ALL.len() {
-        let id = Id::number(1);
+        let id = Id::number(ids.draw());
         let params = modern_params(version, serde_json::json!({}));
         let body = jsonrpc::request(&id, Method::Discover.as_str(), &params);
         let headers = modern_headers(version, &Method::Discover, None);

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::call::Answer;
 use crate::codec::body::{BodyError, collect};
 use crate::codec::sse::SseReader;
-use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
+use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Response as RpcResponse};
 use crate::mcp::{MediaType, quote_content_type};
 use crate::upstream::UpstreamError;
 
@@ -100,6 +100,9 @@ pub(super) fn answer_in(frame: Frame, id: &Id) -> Result<Answer, UpstreamError> 
         // An error without an id means that the server could not read the
         // request as far as its id.
         Frame::Response { id: Some(other), .. } if other != *id => Err(UpstreamError::WrongId),
+        Frame::Response { id: None, response: RpcResponse::Result(_) } => {
+            Err(UpstreamError::WrongId)
+        }
         Frame::Response { response, .. } => Ok(Answer::parse(response)?),
         _ => Err(UpstreamError::NoAnswer),
     }

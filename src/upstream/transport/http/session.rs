@@ -12,6 +12,7 @@ use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
 use crate::mcp::{Method, ProtocolVersion, header, notification};
 use crate::upstream::UpstreamError;
 use crate::upstream::transport::peer::{Peer, initialize_params, judge_initialize};
+use crate::upstream::transport::request_ids::RequestIds;
 
 use super::client::HttpClient;
 use super::reply::HttpReply;
@@ -147,7 +148,7 @@ async fn open(
     told: &[u8],
     limit: usize,
 ) -> Result<(Peer, OpenSession), UpstreamError> {
-    let request = Id::number(1);
+    let request = Id::number(RequestIds::default().draw());
     let body = jsonrpc::request(&request, Method::Initialize.as_str(), &initialize_params(told));
     let response = client.post(&HeaderMap::new(), body).await?;
     let id = response.headers().get(header::SESSION_ID).cloned();

@@ -367,7 +367,7 @@ impl CallRegistration {
     ) -> Option<Self> {
         let number = id.as_number().filter(|_| shared.peer.era() == Era::Legacy)?;
         let (asks, asides) = questions.can_be().then(|| mpsc::channel(ASIDES)).unzip();
-        let caller = CallOrigin::of(call, target);
+        let caller = CallOrigin::of(call, target, shared.ids.issued());
         let tied = RegisteredCall { caller, asks, lines: hearing.elsewhere.clone() };
         shared.calls.lock().insert(number, tied);
         shared.inbox.begun.notify_waiters();
@@ -392,7 +392,7 @@ impl LegacyCalls {
     fn hears(&self) -> CallMatch<Arc<CallLog>> {
         let calls = self.lock();
         let calls =
-            calls.iter().map(|(number, call)| (*number, &call.caller.whose, call.lines.clone()));
+            calls.values().map(|call| (call.caller.order, &call.caller.whose, call.lines.clone()));
         tie(calls, &self.cancelled_calls)
     }
 }
@@ -404,7 +404,7 @@ impl LegacyConnection for HttpShared {
 
     fn tied(&self, question: &Question) -> CallMatch<mpsc::Sender<SideMessage>> {
         let calls = self.calls.lock();
-        let calls = calls.iter().map(|(number, call)| (*number, &call.caller, call.asks.clone()));
+        let calls = calls.values().map(|call| (call.caller.order, &call.caller, call.asks.clone()));
         tie_question(question, calls, &self.calls.cancelled_calls)
     }
 

@@ -1,6 +1,6 @@
 #![allow(clippy::disallowed_methods, reason = "bodies that the tests themselves send")]
 use std::convert::Infallible;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::stream;
 use http::{Request, Response};

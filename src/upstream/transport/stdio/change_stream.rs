@@ -39,7 +39,7 @@ impl ListenTransport for StdioListener {
         params: Bytes,
         carries: StreamPurpose,
     ) -> Result<ChangeStream, StreamRefused> {
-        let id = self.0.number();
+        let id = self.0.ids.draw();
         let (sender, signals) = ChangeStream::channel();
         // Registered before the request is sent: the acknowledgement may arrive
         // at once.

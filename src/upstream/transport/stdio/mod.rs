@@ -108,7 +108,7 @@ impl StdioServer {
         target: &CallTarget,
         deadline: Deadline,
     ) -> Result<Reply, UpstreamError> {
-        let id = self.wire.number();
+        let id = self.wire.ids.draw();
         let number = id.to_string();
         let wanted = call.context.progress_token.as_ref();
         let token = wanted.map(|_| number.as_bytes());
@@ -120,7 +120,7 @@ impl StdioServer {
         let lines = if hears.is_some() { LogSubscription::Heard } else { LogSubscription::Unheard };
         // The child may write log lines for a call that wants none: they must
         // not reach another call.
-        let caller = Some(CallOrigin::of(call, target));
+        let caller = Some(CallOrigin::of(call, target, self.wire.ids.issued()));
         let (questions, answers) = CallQuestions::of(call, self.peer.era(), &self.wire);
         let asides = questions.can_be() || wanted.is_some();
         let wants = if asides { RequestInterest::Asides } else { RequestInterest::Answer };
@@ -154,7 +154,7 @@ impl StdioServer {
         }
         let Some(level) = self.levels.before(wants, 0) else { return Ok(()) };
         let method = Method::SetLevel;
-        self.wire.send(self.wire.number(), method.as_str(), &levels::params(level)).await
+        self.wire.send(self.wire.ids.draw(), method.as_str(), &levels::params(level)).await
     }
 
     /// Waits until the child is lost, and returns the reason.
@@ -259,7 +259,7 @@ async fn next_aside(asides: &mut Option<mpsc::Receiver<SideMessage>>) -> Option<
 }
 
 async fn ask(wire: &Arc<ChildLink>, method: &str, params: &[u8]) -> Result<Answer, UpstreamError> {
-    let id = wire.number();
+    let id = wire.ids.draw();
     let waiting = wire.expect(id, None, RequestInterest::Answer, LogSubscription::Unheard);
     let _guard = Forget { wire, id };
     wire.send(id, method, params).await?;

@@ -30,6 +30,14 @@ fn child(version: ProtocolVersion) -> (StdioServer, DuplexStream, DuplexStream) 
     (stdio, its_input, its_output)
 }
 
+/// The id of the next request that the child reads.
+async fn next_id(lines: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> u64 {
+    let mut line = String::new();
+    lines.read_line(&mut line).await.unwrap();
+    let request: serde_json::Value = serde_json::from_str(&line).unwrap();
+    request["id"].as_u64().unwrap()
+}
+
 fn call(token: Option<&'static str>) -> Call {
     let mut call = crate::upstream::tests::call("t");
     call.context.progress_token = token.map(|token| Bytes::from_static(token.as_bytes()));
@@ -72,15 +80,18 @@ async fn a_child_that_reads_nothing_costs_each_call_its_time_and_no_more() {
 
 #[tokio::test]
 async fn a_child_that_asks_without_reading_is_heard_all_the_same() {
-    let (stdio, _its_input, mut its_output) = child(ProtocolVersion::LATEST_LEGACY);
+    let (stdio, its_input, mut its_output) = child(ProtocolVersion::LATEST_LEGACY);
     let (target, one) = (target(), call(None));
     let reply = stdio.call(&one, &target, deadline()).await.unwrap();
+    let mut its_input = BufReader::new(its_input);
+    let asked = next_id(&mut its_input).await;
     let feed = tokio::spawn(async move {
         for id in 0..1000 {
             let ask = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n");
             its_output.write_all(ask.as_bytes()).await.unwrap();
         }
-        its_output.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n").await.unwrap();
+        let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{asked},\"result\":{{}}}}\n");
+        its_output.write_all(answer.as_bytes()).await.unwrap();
         its_output
     });
     assert!(end(reply).await.is_ok());
@@ -89,13 +100,17 @@ async fn a_child_that_asks_without_reading_is_heard_all_the_same() {
 
 #[tokio::test]
 async fn endless_progress_does_not_outlast_the_cap() {
-    let (stdio, _its_input, mut its_output) = child(ProtocolVersion::LATEST_LEGACY);
+    let (stdio, its_input, mut its_output) = child(ProtocolVersion::LATEST_LEGACY);
     let (target, one) = (target(), call(Some("7")));
     let short = Deadline::new(Duration::from_millis(20), Duration::from_millis(60));
     let reply = stdio.call(&one, &target, short).await.unwrap();
+    let mut its_input = BufReader::new(its_input);
+    let asked = next_id(&mut its_input).await;
     let flood = tokio::spawn(async move {
-        let notice = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\
-                      \"params\":{\"progressToken\":1,\"progress\":1}}\n";
+        let notice = format!(
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\
+             \"params\":{{\"progressToken\":{asked},\"progress\":1}}}}\n"
+        );
         while its_output.write_all(notice.repeat(100).as_bytes()).await.is_ok() {}
     });
     let answer = timeout(Duration::from_secs(20), end(reply)).await.expect("it ends");
@@ -131,9 +146,9 @@ async fn a_child_is_read_where_it_is_called_from_and_lost_when_that_ends() {
     let stdio =
         StdioServer { wire, peer, levels: LogLevelControl::default(), _listening: JoinSet::new() };
     tokio::spawn(async move {
-        let mut lines = BufReader::new(its_input).lines();
-        for id in 1.. {
-            lines.next_line().await.unwrap();
+        let mut its_input = BufReader::new(its_input);
+        loop {
+            let id = next_id(&mut its_input).await;
             let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n");
             its_output.write_all(answer.as_bytes()).await.unwrap();
         }

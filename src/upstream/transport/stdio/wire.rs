@@ -25,6 +25,7 @@ use crate::upstream::interaction::routing::{self, LegacyConnection};
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::listen::{StreamPurpose, StreamSignal};
 use crate::upstream::transport::peer::answer_to_server;
+use crate::upstream::transport::request_ids::RequestIds;
 use crate::upstream::{ExitCause, UpstreamError};
 
 use super::outgoing::{InputClosed, Outgoing};
@@ -41,7 +42,7 @@ pub(super) struct ChildLink {
     pub(super) place: ReaderTask,
     pending: Mutex<HashMap<u64, PendingRequest>>,
     cancelled_calls: CancelledCalls,
-    next_id: AtomicU64,
+    pub(super) ids: RequestIds,
     /// Why the child is lost; `None` while it is not.
     closed: watch::Sender<Option<ExitCause>>,
     /// The number of lines from the child that could not be used.
@@ -67,7 +68,7 @@ impl ChildLink {
             place: ReaderTask::default(),
             pending: Mutex::default(),
             cancelled_calls: CancelledCalls::default(),
-            next_id: AtomicU64::new(1),
+            ids: RequestIds::default(),
             closed: watch::Sender::new(None),
             useless: AtomicU64::new(0),
             inbox,
@@ -80,11 +81,6 @@ impl ChildLink {
     /// The name of the server.
     pub(super) fn server(&self) -> &ServerName {
         &self.server
-    }
-
-    /// A number that no other request to this child has.
-    pub(super) fn number(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Registers a pending request, before it is sent. Messages that precede
@@ -342,7 +338,7 @@ impl ChildLink {
         let mut pending = self.pending();
         let calls = pending.iter().filter_map(|(number, call)| {
             let hears = (call.lines == LogSubscription::Heard).then_some(*number);
-            call.caller.as_ref().map(|caller| (*number, &caller.whose, hears))
+            call.caller.as_ref().map(|caller| (caller.order, &caller.whose, hears))
         });
         let tied = tie(calls, &self.cancelled_calls);
         let call = match tied {
@@ -416,8 +412,8 @@ impl LegacyConnection for ChildLink {
 
     fn tied(&self, question: &Question) -> CallMatch<mpsc::Sender<SideMessage>> {
         let pending = self.pending();
-        let calls = pending.iter().filter_map(|(number, call)| {
-            call.caller.as_ref().map(|caller| (*number, caller, call.asides.clone()))
+        let calls = pending.values().filter_map(|call| {
+            call.caller.as_ref().map(|caller| (caller.order, caller, call.asides.clone()))
         });
         tie_question(question, calls, &self.cancelled_calls)
     }
