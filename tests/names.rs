@@ -24,7 +24,7 @@ const SIBLINGS: [(&str, &str); 0] = [];
 
 /// Phrases that have to be decoded, and what to write instead. They are looked
 /// for in the sources, the pages, the shipped configuration and the help texts.
-const BANNED: [(&str, &str); 12] = [
+const BANNED: [(&str, &str); 15] = [
     ("access line", "access log"),
     ("whose it can be", "the server that declares the capability"),
     ("what is none", "what is not valid"),
@@ -37,6 +37,9 @@ const BANNED: [(&str, &str); 12] = [
     ("what there is to see", "what it contains"),
     ("lasts for longer than", "name what lives on"),
     ("is told so", "name the message and its receiver"),
+    ("stands twice", "is duplicated"),
+    ("what comes of", "name the result"),
+    ("whoever", "name the client, the server or the code"),
 ];
 
 #[test]

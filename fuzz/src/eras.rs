@@ -170,8 +170,8 @@ fn call(params: Params, version: ProtocolVersion) -> Call {
     Call { method: Method::ToolsCall, params, context, input: None }
 }
 
-/// Whether an object is one of which the law speaks: no member stands twice,
-/// none is of the other era, and `_meta` is an object.
+/// Whether the law applies to an object: no member is duplicated, none belongs to
+/// the other era, and `_meta` is an object.
 fn is_plain(raw: &[u8], not: &[&str]) -> bool {
     let once = |raw: &[u8]| {
         let Ok(Members(members)) = Members::parse(raw) else { return false };

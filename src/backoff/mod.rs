@@ -2,7 +2,7 @@
 //!
 //! Every wait that grows with failures is a [`Backoff`]. It is pure: the clock and the random
 //! numbers come from the caller, and nothing here waits. It does not count attempts against a
-//! budget; whoever gives up decides that.
+//! budget: when to give up is the caller's decision.
 
 use std::time::Duration;
 

@@ -50,19 +50,19 @@ pub enum AnswerError {
         body: String,
     },
     /// The body is neither JSON nor server-sent events.
-    #[error("neither JSON nor events but {media:?}")]
+    #[error("expected JSON or an event stream, got {media:?}")]
     Media {
         /// The declared media type.
         media: String,
     },
     /// The message is not a JSON-RPC response.
-    #[error("no JSON-RPC response: {text}")]
+    #[error("expected a JSON-RPC response, got {text}")]
     Message {
         /// The beginning of the message.
         text: String,
     },
     /// The response has the id of another request.
-    #[error("the answer to another request: {text}")]
+    #[error("the response has the id of another request: {text}")]
     WrongId {
         /// The beginning of the message.
         text: String,
@@ -76,13 +76,13 @@ pub enum AnswerError {
         text: String,
     },
     /// The server asks for input, which a load test cannot give.
-    #[error("the server asks for {what} in the middle of the call")]
+    #[error("the server requested {what} during the call")]
     Asks {
         /// The kind of input.
         what: String,
     },
     /// The answer does not contain the text of `--expect`.
-    #[error("what was expected is not in the answer: {text}")]
+    #[error("the answer does not contain the expected text: {text}")]
     Unexpected {
         /// The beginning of the message.
         text: String,

@@ -60,7 +60,7 @@ pub enum BenchFault {
     },
     /// The server requires credentials.
     #[error(
-        "{url} answers {status}: it wants credentials, such as --header 'Authorization: Bearer KEY'"
+        "{url} answers {status}: add credentials, such as --header 'Authorization: Bearer KEY'"
     )]
     Credentials {
         /// The URL.
@@ -119,7 +119,7 @@ pub enum BenchFault {
         near: String,
     },
     /// No tool was chosen, and none is safe to call.
-    #[error("{url}: say which tool to call with --tool NAME: {why}")]
+    #[error("{url}: choose a tool with --tool NAME: {why}")]
     NoTool {
         /// The URL.
         url: String,
@@ -131,7 +131,7 @@ pub enum BenchFault {
     Args(String),
     /// The arguments violate the tool's schema.
     #[error(
-        "--args break the inputSchema of {tool:?}:\n  {violations}\n--unchecked sends them all the same"
+        "--args violate the inputSchema of {tool:?}:\n  {violations}\n--unchecked sends them anyway"
     )]
     Schema {
         /// The tool.
@@ -140,7 +140,7 @@ pub enum BenchFault {
         violations: String,
     },
     /// No arguments could be generated.
-    #[error("cannot make arguments for {tool:?}: {why}; give some with --args JSON")]
+    #[error("cannot generate arguments for {tool:?}: {why}; pass --args JSON")]
     Generate {
         /// The tool.
         tool: String,

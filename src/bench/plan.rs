@@ -113,13 +113,13 @@ impl Mix {
                 "call" => Op::Call,
                 "list" => Op::List,
                 "session" => Op::Session,
-                other => return Err(format!("{other:?} is none of call, list, session")),
+                other => return Err(format!("{other:?}: expected call, list or session")),
             };
             let weight = weight.trim().parse().ok().filter(|weight| (1..=1000).contains(weight));
             let weight =
                 weight.ok_or_else(|| format!("{name}: a weight is a number from 1 to 1000"))?;
             if all.iter().any(|(known, _)| *known == op) {
-                return Err(format!("{name} stands there twice"));
+                return Err(format!("duplicate operation {name}"));
             }
             all.push((op, weight));
         }

@@ -30,10 +30,10 @@ impl Meter {
         for pid in &pids {
             let fault = |why: String| BenchFault::Process { pid: *pid, why };
             if !cfg!(target_os = "linux") {
-                return Err(fault("only Linux tells what a process takes (/proc)".into()));
+                return Err(fault("processes are measured on Linux only (/proc)".into()));
             }
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-            stat.map_err(|_| fault("there is no such process".into()))?;
+            stat.map_err(|_| fault("no such process".into()))?;
         }
         Ok(Self { pids })
     }

@@ -62,11 +62,11 @@ fn named<'a>(tools: &'a [ListedTool], name: &str) -> Option<&'a ListedTool> {
 /// A read-only tool: the user chose none, and may not know what the others do.
 fn harmless(tools: &[ListedTool]) -> Result<&ListedTool, String> {
     match tools {
-        [] => Err("it lists none".into()),
+        [] => Err("it lists no tools".into()),
         _ => tools
             .iter()
             .find(|tool| tool.reads)
-            .ok_or_else(|| format!("none of its tools says that it only reads; {}", some(tools))),
+            .ok_or_else(|| format!("no tool declares readOnlyHint; {}", some(tools))),
     }
 }
 
@@ -85,7 +85,7 @@ fn near(tools: &[ListedTool], name: &str) -> String {
 fn some(tools: &[ListedTool]) -> String {
     let names: Vec<_> = tools.iter().take(MOST_NAMED).map(|tool| &*tool.name).collect();
     match tools.len().checked_sub(MOST_NAMED) {
-        _ if tools.is_empty() => "it lists none".into(),
+        _ if tools.is_empty() => "it lists no tools".into(),
         Some(more @ 1..) => format!("it has {}, and {more} more", names.join(", ")),
         _ => format!("it has {}", names.join(", ")),
     }
@@ -96,7 +96,7 @@ fn given(tool: &ListedTool, text: &str, unchecked: bool) -> Result<String, Bench
     let value: Value =
         serde_json::from_str(text).map_err(|error| BenchFault::Args(error.to_string()))?;
     if !value.is_object() {
-        return Err(BenchFault::Args("the arguments of a tool are a JSON object".into()));
+        return Err(BenchFault::Args("expected a JSON object".into()));
     }
     // The placeholder for the number is a number by the time it is sent.
     let sent = text.replace("\"{{n}}\"", "1000000000");

@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use serde::Deserialize;
 
-use crate::jsonrpc::{NoObject, Payload, Response, Spot, object};
+use crate::jsonrpc::{ObjectError, Payload, Response, Spot, object};
 
 use super::QuestionsFault;
 
@@ -15,7 +15,7 @@ pub enum AnswerFault {
     /// The result is not an object, or has a duplicate of a member that the
     /// gateway reads.
     #[error("the result is not a valid object: {0}")]
-    Result(NoObject),
+    Result(ObjectError),
     /// The error has no integer `code`, or a `message` that is not a string.
     #[error("the error is not an object with an integer `code` and a string `message`")]
     Error,
@@ -24,8 +24,8 @@ pub enum AnswerFault {
     Questions(QuestionsFault),
 }
 
-impl From<NoObject> for AnswerFault {
-    fn from(fault: NoObject) -> Self {
+impl From<ObjectError> for AnswerFault {
+    fn from(fault: ObjectError) -> Self {
         Self::Result(fault)
     }
 }

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_belongs_to_whoever_has_a_capability_of_its_name() {
+    fn a_method_belongs_to_the_server_that_declares_its_capability() {
         let one = offers(json!({ "extensions": { "com.example/maps": {} }, "later": {} }));
         assert!(one.may_know("maps/find") && one.may_know("later/x"));
         assert!(!one.may_know("other/x") && !one.may_know("maps"));

@@ -366,7 +366,7 @@ fn parts(raw: &[u8], but: &[&str]) -> Parts {
         let count = members.0.len();
         let texts: BTreeMap<_, _> =
             members.0.into_iter().map(|(k, v)| (k.into_owned(), v.get().to_owned())).collect();
-        assert_eq!(texts.len(), count, "no member stands twice");
+        assert_eq!(texts.len(), count, "no member is duplicated");
         texts
     };
     let mut members = texts(raw);

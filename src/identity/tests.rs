@@ -43,7 +43,7 @@ fn a_key_tells_its_client_however_it_is_shown() {
 }
 
 #[test]
-fn whoever_shows_no_key_or_a_wrong_one_is_told_which() {
+fn a_missing_key_and_a_wrong_one_are_different_failures() {
     let long = "x".repeat(LONGEST + 1);
     for (pairs, failure) in [
         (&[][..], Failure::KeyMissing),

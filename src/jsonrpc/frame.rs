@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::outline::{LEVELS, Outline};
 use super::payload::MOST;
 use super::walk::{Walk, place};
-use super::{Malformed, NoObject, Payload, TooDeep, unquoted};
+use super::{Malformed, ObjectError, Payload, TooDeep, unquoted};
 
 /// Why bytes are not a JSON-RPC 2.0 message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum FrameFault {
     Syntax(Malformed),
     /// Not a JSON object, or a duplicate member of the envelope.
     #[error("not a JSON-RPC message: {0}")]
-    Envelope(NoObject),
+    Envelope(ObjectError),
     /// Nested deeper than allowed.
     #[error("{0}")]
     Depth(TooDeep),
@@ -39,11 +39,11 @@ pub enum FrameFault {
     Params,
 }
 
-impl From<NoObject> for FrameFault {
-    fn from(fault: NoObject) -> Self {
+impl From<ObjectError> for FrameFault {
+    fn from(fault: ObjectError) -> Self {
         match fault {
-            NoObject::Syntax(fault) => Self::Syntax(fault),
-            NoObject::Depth(fault) => Self::Depth(fault),
+            ObjectError::Syntax(fault) => Self::Syntax(fault),
+            ObjectError::Depth(fault) => Self::Depth(fault),
             other => Self::Envelope(other),
         }
     }

@@ -29,7 +29,7 @@ pub use payload::Payload;
 pub use scanner::Scanner;
 pub use splice::{Splice, span_of};
 pub use strict::{JsonError, check_depth, parse_strict};
-pub use walk::{Malformed, NoObject, members};
+pub use walk::{Malformed, ObjectError, members};
 pub use write::{error, notification, request, request_with, response, response_with, string};
 
 use std::borrow::Cow;

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::walk::{Cursor, MemberSlot, Quoted, WalkError, before_object, place, unescaped};
-use super::{Malformed, NoObject};
+use super::{Malformed, ObjectError};
 
 /// The recorded positions of one object.
 #[derive(Debug, Clone)]
@@ -84,8 +84,8 @@ impl Outline {
     /// Outlines an object, which may nest `max_depth` levels.
     ///
     /// # Errors
-    /// [`NoObject`].
-    pub fn of(text: &[u8], max_depth: usize, most: u16) -> Result<Self, NoObject> {
+    /// [`ObjectError`].
+    pub fn of(text: &[u8], max_depth: usize, most: u16) -> Result<Self, ObjectError> {
         let mut cursor = before_object(text, max_depth)?;
         let mut outline = Self::new(most);
         let noted = outline.note(&mut cursor, 0, 0, LEVELS).and_then(|()| cursor.ends());
@@ -194,13 +194,13 @@ impl Outline {
     /// the members were not recorded.
     ///
     /// # Errors
-    /// [`NoObject::Duplicate`] if one of them is a duplicate, and as for [`OutlinePart::key`].
+    /// [`ObjectError::Duplicate`] if one of them is a duplicate, and as for [`OutlinePart::key`].
     pub(super) fn find<const N: usize>(
         &self,
         text: &[u8],
         within: Option<Spot>,
         names: &[&'static str; N],
-    ) -> Option<Result<[Option<Spot>; N], NoObject>> {
+    ) -> Option<Result<[Option<Spot>; N], ObjectError>> {
         let range = match within {
             None => (!self.lost).then_some(0..self.marks.len())?,
             Some(spot) => self.inside_of(spot)?,
@@ -246,16 +246,16 @@ impl<'a> OutlinePart<'a> {
     /// The value's key, if it is a member.
     ///
     /// # Errors
-    /// [`NoObject::Syntax`] if the key contains an unpaired surrogate.
+    /// [`ObjectError::Syntax`] if the key contains an unpaired surrogate.
     #[inline]
-    pub fn key(&self) -> Result<Cow<'a, [u8]>, NoObject> {
+    pub fn key(&self) -> Result<Cow<'a, [u8]>, ObjectError> {
         let (start, end) = (self.mark.key as usize, self.mark.key_end as usize);
         let raw = self.text.get(start..end).unwrap_or_default();
         if !self.mark.key_escaped {
             return Ok(Cow::Borrowed(raw));
         }
         let fault = Malformed { at: start, expected: WalkError::Surrogates.expected() };
-        unescaped(raw).map(Cow::Owned).ok_or(NoObject::Syntax(fault))
+        unescaped(raw).map(Cow::Owned).ok_or(ObjectError::Syntax(fault))
     }
 
     /// Whether the value is a string with escapes.

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use bytes::Bytes;
 
 use super::outline::{Outline, OutlineParts, Spot};
-use super::{NoObject, members, span_of, unquoted};
+use super::{ObjectError, members, span_of, unquoted};
 
 /// A raw object, with its outline if it has been parsed.
 ///
@@ -26,8 +26,8 @@ impl Payload {
     /// The same payload, outlined: certain to be an object.
     ///
     /// # Errors
-    /// [`NoObject`] if it is not an object.
-    pub fn read(self) -> Result<Self, NoObject> {
+    /// [`ObjectError`] if it is not an object.
+    pub fn read(self) -> Result<Self, ObjectError> {
         if self.outline.is_some() {
             return Ok(self);
         }
@@ -38,12 +38,12 @@ impl Payload {
     /// The positions of the values of the members with these names.
     ///
     /// # Errors
-    /// [`NoObject`] if it is not an object, or one of these members is a
+    /// [`ObjectError`] if it is not an object, or one of these members is a
     /// duplicate.
     pub fn members<const N: usize>(
         &self,
         names: &[&'static str; N],
-    ) -> Result<[Option<Spot>; N], NoObject> {
+    ) -> Result<[Option<Spot>; N], ObjectError> {
         self.find(None, names)
     }
 
@@ -51,13 +51,13 @@ impl Payload {
     /// of its values.
     ///
     /// # Errors
-    /// [`NoObject`] if that value is not an object, or one of these members is
+    /// [`ObjectError`] if that value is not an object, or one of these members is
     /// a duplicate.
     pub fn members_at<const N: usize>(
         &self,
         spot: Spot,
         names: &[&'static str; N],
-    ) -> Result<[Option<Spot>; N], NoObject> {
+    ) -> Result<[Option<Spot>; N], ObjectError> {
         self.find(Some(spot), names)
     }
 
@@ -65,7 +65,7 @@ impl Payload {
         &self,
         within: Option<Spot>,
         names: &[&'static str; N],
-    ) -> Result<[Option<Spot>; N], NoObject> {
+    ) -> Result<[Option<Spot>; N], ObjectError> {
         let noted = self.outline.as_ref().and_then(|all| all.find(&self.raw, within, names));
         if let Some(found) = noted {
             return found;

@@ -100,7 +100,7 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// The settings in force, shared with whoever reloads them.
+/// The settings in force, shared with the code that reloads them.
 #[derive(Debug, Clone)]
 pub struct LiveSettings(Arc<ArcSwap<Settings>>);
 

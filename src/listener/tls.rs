@@ -109,7 +109,7 @@ impl Certificates {
         Ok(())
     }
 
-    /// The files this came from, for whoever watches them.
+    /// The files this was read from, to be watched for changes.
     pub fn files(&self) -> &TlsFiles {
         &self.files
     }

@@ -24,6 +24,7 @@ fn commands_that_only_print_print_and_succeed() {
         "--profile",
         "TRUNKLINE_KEY",
     ]);
+    trunkline(&["bench", "--help"]).exits_with(DONE).prints(&["\"{{n}}\"", "--expect"]);
     trunkline(&["example"]).exits_with(DONE).prints(&["clock", "notes", "load", "proxy"]);
     trunkline(&["completions", "bash"]).exits_with(DONE).prints(&["trunkline"]);
     let schema = trunkline(&["schema"]).exits_with(DONE).prints(&["servers"]);

@@ -34,7 +34,7 @@ fn is_refused(said: &Said, label: &str) {
 }
 
 #[tokio::test]
-async fn whoever_shows_no_key_or_a_wrong_one_is_refused_at_every_door() {
+async fn a_client_without_a_valid_key_is_refused_at_every_endpoint() {
     let upstream = Upstream::modern().await;
     let gateway = two_clients(Gateway::with("s", upstream.http())).start().await;
     for (key, label) in [(None, "key_missing"), (Some("wrong"), "key_unknown")] {

@@ -1,6 +1,6 @@
 //! Two principals hammer the same servers at once, with questions, log lines,
 //! progress and subscriptions, until their clients have received 100,000
-//! messages: each must have been meant for whoever got it.
+//! messages: each must have been meant for the client that got it.
 //!
 //! Every call carries a mark that says whose it is (`world`). What the servers
 //! say of it carries the mark again (`servers`), and each client looks at the

@@ -216,7 +216,7 @@ fn require(call: &Received, mark: &str) -> Vec<Step> {
     vec![progress(call, mark, 1), line(mark), Step::Result(result)]
 }
 
-/// Tells of a resource whoever asked for it.
+/// Tells the subscribers of a resource that it has changed.
 fn touches(inner: &Inner, call: &Received) {
     send(inner, UPDATED, json!({ "uri": call.arguments()["uri"] }), To::Asked);
 }

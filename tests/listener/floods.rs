@@ -85,7 +85,7 @@ async fn settings_and_pings_that_nobody_reads_the_answers_of_are_slowed_down() {
     let door = Door::open(Settings::default()).await;
     for flood in [frame(SETTINGS, 0, 0, &[]), frame(PING, 0, 0, &[0; 8])] {
         let mut socket = connect(&door).await;
-        // Far more than the sockets hold: whoever kept every answer to be sent would take all of it.
+        // Far more than the sockets hold: a server that kept every answer would take all of it.
         let many = flood.repeat(10_000);
         let mut taken = 0;
         let writing = async {

@@ -14,7 +14,7 @@ use crate::door::{Door, within};
 
 /// What RFC 9112 makes of the bytes.
 enum Reading {
-    /// Nothing: whoever reads on may read another request than the sender's.
+    /// Nothing: a reader that goes on may read another request than the sender's.
     Refused,
     /// A body for each request, or a refusal of any of them.
     Bodies(&'static [&'static str]),
@@ -167,7 +167,7 @@ async fn nginx_in_front_ends_each_request_where_the_listener_does() {
             held_to(&case, &answers, bodies);
         }
         // The connection between the two is kept: an answer too many or a request that waits for more
-        // would meet whoever comes next.
+        // would meet the next client.
         for turn in 0..2 {
             let body = format!("canary-{number}-{turn}");
             let canary =

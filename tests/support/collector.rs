@@ -76,7 +76,7 @@ impl Collector {
         self.rest().await
     }
 
-    /// Everything that came; whoever sent it has stopped.
+    /// Everything that came; its sender has stopped.
     pub async fn rest(mut self) -> (Vec<Span>, Vec<Metric>) {
         self.received.close();
         let (mut spans, mut metrics) = (Vec::new(), Vec::new());

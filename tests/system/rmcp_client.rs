@@ -398,7 +398,7 @@ impl Client {
         Ok(json!({ "result": result, "progress": progress }))
     }
 
-    /// Has the call become a task, and waits for what comes of it.
+    /// Has the call become a task, and waits for its result.
     async fn call_task(&self, step: &Value) -> Outcome {
         let begun = self.service.call_tool_once(self.params(step)?).await.map_err(told)?;
         let CallToolResponse::Task(begun) = begun else {

@@ -78,7 +78,11 @@ impl Row {
 /// complete. Returns the whole table.
 pub async fn table(names: &[String], span: &Span) -> String {
     for name in names {
-        assert!(NAMES.contains(&name.as_str()), "{name} is none of {}", NAMES.join(", "));
+        assert!(
+            NAMES.contains(&name.as_str()),
+            "unknown row {name}: expected {}",
+            NAMES.join(", ")
+        );
     }
     let mut text = String::new();
     let mut tell = |part: &str| {

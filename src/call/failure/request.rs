@@ -5,7 +5,7 @@ use std::fmt;
 use http::HeaderName;
 use serde_json::{Value, json};
 
-use crate::jsonrpc::{FrameFault, JsonError, Malformed, NoObject, TooDeep};
+use crate::jsonrpc::{FrameFault, JsonError, Malformed, ObjectError, TooDeep};
 use crate::mcp::{HeaderValueError, LogLevel, ProtocolVersion, meta};
 use crate::text::clip;
 
@@ -136,7 +136,7 @@ pub enum QueryFault {
 pub enum ParamsFault {
     /// Not an object, or a duplicate of a member that the gateway reads.
     #[error("{0}")]
-    Syntax(NoObject),
+    Syntax(ObjectError),
     /// A required member is missing.
     #[error("`{member}` is missing")]
     Missing {
@@ -201,8 +201,8 @@ impl ParamsFault {
     }
 }
 
-impl From<NoObject> for ParamsFault {
-    fn from(fault: NoObject) -> Self {
+impl From<ObjectError> for ParamsFault {
+    fn from(fault: ObjectError) -> Self {
         Self::Syntax(fault)
     }
 }

@@ -54,7 +54,7 @@ pub enum AnnotationError {
         path: String,
     },
     /// Two annotations have the same name, ignoring case.
-    #[error("x-mcp-header {name:?} stands on two parameters")]
+    #[error("two parameters have the same x-mcp-header {name:?}")]
     Repeated {
         /// The name, in lower case.
         name: String,

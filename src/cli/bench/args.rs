@@ -8,112 +8,115 @@ use url::Url;
 
 use crate::bench::Mix;
 
-/// Put a load on an MCP server or gateway, check every answer, and tell how long they took
+/// Load-test an MCP server or gateway: check every answer and measure latency
 ///
-/// Speaks both protocol eras over HTTP, and finds out which one the server speaks. Without --tool it
-/// calls the first tool that says it only reads, with arguments made from its schema.
+/// Speaks both protocol eras over HTTP, and detects which one the server speaks. Without --tool it
+/// calls the first tool with readOnlyHint, with arguments generated from its schema.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(in crate::cli) struct BenchArgs {
     /// The endpoint, such as http://127.0.0.1:8080/mcp
     #[arg(value_name = "URL", required_unless_present_any = ["compare", "own"], conflicts_with_all = ["compare", "own"])]
     pub(super) url: Option<Url>,
-    /// Test two endpoints in turn, A B A B …, and print what B costs beside A
+    /// Test two endpoints in turn, A B A B …, and print the cost of B relative to A
     #[arg(long, value_names = ["URL_A", "URL_B"], num_args = 2)]
     pub(super) compare: Vec<Url>,
-    /// Test the gateway itself: a mock server, a bare proxy before it and the gateway before it, all
-    /// started here, in turn; prints what the gateway costs beside the proxy
+    /// Test the gateway itself: start a mock server, a pass-through proxy and the gateway, test them
+    /// in turn, and print the cost of the gateway relative to the proxy
     #[arg(long = "self", conflicts_with_all = ["compare", "header", "ca", "pid", "tool"])]
     pub(super) own: bool,
 
-    /// What to do: call a tool, ask for the list of tools, open and end sessions, or what --mix says
+    /// The operation: call a tool, list the tools, open and end sessions, or the mix of --mix
     #[arg(
         long,
         value_name = "WHAT",
         value_enum,
         default_value = "call",
-        help_heading = "What is sent"
+        help_heading = "Requests"
     )]
     pub(super) scenario: Scenario,
     /// Weights of the operations of a mixed load, such as call=8,list=1,session=1
-    #[arg(long, value_name = "WEIGHTS", value_parser = Mix::parse, help_heading = "What is sent")]
+    #[arg(long, value_name = "WEIGHTS", value_parser = Mix::parse, help_heading = "Requests")]
     pub(super) mix: Option<Mix>,
-    /// The tool to call; its name behind a gateway's prefix is found, too
-    #[arg(long, value_name = "NAME", help_heading = "What is sent")]
+    /// The tool to call; a gateway's prefix before its name may be left out
+    #[arg(long, value_name = "NAME", help_heading = "Requests")]
     pub(super) tool: Option<String>,
-    /// The arguments to call it with; @FILE reads them; the string "{{n}}" in them is a number that
-    /// no other call has
-    #[arg(long = "args", value_name = "JSON|@FILE", help_heading = "What is sent")]
+    #[arg(long = "args", value_name = "JSON|@FILE", help = ARGUMENTS, help_heading = "Requests")]
     pub(super) arguments: Option<String>,
-    /// Send arguments even if they break the tool's schema
-    #[arg(long, requires = "arguments", help_heading = "What is sent")]
+    /// Send arguments even if they violate the tool's schema
+    #[arg(long, requires = "arguments", help_heading = "Requests")]
     pub(super) unchecked: bool,
-    /// Count a call as failed whose answer does not contain this; {{n}} is the call's number
-    #[arg(long, value_name = "TEXT", help_heading = "What is sent")]
+    #[arg(long, value_name = "TEXT", help = EXPECTATION, help_heading = "Requests")]
     pub(super) expect: Option<String>,
-    /// Generated arguments and mixtures are the same for the same seed
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, help_heading = "What is sent")]
+    /// The seed of generated arguments and of the order of --mix
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, help_heading = "Requests")]
     pub(super) seed: u64,
-    /// A header for each request; ${env:NAME} in it is a variable's value
-    #[arg(short = 'H', long, value_name = "NAME: VALUE", help_heading = "What is sent")]
+    /// A header for every request; ${env:NAME} is replaced by the variable's value
+    #[arg(short = 'H', long, value_name = "NAME: VALUE", help_heading = "Requests")]
     pub(super) header: Vec<String>,
-    /// The era to speak; without it the one that the server speaks
-    #[arg(long, value_name = "ERA", value_enum, help_heading = "What is sent")]
+    /// The era to speak; detected if not given
+    #[arg(long, value_name = "ERA", value_enum, help_heading = "Requests")]
     pub(super) era: Option<EraName>,
-    /// Certificates to trust besides the system's, as PEM
-    #[arg(long, value_name = "FILE", help_heading = "What is sent")]
+    /// A PEM file of certificates to trust in addition to the system's
+    #[arg(long, value_name = "FILE", help_heading = "Requests")]
     pub(super) ca: Option<PathBuf>,
 
-    /// How many connections; each has one call under way at a time, and a session of its own if the
-    /// server has such
-    #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "How much of it")]
+    /// The number of connections; each has one call in flight at a time, and its own session if the
+    /// server has sessions
+    #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Load")]
     pub(super) connections: u32,
-    /// Send so many a second, whatever the answers do (open loop), and time each from when it was
-    /// due; without it each connection waits for its answer (closed loop)
-    #[arg(short, long, value_name = "N/s", value_parser = per_second, help_heading = "How much of it")]
+    /// Send this many requests a second regardless of the answers (open loop), and time each from
+    /// when it was due; without it each connection waits for its answer (closed loop)
+    #[arg(short, long, value_name = "N/s", value_parser = per_second, help_heading = "Load")]
     pub(super) rate: Option<f64>,
-    /// How long [default: 10s; 3s for each turn with --compare]
-    #[arg(short, long, value_name = "TIME", value_parser = time, help_heading = "How much of it")]
+    /// The duration of the run [default: 10s; 3s for each turn with --compare]
+    #[arg(short, long, value_name = "TIME", value_parser = time, help_heading = "Load")]
     pub(super) duration: Option<Duration>,
-    /// How many, instead of how long
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "How much of it")]
+    /// The number of requests, instead of a duration
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Load")]
     pub(super) requests: Option<u64>,
-    /// How long calls are made that do not count, before those that do
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", help_heading = "How much of it")]
+    /// The duration of the warm-up, whose calls do not count
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", help_heading = "Load")]
     pub(super) warmup: Duration,
-    /// How long an answer may take
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s", help_heading = "How much of it")]
+    /// The time limit of an answer
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s", help_heading = "Load")]
     pub(super) timeout: Duration,
-    /// How many times two endpoints take turns
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000), help_heading = "How much of it")]
+    /// The number of rounds in which two endpoints take turns
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000), help_heading = "Load")]
     pub(super) rounds: u16,
-    /// On how many threads the load is made
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256), help_heading = "How much of it")]
+    /// The number of threads that generate the load
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256), help_heading = "Load")]
     pub(super) threads: u16,
 
-    /// Tell CPU and memory of this process as well, or of several: PID,PID; once for each endpoint
-    #[arg(long, value_name = "PID", value_parser = pids, help_heading = "What is told")]
+    /// Report CPU and memory of this process, or of several (PID,PID); once for each endpoint
+    #[arg(long, value_name = "PID", value_parser = pids, help_heading = "Output")]
     pub(super) pid: Vec<Pids>,
     /// Print JSON instead of the table
-    #[arg(long, help_heading = "What is told")]
+    #[arg(long, help_heading = "Output")]
     pub(super) json: bool,
-    /// Write a page with curves, which needs nothing else
-    #[arg(long, value_name = "FILE", help_heading = "What is told")]
+    /// Write a self-contained HTML page with latency curves
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) html: Option<PathBuf>,
 }
+
+// Clap replaces `{n}` by a line break, and drops escape sequences where there is no terminal.
+const ARGUMENTS: &str = "The arguments of the call, or @FILE to read them from a file; the string \
+                         \"{{\u{1b}[0mn}}\" in them is replaced by a number unique to the call";
+const EXPECTATION: &str = "Count a call as failed unless its answer contains this text; \
+                           {{\u{1b}[0mn}} is the number of the call";
 
 const EXAMPLES: &str = "\
 Examples:
   trunkline bench http://127.0.0.1:8080/mcp
-      any server: a harmless tool, made-up arguments, 16 connections, 10 seconds
+      any server: a read-only tool, generated arguments, 16 connections, 10 seconds
   trunkline bench http://127.0.0.1:8080/mcp --tool search --args '{\"query\":\"x\"}' --rate 500
       500 calls a second, timed from when each was due
   trunkline bench https://mcp.example.com/mcp -H 'Authorization: Bearer ${env:TOKEN}' --scenario list
   trunkline bench http://127.0.0.1:8080/mcp --mix call=8,list=1,session=1 --html report.html
   trunkline bench --compare http://127.0.0.1:9000/mcp http://127.0.0.1:8080/mcp --pid 123 --pid 456
-      what a gateway costs beside the server behind it
+      the cost of a gateway relative to the server behind it
 
-To have something to test: trunkline example load --listen 127.0.0.1:9000";
+A server to test: trunkline example load --listen 127.0.0.1:9000";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Scenario {
@@ -123,7 +126,7 @@ pub(super) enum Scenario {
     List,
     /// `initialize`, a call, `DELETE`
     Session,
-    /// What --mix says
+    /// The mix of --mix
     Mix,
 }
 
@@ -151,7 +154,7 @@ fn time(text: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         _ => return Err("a time is a number with us, ms, s, m or h".into()),
     };
-    let number: f64 = number.parse().map_err(|_| "a time is a number with ms, s, m or h")?;
+    let number: f64 = number.parse().map_err(|_| "a time is a number with us, ms, s, m or h")?;
     let seconds = number * worth;
     if seconds > 86_400.0 {
         return Err("a day is the longest".into());

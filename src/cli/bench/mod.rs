@@ -121,10 +121,10 @@ fn load(args: &BenchArgs) -> Result<Load, BenchFault> {
     let mix = match (args.scenario, &args.mix) {
         (Scenario::Call | Scenario::Mix, Some(mix)) => mix.clone(),
         (_, Some(_)) => {
-            return Err(BenchFault::Options("--mix goes with --scenario mix".into()));
+            return Err(BenchFault::Options("--mix requires --scenario mix".into()));
         }
         (Scenario::Mix, None) => {
-            let text = "--scenario mix wants its weights: --mix call=8,list=1,session=1";
+            let text = "--scenario mix requires weights, such as --mix call=8,list=1,session=1";
             return Err(BenchFault::Options(text.into()));
         }
         (Scenario::Call, None) => Mix::only(Op::Call),

@@ -39,13 +39,13 @@ pub enum Example {
     Clock,
     /// Keep short notes (Modern: 2026-07-28)
     Notes {
-        /// Keep them in this file; without it they last as long as the process
+        /// Store the notes in this file; without it they are lost when the process ends
         #[arg(long, value_name = "PATH")]
         file: Option<PathBuf>,
     },
-    /// Bear a load: both eras, HTTP or stdio, as many tools and bytes as asked for
+    /// A server for load tests: both eras, HTTP or stdio, any number of tools and bytes
     Load(load::LoadArgs),
-    /// Pass HTTP on to a server and look at nothing
+    /// A bare HTTP pass-through proxy to one server
     Proxy(proxy::ProxyArgs),
 }
 

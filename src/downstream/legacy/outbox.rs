@@ -4,9 +4,9 @@
 //!
 //! A session has one outbox for messages outside of calls, which its GET
 //! stream carries; what comes while no stream is open waits in it. Each call
-//! whose answer became a stream has one, too, which a source feeds. Whoever
-//! reads an outbox moves its source; a reader that goes away leaves a task
-//! behind that moves it instead, until the next one comes.
+//! whose answer became a stream has one, too, which a source feeds. The
+//! reader of an outbox polls its source; a reader that goes away leaves a task
+//! behind that polls it instead, until the next one comes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -152,7 +152,7 @@ impl Outbox {
         }
     }
 
-    /// Reads from now on. Whoever read before gets nothing more: a message
+    /// Reads from now on. The previous reader gets nothing more: a message
     /// goes to one connection, not to all (2025-11-25, "Multiple Connections").
     pub(super) fn read(self: &Arc<Self>, start: ReplayStart) -> OutboxReader {
         let mut log = self.log();
@@ -302,8 +302,8 @@ pub(super) enum Sent {
 }
 
 impl OutboxReader {
-    /// The event that opens a connection: whoever has seen no other can resume
-    /// from here.
+    /// The event that opens a connection: a client that has seen no other event
+    /// can resume from here.
     pub(super) fn priming(&self, retry: Duration) -> Bytes {
         let id = format!("{}-{}.{}", self.outbox.stream, self.cursor, self.number);
         sse::priming(&id, Some(retry))

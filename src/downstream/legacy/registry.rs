@@ -54,7 +54,7 @@ impl Sessions {
         self.lock().sessions.len()
     }
 
-    /// Opens a session for whoever asks, from that address.
+    /// Opens a session for a caller at that address.
     pub(super) fn open(
         &self,
         client: Client,

@@ -50,7 +50,7 @@ pub(in crate::downstream) fn answer_resumable(
 }
 
 /// A connection that carries a stream of a session from `start` on, as long as
-/// whoever opened it may come in.
+/// its client has access.
 fn connect(
     (session, mut standing): (&ClientSession, AccessWatch),
     outbox: &Arc<Outbox>,

@@ -124,7 +124,7 @@ impl ClientSession {
     }
 
     /// Notes that the client is asked something; gives the id of the request.
-    /// Whoever calls this calls `unexpect`, too, unless it is answered.
+    /// The caller has to call `unexpect` as well, unless it is answered.
     pub(super) fn expect(&self, answers: mpsc::Sender<(u64, Response)>) -> u64 {
         let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
         self.awaited().insert(number, answers);

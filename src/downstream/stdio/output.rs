@@ -25,7 +25,7 @@ impl LineOutput {
     /// Gives a message to be written, and waits where the host does not read.
     /// Line breaks, which JSON has only between its tokens, become spaces.
     pub(super) async fn message(&self, message: Bytes) {
-        // Whoever writes says by itself that nobody reads any more.
+        // If nothing reads any more, the writer of the output reports it.
         let _ = self.0.send(Item::Line(on_one_line(message))).await;
     }
 

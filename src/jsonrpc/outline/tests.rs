@@ -152,7 +152,7 @@ proptest! {
     #[test]
     fn members_are_the_same_with_an_outline_and_without(text in text()) {
         const NAMES: [&str; 4] = ["a", "b", "ab", ""];
-        let spans = |found: Result<[Option<Spot>; 4], NoObject>| {
+        let spans = |found: Result<[Option<Spot>; 4], ObjectError>| {
             found.map(|found| found.map(|part| part.map(Spot::span))).ok()
         };
         let walked = members(text.as_bytes(), &NAMES, 100);
@@ -186,6 +186,6 @@ fn deep_values_are_bounded_and_stepped_over() {
     }
     assert_eq!(
         Outline::of(text(9).as_bytes(), 9, 50).map(|_| ()),
-        Err(NoObject::Depth(crate::jsonrpc::TooDeep { limit: 9 }))
+        Err(ObjectError::Depth(crate::jsonrpc::TooDeep { limit: 9 }))
     );
 }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use super::brackets::Brackets;
-use super::{Malformed, NoObject, TooDeep};
+use super::{Malformed, ObjectError, TooDeep};
 use crate::jsonrpc::masks::special;
 
 /// What was expected where the text is invalid.
@@ -94,24 +94,27 @@ impl<'a> Cursor<'a> {
     /// A cursor at the beginning of a text that may nest `max_depth` levels.
     ///
     /// # Errors
-    /// [`NoObject::Syntax`] if the text is not UTF-8: every later step works on
+    /// [`ObjectError::Syntax`] if the text is not UTF-8: every later step works on
     /// bytes.
-    pub(crate) fn over(text: &'a [u8], max_depth: usize) -> Result<Self, NoObject> {
+    pub(crate) fn over(text: &'a [u8], max_depth: usize) -> Result<Self, ObjectError> {
         // Most texts are ASCII, which takes a tenth of the time to check.
         if !is_ascii(text)
             && let Err(fault) = std::str::from_utf8(text)
         {
-            return Err(NoObject::Syntax(Malformed { at: fault.valid_up_to(), expected: "UTF-8" }));
+            return Err(ObjectError::Syntax(Malformed {
+                at: fault.valid_up_to(),
+                expected: "UTF-8",
+            }));
         }
         Ok(Self { text, at: 0, max_depth })
     }
 
     /// The error at the cursor's position.
     #[cold]
-    pub(crate) fn fault(&self, wrong: WalkError) -> NoObject {
+    pub(crate) fn fault(&self, wrong: WalkError) -> ObjectError {
         match wrong {
-            WalkError::Depth => NoObject::Depth(TooDeep { limit: self.max_depth }),
-            wrong => NoObject::Syntax(Malformed { at: self.at, expected: wrong.expected() }),
+            WalkError::Depth => ObjectError::Depth(TooDeep { limit: self.max_depth }),
+            wrong => ObjectError::Syntax(Malformed { at: self.at, expected: wrong.expected() }),
         }
     }
 

@@ -19,7 +19,7 @@ use super::TooDeep;
 
 /// Why a text is not a valid object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoObject {
+pub enum ObjectError {
     /// Invalid JSON.
     Syntax(Malformed),
     /// Valid JSON, but not an object.
@@ -47,7 +47,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-impl fmt::Display for NoObject {
+impl fmt::Display for ObjectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Syntax(fault) => fault.fmt(f),
@@ -58,7 +58,7 @@ impl fmt::Display for NoObject {
     }
 }
 
-impl std::error::Error for NoObject {}
+impl std::error::Error for ObjectError {}
 
 /// An unescaped key, and the raw value.
 type RawMember<'a> = (Cow<'a, [u8]>, &'a [u8]);
@@ -76,8 +76,8 @@ impl<'a> Walk<'a> {
     /// object's own.
     ///
     /// # Errors
-    /// [`NoObject`] if the text does not start with an object.
-    pub(super) fn over(text: &'a [u8], max_depth: usize) -> Result<Self, NoObject> {
+    /// [`ObjectError`] if the text does not start with an object.
+    pub(super) fn over(text: &'a [u8], max_depth: usize) -> Result<Self, ObjectError> {
         let mut cursor = before_object(text, max_depth)?;
         cursor.open(0).map_err(|wrong| cursor.fault(wrong))?;
         Ok(Self { cursor, place: MemberSlot::First })
@@ -86,8 +86,8 @@ impl<'a> Walk<'a> {
     /// The next member; `None` after the last one, where the text has to end.
     ///
     /// # Errors
-    /// [`NoObject`] if the text is invalid from here on.
-    pub(super) fn next(&mut self) -> Result<Option<RawMember<'a>>, NoObject> {
+    /// [`ObjectError`] if the text is invalid from here on.
+    pub(super) fn next(&mut self) -> Result<Option<RawMember<'a>>, ObjectError> {
         self.next_by(|cursor, _| cursor.value(1))
     }
 
@@ -97,7 +97,7 @@ impl<'a> Walk<'a> {
     pub(super) fn next_by(
         &mut self,
         value: impl FnOnce(&mut Cursor<'a>, &[u8]) -> Result<(), WalkError>,
-    ) -> Result<Option<RawMember<'a>>, NoObject> {
+    ) -> Result<Option<RawMember<'a>>, ObjectError> {
         self.step(value).map_err(|wrong| self.cursor.fault(wrong))
     }
 
@@ -120,25 +120,25 @@ impl<'a> Walk<'a> {
 }
 
 /// A cursor before the opening bracket of the object in a text.
-pub(super) fn before_object(text: &[u8], max_depth: usize) -> Result<Cursor<'_>, NoObject> {
+pub(super) fn before_object(text: &[u8], max_depth: usize) -> Result<Cursor<'_>, ObjectError> {
     let mut cursor = Cursor::over(text, max_depth)?;
     if cursor.peek() == Some(b'{') {
         return Ok(cursor);
     }
     let whole = cursor.value(0).and_then(|()| cursor.ends());
-    Err(whole.map_or_else(|wrong| cursor.fault(wrong), |()| NoObject::Kind))
+    Err(whole.map_or_else(|wrong| cursor.fault(wrong), |()| ObjectError::Kind))
 }
 
 /// The raw values of the members with these names.
 ///
 /// # Errors
-/// [`NoObject`] if the text is not an object that nests at most `max_depth`
+/// [`ObjectError`] if the text is not an object that nests at most `max_depth`
 /// levels, or one of these members is a duplicate.
 pub fn members<'a, const N: usize>(
     text: &'a [u8],
     names: &[&'static str; N],
     max_depth: usize,
-) -> Result<[Option<&'a [u8]>; N], NoObject> {
+) -> Result<[Option<&'a [u8]>; N], ObjectError> {
     let mut walk = Walk::over(text, max_depth)?;
     let mut found = [None; N];
     while let Some((key, value)) = walk.next()? {
@@ -154,10 +154,10 @@ pub(super) fn place<T, const N: usize>(
     found: &mut [Option<T>; N],
     key: &[u8],
     value: T,
-) -> Result<(), NoObject> {
+) -> Result<(), ObjectError> {
     let Some(at) = names.iter().position(|name| name.as_bytes() == key) else { return Ok(()) };
     match (found.get_mut(at).and_then(|slot| slot.replace(value)), names.get(at)) {
-        (Some(_), Some(name)) => Err(NoObject::Duplicate(name)),
+        (Some(_), Some(name)) => Err(ObjectError::Duplicate(name)),
         _ => Ok(()),
     }
 }

@@ -3,7 +3,7 @@ use serde_json::value::RawValue;
 
 use super::*;
 
-fn walked(text: &[u8]) -> Result<Vec<(String, String)>, NoObject> {
+fn walked(text: &[u8]) -> Result<Vec<(String, String)>, ObjectError> {
     let mut walk = Walk::over(text, 200)?;
     let mut members = Vec::new();
     while let Some((key, value)) = walk.next()? {
@@ -31,7 +31,7 @@ fn members_come_in_their_order_as_they_stand() {
 #[test]
 fn what_is_no_object_says_why() {
     for text in ["[]", "1", "\"x\"", "null", " [ {\"a\":[ ]} ] "] {
-        assert_eq!(walked(text.as_bytes()), Err(NoObject::Kind), "{text}");
+        assert_eq!(walked(text.as_bytes()), Err(ObjectError::Kind), "{text}");
     }
     for (text, at) in [
         ("", 0),
@@ -52,10 +52,10 @@ fn what_is_no_object_says_why() {
         ("{} {}", 3),
         ("[1] 2", 4),
     ] {
-        let Err(NoObject::Syntax(fault)) = walked(text.as_bytes()) else { panic!("{text}") };
+        let Err(ObjectError::Syntax(fault)) = walked(text.as_bytes()) else { panic!("{text}") };
         assert_eq!(fault.at, at, "{text}: {fault}");
     }
-    assert!(matches!(walked(b"{\"\xff\":1}"), Err(NoObject::Syntax(Malformed { at: 2, .. }))));
+    assert!(matches!(walked(b"{\"\xff\":1}"), Err(ObjectError::Syntax(Malformed { at: 2, .. }))));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn depth_is_bounded_and_counts_from_the_object() {
                 walk.next()
             };
             assert!(end(levels + 1).is_ok());
-            assert_eq!(end(levels), Err(NoObject::Depth(TooDeep { limit: levels })));
+            assert_eq!(end(levels), Err(ObjectError::Depth(TooDeep { limit: levels })));
         }
     }
 }

@@ -9,7 +9,8 @@ use crate::support::upstream::news::{PROMPTS, RESOURCES, TOOLS, UPDATED};
 use crate::support::{Gateway, Upstream, within};
 
 #[tokio::test]
-async fn a_server_that_was_lost_is_asked_again_and_whoever_may_have_missed_something_is_told() {
+async fn subscriptions_to_a_lost_server_are_renewed_and_clients_are_told_of_what_they_may_have_missed()
+ {
     for kind in kinds().await {
         let gateway = Gateway::with(kind.name, &kind.lines).start().await;
         let uri = public(&kind, "a:1");
@@ -46,7 +47,7 @@ async fn a_session_that_the_server_has_lost_takes_no_subscription_with_it() {
     }
     upstream.forget_sessions();
     for hearing in &mut hearings {
-        // Whoever calls next finds out.
+        // The next call finds out that the session is lost.
         assert_eq!(hearing.client.call("s__echo", json!({})).await.text(), "{}");
         hearing.is_told_of("mcp://s/a:1").await;
         hearing.rest().await;

@@ -291,7 +291,7 @@ async fn a_server_that_does_not_tell_of_resources_is_not_asked_to() {
 }
 
 #[tokio::test]
-async fn a_part_of_a_resource_is_told_to_whoever_subscribed_to_the_whole() {
+async fn an_update_of_a_part_is_told_to_subscribers_of_the_whole_resource() {
     let kinds = kinds().await;
     for kind in &kinds {
         kind.upstream.resources(&["file:///d"]);

@@ -102,7 +102,7 @@ async fn what_the_gateway_does_not_know_passes_to_the_one_server_that_may() {
 }
 
 #[tokio::test]
-async fn how_tasks_are_is_told_to_whoever_knows_of_tasks_and_asks() {
+async fn the_status_of_tasks_is_told_to_clients_that_declare_tasks_and_subscribe() {
     for way in ["http", "stdio"] {
         let upstream = Upstream::modern().await;
         upstream.can(json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }));

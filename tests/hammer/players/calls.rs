@@ -104,7 +104,7 @@ impl Player {
         }
     }
 
-    /// Reads what comes of one request; its answer, if there is one.
+    /// Reads the messages about one request; returns its answer, if there is one.
     pub(super) async fn reads(
         &self,
         mut reply: Reply,

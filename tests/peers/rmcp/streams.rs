@@ -36,7 +36,7 @@ struct Own {
 }
 
 /// Ends the call's stream, where it has one that the client can come back to.
-/// Soon: whoever comes after the answer finds none here.
+/// Soon: a client that comes after the answer finds no stream here.
 pub async fn leave(context: &RequestContext<RoleServer>) {
     if let Some(stream) = context.extensions.get::<Own>() {
         let soon = Some(Duration::from_millis(100));

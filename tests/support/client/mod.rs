@@ -106,7 +106,7 @@ impl Client {
         self
     }
 
-    /// Sends `initialize` without using what comes of it.
+    /// Sends `initialize` without using the answer.
     pub async fn initialize(&self, version: &str) -> Reply {
         let params = json!({
             "protocolVersion": version,

@@ -16,7 +16,7 @@ pub const RESOURCES: &str = "notifications/resources/list_changed";
 pub const UPDATED: &str = "notifications/resources/updated";
 pub const TASK: &str = "notifications/tasks";
 
-/// A notification for whoever asked for it.
+/// A notification, and its receivers.
 #[derive(Debug, Clone)]
 pub struct Tell {
     pub method: String,
@@ -30,9 +30,9 @@ pub struct Tell {
 /// Who is told something.
 #[derive(Debug, Clone)]
 pub enum To {
-    /// Whoever asked for it.
+    /// Every stream that asked for it.
     Asked,
-    /// Whoever asked for it in that session, or of that child.
+    /// The streams of one session, or of one child, that asked for it.
     In(String),
     /// Everybody, asked or not.
     Everybody,
@@ -199,7 +199,7 @@ impl Upstream {
         self.tell(UPDATED, json!({ "uri": uri })).await;
     }
 
-    /// Tells something to whoever asked for it. Waits until somebody has.
+    /// Tells something to every stream that asked for it. Waits until one has.
     pub async fn tell(&self, method: &str, params: Value) {
         let tell = Tell { method: method.into(), params, to: To::Asked, asks: None };
         within(async {
@@ -211,7 +211,7 @@ impl Upstream {
         self.tell_anyway(method, tell.params);
     }
 
-    /// Tells something to whoever asked for it, if anybody did.
+    /// Tells something to every stream that asked for it, if any did.
     pub fn tell_anyway(&self, method: &str, params: Value) {
         let tell = Tell { method: method.into(), params, to: To::Asked, asks: None };
         let _ = self.inner.tells.send(tell);
@@ -223,7 +223,7 @@ impl Upstream {
         let _ = self.inner.tells.send(tell);
     }
 
-    /// Tells something to whoever asked for it in one session, or of one child.
+    /// Tells something to the streams of one session, or of one child, that asked for it.
     pub fn tell_in(&self, session: &str, method: &str, params: Value) {
         let to = To::In(session.into());
         let _ = self.inner.tells.send(Tell { method: method.into(), params, to, asks: None });

@@ -64,7 +64,7 @@ impl Upstream {
 }
 
 impl Tasks {
-    /// What comes of a task.
+    /// Ends a task in this state.
     pub fn end(&self, id: &str, state: State) {
         self.all.lock().unwrap().insert(id.to_owned(), state);
     }

@@ -341,7 +341,7 @@ fn logged(_: &Use<'_>, told: &Told<'_>) -> Result<(), String> {
     let quiet = &told.result(0)?["logs"];
     check(*quiet == json!([]), "a line below the level", quiet)?;
     let lines = &told.result(1)?["logs"];
-    let words = |line: &Value| line["data"] == "One line for whoever asked";
+    let words = |line: &Value| line["data"] == "One line for those who asked";
     check(
         lines.as_array().is_some_and(|all| all.len() == 1 && words(&all[0])),
         "other lines",

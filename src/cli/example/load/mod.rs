@@ -16,31 +16,31 @@ use std::time::Duration;
 
 pub(super) use http::{Until, announce};
 
-/// What the server is like.
+/// The options of the server for load tests.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub struct LoadArgs {
-    /// Serve HTTP at http://ADDRESS:PORT/mcp; without it standard input and output
+    /// Serve HTTP at http://ADDRESS:PORT/mcp instead of standard input and output
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
-    /// How many tools it has: search, search_2, search_3, …
+    /// The number of tools: search, search_2, search_3, …
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub tools: u32,
-    /// How many bytes of text a result has
+    /// The bytes of text in a result
     #[arg(long, value_name = "N", default_value_t = 900, value_parser = clap::value_parser!(u32).range(..=256 << 20))]
     pub bytes: u32,
-    /// How many bytes a tool's description has
+    /// The bytes of a tool's description
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
     pub tool_bytes: u32,
-    /// How long it takes for an answer, in milliseconds
+    /// The delay of each answer, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=3_600_000))]
     pub latency: u64,
-    /// Answer calls with events instead of JSON
+    /// Answer calls with event streams instead of JSON
     #[arg(long, requires = "listen")]
     pub sse: bool,
-    /// How many threads serve HTTP
+    /// The number of threads that serve HTTP
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: u16,
-    /// End with standard input
+    /// Exit at the end of standard input
     #[arg(long, hide = true, requires = "listen")]
     pub until_eof: bool,
 }

@@ -23,22 +23,22 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::load::{Until, announce};
 
-/// Where the proxy listens and where it leads.
+/// The options of the pass-through proxy.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub struct ProxyArgs {
     /// The server's endpoint, http:// only
     #[arg(value_name = "URL")]
     pub url: Uri,
-    /// Listen here
+    /// The address to listen on
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
-    /// On how many threads; without it one for each core
+    /// The number of threads; one for each core if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
     /// Let the task of each request drive the connection to the server, without a pooled client
     #[arg(long)]
     pub inline: bool,
-    /// End with standard input
+    /// Exit at the end of standard input
     #[arg(long, hide = true)]
     pub until_eof: bool,
 }

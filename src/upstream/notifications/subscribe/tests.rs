@@ -98,7 +98,7 @@ async fn each_resource_is_asked_for_once_and_given_up_with_its_last_subscriber()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_reaches_whoever_asked() {
+async fn a_refusal_reaches_the_subscriber() {
     let world = World::start(UPDATES);
     let Err(SubscriptionRefusal::Said(error)) = world.add("a:no").verdict().await else { panic!() };
     assert_eq!(error.code(), -32002);

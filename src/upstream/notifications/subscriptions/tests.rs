@@ -34,7 +34,7 @@ fn one_topic_for_many_and_the_last_one_out_ends_it() {
 }
 
 #[test]
-fn parts_go_to_whoever_wants_the_whole_unless_somebody_wants_the_part() {
+fn updates_of_a_part_go_to_subscribers_of_the_whole_unless_the_part_has_its_own() {
     let (all, dir, part) = (subscriptions(), mailbox(), mailbox());
     let _dir = all.add(Topic::resource("file:///d"), &dir, 10);
     for (uri, told) in [("file:///d/x/y", 1), ("file:///d#x", 1), ("file:///dx", 0), ("x", 0)] {
