@@ -50,11 +50,6 @@ impl Drain {
         }
     }
 
-    /// Whether the drain has started.
-    pub fn is_started(&self) -> bool {
-        self.0.borrow().is_some()
-    }
-
     /// Ready once the drain's deadline has passed, following a deadline that is shortened.
     ///
     /// # Cancel safety
@@ -86,13 +81,11 @@ mod tests {
         let early = drain.clone();
         let mut early = pin!(early.started());
         assert!(poll!(&mut early).is_pending());
-        assert!(!drain.is_started());
 
         switch.start(Duration::from_mins(1));
 
         early.await;
         drain.started().await;
-        assert!(drain.is_started());
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -181,8 +181,6 @@ pub mod notification {
     pub const MESSAGE: &str = "notifications/message";
     /// Legacy: the client's roots have changed.
     pub const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
-    /// A URL elicitation was completed outside the protocol.
-    pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
     /// Modern, extension `io.modelcontextprotocol/tasks`: a task's status.
     pub const TASK: &str = "notifications/tasks";
     /// 2025-11-25: a task's status.

@@ -225,16 +225,6 @@ impl ActiveCall {
         }
     }
 
-    /// Reads the reply to its end and discards it: for a client that has disconnected without
-    /// cancelling the call.
-    pub async fn run_to_end(mut self) {
-        while let Some(event) = self.next().await {
-            if let Event::Passing(mut passing) = event {
-                while let Ok(Some(_)) = passing.next().await {}
-            }
-        }
-    }
-
     /// Queues an input request of the server, or refuses one that this client cannot answer.
     fn receive_question(&mut self, id: Id, question: Question) {
         let refusal = refusal_reason(&question, self.asker.abilities(), self.open.questions.len());

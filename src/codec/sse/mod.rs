@@ -134,11 +134,6 @@ impl SseDecoder {
         Ok(None)
     }
 
-    /// Whether the stream would end within an event if it ended now.
-    pub fn is_mid_event(&self) -> bool {
-        self.pending.size > 0 || !self.partial.is_empty() || !self.input.is_empty()
-    }
-
     fn next_line(&mut self) -> Result<Option<Bytes>, SseError> {
         if self.after_cr && !self.input.is_empty() {
             self.after_cr = false;

@@ -152,8 +152,8 @@ impl Course {
         self.last = Some(last);
     }
 
-    /// Runs the call to its end without looking at it.
-    async fn run_out(mut self) {
+    /// Runs the call to its end and discards its events.
+    async fn run_to_end(mut self) {
         while let Some(event) = self.step().await {
             if let Event::Passing(mut passing) = event {
                 while let Ok(Some(_)) = passing.next().await {}
@@ -195,6 +195,6 @@ impl Drop for LegacyCall {
             return;
         }
         let held = Arc::clone(&self.withdrawal);
-        tokio::spawn(async move { held.or(course.run_out()).await });
+        tokio::spawn(async move { held.or(course.run_to_end()).await });
     }
 }
