@@ -160,6 +160,7 @@ pub mod notification {
     use bytes::Bytes;
     use serde::Deserialize;
     use serde_json::value::RawValue;
+    use serde_json::{Map, Value};
 
     use crate::jsonrpc::{self, Id, object};
 
@@ -187,6 +188,23 @@ pub mod notification {
     pub const TASK_STATUS: &str = "notifications/tasks/status";
     /// Modern: a subscription is active.
     pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+
+    /// The filter of a `subscriptions/listen`: whether the lists of tools, prompts and resources
+    /// are in it, the URIs of resources, and the ids of tasks. Members that ask for nothing are
+    /// left out.
+    pub fn listen_filter(
+        lists: [bool; 3],
+        uris: Vec<Value>,
+        tasks: Vec<Value>,
+    ) -> Map<String, Value> {
+        let keys = ["toolsListChanged", "promptsListChanged", "resourcesListChanged"];
+        let lists = keys.into_iter().zip(lists).filter(|(_, wanted)| *wanted);
+        let lists = lists.map(|(key, _)| (key, Value::Bool(true)));
+        let names = [("resourceSubscriptions", uris), ("taskIds", tasks)].into_iter();
+        let names = names.filter(|(_, names)| !names.is_empty());
+        let names = names.map(|(key, names)| (key, Value::Array(names)));
+        lists.chain(names).map(|(key, value)| (key.to_owned(), value)).collect()
+    }
 
     /// The notification that cancels a request.
     pub fn cancelled(id: &Id) -> Bytes {

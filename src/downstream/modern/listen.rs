@@ -115,16 +115,6 @@ struct ClientSubscription {
 impl ClientSubscription {
     /// Subscribes to all that can be had; says what that is.
     async fn open(self: Arc<Self>, filter: SubscriptionFilter) -> Bytes {
-        let mut agreed = Map::new();
-        for (key, wanted) in [
-            ("toolsListChanged", filter.lists.tools),
-            ("promptsListChanged", filter.lists.prompts),
-            ("resourcesListChanged", filter.lists.resources),
-        ] {
-            if wanted {
-                agreed.insert(key.into(), Value::Bool(true));
-            }
-        }
         let (gateway, subscriber, context) = (&self.gateway, &self.subscriber, &self.context);
         let resources = filter.uris.iter().map(|uri| async {
             let answer = gateway.subscribe(subscriber, context, uri).await;
@@ -140,12 +130,9 @@ impl ClientSubscription {
             serde_json::from_slice::<Map<String, Value>>(&agreed.ok()??).ok()
         };
         let (uris, ids, more) = join!(join_all(resources), join_all(tasks), unknown);
-        for (key, names) in [("resourceSubscriptions", uris), ("taskIds", ids)] {
-            let names: Vec<_> = names.into_iter().flatten().collect();
-            if !names.is_empty() {
-                agreed.insert(key.into(), Value::Array(names));
-            }
-        }
+        let [uris, ids] = [uris, ids].map(|names| names.into_iter().flatten().collect());
+        let WantedLists { tools, prompts, resources } = filter.lists;
+        let mut agreed = notification::listen_filter([tools, prompts, resources], uris, ids);
         for (key, value) in more.into_iter().flatten() {
             agreed.entry(key).or_insert(value);
         }

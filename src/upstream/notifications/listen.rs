@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -17,7 +17,7 @@ use crate::backoff::Backoff;
 use crate::call::Answer;
 use crate::clock;
 use crate::jsonrpc::object;
-use crate::mcp::{ProtocolVersion, code, meta};
+use crate::mcp::{ProtocolVersion, code, meta, notification};
 use crate::upstream::UpstreamError;
 use crate::upstream::transport::peer::{ChangeCapabilities, Peer, modern_params_of};
 
@@ -377,16 +377,6 @@ impl ListenFilter {
     }
 
     fn params(&self, version: ProtocolVersion) -> Bytes {
-        let mut filter = serde_json::Map::new();
-        for (key, wanted) in [
-            ("toolsListChanged", self.tells.tools),
-            ("promptsListChanged", self.tells.prompts),
-            ("resourcesListChanged", self.tells.resources),
-        ] {
-            if wanted {
-                filter.insert(key.into(), Value::Bool(true));
-            }
-        }
         let (mut uris, mut tasks) = (Vec::new(), Vec::new());
         for topic in &self.topics {
             match topic {
@@ -399,11 +389,8 @@ impl ListenFilter {
         if !tasks.is_empty() {
             capabilities = json!({ "extensions": { meta::TASKS: {} } });
         }
-        for (key, names) in [("resourceSubscriptions", uris), ("taskIds", tasks)] {
-            if !names.is_empty() {
-                filter.insert(key.into(), Value::Array(names));
-            }
-        }
+        let ChangeCapabilities { tools, prompts, resources, .. } = self.tells;
+        let filter = notification::listen_filter([tools, prompts, resources], uris, tasks);
         modern_params_of(version, json!({ "notifications": filter }), &capabilities)
     }
 }

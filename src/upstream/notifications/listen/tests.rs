@@ -1,4 +1,5 @@
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
