@@ -7,7 +7,6 @@ use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
-use serde::de::{Deserializer as _, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::clip_foreign_text;
@@ -16,7 +15,7 @@ use super::param_headers::AnnotationError;
 use super::schema::{self, SchemaError};
 use super::uris::climbing::has_only_stable_characters;
 use crate::call::NativeName;
-use crate::jsonrpc::{JsonError, Splice, check_depth, span_of, string};
+use crate::jsonrpc::{JsonError, Members, Splice, check_depth, span_of, string};
 
 /// The most bytes of one element.
 pub(super) const MAX_ITEM_BYTES: usize = 1024 * 1024;
@@ -194,27 +193,27 @@ pub(super) fn element_label(kind: Kind, raw: &[u8], position: usize) -> String {
     }
 }
 
-/// The fields of an object: names, and raw values.
-pub(super) struct ItemFields<'a>(Vec<(String, &'a str)>);
+/// The fields of an object, none of them duplicated.
+pub(super) struct ItemFields<'a>(Members<'a>);
 
 impl<'a> ItemFields<'a> {
     pub(super) fn read(raw: &'a [u8]) -> Result<Self, InvalidItem> {
-        let text = std::str::from_utf8(raw).map_err(|_| JsonError::Syntax)?;
-        if !text.trim_ascii_start().starts_with('{') {
+        if !raw.trim_ascii_start().starts_with(b"{") {
             return Err(InvalidItem::NotAnObject);
         }
-        let mut reader = serde_json::Deserializer::from_str(text);
-        let fields = reader.deserialize_map(FieldsVisitor).map_err(|_| JsonError::Syntax)?;
-        reader.end().map_err(|_| JsonError::Syntax)?;
-        let mut seen = HashSet::with_capacity(fields.len());
-        match fields.iter().find(|(key, _)| !seen.insert(key.as_str())) {
+        let fields = Members::parse(raw).map_err(|_| JsonError::Syntax)?;
+        if fields.0.len() > MAX_FIELDS {
+            return Err(JsonError::Syntax.into());
+        }
+        let mut seen = HashSet::with_capacity(fields.0.len());
+        match fields.0.iter().find(|(key, _)| !seen.insert(&**key)) {
             Some((key, _)) => Err(JsonError::DuplicateKey { key: clip_foreign_text(key) }.into()),
             None => Ok(Self(fields)),
         }
     }
 
     pub(super) fn find(&self, name: &str) -> Option<&'a str> {
-        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| *value)
+        self.0.find(name).map(RawValue::get)
     }
 
     /// Checks the standard fields of this kind. Returns the native name, and
@@ -254,27 +253,6 @@ impl<'a> ItemFields<'a> {
             Some(_) => None,
         };
         if found == Some(expected) { Ok(()) } else { Err(InvalidItem::Kind { field, expected }) }
-    }
-}
-
-struct FieldsVisitor;
-
-impl<'de> Visitor<'de> for FieldsVisitor {
-    type Value = Vec<(String, &'de str)>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
-        let mut fields = Vec::new();
-        while let Some(key) = members.next_key::<String>()? {
-            if fields.len() == MAX_FIELDS {
-                return Err(A::Error::custom("too many fields"));
-            }
-            fields.push((key, members.next_value::<&RawValue>()?.get()));
-        }
-        Ok(fields)
     }
 }
 
