@@ -58,8 +58,8 @@ pub use profiles::ProfileConfig;
 pub use rate::Rate;
 pub use secret::Secret;
 pub use server::{
-    CommandConfig, EraChoice, HttpConfig, HttpTransport, Isolation, PASSED_ENV, ServerConfig,
-    ServerKind, StartChoice, ToolOverride, ToolsConfig,
+    CommandConfig, EraChoice, HttpConfig, HttpTransport, Isolation, ServerConfig, ServerKind,
+    StartChoice, ToolOverride, ToolsConfig, child_inherits,
 };
 pub use source::{ConfigSource, Environment, SystemEnvironment};
 

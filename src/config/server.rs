@@ -124,8 +124,18 @@ section! {
 
 /// The variables of the gateway's own environment that every child process
 /// gets: enough to run, and no credentials.
-pub const PASSED_ENV: [&str; 11] =
+pub(super) const PASSED_ENV: [&str; 11] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LC_*", "XDG_*"];
+
+/// Whether a child process with this `pass_env` inherits a variable of the gateway's own
+/// environment.
+pub fn child_inherits(pass_env: &[String], variable: &str) -> bool {
+    let names = |name: &str| match name.strip_suffix('*') {
+        Some(stem) => variable.starts_with(stem),
+        None => variable == name,
+    };
+    PASSED_ENV.into_iter().any(names) || pass_env.iter().any(|name| names(name))
+}
 
 section! {
     /// A server that speaks MCP over HTTP.
@@ -293,17 +303,6 @@ impl ServerConfig {
 const CHILDREN: usize = 32;
 /// The default of `max_instances` for sessions with HTTP servers.
 const SESSIONS: usize = 10_000;
-
-impl CommandConfig {
-    /// Whether the child receives a variable of the gateway's own environment.
-    pub fn passes_variable(&self, variable: &str) -> bool {
-        let names = |name: &str| match name.strip_suffix('*') {
-            Some(stem) => variable.starts_with(stem),
-            None => variable == name,
-        };
-        PASSED_ENV.into_iter().any(names) || self.pass_env.iter().any(|name| names(name))
-    }
-}
 
 impl ToolsConfig {
     /// Whether clients may see and call a tool, by the server's own name for it.

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 
 use super::ChildSpec;
+use crate::config::child_inherits;
 
 /// The environment of a child: the safe variables of `inherited`, those that
 /// the configuration passes, and those that it sets, which take precedence.
@@ -11,29 +12,12 @@ pub(super) fn of(
     spec: &ChildSpec,
     inherited: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Vec<(OsString, OsString)> {
-    let passes = |name: &OsString| {
-        name.to_str().is_some_and(|name| {
-            let configured = spec.pass_env.iter().map(String::as_str);
-            SAFE.into_iter().chain(configured).any(|pattern| matches(pattern, name))
-        })
-    };
+    let passes =
+        |name: &OsString| name.to_str().is_some_and(|name| child_inherits(&spec.pass_env, name));
     let mut environment: Vec<_> = inherited.into_iter().filter(|(name, _)| passes(name)).collect();
     environment.extend(spec.env.iter().map(|(name, value)| (name.into(), value.into())));
     environment
 }
-
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(prefix) => name.starts_with(prefix),
-        None => pattern == name,
-    }
-}
-
-/// Enough to find programs, a home directory and the user's language. Any other
-/// variable may be a credential, because secrets are configured in the
-/// gateway's environment.
-const SAFE: [&str; 10] =
-    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_*", "TERM", "TMPDIR", "TZ"];
 
 #[cfg(test)]
 mod tests {
@@ -46,8 +30,17 @@ mod tests {
             pass_env: vec!["NODE_*".into(), "PROXY".into()],
             ..ChildSpec::new("server")
         };
-        let inherited = ["PATH", "LC_ALL", "TERM", "NODE_ENV", "PROXY", "PROXY_KEY", "TOKEN"]
-            .map(|name| (OsString::from(name), OsString::from("kept")));
+        let inherited = [
+            "PATH",
+            "LC_ALL",
+            "TERM",
+            "XDG_CONFIG_HOME",
+            "NODE_ENV",
+            "PROXY",
+            "PROXY_KEY",
+            "TOKEN",
+        ]
+        .map(|name| (OsString::from(name), OsString::from("kept")));
         let seen: Vec<_> = of(&spec, inherited)
             .into_iter()
             .map(|(name, value)| format!("{}={}", name.display(), value.display()))
@@ -58,6 +51,7 @@ mod tests {
                 "PATH=kept",
                 "LC_ALL=kept",
                 "TERM=kept",
+                "XDG_CONFIG_HOME=kept",
                 "NODE_ENV=kept",
                 "PROXY=kept",
                 "TERM=dumb",
