@@ -13,7 +13,6 @@ use crate::clock;
 use crate::config::{ServerKind, StartChoice};
 use crate::crypto::sha256;
 use crate::downstream::McpService;
-use crate::listener::Counts;
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::snapshot::{Snapshot, SnapshotServer};
@@ -30,7 +29,6 @@ use super::{
 pub struct StatusReport {
     gateway: Arc<Gateway>,
     mcp: Arc<McpService>,
-    connections: Arc<Counts>,
     started_at: Timestamp,
     notes: Mutex<ConfigurationNotes>,
 }
@@ -45,9 +43,8 @@ struct ConfigurationNotes {
 
 impl StatusReport {
     /// A report on a gateway that has just started.
-    pub fn new(gateway: Arc<Gateway>, mcp: Arc<McpService>, connections: Arc<Counts>) -> Arc<Self> {
-        let notes = Mutex::default();
-        Arc::new(Self { gateway, mcp, connections, started_at: Timestamp::now(), notes })
+    pub fn new(gateway: Arc<Gateway>, mcp: Arc<McpService>) -> Arc<Self> {
+        Arc::new(Self { gateway, mcp, started_at: Timestamp::now(), notes: Mutex::default() })
     }
 
     /// Notes which file the configuration came from.
@@ -108,7 +105,7 @@ impl StatusSource for StatusReport {
             },
             sessions: self.mcp.sessions(),
             streams: self.gateway.metrics.open_streams().value(),
-            connections: self.connections.open.load(std::sync::atomic::Ordering::Relaxed),
+            connections: self.gateway.metrics.open_connections().value(),
             servers: snapshot.servers().map(|member| server(&snapshot, member)).collect(),
         }
     }

@@ -6,7 +6,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -23,6 +23,7 @@ use tokio::{
 };
 
 use crate::backoff::Backoff;
+use crate::telemetry::metrics::{Entered, Level};
 
 use super::{
     BoxError, Drain, LiveSettings, PeerAddress, Settings,
@@ -61,11 +62,11 @@ pub struct Drained {
     pub cut: usize,
 }
 
-/// What a listener has seen, for metrics.
+/// What a listener has seen.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Connections open now.
-    pub open: AtomicUsize,
+    pub open: Level,
     /// Connections taken in since the start.
     pub accepted: AtomicU64,
     /// Connections turned away because all were taken.
@@ -93,6 +94,13 @@ impl Listener {
     #[must_use]
     pub fn on(mut self, workers: Arc<Workers>) -> Self {
         self.workers = Some(workers);
+        self
+    }
+
+    /// Counts the open connections in `open`, which the metrics show.
+    #[must_use]
+    pub fn count_in(mut self, open: Level) -> Self {
+        self.counts = Arc::new(Counts { open, ..Counts::default() });
         self
     }
 
@@ -264,29 +272,25 @@ impl Door {
 }
 
 /// A place among the connections, given back on drop.
-struct ConnectionSlot(Arc<Counts>);
+struct ConnectionSlot {
+    counts: Arc<Counts>,
+    _open: Entered,
+}
 
 impl ConnectionSlot {
     fn take(counts: &Arc<Counts>, limit: usize) -> Option<Self> {
         // Only the accept loop adds, so the test and the addition need not be one step.
-        if counts.open.load(Relaxed) >= limit {
+        if counts.open.value() >= limit {
             return None;
         }
-        counts.open.fetch_add(1, Relaxed);
         counts.accepted.fetch_add(1, Relaxed);
-        Some(Self(Arc::clone(counts)))
+        Some(Self { counts: Arc::clone(counts), _open: counts.open.enter() })
     }
 
     fn note(&self, fault: &ConnectionError) {
         if fault.is_unused() {
-            self.0.unused.fetch_add(1, Relaxed);
+            self.counts.unused.fetch_add(1, Relaxed);
         }
-    }
-}
-
-impl Drop for ConnectionSlot {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Relaxed);
     }
 }
 

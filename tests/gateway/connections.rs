@@ -33,6 +33,7 @@ async fn both_eras_share_one_connection() {
         let said = client.call("s__echo", json!({})).await;
         assert!(said.result().get("resultType").is_none(), "{said:?}");
         assert_eq!(gateway.status().await["connections"], 1, "HTTP/2: {http2}");
+        assert!(gateway.metrics().await.contains("\ntrunkline_connections 1\n"), "HTTP/2: {http2}");
         client.disconnect().await;
         gateway.wait_for(|status| status["connections"] == 0).await;
     }

@@ -19,7 +19,7 @@ async fn a_connection_that_never_gets_to_a_request_is_closed() {
         socket.write_all(start.as_bytes()).await.unwrap();
         let answer = within(read_bytes_to_close(&mut socket)).await;
         assert!(!answer.starts_with(b"HTTP/1.1 2"), "{start:?}: {answer:?}");
-        until(|| door.counts.open.load(Relaxed) == 0).await;
+        until(|| door.counts.open.value() == 0).await;
         assert_eq!(door.counts.unused.load(Relaxed), 1, "{start:?}");
     }
 }
@@ -110,7 +110,7 @@ async fn one_connection_too_many_is_told_503_and_room_that_is_made_is_used() {
 
     drop(text(response).await);
     drop(first);
-    until(|| door.counts.open.load(Relaxed) == 0).await;
+    until(|| door.counts.open.value() == 0).await;
     let response = door.h1().await.send_request(get("/")).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
 }

@@ -205,13 +205,13 @@ impl Running {
         let mcp = McpService::new(Arc::clone(&gateway), draining.clone());
         let address = socket.as_ref().map(Listener::local_addr);
         let admin = admin_socket.as_ref().map(Listener::local_addr);
-        let counts = socket.as_ref().map(Listener::counts).unwrap_or_default();
-        let report = StatusReport::new(Arc::clone(&gateway), Arc::clone(&mcp), counts);
+        let report = StatusReport::new(Arc::clone(&gateway), Arc::clone(&mcp));
         report.loaded(path);
         let clients = LiveSettings::new(settings.clients);
         let operators = LiveSettings::new(settings.operators);
         let client_listener = socket
             .map(|socket| socket.on(Arc::clone(&workers)))
+            .map(|socket| socket.count_in(gateway.metrics.open_connections().clone()))
             .map(|socket| serve_clients(socket, clients.clone(), Arc::clone(&mcp), draining));
         let admin_listener = admin_socket.map(|socket| {
             serve_operators(socket, operators.clone(), Arc::clone(&report), admin_draining)
