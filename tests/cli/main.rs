@@ -48,10 +48,7 @@ impl Ran {
     /// It says this on standard error, for a human, and nothing on standard output.
     #[track_caller]
     fn complains_of(self, words: &[&str]) -> Self {
-        let said = String::from_utf8(self.0.stderr.clone()).unwrap();
-        for word in words {
-            assert!(said.contains(word), "{word:?} in {said}");
-        }
+        let said = contains_all(&self.0.stderr, words);
         assert!(self.0.stdout.is_empty(), "{:?}", self.0);
         assert!(!said.contains("panicked") && !said.contains('\u{1b}'), "{said}");
         self
@@ -60,19 +57,24 @@ impl Ran {
     /// It says this on standard output, and nothing on standard error.
     #[track_caller]
     fn prints(self, words: &[&str]) -> Self {
-        let said = String::from_utf8(self.0.stdout.clone()).unwrap();
-        for word in words {
-            assert!(said.contains(word), "{word:?} in {said}");
-        }
+        contains_all(&self.0.stdout, words);
         assert!(self.0.stderr.is_empty(), "{:?}", self.0);
         self
     }
-}
 
-impl Ran {
     fn said(&self) -> String {
         String::from_utf8(self.0.stdout.clone()).unwrap()
     }
+}
+
+/// The text of an output, which has to contain these words.
+#[track_caller]
+fn contains_all<'a>(output: &'a [u8], words: &[&str]) -> &'a str {
+    let said = std::str::from_utf8(output).unwrap();
+    for word in words {
+        assert!(said.contains(word), "{word:?} in {said}");
+    }
+    said
 }
 
 fn file(folder: &Path, text: &str) -> String {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Hearing, kinds, public, subscribe};
+use super::{Hearing, all_kinds, kinds, public, subscribe};
 use crate::support::upstream::news::{PROMPTS, RESOURCES, TOOLS, UPDATED};
 use crate::support::{Gateway, Upstream, within};
 
@@ -14,10 +14,7 @@ async fn subscriptions_to_a_lost_server_are_renewed_and_clients_are_told_of_what
     for kind in kinds().await {
         let gateway = Gateway::with(kind.name, &kind.lines).start().await;
         let uri = public(&kind, "a:1");
-        let mut hearings = Vec::new();
-        for (_, client) in gateway.both().await {
-            hearings.push(Hearing::of(client, &[&uri]).await);
-        }
+        let mut hearings = Hearing::of_both(&gateway, &uri).await;
         kind.upstream.lists("prompts", [json!({ "name": "meanwhile" })]);
         kind.upstream.inner.sessions.lock().unwrap().clear();
         kind.upstream.crash();
@@ -41,10 +38,7 @@ async fn a_session_that_the_server_has_lost_takes_no_subscription_with_it() {
     let upstream = Upstream::legacy().await;
     upstream.resources(&["a:1"]);
     let gateway = Gateway::with("s", upstream.http()).start().await;
-    let mut hearings = Vec::new();
-    for (_, client) in gateway.both().await {
-        hearings.push(Hearing::of(client, &["mcp://s/a:1"]).await);
-    }
+    let mut hearings = Hearing::of_both(&gateway, "mcp://s/a:1").await;
     upstream.forget_sessions();
     for hearing in &mut hearings {
         // The next call finds out that the session is lost.
@@ -64,10 +58,7 @@ async fn subscriptions_outlive_a_reload_that_replaces_their_server() {
     for kind in kinds().await {
         let gateway = Gateway::with(kind.name, &kind.lines).start().await;
         let uri = public(&kind, "a:1");
-        let mut hearings = Vec::new();
-        for (_, client) in gateway.both().await {
-            hearings.push(Hearing::of(client, &[&uri]).await);
-        }
+        let mut hearings = Hearing::of_both(&gateway, &uri).await;
         let changed = format!("{}max_response = \"2MiB\"\n", kind.lines);
         gateway.reload(Gateway::with(kind.name, changed)).await;
         for hearing in &mut hearings {
@@ -90,8 +81,7 @@ async fn subscriptions_outlive_a_reload_that_replaces_their_server() {
 
 #[tokio::test]
 async fn a_client_that_never_reads_holds_nobody_up_and_hears_the_newest_in_the_end() {
-    let kinds = kinds().await;
-    let gateway = Gateway::alone().kinds(&kinds).start().await;
+    let (kinds, gateway) = all_kinds().await;
     for kind in &kinds {
         let (one, two) = (public(kind, "a:1"), public(kind, "a:2"));
         let mut lazy = Vec::new();
@@ -120,8 +110,7 @@ async fn a_client_that_never_reads_holds_nobody_up_and_hears_the_newest_in_the_e
 
 #[tokio::test]
 async fn what_changes_while_no_get_stream_is_open_is_told_on_the_next() {
-    let kinds = kinds().await;
-    let gateway = Gateway::alone().kinds(&kinds).start().await;
+    let (kinds, gateway) = all_kinds().await;
     for kind in &kinds {
         let uri = public(kind, "a:1");
         let client = gateway.legacy().await;

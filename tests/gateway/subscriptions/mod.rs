@@ -39,6 +39,15 @@ impl Hearing {
         Self { client, stream }
     }
 
+    /// Of one resource, for a client of each era.
+    async fn of_both(gateway: &Gateway, uri: &str) -> Vec<Self> {
+        let mut hearings = Vec::new();
+        for (_, client) in gateway.both().await {
+            hearings.push(Self::of(client, &[uri]).await);
+        }
+        hearings
+    }
+
     /// The next message: its method, and the URI that it is about.
     async fn next(&mut self) -> (String, Value) {
         let message = self.stream.message().await.expect("a message");
@@ -96,17 +105,25 @@ async fn kinds() -> Vec<Kind> {
     kinds
 }
 
+/// All kinds of servers, behind one gateway.
+async fn all_kinds() -> (Vec<Kind>, Gateway) {
+    let kinds = kinds().await;
+    let gateway = Gateway::alone().kinds(&kinds).start().await;
+    (kinds, gateway)
+}
+
 fn public(kind: &Kind, uri: &str) -> String {
     format!("mcp://{}/{uri}", kind.name)
 }
 
 #[tokio::test]
 async fn a_client_hears_of_its_resources_and_of_every_list_from_every_kind_of_server() {
-    let kinds = kinds().await;
-    let gateway = Gateway::alone().kinds(&kinds).start().await;
-    for kind in &kinds {
-        let uri = public(kind, "a:1");
-        for era in ["Modern", "Legacy"] {
+    let (kinds, gateway) = all_kinds().await;
+    // By era, so that each server is quiet for a while: lists that change again and again are
+    // requested ever more rarely.
+    for era in ["Modern", "Legacy"] {
+        for kind in &kinds {
+            let uri = public(kind, "a:1");
             let client = match era {
                 "Modern" => gateway.modern(),
                 _ => gateway.legacy().await,
@@ -142,8 +159,7 @@ async fn a_client_hears_of_its_resources_and_of_every_list_from_every_kind_of_se
 
 #[tokio::test]
 async fn a_filter_is_honoured_exactly() {
-    let kinds = kinds().await;
-    let gateway = Gateway::alone().kinds(&kinds).start().await;
+    let (kinds, gateway) = all_kinds().await;
     for kind in &kinds {
         let (one, two) = (public(kind, "a:1"), public(kind, "a:2"));
         let everything = gateway.modern();
@@ -182,10 +198,8 @@ async fn many_clients_are_one_subscription_and_the_last_one_out_ends_it() {
     let gateway = Gateway::alone().kinds(&kinds).start().await;
     for kind in &kinds {
         let uri = public(kind, "a:1");
-        let mut hearings = Vec::new();
-        for (_, client) in gateway.both().await.into_iter().chain(gateway.both().await) {
-            hearings.push(Hearing::of(client, &[&uri]).await);
-        }
+        let mut hearings = Hearing::of_both(&gateway, &uri).await;
+        hearings.extend(Hearing::of_both(&gateway, &uri).await);
         assert_eq!(kind.upstream.subscriptions(), ["a:1"], "{}", kind.name);
         kind.upstream.update("a:1").await;
         for hearing in &mut hearings {
@@ -204,8 +218,7 @@ async fn many_clients_are_one_subscription_and_the_last_one_out_ends_it() {
 
 #[tokio::test]
 async fn who_unsubscribes_or_ends_its_session_hears_no_more() {
-    let kinds = kinds().await;
-    let gateway = Gateway::alone().kinds(&kinds).start().await;
+    let (kinds, gateway) = all_kinds().await;
     for kind in &kinds {
         let (one, two) = (public(kind, "a:1"), public(kind, "a:2"));
         let mut hearing = Hearing::of(gateway.legacy().await, &[&one, &two]).await;
@@ -224,18 +237,11 @@ async fn who_unsubscribes_or_ends_its_session_hears_no_more() {
 
 #[tokio::test]
 async fn news_reach_nobody_who_did_not_ask_for_them() {
-    let kinds = kinds().await;
-    let gateway = Gateway::alone().kinds(&kinds).start().await;
+    let (kinds, gateway) = all_kinds().await;
     for kind in &kinds {
         let (one, two) = (public(kind, "a:1"), public(kind, "a:2"));
-        let mut first = Vec::new();
-        let mut second = Vec::new();
-        for (_, client) in gateway.both().await {
-            first.push(Hearing::of(client, &[&one]).await);
-        }
-        for (_, client) in gateway.both().await {
-            second.push(Hearing::of(client, &[&two]).await);
-        }
+        let mut first = Hearing::of_both(&gateway, &one).await;
+        let mut second = Hearing::of_both(&gateway, &two).await;
         for _ in 0..20 {
             kind.upstream.update("a:1").await;
         }
@@ -251,8 +257,7 @@ async fn news_reach_nobody_who_did_not_ask_for_them() {
 
 #[tokio::test]
 async fn what_is_not_there_cannot_be_subscribed_to() {
-    let kinds = kinds().await;
-    let gateway = Gateway::alone().kinds(&kinds).start().await;
+    let (kinds, gateway) = all_kinds().await;
     for kind in &kinds {
         kind.upstream.refuses_to_tell_of(&["a:2"]);
         let (one, two) = (public(kind, "a:1"), public(kind, "a:2"));

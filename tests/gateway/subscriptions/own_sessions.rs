@@ -6,14 +6,18 @@ use super::{Hearing, SUBSCRIPTION, listen};
 use crate::support::upstream::news::{TASK, UPDATED};
 use crate::support::{Gateway, Upstream, until};
 
+/// A gateway that reaches its one server in this way, with these further settings.
+async fn gateway_to(upstream: &Upstream, way: &str, settings: &str) -> Gateway {
+    let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
+    Gateway::with("s", lines + settings).start().await
+}
+
 #[tokio::test]
 async fn what_happens_in_a_session_of_its_own_is_told_to_its_client_alone() {
     for way in ["http", "stdio"] {
         let upstream = Upstream::legacy().await;
         upstream.resources(&["a:1"]);
-        let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
-        let lines = format!("{lines}isolation = \"client\"\n");
-        let gateway = Gateway::with("s", lines).start().await;
+        let gateway = gateway_to(&upstream, way, "isolation = \"client\"\n").await;
         let one = gateway.legacy().await;
         let other = gateway.legacy().await;
         let mut hearings = Vec::new();
@@ -36,9 +40,7 @@ async fn whatever_else_a_clients_own_session_tells_reaches_that_client() {
     for way in ["http", "stdio"] {
         let upstream = Upstream::legacy().await;
         upstream.resources(&["a:1"]);
-        let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
-        let lines = format!("{lines}isolation = \"client\"\n");
-        let gateway = Gateway::with("s", lines).start().await;
+        let gateway = gateway_to(&upstream, way, "isolation = \"client\"\n").await;
         let mut hearings = Vec::new();
         for uris in [&["mcp://s/a:1"][..], &[]] {
             let hearing = Hearing::of(gateway.legacy().await, uris).await;
@@ -79,8 +81,7 @@ async fn what_the_gateway_does_not_know_passes_to_the_one_server_that_may() {
     for way in ["http", "stdio"] {
         let upstream = Upstream::modern().await;
         upstream.resources(&["a:1"]);
-        let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
-        let gateway = Gateway::with("s", lines).start().await;
+        let gateway = gateway_to(&upstream, way, "").await;
         let filter = json!({ "com.example/x": { "n": [1] }, "toolsListChanged": true });
         let (curious, agreed) = listen(&gateway.modern(), filter.clone()).await;
         assert_eq!(agreed, filter, "{way}");
@@ -106,8 +107,7 @@ async fn the_status_of_tasks_is_told_to_clients_that_declare_tasks_and_subscribe
     for way in ["http", "stdio"] {
         let upstream = Upstream::modern().await;
         upstream.can(json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }));
-        let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
-        let gateway = Gateway::with("s", lines).start().await;
+        let gateway = gateway_to(&upstream, way, "").await;
         let client = gateway.modern();
         let params = json!({ "notifications": { "taskIds": ["s.t1", "s.t2"] } });
         let refused = client.request("subscriptions/listen", params.clone()).await;
