@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::target::BenchTarget;
 use crate::catalog::{ParamHeader, headers_for};
-use crate::mcp::{Era, ProtocolVersion, encode_value, header, meta, notification};
+use crate::mcp::{Era, MediaType, ProtocolVersion, encode_value, header, meta, notification};
 
 /// A request that can be sent repeatedly.
 #[derive(Debug, Clone)]
@@ -161,8 +161,8 @@ impl RequestWriter {
     }
 
     fn post(&self, mut headers: HeaderMap, body: &str) -> RequestTemplate {
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, MediaType::JSON_OR_EVENTS);
+        headers.insert(CONTENT_TYPE, MediaType::JSON);
         let body = body.replace(NUMBER, &FIRST.to_string());
         self.template(Method::POST, headers, body.into_bytes())
     }

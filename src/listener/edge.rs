@@ -21,7 +21,7 @@ use super::{BoxError, GuardRefusal, LiveSettings};
 use crate::call::PeerAddress;
 use crate::call::{Failure, InternalFault};
 use crate::downstream::{self, McpService};
-use crate::mcp;
+use crate::mcp::{self, MediaType};
 
 /// The stack for clients of the gateway: MCP behind authentication.
 pub fn clients<B>(
@@ -228,7 +228,7 @@ fn answer_refusal<R: From<Bytes>>(refusal: &GuardRefusal) -> Response<R> {
     let mut response = Response::new(R::from(refusal.body()));
     *response.status_mut() = refusal.status();
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CONTENT_TYPE, MediaType::JSON);
     if matches!(refusal, GuardRefusal::AmbiguousFraming | GuardRefusal::UnknownCoding) {
         // Where the next request begins cannot be told.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -16,6 +16,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
 use crate::config::HttpConfig;
+use crate::mcp::MediaType;
 use crate::text::clip;
 use crate::upstream::{SetupFault, UpstreamError};
 
@@ -62,11 +63,8 @@ impl HttpClient {
             headers.insert(name.clone(), value);
         }
         let others = headers.clone();
-        for (name, value) in
-            [(ACCEPT, "application/json, text/event-stream"), (CONTENT_TYPE, "application/json")]
-        {
-            headers.entry(name).or_insert(HeaderValue::from_static(value));
-        }
+        headers.entry(ACCEPT).or_insert(MediaType::JSON_OR_EVENTS);
+        headers.entry(CONTENT_TYPE).or_insert(MediaType::JSON);
         Ok(Self { pool: ConnectionPool::new(tls, connect_timeout), target, posts: headers, others })
     }
 
