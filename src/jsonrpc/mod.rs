@@ -8,15 +8,15 @@
 
 mod batch;
 mod depth;
-mod value_end;
 mod frame;
 mod masks;
 mod members;
 mod outline;
-mod scanner;
 mod payload;
+mod scanner;
 mod splice;
 mod strict;
+mod value_end;
 mod walk;
 mod write;
 
@@ -30,7 +30,9 @@ pub use scanner::Scanner;
 pub use splice::{Splice, span_of};
 pub use strict::{JsonError, check_depth, parse_strict};
 pub use walk::{Malformed, ObjectError, members};
-pub use write::{error, notification, request, request_with, response, response_with, string};
+pub use write::{
+    error, error_object, notification, request, request_with, response, response_with, string,
+};
 
 use std::borrow::Cow;
 

@@ -37,6 +37,11 @@ pub fn error(id: Option<&Id>, error: &[u8]) -> Bytes {
     envelope(id, None, b",\"error\":", Raw::Whole(error))
 }
 
+/// The error object of a response, with a text and no data.
+pub fn error_object(code: i64, message: &str) -> Bytes {
+    format!("{{\"code\":{code},\"message\":{}}}", string(message)).into()
+}
+
 /// A JSON string.
 pub fn string(text: &str) -> String {
     // Serializing a `str` cannot fail.

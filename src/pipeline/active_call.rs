@@ -13,7 +13,7 @@ use crate::call::{
 use crate::clock;
 use crate::era::lift;
 use crate::era::state::RequestState;
-use crate::jsonrpc::{Id, Response};
+use crate::jsonrpc::{self, Id, Response};
 use crate::mcp::code;
 use crate::policy::Permitted;
 use crate::upstream::parking::{ParkedReply, ParkingSlot, Ticket};
@@ -323,8 +323,7 @@ pub(super) fn refusal_reason(
 
 /// The error response to a server whose input request is refused.
 pub(super) fn refusal_response(text: &str) -> Response {
-    let error = serde_json::json!({ "code": code::METHOD_NOT_FOUND, "message": text });
-    Response::Error(error.to_string().into())
+    Response::Error(jsonrpc::error_object(code::METHOD_NOT_FOUND, text).into())
 }
 
 /// Input requests that arrive within this time of the first are sent to the client with it.

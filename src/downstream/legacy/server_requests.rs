@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::call::{Event, Failure, Input, InternalFault, MOST_QUESTIONS, Notice, ResultBody};
 use crate::clock;
 use crate::era::lower;
-use crate::jsonrpc::{Id, Response};
+use crate::jsonrpc::{self, Id, Response};
 use crate::mcp::{code, notification};
 use crate::pipeline::ActiveCall;
 use crate::upstream::parking::ParkingSlot;
@@ -101,8 +101,8 @@ impl Inquiry {
                 } else {
                     "the client takes no event stream, on which it could be asked".to_owned()
                 };
-                let error = json!({ "code": code::METHOD_NOT_FOUND, "message": text });
-                self.answered.push((key, Response::Error(error.to_string().into())));
+                let error = jsonrpc::error_object(code::METHOD_NOT_FOUND, &text);
+                self.answered.push((key, Response::Error(error.into())));
                 continue;
             }
             let number = self.session.expect(self.says.clone());

@@ -282,22 +282,19 @@ pub(in crate::upstream) fn answer_to_server(id: &Id, method: &str) -> Bytes {
         ),
         _ => format!("the gateway offers its servers no {method}"),
     };
-    let error = json!({ "code": code::METHOD_NOT_FOUND, "message": text });
-    jsonrpc::error(Some(id), error.to_string().as_bytes())
+    jsonrpc::error(Some(id), &jsonrpc::error_object(code::METHOD_NOT_FOUND, &text))
 }
 
 /// The error for a server request that the client left unanswered.
 pub(in crate::upstream) fn unanswered(id: &Id) -> Bytes {
     let text = "the client did not answer before the call ended or its time was over";
-    let error = json!({ "code": code::INTERNAL_ERROR, "message": text });
-    jsonrpc::error(Some(id), error.to_string().as_bytes())
+    jsonrpc::error(Some(id), &jsonrpc::error_object(code::INTERNAL_ERROR, text))
 }
 
 /// The error for a server request that the client does not support.
 pub(in crate::upstream) fn not_offered(id: &Id, method: &str) -> Bytes {
     let text = format!("the client that made this call does not offer {method}");
-    let error = json!({ "code": code::METHOD_NOT_FOUND, "message": text });
-    jsonrpc::error(Some(id), error.to_string().as_bytes())
+    jsonrpc::error(Some(id), &jsonrpc::error_object(code::METHOD_NOT_FOUND, &text))
 }
 
 fn own_info() -> Value {

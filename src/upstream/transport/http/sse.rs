@@ -12,7 +12,6 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::header::ACCEPT;
 use http::{HeaderMap, Method, Response, StatusCode};
-use serde_json::json;
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -173,8 +172,8 @@ impl SsePoster {
         };
         tracing::debug!(server = %self.server, "a request was refused: {}", refused.chain());
         let message = format!("the server took no request: {}", refused.public());
-        let error = json!({ "code": code::SERVER_UNAVAILABLE, "message": message });
-        let answer = jsonrpc::error(Some(&id), error.to_string().as_bytes());
+        let error = jsonrpc::error_object(code::SERVER_UNAVAILABLE, &message);
+        let answer = jsonrpc::error(Some(&id), &error);
         SessionLost(self.said.send(answer).await.is_err())
     }
 
