@@ -21,6 +21,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Color, Config, ConfigSource, SystemEnvironment};
+use crate::text::error_chain;
 use crate::upstream::child::run_guardian;
 
 /// An MCP gateway: one URL in front of many MCP servers
@@ -189,14 +190,8 @@ fn terminal_color() -> Color {
     if wanted && std::io::stderr().is_terminal() { Color::Always } else { Color::Never }
 }
 
-fn report_error(error: &dyn std::error::Error) -> ExitCode {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.extend([": ", &error.to_string()]);
-        cause = error.source();
-    }
-    print_error(&text);
+fn report_error(error: &(dyn std::error::Error + 'static)) -> ExitCode {
+    print_error(&error_chain(error));
     FAILURE.into_code()
 }
 

@@ -1,4 +1,4 @@
-//! Text that others wrote, made safe to repeat.
+//! Text that others wrote, made safe to repeat, and errors as text.
 //!
 //! Names, URIs and messages of clients and servers appear in errors and log
 //! lines. They are clipped first, so that nobody floods a log or a response.
@@ -7,6 +7,12 @@
 /// The start of a text, at most `limit` bytes of it, cut between two characters.
 pub fn clip(text: &str, limit: usize) -> &str {
     text.get(..text.floor_char_boundary(limit)).unwrap_or_default()
+}
+
+/// An error and its causes in one line; the first cause comes last.
+pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let errors = std::iter::successors(Some(error), |error| error.source());
+    errors.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

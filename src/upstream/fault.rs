@@ -13,6 +13,7 @@ use tokio::task::JoinError;
 
 use crate::call::{AnswerFault, Failure, ServerFault, ServerName, VersionFault};
 use crate::jsonrpc::FrameFault;
+use crate::text::error_chain;
 use crate::upstream::transport::child::SpawnError;
 
 /// Why a call to a server failed. Cheap to clone: a lost connection fails many
@@ -174,14 +175,7 @@ pub enum SetupFault {
 impl UpstreamError {
     /// The chain of causes in one line, for a log or a status page.
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        text
+        error_chain(self)
     }
 
     /// What a client may learn: no addresses, no file names, and nothing that

@@ -13,6 +13,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::runtime::Handle;
 
 use super::{OtelError, OtelSettings};
+use crate::text::error_chain;
 
 /// Sends to the collector from any thread: the SDK exports spans from its own
 /// thread, which has no runtime, so the request itself runs on the gateway's
@@ -100,10 +101,4 @@ fn build_tls_config(settings: &OtelSettings) -> Result<ClientConfig, OtelError> 
     let config =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     Ok(config?.with_root_certificates(roots).with_no_client_auth())
-}
-
-/// An error with its causes: "connection refused" comes last.
-fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
