@@ -17,6 +17,7 @@ use crate::call::{
 };
 use crate::clock;
 use crate::config::GatewayConfig as Config;
+use crate::crypto::random_bytes;
 use crate::era::state::{Digest, RequestState, Seals, StateBinding, digest};
 use crate::era::tasks::ids::TaskIds;
 use crate::era::{lift, lower};
@@ -77,8 +78,7 @@ impl InputStore {
         let made = if let Some(made) = self.made.get() {
             made
         } else {
-            let mut key = [0; 32];
-            aws_lc_rs::rand::fill(&mut key).map_err(sealing_failed)?;
+            let key = random_bytes().map_err(|_| InternalFault::Seal)?;
             self.made.get_or_init(|| key)
         };
         with(&[made.as_slice()])

@@ -168,11 +168,11 @@ async fn open(
 /// restart they report that the server is not initialized.
 ///
 /// `asked` is the request, if the message was one.
-pub fn is_session_lost(status: StatusCode, body: &[u8], asked: Option<&Id>) -> bool {
+pub fn is_session_lost(status: StatusCode, body: &Bytes, asked: Option<&Id>) -> bool {
     match status {
         StatusCode::NOT_FOUND => true,
         StatusCode::BAD_REQUEST => {
-            let frame = jsonrpc::parse(&Bytes::copy_from_slice(body), MAX_SERVER_DEPTH);
+            let frame = jsonrpc::parse(body, MAX_SERVER_DEPTH);
             let answers =
                 matches!(&frame, Ok(Frame::Response { id: Some(id), .. }) if Some(id) == asked);
             let text = String::from_utf8_lossy(body).to_lowercase();
@@ -221,7 +221,7 @@ mod tests {
             (500, "session", false),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
-            let told = is_session_lost(status, body.as_bytes(), Some(&Id::number(7)));
+            let told = is_session_lost(status, &body.into(), Some(&Id::number(7)));
             assert_eq!(told, is_lost, "{status} {body}");
         }
     }
