@@ -2,10 +2,9 @@
 //! for them.
 
 use serde_json::json;
-use trunkline::crypto::sha256;
 
 use crate::support::client::Client;
-use crate::support::{Gateway, Said, Step, Upstream, until};
+use crate::support::{Gateway, Said, Step, Upstream, client_table, until};
 
 const RESOURCES: &str = "notifications/resources/list_changed";
 
@@ -124,8 +123,7 @@ async fn what_is_private_is_kept_for_its_principal_alone() {
         counts_reads(&upstream, 60_000, scope);
         let mut builder = Gateway::with("s", upstream.http());
         for name in ["one", "two"] {
-            let key: String = sha256(name.as_bytes()).iter().map(|b| format!("{b:02x}")).collect();
-            builder = builder.toml(&format!("[clients.{name}]\nkey = \"{key}\"\n"));
+            builder = builder.toml(&client_table(name, name, ""));
         }
         let gateway = builder.start().await;
         for name in ["one", "two", "one", "two"] {

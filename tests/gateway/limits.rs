@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Gateway, Said, Step, Upstream};
+use crate::support::{Gateway, Said, Step, Upstream, client_table};
 
 #[track_caller]
 fn is_over(said: &Said, limit: &str) {
@@ -107,11 +107,9 @@ async fn a_rate_grants_again_what_it_says() {
     assert_eq!(upstream.calls().len(), 6);
 }
 
-/// A client's key in the configuration, and the key.
+/// A client whose key is its name.
 fn with_key(name: &str, more: &str) -> String {
-    let hash = trunkline::crypto::sha256(name.as_bytes());
-    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("[clients.{name}]\nkey = \"{hash}\"\n{more}\n")
+    client_table(name, name, more)
 }
 
 #[tokio::test]

@@ -2,11 +2,10 @@
 //! there.
 
 use serde_json::{Value, json};
-use trunkline::crypto::sha256;
 
 use crate::support::client::Client;
 use crate::support::gateway::Builder;
-use crate::support::{Gateway, Said, Upstream};
+use crate::support::{Gateway, Said, Upstream, client_table};
 
 /// Two servers that offer everything, `a` and `b`, of different eras.
 struct Two {
@@ -231,10 +230,7 @@ async fn a_session_belongs_to_the_endpoint_that_opened_it() {
 #[tokio::test]
 async fn clients_use_the_profiles_that_they_are_given() {
     let two = Two::new().await;
-    let client = |name: &str, profiles: &str| {
-        let key: String = sha256(name.as_bytes()).iter().map(|b| format!("{b:02x}")).collect();
-        format!("[clients.{name}]\nkey = \"{key}\"\n{profiles}\n")
-    };
+    let client = |name: &str, profiles: &str| client_table(name, name, profiles);
     let toml = SUPPORT.to_owned()
         + "[profiles.other]\n"
         + &client("desk", "profiles = [\"support\"]")

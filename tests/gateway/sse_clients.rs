@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::client::Piece;
-use crate::support::{Client, Gateway, Reply, Upstream, every_kind, within};
+use crate::support::{Client, Gateway, Reply, Upstream, client_table, every_kind, within};
 
 const NEW: &str = r#"{"name":"new","inputSchema":{"type":"object"}}"#;
 
@@ -194,11 +194,7 @@ async fn streams_of_the_old_transport_are_bounded_with_the_others() {
 
 #[tokio::test]
 async fn a_stream_is_its_clients_alone() {
-    let key = |name: &str| {
-        let hash = trunkline::crypto::sha256(name.as_bytes());
-        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("[clients.{name}]\nkey = \"{hash}\"\n")
-    };
+    let key = |name: &str| client_table(name, name, "");
     let gateway =
         Gateway::alone().gateway("sse = true").toml(&key("ci")).toml(&key("desk")).start().await;
     assert_eq!(gateway.plain().http("GET", "/sse").send().await.status(), 401);

@@ -72,5 +72,5 @@ async fn metrics_are_sent_as_often_as_the_configuration_says() {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    data_encoding::HEXLOWER.encode(bytes)
 }

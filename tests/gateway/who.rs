@@ -1,27 +1,17 @@
 //! Clients with keys: who is let in, as whom, and for how long.
 
 use serde_json::json;
-use trunkline::crypto::sha256;
 
 use crate::support::client::{Ask, Client};
-use crate::support::gateway::Builder;
+use crate::support::gateway::{Builder, key_digest};
 use crate::support::upstream::MOMENT;
-use crate::support::{Gateway, Said, Step, Upstream, every_kind, within};
+use crate::support::{Gateway, Said, Step, Upstream, client_table, every_kind, within};
 
 const CI: &str = "key-of-ci";
 const DESK: &str = "key-of-desk";
 
-/// `[clients.NAME]` with a key and more lines.
-fn client(name: &str, key: &str, more: &str) -> String {
-    format!("[clients.{name}]\nkey = \"{}\"\n{more}\n", hash(key))
-}
-
-fn hash(key: &str) -> String {
-    sha256(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn two_clients(builder: Builder) -> Builder {
-    builder.toml(&client("ci", CI, "")).toml(&client("desk", DESK, ""))
+    builder.toml(&client_table("ci", CI, "")).toml(&client_table("desk", DESK, ""))
 }
 
 #[track_caller]
@@ -105,8 +95,8 @@ async fn each_client_has_a_rate_of_its_own_and_wrong_keys_count_by_address() {
     let upstream = Upstream::modern().await;
     let gateway = Gateway::with("s", upstream.http())
         .gateway("client_rate = \"2/h\"")
-        .toml(&client("ci", CI, "rate = \"3/h\""))
-        .toml(&client("desk", DESK, ""))
+        .toml(&client_table("ci", CI, "rate = \"3/h\""))
+        .toml(&client_table("desk", DESK, ""))
         .start()
         .await;
     for (key, name, count) in [(CI, "client:ci", 3), (DESK, "client:desk", 2)] {
@@ -137,11 +127,9 @@ async fn a_client_that_a_reload_takes_away_loses_all_it_has_and_the_others_nothi
         call.message().await.expect("progress");
         streams.push(call);
     }
-    let new = Gateway::with("s", upstream.http()).toml(&client("desk", DESK, "")).toml(&client(
-        "new",
-        "key-of-new",
-        "",
-    ));
+    let new = Gateway::with("s", upstream.http())
+        .toml(&client_table("desk", DESK, ""))
+        .toml(&client_table("new", "key-of-new", ""));
     gateway.reload(new).await;
     for mut stream in streams {
         within(async { while stream.message().await.is_some() {} }).await;
@@ -169,7 +157,7 @@ async fn one_key_takes_the_place_of_another_without_a_gap() {
     let upstream = Upstream::modern().await;
     upstream.does("begin", |_| vec![Step::Progress(1), Step::Hold, Step::text("done")]);
     let with = |keys: &[&str]| {
-        let keys: Vec<_> = keys.iter().map(|key| hash(key)).collect();
+        let keys: Vec<_> = keys.iter().map(|key| key_digest(key)).collect();
         Gateway::with("s", upstream.http()).toml(&format!("[clients.ci]\nkeys = {keys:?}\n"))
     };
     let gateway = with(&["old"]).start().await;
@@ -271,7 +259,9 @@ async fn what_waits_for_a_client_ends_when_a_reload_takes_the_client_away() {
         metrics.lines().any(|line| line.starts_with("trunkline_parked") && line.ends_with(count))
     };
     assert!(metric(" 1").await);
-    gateway.reload(Gateway::with("s", upstream.stdio()).toml(&client("desk", DESK, ""))).await;
+    gateway
+        .reload(Gateway::with("s", upstream.stdio()).toml(&client_table("desk", DESK, "")))
+        .await;
     upstream.heard("notifications/cancelled", 1).await;
     within(async {
         while !metric(" 0").await {

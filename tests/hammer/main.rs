@@ -32,12 +32,11 @@ mod world;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use trunkline::crypto::sha256;
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use players::{Player, Speaks};
-use support::Gateway;
 use support::gateway::Builder;
+use support::{Gateway, client_table};
 use world::{Counted, World};
 
 /// How many messages the clients receive, at the least.
@@ -97,9 +96,7 @@ fn configuration(world: &World) -> Builder {
         builder = builder.server(server.name, &server.lines);
     }
     for principal in PRINCIPALS {
-        let hash = sha256(key(principal).as_bytes());
-        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-        builder = builder.toml(&format!("[clients.{principal}]\nkey = \"{hash}\"\n"));
+        builder = builder.toml(&client_table(principal, &key(principal), ""));
     }
     builder
 }

@@ -6,11 +6,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use serde_json::Value;
 use tempfile::TempDir;
 use trunkline::cli::CommonArgs;
 use trunkline::cli::serve::{Reloader, Running};
 use trunkline::config::{Config, ConfigSource, Environment, SystemEnvironment};
+use trunkline::crypto::sha256;
 use trunkline::telemetry::metrics::ReloadOutcome;
 use trunkline::upstream::child::Guardian;
 
@@ -20,6 +22,16 @@ use super::within;
 
 /// The program under test.
 pub const TRUNKLINE: &str = env!("CARGO_BIN_EXE_trunkline");
+
+/// `[clients.NAME]` with a key and more lines.
+pub fn client_table(name: &str, key: &str, more: &str) -> String {
+    format!("[clients.{name}]\nkey = \"{}\"\n{more}\n", key_digest(key))
+}
+
+/// A key as the configuration has it.
+pub fn key_digest(key: &str) -> String {
+    HEXLOWER.encode(&sha256(key.as_bytes()))
+}
 
 /// What a gateway is to be started with.
 #[derive(Default)]

@@ -29,7 +29,7 @@ pub mod old;
 pub mod upstream;
 
 pub use client::{Client, Reply, Said};
-pub use gateway::Gateway;
+pub use gateway::{Gateway, client_table};
 pub use host::{Host, WAYS, Way};
 pub use old::Old;
 pub use upstream::{Kind, Step, Upstream, every_kind};

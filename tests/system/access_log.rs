@@ -2,21 +2,20 @@
 //! output, with everything logged.
 
 use serde_json::{Value, json};
-use trunkline::crypto::sha256;
 
 use super::process::{Process, eventually};
-use super::support::{Client, Step, Upstream};
+use super::support::{Client, Step, Upstream, client_table};
 
 /// Part of every secret below. None is in any output.
 const SECRET: &str = "S3CRET";
 
 fn configuration(modern: &Upstream, legacy: &Upstream) -> String {
-    let key: String = sha256(b"key-S3CRET").iter().map(|byte| format!("{byte:02x}")).collect();
+    let client = client_table("ci", "key-S3CRET", "");
     format!(
         "[gateway]\nlisten = \"127.0.0.1:0\"\ndrain = \"2s\"\nstate_keys = [\"state-key-of-32-bytes-S3CRET-0123\"]\n\n\
          [admin]\nlisten = \"127.0.0.1:0\"\n\n\
          [log]\nlevel = \"trace\"\nformat = \"json\"\n\n\
-         [clients.ci]\nkey = \"{key}\"\n\n\
+         {client}\n\
          [servers.m]\n{}headers = {{ Authorization = \"Bearer header-S3CRET\" }}\ntimeout = \"1s\"\n\
          tools.count.rate = \"1/h\"\n\n\
          [servers.l]\n{}env = {{ TOKEN = \"variable-S3CRET\" }}\n",

@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use trunkline::crypto::sha256;
 
 use crate::support::gateway::Builder;
-use crate::support::{Client, Gateway, Kind, Said, Upstream, every_kind};
+use crate::support::{Client, Gateway, Kind, Said, Upstream, client_table, every_kind};
 
 use super::{Asked, ann, ask, asks, everything, form, json_of, retry};
 
@@ -68,8 +67,7 @@ async fn a_state_is_good_for_its_own_request_alone() {
 
 pub fn with_keys(mut builder: Builder) -> Builder {
     for name in ["ann", "bob"] {
-        let hash: String = sha256(name.as_bytes()).iter().map(|b| format!("{b:02x}")).collect();
-        builder = builder.toml(&format!("[clients.{name}]\nkey = \"{hash}\"\n"));
+        builder = builder.toml(&client_table(name, name, ""));
     }
     builder
 }

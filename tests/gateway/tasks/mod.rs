@@ -7,11 +7,11 @@ mod without_support;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use trunkline::crypto::sha256;
 
 use crate::input::{ann, everything, question};
+use crate::support::gateway::Builder;
 use crate::support::upstream::tasks::{EXTENSION, State, Tasks};
-use crate::support::{Client, Gateway, Kind, Said, Upstream, every_kind, within};
+use crate::support::{Client, Gateway, Kind, Said, Upstream, client_table, every_kind, within};
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
@@ -296,11 +296,9 @@ async fn methods_of_the_other_form_are_not_there() {
     assert_eq!((said.status, said.code()), (400, -32020));
 }
 
-fn clients(gateway: crate::support::gateway::Builder) -> crate::support::gateway::Builder {
+fn clients(gateway: Builder) -> Builder {
     ["ann", "bob"].iter().fold(gateway, |gateway, name| {
-        let hash = sha256(format!("key of {name}").as_bytes());
-        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-        gateway.toml(&format!("[clients.{name}]\nkey = \"{hash}\"\n"))
+        gateway.toml(&client_table(name, &format!("key of {name}"), ""))
     })
 }
 
