@@ -12,7 +12,7 @@ const INFO: LogLevels<'_> = LogLevels { directives: "info", access: AccessLogSwi
 
 /// A writer that keeps its input.
 #[derive(Debug, Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Kept(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Kept {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -25,7 +25,7 @@ impl Write for Kept {
 }
 
 impl Kept {
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         String::from_utf8(self.0.lock().clone()).unwrap()
     }
 }
@@ -41,7 +41,7 @@ fn logged(levels: LogLevels<'_>, format: LogFormat, say: impl FnOnce()) -> Strin
     kept.text()
 }
 
-fn record() -> CallRecord<'static> {
+pub(super) fn record() -> CallRecord<'static> {
     CallRecord {
         principal: Some("ci"),
         address: Some([127, 0, 0, 1].into()),

@@ -1,13 +1,10 @@
-use std::io;
-
-use parking_lot::Mutex;
 use serde_json::Value;
 use tracing::subscriber::with_default;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::super::{
     AccessLogSwitch, Colours, LogFormat, LogLevels, build_subscriber, line_layer, parse_targets,
-    sink,
+    sink, tests,
 };
 use super::*;
 use crate::telemetry::{CallOutcome, CallSubject};
@@ -18,29 +15,16 @@ const LOOKS: [(LogFormat, Colours); 3] = [
     (LogFormat::Json, Colours::Off),
 ];
 
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Kept {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// What `say` writes to the log of the subscriber that `make` builds.
 fn logged<S>(format: LogFormat, make: impl FnOnce(Sink) -> S, say: impl FnOnce()) -> String
 where
     S: Subscriber + Send + Sync + 'static,
 {
-    let kept = Kept::default();
+    let kept = tests::Kept::default();
     let (sink, flusher) = sink::start_sink(kept.clone(), format).unwrap();
     with_default(make(sink), say);
     drop(flusher);
-    String::from_utf8(std::mem::take(&mut kept.0.lock())).unwrap()
+    kept.text()
 }
 
 /// The line as the access log writes it.
@@ -75,20 +59,10 @@ fn assert_same(record: &CallRecord<'_>) {
 
 fn record() -> CallRecord<'static> {
     CallRecord {
-        principal: Some("ci"),
-        address: Some([127, 0, 0, 1].into()),
-        profile: "default",
-        method: "tools/call",
-        public: CallSubject::Tool("files__read"),
-        native: CallSubject::Tool("read"),
-        server: Some("files"),
         outcome: CallOutcome::Ok,
-        duration: Duration::from_micros(1500),
         upstream: Some(Duration::from_micros(987)),
         trace_id: Some("0af7651916cd43dd8448eb211c80319c"),
-        client_version: "2026-07-28",
-        server_version: Some("2025-06-18"),
-        transport: "http1",
+        ..tests::record()
     }
 }
 
