@@ -34,32 +34,24 @@ pub(super) enum StreamStep {
     Frame(Bytes),
 }
 
-/// What a stream begins with.
-pub(super) enum First {
-    /// It is opened to keep a connection alive, or to be resumed.
-    Nothing,
-    /// A message.
-    Message(Bytes),
-    /// The server wants to be asked again after this time.
-    Pause(Duration),
-}
-
-/// Answers with a stream of what came first and all that follows.
-pub(super) fn open(first: First, steps: impl Steps, mut writer: AnswerWriter) -> Response<Body> {
+/// Answers with a stream of its first piece and all that follow. A stream without a first piece is
+/// opened to keep a connection alive, or to be resumed.
+pub(super) fn open(
+    first: Option<Piece>,
+    steps: impl Steps,
+    mut writer: AnswerWriter,
+) -> Response<Body> {
     let keep_alive = writer.keep_alive;
     let session = writer.session.take();
     let rest = pieces(steps, writer);
     match (session, first) {
         (Some((session, standing)), first) => {
-            let first = match first {
-                First::Nothing => None,
-                First::Message(message) => Some(Piece::Message(message)),
-                First::Pause(wait) => Some(Piece::Pause(wait)),
-            };
             let pieces = iter(first).chain(rest);
             answer_resumable((&session, standing), Box::pin(pieces), keep_alive)
         }
-        (None, First::Message(message)) => not_resumable(sse::message(&message), rest, keep_alive),
+        (None, Some(Piece::Message(message))) => {
+            not_resumable(sse::message(&message), rest, keep_alive)
+        }
         (None, _) => not_resumable(sse::comment(), rest, keep_alive),
     }
 }

@@ -17,8 +17,8 @@ use crate::mcp::{Era, MediaType, Method, code, header};
 
 use super::body::{Body, BrokenOff};
 use super::caller::AccessWatch;
-use super::event_stream::{self, First, Steps, StreamStep};
-use super::legacy::ClientSession;
+use super::event_stream::{self, Steps, StreamStep};
+use super::legacy::{ClientSession, Piece};
 
 /// The response formats that a client accepts, from its `Accept` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,8 +171,8 @@ enum Comes {
     Answer(Result<Answer, Failure>),
     /// A result that is too large to be buffered.
     Passing(Passing),
-    /// An event that needs a stream.
-    Stream(First),
+    /// A stream that begins with this piece, or is empty so far.
+    Stream(Option<Piece>),
     /// Nothing: the client has cancelled the call.
     Nothing,
 }
@@ -183,22 +183,22 @@ async fn first(steps: &mut impl Steps, writer: &AnswerWriter) -> Comes {
             // A result that is already available needs no timer.
             biased;
             step = steps.next() => step,
-            () = sleep(writer.patience()), if writer.wants.stream() => return Comes::Stream(First::Nothing),
+            () = sleep(writer.patience()), if writer.wants.stream() => return Comes::Stream(None),
         };
         let event = match step {
             Some(StreamStep::Event(event)) => event,
             Some(StreamStep::Frame(frame)) if writer.wants.stream() => {
-                return Comes::Stream(First::Message(frame));
+                return Comes::Stream(Some(Piece::Message(frame)));
             }
             Some(StreamStep::Frame(_)) => continue,
             None => return Comes::Nothing,
         };
         match event {
             Event::Notice(notice) if writer.wants.stream() => {
-                return Comes::Stream(First::Message(writer.notice(&notice)));
+                return Comes::Stream(Some(Piece::Message(writer.notice(&notice))));
             }
             Event::Pause(wait) if writer.can_be_resumed() => {
-                return Comes::Stream(First::Pause(wait));
+                return Comes::Stream(Some(Piece::Pause(wait)));
             }
             // Server requests reach this point as a result that asks for input.
             Event::Notice(_) | Event::Pause(_) | Event::Asks(..) | Event::TookBack(_) => {}
