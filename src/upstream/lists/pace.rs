@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -40,6 +41,8 @@ impl RelistPace {
         }
         self.quiet = self.not_before.elapsed();
         sleep_until(self.not_before).await;
+        // A change that was announced during the pause is in the lists that are requested now.
+        let _ = changed.notified().now_or_never();
         self.owed = false;
     }
 
@@ -116,6 +119,21 @@ mod tests {
         changed.notify_one();
         pace.due(&changed).await;
         assert!(start.elapsed() <= burst * 3, "{:?} after {burst:?}", start.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_during_a_pause_are_followed_by_one_request() {
+        let (changed, mut pace) = (Notify::new(), RelistPace::new());
+        pace.listed(true);
+        changed.notify_one();
+        let announced = async {
+            tokio::time::sleep(FIRST_PAUSE / 2).await;
+            changed.notify_one();
+        };
+        tokio::join!(pace.due(&changed), announced);
+        pace.listed(true);
+        let more = tokio::time::timeout(LAST_PAUSE * 2, pace.due(&changed)).await;
+        assert!(more.is_err(), "nothing has changed since");
     }
 
     #[tokio::test(start_paused = true)]
