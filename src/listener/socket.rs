@@ -67,14 +67,10 @@ pub struct Drained {
 pub struct Counts {
     /// Connections open now.
     pub open: Level,
-    /// Connections taken in since the start.
-    pub accepted: AtomicU64,
     /// Connections turned away because all were taken.
     pub refused: AtomicU64,
     /// Connections that ended without a request: silence, a failed handshake, no HTTP.
     pub unused: AtomicU64,
-    /// Failures of accept itself: no descriptors or no memory left.
-    pub accept_failures: AtomicU64,
 }
 
 impl Listener {
@@ -195,7 +191,6 @@ impl Door {
                 // The client was gone before we came to it: its affair.
                 Err(fault) if is_clients(&fault) => {}
                 Err(fault) => {
-                    self.listener.counts.accept_failures.fetch_add(1, Relaxed);
                     let pause = self.pause.next_wait();
                     tracing::warn!(%fault, ?pause, "cannot accept connections");
                     sleep(pause).await;
@@ -283,7 +278,6 @@ impl ConnectionSlot {
         if counts.open.value() >= limit {
             return None;
         }
-        counts.accepted.fetch_add(1, Relaxed);
         Some(Self { counts: Arc::clone(counts), _open: counts.open.enter() })
     }
 
