@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
+use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -74,10 +75,8 @@ pub fn result<'a>(body: &'a ResultBody, gateway_info: &[u8]) -> Splice<'a> {
     let raw = body.raw();
     let server_info = body.sender().map_or(gateway_info, |info| &info[..]);
     let own_meta = body.meta_span().and_then(|span| raw.get(span));
-    let says_who = own_meta.is_some_and(|meta| {
-        let key = meta::SERVER_INFO.as_bytes();
-        meta.windows(key.len()).any(|window| window == key)
-    });
+    let says_who =
+        own_meta.is_some_and(|own| memmem::find(own, meta::SERVER_INFO.as_bytes()).is_some());
     let is_text = |span: &Range<usize>| raw.get(span.start) == Some(&b'"');
     let typed = body.kind_span().is_some_and(|span| is_text(&span));
     let mut splice = Splice::new(raw);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use memchr::memmem;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -446,7 +447,7 @@ fn id_in(ends: &LineEnds) -> Option<u64> {
 /// The number after the first `"id":` of a text that is not a valid message.
 fn find_id(text: &[u8]) -> Option<u64> {
     let key = b"\"id\":";
-    let at = text.windows(key.len()).position(|window| window == key)? + key.len();
+    let at = memmem::find(text, key)? + key.len();
     let rest = text.get(at..)?.trim_ascii_start();
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()
