@@ -23,6 +23,7 @@
 
 pub mod client;
 pub mod collector;
+pub mod dialogue;
 pub mod gateway;
 pub mod host;
 pub mod old;

@@ -2,8 +2,8 @@
 //!
 //! `real_peers` puts the official SDKs' clients in front of one gateway and
 //! real servers behind it; `hostile_servers` puts misbehaving ones there;
-//! `reload` changes the configuration under load. What they need beyond the
-//! build is installed by `tests/peers/setup.sh`; without it they fail and say so.
+//! `reload` changes the configuration under load; `soak` does everything at once,
+//! for as long as it is told. What they need beyond the build is installed by `tests/peers/setup.sh`; without it they fail and say so.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,6 +30,7 @@ mod real_peers;
 mod reload;
 mod rmcp_client;
 mod rmcp_server;
+mod soak;
 mod stdio_hosts;
 mod tasks;
 #[path = "../support/mod.rs"]

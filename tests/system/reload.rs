@@ -18,7 +18,7 @@ use super::peers::HttpServer;
 use super::process::{Process, TRUNKLINE, Tag, eventually, text};
 use super::support::{Client, Reply};
 
-fn example(name: &str, which: &str, env: &str, more: &str) -> String {
+pub(super) fn example(name: &str, which: &str, env: &str, more: &str) -> String {
     format!(
         "\n[servers.{name}]\ncommand = {TRUNKLINE:?}\nargs = [\"example\", {which:?}]\n\
          env = {{ {env} }}\nstop_timeout = \"1s\"\n{more}"
@@ -31,13 +31,13 @@ fn normal_http_server() -> HttpServer {
     HttpServer::announcing(Command::new("python3").args(args))
 }
 
-fn generation(gateway: &Process) -> u64 {
+pub(super) fn generation(gateway: &Process) -> u64 {
     gateway.status()["configuration"]["generation"].as_u64().unwrap()
 }
 
 /// Waits until the configuration is the `expected`-th.
 #[track_caller]
-fn loaded(gateway: &Process, expected: u64) {
+pub(super) fn loaded(gateway: &Process, expected: u64) {
     eventually(&format!("configuration {expected} runs"), || generation(gateway) >= expected);
 }
 
@@ -58,7 +58,7 @@ const STEADY: [(&str, &str); 5] = [
 
 /// The servers of the `n`-th configuration besides the steady ones: renamed,
 /// added, removed, started anew, with other tool rules. Two to four of them.
-fn unsteady(n: u64, tag: &Tag) -> String {
+pub(super) fn unsteady(n: u64, tag: &Tag) -> String {
     // Renamed, every time.
     let mut servers = example(&format!("renamed-{}", n % 7), "clock", &tag.env(), "");
     // Kept, with other rules for its tools; started anew every fifth time.

@@ -23,7 +23,7 @@ pub struct Client {
     trust: Option<Trust>,
     kind: Kind,
     /// What it lets servers ask of it.
-    pub(super) capabilities: Value,
+    pub capabilities: Value,
     next_id: AtomicU64,
     /// Where it sends its messages.
     endpoint: String,
