@@ -52,7 +52,7 @@ impl Http1Connection {
 
     /// Whether the connection accepts a request: the last exchange is over, and
     /// the server has neither closed the connection nor sent unsolicited data.
-    /// Costs no system call while nothing has arrived.
+    /// Makes no system call while nothing has arrived.
     pub(super) fn is_reusable(&mut self) -> bool {
         advance(&mut self.driver, &mut Context::from_waker(Waker::noop()));
         self.sender.is_ready()
@@ -60,6 +60,9 @@ impl Http1Connection {
 
     /// Sends a request. The future waits for the head of its response, and returns the connection
     /// with it, for the body.
+    ///
+    /// hyper reads before it writes: if the server has closed the connection or sent unsolicited
+    /// data, the request comes back [`Unanswered::Unsent`].
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.
@@ -72,7 +75,18 @@ impl Http1Connection {
         let mut response = Box::pin(self.sender.try_send_request(request));
         async move {
             let driver = &mut self.driver;
-            let head = poll_fn(|cx| poll_fed_by(driver, cx, |cx| response.as_mut().poll(cx))).await;
+            let mut is_sent = false;
+            let head = poll_fn(|cx| {
+                if is_sent {
+                    return poll_fed_by(driver, cx, |cx| response.as_mut().poll(cx));
+                }
+                // The first poll writes the request. It has to wait for the response in any case,
+                // and does so with the task's waker.
+                is_sent = true;
+                advance(driver, cx);
+                response.as_mut().poll(cx)
+            });
+            let head = head.await;
             head.map(|head| (head, self)).map_err(|mut fault| match fault.take_message() {
                 Some(request) => {
                     let fault = TransportError::of_http1(fault.into_error());
@@ -83,7 +97,8 @@ impl Http1Connection {
         }
     }
 
-    /// Whether the connection accepts a request as far as is known without looking at its socket.
+    /// Whether the connection accepts a request, as far as is known without reading from its
+    /// socket.
     pub(super) fn is_ready(&self) -> bool {
         self.sender.is_ready()
     }

@@ -43,11 +43,12 @@ impl Default for IdleConnections {
 }
 
 impl IdleConnections {
-    /// Takes a connection that accepts a request.
+    /// Takes a connection that accepts a request, unless the server has closed it meanwhile:
+    /// sending shows that ([`Http1Connection::send`]).
     pub(super) fn take(&self) -> Option<Http1Connection> {
         let mut here = self.0.shelf()?;
-        while let Some(mut waiting) = here.pop() {
-            if waiting.connection.is_reusable() {
+        while let Some(waiting) = here.pop() {
+            if waiting.connection.is_ready() {
                 return Some(waiting.connection);
             }
         }

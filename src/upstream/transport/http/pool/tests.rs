@@ -320,6 +320,32 @@ async fn what_comes_unasked_costs_the_connection() {
 }
 
 #[tokio::test]
+async fn a_response_between_two_requests_answers_neither() {
+    let server = Server::start().await;
+    let play = async {
+        let mut socket = server.accept().await;
+        request(&mut socket, b"one").await;
+        said(&mut socket, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+        socket
+    };
+    let (response, mut first) = tokio::join!(server.ask("one"), play);
+    assert_eq!(whole(response.unwrap()).await, "ok");
+    said(&mut first, "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil").await;
+    // The client can notice it now.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let play = async {
+        let mut socket = server.accept().await;
+        request(&mut socket, b"two").await;
+        said(&mut socket, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+        socket
+    };
+    let (response, _second) = tokio::join!(server.ask("two"), play);
+    assert_eq!(whole(response.unwrap()).await, "ok");
+    let read = timeout(PATIENCE, first.read(&mut [0])).await.expect("the first one is closed");
+    assert_eq!(read.unwrap(), 0, "the request went out on the first connection, too");
+}
+
+#[tokio::test]
 async fn a_request_that_is_given_up_takes_its_connection_with_it() {
     let server = Server::start().await;
     let play = async {
