@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
+use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -14,6 +15,7 @@ use super::param_headers::{self, ParamHeader};
 use super::schema::{self, ArgumentSchema};
 use crate::call::NativeName;
 use crate::jsonrpc::{Splice, span_of, string, text};
+use crate::mcp::encode_value;
 
 /// How to treat `x-mcp-header` annotations that violate the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub enum TaskSupport {
 pub struct Tool {
     /// The native name.
     pub native: NativeName,
+    /// The native name as the value of `Mcp-Name`.
+    pub name_header: HeaderValue,
     /// The schema of a call's arguments.
     pub arguments: ArgumentSchema,
     /// The parameters that a call mirrors into headers.
@@ -83,6 +87,7 @@ impl Tool {
         Ok(Self {
             tasks: tasks.unwrap_or_default(),
             tasks_at: tasks_at.map(|at| span_of(&raw, at.as_bytes()).unwrap_or_default()),
+            name_header: encode_value(native.as_str()),
             native,
             arguments: ArgumentSchema::from_value(schema)?,
             param_headers,

@@ -86,6 +86,10 @@ impl Method {
 
     /// The name as a header value.
     pub fn to_header(&self) -> HeaderValue {
+        // Nearly all requests are tool calls, whose value the compiler prepares.
+        if matches!(self, Self::ToolsCall) {
+            return const { HeaderValue::from_static("tools/call") };
+        }
         match self.known_name() {
             Ok(known) => HeaderValue::from_static(known),
             Err(other) => encode_value(other),

@@ -22,8 +22,9 @@ use crate::upstream::notifications::listen::{
 };
 use crate::upstream::notifications::subscribe::{SubscribeTransport, subscribe};
 
+use super::headers::modern_headers;
 use super::reply::{HttpReply, MessageStream, refusal};
-use super::{HttpShared, modern_headers, session};
+use super::{HttpShared, session};
 
 /// Starts the tasks that listen for changes, until the returned set is dropped.
 /// For an instance of a single client it waits briefly for the stream, so that
@@ -59,7 +60,7 @@ impl ListenTransport for HttpListener {
         let shared = &self.0;
         let id = shared.number();
         let body = jsonrpc::request(&id, Method::Listen.as_str(), &params);
-        let headers = modern_headers(shared.peer.version, &Method::Listen, None);
+        let headers = modern_headers(shared.peer.version, &Method::Listen);
         let reception = async {
             HttpReply::read(shared.client.post(&headers, body).await?, shared.limit).await
         };

@@ -21,6 +21,7 @@ use crate::text::clip;
 use crate::upstream::{SetupFault, UpstreamError};
 
 use super::body::ResponseBody;
+use super::headers::RequestHeaders;
 use super::pool::{ConnectionPool, RequestTarget, TransportError};
 
 /// Sends requests to one server.
@@ -71,10 +72,10 @@ impl HttpClient {
     /// Posts one JSON-RPC message.
     pub(super) fn post(
         &self,
-        headers: &HeaderMap,
+        headers: &impl RequestHeaders,
         body: Bytes,
     ) -> impl Future<Output = Result<Response<ResponseBody>, UpstreamError>> {
-        self.send(&Method::POST, headers, body)
+        self.send_to(&self.target, &Method::POST, headers, body)
     }
 
     /// Sends a request and follows at most [`REDIRECTS`] redirects within the
@@ -98,7 +99,7 @@ impl HttpClient {
         &self,
         target: &RequestTarget,
         method: &Method,
-        headers: &HeaderMap,
+        headers: &impl RequestHeaders,
         body: Bytes,
     ) -> impl Future<Output = Result<Response<ResponseBody>, UpstreamError>> {
         let sending = self.pool.send(target, self.request(method, headers, body.clone()));
@@ -116,7 +117,7 @@ impl HttpClient {
         &self,
         from: &RequestTarget,
         mut response: Response<ResponseBody>,
-        (method, headers, body): (&Method, &HeaderMap, Bytes),
+        (method, headers, body): (&Method, &impl RequestHeaders, Bytes),
     ) -> Result<Response<ResponseBody>, UpstreamError> {
         let mut target = from.clone();
         for _ in 0..REDIRECTS {
@@ -132,16 +133,21 @@ impl HttpClient {
     }
 
     /// A request with its headers and those that are fixed, which prevail.
-    fn request(&self, method: &Method, headers: &HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
+    fn request(
+        &self,
+        method: &Method,
+        headers: &impl RequestHeaders,
+        body: Bytes,
+    ) -> Request<Full<Bytes>> {
         let fixed = if *method == Method::POST { &self.posts } else { &self.others };
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method.clone();
-        // With capacity for `Host` and `Content-Length`.
-        let mut all = HeaderMap::with_capacity(headers.len() + fixed.len() + 2);
-        for (name, value) in headers.iter().chain(fixed) {
+        let all = request.headers_mut();
+        all.reserve(fixed.len() + USUAL_HEADERS);
+        headers.add_to(all);
+        for (name, value) in fixed {
             all.insert(name.clone(), value.clone());
         }
-        *request.headers_mut() = all;
         request
     }
 
@@ -231,6 +237,9 @@ fn platform_roots() -> &'static RootCertStore {
     })
 }
 
+/// The headers of a usual call besides the fixed ones, with `Host` and `Content-Length`: the
+/// request's map has room for them from the start.
+const USUAL_HEADERS: usize = 6;
 /// The most redirects that are followed.
 const REDIRECTS: usize = 3;
 /// How often TCP keep-alive probes a silent connection.

@@ -9,6 +9,7 @@ mod body;
 mod client;
 mod streamed_call;
 mod connection;
+mod headers;
 mod idle;
 mod large_result;
 mod pool;
@@ -29,11 +30,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{Semaphore, watch as cell};
 use tokio::task::JoinSet;
 
-use crate::call::{Answer, Call, NativeName, Reply, ServerFault, ServerName, VersionFault};
+use crate::call::{Answer, Call, Reply, ServerFault, ServerName, VersionFault};
 use crate::config::EraChoice;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id, Response};
-use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, encode_value, header};
+use crate::mcp::{Era, LogLevel, Method};
 use crate::policy::CallTarget;
 
 use crate::upstream::InstanceKey;
@@ -46,7 +47,8 @@ use crate::upstream::transport::peer::{Peer, answer_to_server};
 use crate::upstream::transport::request_ids::RequestIds;
 pub use body::ResponseBody;
 pub use client::{HttpClient, client_tls};
-use outcome::SettledReply;
+use headers::{CallHeaders, RequestHeaders, modern_headers};
+use large_result::PartialAnswer;
 pub use pool::TransportError;
 use probe::{discover, probe};
 use reply::{HttpReply, MessageStream, answer_in};
@@ -158,60 +160,15 @@ impl HttpServer {
         mirrored: Vec<(HeaderName, HeaderValue)>,
         deadline: Deadline,
     ) -> Result<Reply, UpstreamError> {
-        let shared = Arc::clone(&self.shared);
+        let shared = &self.shared;
         let id = shared.number();
         let message = shared.message(call, target, &id);
-        let named = target.native.as_ref().filter(|_| call.method.name_param().is_some());
-        let mut headers = shared.headers(&call.method, named.map(NativeName::as_str));
-        shared.add_clients_own(&mut headers, call);
-        for (name, value) in mirrored {
-            headers.insert(name, value);
+        let headers = CallHeaders { shared, call, target, mirrored };
+        match shared.peer.era() {
+            Era::Modern => shared.call_modern(id, message, headers, deadline).await,
+            // Boxed, because it would enlarge the future of every call.
+            Era::Legacy => Box::pin(shared.call_legacy(id, message, headers, deadline)).await,
         }
-        // In flight from here on: a server that responds with plain JSON sends
-        // no head until it has finished, and still must learn of a
-        // cancellation.
-        let (mut coming, answers) = StreamedCall::of(&shared, &id, (call, target), deadline);
-        let log = call.context.log;
-        if coming.questions.can_be() {
-            let sent = Arc::clone(&shared).send(id, message, headers, log);
-            coming.stage = ReplyStage::Sent(sent, shared.clients_own(call));
-            return Ok(coming.reply().with_answers(answers));
-        }
-        let reception = if coming.hearing.elsewhere() {
-            let mut sent = Arc::clone(&shared).send(id.clone(), message, headers, log);
-            tokio::select! {
-                reception = &mut sent => reception,
-                () = coming.hearing.arrived() => {
-                    coming.stage = ReplyStage::Sent(sent, shared.clients_own(call));
-                    return Ok(coming.reply());
-                }
-                after = coming.deadline.passed() => return Err(UpstreamError::Timeout { after }),
-            }
-        } else {
-            let sent = async {
-                shared.set_level(log).await;
-                shared.exchange(&id, message, headers).await
-            };
-            tokio::select! {
-                reception = sent => reception,
-                after = coming.deadline.passed() => return Err(UpstreamError::Timeout { after }),
-            }
-        };
-        // Answered or rejected. After a lost connection the server may still be
-        // working on the call.
-        if !matches!(reception, Ok(HttpReply::Events(_)) | Err(UpstreamError::Broken(_))) {
-            coming.under_way.end();
-        }
-        let reception = reception?;
-        if let HttpReply::Events(events) = reception {
-            let events = shared.resumable(&id, events, shared.clients_own(call));
-            coming.stage = ReplyStage::Streaming(events);
-            return Ok(coming.reply());
-        }
-        Ok(match shared.settle(reception, &id, coming.deadline).await? {
-            SettledReply::Answer(answer) => Reply::ready(Ok(answer)),
-            SettledReply::Passing(passing) => Reply::passing(passing),
-        })
     }
 
     /// Waits until the connection is lost, and returns the reason.
@@ -235,6 +192,102 @@ impl HttpShared {
         Id::number(self.ids.draw())
     }
 
+    /// Sends a call to a Modern server. Dropping the future, and with it the
+    /// response, cancels the call.
+    async fn call_modern(
+        self: &Arc<Self>,
+        id: Id,
+        message: Bytes,
+        headers: CallHeaders<'_>,
+        mut deadline: Deadline,
+    ) -> Result<Reply, UpstreamError> {
+        let reception = tokio::select! {
+            biased;
+            reception = self.exchange(&id, message, &headers) => reception?,
+            after = deadline.passed() => return Err(UpstreamError::Timeout { after }),
+        };
+        match reception {
+            HttpReply::Events(events) => {
+                let CallHeaders { call, target, .. } = headers;
+                let (mut coming, _) = StreamedCall::of(self, &id, (call, target), deadline);
+                let events = self.resumable(&id, events, HeaderMap::new());
+                coming.stage = ReplyStage::Streaming(events);
+                Ok(coming.reply())
+            }
+            HttpReply::Begun(begun) => self.reply_in_pieces(begun, &id, deadline).await,
+            whole => Ok(Reply::ready(Ok(self.answer(whole, &id)?))),
+        }
+    }
+
+    /// Sends a call to a Legacy server.
+    async fn call_legacy(
+        self: &Arc<Self>,
+        id: Id,
+        message: Bytes,
+        headers: CallHeaders<'_>,
+        deadline: Deadline,
+    ) -> Result<Reply, UpstreamError> {
+        let CallHeaders { call, target, .. } = headers;
+        let log = call.context.log;
+        // In flight from here on: a server that responds with plain JSON sends
+        // no head until it has finished, and still must learn of a
+        // cancellation.
+        let (mut coming, answers) = StreamedCall::of(self, &id, (call, target), deadline);
+        if coming.questions.can_be() {
+            let sent = Arc::clone(self).send(id, message, self.clients_own(call), log);
+            coming.stage = ReplyStage::Sent(sent, self.clients_own(call));
+            return Ok(coming.reply().with_answers(answers));
+        }
+        let reception = if coming.hearing.elsewhere() {
+            let own = self.clients_own(call);
+            let mut sent = Arc::clone(self).send(id.clone(), message, own, log);
+            tokio::select! {
+                reception = &mut sent => reception,
+                () = coming.hearing.arrived() => {
+                    coming.stage = ReplyStage::Sent(sent, self.clients_own(call));
+                    return Ok(coming.reply());
+                }
+                after = coming.deadline.passed() => return Err(UpstreamError::Timeout { after }),
+            }
+        } else {
+            let sent = async {
+                self.set_level(log).await;
+                self.exchange(&id, message, &headers).await
+            };
+            tokio::select! {
+                reception = sent => reception,
+                after = coming.deadline.passed() => return Err(UpstreamError::Timeout { after }),
+            }
+        };
+        // Answered or rejected. After a lost connection the server may still be
+        // working on the call.
+        if !matches!(reception, Ok(HttpReply::Events(_)) | Err(UpstreamError::Broken(_))) {
+            coming.under_way.end();
+        }
+        match reception? {
+            HttpReply::Events(events) => {
+                let events = self.resumable(&id, events, self.clients_own(call));
+                coming.stage = ReplyStage::Streaming(events);
+                Ok(coming.reply())
+            }
+            HttpReply::Begun(begun) => self.reply_in_pieces(begun, &id, coming.deadline).await,
+            whole => Ok(Reply::ready(Ok(self.answer(whole, &id)?))),
+        }
+    }
+
+    /// The reply to a call whose result is large.
+    async fn reply_in_pieces(
+        &self,
+        begun: PartialAnswer,
+        id: &Id,
+        deadline: Deadline,
+    ) -> Result<Reply, UpstreamError> {
+        Ok(match self.pass(begun, id, deadline).await? {
+            Ok(passing) => Reply::passing(passing),
+            Err(answer) => Reply::ready(Ok(answer)),
+        })
+    }
+
     /// Sends a request of the gateway's own.
     async fn request(
         self: &Arc<Self>,
@@ -242,9 +295,12 @@ impl HttpShared {
         params: Bytes,
     ) -> Result<Answer, UpstreamError> {
         let id = self.number();
-        let headers = self.headers(method, None);
+        let headers = match self.peer.era() {
+            Era::Modern => modern_headers(self.peer.version, method),
+            Era::Legacy => HeaderMap::new(),
+        };
         let message = jsonrpc::request(&id, method.as_str(), &params);
-        let reception = match self.exchange(&id, message, headers).await? {
+        let reception = match self.exchange(&id, message, &headers).await? {
             HttpReply::Events(events) => events,
             whole => return whole.answer(&id).await,
         };
@@ -299,12 +355,10 @@ impl HttpShared {
         Resumable::new(self, id, events, own)
     }
 
-    /// The client's headers that are forwarded with its call.
+    /// The client's headers that a Legacy server receives with its call.
     fn clients_own(&self, call: &Call) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        if self.peer.era() == Era::Legacy {
-            self.add_clients_own(&mut headers, call);
-        }
+        self.add_clients_own(&mut headers, call);
         headers
     }
 
@@ -325,33 +379,6 @@ impl HttpShared {
         jsonrpc::request_with(id, call.method.as_str(), params)
     }
 
-    fn headers(&self, method: &Method, name: Option<&str>) -> HeaderMap {
-        match self.peer.era() {
-            Era::Modern => modern_headers(self.peer.version, method, name),
-            Era::Legacy => HeaderMap::new(),
-        }
-    }
-
-    /// Adds the client's trace context, and those of its headers that the
-    /// configuration forwards.
-    fn add_clients_own(&self, headers: &mut HeaderMap, call: &Call) {
-        let trace = &call.context.trace;
-        let (parent, state) = match &trace.sent {
-            Some((parent, state)) => (Some(parent), state.as_ref()),
-            None => (trace.parent.as_ref(), trace.state.as_ref()),
-        };
-        for (name, value) in [(header::TRACEPARENT, parent), (header::TRACESTATE, state)] {
-            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
-                headers.insert(name, value);
-            }
-        }
-        for name in &self.forward {
-            if let Some(value) = call.context.headers.get(name) {
-                headers.insert(name.clone(), value.clone());
-            }
-        }
-    }
-
     /// Sends a call; the future resolves to the head of the response.
     fn send(
         self: Arc<Self>,
@@ -362,7 +389,7 @@ impl HttpShared {
     ) -> Head {
         Box::pin(async move {
             self.set_level(log).await;
-            self.exchange(&id, message, headers).await
+            self.exchange(&id, message, &headers).await
         })
     }
 
@@ -372,18 +399,19 @@ impl HttpShared {
         &self,
         id: &Id,
         message: Bytes,
-        mut headers: HeaderMap,
+        headers: &impl RequestHeaders,
     ) -> Result<HttpReply, UpstreamError> {
-        let used = self.session.add_to(&mut headers);
+        let session = self.session.current();
+        let used = session.as_ref().filter(|open| open.can_be_lost());
         let again = used.is_some().then(|| message.clone());
-        let reception = self.post(&headers, message).await?;
+        let reception = self.post(&(headers, session.as_deref()), message).await?;
         let lost = used.filter(|_| session::is_lost(&reception, id));
         let (Some(lost), Some(again)) = (lost, again) else { return Ok(reception) };
         // Boxed to keep the usual call small: this is rare.
         Box::pin(async {
-            self.reopen(&lost).await?;
-            self.session.add_to(&mut headers);
-            let reception = self.post(&headers, again).await?;
+            self.reopen(lost).await?;
+            let session = self.session.current();
+            let reception = self.post(&(headers, session.as_deref()), again).await?;
             if !session::is_lost(&reception, id) {
                 // The lists may have changed with the session. A server
                 // that loses every session is not asked: the list request would
@@ -403,12 +431,19 @@ impl HttpShared {
         reopened.inspect_err(|fault| self.lose(fault))
     }
 
-    async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<HttpReply, UpstreamError> {
-        let response = match self.client.post(headers, body).await {
+    async fn post(
+        &self,
+        headers: &impl RequestHeaders,
+        body: Bytes,
+    ) -> Result<HttpReply, UpstreamError> {
+        let reply = match self.client.post(headers, body).await {
             Ok(response) => HttpReply::read(response, self.limit).await,
             Err(fault) => Err(fault),
         };
-        response.inspect_err(|fault| self.doubt(fault))
+        if let Err(fault) = &reply {
+            self.doubt(fault);
+        }
+        reply
     }
 
     /// Sends a Legacy server the answer to its request, within [`ASIDE`].
@@ -442,18 +477,6 @@ impl HttpShared {
             drop(place);
         });
     }
-}
-
-/// The headers of a Modern request (2026-07-28, Streamable HTTP, "Standard
-/// Request Headers").
-fn modern_headers(version: ProtocolVersion, method: &Method, name: Option<&str>) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(3);
-    headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
-    headers.insert(header::METHOD, method.to_header());
-    if let Some(name) = name {
-        headers.insert(header::NAME, encode_value(name));
-    }
-    headers
 }
 
 /// How long a message outside of a call may take.

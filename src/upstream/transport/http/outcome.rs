@@ -9,35 +9,39 @@ use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 
 use super::HttpShared;
+use super::large_result::PartialAnswer;
 use super::reply::{HttpReply, answer_in, refusal};
 
-/// A response that is not a stream.
-pub(super) enum SettledReply {
-    Answer(Answer),
-    Passing(Passing),
-}
-
 impl HttpShared {
-    /// Turns the HTTP reply to a call, unless it is a stream, into a response.
-    pub(super) async fn settle(
-        &self,
-        reception: HttpReply,
-        id: &Id,
-        deadline: Deadline,
-    ) -> Result<SettledReply, UpstreamError> {
-        let answer = match reception {
+    /// The answer in the HTTP reply to a call that is neither a stream nor too
+    /// large to be buffered.
+    pub(super) fn answer(&self, reply: HttpReply, id: &Id) -> Result<Answer, UpstreamError> {
+        let answer = match reply {
             HttpReply::Message(frame) => answer_in(frame, id),
-            HttpReply::Begun(begun) => match Box::pin(begun.pass(id, self, deadline)).await? {
-                Ok(passing) => return Ok(SettledReply::Passing(passing)),
-                Err(frame) => answer_in(frame, id),
-            },
-            HttpReply::Events(_) | HttpReply::Empty => Err(UpstreamError::NoAnswer),
+            HttpReply::Events(_) | HttpReply::Begun(_) | HttpReply::Empty => {
+                Err(UpstreamError::NoAnswer)
+            }
             HttpReply::Refused { status, frame, .. } => self.refused(status, frame, id),
         };
         if let Err(fault) = &answer {
             self.doubt(fault);
         }
-        Ok(SettledReply::Answer(self.checked(answer?)?))
+        self.checked(answer?)
+    }
+
+    /// Passes on a response that is too large to be buffered, if that is
+    /// possible.
+    pub(super) async fn pass(
+        &self,
+        begun: PartialAnswer,
+        id: &Id,
+        deadline: Deadline,
+    ) -> Result<Result<Passing, Answer>, UpstreamError> {
+        // Boxed to keep the usual call small: this is rare.
+        match Box::pin(begun.pass(id, self, deadline)).await? {
+            Ok(passing) => Ok(Ok(passing)),
+            Err(frame) => Ok(Err(self.answer(HttpReply::Message(frame), id)?)),
+        }
     }
 
     /// The meaning of an HTTP error. If a Modern server sends an error without

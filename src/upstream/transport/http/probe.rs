@@ -11,7 +11,7 @@ use crate::upstream::transport::peer::{DiscoverVerdict, Peer, judge_discover, mo
 use crate::upstream::transport::request_ids::RequestIds;
 
 use super::client::HttpClient;
-use super::modern_headers;
+use super::headers::modern_headers;
 use super::reply::HttpReply;
 
 /// Sends `server/discover`; returns `None` if the server is Legacy.
@@ -25,7 +25,7 @@ pub(super) async fn discover(
         let id = Id::number(ids.draw());
         let params = modern_params(version, serde_json::json!({}));
         let body = jsonrpc::request(&id, Method::Discover.as_str(), &params);
-        let headers = modern_headers(version, &Method::Discover, None);
+        let headers = modern_headers(version, &Method::Discover);
         let response = client.post(&headers, body).await?;
         let reception = HttpReply::read(response, limit).await;
         let answer = match reception {

@@ -15,6 +15,7 @@ use crate::upstream::transport::peer::{Peer, initialize_params, judge_initialize
 use crate::upstream::transport::request_ids::RequestIds;
 
 use super::client::HttpClient;
+use super::headers::RequestHeaders;
 use super::reply::HttpReply;
 
 /// The current Legacy session with a peer. Callers that lose it together open
@@ -79,6 +80,13 @@ pub(super) struct OpenSession {
 }
 
 impl OpenSession {
+    /// Whether the session has an id, which the server can lose.
+    pub(super) fn can_be_lost(&self) -> bool {
+        self.id.is_some()
+    }
+}
+
+impl RequestHeaders for OpenSession {
     fn add_to(&self, headers: &mut HeaderMap) {
         let version = HeaderValue::from_static(self.version.as_str());
         headers.insert(header::PROTOCOL_VERSION, version);
@@ -112,12 +120,17 @@ impl LegacySession {
         Ok((peer, session))
     }
 
-    /// Adds the session's headers; returns the session if it has an id, which
-    /// a server can lose.
+    /// The open session, as far as is known.
+    pub(super) fn current(&self) -> Option<Arc<OpenSession>> {
+        self.0.current()
+    }
+
+    /// Adds the session's headers; returns the session if the server can lose
+    /// it.
     pub(super) fn add_to(&self, headers: &mut HeaderMap) -> Option<Arc<OpenSession>> {
-        let open = self.0.current()?;
+        let open = self.current()?;
         open.add_to(headers);
-        open.id.is_some().then_some(open)
+        Some(open).filter(|open| open.can_be_lost())
     }
 
     /// Opens a new session in place of a lost one, unless another call has done

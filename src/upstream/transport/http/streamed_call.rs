@@ -27,7 +27,6 @@ use crate::upstream::transport::peer::{answer_to_server, not_offered};
 use crate::upstream::{InstanceScope, UpstreamError};
 
 use super::HttpShared;
-use super::outcome::SettledReply;
 use super::reply::{HttpReply, MessageStream, answer_in};
 use super::resume::{Resumable, StreamItem};
 
@@ -229,15 +228,16 @@ impl StreamedCall {
         if !matches!(head, Err(UpstreamError::Broken(_))) {
             under_way.end();
         }
-        let settled = match head {
-            Ok(head) => shared.settle(head, &id, deadline).await,
+        let answer = match head {
+            Ok(HttpReply::Begun(begun)) => match shared.pass(begun, &id, deadline).await {
+                Ok(Ok(passing)) => return Event::Passing(passing),
+                Ok(Err(answer)) => Ok(answer),
+                Err(fault) => Err(fault),
+            },
+            Ok(reply) => shared.answer(reply, &id),
             Err(fault) => Err(fault),
         };
-        match settled {
-            Ok(SettledReply::Answer(answer)) => Event::Answer(Ok(answer)),
-            Ok(SettledReply::Passing(passing)) => Event::Passing(passing),
-            Err(fault) => Event::Answer(Err(fault.into_failure(&shared.server))),
-        }
+        Event::Answer(answer.map_err(|fault| fault.into_failure(&shared.server)))
     }
 
     fn aside(&mut self, aside: SideMessage) -> Option<Event> {

@@ -1,0 +1,105 @@
+//! The headers of a request, written straight into it.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::call::Call;
+use crate::mcp::{Era, Method, ProtocolVersion, encode_value, header};
+use crate::policy::CallTarget;
+
+use super::HttpShared;
+
+/// The headers of one request, besides those that are fixed. Written straight into the request,
+/// and once more for each redirect.
+pub(super) trait RequestHeaders {
+    /// Adds the headers; one of the same name is replaced.
+    fn add_to(&self, headers: &mut HeaderMap);
+}
+
+impl RequestHeaders for HeaderMap {
+    fn add_to(&self, headers: &mut HeaderMap) {
+        for (name, value) in self {
+            headers.insert(name.clone(), value.clone());
+        }
+    }
+}
+
+/// A request's headers, and those of the session that it belongs to, which prevail.
+impl<H: RequestHeaders, S: RequestHeaders> RequestHeaders for (&H, Option<&S>) {
+    fn add_to(&self, headers: &mut HeaderMap) {
+        let (own, session) = self;
+        own.add_to(headers);
+        if let Some(session) = session {
+            session.add_to(headers);
+        }
+    }
+}
+
+/// The headers of a client's call.
+pub(super) struct CallHeaders<'a> {
+    pub(super) shared: &'a HttpShared,
+    pub(super) call: &'a Call,
+    pub(super) target: &'a CallTarget,
+    /// The tool parameters that are sent as headers.
+    pub(super) mirrored: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl RequestHeaders for CallHeaders<'_> {
+    fn add_to(&self, headers: &mut HeaderMap) {
+        let Self { shared, call, target, mirrored } = self;
+        if shared.peer.era() == Era::Modern {
+            add_modern(headers, shared.peer.version, &call.method);
+            if let Some(name) = name_header(&call.method, target) {
+                headers.insert(header::NAME, name);
+            }
+        }
+        shared.add_clients_own(headers, call);
+        for (name, value) in mirrored {
+            headers.insert(name.clone(), value.clone());
+        }
+    }
+}
+
+impl HttpShared {
+    /// Adds the client's trace context, and those of its headers that the
+    /// configuration forwards.
+    pub(super) fn add_clients_own(&self, headers: &mut HeaderMap, call: &Call) {
+        let trace = &call.context.trace;
+        let (parent, state) = match &trace.sent {
+            Some((parent, state)) => (Some(parent), state.as_ref()),
+            None => (trace.parent.as_ref(), trace.state.as_ref()),
+        };
+        for (name, value) in [(header::TRACEPARENT, parent), (header::TRACESTATE, state)] {
+            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+                headers.insert(name, value);
+            }
+        }
+        for name in &self.forward {
+            if let Some(value) = call.context.headers.get(name) {
+                headers.insert(name.clone(), value.clone());
+            }
+        }
+    }
+}
+
+/// The value of `Mcp-Name`, for a method that has a subject.
+fn name_header(method: &Method, target: &CallTarget) -> Option<HeaderValue> {
+    if let Some(tool) = &target.tool {
+        return Some(tool.name_header.clone());
+    }
+    let name = target.native.as_ref().filter(|_| method.name_param().is_some());
+    name.map(|name| encode_value(name.as_str()))
+}
+
+/// The headers of a request without a subject to a Modern server.
+pub(super) fn modern_headers(version: ProtocolVersion, method: &Method) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    add_modern(&mut headers, version, method);
+    headers
+}
+
+/// Adds the headers of every Modern request (2026-07-28, Streamable HTTP,
+/// "Standard Request Headers").
+fn add_modern(headers: &mut HeaderMap, version: ProtocolVersion, method: &Method) {
+    headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
+    headers.insert(header::METHOD, method.to_header());
+}
