@@ -155,7 +155,7 @@ impl AccessLogLine<'_> {
         by_style!(line, "", "\x1b[2m", "{\"timestamp\":\"");
         line.write_raw(date);
         line.write_raw(".");
-        line.write_six_digits(micros);
+        line.write_padded("000000", micros.into());
         by_style!(
             line,
             "Z  INFO trunkline::access: call",
@@ -271,41 +271,25 @@ impl AccessLogLine<'_> {
     /// one.
     fn write_milliseconds(&mut self, micros: u64) {
         self.write_digits(micros / 1000);
-        let rest = micros % 1000;
-        let [tenths, hundredths, thousandths] =
-            [rest / 100, rest / 10 % 10, rest % 10].map(ascii_digit);
-        self.out.extend_from_slice(&[b'.', tenths]);
-        if thousandths != b'0' {
-            self.out.extend_from_slice(&[hundredths, thousandths]);
-        } else if hundredths != b'0' {
-            self.out.push(hundredths);
+        self.write_raw(".");
+        match micros % 1000 {
+            rest if rest % 100 == 0 => self.write_digits(rest / 100),
+            rest if rest % 10 == 0 => self.write_padded("00", rest / 10),
+            rest => self.write_padded("000", rest),
         }
     }
 
-    fn write_six_digits(&mut self, value: u32) {
-        let value = u64::from(value);
-        let places = [100_000, 10_000, 1000, 100, 10, 1];
-        self.out.extend_from_slice(&places.map(|place| ascii_digit(value / place % 10)));
+    fn write_digits(&mut self, value: u64) {
+        self.write_raw(itoa::Buffer::new().format(value));
     }
 
-    fn write_digits(&mut self, mut value: u64) {
-        let mut digits = [b'0'; 20];
-        let mut start = digits.len();
-        for place in digits.iter_mut().rev() {
-            *place = ascii_digit(value % 10);
-            value /= 10;
-            start -= 1;
-            if value == 0 {
-                break;
-            }
-        }
-        self.out.extend_from_slice(digits.get(start..).unwrap_or_default());
+    /// A number with as many digits as there are `zeros`, at least.
+    fn write_padded(&mut self, zeros: &str, value: u64) {
+        let mut buffer = itoa::Buffer::new();
+        let digits = buffer.format(value);
+        self.write_raw(zeros.get(digits.len()..).unwrap_or_default());
+        self.write_raw(digits);
     }
-}
-
-/// The digit of a number below ten.
-fn ascii_digit(value: u64) -> u8 {
-    b'0' + (value % 10) as u8
 }
 
 /// Whether `text` needs no escapes between quotes: visible ASCII without quotes

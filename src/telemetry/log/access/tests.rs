@@ -229,7 +229,8 @@ fn the_date_follows_the_clock() {
 fn the_fraction_has_six_digits() {
     let mut out = Vec::new();
     for micros in [0, 1, 12_345, 999_999] {
-        AccessLogLine { out: &mut out, style: AccessLogFormat::Plain }.write_six_digits(micros);
+        AccessLogLine { out: &mut out, style: AccessLogFormat::Plain }
+            .write_padded("000000", micros);
     }
     assert_eq!(String::from_utf8(out).unwrap(), "000000000001012345999999");
 }
