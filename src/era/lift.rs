@@ -2,6 +2,7 @@
 //! need a change.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use bytes::{Bytes, BytesMut};
 use memchr::memmem;
@@ -75,8 +76,7 @@ pub fn result<'a>(body: &'a ResultBody, gateway_info: &[u8]) -> Splice<'a> {
     let raw = body.raw();
     let server_info = body.sender().map_or(gateway_info, |info| &info[..]);
     let own_meta = body.meta_span().and_then(|span| raw.get(span));
-    let says_who =
-        own_meta.is_some_and(|own| memmem::find(own, meta::SERVER_INFO.as_bytes()).is_some());
+    let says_who = own_meta.is_some_and(|own| SERVER_INFO.find(own).is_some());
     let is_text = |span: &Range<usize>| raw.get(span.start) == Some(&b'"');
     let typed = body.kind_span().is_some_and(|span| is_text(&span));
     let mut splice = Splice::new(raw);
@@ -162,6 +162,10 @@ pub(super) fn new_trace(call: &Call) -> Option<(String, Option<String>)> {
     let (parent, state) = call.context.trace.sent.as_ref()?;
     Some((string(parent), state.as_deref().map(string)))
 }
+
+/// Prepared once: for a short text, preparing a search takes longer than the search.
+static SERVER_INFO: LazyLock<memmem::Finder<'static>> =
+    LazyLock::new(|| memmem::Finder::new(meta::SERVER_INFO));
 
 #[cfg(test)]
 mod tests {
