@@ -71,15 +71,11 @@ fn can_take_calls(server: &ServerStatus) -> bool {
     }
 }
 
+/// Without the error, which may quote what a server wrote: probes are often less protected than
+/// `/status`.
 fn reason(server: &ServerStatus) -> String {
-    let ServerStatus { name, state, since, last_error, .. } = server;
-    let state = state.as_str();
-    let mut reason = format!("{name}: {state} since {}", whole_seconds(*since));
-    if let Some(error) = last_error {
-        reason.push_str(": ");
-        reason.push_str(&error.message);
-    }
-    reason
+    let ServerStatus { name, state, since, .. } = server;
+    format!("{name}: {} since {}", state.as_str(), whole_seconds(*since))
 }
 
 fn whole_seconds(at: Timestamp) -> String {

@@ -176,6 +176,9 @@ section! {
             listen: Option<SocketAddr> = "127.0.0.1:8081",
             /// The host names accepted in the `Host` header. Loopback names are always allowed.
             allowed_hosts: Vec<String> as Vec<HostSetting> = [],
+            /// The origins of web pages that may read its pages. By default none, not even pages of
+            /// this machine.
+            allowed_origins: Vec<String> as Vec<OriginSetting> = [],
         }
     }
 }

@@ -36,6 +36,7 @@ mod rate;
 mod reader;
 mod secret;
 mod server;
+mod server_secrets;
 mod setting;
 mod source;
 mod substitute;
@@ -61,6 +62,7 @@ pub use server::{
     CommandConfig, EraChoice, HttpConfig, HttpTransport, Isolation, ServerConfig, ServerKind,
     StartChoice, ToolOverride, ToolsConfig, child_inherits,
 };
+pub use server_secrets::ServerSecrets;
 pub use source::{ConfigSource, Environment, SystemEnvironment};
 
 use std::path::PathBuf;

@@ -98,6 +98,10 @@ impl Setting for Url {
     }
 
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        if node.value.as_str().is_some_and(|text| text.contains('@')) {
+            // It may contain a password, which the excerpt of a fault must not show.
+            reader.hidden.push(node.span.clone());
+        }
         let text = node.substitute_text::<Self>(reader)?;
         // The message names only the rule: the text may contain a secret.
         parse_http_url(&text).map_err(|problem| node.report_fault(reader, problem.into())).ok()

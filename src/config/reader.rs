@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 use super::Environment;
 use super::fault::FoundProblem;
 use super::problem::ConfigProblem;
+use super::secret::Secret;
 use super::setting::{Setting, SettingRow};
 use super::wording::{AnyTable, expected_kind, nearest_choice, quote_segment, shorten_text};
 
@@ -21,14 +22,16 @@ pub(super) struct ConfigReader<'a> {
     pub(super) found: Vec<FoundProblem>,
     /// The byte ranges of secrets in the text: never shown.
     pub(super) hidden: Vec<Range<usize>>,
+    /// The values of secrets and of substitutions, with the keys of their settings.
+    pub(super) secrets: Vec<(String, Secret)>,
     /// Every file named by a substitution.
     pub(super) files: BTreeSet<PathBuf>,
 }
 
 impl<'a> ConfigReader<'a> {
     pub(super) fn new(folder: &'a Path, surroundings: &'a dyn Environment) -> Self {
-        let (found, hidden, files) = Default::default();
-        Self { folder, surroundings, found, hidden, files }
+        let (found, hidden, secrets, files) = Default::default();
+        Self { folder, surroundings, found, hidden, secrets, files }
     }
 
     pub(super) fn report_fault(&mut self, span: Range<usize>, key: &str, problem: ConfigProblem) {

@@ -71,7 +71,9 @@ impl Setting for Secret {
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         // Any value here may be a literal secret, even one of the wrong type.
         reader.hidden.push(node.span.clone());
-        node.substitute_text::<Self>(reader).map(Self::new)
+        let secret = node.substitute_text::<Self>(reader).map(Self::new)?;
+        reader.secrets.push((node.key.clone(), secret.clone()));
+        Some(secret)
     }
 
     fn json_schema() -> Json {

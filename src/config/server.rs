@@ -18,6 +18,7 @@ use super::process::{ProgramSetting, VariableSetting};
 use super::rate::Rate;
 use super::reader::{ConfigReader, ConfigTable};
 use super::secret::Secret;
+use super::server_secrets::ServerSecrets;
 use super::setting::{Section, SectionPart, SettingRow, TextSetting};
 use super::substitute::SubstitutedText;
 use super::units::{DurationSetting, SizeSetting};
@@ -32,6 +33,8 @@ section! {
             name: ServerName,
             /// How it is reached.
             target: ServerKind,
+            /// What logs and status pages must not show.
+            secrets: ServerSecrets,
         }
         settings {
             /// The protocol era that the server speaks.

@@ -9,6 +9,7 @@ use serde_json::{Value as Json, json};
 use super::problem::ConfigProblem;
 use super::process::is_env_name;
 use super::reader::{ConfigNode, ConfigReader};
+use super::secret::Secret;
 use super::setting::Setting;
 
 impl ConfigNode<'_> {
@@ -46,7 +47,9 @@ impl ConfigNode<'_> {
             Some(("file", path)) if !path.is_empty() => from_file(path, reader),
             _ => Err(ConfigProblem::Substitution),
         };
-        value.map_err(|problem| self.report_fault(reader, problem)).ok()
+        let value = value.map_err(|problem| self.report_fault(reader, problem)).ok()?;
+        reader.secrets.push((self.key.clone(), Secret::new(value.clone())));
+        Some(value)
     }
 }
 

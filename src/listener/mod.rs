@@ -42,7 +42,7 @@ use crate::call::Drain;
 use crate::call::PeerAddress;
 
 pub use self::{
-    guard::{Admission, Guard, GuardError, GuardRefusal, QuotedExcerpt},
+    guard::{Admission, Guard, GuardError, GuardRefusal, LocalPages, QuotedExcerpt},
     socket::{Counts, Drained, ListenError, Listener},
     tls::{Certificates, TlsError, TlsFiles},
     workers::Workers,

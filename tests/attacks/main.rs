@@ -23,6 +23,7 @@ mod fair_shares;
 mod guessed_ids;
 mod large_arguments;
 mod large_sessions;
+mod leaked_secrets;
 mod shown_keys;
 mod unfinished_bodies;
 

@@ -7,7 +7,7 @@ use http::HeaderValue;
 use tokio::runtime::Handle;
 
 use crate::config::{Config, TlsConfig};
-use crate::listener::{Certificates, ConnectionLimits, Guard, Settings, TlsFiles};
+use crate::listener::{Certificates, ConnectionLimits, Guard, LocalPages, Settings, TlsFiles};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::{self, Otel};
 
@@ -35,7 +35,9 @@ pub fn of(config: &Config) -> Result<Listeners, Vec<String>> {
         })
     };
     let clients = guard("gateway", &gateway.allowed_hosts, &gateway.allowed_origins);
-    let operators = guard("admin", &config.admin.allowed_hosts, &[]);
+    let operators = guard("admin", &config.admin.allowed_hosts, &config.admin.allowed_origins);
+    // Its pages tell much and are read by probes and people, not by other pages.
+    let operators = operators.with_local_pages(LocalPages::Foreign);
     let tls = gateway.tls.as_ref().and_then(|tls| match certificates(tls) {
         Ok(certificates) => Some(certificates),
         Err(fault) => {

@@ -194,6 +194,7 @@ fn no_telling_shows_a_secret() {
         r#"servers.x = { url = "http://x", header = { A = "\\\"hide-me\"hide-me" } }"#,
         "[servers.x]\nurl = \"http://x\"\nheaders = [\"hide-me\"]",
         "[servers.x]\nurl = \"http://x\"\nheaders = \"hide-me\"",
+        "[servers.x]\nurl = \"http://user:hide-me@x\"",
         "[servers.x]\nurl = \"http://x\"\nenv = { A = \"hide-me\" }",
         "[servers]\nx = { headers = { A = \"hide-me\" } }",
         "[servers]\nx = [{ headers = { A = \"hide-me\" } }]",

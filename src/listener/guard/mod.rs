@@ -31,6 +31,17 @@ use self::host::{HostPort, PageOrigin, RequestedHost, ends_below};
 pub struct Guard {
     hosts: Vec<HostRule>,
     origins: Vec<String>,
+    local_pages: LocalPages,
+}
+
+/// Whether any page of this machine may call a gateway on it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LocalPages {
+    /// They may, whatever their port: development tools are such pages.
+    #[default]
+    Trusted,
+    /// Only those that are named, as any other page.
+    Foreign,
 }
 
 /// What the guard let pass.
@@ -126,6 +137,13 @@ impl Guard {
         if faults.is_empty() { Ok(guard) } else { Err(faults) }
     }
 
+    /// The same guard with another rule for pages of this machine.
+    #[must_use]
+    pub fn with_local_pages(mut self, local_pages: LocalPages) -> Self {
+        self.local_pages = local_pages;
+        self
+    }
+
     /// Judges one request that came in on the socket address `local`.
     ///
     /// # Errors
@@ -161,7 +179,8 @@ impl Guard {
     fn trusts(&self, page: PageOrigin<'_>, target: HostPort<'_>) -> bool {
         // A local page may call a local gateway, whatever the ports: the inspector does. Beyond
         // that a page may call the host that it came from itself, which `serves` has admitted.
-        (page.is_web() && page.at.host.is_loopback() && target.host.is_loopback())
+        let is_local = page.is_web() && page.at.host.is_loopback() && target.host.is_loopback();
+        (is_local && self.local_pages == LocalPages::Trusted)
             || page.covers(target)
             || self.origins.iter().any(|entry| PageOrigin::parse(entry) == Some(page))
     }

@@ -111,18 +111,15 @@ pub(in crate::upstream) enum SideMessage {
 /// The client of a call, and the task that the call waits for.
 pub(in crate::upstream) struct CallOrigin {
     pub(in crate::upstream) whose: InstanceScope,
-    /// How many requests the server had been sent: newer calls have more.
-    pub(in crate::upstream) order: u64,
     /// The task whose result the call requests, by the server's own id.
     task: Option<NativeName>,
 }
 
 impl CallOrigin {
-    /// The origin of a call to this target, with its place in the order of the connection's
-    /// requests.
-    pub(in crate::upstream) fn of(call: &Call, target: &CallTarget, order: u64) -> Self {
+    /// The origin of a call to this target.
+    pub(in crate::upstream) fn of(call: &Call, target: &CallTarget) -> Self {
         let task = target.native.clone().filter(|_| call.method == Method::TasksResult);
-        Self { whose: InstanceScope::of(&call.context), order, task }
+        Self { whose: InstanceScope::of(&call.context), task }
     }
 }
 
@@ -207,7 +204,6 @@ mod tests {
         let bob = InstanceScope::Principal(Principal::Anonymous);
         let caller = |whose: &InstanceScope, task: Option<&str>| CallOrigin {
             whose: whose.clone(),
-            order: 0,
             task: task.map(NativeName::new),
         };
         let about = |task: &str| Question {

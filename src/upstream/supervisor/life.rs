@@ -264,7 +264,7 @@ impl<'a> Life<'a> {
     }
 
     fn note(&self, fault: &UpstreamError) {
-        let text = fault.chain();
+        let text = self.instance.config().secrets.hide_in(&fault.chain()).into_owned();
         let owner = self.instance.owner.whose.as_str();
         tracing::warn!(server = %self.instance.name(), owner, "{text}");
         let mut notes = self.instance.notes();

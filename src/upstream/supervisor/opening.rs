@@ -85,6 +85,7 @@ impl Life<'_> {
             patience: config.start_timeout / 3,
             limit,
             inbox: Arc::clone(&self.instance.inbox),
+            secrets: config.secrets.clone(),
         };
         StdioServer::open(opening, input, output).await.map(ServerConnection::Stdio)
     }
@@ -120,6 +121,7 @@ impl Life<'_> {
             patience: config.start_timeout / 3,
             limit: config.max_response,
             inbox: Arc::clone(&self.instance.inbox),
+            secrets: config.secrets.clone(),
         };
         let opened = tokio::select! {
             opened = StdioServer::open(opening, input, output) => opened,
@@ -167,6 +169,7 @@ impl Life<'_> {
             pass_env: command.pass_env.clone(),
             cwd: command.cwd.clone(),
             stop_timeout: self.instance.config().stop_timeout,
+            secrets: self.instance.config().secrets.clone(),
         }
     }
 }

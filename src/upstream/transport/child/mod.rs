@@ -33,6 +33,7 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::call::ServerName;
+use crate::config::ServerSecrets;
 use group::Group;
 use stderr::StderrLog;
 
@@ -55,6 +56,8 @@ pub struct ChildSpec {
     pub cwd: Option<PathBuf>,
     /// How long each step of [`Child::stop`] waits before the next, harsher one.
     pub stop_timeout: Duration,
+    /// What is hidden in its output to standard error.
+    pub secrets: ServerSecrets,
 }
 
 impl ChildSpec {
@@ -67,6 +70,7 @@ impl ChildSpec {
             pass_env: Vec::new(),
             cwd: None,
             stop_timeout: Duration::from_secs(5),
+            secrets: ServerSecrets::default(),
         }
     }
 }
@@ -142,7 +146,8 @@ impl Child {
         let lease = Lease::new(group, guardian.clone());
         let stdin = process.stdin.take().ok_or_else(unusable)?;
         let stdout = process.stdout.take().ok_or_else(unusable)?;
-        let stderr = StderrLog::start(server.clone(), process.stderr.take().ok_or_else(unusable)?);
+        let stderr = process.stderr.take().ok_or_else(unusable)?;
+        let stderr = StderrLog::start(server.clone(), spec.secrets.clone(), stderr);
         let stop_timeout = spec.stop_timeout;
         Ok((Self { lease, process, stderr, stop_timeout, status: None }, stdin, stdout))
     }

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use crate::call::ServerName;
 use crate::clock;
 use crate::codec::lines::{LineError, LineReader};
+use crate::config::ServerSecrets;
 
 /// The task that reads a child's standard error, and the last lines.
 #[derive(Debug)]
@@ -28,12 +29,13 @@ pub(super) struct StderrLog {
 impl StderrLog {
     pub(super) fn start(
         server: ServerName,
+        secrets: ServerSecrets,
         stderr: impl AsyncRead + Unpin + Send + 'static,
     ) -> Self {
         let (child_lives, child_gone) = oneshot::channel();
         let last = Arc::new(Mutex::new(VecDeque::new()));
-        let log =
-            StderrLines { server, last: last.clone(), rate: LineRate::new(clock::real_now()) };
+        let rate = LineRate::new(clock::real_now());
+        let log = StderrLines { server, secrets, last: last.clone(), rate };
         let task = tokio::spawn(log.run(stderr, child_gone));
         Self { last, task: Some(task), _child_lives: child_lives }
     }
@@ -53,6 +55,7 @@ impl StderrLog {
 
 struct StderrLines {
     server: ServerName,
+    secrets: ServerSecrets,
     last: Arc<Mutex<VecDeque<String>>>,
     rate: LineRate,
 }
@@ -77,10 +80,14 @@ impl StderrLines {
                 continue;
             };
             match line {
-                Ok(Some(line)) => self.line(printable(&line)),
+                Ok(Some(line)) => {
+                    let line = String::from_utf8_lossy(&line);
+                    self.line(printable(&self.secrets.hide_in(&line)));
+                }
                 Ok(None) | Err(LineError::Io(_)) => return,
                 Err(LineError::TooLong { ends, .. }) => {
-                    self.line(printable(&ends.head) + " … (cut)");
+                    let head = String::from_utf8_lossy(&ends.head);
+                    self.line(printable(&self.secrets.hide_in_cut(&head)) + " … (cut)");
                 }
             }
         }
@@ -137,8 +144,7 @@ impl LineRate {
 
 /// The line as text that cannot move the cursor, recolour the terminal, forge
 /// another line or reverse the reading direction.
-fn printable(line: &[u8]) -> String {
-    let text = String::from_utf8_lossy(line);
+fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -177,11 +183,10 @@ mod tests {
     #[test]
     fn control_characters_are_shown_not_obeyed() {
         for (input, expected) in [
-            (&b"plain \xc3\xa4"[..], "plain ä"),
-            (b"a\tb\r", "a b\\u{d}"),
-            (b"\x1b[31mred\x07", "\\u{1b}[31mred\\u{7}"),
-            (b"\xff", "\u{fffd}"),
-            ("x\u{202e}y\u{2028}z".as_bytes(), "x\\u{202e}y\\u{2028}z"),
+            ("plain ä", "plain ä"),
+            ("a\tb\r", "a b\\u{d}"),
+            ("\x1b[31mred\x07", "\\u{1b}[31mred\\u{7}"),
+            ("x\u{202e}y\u{2028}z", "x\\u{202e}y\\u{2028}z"),
         ] {
             assert_eq!(printable(input), expected);
         }
@@ -208,11 +213,38 @@ mod tests {
         let text = format!("1\n2\n{}\n3\n4\n5\n", "x".repeat(10_000));
         let mut log = StderrLog::start(
             ServerName::new("test").unwrap(),
+            ServerSecrets::default(),
             std::io::Cursor::new(text.into_bytes()),
         );
         log.finish().await;
         let cut = format!("{} … (cut)", "x".repeat(512));
         assert_eq!(log.last_lines(), ["2", &cut, "3", "4", "5"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_line_shows_a_secret_not_even_one_that_was_cut() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let writer = Arc::new(log.reopen().unwrap());
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        // As in the test below.
+        let server = ServerName::new("s").unwrap();
+        let warm = std::io::Cursor::new(b"x\n");
+        StderrLog::start(server.clone(), ServerSecrets::default(), warm).finish().await;
+        tracing::callsite::rebuild_interest_cache();
+        let secrets = ServerSecrets::new(["hunter2-hunter2"]);
+        let text = format!(
+            "key hunter2-hunter2\n{}hunter2-hunter2{}\n",
+            "x".repeat(505),
+            "x".repeat(9_000)
+        );
+        let text = std::io::Cursor::new(text.into_bytes());
+        let mut lines = StderrLog::start(server, secrets, text);
+        lines.finish().await;
+        let cut = format!("{}*** … (cut)", "x".repeat(505));
+        assert_eq!(lines.last_lines(), ["key ***", &cut]);
+        let logged = std::fs::read_to_string(log.path()).unwrap();
+        assert!(logged.contains("key ***") && !logged.contains("hunter2"), "{logged}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -224,7 +256,7 @@ mod tests {
         let server = ServerName::new("noisy").unwrap();
         let log_lines = async |count| {
             let text = std::io::Cursor::new("one line of many\n".repeat(count).into_bytes());
-            StderrLog::start(server.clone(), text).finish().await;
+            StderrLog::start(server.clone(), ServerSecrets::default(), text).finish().await;
         };
         // If another test logs its first line just now, without a subscriber, tracing takes the
         // event for one that nobody wants.

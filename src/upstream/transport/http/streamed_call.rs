@@ -342,6 +342,8 @@ pub(super) struct LegacyCalls {
 /// The channels to a call for messages that arrive on another stream.
 struct RegisteredCall {
     caller: CallOrigin,
+    /// How many requests the server had been sent: newer calls have more.
+    order: u64,
     /// Server requests.
     asks: Option<mpsc::Sender<SideMessage>>,
     /// Lines of the server's log.
@@ -367,8 +369,13 @@ impl CallRegistration {
     ) -> Option<Self> {
         let number = id.as_number().filter(|_| shared.peer.era() == Era::Legacy)?;
         let (asks, asides) = questions.can_be().then(|| mpsc::channel(ASIDES)).unzip();
-        let caller = CallOrigin::of(call, target, shared.ids.issued());
-        let tied = RegisteredCall { caller, asks, lines: hearing.elsewhere.clone() };
+        let caller = CallOrigin::of(call, target);
+        let tied = RegisteredCall {
+            caller,
+            order: shared.ids.issued(),
+            asks,
+            lines: hearing.elsewhere.clone(),
+        };
         shared.calls.lock().insert(number, tied);
         shared.inbox.begun.notify_waiters();
         Some(Self { shared: Arc::clone(shared), number, asides })
@@ -391,8 +398,7 @@ impl LegacyCalls {
     /// The call that a log line outside of its stream belongs to.
     fn hears(&self) -> CallMatch<Arc<CallLog>> {
         let calls = self.lock();
-        let calls =
-            calls.values().map(|call| (call.caller.order, &call.caller.whose, call.lines.clone()));
+        let calls = calls.values().map(|call| (call.order, &call.caller.whose, call.lines.clone()));
         tie(calls, &self.cancelled_calls)
     }
 }
@@ -404,7 +410,7 @@ impl LegacyConnection for HttpShared {
 
     fn tied(&self, question: &Question) -> CallMatch<mpsc::Sender<SideMessage>> {
         let calls = self.calls.lock();
-        let calls = calls.values().map(|call| (call.caller.order, &call.caller, call.asks.clone()));
+        let calls = calls.values().map(|call| (call.order, &call.caller, call.asks.clone()));
         tie_question(question, calls, &self.calls.cancelled_calls)
     }
 

@@ -23,7 +23,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 
 use crate::call::{Answer, Call, Event, Notice, Reply, ServerName, VersionFault};
-use crate::config::EraChoice;
+use crate::config::{EraChoice, ServerSecrets};
 use crate::era::{lift, lower};
 use crate::jsonrpc::Id;
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, notification};
@@ -64,6 +64,8 @@ pub(in crate::upstream) struct StdioOpening {
     pub(in crate::upstream) limit: usize,
     /// Messages that the child sends outside of responses.
     pub(in crate::upstream) inbox: Arc<Inbox>,
+    /// What is hidden in lines that are logged.
+    pub(in crate::upstream) secrets: ServerSecrets,
 }
 
 impl StdioServer {
@@ -74,7 +76,13 @@ impl StdioServer {
         input: impl AsyncWrite + Send + 'static,
         output: impl AsyncRead + Send + Unpin + 'static,
     ) -> Result<Self, UpstreamError> {
-        let wire = ChildLink::start(opening.server, input, output, opening.limit, opening.inbox);
+        let wire = ChildLink::start(
+            (opening.server, opening.secrets),
+            input,
+            output,
+            opening.limit,
+            opening.inbox,
+        );
         match introduce(&wire, &opening.owner.told, opening.era, opening.patience).await {
             Ok(peer) => {
                 let listening = change_stream::start(&wire, &peer);
@@ -120,7 +128,7 @@ impl StdioServer {
         let lines = if hears.is_some() { LogSubscription::Heard } else { LogSubscription::Unheard };
         // The child may write log lines for a call that wants none: they must
         // not reach another call.
-        let caller = Some(CallOrigin::of(call, target, self.wire.ids.issued()));
+        let caller = Some(CallOrigin::of(call, target));
         let (questions, answers) = CallQuestions::of(call, self.peer.era(), &self.wire);
         let asides = questions.can_be() || wanted.is_some();
         let wants = if asides { RequestInterest::Asides } else { RequestInterest::Answer };

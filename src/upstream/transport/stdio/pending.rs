@@ -11,6 +11,8 @@ pub(super) struct PendingRequest {
     pub(super) asides: Option<mpsc::Sender<SideMessage>>,
     /// The call that the request belongs to, if it is a client's.
     pub(super) caller: Option<CallOrigin>,
+    /// How many requests the child had been sent: newer requests have more.
+    pub(super) order: u64,
     /// Whether the call receives lines of the child's log.
     pub(super) lines: LogSubscription,
     pub(super) answer: oneshot::Sender<PendingEvent>,

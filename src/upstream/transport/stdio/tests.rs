@@ -19,7 +19,7 @@ fn peer(version: ProtocolVersion) -> Peer {
 fn child(version: ProtocolVersion) -> (StdioServer, DuplexStream, DuplexStream) {
     let (input, its_input) = duplex(64);
     let (its_output, output) = duplex(64 * 1024);
-    let server = ServerName::new("s").unwrap();
+    let server = (ServerName::new("s").unwrap(), ServerSecrets::default());
     let wire = ChildLink::start(server, input, output, 1 << 20, crate::upstream::tests::inbox());
     let stdio = StdioServer {
         wire,
@@ -139,7 +139,7 @@ async fn an_answer_too_long_to_read_ends_the_only_call_also_while_changes_are_li
 async fn a_child_is_read_where_it_is_called_from_and_lost_when_that_ends() {
     let (input, its_input) = duplex(64 * 1024);
     let (mut its_output, output) = pipe::pipe().unwrap();
-    let server = ServerName::new("s").unwrap();
+    let server = (ServerName::new("s").unwrap(), ServerSecrets::default());
     let inbox = crate::upstream::tests::inbox();
     let wire = ChildLink::start(server, input, ChildOutput::of(output), 1 << 20, inbox);
     let peer = peer(ProtocolVersion::LATEST_LEGACY);

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::call::{Answer, Notice, Question, ServerName};
 use crate::codec::lines::LineEnds;
+use crate::config::ServerSecrets;
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Response};
 use crate::mcp::notification;
 use crate::upstream::interaction::cancelled_calls::CancelledCalls;
@@ -38,6 +39,7 @@ use super::reader::{OutputReader, ReaderTask};
 /// State that the calls to one child share.
 pub(super) struct ChildLink {
     server: ServerName,
+    secrets: ServerSecrets,
     outgoing: Outgoing,
     /// The runtime that the output is read on.
     pub(super) place: ReaderTask,
@@ -55,9 +57,10 @@ pub(super) struct ChildLink {
 }
 
 impl ChildLink {
-    /// Starts to read and write. `limit` bounds a line from the child.
+    /// Starts to read and write. `limit` bounds a line from the child; the server's secrets are
+    /// hidden in lines that are logged.
     pub(super) fn start(
-        server: ServerName,
+        (server, secrets): (ServerName, ServerSecrets),
         input: impl AsyncWrite + Send + 'static,
         output: impl AsyncRead + Send + Unpin + 'static,
         limit: usize,
@@ -65,6 +68,7 @@ impl ChildLink {
     ) -> Arc<Self> {
         let wire = Arc::new(Self {
             server,
+            secrets,
             outgoing: Outgoing::start(input),
             place: ReaderTask::default(),
             pending: Mutex::default(),
@@ -104,7 +108,8 @@ impl ChildLink {
         };
         let is_call = caller.is_some();
         let mut pending = self.pending();
-        pending.insert(id, PendingRequest { asides, caller, lines, answer });
+        let order = self.ids.issued();
+        pending.insert(id, PendingRequest { asides, caller, order, lines, answer });
         let alone = is_call && pending.len() == 1;
         drop(pending);
         if alone {
@@ -219,7 +224,7 @@ impl ChildLink {
                     Response::Result(raw) | Response::Error(raw) => raw,
                 };
                 if self.is_worth_a_warning() {
-                    tracing::warn!(server = %self.server, answer = %excerpt(&raw), "an answer without an id");
+                    tracing::warn!(server = %self.server, answer = %self.excerpt(&raw), "an answer without an id");
                 }
             }
             Ok(Frame::Notification { method, params }) => self.notice(method, params),
@@ -228,7 +233,7 @@ impl ChildLink {
             }
             Err(fault) => {
                 if self.is_worth_a_warning() {
-                    tracing::warn!(server = %self.server, %fault, line = %excerpt(line), "not a message");
+                    tracing::warn!(server = %self.server, %fault, line = %self.excerpt(line), "not a message");
                 }
                 // A log line that was written to standard output by mistake is
                 // no response.
@@ -339,7 +344,7 @@ impl ChildLink {
         let mut pending = self.pending();
         let calls = pending.iter().filter_map(|(number, call)| {
             let hears = (call.lines == LogSubscription::Heard).then_some(*number);
-            call.caller.as_ref().map(|caller| (caller.order, &caller.whose, hears))
+            call.caller.as_ref().map(|caller| (call.order, &caller.whose, hears))
         });
         let tied = tie(calls, &self.cancelled_calls);
         let call = match tied {
@@ -366,6 +371,12 @@ impl ChildLink {
     /// the responses behind them.
     fn write_aside(&self, line: &[u8]) {
         let _ = self.outgoing.try_send(line);
+    }
+
+    /// The beginning of a line, for the log.
+    fn excerpt(&self, line: &[u8]) -> String {
+        let cut = String::from_utf8_lossy(line.get(..EXCERPT).unwrap_or(line));
+        self.secrets.hide_in_cut(&cut).escape_debug().to_string()
     }
 
     /// Whether to log an unusable line: the first few, then ever fewer, so that
@@ -414,7 +425,7 @@ impl LegacyConnection for ChildLink {
     fn tied(&self, question: &Question) -> CallMatch<mpsc::Sender<SideMessage>> {
         let pending = self.pending();
         let calls = pending.values().filter_map(|call| {
-            call.caller.as_ref().map(|caller| (caller.order, caller, call.asides.clone()))
+            call.caller.as_ref().map(|caller| (call.order, caller, call.asides.clone()))
         });
         tie_question(question, calls, &self.cancelled_calls)
     }
@@ -451,12 +462,6 @@ fn find_id(text: &[u8]) -> Option<u64> {
     let rest = text.get(at..)?.trim_ascii_start();
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()
-}
-
-/// The beginning of a line, escaped for the log.
-fn excerpt(line: &[u8]) -> String {
-    let cut = line.get(..EXCERPT).unwrap_or(line);
-    String::from_utf8_lossy(cut).escape_debug().to_string()
 }
 
 /// How long an answer may wait for a child that does not read.

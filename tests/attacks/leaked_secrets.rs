@@ -1,0 +1,71 @@
+//! Secrets of the configuration that would reach logs, status pages and web pages.
+
+use serde_json::json;
+
+use crate::support::client::Client;
+use crate::support::{Gateway, Step, Upstream};
+
+const SECRETS: [&str; 4] = ["hunter2-env", "hunter2-arg", "hunter2-literal", "hunter2-part"];
+
+#[tokio::test]
+async fn what_a_child_repeats_of_its_secrets_is_on_no_page() {
+    let script = "for value in \\\"$KEY\\\" \\\"$LITERAL\\\" \\\"$PART\\\" \\\"$0\\\"; do echo \\\"key $value\\\"; \
+                  echo \\\"key $value\\\" >&2; done; \
+                  echo \\\"all $KEY $LITERAL ${PART#*:} $0\\\" >&2; exit 3";
+    let script = script.replace("${", "$${");
+    let lines = format!(
+        "command = \"sh\"\nargs = [\"-c\", \"{script}\", \"${{env:ARG}}\"]\nmax_restarts = 0\n\
+         env = {{ KEY = \"${{env:KEY}}\", LITERAL = \"hunter2-literal\", PART = \"user:${{env:PART}}\" }}"
+    );
+    let gateway = Gateway::with("s", lines)
+        .variable("KEY", "hunter2-env")
+        .variable("ARG", "hunter2-arg")
+        .variable("PART", "hunter2-part")
+        .start()
+        .await;
+    let status = gateway.wait_for(|status| !status["servers"][0]["last_error"].is_null()).await;
+    let error = status["servers"][0]["last_error"]["message"].as_str().unwrap().to_owned();
+    assert!(error.contains("its last line was: all *** *** *** ***"), "{error}");
+    let ready = gateway.admin("/readyz").await;
+    assert!(!ready.body.contains("line"), "not even the line itself: {}", ready.body);
+    for page in [status.to_string(), ready.body, gateway.metrics().await] {
+        assert!(SECRETS.iter().all(|secret| !page.contains(secret)), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_http_server_repeats_of_its_secrets_is_on_no_page() {
+    let upstream = Upstream::legacy().await;
+    upstream.when_asked("initialize", |_| {
+        vec![Step::Error(json!({ "code": -32000, "message": "no token hunter2-header" }))]
+    });
+    let lines = upstream.http() + "headers = { Authorization = \"Bearer hunter2-header\" }\n";
+    let gateway = Gateway::with("s", lines).start().await;
+    let status = gateway.wait_for(|status| !status["servers"][0]["last_error"].is_null()).await;
+    let error = status["servers"][0]["last_error"]["message"].as_str().unwrap().to_owned();
+    assert!(error.contains("no token ***"), "{error}");
+    assert!(!status.to_string().contains("hunter2"), "{status}");
+}
+
+#[tokio::test]
+async fn a_web_page_reads_the_admin_pages_only_if_it_is_named() {
+    let named = "http://console.example.com";
+    let builder = || Gateway::alone();
+    let text = builder().text();
+    let text = text.replace("[admin]\n", &format!("[admin]\nallowed_origins = [\"{named}\"]\n"));
+    let gateway = builder().start().await;
+    let origins = ["http://localhost:3000", "http://127.0.0.1:3000", named, "null"];
+    for allowed in [None, Some(named)] {
+        if allowed.is_some() {
+            gateway.reload_text(&text).await;
+        }
+        for origin in origins {
+            let client = Client::plain(gateway.running.admin.unwrap());
+            let reply = client.http("GET", "/status").header("origin", origin).send().await;
+            let may = allowed == Some(origin);
+            assert_eq!(reply.status(), if may { 200 } else { 403 }, "{origin}");
+            let shown = reply.header("access-control-allow-origin");
+            assert_eq!(shown.as_deref(), allowed.filter(|_| may), "{origin}");
+        }
+    }
+}
