@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use crate::jsonrpc::{MAX_CLIENT_DEPTH, parse_strict};
 use crate::mcp::meta::TASKS;
 use crate::mcp::{Era, ProtocolVersion};
 
@@ -84,7 +85,11 @@ impl Abilities {
     }
 
     fn read(raw: &[u8], version: ProtocolVersion) -> Self {
-        let mut said: Map<String, Value> = serde_json::from_slice(raw).unwrap_or_default();
+        // Of capabilities with duplicate keys none count: a server could read another of them.
+        let mut said = match parse_strict(raw, MAX_CLIENT_DEPTH as usize) {
+            Ok(Value::Object(said)) => said,
+            _ => Map::new(),
+        };
         if version < ProtocolVersion::V2025_06_18 {
             said.remove("elicitation");
         }
@@ -206,6 +211,9 @@ mod tests {
         let url = Abilities::parse(br#"{"elicitation":{"url":{}}}"#);
         assert!(url.url && !url.form);
         assert_eq!(Abilities::parse(b"[]"), Abilities::none());
+        for twice in [r#"{"roots":{},"roots":{}}"#, r#"{"roots":{"a":1,"a":2}}"#] {
+            assert_eq!(Abilities::parse(twice.as_bytes()), Abilities::none(), "{twice}");
+        }
         assert_eq!(Abilities::parse(br#"{"sampling":true}"#), Abilities::none());
     }
 

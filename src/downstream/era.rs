@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 
-use crate::call::{Failure, Params};
+use crate::call::{Failure, HeaderFault, Params};
 use crate::jsonrpc::Frame;
 use crate::mcp::{Era, Method, ProtocolVersion, header};
 
@@ -12,8 +12,10 @@ use crate::mcp::{Era, Method, ProtocolVersion, header};
 /// `Mcp-Method` decides nothing: some Legacy clients send it, too.
 ///
 /// # Errors
-/// [`Failure::InvalidParams`] where the params cannot be read.
+/// [`Failure::InvalidParams`] where the params cannot be read, [`Failure::HeaderMismatch`] where a
+/// header that decides is there twice.
 pub(super) fn of(headers: &HeaderMap, frame: &Frame) -> Result<Era, Failure> {
+    refuse_duplicates(headers)?;
     let said = header::text_value(headers, &header::PROTOCOL_VERSION);
     let version = said.and_then(ProtocolVersion::parse);
     if version.is_some_and(|version| version.era() == Era::Modern) {
@@ -32,6 +34,23 @@ pub(super) fn of(headers: &HeaderMap, frame: &Frame) -> Result<Era, Failure> {
     let in_meta = Params::read(params.clone()).and_then(|params| params.meta())?.version.is_some();
     let unknown = said.is_some() && version.is_none() && method != Method::Initialize;
     Ok(if in_meta || unknown { Era::Modern } else { Era::Legacy })
+}
+
+/// Refuses duplicates of the headers that decide whose session and which events a request is
+/// about, and in which version: an intermediary may have acted on another value.
+///
+/// # Errors
+/// [`Failure::HeaderMismatch`].
+pub(super) fn refuse_duplicates(headers: &HeaderMap) -> Result<(), Failure> {
+    if headers.len() == headers.keys_len() {
+        return Ok(());
+    }
+    for name in [header::PROTOCOL_VERSION, header::SESSION_ID, header::LAST_EVENT_ID] {
+        if header::single_value(headers, &name).is_err() {
+            return Err(HeaderFault::Duplicate { name }.into());
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

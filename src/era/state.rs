@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::StateError;
-use crate::jsonrpc::Members;
+use crate::jsonrpc::{MAX_CLIENT_DEPTH, Members, parse_strict};
 
 /// The content of a state: how to continue the call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,19 +144,36 @@ pub fn digest(method: &str, params: &[u8]) -> Digest {
     let mut hash = Context::new(&SHA256);
     hash.update(method.as_bytes());
     hash.update(b"\n");
-    let members = Members::parse(params).map(|members| members.0).unwrap_or_default();
-    let mut members: Vec<_> =
-        members.into_iter().filter(|(key, _)| !OF_THE_RETRY.contains(&&**key)).collect();
+    let members = Members::parse(params).map(|members| members.0);
+    if members.is_err() {
+        feed_raw(&mut hash, params);
+    }
+    let mut members: Vec<_> = members
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|(key, _)| !OF_THE_RETRY.contains(&&**key))
+        .collect();
     members.sort_by(|(one, _), (other, _)| one.cmp(other));
     for (key, raw) in members {
         feed(&mut hash, &Value::String(key.into_owned()));
         hash.update(b":");
-        feed(&mut hash, &serde_json::from_str(raw.get()).unwrap_or_default());
+        match parse_strict(raw.get().as_bytes(), MAX_CLIENT_DEPTH as usize) {
+            Ok(value) => feed(&mut hash, &value),
+            // Values that have no canonical form equal only themselves. No canonical form begins
+            // with this letter.
+            Err(_) => feed_raw(&mut hash, raw.get().as_bytes()),
+        }
         hash.update(b",");
     }
     let mut digest = [0; 32];
     digest.copy_from_slice(hash.finish().as_ref());
     digest
+}
+
+/// Feeds bytes as they are, so that they differ from all canonical JSON.
+fn feed_raw(hash: &mut Context, raw: &[u8]) {
+    hash.update(format!("raw {} ", raw.len()).as_bytes());
+    hash.update(raw);
 }
 
 /// Feeds canonical JSON straight into the digest. The depth is bounded by the
@@ -268,5 +285,23 @@ mod tests {
         ] {
             assert_ne!(digest(method, params.as_bytes()), first, "{method} {params}");
         }
+    }
+
+    #[test]
+    fn params_that_cannot_be_parsed_equal_no_others() {
+        let texts = [
+            r#"{"arguments":{"x":1e999}}"#,
+            r#"{"arguments":{"x":1e998}}"#,
+            r#"{"arguments":{"x":1,"x":2}}"#,
+            r#"{"arguments":{"x":2}}"#,
+            r#"{"arguments":null}"#,
+            "{}",
+            "[1",
+            "[2",
+        ];
+        let all: std::collections::HashSet<_> =
+            texts.iter().map(|params| digest("tools/call", params.as_bytes())).collect();
+        assert_eq!(all.len(), texts.len());
+        assert_eq!(digest("x", texts[0].as_bytes()), digest("x", texts[0].as_bytes()));
     }
 }

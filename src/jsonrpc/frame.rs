@@ -25,8 +25,8 @@ pub enum FrameFault {
     /// `jsonrpc` is missing or is not `"2.0"`.
     #[error("`jsonrpc` must be \"2.0\"")]
     Version,
-    /// The `id` is neither a string nor a number.
-    #[error("`id` must be a string or an integer")]
+    /// The `id` is neither a string nor an integer, or too large.
+    #[error("`id` must be a string of at most {LONGEST_ID} bytes or an integer below 2^53")]
     Id,
     /// `method` is not a string.
     #[error("`method` must be a string")]
@@ -55,10 +55,11 @@ pub struct Id(Bytes);
 
 impl Id {
     fn new(source: &Bytes, raw: &[u8]) -> Result<Self, FrameFault> {
-        match raw.first() {
-            Some(b'"' | b'-' | b'0'..=b'9') => Ok(Self(source.slice_ref(raw))),
-            _ => Err(FrameFault::Id),
-        }
+        let is_id = match raw {
+            [b'"', ..] => raw.len() <= LONGEST_ID,
+            [b'-', digits @ ..] | digits => is_exact_integer(digits),
+        };
+        if is_id { Ok(Self(source.slice_ref(raw))) } else { Err(FrameFault::Id) }
     }
 
     /// An id in a message's params.
@@ -190,6 +191,20 @@ fn object_of(source: &Bytes, params: Option<&[u8]>) -> Result<Option<Bytes>, Fra
     }
 }
 
+/// Whether these are the digits of an integer that every JSON parser reads exactly: fractions and
+/// larger numbers are rounded by some, so that two ids could become one.
+fn is_exact_integer(digits: &[u8]) -> bool {
+    match digits.len() {
+        1..=15 => digits.iter().all(u8::is_ascii_digit),
+        16 => {
+            std::str::from_utf8(digits).is_ok_and(|it| it.parse().is_ok_and(|n: u64| n < 1 << 53))
+        }
+        _ => false,
+    }
+}
+
+/// The most bytes of a string as an id, with its quotes.
+const LONGEST_ID: usize = 512;
 const PARAMS: &[u8] = b"params";
 const RESULT: &[u8] = b"result";
 /// The members of an envelope.
@@ -222,6 +237,11 @@ mod tests {
             r#"{"jsonrpc":"1.0","id":1,"method":"x"}"#,
             r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#,
             r#"{"jsonrpc":"2.0","id":{},"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":1.5,"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":1.0,"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":1e3,"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":9007199254740992,"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":-12345678901234567890,"method":"x"}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":7}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"x","params":[1]}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"x","method":"y"}"#,

@@ -2,6 +2,7 @@
 //! with its retry, and the parked calls.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use aws_lc_rs::error::Unspecified;
@@ -306,7 +307,11 @@ pub(super) fn read_modern_input(call: &Call) -> Result<Option<Input>, Failure> {
         None => Vec::new(),
     };
     let mut responses = Vec::with_capacity(members.len());
+    let mut seen = HashSet::with_capacity(members.len());
     for (key, response) in members {
+        if !seen.insert(key.clone()) {
+            return Err(ParamsFault::DuplicateResponse { key: clip(&key, 64).to_owned() }.into());
+        }
         let raw = Bytes::copy_from_slice(response.get().as_bytes());
         responses.push((key.into_owned(), Response::Result(raw.into())));
     }

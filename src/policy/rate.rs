@@ -1,6 +1,6 @@
 //! Token buckets.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -69,14 +69,16 @@ impl AddressBuckets {
 }
 
 /// The address that limits apply to: the /64 network of an IPv6 address, since
-/// one client has all of it.
+/// one client has all of it, and one address for all of this machine's own,
+/// 127.0.0.0/8 and `::1`, for the same reason.
 pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(v6) => {
+        IpAddr::V6(v6) if !v6.is_loopback() => {
             let [a, b, c, d, ..] = v6.segments();
             IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
         }
-        v4 @ IpAddr::V4(_) => v4,
+        IpAddr::V4(v4) if !v4.is_loopback() => IpAddr::V4(v4),
+        IpAddr::V4(_) | IpAddr::V6(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
     }
 }
 
@@ -101,7 +103,6 @@ const CHECKS_PER_SWEEP: usize = 16_384;
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
     use std::num::NonZeroU32;
 
     use super::*;
@@ -141,6 +142,9 @@ mod tests {
             network("::ffff:1.2.3.4".parse().unwrap()),
             "1.2.3.4".parse::<IpAddr>().unwrap()
         );
+        for own in ["127.0.0.1", "127.255.3.4", "::1", "::ffff:127.0.0.9"] {
+            assert_eq!(network(own.parse().unwrap()), IpAddr::V4(Ipv4Addr::LOCALHOST), "{own}");
+        }
     }
     #[test]
     fn addresses_at_rest_are_forgotten() {

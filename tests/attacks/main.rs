@@ -18,6 +18,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod ambiguous_requests;
 mod climbing_uris;
 mod fair_shares;
 mod guessed_ids;

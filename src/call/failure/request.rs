@@ -165,6 +165,12 @@ pub enum ParamsFault {
         /// The most bytes allowed.
         limit: usize,
     },
+    /// Two responses to one input request.
+    #[error("duplicate key {key:?} in `inputResponses`")]
+    DuplicateResponse {
+        /// The key, truncated.
+        key: String,
+    },
     /// A duplicate notification in the filter of `subscriptions/listen`.
     #[error("duplicate key {key:?} in `notifications`")]
     DuplicateNotification {

@@ -33,6 +33,7 @@ use crate::text::clip;
 use crate::downstream::body::BrokenOff;
 use crate::downstream::caller::VerifiedCaller;
 use crate::downstream::dispatch::Dispatch;
+use crate::downstream::era::refuse_duplicates;
 use crate::downstream::request::{self, Posted, log_level};
 use crate::downstream::response::{self, AcceptedForm};
 use crate::downstream::{Body, McpService, NOTHING};
@@ -75,6 +76,7 @@ impl McpService {
         headers: &HeaderMap,
         caller: &VerifiedCaller,
     ) -> Result<Arc<ClientSession>, Failure> {
+        refuse_duplicates(headers)?;
         let id = headers.get(header::SESSION_ID).ok_or(Failure::SessionRequired)?;
         let id = id.to_str().map_err(|_| Failure::SessionLost)?;
         check_version(headers)?;

@@ -36,6 +36,8 @@ pub(super) fn find(view: &View, params: &Params) -> Result<PublicReference, Fail
             Ok(PublicReference { origin, bound: Arc::default() })
         }
         Reference::Resource(uri) => {
+            // Bound variables are added to it, so it has to be clear which one counts.
+            members(params.raw(), &["context"], usize::MAX).map_err(ParamsFault::from)?;
             let found = view.catalog.uris().reference(&uri.text);
             found.ok_or_else(|| super::unknown_resource(&uri.text))
         }

@@ -139,8 +139,19 @@ impl DiscoverResult {
         }
         let tells = ChangeCapabilities::of(&capabilities);
         let offers = ServerOffers::new(&capabilities, self.instructions.as_deref());
-        Peer { version, info: info.to_string().into(), tells, offers: Arc::new(offers) }
+        Peer { version, info: bound_info(&info), tells, offers: Arc::new(offers) }
     }
+}
+
+/// The raw `serverInfo`; of one that is too large only its name and version. It is kept as long as
+/// the server, and goes out with each result of a Legacy server.
+fn bound_info(info: &Value) -> Bytes {
+    let raw = info.to_string();
+    if raw.len() <= LARGEST_INFO {
+        return raw.into();
+    }
+    let text = |key: &str| clip(info.get(key).and_then(Value::as_str).unwrap_or("unknown"), 256);
+    json!({ "name": text("name"), "version": text("version") }).to_string().into()
 }
 
 fn judge_result(result: &ResultBody) -> DiscoverVerdict {
@@ -211,6 +222,9 @@ pub(in crate::upstream) fn judge_initialize(answer: &Answer) -> Result<Peer, Ups
         None => Err(unsupported(introduction.protocol_version.as_slice())),
     }
 }
+
+/// The most bytes of a `serverInfo` that is passed on whole.
+const LARGEST_INFO: usize = 16 * 1024;
 
 /// The error for a server that offers only versions the gateway does not speak.
 fn unsupported(offered: &[String]) -> UpstreamError {

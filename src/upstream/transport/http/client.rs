@@ -17,7 +17,7 @@ use rustls_pki_types::pem::PemObject;
 
 use crate::config::HttpConfig;
 use crate::mcp::MediaType;
-use crate::text::clip;
+use crate::text::{clip, hide_password};
 use crate::upstream::{SetupFault, UpstreamError};
 
 use super::body::ResponseBody;
@@ -167,7 +167,7 @@ fn connect_or_broken(fault: TransportError) -> UpstreamError {
 /// The target of a redirect, if it stays within the origin and keeps the
 /// method.
 fn same_origin(from: &Uri, status: StatusCode, to: &str) -> Result<RequestTarget, UpstreamError> {
-    let refused = || UpstreamError::Redirect { to: clip(to, 200).to_owned() };
+    let refused = || UpstreamError::Redirect { to: clip(&hide_password(to), 200).to_owned() };
     if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
         return Err(refused());
     }
@@ -176,7 +176,7 @@ fn same_origin(from: &Uri, status: StatusCode, to: &str) -> Result<RequestTarget
 
 /// Resolves a reference relative to `from`, if it stays within its origin.
 pub(super) fn same_origin_as(from: &Uri, to: &str) -> Result<RequestTarget, UpstreamError> {
-    let refused = || UpstreamError::Redirect { to: clip(to, 200).to_owned() };
+    let refused = || UpstreamError::Redirect { to: clip(&hide_password(to), 200).to_owned() };
     let base = url::Url::parse(&from.to_string()).map_err(|_| refused())?;
     let target = base.join(to.trim()).map_err(|_| refused())?;
     if target.origin() != base.origin() {
@@ -248,6 +248,16 @@ const KEEP_ALIVE: Duration = Duration::from_mins(1);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_redirect_that_is_refused_does_not_tell_a_password() {
+        let from = "http://127.0.0.1/mcp".parse().unwrap();
+        let to = "http://user:hunter2@example.com/";
+        for status in [StatusCode::TEMPORARY_REDIRECT, StatusCode::FOUND] {
+            let refused = same_origin(&from, status, to).err().unwrap().to_string();
+            assert!(refused.contains("http://***@example.com/"), "{refused}");
+        }
+    }
 
     #[test]
     fn a_redirect_is_followed_only_within_its_origin_and_with_its_method() {
