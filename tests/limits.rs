@@ -12,7 +12,7 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 50] = [
+const TESTS: [(&str, &str, &str); 52] = [
     ("clients.*.rate", LIMITS, "a_client_over_its_own_rate_uses_up_nothing_that_others_share"),
     ("gateway.client_rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
     (
@@ -87,6 +87,8 @@ const TESTS: [(&str, &str, &str); 50] = [
     ),
     ("gateway.limits.streams", "tests/gateway/list_changes.rs", "streams_are_capped_in_number"),
     ("gateway.limits.subscriptions", SUBSCRIPTIONS, BOTH_SUBSCRIPTIONS),
+    ("gateway.limits.unread", UNREAD, UNREAD_ANSWERS),
+    ("gateway.limits.unread_each", UNREAD, UNREAD_ANSWERS),
     (
         "gateway.list_ttl",
         "tests/gateway/caching.rs",
@@ -173,7 +175,7 @@ const CHOICES: [(&str, &str, &str); 1] = [(
 )];
 
 /// Limits of a connection, some of which have no setting: the field of [`ConnectionLimits`].
-const FIXED: [(&str, &str, &str); 8] = [
+const FIXED: [(&str, &str, &str); 10] = [
     ("connections", LISTENER, "one_connection_too_many_is_told_503_and_room_that_is_made_is_used"),
     ("h2_streams", LISTENER, "one_http_2_stream_too_many_is_reset_and_the_others_are_served"),
     ("handshake", LISTENER, "a_connection_that_never_gets_to_a_request_is_closed"),
@@ -182,6 +184,12 @@ const FIXED: [(&str, &str, &str); 8] = [
     ("idle", LISTENER, "a_kept_connection_is_closed_when_it_is_idle_or_stops_in_half_a_head"),
     ("ping", LISTENER, "an_http_2_client_that_answers_no_ping_is_closed"),
     ("stall", "tests/listener/disconnect.rs", "a_client_that_stops_reading_is_cut"),
+    ("unread", UNREAD_STREAMS, "responses_that_are_left_unread_hold_so_many_bytes_and_no_more"),
+    (
+        "unread_each",
+        UNREAD_STREAMS,
+        "responses_that_are_left_unread_hold_so_many_bytes_and_no_more",
+    ),
 ];
 
 const BODIES: &str = "tests/attacks/unfinished_bodies.rs";
@@ -192,6 +200,9 @@ const LISTENER: &str = "tests/listener/limits.rs";
 const LIVES: &str = "tests/gateway/input/lives.rs";
 const STREAMS: &str = "tests/gateway/streams.rs";
 const SUBSCRIPTIONS: &str = "tests/gateway/subscriptions/mod.rs";
+const UNREAD: &str = "tests/attacks/unread_answers.rs";
+const UNREAD_ANSWERS: &str = "answers_that_are_left_unread_hold_so_many_bytes_and_no_more";
+const UNREAD_STREAMS: &str = "tests/listener/slow_reads.rs";
 const BOTH_SUBSCRIPTIONS: &str = "subscriptions_are_bounded_for_each_client_and_in_all";
 
 #[test]

@@ -121,6 +121,11 @@ section! {
             idle: Duration as DurationSetting = "60s",
             /// How long the TLS handshake, the first byte and the head of a request may each take.
             handshake: Duration as DurationSetting = "10s",
+            /// How many bytes of responses may wait for HTTP/2 clients that leave them unread. A
+            /// stream beyond it is reset.
+            unread: usize as SizeSetting = "256MiB",
+            /// How many of these bytes may wait for one IP address.
+            unread_each: usize as SizeSetting = "64MiB",
             /// The number of open Legacy sessions.
             sessions: usize as CountSetting<1, 10_000_000> = 10000,
             /// The number of open Legacy sessions per client, or per IP address if no clients are

@@ -12,11 +12,14 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower::Service;
+
+use super::unread::UnreadPiece;
 
 /// The requests of one connection, as far as time limits care.
 ///
@@ -30,12 +33,6 @@ pub(super) struct Activity {
     open: AtomicUsize,
     /// Milliseconds from `begun` to the end of the last request.
     quiet_since: AtomicU64,
-    /// Responses with a piece that waits for the client's flow control window. Over HTTP/1 always
-    /// zero: there the kernel sees that a client does not read.
-    untaken: AtomicUsize,
-    /// Milliseconds from `begun` to the last time that the client took a piece, or that the first
-    /// one began to wait.
-    taken_at: AtomicU64,
 }
 
 /// What a connection does when its timer fires.
@@ -45,8 +42,6 @@ pub(super) enum Due {
     Never,
     /// Nothing has been in flight for the idle period.
     Idle,
-    /// The client has taken nothing of its responses for too long.
-    Stalled,
     /// Look again then.
     Look(Instant),
 }
@@ -58,8 +53,6 @@ impl Activity {
             asked: AtomicBool::new(false),
             open: AtomicUsize::new(0),
             quiet_since: AtomicU64::new(0),
-            untaken: AtomicUsize::new(0),
-            taken_at: AtomicU64::new(0),
         })
     }
 
@@ -89,17 +82,6 @@ impl Activity {
         if deadline <= now { verdict } else { Due::Look(deadline.min(now + idle)) }
     }
 
-    /// What is due at `now` on a connection with flow control, where pieces of responses may wait
-    /// for the client for so long. A client that takes some of any response is not stalled.
-    pub(super) fn due_stall(&self, now: Instant, stall: Duration) -> Due {
-        if self.untaken.load(Relaxed) == 0 {
-            return Due::Look(now + stall);
-        }
-        let taken = Duration::from_millis(self.taken_at.load(Relaxed));
-        let deadline = self.begun + taken + stall;
-        if deadline <= now { Due::Stalled } else { Due::Look(deadline) }
-    }
-
     /// Milliseconds since the connection began.
     fn age(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
@@ -117,46 +99,16 @@ impl Drop for Busy {
     }
 }
 
-/// A piece of a response that the client has not taken yet.
-#[derive(Debug)]
-struct UntakenPiece(Arc<Activity>);
-
-impl UntakenPiece {
-    fn new(activity: &Arc<Activity>) -> Self {
-        if activity.untaken.fetch_add(1, Relaxed) == 0 {
-            activity.taken_at.store(activity.age(), Relaxed);
-        }
-        Self(Arc::clone(activity))
-    }
-}
-
-impl Drop for UntakenPiece {
-    fn drop(&mut self) {
-        self.0.taken_at.store(self.0.age(), Relaxed);
-        self.0.untaken.fetch_sub(1, Relaxed);
-    }
-}
-
-/// How what a client has not read yet is noticed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Backpressure {
-    /// By the kernel: the connection's responses come one after the other.
-    Socket,
-    /// Here: each response waits for a window of its own.
-    FlowControl,
-}
-
 /// Marks its connection busy from each request to the last byte of its response.
 #[derive(Clone)]
 pub(super) struct TrackActivity<S> {
     inner: S,
     activity: Arc<Activity>,
-    backpressure: Backpressure,
 }
 
 impl<S> TrackActivity<S> {
-    pub(super) fn new(inner: S, activity: &Arc<Activity>, backpressure: Backpressure) -> Self {
-        Self { inner, activity: Arc::clone(activity), backpressure }
+    pub(super) fn new(inner: S, activity: &Arc<Activity>) -> Self {
+        Self { inner, activity: Arc::clone(activity) }
     }
 }
 
@@ -174,7 +126,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let busy = Some(self.activity.request());
-        TrackedFuture { inner: self.inner.call(request), busy, backpressure: self.backpressure }
+        TrackedFuture { inner: self.inner.call(request), busy }
     }
 }
 
@@ -184,7 +136,6 @@ pin_project! {
         #[pin]
         inner: F,
         busy: Option<Busy>,
-        backpressure: Backpressure,
     }
 }
 
@@ -197,13 +148,8 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let Ok(response) = ready!(this.inner.poll(cx));
-        let (busy, backpressure) = (this.busy.take(), *this.backpressure);
-        Poll::Ready(Ok(response.map(|inner| TrackedBody {
-            inner,
-            untaken: None,
-            busy,
-            backpressure,
-        })))
+        let (busy, unread) = (this.busy.take(), UnreadPiece::of_this_stream());
+        Poll::Ready(Ok(response.map(|inner| TrackedBody { inner, busy, unread, end: None })))
     }
 }
 
@@ -212,41 +158,61 @@ pin_project! {
     pub(super) struct TrackedBody<B> {
         #[pin]
         inner: B,
-        // The last piece, until the next one is asked for.
-        untaken: Option<UntakenPiece>,
         busy: Option<Busy>,
-        backpressure: Backpressure,
+        // Over HTTP/2: what the client has not taken. Over HTTP/1 responses come one after the
+        // other, and the kernel sees that a client does not read.
+        unread: Option<Arc<UnreadPiece>>,
+        // The end of the last piece, which is sent on its own.
+        end: Option<Bytes>,
     }
 }
 
-impl<B: Body> Body for TrackedBody<B> {
-    type Data = B::Data;
+impl<B: Body<Data = Bytes>> Body for TrackedBody<B> {
+    type Data = Bytes;
     type Error = B::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        let this = self.project();
-        if *this.backpressure == Backpressure::Socket {
-            return this.inner.poll_frame(cx);
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let mut this = self.project();
+        let Some(unread) = this.unread else { return this.inner.poll_frame(cx) };
+        // Asked for once the client has taken the piece before.
+        unread.clear();
+        if let Some(end) = this.end.take() {
+            unread.offer(end.len(), 0);
+            return Poll::Ready(Some(Ok(Frame::data(end))));
         }
-        *this.untaken = None;
-        let frame = ready!(this.inner.poll_frame(cx));
-        if matches!(frame, Some(Ok(_))) {
-            *this.untaken = this.busy.as_ref().map(|busy| UntakenPiece::new(&busy.0));
+        let mut frame = ready!(this.inner.as_mut().poll_frame(cx));
+        if let Some(Ok(frame)) = &mut frame
+            && let Some(piece) = frame.data_mut()
+        {
+            let behind = usize::try_from(this.inner.size_hint().lower()).unwrap_or(usize::MAX);
+            unread.offer(piece.len(), behind);
+            if this.inner.is_end_stream() && piece.len() > LONGEST_END {
+                // hyper is done with a stream once it has handed over the last piece, however
+                // much of that the client takes. This leaves it little to hand over.
+                *this.end = Some(piece.split_off(piece.len() - LONGEST_END));
+            }
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.end.is_none() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        let mut hint = self.inner.size_hint();
+        if let Some(end) = &self.end {
+            hint = SizeHint::with_exact(end.len() as u64);
+        }
+        hint
     }
 }
+
+/// How many bytes of a response over HTTP/2 may be left unread without a limit of time.
+const LONGEST_END: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -292,20 +258,5 @@ mod tests {
         let Due::Look(at) = activity.due(begun, FIRST, IDLE) else { panic!("not idle yet") };
         assert!(at >= begun + IDLE);
         assert_eq!(activity.due(at, FIRST, IDLE), Due::Idle);
-    }
-
-    #[test]
-    fn a_client_that_takes_a_piece_of_any_response_is_not_stalled() {
-        let begun = clock::now();
-        let activity = Activity::new(begun);
-        let late = begun + IDLE * 2;
-        assert_eq!(activity.due_stall(late, IDLE), Due::Look(late + IDLE), "nothing waits");
-        let (one, other) = (UntakenPiece::new(&activity), UntakenPiece::new(&activity));
-        assert_eq!(activity.due_stall(late, IDLE), Due::Stalled);
-        drop(one);
-        let Due::Look(at) = activity.due_stall(clock::now(), IDLE) else { panic!("it was taken") };
-        assert_eq!(activity.due_stall(at, IDLE), Due::Stalled, "the other one waits on");
-        drop(other);
-        assert_eq!(activity.due_stall(late, IDLE), Due::Look(late + IDLE));
     }
 }

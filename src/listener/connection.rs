@@ -13,7 +13,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -26,10 +26,11 @@ use crate::clock;
 
 use super::{
     BoxError, ConnectionLimits, Drain, PeerAddress, Settings,
-    activity::{Activity, Backpressure, Due, TrackActivity},
+    activity::{Activity, Due, TrackActivity},
     edge::Edge,
     socket::ListenerContext,
     tls::ALPN_H2,
+    unread::StreamTasks,
     woken::PollWhenWoken,
 };
 
@@ -48,9 +49,6 @@ pub(super) enum ConnectionError {
     /// What came first was no HTTP request, or too large for one.
     #[error("the first request could not be read")]
     Garbled(#[source] hyper::Error),
-    /// The client took nothing of its responses for [`ConnectionLimits::stall`].
-    #[error("the client left its responses unread")]
-    Stalled,
     /// HTTP went wrong, or the client went away in the middle of something.
     #[error("the HTTP connection failed")]
     Http(#[source] hyper::Error),
@@ -59,7 +57,7 @@ pub(super) enum ConnectionError {
 impl ConnectionError {
     /// Whether the connection ended before it carried a request.
     pub(super) fn is_unused(&self) -> bool {
-        !matches!(self, Self::Http(_) | Self::Stalled)
+        !matches!(self, Self::Http(_))
     }
 }
 
@@ -68,15 +66,6 @@ impl ConnectionError {
 enum Protocol {
     Http1,
     Http2,
-}
-
-impl Protocol {
-    fn backpressure(self) -> Backpressure {
-        match self {
-            Self::Http1 => Backpressure::Socket,
-            Self::Http2 => Backpressure::FlowControl,
-        }
-    }
 }
 
 /// Serves one connection until it ends, a limit ends it, or a drain does.
@@ -170,7 +159,7 @@ impl<F> ClientConnection<'_, F> {
     {
         let io = TokioIo::new(io);
         let edge = (self.context.edge)(self.peer);
-        let stack = TrackActivity::new(edge, &self.activity, protocol.backpressure());
+        let stack = TrackActivity::new(edge, &self.activity);
         // Every layer of a stack is always ready: there is nothing to wait for before a call.
         let service = service_fn(move |request| PollWhenWoken::new(stack.clone().call(request)));
         // Boxed: a future has room twice for those that it takes in and waits for.
@@ -180,7 +169,9 @@ impl<F> ClientConnection<'_, F> {
                 self.drive(connection, |it| it.get_mut().as_mut().graceful_shutdown()).await
             }
             Protocol::Http2 => {
-                let connection = Box::pin(http2(self.limits).serve_connection(io, service));
+                let streams = StreamTasks::new(self.limits, self.peer, &self.context.unread);
+                let connection = http2(self.limits, streams).serve_connection(io, service);
+                let connection = Box::pin(connection);
                 self.drive(connection, |it| it.get_mut().as_mut().graceful_shutdown()).await
             }
         }
@@ -214,7 +205,6 @@ impl<F> ClientConnection<'_, F> {
                 () = look.as_mut() => match self.due() {
                     Due::Look(at) => look.as_mut().reset(at),
                     Due::Never => return Err(ConnectionError::Unused),
-                    Due::Stalled => return Err(ConnectionError::Stalled),
                     Due::Idle if closing => return Ok(()),
                     Due::Idle => {
                         closing = true;
@@ -235,14 +225,7 @@ impl<F> ClientConnection<'_, F> {
     }
 
     fn due(&self) -> Due {
-        let (now, stall) = (clock::now(), self.limits.stall);
-        match self.activity.due(now, self.limits.handshake, self.limits.idle) {
-            Due::Look(at) if !stall.is_zero() => match self.activity.due_stall(now, stall) {
-                Due::Look(sooner) => Due::Look(at.min(sooner)),
-                stalled => stalled,
-            },
-            due => due,
-        }
+        self.activity.due(clock::now(), self.limits.handshake, self.limits.idle)
     }
 }
 
@@ -261,8 +244,8 @@ fn http1(limits: &ConnectionLimits) -> http1::Builder {
     builder
 }
 
-fn http2(limits: &ConnectionLimits) -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+fn http2(limits: &ConnectionLimits, streams: StreamTasks) -> http2::Builder<StreamTasks> {
+    let mut builder = http2::Builder::new(streams);
     let header = u32::try_from(limits.header.saturating_mul(2)).unwrap_or(u32::MAX);
     builder
         .timer(TokioTimer::new())

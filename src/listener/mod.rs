@@ -11,7 +11,8 @@
 //! |---|---|
 //! | sends nothing, one byte, half a head, or nothing after the TLS handshake | [`ConnectionLimits::handshake`] after it was accepted |
 //! | sends half a head later on, or nothing more | [`ConnectionLimits::idle`] after the last response |
-//! | disappears without closing, or stops reading its response | [`ConnectionLimits::stall`] later; over HTTP/2 also when a ping stays unanswered, or no response is granted a window |
+//! | disappears without closing, or stops reading its response | [`ConnectionLimits::stall`] later; over HTTP/2 also when a ping stays unanswered |
+//! | leaves a response over HTTP/2 unread | its stream is reset [`ConnectionLimits::stall`] later, or when all of them hold more than [`ConnectionLimits::unread`] |
 //! | comes when all connections are taken | at once, with a 503 if it speaks in clear |
 //! | closes its side, or resets its stream | at once; the service's future and body are dropped |
 //! | is connected when a [`Drain`] starts | after the responses in flight, and the head it is in the middle of, or when the drain's time is up |
@@ -31,6 +32,7 @@ mod guard;
 mod socket;
 mod tls;
 mod tune;
+mod unread;
 mod woken;
 mod workers;
 
@@ -77,8 +79,12 @@ pub struct ConnectionLimits {
     /// From accept to the first whole request head, the TLS handshake included.
     pub handshake: Duration,
     /// How long a client may leave what was sent to it unread. Over HTTP/2 also how long it may
-    /// grant no window to any of the responses that wait for one. Zero leaves it to the kernel.
+    /// grant no window to a response that waits for one. Zero leaves it to the kernel.
     pub stall: Duration,
+    /// Bytes of all responses over HTTP/2 that wait for a window.
+    pub unread: usize,
+    /// How many of these are for one IP address.
+    pub unread_each: usize,
     /// Requests at a time on one HTTP/2 connection.
     pub h2_streams: u32,
     /// How often a silent HTTP/2 client is pinged, and how long it may take to answer.
@@ -94,6 +100,8 @@ impl Default for ConnectionLimits {
             idle: Duration::from_mins(1),
             handshake: Duration::from_secs(10),
             stall: Duration::from_mins(1),
+            unread: 256 << 20,
+            unread_each: 64 << 20,
             h2_streams: 128,
             ping: Duration::from_secs(20),
         }

@@ -24,6 +24,7 @@ use tokio::{
 
 use crate::backoff::Backoff;
 use crate::telemetry::metrics::{Entered, Level};
+use crate::policy::SharedAmount;
 
 use super::{
     BoxError, Drain, LiveSettings, PeerAddress, Settings,
@@ -124,7 +125,8 @@ impl Listener {
         S: Edge<Incoming, R>,
         R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        let context = Arc::new(ListenerContext { edge, settings, drain: drain.clone() });
+        let unread = Arc::default();
+        let context = Arc::new(ListenerContext { edge, settings, unread, drain: drain.clone() });
         let mut connections = JoinSet::new();
         let mut door = Door::new(self);
         let mut started = pin!(drain.started());
@@ -153,6 +155,8 @@ fn at(place: Option<&WorkerSlot>, socket: TcpStream) -> io::Result<TcpStream> {
 pub(super) struct ListenerContext<F> {
     pub(super) edge: F,
     pub(super) settings: LiveSettings,
+    /// The bytes of responses that clients leave unread.
+    pub(super) unread: Arc<SharedAmount>,
     pub(super) drain: Drain,
 }
 

@@ -27,6 +27,7 @@ mod large_sessions;
 mod leaked_secrets;
 mod shown_keys;
 mod unfinished_bodies;
+mod unread_answers;
 
 use support::gateway::Builder;
 use trunkline::crypto::sha256;

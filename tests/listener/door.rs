@@ -223,6 +223,10 @@ impl Script {
                 self.report.send(Event::Entered).await.unwrap();
                 AnyBody::respond(stream.map_err(|never| match never {}))
             }
+            "/large" => {
+                self.report.send(Event::Entered).await.unwrap();
+                full("x".repeat(64 * 1024))
+            }
             "/upload" => {
                 self.report.send(Event::Entered).await.unwrap();
                 let read = read(request.into_body()).await;

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use trunkline::listener::{ConnectionLimits, Settings};
 
 use crate::door::{Door, Event, get_h2, within};
-use crate::frames::{connect_with, get, grant, initial_window};
+use crate::frames::{RST_STREAM, connect_with, frame_heads, get, grant, initial_window};
 
 /// As many as a client may have open.
 const STREAMS: u32 = 128;
@@ -66,7 +66,7 @@ async fn what_a_client_does_not_take_is_held_within_bounds_and_others_are_served
 }
 
 #[tokio::test]
-async fn a_client_that_grants_no_window_is_cut() {
+async fn a_response_that_its_client_leaves_unread_is_reset() {
     for window in [0, 65_535] {
         let stall = Duration::from_millis(500);
         let door = Door::with(ConnectionLimits { stall, ..ConnectionLimits::default() }).await;
@@ -74,17 +74,30 @@ async fn a_client_that_grants_no_window_is_cut() {
         socket.write_all(&get(1, "/flood")).await.unwrap();
         assert_eq!(door.event().await, Event::Entered);
         // It reads its socket, so that the kernel finds nothing wrong with it.
-        let reading = async {
-            let mut bytes = [0; 4096];
-            while !matches!(socket.read(&mut bytes).await, Ok(0) | Err(_)) {}
-        };
-        within(reading).await;
+        let mut seen = Vec::new();
+        while !frame_heads(&seen).contains(&(RST_STREAM, 1)) {
+            assert_ne!(within(socket.read_buf(&mut seen)).await.unwrap(), 0, "window {window}");
+        }
         assert_eq!(door.event().await, Event::Dropped, "window {window}");
     }
 }
 
 #[tokio::test]
-async fn a_client_that_takes_a_little_now_and_then_is_not_cut() {
+async fn the_end_of_a_response_that_is_left_unread_is_reset_too() {
+    let stall = Duration::from_millis(500);
+    let door = Door::with(ConnectionLimits { stall, ..ConnectionLimits::default() }).await;
+    // Enough for the beginning of a response of one piece.
+    let mut socket = connect_with(&door, &initial_window(1)).await;
+    socket.write_all(&get(1, "/large")).await.unwrap();
+    assert_eq!(door.event().await, Event::Entered);
+    let mut seen = Vec::new();
+    while !frame_heads(&seen).contains(&(RST_STREAM, 1)) {
+        assert_ne!(within(socket.read_buf(&mut seen)).await.unwrap(), 0, "not closed");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_one_response_unread_keeps_those_that_it_reads() {
     let stall = Duration::from_millis(600);
     let door = Door::with(ConnectionLimits { stall, ..ConnectionLimits::default() }).await;
     let mut socket = connect_with(&door, &initial_window(0)).await;
@@ -94,13 +107,37 @@ async fn a_client_that_takes_a_little_now_and_then_is_not_cut() {
     }
     // The first is never granted anything, and the third has no more to say.
     socket.write_all(&grant(5, 1000)).await.unwrap();
-    let mut seen = [0; 16 * 1024];
+    let mut seen = Vec::new();
     let began = Instant::now();
     while began.elapsed() < stall * 4 {
         socket.write_all(&grant(3, 4096)).await.unwrap();
         socket.write_all(&grant(0, 4096)).await.unwrap();
-        assert_ne!(within(socket.read(&mut seen)).await.unwrap(), 0, "after {:?}", began.elapsed());
+        assert_ne!(within(socket.read_buf(&mut seen)).await.unwrap(), 0, "it is not closed");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    let resets = frame_heads(&seen).into_iter().filter(|(kind, _)| *kind == RST_STREAM);
+    assert_eq!(resets.collect::<Vec<_>>(), [(RST_STREAM, 1)]);
     assert_eq!(door.counts.open.value(), 1);
+}
+
+#[tokio::test]
+async fn responses_that_are_left_unread_hold_so_many_bytes_and_no_more() {
+    // Ten responses of 64 KiB.
+    let few = ConnectionLimits { unread: 640 * 1024, ..ConnectionLimits::default() };
+    let own = ConnectionLimits { unread_each: 640 * 1024, ..ConnectionLimits::default() };
+    for limits in [few, own] {
+        let door = Door::with(limits).await;
+        let mut socket = connect_with(&door, &initial_window(0)).await;
+        for stream in 0..12 {
+            socket.write_all(&get(stream * 2 + 1, "/large")).await.unwrap();
+            assert_eq!((door.event().await, door.event().await), (Event::Entered, Event::Dropped));
+        }
+        let mut seen = Vec::new();
+        let resets = |seen: &[u8]| {
+            frame_heads(seen).into_iter().filter(|(kind, _)| *kind == RST_STREAM).count()
+        };
+        while resets(&seen) < 2 {
+            assert_ne!(within(socket.read_buf(&mut seen)).await.unwrap(), 0, "not closed");
+        }
+    }
 }

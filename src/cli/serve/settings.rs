@@ -74,6 +74,8 @@ fn limits(config: &Config) -> ConnectionLimits {
         header: limits.header,
         idle: limits.idle,
         handshake: limits.handshake,
+        unread: limits.unread,
+        unread_each: limits.unread_each,
         ..ConnectionLimits::default()
     }
 }
