@@ -173,6 +173,14 @@ impl Config {
         if self.tells_clients_apart() { self.gateway.limits.share_of(limit) } else { limit }
     }
 
+    /// How many connections one address may have: a share if there can be strangers, and all of
+    /// them if only this machine's own programs can connect.
+    pub fn connections_each(&self) -> usize {
+        let limits = &self.gateway.limits;
+        let own = self.clients.is_empty() && self.gateway.anonymous == AnonymousAccess::Loopback;
+        if own { limits.connections } else { limits.share_of(limits.connections) }
+    }
+
     /// Replaces the file's log filter with the command line's.
     ///
     /// # Errors

@@ -106,6 +106,11 @@ fn profile_of(path: &str) -> Option<&str> {
     }
 }
 
+/// Marks a response to a request that was refused before it was served. The listener closes
+/// connections that carry nothing else.
+#[derive(Debug, Clone, Copy)]
+pub struct Refused;
+
 /// The response to a client that is refused, with a challenge where a key may help.
 pub fn refusal(failure: &Failure) -> Response<Body> {
     let mut response = response::refusal(None, failure, Era::Modern);
@@ -114,6 +119,7 @@ pub fn refusal(failure: &Failure) -> Response<Body> {
         Failure::KeyUnknown => Some(CHALLENGE_AGAIN),
         _ => None,
     };
+    response.extensions_mut().insert(Refused);
     if let Some(challenge) = challenge {
         let value = HeaderValue::from_static(challenge);
         response.headers_mut().insert(header::WWW_AUTHENTICATE, value);

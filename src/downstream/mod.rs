@@ -22,7 +22,7 @@ mod response;
 pub mod stdio;
 
 pub use body::Body;
-pub use caller::refusal;
+pub use caller::{Refused, refusal};
 pub use dispatch::PendingResponse;
 
 use std::pin::Pin;

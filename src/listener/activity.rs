@@ -13,13 +13,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Method, Request, Response, header};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower::Service;
 
 use super::unread::UnreadPiece;
+use crate::downstream::Refused;
 
 /// The requests of one connection, as far as time limits care.
 ///
@@ -33,6 +34,10 @@ pub(super) struct Activity {
     open: AtomicUsize,
     /// Milliseconds from `begun` to the end of the last request.
     quiet_since: AtomicU64,
+    /// Whether a request was served: until then a stranger holds the connection.
+    known: AtomicBool,
+    /// How many requests were refused since the last one that was served.
+    refusals: AtomicUsize,
 }
 
 /// What a connection does when its timer fires.
@@ -53,6 +58,8 @@ impl Activity {
             asked: AtomicBool::new(false),
             open: AtomicUsize::new(0),
             quiet_since: AtomicU64::new(0),
+            known: AtomicBool::new(false),
+            refusals: AtomicUsize::new(0),
         })
     }
 
@@ -68,8 +75,29 @@ impl Activity {
         !self.asked.load(Relaxed)
     }
 
-    /// What is due at `now`, with `first` for the first request and `idle` between requests.
+    /// Notes that a request was served.
+    fn note_served(&self) {
+        // Almost always they are so already: then nothing is written.
+        if !self.known.load(Relaxed) {
+            self.known.store(true, Relaxed);
+        }
+        if self.refusals.load(Relaxed) > 0 {
+            self.refusals.store(0, Relaxed);
+        }
+    }
+
+    /// Notes that a request was refused; gives how many were in a row.
+    fn note_refused(&self) -> usize {
+        self.refusals.fetch_add(1, Relaxed) + 1
+    }
+
+    /// What is due at `now`, with `first` for the first request and `idle` between requests. A
+    /// stranger is given no more than `first` for any request.
     pub(super) fn due(&self, now: Instant, first: Duration, idle: Duration) -> Due {
+        let idle = if self.known.load(Relaxed) { idle } else { idle.min(first) };
+        if self.refusals.load(Relaxed) >= MOST_REFUSALS && self.open.load(Relaxed) == 0 {
+            return Due::Idle;
+        }
         let (deadline, verdict) = if self.is_unused() {
             (self.begun + first, Due::Never)
         } else if self.open.load(Relaxed) > 0 {
@@ -125,8 +153,9 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        let preflight = request.method() == Method::OPTIONS;
         let busy = Some(self.activity.request());
-        TrackedFuture { inner: self.inner.call(request), busy }
+        TrackedFuture { inner: self.inner.call(request), busy, preflight }
     }
 }
 
@@ -136,6 +165,8 @@ pin_project! {
         #[pin]
         inner: F,
         busy: Option<Busy>,
+        // Answered before anything else is looked at.
+        preflight: bool,
     }
 }
 
@@ -147,8 +178,18 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let Ok(response) = ready!(this.inner.poll(cx));
+        let Ok(mut response) = ready!(this.inner.poll(cx));
         let (busy, unread) = (this.busy.take(), UnreadPiece::of_this_stream());
+        if let Some(Busy(activity)) = &busy
+            && !*this.preflight
+        {
+            if response.extensions().get::<Refused>().is_none() {
+                activity.note_served();
+            } else if activity.note_refused() >= MOST_REFUSALS && unread.is_none() {
+                // Over HTTP/2 the connection is closed when it is looked at.
+                response.headers_mut().insert(header::CONNECTION, CLOSE);
+            }
+        }
         Poll::Ready(Ok(response.map(|inner| TrackedBody { inner, busy, unread, end: None })))
     }
 }
@@ -211,6 +252,10 @@ impl<B: Body<Data = Bytes>> Body for TrackedBody<B> {
     }
 }
 
+/// How many requests in a row are refused before the connection is closed: a client may ask without
+/// a key first, and once more with one that has expired.
+const MOST_REFUSALS: usize = 3;
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
 /// How many bytes of a response over HTTP/2 may be left unread without a limit of time.
 const LONGEST_END: usize = 1024;
 
@@ -243,6 +288,7 @@ mod tests {
     fn a_request_in_flight_keeps_a_connection_however_long_it_takes() {
         let begun = clock::now();
         let activity = Activity::new(begun);
+        activity.note_served();
         let busy = activity.request();
         let late = begun + IDLE * 100;
         assert_eq!(activity.due(late, FIRST, IDLE), Due::Look(late + IDLE));
@@ -255,8 +301,27 @@ mod tests {
         let begun = clock::now();
         let activity = Activity::new(begun);
         drop(activity.request());
+        activity.note_served();
         let Due::Look(at) = activity.due(begun, FIRST, IDLE) else { panic!("not idle yet") };
         assert!(at >= begun + IDLE);
         assert_eq!(activity.due(at, FIRST, IDLE), Due::Idle);
+    }
+
+    #[test]
+    fn a_stranger_is_given_less_time_between_requests_and_few_refusals() {
+        let begun = clock::now();
+        let activity = Activity::new(begun);
+        drop(activity.request());
+        let Due::Look(at) = activity.due(begun, FIRST, IDLE) else { panic!("not idle yet") };
+        assert!(at < begun + IDLE);
+        assert_eq!(activity.due(begun + IDLE, FIRST, IDLE), Due::Idle);
+        for refusals in 1..MOST_REFUSALS {
+            assert_eq!(activity.note_refused(), refusals);
+            assert!(matches!(activity.due(begun, FIRST, IDLE), Due::Look(_)));
+        }
+        activity.note_refused();
+        assert_eq!(activity.due(begun, FIRST, IDLE), Due::Idle);
+        activity.note_served();
+        assert!(matches!(activity.due(begun + FIRST * 2, FIRST, IDLE), Due::Look(_)));
     }
 }

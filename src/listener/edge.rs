@@ -227,6 +227,7 @@ fn admit_host_and_origin<B>(
 fn answer_refusal<R: From<Bytes>>(refusal: &GuardRefusal) -> Response<R> {
     let mut response = Response::new(R::from(refusal.body()));
     *response.status_mut() = refusal.status();
+    response.extensions_mut().insert(downstream::Refused);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, MediaType::JSON);
     if matches!(refusal, GuardRefusal::AmbiguousFraming | GuardRefusal::UnknownCoding) {

@@ -13,7 +13,8 @@
 //! | sends half a head later on, or nothing more | [`ConnectionLimits::idle`] after the last response |
 //! | disappears without closing, or stops reading its response | [`ConnectionLimits::stall`] later; over HTTP/2 also when a ping stays unanswered |
 //! | leaves a response over HTTP/2 unread | its stream is reset [`ConnectionLimits::stall`] later, or when all of them hold more than [`ConnectionLimits::unread`] |
-//! | comes when all connections are taken | at once, with a 503 if it speaks in clear |
+//! | comes when all connections are taken, or its address has its share | at once, with a 503 if it speaks in clear |
+//! | is refused, and asks for nothing that is served | after the third refusal, or [`ConnectionLimits::handshake`] after any of them |
 //! | closes its side, or resets its stream | at once; the service's future and body are dropped |
 //! | is connected when a [`Drain`] starts | after the responses in flight, and the head it is in the middle of, or when the drain's time is up |
 //!
@@ -70,6 +71,8 @@ pub struct Settings {
 pub struct ConnectionLimits {
     /// Connections at a time. One more is accepted only to be told 503, and closed.
     pub connections: usize,
+    /// How many of them one IP address may have.
+    pub connections_each: usize,
     /// Bytes of a request's target and headers together; beyond it the answer is 431.
     pub header: usize,
     /// How many header lines a request may have; beyond it the answer is 431.
@@ -95,6 +98,7 @@ impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             connections: 1024,
+            connections_each: 1024,
             header: 32 * 1024,
             header_lines: 100,
             idle: Duration::from_mins(1),

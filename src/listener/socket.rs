@@ -23,11 +23,12 @@ use tokio::{
 };
 
 use crate::backoff::Backoff;
+use crate::call::Principal;
+use crate::policy::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
 use crate::telemetry::metrics::{Entered, Level};
-use crate::policy::SharedAmount;
 
 use super::{
-    BoxError, Drain, LiveSettings, PeerAddress, Settings,
+    BoxError, ConnectionLimits, Drain, LiveSettings, PeerAddress, Settings,
     connection::{self, ConnectionError},
     edge::Edge,
     tune::tune,
@@ -163,6 +164,8 @@ pub(super) struct ListenerContext<F> {
 /// Where connections come in, one by one, and where those too many are turned away.
 struct Door {
     listener: Listener,
+    /// The connections of each address.
+    addresses: Arc<SharedAmount>,
     /// Bounds the connections that are being told to go.
     refusals: Arc<Semaphore>,
     pause: Backoff,
@@ -175,6 +178,7 @@ impl Door {
         let refusals = Arc::new(Semaphore::new(REFUSALS));
         Self {
             listener,
+            addresses: Arc::default(),
             refusals,
             pause: Backoff::new(SHORTEST_PAUSE, LONGEST_PAUSE),
             is_full: false,
@@ -215,9 +219,9 @@ impl Door {
         R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let settings = context.settings.load();
-        let Some(slot) = ConnectionSlot::take(&self.listener.counts, settings.limits.connections)
-        else {
-            return self.turn_away(socket, &settings);
+        let slot = match self.take_slot(addr, &settings.limits) {
+            Ok(slot) => slot,
+            Err(reached) => return self.turn_away(socket, &settings, reached),
         };
         self.is_full = false;
         if let Err(fault) = tune(&socket, settings.limits.stall) {
@@ -245,12 +249,23 @@ impl Door {
         };
     }
 
+    fn take_slot(
+        &self,
+        addr: SocketAddr,
+        limits: &ConnectionLimits,
+    ) -> Result<ConnectionSlot, BoundReached> {
+        let bounds = ShareBounds { all: limits.connections, each: limits.connections_each };
+        let holder = Holder::identify(&Principal::Anonymous, addr.ip());
+        let share = self.addresses.take(&holder, 1, bounds)?;
+        Ok(ConnectionSlot::new(&self.listener.counts, share))
+    }
+
     /// Says 503 to a client in clear, and nothing under TLS, where a handshake would cost what
     /// the limit is there to save. Past [`REFUSALS`] at a time, just closes.
-    fn turn_away(&mut self, mut socket: TcpStream, settings: &Settings) {
+    fn turn_away(&mut self, mut socket: TcpStream, settings: &Settings, reached: BoundReached) {
         self.listener.counts.refused.fetch_add(1, Relaxed);
         if !std::mem::replace(&mut self.is_full, true) {
-            tracing::warn!(limit = settings.limits.connections, "all connections are taken");
+            tracing::warn!(limit = settings.limits.connections, %reached, "no more connections");
         }
         let Ok(permit) = Arc::clone(&self.refusals).try_acquire_owned() else { return };
         if settings.tls.is_some() {
@@ -274,15 +289,12 @@ impl Door {
 struct ConnectionSlot {
     counts: Arc<Counts>,
     _open: Entered,
+    _share: Share,
 }
 
 impl ConnectionSlot {
-    fn take(counts: &Arc<Counts>, limit: usize) -> Option<Self> {
-        // Only the accept loop adds, so the test and the addition need not be one step.
-        if counts.open.value() >= limit {
-            return None;
-        }
-        Some(Self { counts: Arc::clone(counts), _open: counts.open.enter() })
+    fn new(counts: &Arc<Counts>, share: Share) -> Self {
+        Self { counts: Arc::clone(counts), _open: counts.open.enter(), _share: share }
     }
 
     fn note(&self, fault: &ConnectionError) {
@@ -329,4 +341,4 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: application/json\r\n\
     retry-after: 1\r\n\
     connection: close\r\n\r\n\
-    {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32000,\"message\":\"all connections are taken (`limits.connections`): try again\"}}";
+    {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32000,\"message\":\"all connections, or those of your address, are taken (`limits.connections`, `limits.share`): try again\"}}";

@@ -26,6 +26,7 @@ mod large_arguments;
 mod large_sessions;
 mod leaked_secrets;
 mod shown_keys;
+mod strangers;
 mod unfinished_bodies;
 mod unread_answers;
 

@@ -18,7 +18,7 @@ use crate::support::{Gateway, Upstream, within};
 const LARGE: usize = 100 * 1024;
 
 /// A connection that lets each answer begin and no more.
-async fn connect(address: SocketAddr) -> SendRequest<Full<Bytes>> {
+pub async fn connect(address: SocketAddr) -> SendRequest<Full<Bytes>> {
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let mut builder = Builder::new(TokioExecutor::new());
     builder.initial_stream_window_size(1024);

@@ -71,6 +71,7 @@ fn limits(config: &Config) -> ConnectionLimits {
     let limits = &config.gateway.limits;
     ConnectionLimits {
         connections: limits.connections,
+        connections_each: config.connections_each(),
         header: limits.header,
         idle: limits.idle,
         handshake: limits.handshake,
