@@ -13,6 +13,12 @@ pub enum BodyError<E> {
         /// The most bytes allowed.
         limit: usize,
     },
+    /// A stream of events has more lines without an event than allowed.
+    #[error("more than {limit} lines without an event came within a second")]
+    Chatter {
+        /// The most lines allowed.
+        limit: usize,
+    },
     /// The peer or the connection failed before the end of the body.
     #[error("the body broke off")]
     Broken(#[source] E),

@@ -136,7 +136,7 @@ impl McpService {
                 }
                 return Ok(body.hold(whole));
             }
-            Err(BodyError::Broken(BudgetedBodyError::Broken)) => {
+            Err(BodyError::Broken(BudgetedBodyError::Broken) | BodyError::Chatter { .. }) => {
                 return Err(RequestFault::BodyIncomplete.into());
             }
             Err(BodyError::TooLarge { limit }) => Failure::BodyTooLarge { limit },

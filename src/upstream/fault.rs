@@ -56,6 +56,11 @@ pub enum UpstreamError {
         /// The most bytes allowed.
         limit: usize,
     },
+    /// The stream of events has more lines without an event than allowed.
+    Chatter {
+        /// The most lines in a second.
+        limit: usize,
+    },
     /// The message is not valid JSON-RPC.
     Frame(FrameFault),
     /// The payload of a response has the wrong shape.
@@ -192,6 +197,7 @@ impl UpstreamError {
             Self::Redirect { .. } => ServerFault::Redirect,
             Self::MediaType { found } => ServerFault::MediaType { found: found.clone() },
             Self::TooLarge { limit } => ServerFault::TooLarge { limit: *limit },
+            Self::Chatter { limit } => ServerFault::Chatter { limit: *limit },
             Self::Frame(fault) => ServerFault::Frame(*fault),
             Self::Answer(fault) => ServerFault::Answer(*fault),
             Self::Shape(_) => ServerFault::ResultShape,
@@ -225,6 +231,7 @@ impl UpstreamError {
             Self::Status { .. }
             | Self::MediaType { .. }
             | Self::TooLarge { .. }
+            | Self::Chatter { .. }
             | Self::Frame(_)
             | Self::Answer(_)
             | Self::Shape(_)

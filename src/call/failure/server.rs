@@ -59,6 +59,12 @@ pub enum ServerFault {
         /// The most bytes allowed.
         limit: usize,
     },
+    /// The stream of events has more lines without an event than allowed.
+    #[error("it sent more than {limit} lines without an event within a second")]
+    Chatter {
+        /// The most lines allowed.
+        limit: usize,
+    },
     /// The message is not valid JSON-RPC.
     #[error("invalid JSON-RPC message: {0}")]
     Frame(FrameFault),

@@ -68,6 +68,8 @@ pub struct SseDecoder {
     /// No line was read yet: the first may start with a byte order mark.
     at_start: bool,
     pending: PendingEvent,
+    /// Comments, and ends of events that say nothing.
+    chatter: usize,
     failed: Option<SseError>,
 }
 
@@ -98,6 +100,7 @@ impl SseDecoder {
             after_cr: false,
             at_start: true,
             pending: PendingEvent::default(),
+            chatter: 0,
             failed: None,
         }
     }
@@ -127,11 +130,20 @@ impl SseDecoder {
                 if let Some(event) = std::mem::take(&mut self.pending).finish() {
                     return Ok(Some(event));
                 }
+                self.chatter += 1;
+            } else if line.starts_with(b":") {
+                // A comment: keeps the connection alive and adds nothing to the event.
+                self.chatter += 1;
             } else {
                 self.pending.take(&line);
             }
         }
         Ok(None)
+    }
+
+    /// How many lines since the last call were comments, or ends of events that say nothing.
+    pub fn take_chatter(&mut self) -> usize {
+        std::mem::take(&mut self.chatter)
     }
 
     fn next_line(&mut self) -> Result<Option<Bytes>, SseError> {
@@ -175,8 +187,6 @@ impl PendingEvent {
     /// Adds a line, which is not empty.
     fn take(&mut self, line: &Bytes) {
         let (name, value) = match memchr::memchr(b':', line) {
-            // A comment: keeps the connection alive and adds nothing to the event.
-            Some(0) => return,
             Some(colon) => {
                 let space = usize::from(line.get(colon + 1) == Some(&b' '));
                 (line.slice(..colon), line.slice(colon + 1 + space..))

@@ -7,8 +7,10 @@ use bytes::Bytes;
 use http::HeaderValue;
 use http_body::Body;
 use http_body_util::BodyExt;
+use tokio::time::Instant;
 
 use crate::backoff::Backoff;
+use crate::clock;
 use crate::codec::body::BodyError;
 
 use super::{SseDecoder, SseError, SseEvent};
@@ -22,13 +24,23 @@ pub struct SseReader<B> {
     backoff: Backoff,
     /// Whether the events brought the stream further since it was resumed.
     has_advanced: bool,
+    /// Lines without an event, and when the second began in which they came.
+    chatter: Option<(Instant, usize)>,
 }
 
 impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
     /// A reader of events of at most `limit` bytes.
     pub fn new(body: B, limit: usize) -> Self {
         let (decoder, backoff) = (SseDecoder::new(limit), Backoff::new(FIRST_WAIT, LAST_WAIT));
-        Self { body, decoder, last_id: None, retry: None, backoff, has_advanced: false }
+        Self {
+            body,
+            decoder,
+            last_id: None,
+            retry: None,
+            backoff,
+            has_advanced: false,
+            chatter: None,
+        }
     }
 
     /// Notes that the stream goes on from `point`, which another connection has reached.
@@ -41,8 +53,8 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
     /// The next event; `None` at the end of the body.
     ///
     /// # Errors
-    /// [`BodyError::TooLarge`] for an event over the limit, [`BodyError::Broken`] if the
-    /// connection fails.
+    /// [`BodyError::TooLarge`] for an event over the limit, [`BodyError::Chatter`] for too many
+    /// lines without an event, [`BodyError::Broken`] if the connection fails.
     ///
     /// # Cancel safety
     /// Safe.
@@ -54,6 +66,7 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
                 self.note(&event);
                 return Ok(Some(event));
             }
+            self.bound_chatter()?;
             let Some(frame) = self.body.frame().await else { return Ok(None) };
             if let Ok(data) = frame.map_err(BodyError::Broken)?.into_data() {
                 self.decoder.push(data);
@@ -77,6 +90,24 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
             }
         }
         Ok(None)
+    }
+
+    /// Counts the lines without an event: each takes time, and none is seen by anybody.
+    fn bound_chatter(&mut self) -> Result<(), BodyError<B::Error>> {
+        let lines = self.decoder.take_chatter();
+        if lines == 0 {
+            return Ok(());
+        }
+        let now = clock::now();
+        let (since, lines) = match self.chatter {
+            Some((since, before)) if now - since < SECOND => (since, before + lines),
+            _ => (now, lines),
+        };
+        self.chatter = Some((since, lines));
+        if lines > MOST_CHATTER {
+            return Err(BodyError::Chatter { limit: MOST_CHATTER });
+        }
+        Ok(())
     }
 
     fn note(&mut self, event: &SseEvent) {
@@ -141,6 +172,9 @@ impl ResumePoint {
     }
 }
 
+/// The most lines without an event in a second: a server keeps a stream alive by one in many seconds.
+const MOST_CHATTER: usize = 1000;
+const SECOND: Duration = Duration::from_secs(1);
 /// The first backoff, and the delay for a server that requested none.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The backoff at which a stream is given up, after six attempts in a row.

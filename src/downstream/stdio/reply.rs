@@ -68,6 +68,9 @@ pub(super) fn unreadable<E>(error: BodyError<E>) -> Failure {
         BodyError::TooLarge { limit } => {
             GatewayFault::Transport(ServerFault::TooLarge { limit }).into()
         }
+        BodyError::Chatter { limit } => {
+            GatewayFault::Transport(ServerFault::Chatter { limit }).into()
+        }
         BodyError::Broken(_source) => broken(),
     }
 }

@@ -6,6 +6,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -18,6 +19,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use super::TransportError;
+use super::interim::{AwaitedBytes, GuardedStream};
 
 /// An open connection.
 #[derive(Debug)]
@@ -25,12 +27,13 @@ pub(super) struct Http1Connection {
     sender: SendRequest<Full<Bytes>>,
     /// hyper's state machine; `None` once it has ended.
     driver: Option<Box<Driver>>,
+    awaited: Arc<AwaitedBytes>,
 }
 
 /// The byte stream, with or without TLS.
 pub(super) type ServerStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
-type Driver = http1::Connection<ServerStream, Full<Bytes>>;
+type Driver = http1::Connection<GuardedStream, Full<Bytes>>;
 
 /// The head of a response, and the connection that its body comes on.
 pub(super) type Answered = (Response<Incoming>, Http1Connection);
@@ -45,9 +48,10 @@ pub(super) enum Unanswered {
 
 impl Http1Connection {
     pub(super) async fn open(stream: ServerStream) -> Result<Self, TransportError> {
+        let (stream, awaited) = GuardedStream::new(stream);
         let handshake = http1::Builder::new().max_header_size(HEAD_LIMIT).handshake(stream).await;
         let (sender, driver) = handshake.map_err(TransportError::of_http1)?;
-        Ok(Self { sender, driver: Some(Box::new(driver)) })
+        Ok(Self { sender, driver: Some(Box::new(driver)), awaited })
     }
 
     /// Whether the connection accepts a request: the last exchange is over, and
@@ -72,6 +76,7 @@ impl Http1Connection {
     ) -> impl Future<Output = Result<Answered, Unanswered>> {
         // Boxed, because hyper's future has room for the request, and every future around it would
         // have that room twice.
+        self.awaited.begin();
         let mut response = Box::pin(self.sender.try_send_request(request));
         async move {
             let driver = &mut self.driver;
@@ -87,6 +92,7 @@ impl Http1Connection {
                 response.as_mut().poll(cx)
             });
             let head = head.await;
+            self.awaited.end();
             head.map(|head| (head, self)).map_err(|mut fault| match fault.take_message() {
                 Some(request) => {
                     let fault = TransportError::of_http1(fault.into_error());

@@ -11,6 +11,7 @@ mod streamed_call;
 mod connection;
 mod headers;
 mod idle;
+mod interim;
 mod large_result;
 mod pool;
 mod probe;

@@ -152,6 +152,7 @@ impl From<BodyError<TransportError>> for UpstreamError {
     fn from(error: BodyError<TransportError>) -> Self {
         match error {
             BodyError::TooLarge { limit } => Self::TooLarge { limit },
+            BodyError::Chatter { limit } => Self::Chatter { limit },
             BodyError::Broken(error) => Self::Broken(Arc::new(error)),
         }
     }
