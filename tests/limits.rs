@@ -177,11 +177,7 @@ const CHOICES: [(&str, &str, &str); 1] = [(
 /// Limits of a connection, some of which have no setting: the field of [`ConnectionLimits`].
 const FIXED: [(&str, &str, &str); 11] = [
     ("connections", LISTENER, "one_connection_too_many_is_told_503_and_room_that_is_made_is_used"),
-    (
-        "connections_each",
-        LISTENER,
-        "one_address_has_so_many_connections_and_another_is_still_served",
-    ),
+    ("connections_each", LISTENER, "one_address_has_so_many_connections_and_no_more"),
     ("h2_streams", LISTENER, "one_http_2_stream_too_many_is_reset_and_the_others_are_served"),
     ("handshake", LISTENER, "a_connection_that_never_gets_to_a_request_is_closed"),
     ("header", LISTENER, "headers_over_the_bound_are_answered_with_431_on_both_protocols"),

@@ -74,7 +74,7 @@ impl McpService {
     /// The endpoint of a gateway, open until `drain` starts. Needs a runtime.
     pub fn new(gateway: Arc<Gateway>, drain: Drain) -> Arc<Self> {
         let sessions = Sessions::start(&gateway);
-        let (streams, pipes) = (OpenStreams::new(), SsePipes::default());
+        let (streams, pipes) = (OpenStreams::default(), SsePipes::default());
         Arc::new(Self { gateway, sessions, pipes, streams, bodies: Arc::default(), drain })
     }
 

@@ -1,7 +1,6 @@
 //! Limits that all streams to clients share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,30 +8,19 @@ use bytes::Bytes;
 use crate::call::Failure;
 use crate::jsonrpc::Id;
 use crate::mcp::{Era, Method};
+use crate::policy::{Holder, Share, ShareBounds, SharedAmount};
 
 use super::McpService;
 use super::response::{AcceptedForm, AnswerWriter};
 
-/// Counts the open streams.
-pub(super) struct OpenStreams(Arc<AtomicUsize>);
+/// Counts the open streams, in all and of each client.
+#[derive(Default)]
+pub(super) struct OpenStreams(Arc<SharedAmount>);
 
 impl OpenStreams {
-    pub(super) fn new() -> Self {
-        Self(Arc::default())
-    }
-
-    pub(super) fn enter(&self, limit: usize) -> Result<StreamSlot, Failure> {
-        let before = self.0.fetch_add(1, Ordering::Relaxed);
-        let place = StreamSlot(Arc::clone(&self.0));
-        if before < limit { Ok(place) } else { Err(Failure::TooManyStreams { limit }) }
-    }
-}
-
-pub(super) struct StreamSlot(Arc<AtomicUsize>);
-
-impl Drop for StreamSlot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+    pub(super) fn enter(&self, holder: &Holder, bounds: ShareBounds) -> Result<Share, Failure> {
+        let entered = self.0.take(holder, 1, bounds);
+        entered.map_err(|reached| Failure::TooManyStreams { limit: bounds.reached(reached) })
     }
 }
 
@@ -50,9 +38,10 @@ impl McpService {
     }
 
     /// How many streams may be open, and how often a quiet one is kept alive.
-    pub(super) fn limits(&self) -> (usize, Duration) {
+    pub(super) fn limits(&self) -> (ShareBounds, Duration) {
         let snapshot = self.gateway.snapshots.load();
         let gateway = &snapshot.config.gateway;
-        (gateway.limits.streams, gateway.keep_alive)
+        let all = gateway.limits.streams;
+        (ShareBounds { all, each: snapshot.config.share_of(all) }, gateway.keep_alive)
     }
 }

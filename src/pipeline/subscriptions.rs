@@ -15,7 +15,7 @@ use crate::era::change_notification;
 use crate::era::tasks::rename::TaskIdPlace;
 use crate::jsonrpc::Id;
 use crate::mcp::{Method, ProtocolVersion, notification};
-use crate::policy::CallTarget;
+use crate::policy::{CallTarget, ShareBounds};
 use crate::snapshot::{Digests, Snapshot, View};
 use crate::upstream::{
     ClientNotice, Mailbox, NoticeSubject, QuestionableSession, SubscriptionGuard,
@@ -234,9 +234,10 @@ impl Gateway {
         let member = snapshot.server(&server).ok_or_else(gone)?;
         let target = CallTarget { server, native, tool: None, edits: Box::default() };
         let permitted = snapshot.policy.permit_subscription(topic, target)?;
-        let limit = limits.all_subscriptions;
-        let held = member.server.subscribe(context, &permitted, &subscriber.mailbox, limit);
-        let held = Arc::new(held.await?.ok_or(Failure::TooManySubscriptions { limit })?);
+        let all = limits.all_subscriptions;
+        let bounds = ShareBounds { all, each: snapshot.config.share_of(all) };
+        let held = member.server.subscribe(context, &permitted, &subscriber.mailbox, bounds);
+        let held = Arc::new(held.await?);
         let limit = limits.subscriptions;
         let mut all = subscriber.subscribed();
         if all.len() >= limit {

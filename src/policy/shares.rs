@@ -39,6 +39,16 @@ pub struct ShareBounds {
     pub each: usize,
 }
 
+impl ShareBounds {
+    /// The bound that was reached.
+    pub fn reached(self, bound: BoundReached) -> usize {
+        match bound {
+            BoundReached::All => self.all,
+            BoundReached::Each => self.each,
+        }
+    }
+}
+
 /// Which bound an amount would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BoundReached {
@@ -112,9 +122,10 @@ impl Share {
         Ok(())
     }
 
-    /// Whose share it is.
-    pub fn holder(&self) -> &Holder {
-        &self.holder
+    /// A share that counts towards nothing.
+    #[cfg(test)]
+    pub fn of_nobody() -> Self {
+        Self { of: Arc::default(), holder: Holder::Client("".into()), amount: 0 }
     }
 }
 

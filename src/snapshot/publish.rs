@@ -61,6 +61,7 @@ impl Snapshots {
     pub fn start(startup: StartUp) -> Arc<Self> {
         let StartUp { config, surroundings, info } = startup;
         let metrics = Arc::clone(&surroundings.metrics);
+        surroundings.set_share(&config);
         let registry = LimitRegistry::default();
         let servers = config.servers.iter();
         let servers = servers
@@ -138,6 +139,7 @@ impl Snapshots {
     /// servers finish their calls.
     pub async fn apply(self: &Arc<Self>, config: Config) -> ReloadPlan {
         let _turn = self.loading.lock().await;
+        self.surroundings.set_share(&config);
         let before = self.current.load_full();
         let plan = plan(&before.config, &config);
         let mut servers = HashMap::new();

@@ -12,7 +12,7 @@ use crate::catalog::{Kind, ServerList};
 use crate::clock;
 use crate::config::{ServerConfig, ServerKind, StartChoice};
 use crate::mcp::{Era, ProtocolVersion};
-use crate::policy::Permitted;
+use crate::policy::{Holder, Permitted, ShareBounds};
 
 use crate::upstream::UpstreamError;
 use crate::upstream::lists::ListFreshness;
@@ -211,7 +211,8 @@ impl Server {
         if owner.is_main() {
             return Ok((Arc::clone(&self.main), first));
         }
-        self.kin.pool.take(&self.kin, owner)
+        let holder = Holder::identify(&context.principal, context.address);
+        self.kin.pool.take(&self.kin, owner, &holder)
     }
 
     fn owner(&self, version: ProtocolVersion, context: &Context) -> InstanceKey {
@@ -229,18 +230,22 @@ impl Server {
 
     /// Subscribes a client to a topic at the instance that its calls are routed
     /// to, and starts that instance if it is idle. Waits only until the
-    /// instance is known. Returns `None` if there are `limit` subscriptions at
-    /// all servers together.
+    /// instance is known.
     ///
     /// # Errors
-    /// [`Failure`] if the limit of instances is reached.
+    /// [`Failure`] if the limit of instances is reached, or one of `bounds`,
+    /// which are those of the subscriptions at all servers together.
     pub async fn subscribe(
         &self,
         context: &Context,
         topic: &Permitted<Topic>,
         mailbox: &Arc<Mailbox>,
-        limit: usize,
-    ) -> Result<Option<SubscriptionGuard>, Failure> {
+        bounds: ShareBounds,
+    ) -> Result<SubscriptionGuard, Failure> {
+        let holder = Holder::identify(&context.principal, context.address);
+        let place = self.kin.surroundings.hub.take_place(&holder, bounds);
+        let place = place
+            .map_err(|reached| Failure::TooManySubscriptions { limit: bounds.reached(reached) })?;
         let found = timeout(SOON, self.instance_for(context)).await;
         let (instance, _in_use) = match found {
             Ok(Err(full @ UpstreamError::TooManyInstances { .. })) => {
@@ -251,7 +256,7 @@ impl Server {
             // ready.
             Ok(Err(_)) | Err(_) => (Arc::clone(&self.main), InUse::begin(&self.main)),
         };
-        let held = instance.inbox.subscriptions.add(topic.get().clone(), mailbox, limit);
+        let held = instance.inbox.subscriptions.add(topic.get().clone(), mailbox, place);
         instance.demand.notify_one();
         Ok(held)
     }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::support::{Gateway, Upstream, until};
+use crate::support::{Client, Gateway, Upstream, until, within};
 use crate::{ATTACKER, BYSTANDER, two_clients};
 
 #[tokio::test]
@@ -30,5 +30,71 @@ async fn calls_of_one_client_leave_slots_and_a_queue_to_the_others() {
     for _ in 0..6 {
         upstream.release(1);
         assert_eq!(calls.join_next().await.unwrap().unwrap().text(), "held");
+    }
+}
+
+#[tokio::test]
+async fn streams_of_one_client_leave_some_to_the_others() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http()).gateway("limits.streams = 4");
+    let gateway = two_clients(gateway).start().await;
+    let attacker = gateway.modern().key(ATTACKER);
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(attacker.listen().await);
+    }
+    let filter = json!({ "notifications": { "toolsListChanged": true } });
+    let refused = attacker.request("subscriptions/listen", filter).await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.error()["message"].as_str().unwrap().contains("the limit is 3"));
+    let [(_, modern), (_, legacy)] = gateway.both_as(BYSTANDER, "/mcp").await;
+    drop(modern.listen().await);
+    let opened = async { while legacy.get_stream().send().await.status() != 200 {} };
+    within(opened).await;
+}
+
+#[tokio::test]
+async fn subscriptions_of_one_client_leave_some_to_the_others() {
+    let upstream = Upstream::legacy().await;
+    upstream.resources(&["a:0", "a:1", "a:2", "a:3"]);
+    let gateway = Gateway::with("s", upstream.http()).gateway("limits.all_subscriptions = 4");
+    let gateway = two_clients(gateway).start().await;
+    let subscribe = async |client: &Client, number: u32| {
+        let uri = format!("mcp://s/a:{number}");
+        client.request("resources/subscribe", json!({ "uri": uri })).await
+    };
+    let [_, (_, attacker)] = gateway.both_as(ATTACKER, "/mcp").await;
+    for number in 0..3 {
+        subscribe(&attacker, number).await.result();
+    }
+    let refused = subscribe(&attacker, 3).await;
+    assert!(refused.error()["message"].as_str().unwrap().contains("the limit is 3"), "{refused:?}");
+    let [_, (_, bystander)] = gateway.both_as(BYSTANDER, "/mcp").await;
+    subscribe(&bystander, 3).await.result();
+}
+
+#[tokio::test]
+async fn instances_of_one_client_leave_some_to_the_others() {
+    let upstream = Upstream::legacy().await;
+    let lines = upstream.stdio() + "isolation = \"client\"\nmax_instances = 4\n";
+    let gateway = two_clients(Gateway::with("s", lines)).start().await;
+    let mut sessions = Vec::new();
+    for number in 0..4 {
+        let [_, (_, attacker)] = gateway.both_as(ATTACKER, "/mcp").await;
+        let said = attacker.call("s__echo", json!({})).await;
+        assert_eq!(said.is_error(), number == 3, "{number}: {said:?}");
+        sessions.push(attacker);
+    }
+    let [_, (_, bystander)] = gateway.both_as(BYSTANDER, "/mcp").await;
+    assert_eq!(bystander.call("s__echo", json!({})).await.text(), "{}");
+}
+
+#[tokio::test]
+async fn a_gateway_without_clients_is_all_its_users_own() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http()).gateway("limits.streams = 4").start().await;
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(gateway.modern().listen().await);
     }
 }

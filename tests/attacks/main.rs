@@ -19,6 +19,7 @@
 mod support;
 
 mod ambiguous_requests;
+mod chattering_servers;
 mod climbing_uris;
 mod fair_shares;
 mod guessed_ids;
@@ -30,20 +31,14 @@ mod strangers;
 mod unfinished_bodies;
 mod unread_answers;
 
+use support::client_table;
 use support::gateway::Builder;
-use trunkline::crypto::sha256;
 
 const ATTACKER: &str = "key-of-the-attacker";
 const BYSTANDER: &str = "key-of-the-bystander";
 
 /// Two clients: one attacks, and the other must not feel it.
 fn two_clients(builder: Builder) -> Builder {
-    [("attacker", ATTACKER), ("bystander", BYSTANDER)].into_iter().fold(
-        builder,
-        |builder, client| {
-            let hash: String =
-                sha256(client.1.as_bytes()).iter().map(|b| format!("{b:02x}")).collect();
-            builder.toml(&format!("[clients.{}]\nkey = \"{hash}\"", client.0))
-        },
-    )
+    let attacker = client_table("attacker", ATTACKER, "");
+    builder.toml(&attacker).toml(&client_table("bystander", BYSTANDER, ""))
 }

@@ -21,10 +21,10 @@ use crate::call::{Drain, Failure};
 use crate::codec::sse;
 use crate::jsonrpc;
 use crate::mcp::{self, Era};
+use crate::policy::{Holder, Share};
 
 use crate::downstream::caller::{AccessWatch, VerifiedCaller};
 use crate::downstream::legacy::unguessable;
-use crate::downstream::open_streams::StreamSlot;
 use crate::downstream::request::Posted;
 use crate::downstream::stdio::{Bridge, BridgeBounds, McpPeer, Mirroring, OutputLines};
 use crate::downstream::{Body, McpService, response};
@@ -125,7 +125,7 @@ struct Streaming {
     standing: AccessWatch,
     registered: Registered,
     /// The session's own stream has another.
-    _place: StreamSlot,
+    _place: Share,
 }
 
 impl Streaming {
@@ -205,7 +205,9 @@ impl McpService {
         (caller, peer): (VerifiedCaller, PeerAddress),
     ) -> Response<Body> {
         let (limit, keep_alive) = self.limits();
-        let entered = self.streams.enter(limit).and_then(|place| Ok((place, unguessable()?)));
+        let holder = Holder::identify(caller.principal(), peer.addr.ip());
+        let entered = self.streams.enter(&holder, limit);
+        let entered = entered.and_then(|place| Ok((place, unguessable()?)));
         let (place, id) = match entered {
             Ok(entered) => entered,
             Err(failure) => return response::refusal(None, &failure, Era::Legacy),

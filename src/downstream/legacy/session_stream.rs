@@ -14,6 +14,7 @@ use crate::codec::sse;
 use crate::jsonrpc;
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
+use crate::policy::Share;
 use crate::telemetry::metrics::Entered;
 
 use super::outbox::{Merge, OutboxReader, ReplayStart, Sent};
@@ -21,7 +22,6 @@ use super::resumption;
 use super::session::{ClientSession, Listens, SessionUse};
 use crate::downstream::caller::{AccessWatch, VerifiedCaller};
 use crate::downstream::list_changes::{ListChanges, WantedLists};
-use crate::downstream::open_streams::StreamSlot;
 use crate::downstream::response;
 use crate::downstream::{Body, McpService};
 
@@ -35,7 +35,7 @@ struct SessionStream {
     keep_alive: std::time::Duration,
     drain: Drain,
     standing: AccessWatch,
-    _held: (StreamSlot, Entered, SessionUse, Listens),
+    _held: (Share, Entered, SessionUse, Listens),
 }
 
 impl SessionStream {
@@ -89,7 +89,7 @@ impl McpService {
         caller: &VerifiedCaller,
     ) -> Response<Body> {
         let (limit, keep_alive) = self.limits();
-        let place = match self.streams.enter(limit) {
+        let place = match self.streams.enter(session.holder(), limit) {
             Ok(place) => place,
             Err(failure) => return response::refusal(None, &failure, Era::Legacy),
         };

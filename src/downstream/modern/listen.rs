@@ -20,12 +20,12 @@ use crate::codec::sse;
 use crate::jsonrpc::{self, Id, Members};
 use crate::mcp::{meta, notification};
 use crate::pipeline::{Gateway, Subscriber, Told};
+use crate::policy::{Holder, Share};
 use crate::telemetry::metrics::Entered;
 use crate::text::clip;
 
 use crate::downstream::caller::{AccessWatch, VerifiedCaller};
 use crate::downstream::list_changes::{ListChanges, WantedLists};
-use crate::downstream::open_streams::StreamSlot;
 use crate::downstream::response;
 use crate::downstream::{Body, McpService};
 
@@ -99,7 +99,7 @@ struct ListenStream {
     keep_alive: Duration,
     drain: Drain,
     standing: AccessWatch,
-    _held: (StreamSlot, Entered),
+    _held: (Share, Entered),
 }
 
 type Opening = Pin<Box<dyn Future<Output = Bytes> + Send>>;
@@ -234,7 +234,8 @@ impl McpService {
         if filter.uris.len() + filter.tasks.len() > limit {
             return Err(Failure::TooManySubscriptions { limit });
         }
-        let place = self.streams.enter(streams)?;
+        let holder = Holder::identify(&context.principal, context.address);
+        let place = self.streams.enter(&holder, streams)?;
         // In this order: what changes in between is told.
         let ticks = self.gateway.changes();
         let changes = ListChanges::since(self.gateway.shown(&context), filter.lists);

@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 
 use crate::call::{Question, ServerName};
 use crate::jsonrpc::Response;
+use crate::policy::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
 
-use super::subscriptions::Room;
 use super::{ClientNotice, Mailbox, NoticeSubject, Subscriptions};
 use crate::upstream::{InstanceKey, InstanceScope};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 #[derive(Debug, Default)]
 pub struct SubscriptionHub {
     servers: Mutex<HashMap<(ServerName, InstanceKey), Weak<Subscriptions>>>,
-    room: Arc<Room>,
+    taken: Arc<SharedAmount>,
     clients: Arc<Clients>,
 }
 
@@ -59,6 +59,18 @@ impl Clients {
 }
 
 impl SubscriptionHub {
+    /// Takes a place among the subscriptions at all servers.
+    ///
+    /// # Errors
+    /// [`BoundReached`].
+    pub(in crate::upstream) fn take_place(
+        &self,
+        holder: &Holder,
+        bounds: ShareBounds,
+    ) -> Result<Share, BoundReached> {
+        self.taken.take(holder, 1, bounds)
+    }
+
     /// Registers a Legacy client's mailbox for notifications from its own
     /// instances of servers, until its session ends.
     pub fn enter(&self, session: &Arc<str>, mailbox: &Arc<Mailbox>) {
@@ -85,7 +97,7 @@ impl SubscriptionHub {
         }
         servers.retain(|_, subscriptions| subscriptions.strong_count() > 0);
         let client = owner.whose.session().map(|id| (id, Arc::clone(&self.clients)));
-        let mut new = Subscriptions::new(server.clone(), client, Arc::clone(&self.room));
+        let mut new = Subscriptions::new(server.clone(), client);
         new.one_clients = owner.whose != InstanceScope::Everybody;
         let new = Arc::new(new);
         servers.insert(key, Arc::downgrade(&new));

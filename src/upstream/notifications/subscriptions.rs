@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
@@ -10,6 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::call::{ErrorBody, Question, ServerName};
 use crate::jsonrpc::Response;
+use crate::policy::Share;
 
 use super::hub::Clients;
 use super::{ClientNotice, Mailbox, NoticeSubject, Topic};
@@ -27,7 +27,6 @@ pub struct Subscriptions {
     changes: watch::Sender<u64>,
     /// Counts the server's verdicts.
     verdicts: watch::Sender<u64>,
-    room: Arc<Room>,
 }
 
 /// The subscribers of one topic.
@@ -56,11 +55,7 @@ pub enum SubscriptionRefusal {
 }
 
 impl Subscriptions {
-    pub(super) fn new(
-        server: ServerName,
-        client: Option<(Arc<str>, Arc<Clients>)>,
-        room: Arc<Room>,
-    ) -> Self {
+    pub(super) fn new(server: ServerName, client: Option<(Arc<str>, Arc<Clients>)>) -> Self {
         Self {
             server,
             client,
@@ -68,7 +63,6 @@ impl Subscriptions {
             topics: Mutex::default(),
             changes: watch::Sender::new(0),
             verdicts: watch::Sender::new(0),
-            room,
         }
     }
 
@@ -77,18 +71,13 @@ impl Subscriptions {
         &self.server
     }
 
-    /// Subscribes `mailbox` to `topic` until the guard is dropped; `None` if
-    /// there are `limit` subscriptions at all servers together.
+    /// Subscribes `mailbox` to `topic` until the guard is dropped.
     pub fn add(
         self: &Arc<Self>,
         topic: Topic,
         mailbox: &Arc<Mailbox>,
-        limit: usize,
-    ) -> Option<SubscriptionGuard> {
-        if self.room.taken.fetch_add(1, Ordering::Relaxed) >= limit {
-            self.room.taken.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
+        place: Share,
+    ) -> SubscriptionGuard {
         let mut topics = self.topics();
         let standing = topics.entry(topic.clone()).or_default();
         // A topic that was refused before may be accepted now.
@@ -103,7 +92,7 @@ impl Subscriptions {
         if ask {
             self.changes.send_modify(|count| *count += 1);
         }
-        Some(SubscriptionGuard { subscriptions: Arc::clone(self), topic, number })
+        SubscriptionGuard { subscriptions: Arc::clone(self), topic, number, _place: place }
     }
 
     /// Waits for the server's verdict on `topic`.
@@ -291,18 +280,13 @@ fn wholes(uri: &str) -> impl Iterator<Item = &str> {
         .filter(move |whole| whole.len() < uri.len() && !whole.is_empty())
 }
 
-/// The number of subscriptions at all servers together.
-#[derive(Debug, Default)]
-pub(super) struct Room {
-    taken: AtomicUsize,
-}
-
 /// A subscription, which ends when dropped.
 #[derive(Debug)]
 pub struct SubscriptionGuard {
     subscriptions: Arc<Subscriptions>,
     topic: Topic,
     number: u64,
+    _place: Share,
 }
 
 impl SubscriptionGuard {
@@ -341,7 +325,6 @@ impl Drop for SubscriptionGuard {
             topics.remove(&self.topic);
         }
         drop(topics);
-        self.subscriptions.room.taken.fetch_sub(1, Ordering::Relaxed);
         if last {
             self.subscriptions.changes.send_modify(|count| *count += 1);
         }

@@ -9,6 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 
 use crate::config::Isolation;
+use crate::policy::{Holder, Share, ShareBounds, SharedAmount};
 
 use crate::upstream::UpstreamError;
 use crate::upstream::owner::InstanceKey;
@@ -19,19 +20,30 @@ use crate::upstream::supervisor::state::{InstanceView, SHOWN};
 /// The instances besides the main one.
 #[derive(Default)]
 pub(in crate::upstream) struct Pool {
-    open: Mutex<HashMap<InstanceKey, Arc<Instance>>>,
+    open: Mutex<OpenInstances>,
+    /// How many each client has opened.
+    shares: Arc<SharedAmount>,
+}
+
+type OpenInstances = HashMap<InstanceKey, OpenInstance>;
+
+/// An instance, and the share of the client that it was opened for.
+struct OpenInstance {
+    instance: Arc<Instance>,
+    _share: Option<Share>,
 }
 
 impl Pool {
-    /// The instance for a call, opened if missing. It counts as in use from
+    /// The instance for a call of `holder`, opened if missing. It counts as in use from
     /// this moment, so that it is not closed before it has the call.
     pub(in crate::upstream) fn take(
         &self,
         kin: &Arc<ServerShared>,
         owner: InstanceKey,
+        holder: &Holder,
     ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
         let mut open = self.open();
-        let instance = find_or_open(&mut open, kin, owner)?;
+        let instance = self.find_or_open(&mut open, kin, owner, Some(holder))?;
         let in_use = InUse::begin(&instance);
         Ok((instance, in_use))
     }
@@ -42,12 +54,12 @@ impl Pool {
         kin: &Arc<ServerShared>,
         owner: InstanceKey,
     ) -> Result<Arc<Instance>, UpstreamError> {
-        find_or_open(&mut self.open(), kin, owner)
+        self.find_or_open(&mut self.open(), kin, owner, None)
     }
 
     /// The instance for this key, if it is open.
     pub(in crate::upstream) fn find(&self, owner: &InstanceKey) -> Option<Arc<Instance>> {
-        self.open().get(owner).cloned()
+        self.open().get(owner).map(|it| Arc::clone(&it.instance))
     }
 
     /// Removes an unused instance; false if a call has just arrived for it.
@@ -69,10 +81,10 @@ impl Pool {
     /// are cancelled with the session, have ended, or after a short wait.
     pub(in crate::upstream) fn close_session(&self, kin: &Arc<ServerShared>, session: &str) {
         let mut closing = Vec::new();
-        self.open().retain(|owner, instance| {
+        self.open().retain(|owner, it| {
             let goes = owner.whose.is_session(session);
             if goes {
-                closing.push(Arc::clone(instance));
+                closing.push(Arc::clone(&it.instance));
             }
             !goes
         });
@@ -87,49 +99,57 @@ impl Pool {
     /// Summaries of the oldest instances, and the number of all.
     pub(in crate::upstream) fn view(&self) -> (Vec<InstanceView>, usize) {
         let open = self.open();
-        let mut all: Vec<_> = open.values().cloned().collect();
+        let mut all: Vec<_> = open.values().map(|it| Arc::clone(&it.instance)).collect();
         drop(open);
         let count = all.len();
         all.sort_by_key(|instance| instance.created());
         (all.iter().take(SHOWN).map(|instance| instance.view()).collect(), count)
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<InstanceKey, Arc<Instance>>> {
+    fn find_or_open(
+        &self,
+        open: &mut OpenInstances,
+        kin: &Arc<ServerShared>,
+        owner: InstanceKey,
+        holder: Option<&Holder>,
+    ) -> Result<Arc<Instance>, UpstreamError> {
+        let limit = kin.config.max_instances();
+        if let Some(there) = open.get(&owner) {
+            return Ok(Arc::clone(&there.instance));
+        }
+        if open.len() >= limit {
+            close_idle(open).ok_or(UpstreamError::TooManyInstances { limit })?;
+        }
+        let each = kin.surroundings.share_of(limit);
+        let bounds = ShareBounds { all: limit, each };
+        let share = holder.map(|holder| self.shares.take(holder, 1, bounds)).transpose();
+        let share = share.map_err(|_| UpstreamError::TooManyInstances { limit: each })?;
+        let instance = Instance::start(kin, owner.clone());
+        open.insert(owner, OpenInstance { instance: Arc::clone(&instance), _share: share });
+        Ok(instance)
+    }
+
+    fn open(&self) -> MutexGuard<'_, OpenInstances> {
         self.open.lock()
     }
 }
 
-fn remove(open: &mut HashMap<InstanceKey, Arc<Instance>>, instance: &Instance) {
+fn remove(open: &mut OpenInstances, instance: &Instance) {
     // Another instance may have taken this key by now.
-    if open.get(&*instance.owner).is_some_and(|it| std::ptr::eq(&raw const **it, instance)) {
+    let there = open.get(&*instance.owner);
+    if there.is_some_and(|it| std::ptr::eq(&raw const *it.instance, instance)) {
         open.remove(&*instance.owner);
     }
 }
 
-fn find_or_open(
-    open: &mut HashMap<InstanceKey, Arc<Instance>>,
-    kin: &Arc<ServerShared>,
-    owner: InstanceKey,
-) -> Result<Arc<Instance>, UpstreamError> {
-    let limit = kin.config.max_instances();
-    if let Some(instance) = open.get(&owner) {
-        return Ok(Arc::clone(instance));
-    }
-    if open.len() >= limit {
-        // Closes the least recently used idle shared instance: an equivalent
-        // one can be opened when it is needed again.
-        let idle = open.iter().filter(|(owner, instance)| owner.lists() && !instance.is_in_use());
-        let idle = idle.min_by_key(|(_, instance)| instance.last_used());
-        let Some(idle) = idle.map(|(owner, _)| owner.clone()) else {
-            return Err(UpstreamError::TooManyInstances { limit });
-        };
-        if let Some(instance) = open.remove(&idle) {
-            instance.stop.cancel();
-        }
-    }
-    let instance = Instance::start(kin, owner.clone());
-    open.insert(owner, Arc::clone(&instance));
-    Ok(instance)
+/// Closes the least recently used idle shared instance: an equivalent one can be opened when it is
+/// needed again. `None` if there is no such instance.
+fn close_idle(open: &mut OpenInstances) -> Option<()> {
+    let idle = open.iter().filter(|(owner, it)| owner.lists() && !it.instance.is_in_use());
+    let idle = idle.min_by_key(|(_, it)| it.instance.last_used());
+    let idle = idle.map(|(owner, _)| owner.clone())?;
+    open.remove(&idle)?.instance.stop.cancel();
+    Some(())
 }
 
 impl ServerShared {

@@ -1,7 +1,7 @@
 //! State that the instances of one server share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::config::{EraChoice, ServerConfig};
+use crate::config::{Config, EraChoice, ServerConfig};
 use crate::mcp::ProtocolVersion;
 use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 
@@ -35,6 +35,8 @@ pub struct ServerContext {
     pub alive: TaskTracker,
     /// The clients' subscriptions at all servers.
     pub hub: Arc<SubscriptionHub>,
+    /// How much of a limit one client may have, in percent.
+    share: Arc<AtomicUsize>,
 }
 
 impl ServerContext {
@@ -47,7 +49,19 @@ impl ServerContext {
             stop: CancellationToken::new(),
             alive: TaskTracker::new(),
             hub: Arc::default(),
+            share: Arc::new(AtomicUsize::new(100)),
         }
+    }
+
+    /// Puts a configuration's share of each client in force.
+    pub fn set_share(&self, config: &Config) {
+        self.share.store(config.share_of(100), Ordering::Relaxed);
+    }
+
+    /// How much of a limit one client may have, at least one.
+    pub(super) fn share_of(&self, limit: usize) -> usize {
+        let percent = self.share.load(Ordering::Relaxed);
+        (limit.saturating_mul(percent) / 100).max(1).min(limit)
     }
 }
 

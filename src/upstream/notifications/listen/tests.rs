@@ -6,6 +6,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::call::{ErrorBody, ServerName};
 use crate::jsonrpc::Response;
+use crate::policy::Share;
 use crate::upstream::notifications::{Mailbox, SubscriptionHub};
 
 /// A server's end of its streams.
@@ -81,7 +82,7 @@ impl World {
     }
 
     fn add(&self, uri: &str) -> crate::upstream::SubscriptionGuard {
-        self.inbox.subscriptions.add(Topic::resource(uri), &self.mailbox, 100).unwrap()
+        self.inbox.subscriptions.add(Topic::resource(uri), &self.mailbox, Share::of_nobody())
     }
 
     fn asked(&self) -> Vec<Value> {
@@ -221,7 +222,7 @@ async fn what_nobody_knows_has_a_stream_of_its_own() {
     let world = World::start(TOOLS, Scripted::default());
     a_while().await;
     let topic = Topic::unknown(r#"{"com.example/x":[1]}"#);
-    let held = world.inbox.subscriptions.add(topic, &world.mailbox, 100).unwrap();
+    let held = world.inbox.subscriptions.add(topic, &world.mailbox, Share::of_nobody());
     held.verdict().await.unwrap();
     assert_eq!(held.agreed().unwrap(), r#"{"com.example/x":[1]}"#);
     assert_eq!(world.asked().pop().unwrap(), json!({ "com.example/x": [1] }));

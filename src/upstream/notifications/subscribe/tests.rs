@@ -5,6 +5,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::call::ServerName;
 use crate::jsonrpc::Response;
+use crate::policy::Share;
 use crate::upstream::notifications::{Mailbox, SubscriptionGuard, SubscriptionHub};
 
 #[derive(Clone)]
@@ -61,7 +62,7 @@ impl World {
     }
 
     fn add(&self, uri: &str) -> SubscriptionGuard {
-        self.inbox.subscriptions.add(Topic::resource(uri), &self.mailbox, 100).unwrap()
+        self.inbox.subscriptions.add(Topic::resource(uri), &self.mailbox, Share::of_nobody())
     }
 
     fn asked(&self) -> Vec<String> {

@@ -1,7 +1,7 @@
 use super::*;
 
 fn subscriptions() -> Arc<Subscriptions> {
-    Arc::new(Subscriptions::new(ServerName::new("s").unwrap(), None, Arc::default()))
+    Arc::new(Subscriptions::new(ServerName::new("s").unwrap(), None))
 }
 
 fn mailbox() -> Arc<Mailbox> {
@@ -20,8 +20,8 @@ fn heard(mailbox: &Mailbox) -> Vec<String> {
 fn one_topic_for_many_and_the_last_one_out_ends_it() {
     let (all, one, two) = (subscriptions(), mailbox(), mailbox());
     let changes = all.changes();
-    let first = all.add(Topic::resource("a"), &one, 10).unwrap();
-    let second = all.add(Topic::resource("a"), &two, 10).unwrap();
+    let first = all.add(Topic::resource("a"), &one, Share::of_nobody());
+    let second = all.add(Topic::resource("a"), &two, Share::of_nobody());
     assert_eq!((all.wanted().len(), *changes.borrow()), (1, 1));
     deliver(&all, "a");
     assert_eq!((heard(&one), heard(&two)), (vec!["a".into()], vec!["a".into()]));
@@ -36,12 +36,12 @@ fn one_topic_for_many_and_the_last_one_out_ends_it() {
 #[test]
 fn updates_of_a_part_go_to_subscribers_of_the_whole_unless_the_part_has_its_own() {
     let (all, dir, part) = (subscriptions(), mailbox(), mailbox());
-    let _dir = all.add(Topic::resource("file:///d"), &dir, 10);
+    let _dir = all.add(Topic::resource("file:///d"), &dir, Share::of_nobody());
     for (uri, told) in [("file:///d/x/y", 1), ("file:///d#x", 1), ("file:///dx", 0), ("x", 0)] {
         deliver(&all, uri);
         assert_eq!(heard(&dir).len(), told, "{uri}");
     }
-    let _part = all.add(Topic::resource("file:///d/x"), &part, 10);
+    let _part = all.add(Topic::resource("file:///d/x"), &part, Share::of_nobody());
     deliver(&all, "file:///d/x");
     assert_eq!((heard(&dir).len(), heard(&part).len()), (0, 1));
 }
@@ -50,7 +50,7 @@ fn updates_of_a_part_go_to_subscribers_of_the_whole_unless_the_part_has_its_own(
 fn what_was_missed_is_told_once_it_stands_again_and_only_then() {
     let (all, one) = (subscriptions(), mailbox());
     let topic = Topic::resource("a");
-    let _held = all.add(topic.clone(), &one, 10);
+    let _held = all.add(topic.clone(), &one, Share::of_nobody());
     all.settle(&topic, Ok(()), Continuity::Broken);
     assert!(heard(&one).is_empty(), "it never stood before");
     all.settle(&topic, Ok(()), Continuity::Kept);
@@ -63,21 +63,12 @@ fn what_was_missed_is_told_once_it_stands_again_and_only_then() {
 async fn a_refusal_is_heard_and_the_next_one_asks_again() {
     let (all, one) = (subscriptions(), mailbox());
     let topic = Topic::resource("a");
-    let held = all.add(topic.clone(), &one, 10).unwrap();
+    let held = all.add(topic.clone(), &one, Share::of_nobody());
     all.settle(&topic, Err(SubscriptionRefusal::LeftOut), Continuity::Kept);
     assert!(held.verdict().await.is_err());
-    let again = all.add(topic.clone(), &one, 10).unwrap();
+    let again = all.add(topic.clone(), &one, Share::of_nobody());
     let changed = *all.changes().borrow();
     assert_eq!(changed, 2, "asked again");
     all.settle(&topic, Ok(()), Continuity::Kept);
     assert!(again.verdict().await.is_ok());
-}
-
-#[test]
-fn there_is_an_end_to_them_at_all_servers_together() {
-    let (all, one) = (subscriptions(), mailbox());
-    let first = all.add(Topic::resource("a"), &one, 1);
-    assert!(first.is_some() && all.add(Topic::resource("b"), &one, 1).is_none());
-    drop(first);
-    assert!(all.add(Topic::resource("b"), &one, 1).is_some());
 }
