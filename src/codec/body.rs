@@ -46,9 +46,13 @@ where
         if first.len() + whole.len() + data.len() > limit {
             return Err(BodyError::TooLarge { limit });
         }
-        // A body that arrives in one piece, as most do, is never copied.
+        // A body that arrives in one piece, as most do, is never copied, and is not asked for more
+        // if it says that this was all.
         if first.is_empty() && whole.is_empty() {
             first = data;
+            if body.is_end_stream() {
+                break;
+            }
             continue;
         }
         if whole.is_empty() {

@@ -9,9 +9,11 @@ use http_body::{Frame, SizeHint};
 
 /// A response body.
 pub enum Body {
+    /// One piece.
+    Whole(Bytes),
     /// Up to three pieces, sent in turn. A prepared list is one of them,
     /// shared and never copied into an envelope.
-    Pieces([Bytes; 3]),
+    Pieces(Box<[Bytes; 3]>),
     /// Pieces that are produced over time.
     Stream(Pin<Box<dyn Stream<Item = Result<Bytes, BrokenOff>> + Send>>),
 }
@@ -25,12 +27,12 @@ pub struct BrokenOff;
 impl Body {
     /// No bytes.
     pub fn empty() -> Self {
-        Self::Pieces([const { Bytes::new() }; 3])
+        Self::Whole(Bytes::new())
     }
 
-    /// One piece.
-    pub fn whole(bytes: Bytes) -> Self {
-        Self::Pieces([bytes, Bytes::new(), Bytes::new()])
+    /// Three pieces.
+    pub fn pieces(pieces: [Bytes; 3]) -> Self {
+        Self::Pieces(Box::new(pieces))
     }
 
     /// What `stream` brings.
@@ -52,7 +54,7 @@ impl Default for Body {
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        Self::whole(bytes)
+        Self::Whole(bytes)
     }
 }
 
@@ -64,21 +66,25 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
-        match &mut *self {
-            Self::Pieces(pieces) => {
-                let next = pieces.iter_mut().find(|piece| !piece.is_empty());
-                Poll::Ready(next.map(|piece| Ok(Frame::data(std::mem::take(piece)))))
-            }
-            Self::Stream(stream) => stream.as_mut().poll_next(cx).map_ok(Frame::data),
-        }
+        let next = match &mut *self {
+            Self::Whole(bytes) => Some(bytes).filter(|bytes| !bytes.is_empty()),
+            Self::Pieces(pieces) => pieces.iter_mut().find(|piece| !piece.is_empty()),
+            Self::Stream(stream) => return stream.as_mut().poll_next(cx).map_ok(Frame::data),
+        };
+        Poll::Ready(next.map(|piece| Ok(Frame::data(std::mem::take(piece)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Pieces(pieces) if pieces.iter().all(Bytes::is_empty))
+        match self {
+            Self::Whole(bytes) => bytes.is_empty(),
+            Self::Pieces(pieces) => pieces.iter().all(Bytes::is_empty),
+            Self::Stream(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Pieces(pieces) => {
                 SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
             }

@@ -9,37 +9,15 @@ use std::pin::Pin;
 use http::Response;
 
 use super::Body;
-use super::legacy::LegacyCall;
-use super::modern::ModernCall;
-use super::response::{self, AnswerWriter};
 
-/// A response that may have to wait for servers.
+/// A response that may have to wait for servers: what was decided about a message.
 ///
 /// # Cancel safety
 /// Dropping it means that the client has disconnected: a Modern call is cancelled, a Legacy one
 /// runs to its end.
 pub type PendingResponse = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
-/// What is to be done about a message.
-pub(super) enum Dispatch {
-    /// Nothing: this is the answer.
-    Answered(Response<Body>),
-    /// A Modern client's call.
-    Modern(ModernCall, AnswerWriter),
-    /// A call in a Legacy session.
-    Legacy(LegacyCall, AnswerWriter),
-    /// Something else that may have to wait for servers.
-    Waiting(PendingResponse),
-}
-
-impl Dispatch {
-    /// Does it.
-    pub(super) fn answer(self) -> PendingResponse {
-        match self {
-            Self::Answered(response) => Box::pin(ready(response)),
-            Self::Modern(call, writer) => Box::pin(response::call(call, writer)),
-            Self::Legacy(call, writer) => Box::pin(response::call(call, writer)),
-            Self::Waiting(waiting) => waiting,
-        }
-    }
+/// A response that waits for nothing.
+pub(super) fn answered(response: Response<Body>) -> PendingResponse {
+    Box::pin(ready(response))
 }

@@ -45,7 +45,8 @@ pub(super) fn open(
     let session = writer.session.take();
     let rest = pieces(steps, writer);
     match (session, first) {
-        (Some((session, standing)), first) => {
+        (Some(in_session), first) => {
+            let (session, standing) = *in_session;
             let pieces = iter(first).chain(rest);
             answer_resumable((&session, standing), Box::pin(pieces), keep_alive)
         }

@@ -25,10 +25,10 @@ pub use body::Body;
 pub use caller::{Refused, refusal};
 pub use dispatch::PendingResponse;
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode};
 
 use crate::call::PeerAddress;
@@ -39,7 +39,7 @@ use crate::pipeline::Gateway;
 use crate::policy::SharedAmount;
 
 use caller::VerifiedCaller;
-use dispatch::Dispatch;
+use dispatch::answered;
 use http_sse::{OldTransport, SsePipes};
 use legacy::{ReplayStart, Sessions};
 use open_streams::OpenStreams;
@@ -48,16 +48,13 @@ use response::AcceptedForm;
 
 /// A request whose sender is known.
 pub struct Authenticated<B> {
-    request: Request<B>,
+    head: Parts,
+    body: B,
     caller: VerifiedCaller,
     peer: PeerAddress,
     /// Where in the transport of 2024-11-05 the request came in, if it is for that.
-    old: Option<OldTransport>,
+    old: Option<Box<OldTransport>>,
 }
-
-/// A request whose body is being read.
-pub type PendingRequest =
-    Pin<Box<dyn Future<Output = Result<Authenticated<Bytes>, Failure>> + Send>>;
 
 /// The MCP endpoint that clients connect to.
 pub struct McpService {
@@ -91,79 +88,80 @@ impl McpService {
     /// guesses keys, [`Failure::UnknownEndpoint`] where the sender may see nothing.
     pub fn authenticate<B>(
         &self,
-        mut request: Request<B>,
+        request: Request<B>,
         peer: PeerAddress,
     ) -> Result<Authenticated<B>, Failure> {
-        let old = self.old_transport(request.uri());
-        let uri = request.uri().clone();
-        let endpoint = old.as_ref().map_or(&uri, OldTransport::endpoint);
-        let caller = self.caller(endpoint, request.headers_mut(), peer)?;
-        Ok(Authenticated { request, caller, peer, old })
+        let (mut head, body) = request.into_parts();
+        let old = self.old_transport(&head.uri).map(Box::new);
+        let endpoint = old.as_ref().map_or(&head.uri, |old| old.endpoint());
+        let caller = self.caller(endpoint, &mut head.headers, peer)?;
+        Ok(Authenticated { head, body, caller, peer, old })
     }
 
-    /// Reads the body of a request within its limits of size, time and memory.
-    ///
-    /// # Errors
-    /// [`Failure::BodyTooLarge`], [`Failure::InvalidRequest`] for a body that breaks off or is too
-    /// slow, [`Failure::OverLimit`] for one that takes more memory than its client may have.
-    pub fn read_body<B>(self: &Arc<Self>, authenticated: Authenticated<B>) -> PendingRequest
+    /// Reads the body of a request within its limits of size, time and memory, and answers: MCP has
+    /// the whole of it, or nothing.
+    pub fn receive<B>(
+        self: Arc<Self>,
+        authenticated: Authenticated<B>,
+    ) -> impl Future<Output = Response<Body>> + Send + use<B>
     where
-        B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
+        B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin,
     {
-        let Authenticated { request, caller, peer, old } = authenticated;
-        let (mut head, body) = request.into_parts();
-        let mcp = Arc::clone(self);
-        // Boxed: the futures of the layers around it would have to move it.
-        Box::pin(async move {
-            let body = mcp.collect_body(&mut head, body, (&caller, peer)).await?;
-            let request = Request::from_parts(head, body);
-            Ok(Authenticated { request, caller, peer, old })
-        })
+        // Taken apart here, because a future holds what it takes apart itself twice.
+        let Authenticated { mut head, body, caller, peer, old } = authenticated;
+        async move {
+            match self.collect_body(&mut head, body, (&caller, peer)).await {
+                Ok(body) => self.serve(Authenticated { head, body, caller, peer, old }).await,
+                Err(failure) => refusal(&failure),
+            }
+        }
     }
 
     /// Answers one request. Decides what it asks for before the response is awaited.
     pub fn serve(self: Arc<Self>, authenticated: Authenticated<Bytes>) -> PendingResponse {
-        let Authenticated { request, caller, peer, old } = authenticated;
+        let Authenticated { head, body, caller, peer, old } = authenticated;
         match old {
-            Some(old) => Box::pin(self.serve_old_transport(request, (caller, peer), old)),
-            None => self.answer(request, (caller, peer)),
+            Some(old) => {
+                let request = Request::from_parts(head, body);
+                Box::pin(self.serve_old_transport(request, (caller, peer), *old))
+            }
+            None => self.answer(head, body, (caller, peer)),
         }
     }
 
     /// Answers a request to the MCP endpoint.
     fn answer(
         self: Arc<Self>,
-        request: Request<Bytes>,
+        head: Parts,
+        body: Bytes,
         from: (VerifiedCaller, PeerAddress),
     ) -> PendingResponse {
-        let dispatch = match *request.method() {
-            HttpMethod::POST => self.post(request, from),
-            HttpMethod::GET => Dispatch::Answered(self.get(request.headers(), &from.0)),
-            HttpMethod::DELETE => Dispatch::Answered(self.delete(request.headers(), &from.0)),
-            _ => Dispatch::Answered(response::method_not_allowed()),
-        };
-        dispatch.answer()
+        match head.method {
+            HttpMethod::POST => self.post(head, body, from),
+            HttpMethod::GET => answered(self.get(&head.headers, &from.0)),
+            HttpMethod::DELETE => answered(self.delete(&head.headers, &from.0)),
+            _ => answered(response::method_not_allowed()),
+        }
     }
 
     fn post(
         self: Arc<Self>,
-        request: Request<Bytes>,
+        head: Parts,
+        body: Bytes,
         from: (VerifiedCaller, PeerAddress),
-    ) -> Dispatch {
-        let refuse =
-            |id, failure: &Failure| Dispatch::Answered(response::refusal(id, failure, Era::Modern));
-        let wants = AcceptedForm::of(request.headers());
-        let posted = match Posted::new(request, from) {
+    ) -> PendingResponse {
+        let refuse = |id, failure: &Failure| answered(response::refusal(id, failure, Era::Modern));
+        let wants = AcceptedForm::of(&head.headers);
+        let posted = match Posted::new(head, body, from) {
             Ok(posted) => posted,
             Err(refused) => return refuse(None, &refused),
         };
-        let settings = Arc::clone(&self.gateway.snapshots.load().config);
         if posted.is_batch() {
-            return Dispatch::Waiting(Box::pin(async move {
-                self.batch(posted, &settings.gateway.limits).await
-            }));
+            let settings = Arc::clone(&self.gateway.snapshots.load().config);
+            return Box::pin(async move { self.batch(posted, &settings.gateway.limits).await });
         }
-        let parsed = jsonrpc::parse(&posted.body, settings.gateway.limits.depth);
+        let depth = self.gateway.snapshots.load().config.gateway.limits.depth;
+        let parsed = jsonrpc::parse(&posted.body, depth);
         if let Err(failure) = self.admit(parsed.as_ref().ok(), &posted) {
             let id = parsed.as_ref().ok().and_then(request::id_of);
             return refuse(id, &failure);
@@ -186,13 +184,13 @@ impl McpService {
         }
     }
 
-    fn dispatch(&self, frame: Frame, posted: &Posted, wants: AcceptedForm) -> Dispatch {
+    fn dispatch(&self, frame: Frame, posted: &Posted, wants: AcceptedForm) -> PendingResponse {
         match era::of(&posted.headers, &frame) {
             Ok(Era::Modern) => self.modern(frame, posted, wants),
             Ok(Era::Legacy) => self.legacy(frame, posted, wants),
             Err(failure) => {
                 let id = request::id_of(&frame);
-                Dispatch::Answered(response::refusal(id, &failure, Era::Modern))
+                answered(response::refusal(id, &failure, Era::Modern))
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Request, Version, header};
+use http::{HeaderMap, Version, header};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use tokio::time::{sleep, timeout};
@@ -37,10 +37,10 @@ impl Posted {
     /// # Errors
     /// [`Failure::MediaType`] for anything that does not call itself JSON.
     pub(super) fn new(
-        request: Request<Bytes>,
+        head: Parts,
+        body: Bytes,
         (caller, peer): (VerifiedCaller, PeerAddress),
     ) -> Result<Self, Failure> {
-        let (head, body) = request.into_parts();
         if !is_json(&head.headers) {
             return Err(Failure::MediaType);
         }
@@ -124,10 +124,12 @@ impl McpService {
         let limits = &config.gateway.limits;
         let mut body = BudgetedBody::new(body, BodyBudget::new(self, from, limits));
         let collected = tokio::select! {
-            // A body that has arrived needs no timer.
+            // A body that has arrived needs no timer: none is created before it is waited for.
             biased;
             collected = collect(&mut body, limits.body) => collected,
-            () = sleep(patience(limits)) => return Err(RequestFault::BodyTimeout.into()),
+            () = async { sleep(patience(limits)).await } => {
+                return Err(RequestFault::BodyTimeout.into());
+            }
         };
         let failure = match collected {
             Ok(whole) => {

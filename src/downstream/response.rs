@@ -62,7 +62,7 @@ impl AcceptedForm {
 pub(super) struct AnswerWriter {
     pub(super) id: Id,
     pub(super) era: Era,
-    /// The method of the request.
+    /// The method of the request: `tools/call` if nothing else is said.
     pub(super) method: Method,
     /// The client's own progress token.
     pub(super) token: Option<Bytes>,
@@ -71,16 +71,10 @@ pub(super) struct AnswerWriter {
     pub(super) wants: AcceptedForm,
     pub(super) keep_alive: Duration,
     /// The Legacy session of the request, and the watch on its client's access.
-    pub(super) session: Option<(Arc<ClientSession>, AccessWatch)>,
+    pub(super) session: Option<Box<(Arc<ClientSession>, AccessWatch)>>,
 }
 
 impl AnswerWriter {
-    /// The same for another method than `tools/call`.
-    pub(super) fn about(mut self, method: &Method) -> Self {
-        self.method = method.clone();
-        self
-    }
-
     /// How long a call may be quiet before its stream is opened: until a proxy
     /// on the way might give the connection up, or, where a client can resume
     /// from the event that opens it, until the connection might break.
@@ -91,7 +85,7 @@ impl AnswerWriter {
     /// Whether the client takes a stream and knows how to resume it from the
     /// event that opens it.
     fn can_be_resumed(&self) -> bool {
-        let session = self.session.as_ref().map(|(session, _)| session);
+        let session = self.session.as_ref().map(|in_session| &in_session.0);
         self.wants.stream() && session.is_some_and(|it| it.client().version.sends_priming_event())
     }
 
@@ -147,20 +141,27 @@ impl AnswerWriter {
 /// Answers a call: as JSON if the result arrives first, otherwise as a stream, for clients that
 /// accept one. A stream is also opened when a call has been silent for so long that a proxy on the
 /// way might close the connection.
-pub(super) async fn call(mut steps: impl Steps, writer: AnswerWriter) -> Response<Body> {
-    match first(&mut steps, &writer).await {
-        Comes::Stream(first) => event_stream::open(first, steps, writer),
-        Comes::Answer(answer) => {
-            let retry = answer.as_ref().err().and_then(Failure::retry_after);
-            let (status, message) = writer.message(answer);
-            whole(status, message, writer.wants, retry)
-        }
-        Comes::Passing(passing) => passed(passing, &writer),
-        // No response is expected.
-        Comes::Nothing if writer.wants.stream() => with_events(Body::empty()),
-        Comes::Nothing => {
-            let (status, message) = writer.message(Err(Failure::Cancelled));
-            json(status, message)
+// Not an `async fn`, whose future would hold its arguments twice.
+#[expect(clippy::manual_async_fn, reason = "the future of every call is this one")]
+pub(super) fn call(
+    mut steps: impl Steps,
+    writer: AnswerWriter,
+) -> impl Future<Output = Response<Body>> + Send {
+    async move {
+        match first(&mut steps, &writer).await {
+            Comes::Stream(first) => event_stream::open(first, steps, writer),
+            Comes::Answer(answer) => {
+                let retry = answer.as_ref().err().and_then(Failure::retry_after);
+                let (status, message) = writer.message(answer);
+                whole(status, message, writer.wants, retry)
+            }
+            Comes::Passing(passing) => passed(passing, &writer),
+            // No response is expected.
+            Comes::Nothing if writer.wants.stream() => with_events(Body::empty()),
+            Comes::Nothing => {
+                let (status, message) = writer.message(Err(Failure::Cancelled));
+                json(status, message)
+            }
         }
     }
 }
@@ -218,7 +219,7 @@ fn whole(
     retry: Option<Duration>,
 ) -> Response<Body> {
     if wants == AcceptedForm::Events && status == StatusCode::OK {
-        return with_events(Body::whole(sse::message(&message)));
+        return with_events(Body::Whole(sse::message(&message)));
     }
     let mut response = json(status, message);
     if let Some(retry) = retry {
@@ -265,11 +266,10 @@ fn around(id: &Id) -> (Bytes, Bytes) {
 /// A response around shared bytes, which are not copied for JSON.
 pub(super) fn result(id: &Id, raw: Bytes, wants: AcceptedForm) -> Response<Body> {
     if wants == AcceptedForm::Events {
-        return with_events(Body::whole(sse::message(&jsonrpc::response(id, &raw))));
+        return with_events(Body::Whole(sse::message(&jsonrpc::response(id, &raw))));
     }
     let (before, after) = around(id);
-    let pieces = [before, raw, after];
-    with_json(StatusCode::OK, Body::Pieces(pieces))
+    with_json(StatusCode::OK, Body::pieces([before, raw, after]))
 }
 
 /// An error response to a request, or to a message that could not be read as one.
@@ -299,7 +299,7 @@ fn add_retry(headers: &mut HeaderMap, retry: Duration) {
 }
 
 pub(super) fn json(status: StatusCode, message: Bytes) -> Response<Body> {
-    with_json(status, Body::whole(message))
+    with_json(status, Body::Whole(message))
 }
 
 fn with_json(status: StatusCode, body: Body) -> Response<Body> {

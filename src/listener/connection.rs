@@ -141,6 +141,14 @@ async fn detect(socket: &TcpStream) -> io::Result<Protocol> {
     }
 }
 
+/// Why a connection is looked at.
+enum Interruption {
+    /// A drain has started.
+    Drain,
+    /// Something may be due.
+    Look,
+}
+
 /// A connection whose protocol is known.
 struct ClientConnection<'a, F> {
     peer: PeerAddress,
@@ -189,30 +197,45 @@ impl<F> ClientConnection<'_, F> {
         C: Future<Output = hyper::Result<()>>,
     {
         let mut connection = pin!(connection);
-        let mut drain = pin!(self.context.drain.started());
-        let mut look = pin!(sleep_until(clock::now()));
-        let (mut draining, mut closing) = (false, false);
+        let (mut draining, mut closing, mut look_at) = (false, false, clock::now());
+        // The task of a busy connection runs several times for each request, and is seldom
+        // interrupted.
+        let interruption = |draining, at| PollWhenWoken::new(self.interruption(draining, at));
+        let mut interrupted = pin!(interruption(draining, look_at));
         loop {
-            tokio::select! {
+            let by = tokio::select! {
                 biased;
                 ended = connection.as_mut() => {
                     return ended.map_err(|fault| self.blame(fault));
                 }
-                () = drain.as_mut(), if !draining => {
+                by = interrupted.as_mut() => by,
+            };
+            match by {
+                Interruption::Drain => {
                     draining = true;
                     close(connection.as_mut());
                 }
-                () = look.as_mut() => match self.due() {
-                    Due::Look(at) => look.as_mut().reset(at),
+                Interruption::Look => match self.due() {
+                    Due::Look(at) => look_at = at,
                     Due::Never => return Err(ConnectionError::Unused),
                     Due::Idle if closing => return Ok(()),
                     Due::Idle => {
                         closing = true;
                         close(connection.as_mut());
-                        look.as_mut().reset(clock::now() + LAST_WORD);
+                        look_at = clock::now() + LAST_WORD;
                     }
                 },
             }
+            interrupted.set(interruption(draining, look_at));
+        }
+    }
+
+    /// Waits for the next reason to look at the connection, other than its own progress.
+    async fn interruption(&self, draining: bool, look_at: Instant) -> Interruption {
+        tokio::select! {
+            biased;
+            () = self.context.drain.started(), if !draining => Interruption::Drain,
+            () = sleep_until(look_at) => Interruption::Look,
         }
     }
 

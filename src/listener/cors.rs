@@ -7,11 +7,11 @@ use std::convert::Infallible;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::Either;
 use http::{HeaderMap, HeaderName, Method, Request, Response, header};
 use tower::{Layer, Service};
-use tower_http::cors::{AllowHeaders, AllowOrigin, Cors, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
+use super::edge::EdgeFuture;
 use crate::mcp;
 
 /// Applies CORS to requests that a page sent. Any other request passes by, and its response
@@ -29,12 +29,13 @@ impl<S> CorsForPages<S> {
 
 impl<S, B, R> Service<Request<B>> for CorsForPages<S>
 where
-    S: Service<Request<B>, Response = Response<R>, Error = Infallible> + Clone,
-    R: Default,
+    S: Service<Request<B>, Response = Response<R>, Error = Infallible, Future = EdgeFuture<R>>
+        + Clone,
+    R: Default + Send + 'static,
 {
     type Response = Response<R>;
     type Error = Infallible;
-    type Future = Either<<Cors<S> as Service<Request<B>>>::Future, S::Future>;
+    type Future = EdgeFuture<R>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(cx)
@@ -43,9 +44,9 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         if request.headers().contains_key(header::ORIGIN) {
             let mut with_cors = cors_layer(request.headers()).layer(self.inner.clone());
-            Either::Left(with_cors.call(request))
+            Box::pin(with_cors.call(request))
         } else {
-            Either::Right(self.inner.call(request))
+            self.inner.call(request)
         }
     }
 }

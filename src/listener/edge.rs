@@ -1,26 +1,26 @@
 //! What a request passes between its connection and the service that answers it.
 //!
 //! Both stacks are lists of tower layers, outermost first. A layer decides and nothing else:
-//! [`answer_refusal`] and [`answer_failure`] turn what layers refuse into responses.
+//! [`answer_refusal`] and [`downstream::refusal`] turn what layers refuse into responses. All of
+//! them answer with the same boxed future ([`EdgeFuture`]).
 
 use std::convert::Infallible;
-use std::future::{Ready, ready};
+use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use futures_util::future::{Either, Map};
 use http::{HeaderValue, Request, Response, header};
 use http_body::Body;
 use http_body_util::Full;
 use tower::{Layer, Service, ServiceBuilder, service_fn};
 
 use super::cors::CorsForPages;
-use super::{BoxError, GuardRefusal, LiveSettings};
+use super::{ConnectionLimits, GuardRefusal, LiveSettings};
 use crate::call::PeerAddress;
-use crate::call::{Failure, InternalFault};
-use crate::downstream::{self, McpService};
+use crate::downstream::{self, Authenticated, McpService};
 use crate::mcp::{self, MediaType};
 
 /// The stack for clients of the gateway: MCP behind authentication.
@@ -32,17 +32,15 @@ pub fn clients<B>(
 where
     B: Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
 {
-    let (gate, reader) = (Arc::clone(&mcp), Arc::clone(&mcp));
+    let gate = Arc::clone(&mcp);
     let stack = ServiceBuilder::new()
-        // Inside CORS, so that a page may read why it was refused.
-        .layer_fn(|inner| AnswerErrors { inner, answer: answer_failure })
-        // Before the body is read: a client without a key costs no more than its head. It also
-        // bounds how often an address may guess keys.
-        .filter(move |request| gate.authenticate(request, peer))
+        // Inside CORS, so that a page may read why it was refused. Before the body is read: a
+        // client without a key costs no more than its head. It also bounds how often an address
+        // may guess keys.
+        .layer_fn(|inner| Authenticate { inner, mcp: Arc::clone(&gate), peer })
         // Size and time of the body: MCP has the whole of it, or nothing.
-        .filter_async(move |request| reader.read_body(request))
-        .service(service_fn(move |request| {
-            Arc::clone(&mcp).serve(request).map(Ok::<_, Infallible>)
+        .service(service_fn(move |request| -> EdgeFuture<_> {
+            Box::pin(Arc::clone(&mcp).receive(request).map(Ok))
         }));
     guarded(settings, peer, stack)
 }
@@ -53,29 +51,28 @@ pub fn operators<B: Send + 'static>(
     peer: PeerAddress,
     respond: impl Fn(&Request<B>) -> Response<Full<Bytes>> + Clone + Send + 'static,
 ) -> impl Edge<B, Full<Bytes>> {
-    let pages = service_fn(move |request| ready(Ok::<_, Infallible>(respond(&request))));
-    guarded(settings, peer, pages)
+    guarded(settings, peer, service_fn(move |request| answer_now(respond(&request))))
 }
 
 /// The layers that every request passes before anything acts on it, on either listener.
 pub fn guarded<B, R>(
     settings: LiveSettings,
     peer: PeerAddress,
-    inner: impl Edge<B, R>,
-) -> impl Edge<B, R>
+    inner: impl Edge<B, R, Future = EdgeFuture<R>>,
+) -> impl Edge<B, R, Future = EdgeFuture<R>>
 where
     B: Send + 'static,
     R: From<Bytes> + Default + Send + 'static,
 {
-    let (bound, guard) = (settings.clone(), settings);
     ServiceBuilder::new()
-        // First, because every layer behind it reads headers.
-        .layer(RefuseLayer::new(peer, move |request: &Request<B>| bound_head(request, &bound)))
-        // Before the guard: a request whose end is unclear cannot be judged.
-        .layer(RefuseLayer::new(peer, refuse_ambiguous_framing::<B>))
-        // Before CORS and the service: neither may act for a foreign host or page.
         .layer(RefuseLayer::new(peer, move |request: &Request<B>| {
-            admit_host_and_origin(request, &guard, peer)
+            let settings = settings.current();
+            // First, because every check behind it reads headers.
+            bound_head(request, &settings.limits)?;
+            // Before the guard: a request whose end is unclear cannot be judged.
+            refuse_ambiguous_framing(request)?;
+            // Before CORS and the service: neither may act for a foreign host or page.
+            settings.guard.admit(request, peer.local).map(drop)
         }))
         // Only pages that the guard admitted get this far. Their preflights end here; requests
         // that no page sent pass by.
@@ -98,6 +95,15 @@ impl<S, B, R> Edge<B, R> for S where
         + Send
         + 'static
 {
+}
+
+/// What every layer of a stack waits for. Boxed, so that a layer that answers for once (a refusal,
+/// a preflight) takes no room in the future of each request.
+pub type EdgeFuture<R> = Pin<Box<dyn Future<Output = Result<Response<R>, Infallible>> + Send>>;
+
+/// Answers without waiting.
+fn answer_now<R: Send + 'static>(response: Response<R>) -> EdgeFuture<R> {
+    Box::pin(ready(Ok(response)))
 }
 
 /// A layer that refuses what a check refuses.
@@ -130,13 +136,13 @@ struct Refusing<S, C> {
 
 impl<S, C, B, R> Service<Request<B>> for Refusing<S, C>
 where
-    S: Service<Request<B>, Response = Response<R>, Error = Infallible>,
+    S: Service<Request<B>, Response = Response<R>, Error = Infallible, Future = EdgeFuture<R>>,
     C: Fn(&Request<B>) -> Result<(), GuardRefusal>,
-    R: From<Bytes>,
+    R: From<Bytes> + Send + 'static,
 {
     type Response = Response<R>;
     type Error = Infallible;
-    type Future = Either<Ready<Result<Response<R>, Infallible>>, S::Future>;
+    type Future = EdgeFuture<R>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(cx)
@@ -144,46 +150,52 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         match (self.check)(&request) {
-            Ok(()) => Either::Right(self.inner.call(request)),
+            Ok(()) => self.inner.call(request),
             Err(refusal) => {
                 tracing::debug!(client = %self.peer.addr, %refusal, "request refused");
-                Either::Left(ready(Ok(answer_refusal(&refusal))))
+                answer_now(answer_refusal(&refusal))
             }
         }
     }
 }
 
-/// Turns the errors of the layers below into responses.
+/// Passes a request on with the sender that its key tells, or answers that the key is not enough.
 #[derive(Clone)]
-struct AnswerErrors<S, A> {
+struct Authenticate<S> {
     inner: S,
-    answer: A,
+    mcp: Arc<McpService>,
+    peer: PeerAddress,
 }
 
-impl<S, A, B, R> Service<Request<B>> for AnswerErrors<S, A>
+impl<S, B> Service<Request<B>> for Authenticate<S>
 where
-    S: Service<Request<B>, Response = Response<R>>,
-    A: FnOnce(Result<Response<R>, S::Error>) -> Response<R> + Clone,
+    S: Service<
+            Authenticated<B>,
+            Response = Response<downstream::Body>,
+            Error = Infallible,
+            Future = EdgeFuture<downstream::Body>,
+        >,
 {
-    type Response = Response<R>;
+    type Response = Response<downstream::Body>;
     type Error = Infallible;
-    type Future = Map<Map<S::Future, A>, fn(Response<R>) -> Result<Response<R>, Infallible>>;
+    type Future = EdgeFuture<downstream::Body>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        // Layers refuse requests, never readiness.
-        self.inner.poll_ready(cx).map(|_| Ok(()))
+        self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        self.inner.call(request).map(self.answer.clone()).map(Ok)
+        match self.mcp.authenticate(request, self.peer) {
+            Ok(authenticated) => self.inner.call(authenticated),
+            Err(failure) => answer_now(downstream::refusal(&failure)),
+        }
     }
 }
 
 /// Refuses a head that is larger than [`super::ConnectionLimits::header`], or has more lines than
 /// [`super::ConnectionLimits::header_lines`].
-fn bound_head<B>(request: &Request<B>, settings: &LiveSettings) -> Result<(), GuardRefusal> {
-    let settings = settings.current();
-    let (limit, most) = (settings.limits.header, settings.limits.header_lines);
+fn bound_head<B>(request: &Request<B>, limits: &ConnectionLimits) -> Result<(), GuardRefusal> {
+    let (limit, most) = (limits.header, limits.header_lines);
     let (size, count) = (head_size(request), request.headers().len());
     if size > limit {
         return Err(GuardRefusal::HeadersTooLarge { size, limit });
@@ -214,15 +226,6 @@ fn refuse_ambiguous_framing<B>(request: &Request<B>) -> Result<(), GuardRefusal>
     }
 }
 
-/// Refuses requests for hosts and from pages that [`super::Guard`] does not admit.
-fn admit_host_and_origin<B>(
-    request: &Request<B>,
-    settings: &LiveSettings,
-    peer: PeerAddress,
-) -> Result<(), GuardRefusal> {
-    settings.current().guard.admit(request, peer.local).map(drop)
-}
-
 /// Answers a refused request: a JSON-RPC error without an id, since no body has been read.
 fn answer_refusal<R: From<Bytes>>(refusal: &GuardRefusal) -> Response<R> {
     let mut response = Response::new(R::from(refusal.body()));
@@ -235,17 +238,4 @@ fn answer_refusal<R: From<Bytes>>(refusal: &GuardRefusal) -> Response<R> {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
-}
-
-/// Answers what authentication or the bounds of the body refuse.
-fn answer_failure(
-    result: Result<Response<downstream::Body>, BoxError>,
-) -> Response<downstream::Body> {
-    result.unwrap_or_else(|error| match error.downcast::<Failure>() {
-        Ok(failure) => downstream::refusal(&failure),
-        Err(error) => {
-            tracing::error!(%error, "a layer of the listener failed");
-            downstream::refusal(&InternalFault::Layer.into())
-        }
-    })
 }

@@ -66,9 +66,9 @@ impl Door {
         let settings = live.clone();
         let stack = move |peer: PeerAddress| {
             let script = script.clone();
-            let service = service_fn(move |request| {
+            let service = service_fn(move |request| -> edge::EdgeFuture<_> {
                 let script = script.clone();
-                async move { Ok::<_, Infallible>(script.answer(request, peer).await) }
+                Box::pin(async move { Ok(script.answer(request, peer).await) })
             });
             edge::guarded(settings.clone(), peer, service)
         };

@@ -218,9 +218,6 @@ pub enum InternalFault {
     /// The check of a call's arguments failed.
     #[error("the check of the arguments failed")]
     Check,
-    /// A layer of the listener failed.
-    #[error("a layer of the listener failed")]
-    Layer,
 }
 
 impl From<GatewayFault> for Failure {

@@ -107,7 +107,9 @@ impl McpPeer for Inside {
             let Some(name) = name else { continue };
             posted.headers_mut().insert(name, value);
         }
-        Ok(Arc::clone(&self.mcp).answer(posted, (self.caller.clone(), self.peer)).await)
+        let (head, body) = posted.into_parts();
+        let from = (self.caller.clone(), self.peer);
+        Ok(Arc::clone(&self.mcp).answer(head, body, from).await)
     }
 
     fn mirroring(&self) -> Mirroring {
@@ -240,7 +242,8 @@ impl McpService {
     ) -> Response<Body> {
         let refuse = |failure: &Failure| response::refusal(None, failure, Era::Legacy);
         let depth = self.gateway.snapshots.load().config.gateway.limits.depth;
-        let posted = match Posted::new(request, from) {
+        let (head, body) = request.into_parts();
+        let posted = match Posted::new(head, body, from) {
             Ok(posted) => posted,
             Err(failure) => return refuse(&failure),
         };

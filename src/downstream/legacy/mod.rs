@@ -32,7 +32,7 @@ use crate::text::clip;
 
 use crate::downstream::body::BrokenOff;
 use crate::downstream::caller::VerifiedCaller;
-use crate::downstream::dispatch::Dispatch;
+use crate::downstream::dispatch::{PendingResponse, answered};
 use crate::downstream::era::refuse_duplicates;
 use crate::downstream::request::{self, Posted, log_level};
 use crate::downstream::response::{self, AcceptedForm};
@@ -41,17 +41,22 @@ use server_requests::Inquiry;
 
 impl McpService {
     /// Answers one Legacy message.
-    pub(super) fn legacy(&self, frame: Frame, posted: &Posted, wants: AcceptedForm) -> Dispatch {
+    pub(super) fn legacy(
+        &self,
+        frame: Frame,
+        posted: &Posted,
+        wants: AcceptedForm,
+    ) -> PendingResponse {
         if let Frame::Request { id, method, params } = &frame
             && Method::parse(method) == Method::Initialize
         {
-            return Dispatch::Answered(self.initialize((id, params.clone()), posted, wants));
+            return answered(self.initialize((id, params.clone()), posted, wants));
         }
         let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
             Err(failure) => {
                 let id = request::id_of(&frame);
-                return Dispatch::Answered(response::refusal(id, &failure, Era::Legacy));
+                return answered(response::refusal(id, &failure, Era::Legacy));
             }
         };
         match frame {
@@ -61,11 +66,11 @@ impl McpService {
             }
             Frame::Notification { method, params } => {
                 notice(&session, &method, params.as_ref());
-                Dispatch::Answered(response::empty(StatusCode::ACCEPTED))
+                answered(response::empty(StatusCode::ACCEPTED))
             }
             Frame::Response { id, response } => {
                 session.responded(id.as_ref(), response);
-                Dispatch::Answered(response::empty(StatusCode::ACCEPTED))
+                answered(response::empty(StatusCode::ACCEPTED))
             }
         }
     }
@@ -114,18 +119,18 @@ impl McpService {
         session: &Arc<ClientSession>,
         asked: SessionRequest,
         posted: &Posted,
-    ) -> Dispatch {
+    ) -> PendingResponse {
         let SessionRequest { id, method, params, wants } = asked;
         let read = Params::read(params).and_then(|params| Ok((params.meta()?, params)));
         let (meta, params) = match read {
             Ok(read) => read,
-            Err(fault) => return Dispatch::Answered(refuse(&id, &fault.into())),
+            Err(fault) => return answered(refuse(&id, &fault.into())),
         };
         let token = meta.progress_token.clone();
         let context = in_session(session, posted, meta);
         if let Some(kind) = Kind::listed_by(&method) {
             let (gateway, session) = (Arc::clone(&self.gateway), Arc::clone(session));
-            return Dispatch::Waiting(Box::pin(async move {
+            return Box::pin(async move {
                 // Read before the list is: it is at least as new.
                 let shown = gateway.shown(&context);
                 match gateway.list(kind, &context, params.cursor()).await {
@@ -135,12 +140,12 @@ impl McpService {
                     }
                     Err(failure) => refuse(&id, &failure),
                 }
-            }));
+            });
         }
         let done = match method {
             Method::ResourcesSubscribe => {
                 let (gateway, session) = (Arc::clone(&self.gateway), Arc::clone(session));
-                return Dispatch::Waiting(Box::pin(async move {
+                return Box::pin(async move {
                     let Some(uri) = params.uri() else { return refuse(&id, &uri_missing()) };
                     match gateway.subscribe(session.subscriber(), &context, uri).await {
                         Ok(Ok(())) => response::result(&id, NOTHING, wants),
@@ -149,20 +154,22 @@ impl McpService {
                         }
                         Err(failure) => refuse(&id, &failure),
                     }
-                }));
+                });
             }
             method if method.is_answered_by_servers() => {
                 let withdrawal = match session.begin(id.clone()) {
                     Ok(withdrawal) => withdrawal,
-                    Err(failure) => return Dispatch::Answered(refuse(&id, &failure)),
+                    Err(failure) => return answered(refuse(&id, &failure)),
                 };
-                let mut writer = self.writer(id, Era::Legacy, token, wants).about(&method);
-                writer.session = Some((Arc::clone(session), self.watch_access(&posted.caller)));
+                let mut writer = self.writer(id, Era::Legacy, token, wants);
+                writer.method.clone_from(&method);
+                let watch = self.watch_access(&posted.caller);
+                writer.session = Some(Box::new((Arc::clone(session), watch)));
                 let call = Box::new(Call { method, params, context, input: None });
                 // What comes in the middle of a call needs a stream to come on.
                 let inquiry = Inquiry::new(session, wants.stream());
                 let call = LegacyCall::start(&self.gateway, call, withdrawal, inquiry);
-                return Dispatch::Legacy(call, writer);
+                return Box::pin(response::call(call, writer));
             }
             Method::Ping => Ok(()),
             Method::ResourcesUnsubscribe => params
@@ -175,7 +182,7 @@ impl McpService {
                 Err(Failure::MethodNotFound { method })
             }
         };
-        Dispatch::Answered(match done {
+        answered(match done {
             Ok(()) => response::result(&id, NOTHING, wants),
             Err(failure) => refuse(&id, &failure),
         })
@@ -233,7 +240,7 @@ impl McpService {
             Ok(Frame::Request { id, method, params }) => {
                 let method = Method::parse(&method);
                 let asked = SessionRequest { id, method, params, wants: AcceptedForm::Json };
-                self.serve_legacy(session, asked, posted).answer().await
+                self.serve_legacy(session, asked, posted).await
             }
             Ok(Frame::Notification { method, params }) => {
                 notice(session, &method, params.as_ref());
@@ -257,6 +264,7 @@ fn refuse(id: &Id, failure: &Failure) -> Response<Body> {
 /// pieces is whole all the same.
 async fn bytes(response: Response<Body>) -> Option<Bytes> {
     match response.into_body() {
+        Body::Whole(bytes) => Some(bytes),
         Body::Pieces(pieces) => Some(pieces.concat().into()),
         Body::Stream(pieces) => {
             let pieces: Result<Vec<Bytes>, BrokenOff> = pieces.try_collect().await;

@@ -22,23 +22,28 @@ use crate::text::clip;
 
 use crate::downstream::McpService;
 use crate::downstream::caller::AccessWatch;
-use crate::downstream::dispatch::Dispatch;
+use crate::downstream::dispatch::{PendingResponse, answered};
 use crate::downstream::event_stream::{Steps, StreamStep};
 use crate::downstream::request::{Posted, log_level};
 use crate::downstream::response::{self, AcceptedForm};
 
 impl McpService {
     /// Answers one Modern message.
-    pub(super) fn modern(&self, frame: Frame, posted: &Posted, wants: AcceptedForm) -> Dispatch {
+    pub(super) fn modern(
+        &self,
+        frame: Frame,
+        posted: &Posted,
+        wants: AcceptedForm,
+    ) -> PendingResponse {
         let (id, method, params) = match frame {
             Frame::Request { id, method, params } => (id, Method::parse(&method), params),
             // This revision defines none over HTTP; what comes is not wrong.
             Frame::Notification { .. } => {
-                return Dispatch::Answered(response::empty(StatusCode::ACCEPTED));
+                return answered(response::empty(StatusCode::ACCEPTED));
             }
             Frame::Response { .. } => {
                 let failure = RequestFault::ModernResponse.into();
-                return Dispatch::Answered(response::refusal(None, &failure, Era::Modern));
+                return answered(response::refusal(None, &failure, Era::Modern));
             }
         };
         let checked = Params::read(params)
@@ -46,7 +51,7 @@ impl McpService {
             .and_then(|params| check(&posted.headers, &method, &params).map(|meta| (params, meta)));
         match checked {
             Ok((params, meta)) => self.serve_modern(id, method, params, meta, (posted, wants)),
-            Err(failure) => Dispatch::Answered(response::refusal(Some(&id), &failure, Era::Modern)),
+            Err(failure) => answered(response::refusal(Some(&id), &failure, Era::Modern)),
         }
     }
 
@@ -57,43 +62,42 @@ impl McpService {
         params: Params,
         meta: Meta,
         (posted, wants): (&Posted, AcceptedForm),
-    ) -> Dispatch {
+    ) -> PendingResponse {
         let refuse = |id: &Id, failure: &Failure| response::refusal(Some(id), failure, Era::Modern);
         let token = meta.progress_token.clone();
         let context = posted.context(client(&meta), meta);
         if let Some(kind) = Kind::listed_by(&method) {
             let gateway = Arc::clone(&self.gateway);
-            return Dispatch::Waiting(Box::pin(async move {
+            return Box::pin(async move {
                 match gateway.list(kind, &context, params.cursor()).await {
                     Ok(listed) => response::result(&id, listed, wants),
                     Err(failure) => refuse(&id, &failure),
                 }
-            }));
+            });
         }
         match method {
             Method::Discover => {
                 let raw = self.gateway.introduce(Introduction::Discover, &context);
-                Dispatch::Answered(response::result(&id, raw, wants))
+                answered(response::result(&id, raw, wants))
             }
             Method::Listen => {
                 let opened = self.listen(id.clone(), &params, context, &posted.caller);
-                Dispatch::Answered(opened.unwrap_or_else(|failure| refuse(&id, &failure)))
+                answered(opened.unwrap_or_else(|failure| refuse(&id, &failure)))
             }
             method if method.is_answered_by_servers() => {
-                let writer = self.writer(id, Era::Modern, token, wants).about(&method);
+                let mut writer = self.writer(id, Era::Modern, token, wants);
+                writer.method.clone_from(&method);
                 let standing = self.watch_access(&posted.caller);
                 let call = Box::new(Call { method, params, context, input: None });
                 // Boxed, because the stream that keeps a quiet client waiting
                 // may have to be opened before the server says anything.
                 let starting = Box::pin(self.gateway.call(call));
-                Dispatch::Modern(
-                    ModernCall { stage: ModernStage::Starting(starting), standing },
-                    writer,
-                )
+                let call = ModernCall { stage: ModernStage::Starting(starting), standing };
+                Box::pin(response::call(call, writer))
             }
             other => {
                 let method = clip(other.as_str(), 128).to_owned();
-                Dispatch::Answered(refuse(&id, &Failure::MethodNotFound { method }))
+                answered(refuse(&id, &Failure::MethodNotFound { method }))
             }
         }
     }

@@ -51,8 +51,8 @@ impl<'a> HostPort<'a> {
             let host = RequestedHost::Address(IpAddr::V6(address).to_canonical());
             return Some(Self { host, port: port(after).ok()? });
         }
-        let at = text.find(':').unwrap_or(text.len());
-        let (name, after) = text.split_at(at);
+        let colon = text.bytes().position(|byte| byte == b':');
+        let (name, after) = text.split_at(colon.unwrap_or(text.len()));
         Some(Self { host: name_or_v4(name)?, port: port(after).ok()? })
     }
 }
@@ -114,7 +114,8 @@ fn name_or_v4(text: &str) -> Option<RequestedHost<'_>> {
         return None;
     }
     // The strict dotted form only: `127.1` or `0x7f.0.0.1` stay names, and foreign ones.
-    Some(name.parse().map_or(RequestedHost::Name(name), RequestedHost::Address))
+    let address = name.parse().map(IpAddr::V4);
+    Some(address.map_or(RequestedHost::Name(name), RequestedHost::Address))
 }
 
 /// The port behind a host: `""`, `":"` or `":8080"`.
@@ -123,9 +124,8 @@ fn port(text: &str) -> Result<Option<u16>, NotAPort> {
         return Ok(None);
     }
     match text.strip_prefix(':') {
-        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => {
-            digits.parse().map(Some).map_err(|_| NotAPort)
-        }
+        // A number, and nothing else that reads as one.
+        Some(digits) if !digits.starts_with('+') => digits.parse().map(Some).map_err(|_| NotAPort),
         _ => Err(NotAPort),
     }
 }
