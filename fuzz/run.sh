@@ -3,17 +3,35 @@
 # seeds, then for some time:
 #
 #     fuzz/run.sh [SECONDS] [TARGET…]      30 seconds of each target unless said otherwise
+#     fuzz/run.sh --hours N [TARGET…]      N hours of processor time, shared by the targets;
 #
 # FUZZ_JOBS targets run at a time, 2 unless said otherwise. What was discovered grows in
-# fuzz/corpus; a finding is written to fuzz/findings, told, and makes the script fail.
+# fuzz/corpus, from which the next run goes on; a finding is written to fuzz/findings, becomes
+# a seed, is told, and makes the script fail.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-seconds=${1:-30}
-[ $# -gt 0 ] && shift
+usage() {
+    sed -n 's/^#     //p' run.sh >&2
+    exit 2
+}
+
+hours='' seconds=30
+if [ "${1:-}" = --hours ]; then
+    hours=${2:-}
+    [[ $hours =~ ^[0-9]+(\.[0-9]+)?$ ]] || usage
+    shift 2
+elif [ $# -gt 0 ]; then
+    seconds=$1
+    [[ $seconds =~ ^[0-9]+$ ]] || usage
+    shift
+fi
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
     for program in fuzz_targets/*.rs; do targets+=("$(basename "$program" .rs)"); done
+fi
+if [ -n "$hours" ]; then
+    seconds=$(awk -v hours="$hours" -v targets=${#targets[@]} 'BEGIN { print int(hours * 3600 / targets) }')
 fi
 mkdir -p findings
 
@@ -40,6 +58,7 @@ fuzz() {
         rm "$log"
     else
         printf '%s: FAILED\n' "$target"
+        find findings -name "$target-*" -exec cp -t "seeds/$target" {} +
         grep -v '^#' "$log" | tail -n 60
         return 1
     fi
