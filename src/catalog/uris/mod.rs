@@ -372,8 +372,8 @@ impl CatalogUris {
 
 impl ResourceServer {
     /// Whether an unlisted URI may be requested. Without bound variables any may. With them, a
-    /// template or a tool's user interface has to cover it, it must not lead out of that template, and each template that it
-    /// matches with other values than the bound ones rules it out.
+    /// template or a tool's user interface has to cover it, it must not lead out of that template,
+    /// and each template that it matches with other values than the bound ones rules it out.
     fn allows(&self, native: &str) -> bool {
         if !self.readable || !self.confined {
             return self.readable;
