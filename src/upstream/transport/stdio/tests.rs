@@ -60,6 +60,17 @@ async fn end(mut reply: Reply) -> Result<Answer, Failure> {
     }
 }
 
+#[tokio::test]
+async fn an_excerpt_of_a_line_shows_no_secret_not_even_one_that_was_cut() {
+    let (input, _its_input) = duplex(64);
+    let (_its_output, output) = duplex(64);
+    let server = (ServerName::new("s").unwrap(), ServerSecrets::new(["hunter2-hunter2"]));
+    let wire = ChildLink::start(server, input, output, 1 << 20, crate::upstream::tests::inbox());
+    assert_eq!(wire.excerpt(b"key hunter2-hunter2"), "key ***");
+    let long = wire.excerpt(&b"hunter2-hunter2 ".repeat(100));
+    assert!(long.ends_with("***") && !long.contains("hunter2"), "{long}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_child_that_reads_nothing_costs_each_call_its_time_and_no_more() {
     let (stdio, _its_input, _its_output) = child(ProtocolVersion::LATEST_LEGACY);

@@ -374,7 +374,7 @@ impl ChildLink {
     }
 
     /// The beginning of a line, for the log.
-    fn excerpt(&self, line: &[u8]) -> String {
+    pub(super) fn excerpt(&self, line: &[u8]) -> String {
         let cut = String::from_utf8_lossy(line.get(..EXCERPT).unwrap_or(line));
         self.secrets.hide_in_cut(&cut).escape_debug().to_string()
     }
