@@ -73,12 +73,9 @@ impl Policy {
         if let Some(limits) = limits {
             limits.check(&target.server, target.tool_name())?;
         }
-        match target.large_check(&call.params) {
-            None => target.check_arguments(&call.params)?,
-            Some(tool) => {
-                let (holder, params) = (charged(&call.context), call.params.clone());
-                Box::pin(self.limits.large_checks.check(&holder, tool, params)).await?;
-            }
+        if let Some(tool) = target.check_arguments(&call.params)? {
+            let (holder, params) = (charged(&call.context), call.params.clone());
+            Box::pin(self.limits.large_checks.check(&holder, tool, params)).await?;
         }
         let slot = match limits {
             Some(limits) => {

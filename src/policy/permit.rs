@@ -34,21 +34,17 @@ impl CallTarget {
         self.tool.as_ref().map(|tool| &tool.native)
     }
 
-    /// The tool whose schema has to see the arguments of a call, if they are large.
-    pub(super) fn large_check(&self, params: &Params) -> Option<Arc<Tool>> {
-        let tool = self.tool.as_ref()?;
-        let raw = params.arguments().filter(|raw| raw.len() > LARGE)?;
-        let admitted = params
-            .arguments_parts()
-            .is_some_and(|parts| tool.arguments.admits_at_sight(raw, parts));
-        (!admitted).then(|| Arc::clone(tool))
-    }
-
-    pub(super) fn check_arguments(&self, params: &Params) -> Result<(), Failure> {
-        let Some(tool) = &self.tool else { return Ok(()) };
-        tool.arguments
-            .check_outlined(params.arguments(), params.arguments_parts())
-            .map_err(Failure::InvalidArguments)
+    /// Checks the arguments of a call. Of large ones it looks at the outline alone; if that does not
+    /// show that they are valid, it gives the tool whose schema has to see them.
+    pub(super) fn check_arguments(&self, params: &Params) -> Result<Option<Arc<Tool>>, Failure> {
+        let Some(tool) = &self.tool else { return Ok(None) };
+        let (arguments, parts) = (params.arguments(), params.arguments_parts());
+        if let Some(raw) = arguments.filter(|raw| raw.len() > LARGE) {
+            let admitted = parts.is_some_and(|parts| tool.arguments.admits_at_sight(raw, parts));
+            return Ok((!admitted).then(|| Arc::clone(tool)));
+        }
+        let checked = tool.arguments.check_outlined(arguments, parts);
+        checked.map(|()| None).map_err(Failure::InvalidArguments)
     }
 }
 
