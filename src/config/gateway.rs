@@ -155,7 +155,7 @@ section! {
             replay_time: Duration as DurationSetting = "1m",
             /// How much one client may have of what all share: of `connections` (by IP address),
             /// `streams` and `all_subscriptions`, and of each server's `in_flight`, `queue` and
-            /// `max_instances`. Applies where clients can be told apart: by their keys if more than
+            /// `max_instances`. Applies where clients can be distinguished: by their keys if more than
             /// one of `[clients]` is configured, by their IP addresses with `anonymous = "anyone"`.
             share: usize as PercentSetting = "75%",
             /// The number of messages in a Legacy batch.

@@ -160,7 +160,7 @@ impl Config {
 
     /// Whether there can be several clients, and requests tell which of them sent them: more than
     /// one is configured, or the gateway is open to others and their addresses tell.
-    pub fn tells_clients_apart(&self) -> bool {
+    pub fn distinguishes_clients(&self) -> bool {
         match self.clients.len() {
             0 => self.gateway.anonymous == AnonymousAccess::Anyone,
             clients => clients > 1,
@@ -168,9 +168,9 @@ impl Config {
     }
 
     /// How much of a limit that all clients share one of them may have: `gateway.limits.share` of
-    /// it, at least one; all of it if clients cannot be told apart.
+    /// it, at least one; all of it if clients cannot be distinguished.
     pub fn share_of(&self, limit: usize) -> usize {
-        if self.tells_clients_apart() { self.gateway.limits.share_of(limit) } else { limit }
+        if self.distinguishes_clients() { self.gateway.limits.share_of(limit) } else { limit }
     }
 
     /// How many connections one address may have: a share if there can be strangers, and all of

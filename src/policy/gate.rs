@@ -21,7 +21,7 @@ pub struct GateSettings {
     pub queue: usize,
     /// The maximum time that a call waits.
     pub queue_timeout: Duration,
-    /// What one client may have of it, where clients can be told apart.
+    /// What one client may have of it, where clients can be distinguished.
     pub each: Option<GateShare>,
 }
 

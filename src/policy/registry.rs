@@ -81,7 +81,7 @@ impl LimitRegistry {
             in_flight: server.in_flight,
             queue: server.queue,
             queue_timeout: server.queue_timeout,
-            each: config.tells_clients_apart().then(|| GateShare {
+            each: config.distinguishes_clients().then(|| GateShare {
                 in_flight: config.share_of(server.in_flight),
                 queue: config.share_of(server.queue),
             }),
