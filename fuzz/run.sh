@@ -16,7 +16,7 @@ usage() {
     exit 2
 }
 
-hours='' seconds=30
+hours='' seconds=30 # of each target: processor time with --hours, else the clock's
 if [ "${1:-}" = --hours ]; then
     hours=${2:-}
     [[ $hours =~ ^[0-9]+(\.[0-9]+)?$ ]] || usage
@@ -46,25 +46,42 @@ done
 RUSTFLAGS="$flags --cfg fuzzing" cargo build --release --target "$triple" \
     $(printf -- '--bin %s ' "${targets[@]}")
 
-# One target: every seed once, then whatever the fuzzer makes of them.
+# The processor time of this shell's ended children, in whole seconds.
+spent() {
+    times >"$log.times"
+    awk -F '[ms ]+' 'NR == 2 { print int(60 * ($1 + $3) + $2 + $4) }' "$log.times"
+    rm "$log.times"
+}
+
+# One target: every seed once, then whatever the fuzzer makes of them. On a busy machine the
+# clock runs ahead of the processor: with --hours the fuzzer goes on until it has had its time.
 fuzz() {
     local target=$1 program=target/$triple/release/$1 log=findings/$1.log
+    local left=$seconds runs=0
     local options=(-timeout=10 -rss_limit_mb=2048 -max_len=8192 -dict=mcp.dict
         -artifact_prefix="findings/$target-" -print_final_stats=1)
     mkdir -p "corpus/$target"
-    if "$program" "${options[@]}" -runs=0 "seeds/$target" >"$log" 2>&1 &&
-        "$program" "${options[@]}" -max_total_time="$seconds" "corpus/$target" "seeds/$target" >"$log" 2>&1; then
-        awk -v target="$target" '/^Done/ { print target ": " $2 " runs in " $5 " s" }' "$log"
-        rm "$log"
-    else
-        printf '%s: FAILED\n' "$target"
-        find findings -name "$target-*" -exec cp -t "seeds/$target" {} +
-        grep -v '^#' "$log" | tail -n 60
-        return 1
-    fi
+    "$program" "${options[@]}" -runs=0 "seeds/$target" >"$log" 2>&1 || failed "$target" || return 1
+    while [ "$left" -gt 0 ]; do
+        "$program" "${options[@]}" -max_total_time="$left" "corpus/$target" "seeds/$target" >"$log" 2>&1 ||
+            failed "$target" || return 1
+        runs=$((runs + $(awk '/^Done/ { print $2 }' "$log")))
+        [ -n "$hours" ] || break
+        left=$((seconds - $(spent)))
+    done
+    printf '%s: %s runs in %s s of processor time\n' "$target" "$runs" "$(spent)"
+    rm "$log"
 }
-export -f fuzz
-export triple seconds
+
+# Keeps a finding as a seed, and says what was found.
+failed() {
+    printf '%s: FAILED\n' "$1"
+    find findings -name "$1-*" -exec cp -t "seeds/$1" {} +
+    grep -v '^#' "$log" | tail -n 60
+    return 1
+}
+export -f fuzz spent failed
+export triple seconds hours
 
 # An error of any target is an error of xargs.
 printf '%s\n' "${targets[@]}" | xargs -P "${FUZZ_JOBS:-2}" -I{} bash -c 'fuzz {}'
