@@ -1,9 +1,9 @@
 //! Configuration text: any bytes are a configuration or a list of faults.
 
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 
+use trunkline::codec::file::FileError;
 use trunkline::config::{Color, Config, ConfigSource, Environment};
 
 /// Any text is read without a panic, and the same way each time. Faults name a line of the text, and
@@ -35,9 +35,9 @@ impl Environment for SameSecret {
         (name != "UNSET").then(|| SECRET.into())
     }
 
-    fn text(&self, path: &Path) -> io::Result<String> {
+    fn text(&self, path: &Path) -> Result<String, FileError> {
         let known = path.starts_with("/fuzz");
-        if known { Ok(SECRET.into()) } else { Err(io::ErrorKind::NotFound.into()) }
+        if known { Ok(SECRET.into()) } else { Err(FileError::NotText) }
     }
 
     fn executable(&self) -> Option<PathBuf> {

@@ -47,19 +47,17 @@ impl StatusReport {
         Arc::new(Self { gateway, mcp, started_at: Timestamp::now(), notes: Mutex::default() })
     }
 
-    /// Notes which file the configuration came from.
-    pub fn loaded(&self, path: &Path) {
+    /// Notes which file the configuration came from, and its [`ConfigSource::digest`].
+    ///
+    /// [`ConfigSource::digest`]: crate::config::ConfigSource::digest
+    pub fn loaded(&self, path: &Path, digest: String) {
         let mut notes = self.notes();
         notes.path = path.display().to_string();
-        notes.digest =
-            std::fs::read(path).map(|text| HEXLOWER.encode(&sha256(&text))).unwrap_or_default();
+        notes.digest = digest;
     }
 
-    /// Notes what became of an attempt to load the configuration anew.
-    pub fn reloaded(&self, path: &Path, outcome: ReloadOutcome, faults: Vec<String>) {
-        if outcome != ReloadOutcome::Rejected {
-            self.loaded(path);
-        }
+    /// Notes the outcome of a reload.
+    pub fn reloaded(&self, outcome: ReloadOutcome, faults: Vec<String>) {
         self.notes().last_reload = Some(ReloadStatus { at: Timestamp::now(), outcome, faults });
     }
 

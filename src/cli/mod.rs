@@ -20,6 +20,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::codec::file::FileError;
 use crate::config::{Color, Config, ConfigSource, SystemEnvironment};
 use crate::text::error_chain;
 use crate::upstream::child::run_guardian;
@@ -74,7 +75,7 @@ enum CliCommand {
 }
 
 /// The options that `serve` and `check` share.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct CommonArgs {
     /// The configuration file
     #[arg(
@@ -130,7 +131,7 @@ impl CommonArgs {
     /// Reads the configuration file and applies the overrides of the command
     /// line. Prints all faults to standard error.
     fn read_config(&self) -> Result<Config, ExitCode> {
-        let unreadable = |error: std::io::Error| {
+        let unreadable = |error: FileError| {
             let file = self.config.display();
             print_error(&format!(
                 "cannot read {file}: {error}; use --config FILE for another file"

@@ -82,7 +82,7 @@ How values are written:
 - **Substitution**: in settings marked \"with substitution\", `${env:NAME}` is replaced by an environment
   variable and `${file:PATH}` by the text of a file without its trailing line ends. Substitution is applied
   once, to the parsed value and never to the file's text. A literal `${` is written `$${`. An unset variable
-  or unreadable file is a fault.
+  or unreadable file is a fault. Files are regular files of at most 64 KiB, those of certificates and keys 4 MiB.
 - **Secrets**: the values of `headers` and `env` never appear in messages or logs.
 - Unknown keys are faults. The file may have at most 1 MiB.
 

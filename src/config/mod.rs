@@ -194,9 +194,6 @@ impl Config {
 /// The text up to the first invalid byte, and the fault of the rest.
 fn decode_text(source: &ConfigSource) -> (&str, Option<ConfigProblem>) {
     let len = source.bytes.len();
-    if len > ConfigSource::MAX_LEN {
-        return ("", Some(ConfigProblem::TooLarge { len, max: ConfigSource::MAX_LEN }));
-    }
     let mut chunks = source.bytes.utf8_chunks();
     let text = chunks.next().map_or("", |chunk| chunk.valid());
     let problem = (text.len() < len).then_some(ConfigProblem::NotUtf8);

@@ -1,22 +1,13 @@
 //! The ways in which a setting can be wrong, with their help.
 
-use std::io;
-
 use crate::call::ServerNameError;
+use crate::codec::file::FileError;
 
 /// A violation of the configuration's rules. `Display` says what is wrong,
 /// [`ConfigProblem::help_text`] how to correct it. Neither ever contains a value from `${env:…}` or
 /// `${file:…}`.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigProblem {
-    /// The file exceeds the largest size.
-    #[error("the file has at least {len} bytes, expected at most {max}")]
-    TooLarge {
-        /// The number of bytes seen.
-        len: usize,
-        /// The largest number allowed.
-        max: usize,
-    },
     /// The file is not UTF-8.
     #[error("the file is not UTF-8 text")]
     NotUtf8,
@@ -138,12 +129,12 @@ pub enum ConfigProblem {
         name: String,
     },
     /// `${file:PATH}` names a file that cannot be read.
-    #[error("the file `{path}` cannot be read: {kind}")]
+    #[error("the file `{path}` cannot be read: {error}")]
     File {
         /// The path as written.
         path: String,
-        /// The system's error.
-        kind: io::ErrorKind,
+        /// What is wrong with it.
+        error: FileError,
     },
     /// A `${…}` that is neither `env` nor `file`, or is not closed.
     #[error("unknown substitution after `${{`, expected `env:` or `file:`")]
@@ -253,9 +244,7 @@ impl ConfigProblem {
     /// How to correct the fault, as one sentence without a full stop.
     pub fn help_text(&self) -> String {
         match self {
-            Self::TooLarge { .. } | Self::NotUtf8 => {
-                "is this a configuration of the gateway?".into()
-            }
+            Self::NotUtf8 => "is this a configuration of the gateway?".into(),
             Self::UnknownKey { meant, known } => suggest_choice(meant.as_deref(), known),
             Self::Choice { meant, choices, .. } => suggest_choice(meant.as_deref(), choices),
             Self::NoProfile { meant, .. } => match meant {

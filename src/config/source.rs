@@ -2,9 +2,13 @@
 //! that accesses the system.
 
 use std::ffi::OsString;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+
+use data_encoding::HEXLOWER;
+
+use crate::codec::file::{FileError, read_file};
+use crate::crypto::sha256;
 
 /// The text of a configuration, and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,14 +25,19 @@ impl ConfigSource {
     /// The largest configuration, in bytes.
     pub const MAX_LEN: usize = 1 << 20;
 
-    /// Reads a file, at most one byte more than [`ConfigSource::MAX_LEN`].
+    /// Reads a regular file of at most [`ConfigSource::MAX_LEN`] bytes.
     ///
     /// # Errors
-    /// The system's error.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        let bytes = read_bounded(path, Self::MAX_LEN + 1)?;
+    /// [`FileError`].
+    pub fn open(path: &Path) -> Result<Self, FileError> {
+        let bytes = read_file(path, Self::MAX_LEN)?;
         let folder = std::path::absolute(path)?.parent().map(Path::to_path_buf).unwrap_or_default();
         Ok(Self { name: path.display().to_string(), folder, bytes })
+    }
+
+    /// The SHA-256 of the file, in hexadecimal.
+    pub fn digest(&self) -> String {
+        HEXLOWER.encode(&sha256(&self.bytes))
     }
 }
 
@@ -41,8 +50,8 @@ pub trait Environment {
     /// The text of a file named by a substitution.
     ///
     /// # Errors
-    /// The system's error; `InvalidData` if the file is not UTF-8 or too large.
-    fn text(&self, path: &Path) -> io::Result<String>;
+    /// [`FileError`].
+    fn text(&self, path: &Path) -> Result<String, FileError>;
 
     /// The running program.
     fn executable(&self) -> Option<PathBuf>;
@@ -57,12 +66,8 @@ impl Environment for SystemEnvironment {
         std::env::var_os(name)
     }
 
-    fn text(&self, path: &Path) -> io::Result<String> {
-        let bytes = read_bounded(path, MAX_VALUE + 1)?;
-        if bytes.len() > MAX_VALUE {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+    fn text(&self, path: &Path) -> Result<String, FileError> {
+        String::from_utf8(read_file(path, MAX_VALUE)?).map_err(|_| FileError::NotText)
     }
 
     fn executable(&self) -> Option<PathBuf> {
@@ -71,14 +76,6 @@ impl Environment for SystemEnvironment {
         static EXECUTABLE: OnceLock<Option<PathBuf>> = OnceLock::new();
         EXECUTABLE.get_or_init(|| std::env::current_exe().ok()).clone()
     }
-}
-
-/// The first `max` bytes of a file.
-fn read_bounded(path: &Path, max: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let max = u64::try_from(max).unwrap_or(u64::MAX);
-    std::fs::File::open(path)?.take(max).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// The largest value of a `${file:…}`, in bytes.

@@ -97,8 +97,7 @@ fn from_file(path: &str, reader: &mut ConfigReader<'_>) -> Result<String, Config
     let full = reader.resolve_path(path);
     let text = reader.surroundings.text(&full);
     reader.files.insert(full);
-    let text =
-        text.map_err(|error| ConfigProblem::File { path: path.to_owned(), kind: error.kind() })?;
+    let text = text.map_err(|error| ConfigProblem::File { path: path.to_owned(), error })?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 

@@ -13,6 +13,7 @@ use serde_json::Value as Json;
 
 use super::setting::{Section, SettingRow};
 use super::*;
+use crate::codec::file::FileError;
 
 /// A fake environment: variables, and files by their full path.
 #[derive(Default)]
@@ -51,9 +52,10 @@ impl Environment for World {
         self.variables.get(name).map(OsString::from)
     }
 
-    fn text(&self, path: &Path) -> io::Result<String> {
+    fn text(&self, path: &Path) -> Result<String, FileError> {
         let text = path.to_str().and_then(|path| self.files.get(path));
-        text.map(|text| (*text).to_owned()).ok_or_else(|| io::ErrorKind::NotFound.into())
+        let text = text.map(|text| (*text).to_owned());
+        text.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound).into())
     }
 
     fn executable(&self) -> Option<PathBuf> {
@@ -200,11 +202,8 @@ fn a_source_is_read_with_its_folder_and_never_past_the_bound() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gateway.toml");
     std::fs::write(&path, vec![b'#'; ConfigSource::MAX_LEN + 100]).unwrap();
-    let source = ConfigSource::open(&path).unwrap();
-    assert_eq!(source.folder, folder.path());
-    assert_eq!(source.bytes.len(), ConfigSource::MAX_LEN + 1);
-    let faults = Config::read(&source, &SystemEnvironment).unwrap_err();
-    assert!(matches!(faults.list()[0].problem, ConfigProblem::TooLarge { .. }));
+    let fault = ConfigSource::open(&path).unwrap_err();
+    assert!(matches!(fault, FileError::TooLarge { max: ConfigSource::MAX_LEN }), "{fault}");
 }
 
 #[test]
@@ -216,11 +215,9 @@ fn a_file_of_a_substitution_is_bounded_text() {
         SystemEnvironment.text(&path)
     };
     assert_eq!(write("token", b"t0ken\n").unwrap(), "t0ken\n");
-    assert_eq!(
-        write("large", &vec![b'x'; 70_000]).unwrap_err().kind(),
-        io::ErrorKind::FileTooLarge
-    );
-    assert_eq!(write("binary", b"\xff").unwrap_err().kind(), io::ErrorKind::InvalidData);
+    let large = write("large", &vec![b'x'; 70_000]).unwrap_err();
+    assert!(matches!(large, FileError::TooLarge { .. }), "{large}");
+    assert!(matches!(write("binary", b"\xff").unwrap_err(), FileError::NotText));
 }
 
 /// Formats faults in both ways, because either could panic.

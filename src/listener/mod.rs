@@ -63,7 +63,7 @@ pub struct Settings {
     /// In force for every request from now on.
     pub guard: Guard,
     /// What to encrypt with; `None` serves in clear. In force for connections accepted from now on.
-    pub tls: Option<Arc<Certificates>>,
+    pub tls: Option<Certificates>,
 }
 
 /// How much one listener takes.

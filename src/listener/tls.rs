@@ -1,22 +1,15 @@
-//! The certificate the gateway shows, and showing another one without a restart.
+//! The certificate that the gateway presents.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use rustls::{
-    ServerConfig,
-    crypto::{CryptoProvider, aws_lc_rs},
-    server::{ClientHello, ResolvesServerCert},
-    sign::CertifiedKey,
-};
-use rustls_pki_types::{
-    CertificateDer, PrivateKeyDer,
-    pem::{self, PemObject as _},
-};
+use rustls::ServerConfig;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls_pki_types::pem::{self, PemObject as _};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::codec::file::{FileError, MAX_PEM, read_file};
 
 /// Where the certificate chain and its private key lie, both PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,13 +23,13 @@ pub struct TlsFiles {
 /// What is wrong with the files.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// It is not there, or may not be read.
+    /// It is not there, may not be read, or is no regular file.
     #[error("{} cannot be read", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the system said.
-        source: io::Error,
+        /// What is wrong with it.
+        source: FileError,
     },
     /// It is not PEM.
     #[error("{} is not valid PEM", file.display())]
@@ -73,45 +66,29 @@ pub enum TlsError {
     Unsupported(#[source] rustls::Error),
 }
 
-/// A certificate in use. Shared by every connection; [`reload`](Self::reload) swaps it.
-#[derive(Debug)]
+/// A certificate in use, shared by the connections. A reload loads another one: new handshakes
+/// show it, and open connections stay.
+#[derive(Debug, Clone)]
 pub struct Certificates {
-    files: TlsFiles,
-    shown: Arc<Shown>,
     config: Arc<ServerConfig>,
 }
 
 impl Certificates {
-    /// Reads the files and checks that they fit each other.
+    /// Reads the files, at most [`MAX_PEM`] bytes each, and checks that they fit each other.
     ///
     /// # Errors
-    /// [`TlsError`], naming the file. Reads from disk: a few kilobytes, blocking.
-    pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
+    /// [`TlsError`], naming the file. A renewal that is read between its two files is such an error
+    /// ([`TlsError::Unfit`]).
+    pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let shown = Arc::new(Shown(ArcSwap::from_pointee(read(&files, &provider)?)));
+        let key = read_certified_key(files, &provider)?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Unsupported)?
             .with_no_client_auth()
-            .with_cert_resolver(Arc::clone(&shown) as Arc<dyn ResolvesServerCert>);
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
         config.alpn_protocols = vec![ALPN_H2.to_vec(), ALPN_H1.to_vec()];
-        Ok(Self { files, shown, config: Arc::new(config) })
-    }
-
-    /// Reads the files again. New handshakes show the new certificate; open connections stay.
-    ///
-    /// # Errors
-    /// [`TlsError`]; what was shown before is still shown. A renewal that is caught between its
-    /// two files is such a fault (`Unfit`): reload again once the second one is there.
-    pub fn reload(&self) -> Result<(), TlsError> {
-        let key = read(&self.files, self.config.crypto_provider())?;
-        self.shown.0.store(Arc::new(key));
-        Ok(())
-    }
-
-    /// The files this was read from, to be watched for changes.
-    pub fn files(&self) -> &TlsFiles {
-        &self.files
+        Ok(Self { config: Arc::new(config) })
     }
 
     /// What a handshake needs.
@@ -120,17 +97,10 @@ impl Certificates {
     }
 }
 
-/// The key that the next handshake shows.
-#[derive(Debug)]
-struct Shown(ArcSwap<CertifiedKey>);
-
-impl ResolvesServerCert for Shown {
-    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.load_full())
-    }
-}
-
-fn read(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
+fn read_certified_key(
+    files: &TlsFiles,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, TlsError> {
     let chain = read_chain(&files.cert)?;
     let key = read_key(&files.key)?;
     CertifiedKey::from_der(chain, key, provider).map_err(|source| TlsError::Unfit {
@@ -141,7 +111,7 @@ fn read(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey, Tls
 }
 
 fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let text = read_file(file)?;
+    let text = read_pem(file)?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let chain = chain.map_err(|source| TlsError::Malformed { file: file.to_owned(), source })?;
     if chain.is_empty() {
@@ -151,15 +121,16 @@ fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 }
 
 fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    let text = read_file(file)?;
+    let text = read_pem(file)?;
     PrivateKeyDer::from_pem_slice(&text).map_err(|source| match source {
         pem::Error::NoItemsFound => TlsError::NoKey { file: file.to_owned() },
         source => TlsError::Malformed { file: file.to_owned(), source },
     })
 }
 
-fn read_file(file: &Path) -> Result<Vec<u8>, TlsError> {
-    fs::read(file).map_err(|source| TlsError::Unreadable { file: file.to_owned(), source })
+fn read_pem(file: &Path) -> Result<Vec<u8>, TlsError> {
+    read_file(file, MAX_PEM)
+        .map_err(|source| TlsError::Unreadable { file: file.to_owned(), source })
 }
 
 /// RFC 7301 names of the two protocols, in order of preference.
@@ -168,33 +139,21 @@ const ALPN_H1: &[u8] = b"http/1.1";
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use rcgen::{CertificateParams, KeyPair};
 
     use super::*;
 
     #[test]
-    fn a_reload_shows_the_new_certificate() {
+    fn a_pair_that_cannot_be_used_is_refused_and_the_error_names_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let files = write_pair(dir.path());
-        let certificates = Certificates::load(files).unwrap();
-        let before = certificates.shown.0.load().cert.clone();
-
-        write_pair(dir.path());
-        certificates.reload().unwrap();
-
-        assert_ne!(certificates.shown.0.load().cert, before);
-    }
-
-    #[test]
-    fn a_reload_that_fails_keeps_the_old_certificate_and_names_the_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let files = write_pair(dir.path());
-        let certificates = Certificates::load(files.clone()).unwrap();
-        let before = certificates.shown.0.load().cert.clone();
+        Certificates::load(&files).unwrap();
         let own_key = fs::read(&files.key).unwrap();
         let foreign_key = KeyPair::generate().unwrap().serialize_pem();
         let broken = "-----BEGIN PRIVATE KEY-----\n!\n-----END PRIVATE KEY-----\n";
-        let fault = || certificates.reload().unwrap_err();
+        let fault = || Certificates::load(&files).unwrap_err();
 
         fs::write(&files.key, foreign_key).unwrap();
         assert!(matches!(fault(), TlsError::Unfit { .. }), "{:?}", fault());
@@ -207,8 +166,6 @@ mod tests {
         fs::write(&files.key, own_key).unwrap();
         fs::write(&files.cert, "").unwrap();
         assert!(matches!(fault(), TlsError::NoCertificate { file } if file == files.cert));
-
-        assert_eq!(certificates.shown.0.load().cert, before);
     }
 
     fn write_pair(dir: &Path) -> TlsFiles {

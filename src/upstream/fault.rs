@@ -12,6 +12,7 @@ use http::{HeaderName, StatusCode};
 use tokio::task::JoinError;
 
 use crate::call::{AnswerFault, Failure, ServerFault, ServerName, VersionFault};
+use crate::codec::file::ReadError;
 use crate::jsonrpc::FrameFault;
 use crate::text::error_chain;
 use crate::upstream::transport::child::SpawnError;
@@ -165,6 +166,9 @@ pub enum SetupFault {
         /// What is wrong with it.
         source: Arc<dyn Error + Send + Sync>,
     },
+    /// The files of certificates are not read in time.
+    #[error("the certificates cannot be read")]
+    Files(#[source] Arc<ReadError>),
     /// TLS.
     #[error("TLS cannot be set up")]
     Tls(#[source] rustls::Error),

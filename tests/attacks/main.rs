@@ -30,6 +30,7 @@ mod shown_keys;
 mod strangers;
 mod unfinished_bodies;
 mod unread_answers;
+mod watched_files;
 
 use support::client_table;
 use support::gateway::Builder;

@@ -68,15 +68,13 @@ async fn both_protocols_are_served_over_tls_with_the_development_certificates() 
 #[tokio::test]
 async fn a_renewed_certificate_is_shown_to_new_connections_and_open_ones_stay() {
     let dir = tempfile::tempdir().unwrap();
-    let settings = tls(dir.path(), ConnectionLimits::default());
-    let certificates = Arc::clone(settings.tls.as_ref().unwrap());
-    let door = Door::open(settings).await;
+    let door = Door::open(tls(dir.path(), ConnectionLimits::default())).await;
     let mut old = h1_over(dial(&door, dir.path(), &[]).await.unwrap()).await;
     text(old.send_request(get("/")).await.unwrap()).await;
 
-    issue(dir.path());
+    let renewed = tls(dir.path(), ConnectionLimits::default());
     assert!(dial(&door, dir.path(), &[]).await.is_err(), "the old one is signed by a lost CA");
-    certificates.reload().unwrap();
+    door.live.publish(renewed);
 
     dial(&door, dir.path(), &[]).await.unwrap();
     assert_eq!(text(old.send_request(get("/")).await.unwrap()).await, "HTTP/1.1 tls=true");
@@ -102,7 +100,7 @@ async fn a_tls_client_that_stops_before_or_after_the_handshake_is_closed() {
 fn tls(dir: &Path, limits: ConnectionLimits) -> Settings {
     issue(dir);
     let files = TlsFiles { cert: dir.join("server.pem"), key: dir.join("server.key") };
-    let tls = Some(Arc::new(Certificates::load(files).unwrap()));
+    let tls = Some(Certificates::load(&files).unwrap());
     Settings { limits, tls, ..Settings::default() }
 }
 

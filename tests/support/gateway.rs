@@ -11,6 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use trunkline::cli::CommonArgs;
 use trunkline::cli::serve::{Reloader, Running};
+use trunkline::codec::file::FileError;
 use trunkline::config::{Config, ConfigSource, Environment, SystemEnvironment};
 use trunkline::crypto::sha256;
 use trunkline::telemetry::metrics::ReloadOutcome;
@@ -136,7 +137,7 @@ impl Environment for World {
         self.variables.get(name).map(OsString::from).or_else(|| SystemEnvironment.variable(name))
     }
 
-    fn text(&self, path: &Path) -> std::io::Result<String> {
+    fn text(&self, path: &Path) -> Result<String, FileError> {
         SystemEnvironment.text(path)
     }
 

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::admin::{self, StatusReport};
 use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
-use crate::config::{Config, LogFormatChoice};
+use crate::config::{Config, ConfigSource, LogFormatChoice};
 use crate::crypto::random_bytes;
 use crate::downstream::McpService;
 use crate::listener::{ListenError, Listener, LiveSettings, Workers, edge};
@@ -206,7 +206,8 @@ impl Running {
         let address = socket.as_ref().map(Listener::local_addr);
         let admin = admin_socket.as_ref().map(Listener::local_addr);
         let report = StatusReport::new(Arc::clone(&gateway), Arc::clone(&mcp));
-        report.loaded(path);
+        let source = ConfigSource::open(path);
+        report.loaded(path, source.map(|source| source.digest()).unwrap_or_default());
         let clients = LiveSettings::new(settings.clients);
         let operators = LiveSettings::new(settings.operators);
         let client_listener = socket

@@ -3,16 +3,19 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Mutex;
 
 use crate::admin::StatusReport;
 use crate::cli::{CommonArgs, OPEN};
-use crate::config::{Config, ConfigSource, ReloadTrigger, SystemEnvironment};
+use crate::codec::file::FileReader;
+use crate::config::{Config, ConfigSource, Environment, ReloadTrigger, SystemEnvironment};
 use crate::listener::LiveSettings;
 use crate::pipeline::Gateway;
 use crate::telemetry::log::LogHandle;
 use crate::telemetry::metrics::ReloadOutcome;
+use crate::text::error_chain;
 
 use super::{Running, levels, settings};
 
@@ -24,6 +27,8 @@ pub struct Reloader {
     clients: LiveSettings,
     operators: LiveSettings,
     log: Option<LogHandle>,
+    environment: Arc<dyn Environment + Send + Sync>,
+    pub(super) reader: FileReader,
     one_at_a_time: Mutex<()>,
     /// The files that a rejected configuration names: a change of one may
     /// correct it.
@@ -40,19 +45,44 @@ impl Running {
             clients: self.clients.clone(),
             operators: self.operators.clone(),
             log,
+            environment: Arc::new(SystemEnvironment),
+            reader: FileReader::default(),
             one_at_a_time: Mutex::new(()),
             refused: parking_lot::Mutex::default(),
         }
     }
 }
 
+/// A configuration that was read, with the certificates that it names.
+struct LoadedFiles {
+    config: Config,
+    listeners: settings::Listeners,
+    digest: String,
+}
+
+/// Why a configuration was rejected, and the files that it names.
+struct RejectedFiles {
+    faults: Vec<String>,
+    files: Vec<PathBuf>,
+}
+
 impl Reloader {
+    /// Reads variables and files from another environment, within another time.
+    #[must_use]
+    pub fn with_environment(
+        self,
+        environment: Arc<dyn Environment + Send + Sync>,
+        within: Duration,
+    ) -> Self {
+        Self { environment, reader: FileReader::new(within), ..self }
+    }
+
     /// Reads the file and applies it. Faults are reported in the log and the
     /// status, and the old configuration stays active.
     pub async fn reload(&self) -> ReloadOutcome {
         let _turn = self.one_at_a_time.lock().await;
-        let outcome = match self.read().await {
-            Ok(config) => self.apply(config).await,
+        let outcome = match self.load_files().await {
+            Ok(loaded) => self.apply(loaded).await,
             Err(faults) => Err(faults),
         };
         let (outcome, faults) = match outcome {
@@ -66,7 +96,7 @@ impl Reloader {
             tracing::error!(faults = faults.len(), "the configuration stays as it was");
         }
         self.gateway.metrics.count_reload(outcome);
-        self.report.reloaded(&self.common.config, outcome, faults);
+        self.report.reloaded(outcome, faults);
         outcome
     }
 
@@ -85,29 +115,23 @@ impl Reloader {
         [self.common.config.clone()].into_iter().chain(named).chain(tls).chain(refused).collect()
     }
 
-    async fn read(&self) -> Result<Config, Vec<String>> {
-        let path = self.common.config.clone();
-        let read = tokio::task::spawn_blocking(move || {
-            let unreadable = |error| vec![format!("cannot read {}: {error}", path.display())];
-            let source =
-                ConfigSource::open(&path).map_err(|error| (unreadable(error), Vec::new()))?;
-            Config::read(&source, &SystemEnvironment).map_err(|faults| {
-                let told = faults.to_string().lines().map(str::to_owned).collect();
-                (told, faults.files().to_vec())
-            })
-        });
-        let read: Result<Config, (Vec<String>, Vec<PathBuf>)> =
-            read.await.unwrap_or_else(|error| Err((vec![error.to_string()], Vec::new())));
-        let refused = read.as_ref().err().map(|(_, files)| files.clone()).unwrap_or_default();
-        *self.refused.lock() = refused;
-        let mut config = read.map_err(|(told, _)| told)?;
-        self.common.apply_overrides(&mut config).map_err(|problem| vec![problem])?;
-        Ok(config)
+    /// Reads all files on a blocking thread: one that hangs is a fault of the configuration.
+    async fn load_files(&self) -> Result<LoadedFiles, Vec<String>> {
+        let (common, environment) = (self.common.clone(), Arc::clone(&self.environment));
+        let read = move || load_files(&common, &*environment);
+        match self.reader.run(read).await {
+            Ok(loaded) => {
+                let rejected = loaded.as_ref().err().map(|rejected| rejected.files.clone());
+                *self.refused.lock() = rejected.unwrap_or_default();
+                loaded.map_err(|rejected| rejected.faults)
+            }
+            Err(error) => Err(vec![error_chain(&error)]),
+        }
     }
 
-    async fn apply(&self, config: Config) -> Result<ReloadOutcome, Vec<String>> {
+    async fn apply(&self, loaded: LoadedFiles) -> Result<ReloadOutcome, Vec<String>> {
+        let LoadedFiles { config, listeners, digest } = loaded;
         let running = Arc::clone(&self.gateway.snapshots.load().config);
-        let listeners = settings::of(&config)?;
         // Removing the last client is not meant to open the gateway to
         // everyone.
         if config.is_open_to_anyone() && !running.is_open_to_anyone() {
@@ -115,7 +139,7 @@ impl Reloader {
         }
         if config == *running {
             // The certificate files may have changed under the same names.
-            self.publish(listeners);
+            self.publish(listeners, digest);
             return Ok(ReloadOutcome::Unchanged);
         }
         warn_of_what_needs_a_restart(&running, &config);
@@ -125,7 +149,7 @@ impl Reloader {
             return Err(vec![error.to_string()]);
         }
         let plan = self.gateway.snapshots.apply(config).await;
-        self.publish(listeners);
+        self.publish(listeners, digest);
         tracing::info!(
             kept = plan.kept.len(),
             replaced = plan.replaced.len(),
@@ -136,10 +160,29 @@ impl Reloader {
         Ok(ReloadOutcome::Applied)
     }
 
-    fn publish(&self, listeners: settings::Listeners) {
+    fn publish(&self, listeners: settings::Listeners, digest: String) {
         self.clients.publish(listeners.clients);
         self.operators.publish(listeners.operators);
+        self.report.loaded(&self.common.config, digest);
     }
+}
+
+/// Reads the configuration and the files that it names, and checks them together.
+fn load_files(
+    common: &CommonArgs,
+    environment: &dyn Environment,
+) -> Result<LoadedFiles, RejectedFiles> {
+    let rejected = |faults| RejectedFiles { faults, files: Vec::new() };
+    let source = ConfigSource::open(&common.config).map_err(|error| {
+        rejected(vec![format!("cannot read {}: {error}", common.config.display())])
+    })?;
+    let mut config = Config::read(&source, environment).map_err(|faults| RejectedFiles {
+        faults: faults.to_string().lines().map(str::to_owned).collect(),
+        files: faults.files().to_vec(),
+    })?;
+    common.apply_overrides(&mut config).map_err(|problem| rejected(vec![problem]))?;
+    let listeners = settings::of(&config).map_err(rejected)?;
+    Ok(LoadedFiles { config, listeners, digest: source.digest() })
 }
 
 /// Sockets, the log's format and the telemetry endpoint are fixed for the

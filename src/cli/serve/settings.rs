@@ -10,6 +10,7 @@ use crate::config::{Config, TlsConfig};
 use crate::listener::{Certificates, ConnectionLimits, Guard, LocalPages, Settings, TlsFiles};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::{self, Otel};
+use crate::text::error_chain;
 
 use super::ServeError;
 
@@ -24,7 +25,7 @@ pub struct Listeners {
 /// Builds the settings of both listeners.
 ///
 /// # Errors
-/// All faults, one sentence each.
+/// All faults, one sentence each. Reads the certificates, and blocks for as long as that takes.
 pub fn of(config: &Config) -> Result<Listeners, Vec<String>> {
     let mut faults = Vec::new();
     let gateway = &config.gateway;
@@ -38,7 +39,7 @@ pub fn of(config: &Config) -> Result<Listeners, Vec<String>> {
     let operators = guard("admin", &config.admin.allowed_hosts, &config.admin.allowed_origins);
     // Its pages tell much and are read by probes and people, not by other pages.
     let operators = operators.with_local_pages(LocalPages::Foreign);
-    let tls = gateway.tls.as_ref().and_then(|tls| match certificates(tls) {
+    let tls = gateway.tls.as_ref().and_then(|tls| match load_certificates(tls) {
         Ok(certificates) => Some(certificates),
         Err(fault) => {
             faults.push(fault);
@@ -55,16 +56,9 @@ pub fn of(config: &Config) -> Result<Listeners, Vec<String>> {
     })
 }
 
-fn certificates(tls: &TlsConfig) -> Result<Arc<Certificates>, String> {
+fn load_certificates(tls: &TlsConfig) -> Result<Certificates, String> {
     let files = TlsFiles { cert: tls.cert.clone(), key: tls.key.clone() };
-    match Certificates::load(files) {
-        Ok(certificates) => Ok(Arc::new(certificates)),
-        Err(error) => {
-            let cause = std::error::Error::source(&error);
-            let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
-            Err(format!("gateway.tls: {error}{cause}"))
-        }
-    }
+    Certificates::load(&files).map_err(|error| format!("gateway.tls: {}", error_chain(&error)))
 }
 
 fn limits(config: &Config) -> ConnectionLimits {

@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+use crate::codec::file::{MAX_PEM, read_file};
 use crate::config::ReloadTrigger;
 use crate::crypto::sha256;
 
@@ -27,33 +29,42 @@ pub(super) async fn run(reloader: Arc<Reloader>) {
             let _ = told.try_send(());
         }
     });
-    let mut watcher = match watcher {
+    let watcher = match watcher {
         Ok(watcher) => watcher,
         Err(error) => {
             tracing::warn!(%error, "the configuration cannot be watched: send SIGHUP to reload");
             return;
         }
     };
-    let mut seen = contents(&reloader.files());
-    watch(&mut watcher, &reloader.files());
+    let watcher = Arc::new(Mutex::new(watcher));
+    let mut seen = compare(&watcher, &reloader).await;
     while events.recv().await.is_some() {
         settle(&mut events).await;
-        let now = contents(&reloader.files());
+        let now = compare(&watcher, &reloader).await;
         if now != seen && reloader.manner() == ReloadTrigger::Watch {
             reloader.reload().await;
             // The new configuration may name other files. A change during the
             // reload has its own event.
-            let known: BTreeMap<_, _> = now;
-            seen = contents(&reloader.files());
+            seen = compare(&watcher, &reloader).await;
             for (file, hash) in &mut seen {
-                if let Some(before) = known.get(file) {
+                if let Some(before) = now.get(file) {
                     hash.clone_from(before);
                 }
             }
         }
-        // Links may have changed their targets.
-        watch(&mut watcher, &reloader.files());
     }
+}
+
+/// The contents of the files, whose folders are watched from now on: links may have changed their
+/// targets. Empty if they cannot be read in time, which counts as a change, so that the reload
+/// reports it.
+async fn compare(watcher: &Arc<Mutex<RecommendedWatcher>>, reloader: &Reloader) -> Contents {
+    let (watcher, files) = (Arc::clone(watcher), reloader.files());
+    let read = reloader.reader.run(move || {
+        watch(&mut watcher.lock(), &files);
+        contents(&files)
+    });
+    read.await.unwrap_or_default()
 }
 
 /// Whether an event may be a change. Comparing the files opens them, which is
@@ -94,12 +105,15 @@ fn folders(files: &[PathBuf]) -> BTreeSet<PathBuf> {
     .collect()
 }
 
-fn contents(files: &[PathBuf]) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+/// The hashes of the files; `None` for one that cannot be read.
+type Contents = BTreeMap<PathBuf, Option<Vec<u8>>>;
+
+fn contents(files: &[PathBuf]) -> Contents {
     files.iter().map(|file| (file.clone(), hash(file))).collect()
 }
 
 fn hash(file: &Path) -> Option<Vec<u8>> {
-    std::fs::read(file).ok().map(|bytes| sha256(&bytes).to_vec())
+    read_file(file, MAX_PEM).ok().map(|bytes| sha256(&bytes).to_vec())
 }
 
 /// How long there must be no events before the contents are compared.

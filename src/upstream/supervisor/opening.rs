@@ -46,7 +46,7 @@ impl Life<'_> {
         era: EraChoice,
     ) -> Result<ServerConnection, UpstreamError> {
         let config = self.instance.config();
-        let client = self.client(http)?;
+        let client = self.client(http).await?;
         if http.transport == HttpTransport::Sse {
             return self.open_sse(client).await;
         }
@@ -93,16 +93,18 @@ impl Life<'_> {
     /// The HTTP client of all instances. Created anew for each start of the
     /// main instance, because the certificate file may have been corrected
     /// since.
-    fn client(&self, config: &HttpConfig) -> Result<Arc<http::HttpClient>, UpstreamError> {
+    async fn client(&self, config: &HttpConfig) -> Result<Arc<http::HttpClient>, UpstreamError> {
         let instance = self.instance;
-        let mut kept = instance.kin.client();
-        match &*kept {
-            Some(client) if !instance.is_main() => Ok(Arc::clone(client)),
-            _ => {
-                let client = http::HttpClient::new(config, instance.config().connect_timeout)?;
-                Ok(Arc::clone(kept.insert(Arc::new(client))))
-            }
+        if !instance.is_main()
+            && let Some(client) = &*instance.kin.client()
+        {
+            return Ok(Arc::clone(client));
         }
+        let (config, connect_timeout) = (config.clone(), instance.config().connect_timeout);
+        let created = move || http::HttpClient::new(&config, connect_timeout);
+        let created = instance.kin.files.run(created).await;
+        let client = created.map_err(|error| SetupFault::Files(Arc::new(error)))??;
+        Ok(Arc::clone(instance.kin.client().insert(Arc::new(client))))
     }
 
     async fn start_child(

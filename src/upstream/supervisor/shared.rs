@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::codec::file::FileReader;
 use crate::config::{Config, EraChoice, ServerConfig};
 use crate::mcp::ProtocolVersion;
 use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
@@ -80,6 +81,8 @@ pub(in crate::upstream) struct ServerShared {
     version: Mutex<Option<ProtocolVersion>>,
     /// The HTTP client: one connection pool for all sessions.
     client: Mutex<Option<Arc<http::HttpClient>>>,
+    /// Reads the certificates of that client.
+    pub(in crate::upstream) files: FileReader,
     /// Snapshots and calls that hold the server.
     pub(in crate::upstream) users: TaskTracker,
     /// Whether a snapshot names this server; only then do the metrics show it.
@@ -106,6 +109,7 @@ impl ServerShared {
             lives: TaskTracker::new(),
             version: Mutex::new(known),
             client: Mutex::default(),
+            files: FileReader::default(),
             users: TaskTracker::new(),
             shown: AtomicBool::new(false),
         }

@@ -15,6 +15,7 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
+use crate::codec::file::{MAX_PEM, read_file};
 use crate::config::HttpConfig;
 use crate::mcp::MediaType;
 use crate::text::{clip, hide_password};
@@ -36,7 +37,7 @@ pub struct HttpClient {
 
 impl HttpClient {
     /// Creates a client as configured. Reads the platform's root certificates
-    /// and the configured ones.
+    /// and the configured ones, and blocks for as long as that takes.
     ///
     /// # Errors
     /// [`UpstreamError::Setup`] if a setting cannot be used.
@@ -206,9 +207,9 @@ pub fn client_tls(ca: Option<&Path>) -> Result<ClientConfig, UpstreamError> {
 fn with_roots_of(path: &Path) -> Result<RootCertStore, UpstreamError> {
     let unusable =
         |source: Arc<dyn Error + Send + Sync>| SetupFault::Ca { path: path.into(), source };
-    let certificates = CertificateDer::pem_file_iter(path);
+    let text = read_file(path, MAX_PEM).map_err(|error| unusable(Arc::new(error)))?;
     let mut roots = platform_roots().clone();
-    for certificate in certificates.map_err(|error| unusable(Arc::new(error)))? {
+    for certificate in CertificateDer::pem_slice_iter(&text) {
         let certificate = certificate.map_err(|error| unusable(Arc::new(error)))?;
         roots.add(certificate).map_err(|error| unusable(Arc::new(error)))?;
     }

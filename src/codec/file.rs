@@ -1,0 +1,186 @@
+//! Local files that the configuration names: regular ones only, bounded in size, and read away from
+//! the threads that serve clients, within a bound of time.
+//!
+//! A path in a configuration may name anything: a named pipe that nobody writes to blocks its
+//! reader for ever, `/dev/zero` has no end, and a file on a network that is gone hangs in the
+//! kernel, where nothing can cancel the read.
+
+use std::fs::{File, FileType};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinError, spawn_blocking};
+use tokio::time::timeout;
+
+/// Why a file was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The system's error.
+    #[error("{0}")]
+    System(#[from] io::Error),
+    /// A pipe, a device, a socket or a directory.
+    #[error("expected a regular file, found {found}")]
+    NotRegular {
+        /// What it is, with an article.
+        found: &'static str,
+    },
+    /// The file exceeds the limit of its reader.
+    #[error("expected at most {max} bytes, found more")]
+    TooLarge {
+        /// In bytes.
+        max: usize,
+    },
+    /// The file is not UTF-8.
+    #[error("expected text in UTF-8")]
+    NotText,
+}
+
+/// Reads a regular file of at most `max` bytes.
+///
+/// # Errors
+/// [`FileError`], without having waited for a writer of a named pipe.
+pub fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, FileError> {
+    // Opening a pipe or a device must not block either.
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() {
+        return Err(FileError::NotRegular { found: name_kind(kind) });
+    }
+    let mut bytes = Vec::new();
+    // A file may grow while it is read.
+    file.take(u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() > max {
+        return Err(FileError::TooLarge { max });
+    }
+    Ok(bytes)
+}
+
+fn name_kind(kind: FileType) -> &'static str {
+    if kind.is_dir() {
+        "a directory"
+    } else if kind.is_fifo() {
+        "a named pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+/// Why files were not read in time.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file system did not answer in time.
+    #[error("reading the files takes longer than {within:?}")]
+    Timeout {
+        /// The limit.
+        within: Duration,
+    },
+    /// The read panicked, or the gateway is stopping.
+    #[error("reading the files failed")]
+    Task(#[from] JoinError),
+}
+
+/// Reads files on blocking threads, one read at a time.
+///
+/// The system cannot cancel a read that hangs. It keeps its thread, and the next read of the same
+/// reader waits for it, so that no more than one thread hangs.
+#[derive(Debug, Clone)]
+pub struct FileReader {
+    within: Duration,
+    turn: Arc<Semaphore>,
+}
+
+impl FileReader {
+    /// A reader with a time limit for each read.
+    pub fn new(within: Duration) -> Self {
+        Self { within, turn: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Runs `read`, which reads files.
+    ///
+    /// # Errors
+    /// [`ReadError`]; the result of a read that takes too long is dropped.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let read = async {
+            let turn = Arc::clone(&self.turn).acquire_owned().await;
+            spawn_blocking(move || {
+                let _turn = turn;
+                read()
+            })
+            .await
+        };
+        let within = self.within;
+        Ok(timeout(within, read).await.map_err(|_| ReadError::Timeout { within })??)
+    }
+}
+
+impl Default for FileReader {
+    fn default() -> Self {
+        Self::new(READ_TIME)
+    }
+}
+
+/// How long a read may take by default.
+const READ_TIME: Duration = Duration::from_secs(10);
+/// The largest file of certificates or keys, in bytes.
+pub const MAX_PEM: usize = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&pipe, &link).unwrap();
+        for (path, expected) in [
+            (pipe.as_path(), "a named pipe"),
+            (&link, "a named pipe"),
+            (folder.path(), "a directory"),
+            (Path::new("/dev/zero"), "a device"),
+        ] {
+            let fault = read_file(path, 100).unwrap_err().to_string();
+            assert_eq!(fault, format!("expected a regular file, found {expected}"));
+        }
+    }
+
+    #[test]
+    fn a_file_is_bounded_in_size() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [b'x'; 100]).unwrap();
+        assert_eq!(read_file(file.path(), 100).unwrap().len(), 100);
+        let fault = read_file(file.path(), 99).unwrap_err();
+        assert!(matches!(fault, FileError::TooLarge { max: 99 }), "{fault}");
+    }
+
+    #[tokio::test]
+    async fn a_read_that_hangs_ends_in_time_and_the_next_one_waits_for_it() {
+        let (release, released) = mpsc::sync_channel::<()>(0);
+        let reader = FileReader::new(Duration::from_millis(20));
+        let hung = reader.run(move || released.recv()).await;
+        assert!(matches!(hung, Err(ReadError::Timeout { .. })));
+        assert!(matches!(reader.run(|| 7).await, Err(ReadError::Timeout { .. })));
+        assert_eq!(FileReader::default().run(|| 7).await.unwrap(), 7, "another reader is free");
+        drop(release);
+        let patient = FileReader { within: READ_TIME, ..reader };
+        assert_eq!(patient.run(|| 7).await.unwrap(), 7);
+    }
+}
