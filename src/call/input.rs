@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use crate::jsonrpc::{self, Members, Response, text};
+use crate::jsonrpc::{self, JsonError, Members, Response, text};
 use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
 
 use super::{Abilities, AnswerFault, NeededCapability, ResultBody, ResultType};
@@ -19,6 +19,12 @@ pub enum QuestionsFault {
     #[error("`{member}` must be an object")]
     NotAnObject {
         /// The member that holds the value.
+        member: &'static str,
+    },
+    /// An object has a duplicate key, so its readers could differ.
+    #[error("`{member}` has a duplicate key")]
+    DuplicateKey {
+        /// The member that holds the object.
         member: &'static str,
     },
     /// An input request without a method.
@@ -55,12 +61,22 @@ impl Question {
     /// # Errors
     /// [`QuestionsFault`] if it is not an object, or has no method.
     pub fn read(source: &Bytes, request: &RawValue) -> Result<Self, QuestionsFault> {
-        let request = Members::parse(request.get().as_bytes())
-            .map_err(|_| QuestionsFault::NotAnObject { member: "inputRequests[…]" })?;
+        let request = read_members(request.get().as_bytes(), "inputRequests[…]")?;
         let method = request.find("method").and_then(text).ok_or(QuestionsFault::NoMethod)?;
         let params = request.find("params").filter(|params| params.get() != "null");
         let params = params.map(|params| source.slice_ref(params.get().as_bytes()));
-        Ok(Self { method: method.into_owned(), params })
+        let question = Self { method: method.into_owned(), params };
+        if question.is_ambiguous() {
+            return Err(QuestionsFault::DuplicateKey { member: "inputRequests[…].params" });
+        }
+        Ok(question)
+    }
+
+    /// Whether the params have a duplicate key: the client could read another form of the request
+    /// than the one that [`Self::missing_capability`] judges.
+    pub fn is_ambiguous(&self) -> bool {
+        let members = self.params.as_deref().map(Members::parse);
+        matches!(members, Some(Err(JsonError::DuplicateKey { .. })))
     }
 
     /// Whether Legacy clients can be sent requests of this method.
@@ -112,12 +128,10 @@ impl ResultBody {
 
 impl Asked {
     fn parse(raw: &Bytes) -> Result<Self, QuestionsFault> {
-        let members =
-            |raw, member| Members::parse(raw).map_err(|_| QuestionsFault::NotAnObject { member });
-        let result = members(raw, "result")?;
+        let result = read_members(raw, "result")?;
         let mut questions = Vec::new();
         if let Some(requests) = result.find("inputRequests") {
-            for (key, request) in members(requests.get().as_bytes(), "inputRequests")?.0 {
+            for (key, request) in read_members(requests.get().as_bytes(), "inputRequests")?.0 {
                 questions.push((key.into_owned(), Question::read(raw, request)?));
             }
         }
@@ -137,6 +151,13 @@ impl Asked {
         }
         Ok(Self { questions, state })
     }
+}
+
+fn read_members<'a>(raw: &'a [u8], member: &'static str) -> Result<Members<'a>, QuestionsFault> {
+    Members::parse(raw).map_err(|error| match error {
+        JsonError::DuplicateKey { .. } => QuestionsFault::DuplicateKey { member },
+        JsonError::Syntax | JsonError::TooDeep { .. } => QuestionsFault::NotAnObject { member },
+    })
 }
 
 /// A client's responses to input requests, by key.

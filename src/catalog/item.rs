@@ -2,7 +2,6 @@
 //! once. This module has what all kinds share; [`super::tool`] adds what is
 //! specific to tools.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -201,15 +200,11 @@ impl<'a> ItemFields<'a> {
         if !raw.trim_ascii_start().starts_with(b"{") {
             return Err(InvalidItem::NotAnObject);
         }
-        let fields = Members::parse(raw).map_err(|_| JsonError::Syntax)?;
+        let fields = Members::parse(raw)?;
         if fields.0.len() > MAX_FIELDS {
             return Err(JsonError::Syntax.into());
         }
-        let mut seen = HashSet::with_capacity(fields.0.len());
-        match fields.0.iter().find(|(key, _)| !seen.insert(&**key)) {
-            Some((key, _)) => Err(JsonError::DuplicateKey { key: clip_foreign_text(key) }.into()),
-            None => Ok(Self(fields)),
-        }
+        Ok(Self(fields))
     }
 
     pub(super) fn find(&self, name: &str) -> Option<&'a str> {

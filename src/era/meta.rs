@@ -8,8 +8,8 @@ use crate::jsonrpc::{Members, Splice, span_of, string};
 /// The object `raw` without the members named in `drop`, and with `add` at its
 /// end. A text that is not an object counts as an empty one.
 pub(super) fn rewrite(raw: Option<&[u8]>, drop: &[&str], add: &[(&str, &[u8])]) -> Bytes {
-    let members =
-        raw.and_then(|raw| Members::parse(raw).ok()).map(|members| members.0).unwrap_or_default();
+    let members = raw.and_then(|raw| Members::parse_with_duplicates(raw).ok());
+    let members = members.map(|members| members.0).unwrap_or_default();
     let kept = members.into_iter().filter(|(key, _)| {
         !drop.contains(&&**key) && !add.iter().any(|(added, _)| *added == key.as_ref())
     });
@@ -26,7 +26,8 @@ pub(super) fn rewrite(raw: Option<&[u8]>, drop: &[&str], add: &[(&str, &[u8])]) 
 }
 
 /// The object `raw` with a member set to a value: replaced in place, or added
-/// at the end. A text that is not an object counts as an empty one.
+/// at the end. Duplicates of it are removed. A text that is not an object
+/// counts as an empty one.
 pub(super) fn set(raw: &[u8], key: &str, value: &[u8]) -> Bytes {
     let members = Members::parse(raw);
     let found = members.as_ref().ok().and_then(|members| members.find(key));
@@ -62,5 +63,6 @@ mod tests {
         assert_eq!(set(br#"{ "a" :1,"b":1.50}"#, "a", b"7"), r#"{ "a" :7,"b":1.50}"#);
         assert_eq!(set(br#"{ "a" :1}"#, "b", b"7"), r#"{"a":1,"b":7}"#);
         assert_eq!(set(b"null", "b", b"7"), r#"{"b":7}"#);
+        assert_eq!(set(br#"{"a":1,"b":2,"a":3}"#, "a", b"7"), r#"{"b":2,"a":7}"#);
     }
 }

@@ -144,7 +144,7 @@ pub fn digest(method: &str, params: &[u8]) -> Digest {
     let mut hash = Context::new(&SHA256);
     hash.update(method.as_bytes());
     hash.update(b"\n");
-    let members = Members::parse(params).map(|members| members.0);
+    let members = Members::parse_with_duplicates(params).map(|members| members.0);
     if members.is_err() {
         feed_raw(&mut hash, params);
     }
@@ -157,17 +157,38 @@ pub fn digest(method: &str, params: &[u8]) -> Digest {
     for (key, raw) in members {
         feed(&mut hash, &Value::String(key.into_owned()));
         hash.update(b":");
-        match parse_strict(raw.get().as_bytes(), MAX_CLIENT_DEPTH as usize) {
-            Ok(value) => feed(&mut hash, &value),
+        let raw = raw.get().as_bytes();
+        match parse_strict(raw, MAX_CLIENT_DEPTH as usize) {
+            Ok(value) if has_exact_numbers(raw) => feed(&mut hash, &value),
             // Values that have no canonical form equal only themselves. No canonical form begins
             // with this letter.
-            Err(_) => feed_raw(&mut hash, raw.get().as_bytes()),
+            _ => feed_raw(&mut hash, raw),
         }
         hash.update(b",");
     }
     let mut digest = [0; 32];
     digest.copy_from_slice(hash.finish().as_ref());
     digest
+}
+
+/// Whether all numbers of a JSON text are so short that different ones are different once parsed:
+/// an `f64` keeps fifteen digits, and no exponent makes a short number large.
+fn has_exact_numbers(json: &[u8]) -> bool {
+    let (mut in_string, mut is_escaped, mut digits) = (false, false, 0);
+    json.iter().all(|byte| {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_string => is_escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            // The `e` of `true` and `false` follows no digit.
+            b'e' | b'E' if digits > 0 => return false,
+            b'0'..=b'9' => digits += 1,
+            b'.' => {}
+            _ => digits = 0,
+        }
+        digits <= EXACT_DIGITS
+    })
 }
 
 /// Feeds bytes as they are, so that they differ from all canonical JSON.
@@ -204,6 +225,8 @@ fn feed(hash: &mut Context, value: &Value) {
     }
 }
 
+/// The most digits of a number that `f64` keeps whatever they are.
+const EXACT_DIGITS: usize = 15;
 /// The members of params that a retry adds, or may change.
 pub const OF_THE_RETRY: [&str; 3] = ["_meta", "inputResponses", "requestState"];
 const KEY_PURPOSE: &[u8] = b"trunkline requestState key\n";
@@ -285,6 +308,34 @@ mod tests {
         ] {
             assert_ne!(digest(method, params.as_bytes()), first, "{method} {params}");
         }
+    }
+
+    #[test]
+    fn numbers_that_parse_alike_and_differ_have_different_digests() {
+        let numbers = [
+            "9007199254740992",
+            "9007199254740992.0",
+            "9007199254740993",
+            "9007199254740993.0",
+            "0.1",
+            "0.1000000000000000055511151231257827",
+            "1e400",
+            "1e401",
+            "1e2",
+            "100.0",
+            "18446744073709551616",
+            "18446744073709551617",
+            "0",
+            "0.0",
+            "-0.0",
+            "1e-400",
+            "-1e-400",
+            "0.0000000000000000000000000000001",
+        ];
+        let arguments = |number: &str| format!(r#"{{"arguments":{{"x":["\\\"1",{number}]}}}}"#);
+        let of = |number: &&str| digest("tools/call", arguments(number).as_bytes());
+        let all: std::collections::HashSet<_> = numbers.iter().map(of).collect();
+        assert_eq!(all.len(), numbers.len());
     }
 
     #[test]

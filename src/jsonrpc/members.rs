@@ -1,21 +1,38 @@
 //! An object's members in order, each value raw.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The members of a raw object in order, including duplicates.
+use super::JsonError;
+
+/// The members of a raw object in order.
 #[derive(Debug)]
 pub struct Members<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Members<'a> {
-    /// Reads an object.
+    /// Reads an object whose members decide something: two readers of a duplicate could each use a
+    /// different one.
+    ///
+    /// # Errors
+    /// [`JsonError`] if the text is not an object, or has a duplicate key.
+    pub fn parse(raw: &'a [u8]) -> Result<Self, JsonError> {
+        let members = Self::parse_with_duplicates(raw).map_err(|_| JsonError::Syntax)?;
+        let mut seen = HashSet::with_capacity(members.0.len());
+        match members.0.iter().find(|(key, _)| !seen.insert(&**key)) {
+            Some((key, _)) => Err(JsonError::duplicate(key)),
+            None => Ok(members),
+        }
+    }
+
+    /// Reads an object that is copied and not judged.
     ///
     /// # Errors
     /// If the text is not an object.
-    pub fn parse(raw: &'a [u8]) -> Result<Self, serde_json::Error> {
+    pub fn parse_with_duplicates(raw: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(raw)
     }
 
@@ -78,5 +95,13 @@ mod tests {
         assert_eq!(found, [("b", "[1, 2]"), ("ab", "\"x\"")]);
         assert_eq!(members.find("ab").map(RawValue::get), Some("\"x\""));
         assert!(Members::parse(b"[]").is_err());
+    }
+
+    #[test]
+    fn a_duplicate_key_is_refused_however_it_is_written() {
+        let twice = br#"{"a":1,"b":2,"\u0061":3}"#;
+        let refused = Members::parse(twice).unwrap_err();
+        assert_eq!(refused, JsonError::DuplicateKey { key: "a".into() });
+        assert_eq!(Members::parse_with_duplicates(twice).unwrap().0.len(), 3);
     }
 }

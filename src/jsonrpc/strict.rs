@@ -31,6 +31,12 @@ pub enum JsonError {
     },
 }
 
+impl JsonError {
+    pub(super) fn duplicate(key: &str) -> Self {
+        Self::DuplicateKey { key: clip(key, MOST_OF_KEY).to_owned() }
+    }
+}
+
 /// Parses one JSON value with at most `max_depth` levels and no duplicate keys.
 ///
 /// # Errors
@@ -43,7 +49,7 @@ pub fn parse_strict(json: &[u8], max_depth: usize) -> Result<Value, JsonError> {
         .deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value));
     parsed.map_err(|_| match duplicate.take() {
-        Some(key) => JsonError::DuplicateKey { key: clip(&key, MOST_OF_KEY).to_owned() },
+        Some(key) => JsonError::duplicate(&key),
         None => JsonError::Syntax,
     })
 }

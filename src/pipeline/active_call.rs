@@ -311,6 +311,8 @@ pub(super) fn refusal_reason(
 ) -> Option<String> {
     if !question.is_known() {
         Some(format!("clients of this gateway cannot be asked for {}", question.method))
+    } else if question.is_ambiguous() {
+        Some(format!("the params of {} have a duplicate key", question.method))
     } else if question.missing_capability(abilities).is_some() {
         let method = &question.method;
         Some(format!("the client that made this call does not offer {method} in this form"))

@@ -2,7 +2,6 @@
 //! with its retry, and the parked calls.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use aws_lc_rs::error::Unspecified;
@@ -22,7 +21,7 @@ use crate::crypto::random_bytes;
 use crate::era::state::{Digest, RequestState, Seals, StateBinding, digest};
 use crate::era::tasks::ids::TaskIds;
 use crate::era::{lift, lower};
-use crate::jsonrpc::{Members, Response, Splice, object, string};
+use crate::jsonrpc::{JsonError, Members, Response, Splice, object, string};
 use crate::mcp::question::ELICITATION;
 use crate::mcp::{Era, Method};
 use crate::snapshot::Snapshots;
@@ -259,7 +258,9 @@ fn parse_url_elicitations(error: &ErrorBody) -> Option<Vec<Question>> {
         lift::question(&Question { method: ELICITATION.into(), params })
     };
     let questions: Vec<_> = refusal.data.elicitations.into_iter().map(question).collect();
-    (1..=MOST_QUESTIONS).contains(&questions.len()).then_some(questions)
+    let is_valid = (1..=MOST_QUESTIONS).contains(&questions.len())
+        && !questions.iter().any(Question::is_ambiguous);
+    is_valid.then_some(questions)
 }
 
 /// Checks that the user opened what the server named, before the call is made anew.
@@ -301,17 +302,19 @@ pub(super) fn read_modern_input(call: &Call) -> Result<Option<Input>, Failure> {
     if state.is_none() && raw.is_none() {
         return Ok(None);
     }
-    let not_an_object = |_| ParamsFault::Kind { member: "inputResponses", kind: "an object" };
-    let members = match raw {
-        Some(raw) => Members::parse(raw).map_err(not_an_object)?.0,
+    let members = match raw.map(Members::parse) {
         None => Vec::new(),
+        Some(Ok(members)) => members.0,
+        Some(Err(JsonError::DuplicateKey { key })) => {
+            return Err(ParamsFault::DuplicateResponse { key }.into());
+        }
+        Some(Err(_)) => {
+            let (member, kind) = ("inputResponses", "an object");
+            return Err(ParamsFault::Kind { member, kind }.into());
+        }
     };
     let mut responses = Vec::with_capacity(members.len());
-    let mut seen = HashSet::with_capacity(members.len());
     for (key, response) in members {
-        if !seen.insert(key.clone()) {
-            return Err(ParamsFault::DuplicateResponse { key: clip(&key, 64).to_owned() }.into());
-        }
         let raw = Bytes::copy_from_slice(response.get().as_bytes());
         responses.push((key.into_owned(), Response::Result(raw.into())));
     }

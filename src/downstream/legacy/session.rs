@@ -309,6 +309,7 @@ impl QuestionableSession for ClientSession {
         let client = &self.client;
         let can = self.listening.load(Ordering::Relaxed) > 0
             && question.is_known()
+            && !question.is_ambiguous()
             && question.missing_capability(client.abilities()).is_none()
             && self.awaited().len() < AWAITED;
         if can {

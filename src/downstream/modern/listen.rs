@@ -17,12 +17,11 @@ use tokio::sync::watch;
 
 use crate::call::{Context, Drain, Failure, Params, ParamsFault};
 use crate::codec::sse;
-use crate::jsonrpc::{self, Id, Members};
+use crate::jsonrpc::{self, Id, JsonError, Members};
 use crate::mcp::{meta, notification};
 use crate::pipeline::{Gateway, Subscriber, Told};
 use crate::policy::{Holder, Share};
 use crate::telemetry::metrics::Entered;
-use crate::text::clip;
 
 use crate::downstream::caller::{AccessWatch, VerifiedCaller};
 use crate::downstream::list_changes::{ListChanges, WantedLists};
@@ -43,16 +42,13 @@ impl SubscriptionFilter {
     fn parse(params: &Params) -> Result<Self, ParamsFault> {
         let raw = params.notifications();
         let raw = raw.ok_or(ParamsFault::Missing { member: "notifications" })?;
-        let not_an_object = |_| ParamsFault::Kind { member: "notifications", kind: "an object" };
-        let members = Members::parse(raw).map_err(not_an_object)?.0;
+        let members = Members::parse(raw).map_err(|error| match error {
+            JsonError::DuplicateKey { key } => ParamsFault::DuplicateNotification { key },
+            _ => ParamsFault::Kind { member: "notifications", kind: "an object" },
+        })?;
         let mut filter = Self::default();
         let mut unknown = Vec::new();
-        let mut seen = HashSet::new();
-        for (key, value) in members {
-            if !seen.insert(key.clone()) {
-                let key = clip(&key, 64).to_owned();
-                return Err(ParamsFault::DuplicateNotification { key });
-            }
+        for (key, value) in members.0 {
             match &*key {
                 _ if value.get() == "null" => {}
                 "toolsListChanged" => filter.lists.tools = flag("toolsListChanged", value)?,

@@ -51,7 +51,11 @@ fn read(text: &[u8]) -> Option<String> {
     fn value(raw: &RawValue, out: &mut String, levels: usize) -> Option<()> {
         match raw.get().as_bytes()[0] {
             b'{' if levels > 0 => {
-                object(Members::parse(raw.get().as_bytes()).ok()?, out, levels - 1)?;
+                object(
+                    Members::parse_with_duplicates(raw.get().as_bytes()).ok()?,
+                    out,
+                    levels - 1,
+                )?;
             }
             b'[' if levels > 0 => {
                 out.push('[');
@@ -76,7 +80,7 @@ fn read(text: &[u8]) -> Option<String> {
         Some(())
     }
     let mut out = String::new();
-    object(Members::parse(text).ok()?, &mut out, LEVELS)?;
+    object(Members::parse_with_duplicates(text).ok()?, &mut out, LEVELS)?;
     Some(out)
 }
 

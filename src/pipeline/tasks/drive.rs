@@ -25,7 +25,7 @@ use crate::call::{
 };
 use crate::clock;
 use crate::era::tasks::form::{Task, TaskStatus};
-use crate::jsonrpc::{Id, Members, Response};
+use crate::jsonrpc::{Id, MAX_SERVER_DEPTH, Members, Response, parse_strict};
 use crate::mcp::{Method, code, meta};
 use crate::pipeline::input::input_refused_with;
 use crate::policy::{CallTarget, Permitted};
@@ -202,7 +202,7 @@ impl DrivenTask {
 
 /// Whether an error says that task support is the only missing capability.
 fn needs_tasks(error: &[u8]) -> bool {
-    let error: Value = serde_json::from_slice(error).unwrap_or_default();
+    let error = parse_strict(error, MAX_SERVER_DEPTH).unwrap_or_default();
     let lone = |value: &Value| value.as_object().is_some_and(|all| all.len() == 1);
     let needed = error.pointer("/data/requiredCapabilities").filter(|needed| lone(needed));
     let extensions = needed.and_then(|needed| needed.get("extensions")).filter(|all| lone(all));
@@ -360,3 +360,22 @@ const LEAST: Duration = Duration::from_millis(50);
 const MOST: Duration = Duration::from_secs(5);
 /// The most input requests of one task.
 const MOST_KEYS: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_made_again_only_if_nothing_but_task_support_is_missing() {
+        let tasks = r#""extensions":{"io.modelcontextprotocol/tasks":{}}"#;
+        for (needed, is_so) in [
+            (tasks.to_owned(), true),
+            (format!(r#"{tasks},"roots":{{}}"#), false),
+            (format!(r#""extensions":{{"a/b":{{}}}},{tasks}"#), false),
+            (String::new(), false),
+        ] {
+            let error = format!(r#"{{"data":{{"requiredCapabilities":{{{needed}}}}}}}"#);
+            assert_eq!(needs_tasks(error.as_bytes()), is_so, "{error}");
+        }
+    }
+}

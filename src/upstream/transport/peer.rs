@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::call::{Answer, ErrorBody, ResultBody, VersionFault};
 use crate::catalog::ServerOffers;
-use crate::jsonrpc::{self, Id, object};
+use crate::jsonrpc::{self, Id, MAX_SERVER_DEPTH, object, parse_strict};
 use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
 use crate::mcp::{Era, ProtocolVersion, code, meta};
 use crate::text::clip;
@@ -114,11 +116,18 @@ pub(in crate::upstream) fn judge_discover(answer: &Answer) -> DiscoverVerdict {
 struct DiscoverResult {
     supported_versions: Vec<String>,
     protocol_version: Option<String>,
+    #[serde(deserialize_with = "without_duplicates")]
     capabilities: Value,
     server_info: Option<Value>,
     instructions: Option<String>,
     #[serde(rename = "_meta")]
     metadata: Value,
+}
+
+/// Deserialises a value that decides something.
+fn without_duplicates<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    let raw = <&RawValue>::deserialize(deserializer)?;
+    parse_strict(raw.get().as_bytes(), MAX_SERVER_DEPTH).map_err(D::Error::custom)
 }
 
 impl DiscoverResult {

@@ -21,6 +21,8 @@ pub enum Step {
     Progress(u32),
     /// Sends any message on the call's stream.
     Send(Value),
+    /// Sends any text on the call's stream.
+    SendText(String),
     /// Asks its client something: a request, under an id made of the call's
     /// and this key (Legacy).
     Ask(&'static str, &'static str, Value),
@@ -147,6 +149,7 @@ impl Step {
                 Some(json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }).to_string())
             }
             Self::Send(message) => Some(message.to_string()),
+            Self::SendText(text) => Some(text.clone()),
             Self::Result(result) => {
                 let mut result = result.clone();
                 if era == Era::Modern && result.get("resultType").is_none() {
