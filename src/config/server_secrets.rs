@@ -3,6 +3,10 @@
 
 use std::borrow::Cow;
 
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 use super::reader::{ConfigReader, ConfigTable};
 use super::secret::Secret;
 use super::setting::SectionPart;
@@ -14,21 +18,22 @@ pub struct ServerSecrets(Vec<Secret>);
 
 impl ServerSecrets {
     /// The secrets among these values: their lines, and long words in these lines, because servers
-    /// quote parts of them.
+    /// quote parts of them; the name and the password of a `Basic` credential; and all of these as
+    /// they are written in URLs, in JSON and in base64.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut parts: Vec<&str> = values
-            .into_iter()
-            .flat_map(str::lines)
-            .flat_map(|line| {
-                let words = line.split_whitespace().filter(|word| word.len() >= SHORTEST_WORD);
-                std::iter::once(line.trim()).chain(words)
-            })
-            .filter(|part| part.len() >= SHORTEST)
-            .collect();
+        let mut parts = Vec::new();
+        for line in values.into_iter().flat_map(str::lines) {
+            let words = line.split_whitespace().filter(|word| word.len() >= SHORTEST_WORD);
+            parts.extend(std::iter::once(line.trim()).chain(words).map(str::to_owned));
+            parts.extend(basic_credential(line).into_iter().flatten());
+        }
+        parts.retain(|part| part.len() >= SHORTEST);
+        let encoded: Vec<_> = parts.iter().flat_map(|part| encoded_forms(part)).collect();
+        parts.extend(encoded);
         // Longest first, so that no remainder of a longer one is left.
-        parts.sort_by_key(|part| std::cmp::Reverse(part.len()));
+        parts.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
         parts.dedup();
-        Self(parts.into_iter().map(|part| Secret::new(part.to_owned())).collect())
+        Self(parts.into_iter().map(Secret::new).collect())
     }
 
     /// The text with `***` for each secret in it.
@@ -59,6 +64,69 @@ impl ServerSecrets {
     }
 }
 
+/// The credential in the value of an `Authorization` header, and its password (RFC 7617).
+fn basic_credential(value: &str) -> Option<[String; 2]> {
+    let (scheme, encoded) = value.trim().split_once(' ')?;
+    let bytes = STANDARD.decode(encoded.trim()).ok()?;
+    let credential =
+        String::from_utf8(bytes).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
+    let (_, password) = credential.split_once(':')?;
+    Some([password.to_owned(), credential])
+}
+
+/// A secret as servers repeat it in URLs, in JSON, and within longer texts in base64.
+fn encoded_forms(secret: &str) -> Vec<String> {
+    let mut forms = Vec::new();
+    for set in [NON_ALPHANUMERIC, &NOT_UNRESERVED, &NOT_COMPONENT] {
+        let encoded = utf8_percent_encode(secret, set).to_string();
+        forms.push(with_lower_hex(&encoded));
+        forms.push(encoded);
+    }
+    let in_json = serde_json::Value::from(secret).to_string();
+    let in_json = in_json.trim_start_matches('"');
+    let in_json = in_json.strip_suffix('"').unwrap_or(in_json);
+    forms.push(in_ascii(in_json));
+    forms.push(in_json.to_owned());
+    forms.push(STANDARD.encode(secret));
+    // Three bytes are four digits: the digits depend on where in a longer text the secret begins.
+    for before in ["", "1", "12"] {
+        let text = [before, secret].concat();
+        let (begin, whole) = ((before.len() * 4).div_ceil(3), text.len() * 4 / 3);
+        for encoded in [STANDARD.encode(&text), URL_SAFE_NO_PAD.encode(&text)] {
+            let digits = encoded.get(begin..whole).unwrap_or_default();
+            forms.extend((digits.len() >= SHORTEST_WORD).then(|| digits.to_owned()));
+        }
+    }
+    forms.retain(|form| form != secret);
+    forms
+}
+
+/// The text with the hexadecimal digits of `%2F` and the like in lower case.
+fn with_lower_hex(encoded: &str) -> String {
+    let mut pieces = encoded.split('%');
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |text, piece| {
+        let (hex, rest) = piece.split_at_checked(2).unwrap_or((piece, ""));
+        text + "%" + &hex.to_ascii_lowercase() + rest
+    })
+}
+
+/// JSON text with only ASCII characters, as some writers prefer it.
+fn in_ascii(json: &str) -> String {
+    let mut units = [0; 2];
+    let mut text = String::new();
+    for character in json.chars() {
+        if character.is_ascii() {
+            text.push(character);
+        } else {
+            text.extend(
+                character.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")),
+            );
+        }
+    }
+    text
+}
+
 impl SectionPart for ServerSecrets {
     fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let inside = |key: &str| key.strip_prefix(&table.key).is_some_and(|it| it.starts_with('.'));
@@ -71,6 +139,12 @@ impl SectionPart for ServerSecrets {
 const SHORTEST: usize = 4;
 /// The fewest bytes of a word that is a secret by itself; `Bearer` is none.
 const SHORTEST_WORD: usize = 8;
+/// What strict writers of URLs encode (RFC 3986, 2.3).
+const NOT_UNRESERVED: AsciiSet =
+    NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// What `encodeURIComponent` encodes.
+const NOT_COMPONENT: AsciiSet =
+    NOT_UNRESERVED.remove(b'!').remove(b'*').remove(b'\'').remove(b'(').remove(b')');
 
 #[cfg(test)]
 mod tests {
@@ -89,6 +163,40 @@ mod tests {
             ("[second]", "[***]"),
         ] {
             assert_eq!(secrets.hide_in(text), shown);
+        }
+    }
+
+    #[test]
+    fn a_secret_is_hidden_as_it_is_written_in_urls_in_json_and_in_base64() {
+        let secrets = ServerSecrets::new(["pä\"ss/word!+1", "Basic dXNlcjpodW50ZXIyLWJhc2lj"]);
+        for text in [
+            "?key=p%C3%A4%22ss%2Fword%21%2B1&a",
+            "?key=p%c3%a4%22ss%2fword%21%2b1&a",
+            "?key=p%C3%A4%22ss%2Fword!%2B1&a",
+            r#"{"key":"pä\"ss/word!+1"}"#,
+            r#"{"key":"p\u00e4\"ss/word!+1"}"#,
+            "no user user:hunter2-basic",
+            "no password hunter2-basic",
+            "Authorization: Basic dXNlcjpodW50ZXIyLWJhc2lj",
+        ] {
+            let shown = secrets.hide_in(text);
+            let is_whole =
+                ["ss/", "ss%2", "hunter2", "dXN"].iter().any(|part| shown.contains(part));
+            assert!(shown.contains("***") && !is_whole, "{text} is shown as {shown}");
+        }
+        // Within a longer text, wherever it begins.
+        for before in ["", "u:", "user:", "a user:"] {
+            for encoded in [
+                STANDARD.encode(format!("{before}pä\"ss/word!+1 and more")),
+                URL_SAFE_NO_PAD.encode(format!("{before}pä\"ss/word!+1")),
+            ] {
+                let shown = secrets.hide_in(&encoded);
+                let shown = shown.replace("***", "");
+                assert!(
+                    shown.len() <= encoded.len() - 16,
+                    "{before}: {encoded} is shown as {shown}"
+                );
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use tokio::task::JoinError;
 
 use crate::call::{AnswerFault, Failure, ServerFault, ServerName, VersionFault};
 use crate::codec::file::ReadError;
+use crate::config::ServerSecrets;
 use crate::jsonrpc::FrameFault;
 use crate::text::error_chain;
 use crate::upstream::transport::child::SpawnError;
@@ -185,6 +186,11 @@ impl UpstreamError {
     /// The chain of causes in one line, for a log or a status page.
     pub fn chain(&self) -> String {
         error_chain(self)
+    }
+
+    /// Like [`Self::chain`], without the server's secrets: servers repeat what they were given.
+    pub fn chain_without(&self, secrets: &ServerSecrets) -> String {
+        secrets.hide_in(&self.chain()).into_owned()
     }
 
     /// What a client may learn: no addresses, no file names, and nothing that

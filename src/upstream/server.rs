@@ -130,7 +130,8 @@ impl Server {
         match self.kin.pool.open_for(&self.kin, owner) {
             Ok(lister) => lister.want_list(),
             Err(fault) => {
-                tracing::warn!(server = %self.name(), fault = %fault.chain(), "no list for some clients");
+                let fault = fault.chain_without(&self.kin.config.secrets);
+                tracing::warn!(server = %self.name(), fault, "no list for some clients");
                 lists.failed(told);
             }
         }

@@ -1,6 +1,13 @@
 //! Secrets of the configuration that would reach logs, status pages and web pages.
 
+use std::sync::Arc;
+
 use serde_json::json;
+use tempfile::NamedTempFile;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::support::client::Client;
 use crate::support::{Gateway, Step, Upstream};
@@ -45,6 +52,50 @@ async fn what_an_http_server_repeats_of_its_secrets_is_on_no_page() {
     let error = status["servers"][0]["last_error"]["message"].as_str().unwrap().to_owned();
     assert!(error.contains("no token ***"), "{error}");
     assert!(!status.to_string().contains("hunter2"), "{status}");
+}
+
+/// What the gateways of this process log about their servers, from now on.
+fn log_of_servers() -> NamedTempFile {
+    let log = NamedTempFile::new().unwrap();
+    let writer = Arc::new(log.reopen().unwrap());
+    let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(writer);
+    let only = Targets::new().with_target("trunkline::upstream", LevelFilter::DEBUG);
+    tracing_subscriber::registry().with(layer.with_filter(only)).init();
+    log
+}
+
+#[tokio::test]
+async fn what_an_http_server_repeats_of_its_secrets_is_in_no_line_of_the_log() {
+    const ENCODED: &str = "dXNlcjpodW50ZXIyLWJhc2lj";
+    let log = log_of_servers();
+    for era in Upstream::both().await {
+        let upstream = era.offers_everything();
+        upstream.when_asked("prompts/list", |_| {
+            let message = format!("no prompts for {ENCODED}");
+            vec![Step::Error(json!({ "code": -32000, "message": message }))]
+        });
+        upstream.does("typed", |_| {
+            vec![Step::Status(200, vec![("content-type", "text/hunter2-basic".into())], "".into())]
+        });
+        upstream.does("moved", |_| {
+            let to = "https://elsewhere.example/?key=user%3Ahunter2-basic".to_owned();
+            vec![Step::Status(307, vec![("location", to)], "".into())]
+        });
+        let lines =
+            upstream.http() + &format!("headers = {{ Authorization = \"Basic {ENCODED}\" }}");
+        let gateway = Gateway::with("s", lines).start().await;
+        for tool in ["s__typed", "s__moved"] {
+            gateway.modern().call(tool, json!({})).await;
+        }
+        let status = gateway.status().await.to_string();
+        assert!(status.contains("no prompts for ***"), "{status}");
+        assert!(!status.contains("hunter2") && !status.contains(ENCODED), "{status}");
+    }
+    let log = std::fs::read_to_string(log.path()).unwrap();
+    for line in ["no prompts for ***", "text/***", "elsewhere.example/?key=***"] {
+        assert!(log.contains(line), "{line} is not in {log}");
+    }
+    assert!(!log.contains("hunter2-basic") && !log.contains(ENCODED), "{log}");
 }
 
 #[tokio::test]

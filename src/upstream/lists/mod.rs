@@ -241,7 +241,8 @@ impl Instance {
             match self.fetch(connection, &capabilities, old).await {
                 Ok((list, _)) => self.tell(lists.put(&capabilities, list)),
                 Err(fault) => {
-                    tracing::warn!(server = %self.name(), fault = %fault.chain(), "no list for some clients");
+                    let fault = fault.chain_without(&self.config().secrets);
+                    tracing::warn!(server = %self.name(), fault, "no list for some clients");
                     lists.failed(&capabilities);
                 }
             }
@@ -296,7 +297,9 @@ impl Instance {
             Kind::Tools => format!("{name}: {reason}"),
             kind => format!("{} {name}: {reason}", kind.noun()),
         });
-        let warnings: Vec<_> = missing.into_iter().chain(refused).collect();
+        let warnings = missing.into_iter().chain(refused);
+        let warnings: Vec<_> =
+            warnings.map(|text| config.secrets.hide_in(&text).into_owned()).collect();
         let mut notes = self.notes();
         // Logged once, not after each list request.
         for warning in warnings.iter().filter(|warning| !notes.warnings.contains(warning)) {

@@ -31,9 +31,11 @@ use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::call::ServerName;
+use crate::config::ServerSecrets;
 use crate::jsonrpc::object;
 use crate::mcp::notification;
 use crate::telemetry::metrics::ServerMetrics;
+use crate::upstream::UpstreamError;
 use crate::upstream::interaction::routing::SEEKING;
 use crate::upstream::lists::reads::ReadCache;
 
@@ -139,6 +141,8 @@ pub(super) struct Inbox {
     pub(in crate::upstream) seeking: Arc<Semaphore>,
     /// Counts log lines without a recipient.
     metrics: OnceLock<Arc<ServerMetrics>>,
+    /// What the log must not show of errors.
+    secrets: OnceLock<ServerSecrets>,
 }
 
 impl Inbox {
@@ -154,7 +158,18 @@ impl Inbox {
             begun: Notify::new(),
             seeking: Arc::new(Semaphore::new(SEEKING)),
             metrics: OnceLock::new(),
+            secrets: OnceLock::new(),
         })
+    }
+
+    /// Sets the secrets of the server.
+    pub(in crate::upstream) fn keep_secret(&self, secrets: &ServerSecrets) {
+        let _ = self.secrets.set(secrets.clone());
+    }
+
+    /// The chain of causes of an error in one line, for the log.
+    pub(in crate::upstream) fn describe(&self, fault: &UpstreamError) -> String {
+        self.secrets.get().map_or_else(|| fault.chain(), |secrets| fault.chain_without(secrets))
     }
 
     /// Sets the metrics that count log lines without a recipient.

@@ -83,7 +83,7 @@ pub(in crate::upstream) async fn subscribe(
                     inbox.subscriptions.settle(&topic, refused, Continuity::Kept);
                 }
                 (SubscribeStep::Begin, Err(fault)) => {
-                    tracing::debug!(%topic, fault = %fault.chain(), "not subscribed");
+                    tracing::debug!(%topic, fault = inbox.describe(&fault), "not subscribed");
                     failed = true;
                 }
                 // The response does not matter: there are no subscribers left.

@@ -57,6 +57,7 @@ impl Instance {
         let changed = Arc::new(Notify::new());
         let subscriptions = kin.surroundings.hub.of(&kin.config.name, &owner);
         let inbox = Inbox::new(Arc::clone(&changed), subscriptions);
+        inbox.keep_secret(&kin.config.secrets);
         inbox.count_in(&kin.metrics);
         let instance = Arc::new(Self {
             inbox,
@@ -236,7 +237,8 @@ impl Instance {
     }
 
     pub(in crate::upstream) fn fail(&self, fault: UpstreamError) -> Failure {
-        tracing::debug!(server = %self.name(), fault = %fault.chain(), "a call failed");
+        let text = fault.chain_without(&self.config().secrets);
+        tracing::debug!(server = %self.name(), fault = text, "a call failed");
         fault.into_failure(self.name())
     }
 

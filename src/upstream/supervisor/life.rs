@@ -195,17 +195,19 @@ impl<'a> Life<'a> {
     fn greet(&self, connection: &ServerConnection) {
         let (instance, peer) = (self.instance, connection.peer());
         let (name, version) = peer.name_and_version();
+        let greeting = format!("{name} {version}");
+        let greeting = instance.config().secrets.hide_in(&greeting);
         if instance.is_main() {
             let tools = instance.kin.lists.base.load().as_ref().map_or(0, |list| list.tools.len());
             tracing::info!(
                 server = %instance.name(), era = peer.era().as_str(), protocol = %peer.version,
-                tools, "ready: {name} {version}"
+                tools, "ready: {greeting}"
             );
         } else {
             tracing::debug!(
                 server = %instance.name(), protocol = %peer.version,
                 owner = instance.owner.whose.as_str(),
-                "one more instance is ready: {name} {version}"
+                "one more instance is ready: {greeting}"
             );
         }
     }
@@ -264,7 +266,7 @@ impl<'a> Life<'a> {
     }
 
     fn note(&self, fault: &UpstreamError) {
-        let text = self.instance.config().secrets.hide_in(&fault.chain()).into_owned();
+        let text = fault.chain_without(&self.instance.config().secrets);
         let owner = self.instance.owner.whose.as_str();
         tracing::warn!(server = %self.instance.name(), owner, "{text}");
         let mut notes = self.instance.notes();

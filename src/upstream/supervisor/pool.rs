@@ -162,7 +162,8 @@ impl ServerShared {
                 Isolation::Client => true,
             };
             if expected && let Err(fault) = self.pool.open_for(self, owner) {
-                tracing::warn!(server = %self.config.name, fault = %fault.chain(), "subscriptions are lost");
+                let fault = fault.chain_without(&self.config.secrets);
+                tracing::warn!(server = %self.config.name, fault, "subscriptions are lost");
             }
         }
     }

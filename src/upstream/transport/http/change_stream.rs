@@ -147,7 +147,7 @@ async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
                     // know the session: a list request detects this.
                     shared.inbox.relist();
                 }
-                tracing::debug!(server = %shared.server, fault = %fault.chain(), "no change stream");
+                tracing::debug!(server = %shared.server, fault = shared.inbox.describe(&fault), "no change stream");
             }
         }
         tokio::select! {

@@ -336,9 +336,15 @@ impl HttpShared {
         // A call must not fail because its log lines are missing.
         match tokio::time::timeout(ASIDE, setting).await {
             Ok(Ok(Answer::Result(_))) => {}
-            refused => {
-                tracing::debug!(server = %self.server, ?level, ?refused, "the log level is not set");
+            Ok(Ok(Answer::Error(error))) => {
+                let code = error.code();
+                tracing::debug!(server = %self.server, ?level, code, "the log level is refused");
             }
+            Ok(Err(fault)) => {
+                let fault = self.inbox.describe(&fault);
+                tracing::debug!(server = %self.server, ?level, fault, "the log level is not set");
+            }
+            Err(_) => tracing::debug!(server = %self.server, ?level, "no answer to a log level"),
         }
     }
 
@@ -426,9 +432,12 @@ impl HttpShared {
 
     /// Opens a session in place of a lost one.
     async fn reopen(&self, lost: &Arc<OpenSession>) -> Result<(), UpstreamError> {
-        tracing::info!(server = %self.server, "the server has lost the session, a new one is opened");
-        let told = &self.owner.told;
-        let reopened = self.session.reopen(&self.client, told, self.limit, lost).await;
+        let open = async {
+            // Once for all calls that the loss concerns.
+            tracing::info!(server = %self.server, "the server has lost the session, a new one is opened");
+            session::open(&self.client, &self.owner.told, self.limit).await
+        };
+        let reopened = self.session.reopen(lost, open).await;
         reopened.inspect_err(|fault| self.lose(fault))
     }
 
@@ -473,7 +482,7 @@ impl HttpShared {
             shared.session.add_to(&mut headers);
             let sent = tokio::time::timeout(ASIDE, shared.client.post(&headers, body)).await;
             if let Ok(Err(fault)) = sent {
-                tracing::debug!(server = %shared.server, fault = %fault.chain(), "a message was lost");
+                tracing::debug!(server = %shared.server, fault = shared.inbox.describe(&fault), "a message was lost");
             }
             drop(place);
         });

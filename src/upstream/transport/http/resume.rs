@@ -139,14 +139,14 @@ impl Resumable {
                 return Ok(());
             }
             ResumeAttempt::Later(fault) => {
-                tracing::debug!(server = %self.shared.server, fault = %fault.chain(), "a stream cannot be resumed yet");
+                tracing::debug!(server = %self.shared.server, fault = self.shared.inbox.describe(&fault), "a stream cannot be resumed yet");
                 point.attempt_failed();
                 if self.attempt(point) {
                     return Ok(());
                 }
             }
             ResumeAttempt::Never(fault) => {
-                tracing::debug!(server = %self.shared.server, fault = %fault.chain(), "a stream cannot be resumed");
+                tracing::debug!(server = %self.shared.server, fault = self.shared.inbox.describe(&fault), "a stream cannot be resumed");
             }
         }
         self.stage = ResumeStage::Over;

@@ -137,12 +137,10 @@ impl LegacySession {
     /// so.
     pub(super) async fn reopen(
         &self,
-        client: &HttpClient,
-        told: &[u8],
-        limit: usize,
         lost: &Arc<OpenSession>,
+        open: impl Future<Output = Result<(Peer, OpenSession), UpstreamError>>,
     ) -> Result<(), UpstreamError> {
-        let open = async { Ok(open(client, told, limit).await?.1) };
+        let open = async { Ok(open.await?.1) };
         self.0.reopen(lost, open).await.map(drop)
     }
 
@@ -156,7 +154,7 @@ impl LegacySession {
     }
 }
 
-async fn open(
+pub(super) async fn open(
     client: &HttpClient,
     told: &[u8],
     limit: usize,

@@ -170,7 +170,7 @@ impl SsePoster {
             Ok(status) => UpstreamError::Status { status },
             Err(fault) => fault,
         };
-        tracing::debug!(server = %self.server, "a request was refused: {}", refused.chain());
+        tracing::debug!(server = %self.server, "a request was refused: {}", refused.public());
         let message = format!("the server took no request: {}", refused.public());
         let error = jsonrpc::error_object(code::SERVER_UNAVAILABLE, &message);
         let answer = jsonrpc::error(Some(&id), &error);
@@ -184,7 +184,7 @@ impl SsePoster {
                 tracing::debug!(server = %self.server, %status, "a message was refused");
             }
             Ok(Err(fault)) => {
-                tracing::debug!(server = %self.server, fault = %fault.chain(), "a message was lost");
+                tracing::debug!(server = %self.server, fault = %fault.public(), "a message was lost");
             }
             Err(_) => tracing::debug!(server = %self.server, "a message took too long"),
         }

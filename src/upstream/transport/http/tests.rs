@@ -189,6 +189,28 @@ async fn a_server_that_loses_every_session_is_not_listed_for_it_over_and_over() 
 }
 
 #[tokio::test]
+async fn a_session_that_several_calls_lose_together_is_reported_lost_once() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let writer = Arc::new(log.reopen().unwrap());
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    tracing::callsite::rebuild_interest_cache();
+    let calls = AtomicUsize::new(0);
+    let server = Scripted::start(legacy(move |asked| {
+        let is_lost = calls.fetch_add(1, Ordering::Relaxed) < 3;
+        Some(if is_lost { json(404, String::new()) } else { result(asked, "{}") })
+    }))
+    .await;
+    let http = server.open(&Arc::new(Notify::new())).await;
+    let (target, one) = (target(), call());
+    let call = || http.call(&one, &target, Vec::new(), minute());
+    let (first, second, third) = tokio::join!(call(), call(), call());
+    assert!(first.is_ok() && second.is_ok() && third.is_ok());
+    let logged = std::fs::read_to_string(log.path()).unwrap();
+    assert_eq!(logged.matches("has lost the session").count(), 1, "{logged}");
+}
+
+#[tokio::test]
 async fn a_server_that_hangs_at_its_end_holds_nothing_up() {
     let server = Scripted::start(legacy(|asked| {
         assert_eq!(asked.http, http::Method::DELETE);
