@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::json;
 
-use crate::support::{Gateway, Step, every_kind};
+use crate::support::{Gateway, Step, Upstream, every_kind};
 
 #[tokio::test]
 async fn a_response_to_a_guessed_id_answers_no_other_request() {
@@ -63,6 +63,31 @@ async fn a_result_without_an_id_answers_no_request() {
         for (era, client) in gateway.both().await {
             let said = client.call("s__nameless", json!({})).await;
             assert!(!said.answer().to_string().contains("another's"), "{era} {said:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_passed_on_of_a_large_result_whose_id_comes_late_and_is_wrong() {
+    for upstream in Upstream::both().await {
+        for (tool, is_right) in [("stray", false), ("own", true)] {
+            upstream.does(tool, move |call| {
+                let id = call.id.as_ref().and_then(serde_json::Value::as_u64).unwrap();
+                let id = if is_right { id } else { id.wrapping_add(1) };
+                let text = format!("another's {}", "x".repeat(600_000));
+                let result = json!({
+                    "resultType": "complete", "content": [{ "type": "text", "text": text }],
+                });
+                let body = format!(r#"{{"jsonrpc":"2.0","result":{result},"id":{id}}}"#);
+                let json = vec![("content-type", "application/json".to_owned())];
+                vec![Step::Status(200, json, body)]
+            });
+        }
+        let gateway = Gateway::with("s", upstream.http()).start().await;
+        for (era, client) in gateway.both().await {
+            let stray = client.call("s__stray", json!({})).await;
+            assert!(!stray.answer().to_string().contains("another's"), "{era}");
+            assert!(client.call("s__own", json!({})).await.text().len() > 600_000, "{era}");
         }
     }
 }

@@ -3,9 +3,9 @@
 //! Most responses are small: they are read whole, checked, and rewritten where
 //! necessary. A response of [`PASS_FROM`] bytes or more is passed on piece by
 //! piece, so that it is neither buffered whole nor delayed; with a
-//! Content-Length, from the first piece on. The id in the envelope is compared
-//! as soon as it arrives; if it follows the result and does not match, the
-//! response is cut off.
+//! Content-Length, from the first piece on. It is passed on only if the id in
+//! the envelope comes before the result and matches: a result that begins
+//! before its id could be for another client, and is read whole.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -93,7 +93,8 @@ impl PartialAnswer {
             };
             begun = self.result(era);
         }
-        let Some((scanner, first)) = begun else {
+        // A result is for this request only if its id says so: one that comes first is read whole.
+        let Some((scanner, first)) = begun.filter(|(scanner, _)| scanner.id().is_some()) else {
             let whole = tokio::select! {
                 whole = self.rest() => whole?,
                 after = deadline.passed() => return Err(UpstreamError::Timeout { after }),
