@@ -177,7 +177,7 @@ impl McpService {
     fn admit(&self, frame: Option<&Frame>, posted: &Posted) -> Result<(), Failure> {
         match frame {
             Some(Frame::Notification { .. } | Frame::Response { .. }) => Ok(()),
-            _ if posted.counted_early => Ok(()),
+            _ if posted.is_counted_early() => Ok(()),
             Some(Frame::Request { .. }) | None => {
                 self.gateway.admit_request(posted.caller.principal(), posted.address())
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Version, header};
+use http::{Extensions, HeaderMap, Version, header};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use tokio::time::{sleep, timeout};
@@ -27,8 +27,7 @@ pub(super) struct Posted {
     pub(super) headers: Arc<HeaderMap>,
     pub(super) body: Bytes,
     pub(super) caller: VerifiedCaller,
-    /// Whether it counted towards its client's rate before its body was read.
-    pub(super) counted_early: bool,
+    extensions: Extensions,
     peer: PeerAddress,
     transport: &'static str,
 }
@@ -49,12 +48,22 @@ impl Posted {
             Version::HTTP_2 => "http2",
             _ => "http1",
         };
-        let counted_early = head.extensions.get::<CountedEarly>().is_some();
-        Ok(Self { headers: Arc::new(head.headers), body, caller, counted_early, peer, transport })
+        let (headers, extensions) = (Arc::new(head.headers), head.extensions);
+        Ok(Self { headers, body, caller, extensions, peer, transport })
     }
 
     pub(super) fn is_batch(&self) -> bool {
         self.body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
+    }
+
+    /// Whether it counted towards its client's rate before its body was read.
+    pub(super) fn is_counted_early(&self) -> bool {
+        self.extensions.get::<CountedEarly>().is_some()
+    }
+
+    /// Has each of its messages counted, besides the body that brought them.
+    pub(super) fn count_messages(&mut self) {
+        self.extensions.remove::<CountedEarly>();
     }
 
     /// Where it came from.

@@ -195,8 +195,7 @@ impl McpService {
         mut posted: Posted,
         limits: &LimitsConfig,
     ) -> Response<Body> {
-        // Each of its messages counts, besides the body that brought them.
-        posted.counted_early = false;
+        posted.count_messages();
         let refuse = |failure: &Failure| response::refusal(None, failure, Era::Legacy);
         let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
