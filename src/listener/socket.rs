@@ -342,3 +342,24 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     retry-after: 1\r\n\
     connection: close\r\n\r\n\
     {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32000,\"message\":\"all connections, or those of your address, are taken (`limits.connections`, `limits.share`): try again\"}}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_holds_its_share_of_connections_leaves_the_rest_to_others() {
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let door = Door::new(listener);
+        let limits =
+            ConnectionLimits { connections: 4, connections_each: 3, ..ConnectionLimits::default() };
+        let take = |address: &str| door.take_slot(address.parse().unwrap(), &limits);
+        let (one, other) = ("192.0.2.1:1", "192.0.2.2:1");
+        let mut held: Vec<_> = (0..3).map(|_| take(one).unwrap()).collect();
+        assert_eq!(take(one).err(), Some(BoundReached::Each));
+        held.push(take(other).unwrap());
+        assert_eq!(take(other).err(), Some(BoundReached::All));
+        held.swap_remove(0);
+        assert!(take(one).is_ok());
+    }
+}

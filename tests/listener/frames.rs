@@ -5,6 +5,7 @@ use tokio::net::TcpStream;
 
 use crate::door::Door;
 
+pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
 pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;

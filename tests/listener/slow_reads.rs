@@ -9,7 +9,9 @@ use tokio::net::TcpStream;
 use trunkline::listener::{ConnectionLimits, Settings};
 
 use crate::door::{Door, Event, get_h2, within};
-use crate::frames::{RST_STREAM, connect_with, frame_heads, get, grant, initial_window};
+use crate::frames::{
+    DATA, HEADERS, RST_STREAM, connect_with, frame_heads, get, grant, initial_window,
+};
 
 /// As many as a client may have open.
 const STREAMS: u32 = 128;
@@ -140,4 +142,54 @@ async fn responses_that_are_left_unread_hold_so_many_bytes_and_no_more() {
             assert_ne!(within(socket.read_buf(&mut seen)).await.unwrap(), 0, "not closed");
         }
     }
+}
+
+#[tokio::test]
+async fn ends_that_are_left_unread_keep_no_idle_connection_open() {
+    let limits = ConnectionLimits { idle: Duration::from_millis(500), ..short_streams(4) };
+    let door = Door::with(limits).await;
+    let mut socket = connect_with(&door, &initial_window(1)).await;
+    for stream in [1, 3, 5, 7] {
+        socket.write_all(&get(stream, "/")).await.unwrap();
+    }
+    // Its end is held in memory, and no task waits for it.
+    let mut seen = Vec::new();
+    while within(socket.read_buf(&mut seen)).await.is_ok_and(|read| read > 0) {}
+    let answered = frame_heads(&seen).into_iter().filter(|(kind, _)| *kind == HEADERS).count();
+    assert_eq!(answered, 4);
+    assert!(!frame_heads(&seen).iter().any(|(kind, _)| *kind == RST_STREAM), "{seen:?}");
+}
+
+#[tokio::test]
+async fn ends_that_are_left_unread_count_among_the_streams_of_their_connection() {
+    let door = Door::with(short_streams(4)).await;
+    let mut socket = connect_with(&door, &initial_window(1)).await;
+    for stream in [1, 3, 5, 7, 9] {
+        socket.write_all(&get(stream, "/")).await.unwrap();
+    }
+    let mut seen = Vec::new();
+    read_until(&mut socket, &mut seen, |frames| frames.contains(&(RST_STREAM, 9))).await;
+    // The client takes the end of one, and has room for another.
+    let ends = |frames: &[(u8, u32)]| frames.iter().filter(|it| **it == (DATA, 1)).count();
+    let before = ends(&frame_heads(&seen));
+    socket.write_all(&grant(1, 1000)).await.unwrap();
+    read_until(&mut socket, &mut seen, |frames| ends(frames) > before).await;
+    socket.write_all(&get(11, "/")).await.unwrap();
+    read_until(&mut socket, &mut seen, |frames| frames.contains(&(HEADERS, 11))).await;
+}
+
+/// Reads until the frames that have come are so.
+async fn read_until(
+    socket: &mut TcpStream,
+    seen: &mut Vec<u8>,
+    are_so: impl Fn(&[(u8, u32)]) -> bool,
+) {
+    while !are_so(&frame_heads(seen)) {
+        assert_ne!(within(socket.read_buf(seen)).await.unwrap(), 0, "not closed");
+    }
+}
+
+/// So many streams for each connection.
+fn short_streams(most: u32) -> ConnectionLimits {
+    ConnectionLimits { h2_streams: most, ..ConnectionLimits::default() }
 }

@@ -21,6 +21,7 @@
 )]
 
 mod access_log;
+mod climbing_reads;
 mod hostile_servers;
 mod old_transport;
 mod matrix;

@@ -23,9 +23,24 @@ fn a_host_is_served_when_it_is_this_machine_or_allowed() {
         ("10.0.0.8:8080", foreign("10.0.0.8:8080")),
         ("0.0.0.0:8080", foreign("0.0.0.0:8080")),
         ("user@localhost", Err(GuardRefusal::MalformedHost)),
+        ("localhost\u{e9}", Err(GuardRefusal::MalformedHost)),
         ("", Err(GuardRefusal::MalformedHost)),
     ] {
         assert_eq!(guard.admit(&get("/mcp", &[("host", host)]), local()), wanted, "{host}");
+    }
+}
+
+#[test]
+fn a_page_of_this_machine_is_foreign_if_local_pages_are() {
+    let guard = guard(&[], &["http://localhost:3000"]).with_local_pages(LocalPages::Foreign);
+    for (origin, is_trusted) in [
+        ("http://localhost:3000", true),
+        ("http://localhost:8080", true),
+        ("http://localhost:4000", false),
+        ("http://127.0.0.1:3000", false),
+    ] {
+        let request = get("/status", &[("host", "localhost:8080"), ("origin", origin)]);
+        assert_eq!(guard.admit(&request, local()).is_ok(), is_trusted, "{origin}");
     }
 }
 
