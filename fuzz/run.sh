@@ -46,10 +46,11 @@ done
 RUSTFLAGS="$flags --cfg fuzzing" cargo build --release --target "$triple" \
     $(printf -- '--bin %s ' "${targets[@]}")
 
-# The processor time of this shell's ended children, in whole seconds.
-spent() {
+# Sets `spent` to the processor time of this shell's ended children, in whole seconds. (A
+# subshell would count its own children.)
+count_time() {
     times >"$log.times"
-    awk -F '[ms ]+' 'NR == 2 { print int(60 * ($1 + $3) + $2 + $4) }' "$log.times"
+    spent=$(awk -F '[ms ]+' 'NR == 2 { print int(60 * ($1 + $3) + $2 + $4) }' "$log.times")
     rm "$log.times"
 }
 
@@ -57,7 +58,7 @@ spent() {
 # clock runs ahead of the processor: with --hours the fuzzer goes on until it has had its time.
 fuzz() {
     local target=$1 program=target/$triple/release/$1 log=findings/$1.log
-    local left=$seconds runs=0
+    local left=$seconds runs=0 spent
     local options=(-timeout=10 -rss_limit_mb=2048 -max_len=8192 -dict=mcp.dict
         -artifact_prefix="findings/$target-" -print_final_stats=1)
     mkdir -p "corpus/$target"
@@ -66,10 +67,11 @@ fuzz() {
         "$program" "${options[@]}" -max_total_time="$left" "corpus/$target" "seeds/$target" >"$log" 2>&1 ||
             failed "$target" || return 1
         runs=$((runs + $(awk '/^Done/ { print $2 }' "$log")))
+        count_time
         [ -n "$hours" ] || break
-        left=$((seconds - $(spent)))
+        left=$((seconds - spent))
     done
-    printf '%s: %s runs in %s s of processor time\n' "$target" "$runs" "$(spent)"
+    printf '%s: %s runs in %s s of processor time\n' "$target" "$runs" "$spent"
     rm "$log"
 }
 
@@ -80,7 +82,7 @@ failed() {
     grep -v '^#' "$log" | tail -n 60
     return 1
 }
-export -f fuzz spent failed
+export -f fuzz count_time failed
 export triple seconds hours
 
 # An error of any target is an error of xargs.
