@@ -11,10 +11,31 @@ pub fn clip(text: &str, limit: usize) -> &str {
     text.get(..text.floor_char_boundary(limit)).unwrap_or_default()
 }
 
-/// An error and its causes in one line; the first cause comes last.
+/// An error and its causes in one line of at most [`LONGEST_CHAIN`] bytes; the first cause comes
+/// last. Errors repeat what servers sent, so control characters are escaped.
 pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let errors = std::iter::successors(Some(error), |error| error.source());
-    errors.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    let chain = errors.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    escape_controls(clip(&chain, LONGEST_CHAIN))
+}
+
+/// The text on one line, without anything that could move the cursor, recolour the terminal, forge
+/// another line or reverse the reading direction.
+pub fn escape_controls(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\t' => out.push(' '),
+            c if c.is_control() || reorders(c) => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Line and paragraph separators, and the bidirectional controls.
+fn reorders(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A URL with `***` for the user and password in it.
@@ -27,9 +48,35 @@ pub fn hide_password(url: &str) -> Cow<'_, str> {
     }
 }
 
+/// The longest error in a log line or a status page, in bytes.
+const LONGEST_CHAIN: usize = 4096;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_are_shown_not_obeyed() {
+        for (input, expected) in [
+            ("plain ä", "plain ä"),
+            ("a\tb\r", "a b\\u{d}"),
+            ("\x1b[31mred\x07", "\\u{1b}[31mred\\u{7}"),
+            ("x\u{202e}y\u{2028}z", "x\\u{202e}y\\u{2028}z"),
+        ] {
+            assert_eq!(escape_controls(input), expected);
+        }
+    }
+
+    #[test]
+    fn an_error_is_one_line_of_bounded_length() {
+        let error = std::io::Error::other(format!("a\n{}", "x".repeat(LONGEST_CHAIN)));
+        let line = error_chain(&error);
+        assert!(
+            line.starts_with("a\\u{a}xxx") && line.len() < LONGEST_CHAIN + 10,
+            "{}",
+            line.len()
+        );
+    }
 
     #[test]
     fn a_url_is_shown_without_its_password() {

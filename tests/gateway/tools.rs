@@ -227,6 +227,30 @@ async fn five_thousand_tools_are_listed_whole() {
 }
 
 #[tokio::test]
+async fn of_many_invalid_tools_the_first_are_told_of() {
+    let upstream = Upstream::modern().await;
+    let tool = |n| format!(r#"{{"name":"bad_{n}\u000a","inputSchema":"none"}}"#);
+    upstream.set_tools((0..100).map(tool));
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    let warnings = gateway.server("s").await["warnings"].clone();
+    let warnings = warnings.as_array().unwrap();
+    assert_eq!((warnings.len(), &warnings[20]), (21, &json!("and 80 more")), "{warnings:?}");
+    assert!(!warnings[0].as_str().unwrap().contains('\n'), "{warnings:?}");
+}
+
+#[tokio::test]
+async fn pages_of_more_bytes_than_one_answer_may_have_are_given_up_with_a_reason() {
+    let upstream = Upstream::modern().await;
+    let tool =
+        |n| json!({ "name": format!("t{n}"), "description": "x".repeat(4000), "inputSchema": {} });
+    upstream.set_tools((0..40).map(|n| tool(n).to_string())).pages_of(1);
+    let lines = upstream.http() + "max_response = \"64KiB\"\n";
+    let gateway = Gateway::with("s", lines).start().await;
+    let error = gateway.server("s").await["last_error"]["message"].to_string();
+    assert!(error.contains("65536 bytes"), "{error}");
+}
+
+#[tokio::test]
 async fn a_list_without_end_is_given_up_with_a_reason() {
     let upstream = Upstream::modern().await;
     upstream.pages_of(1);

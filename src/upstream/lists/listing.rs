@@ -5,6 +5,7 @@
 //! the others.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -49,6 +50,8 @@ pub(in crate::upstream) struct ListingLimits {
     pub(in crate::upstream) items: usize,
     /// The most pages of one list.
     pub(in crate::upstream) pages: usize,
+    /// The most bytes of all pages of all lists together.
+    pub(in crate::upstream) bytes: usize,
     /// The timeout for all lists.
     pub(in crate::upstream) time: Duration,
 }
@@ -96,7 +99,8 @@ pub(in crate::upstream) async fn fetch(
     capabilities: &Bytes,
     bounds: ListingLimits,
 ) -> Result<FetchedLists, UpstreamError> {
-    let asking = ListRequester { connection, capabilities, bounds };
+    let read = AtomicUsize::new(0);
+    let asking = ListRequester { connection, capabilities, bounds, read: &read };
     let (tools, prompts, resources, templates) = tokio::join!(
         asking.list(Kind::Tools),
         asking.list(Kind::Prompts),
@@ -133,6 +137,8 @@ struct ListRequester<'a> {
     connection: &'a ServerConnection,
     capabilities: &'a Bytes,
     bounds: ListingLimits,
+    /// The bytes of all pages so far.
+    read: &'a AtomicUsize,
 }
 
 impl ListRequester<'_> {
@@ -171,6 +177,10 @@ impl ListRequester<'_> {
                 Answer::Error(error) => return Err(refused(error)),
             };
             let raw = result.raw();
+            let read = self.read.fetch_add(raw.len(), Ordering::Relaxed) + raw.len();
+            if read > bounds.bytes {
+                return Err(UpstreamError::EndlessList { limit: bounds.bytes, unit: "bytes" });
+            }
             let mut page: NativeListPage<'_> =
                 object(raw).map_err(|error| UpstreamError::Shape(Arc::new(error)))?;
             fetched.freshness = stricter(fetched.freshness, &page, peer.era());

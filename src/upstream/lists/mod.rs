@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use crate::catalog::{HeaderRules, Kind, ServerList};
 use crate::clock;
 use crate::mcp::Era;
+use crate::text::{clip, escape_controls};
 
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::supervisor::instance::Instance;
@@ -265,7 +266,12 @@ impl Instance {
     ) -> Result<(ServerList, ListingOutcome), UpstreamError> {
         let config = self.config();
         let time = config.start_timeout;
-        let bounds = ListingLimits { items: config.max_tools, pages: config.max_pages, time };
+        let bounds = ListingLimits {
+            items: config.max_tools,
+            pages: config.max_pages,
+            bytes: config.max_response,
+            time,
+        };
         let listing = listing::fetch(connection, capabilities, bounds).await?;
         let listed =
             if listing.is_worth_another() { ListingOutcome::InPart } else { ListingOutcome::Whole };
@@ -297,16 +303,28 @@ impl Instance {
             Kind::Tools => format!("{name}: {reason}"),
             kind => format!("{} {name}: {reason}", kind.noun()),
         });
-        let warnings = missing.into_iter().chain(refused);
-        let warnings: Vec<_> =
-            warnings.map(|text| config.secrets.hide_in(&text).into_owned()).collect();
-        let mut notes = self.notes();
-        // Logged once, not after each list request.
-        for warning in warnings.iter().filter(|warning| !notes.warnings.contains(warning)) {
-            tracing::warn!(server = %config.name, "left out of the list: {warning}");
-        }
-        notes.warnings = warnings;
+        self.note_warnings(missing.into_iter().chain(refused));
         Ok((list, listed))
+    }
+}
+
+impl Instance {
+    /// Notes what is left out of the list, and logs what was not left out before. Of thousands of
+    /// invalid elements the first ones are enough.
+    fn note_warnings(&self, all: impl Iterator<Item = String>) {
+        let secrets = &self.config().secrets;
+        let clipped =
+            |text: String| escape_controls(clip(&secrets.hide_in(&text), LONGEST_WARNING));
+        let mut all = all.map(clipped);
+        let mut warnings: Vec<_> = all.by_ref().take(MOST_WARNINGS).collect();
+        let more = all.count();
+        if more > 0 {
+            warnings.push(format!("and {more} more"));
+        }
+        let before = std::mem::replace(&mut self.notes().warnings, warnings.clone());
+        for warning in warnings.iter().filter(|warning| !before.contains(warning)) {
+            tracing::warn!(server = %self.name(), "left out of the list: {warning}");
+        }
     }
 }
 
@@ -336,6 +354,9 @@ impl crate::upstream::supervisor::shared::ServerShared {
 /// The most lists that are built at once: each build keeps megabytes on its
 /// thread.
 static BUILDING: Semaphore = Semaphore::const_new(2);
+/// How many warnings of a list are kept, and how long each may be, in bytes.
+const MOST_WARNINGS: usize = 20;
+const LONGEST_WARNING: usize = 1024;
 /// The most sets of capabilities whose lists are kept for one server.
 const MOST: usize = 64;
 /// A list that no client asked for within this time is not updated.

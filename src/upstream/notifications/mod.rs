@@ -31,6 +31,7 @@ use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::call::ServerName;
+use crate::catalog::MAX_URI;
 use crate::config::ServerSecrets;
 use crate::jsonrpc::object;
 use crate::mcp::notification;
@@ -114,7 +115,9 @@ impl News {
             notification::RESOURCE_UPDATED => {
                 let params = params?;
                 let Updated { uri } = object(params).ok()?;
-                Some(Self::About(Topic::resource(&uri), params.clone()))
+                // No client subscribes to longer ones.
+                let topic = (uri.len() <= MAX_URI).then(|| Topic::resource(&uri));
+                Some(Self::About(topic?, params.clone()))
             }
             notification::TASK | notification::TASK_STATUS => {
                 let params = params?;

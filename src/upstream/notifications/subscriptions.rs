@@ -271,9 +271,11 @@ impl TopicState {
     }
 }
 
-/// The URIs of the resources that may contain this one, nearest first.
+/// The URIs of the resources that may contain this one, nearest first: at most [`MOST_WHOLES`]
+/// levels of them, as a server may send a URI of nothing but slashes.
 fn wholes(uri: &str) -> impl Iterator<Item = &str> {
     let ends = uri.char_indices().rev().filter(|(_, c)| matches!(c, '/' | '?' | '#'));
+    let ends = ends.take(MOST_WHOLES);
     // With and without the separator.
     ends.flat_map(|(at, _)| [uri.get(..=at), uri.get(..at)])
         .flatten()
@@ -330,6 +332,9 @@ impl Drop for SubscriptionGuard {
         }
     }
 }
+
+/// How many levels a resource may be below the subscribed one.
+const MOST_WHOLES: usize = 64;
 
 #[cfg(test)]
 mod tests;

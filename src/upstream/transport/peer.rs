@@ -14,7 +14,7 @@ use crate::catalog::ServerOffers;
 use crate::jsonrpc::{self, Id, MAX_SERVER_DEPTH, object, parse_strict};
 use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
 use crate::mcp::{Era, ProtocolVersion, code, meta};
-use crate::text::clip;
+use crate::text::{clip, escape_controls};
 
 use crate::upstream::UpstreamError;
 
@@ -82,7 +82,10 @@ impl Peer {
     /// Its name and version from `serverInfo`, for status and logs.
     pub fn name_and_version(&self) -> (String, String) {
         let info: Value = serde_json::from_slice(&self.info).unwrap_or_default();
-        let text = |key: &str| info.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text = |key: &str| {
+            let text = info.get(key).and_then(Value::as_str).unwrap_or_default();
+            escape_controls(clip(text, LONGEST_NAME))
+        };
         (text("name"), text("version"))
     }
 }
@@ -232,6 +235,8 @@ pub(in crate::upstream) fn judge_initialize(answer: &Answer) -> Result<Peer, Ups
     }
 }
 
+/// The longest name or version in the log and in the status, in bytes.
+const LONGEST_NAME: usize = 256;
 /// The most bytes of a `serverInfo` that is passed on whole.
 const LARGEST_INFO: usize = 16 * 1024;
 

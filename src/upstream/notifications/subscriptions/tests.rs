@@ -1,4 +1,7 @@
 use super::*;
+use crate::catalog::MAX_URI;
+use crate::mcp::notification;
+use crate::upstream::notifications::News;
 
 fn subscriptions() -> Arc<Subscriptions> {
     Arc::new(Subscriptions::new(ServerName::new("s").unwrap(), None))
@@ -71,4 +74,26 @@ async fn a_refusal_is_heard_and_the_next_one_asks_again() {
     assert_eq!(changed, 2, "asked again");
     all.settle(&topic, Ok(()), Continuity::Kept);
     assert!(again.verdict().await.is_ok());
+}
+
+#[test]
+fn a_uri_of_nothing_but_slashes_has_few_wholes() {
+    let uri = "/".repeat(MAX_URI);
+    assert!(wholes(&uri).count() <= 2 * MOST_WHOLES);
+    let (all, dir) = (subscriptions(), mailbox());
+    let _dir = all.add(Topic::resource("file:///d"), &dir, Share::of_nobody());
+    deliver(&all, &format!("file:///d{}", "/x".repeat(MOST_WHOLES)));
+    assert_eq!(heard(&dir).len(), 1, "the last level that counts");
+    deliver(&all, &format!("file:///d{}", "/x".repeat(MOST_WHOLES + 1)));
+    assert_eq!(heard(&dir).len(), 0);
+}
+
+#[test]
+fn news_of_a_uri_that_no_client_can_subscribe_to_is_none() {
+    let update = |length| {
+        let params = format!("{{\"uri\":\"{}\"}}", "x".repeat(length));
+        News::parse(notification::RESOURCE_UPDATED, Some(&params.into()))
+    };
+    assert!(update(MAX_URI).is_some());
+    assert!(update(MAX_URI + 1).is_none());
 }

@@ -1,7 +1,6 @@
 //! Logs a child's standard error, line by line.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use crate::call::ServerName;
 use crate::clock;
 use crate::codec::lines::{LineError, LineReader};
 use crate::config::ServerSecrets;
+use crate::text::escape_controls;
 
 /// The task that reads a child's standard error, and the last lines.
 #[derive(Debug)]
@@ -82,12 +82,12 @@ impl StderrLines {
             match line {
                 Ok(Some(line)) => {
                     let line = String::from_utf8_lossy(&line);
-                    self.line(printable(&self.secrets.hide_in(&line)));
+                    self.line(escape_controls(&self.secrets.hide_in(&line)));
                 }
                 Ok(None) | Err(LineError::Io(_)) => return,
                 Err(LineError::TooLong { ends, .. }) => {
                     let head = String::from_utf8_lossy(&ends.head);
-                    self.line(printable(&self.secrets.hide_in_cut(&head)) + " … (cut)");
+                    self.line(escape_controls(&self.secrets.hide_in_cut(&head)) + " … (cut)");
                 }
             }
         }
@@ -142,27 +142,6 @@ impl LineRate {
     }
 }
 
-/// The line as text that cannot move the cursor, recolour the terminal, forge
-/// another line or reverse the reading direction.
-fn printable(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\t' => out.push(' '),
-            c if c.is_control() || reorders(c) => {
-                let _infallible = write!(out, "{}", c.escape_unicode());
-            }
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// Line and paragraph separators, and the bidirectional controls.
-fn reorders(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
 /// The most bytes of a line that are logged; longer lines are clipped.
 const MAX_LINE: usize = 4096;
 /// Enough for a stack trace, and few enough that one server's output does not
@@ -179,18 +158,6 @@ const QUIET: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_are_shown_not_obeyed() {
-        for (input, expected) in [
-            ("plain ä", "plain ä"),
-            ("a\tb\r", "a b\\u{d}"),
-            ("\x1b[31mred\x07", "\\u{1b}[31mred\\u{7}"),
-            ("x\u{202e}y\u{2028}z", "x\\u{202e}y\\u{2028}z"),
-        ] {
-            assert_eq!(printable(input), expected);
-        }
-    }
 
     #[test]
     fn a_burst_passes_then_a_second_of_lines_at_a_time() {
