@@ -130,7 +130,9 @@ pub fn sealed_state(c: &mut Criterion) {
             );
         });
         group.bench_function(BenchmarkId::new("open", size), |b| {
-            b.iter(|| seals.open(black_box(&sealed), bound, now).unwrap());
+            b.iter(|| {
+                seals.open(black_box(&sealed), bound.principal, || *bound.request, now).unwrap()
+            });
         });
     }
     group.finish();

@@ -120,8 +120,11 @@ impl Abilities {
         // An empty object means forms (2025-11-25 and later, Elicitation).
         let form = elicits && (mode("form") || !url);
         let mut kept = Map::new();
-        if has("sampling") {
-            kept.insert("sampling".into(), said.get("sampling").cloned().unwrap_or_default());
+        let sampling_tools = said.get("sampling").is_some_and(|all| all.get("tools").is_some());
+        if let Some(sampling) = said.get("sampling").filter(|value| value.is_object()) {
+            let plain = if sampling_tools { json!({ "tools": {} }) } else { json!({}) };
+            let is_small = sampling.to_string().len() <= MOST;
+            kept.insert("sampling".into(), if is_small { sampling.clone() } else { plain });
         }
         if elicits {
             let modes = [("form", form), ("url", url)].into_iter().filter(|(_, can)| *can);
@@ -144,7 +147,7 @@ impl Abilities {
         Self {
             raw: kept.to_string().into(),
             sampling: has("sampling"),
-            sampling_tools: said.get("sampling").is_some_and(|all| all.get("tools").is_some()),
+            sampling_tools,
             form,
             url,
             roots: has("roots"),
@@ -186,7 +189,7 @@ thread_local! {
     static LAST: RefCell<VecDeque<CachedAbilities>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// The most bytes of each of `experimental`, `extensions` and `tasks`.
+/// The most bytes of each of `sampling`, `experimental`, `extensions` and `tasks`.
 const MOST: usize = 4096;
 /// How many results a thread caches.
 const REMEMBERED: usize = 8;
@@ -215,6 +218,11 @@ mod tests {
             assert_eq!(Abilities::parse(twice.as_bytes()), Abilities::none(), "{twice}");
         }
         assert_eq!(Abilities::parse(br#"{"sampling":true}"#), Abilities::none());
+        let large = format!(r#"{{"sampling":{{"tools":{{}},"x":"{}"}}}}"#, "x".repeat(MOST));
+        assert_eq!(
+            Abilities::parse(large.as_bytes()),
+            Abilities::parse(br#"{"sampling":{"tools":{}}}"#)
+        );
     }
 
     #[test]

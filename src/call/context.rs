@@ -152,6 +152,16 @@ pub struct Context {
 }
 
 impl Context {
+    /// Copies what the context shares with the body of its request, for a stream that outlives it.
+    #[must_use]
+    pub fn detach(self) -> Self {
+        let copy = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
+        let Client { version, info, capabilities, .. } = &*self.client;
+        let client = Client::new(*version, info.as_ref().map(copy), copy(capabilities));
+        let progress_token = self.progress_token.as_ref().map(copy);
+        Self { client: Arc::new(client), progress_token, ..self }
+    }
+
     /// The minimum level of log notifications that the client receives; none if
     /// it receives none. If it set no level, a Legacy client receives `info`
     /// and above (2025-11-25, Logging, "Setting Log Level", leaves the choice
@@ -162,5 +172,26 @@ impl Context {
             Era::Modern => None,
         };
         self.log.or(unasked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::tests::call;
+
+    #[test]
+    fn a_detached_context_does_not_hold_the_body_of_its_request() {
+        let body = Bytes::from(b"{}7".to_vec());
+        let mut context = call("t").context;
+        let client =
+            Client::new(ProtocolVersion::LATEST_MODERN, Some(body.slice(..2)), body.slice(..2));
+        context.client = Arc::new(client);
+        context.progress_token = Some(body.slice(2..));
+        assert!(!body.is_unique());
+        let detached = context.detach();
+        assert!(body.is_unique());
+        assert_eq!(detached.progress_token.as_deref(), Some(&b"7"[..]));
+        assert_eq!(detached.client.info.as_deref(), Some(&b"{}"[..]));
     }
 }

@@ -32,7 +32,7 @@ pub use input::{Asked, Input, MOST_QUESTIONS, Question, QuestionsFault};
 pub use names::{
     NativeName, ProfileName, ProfileNameError, PublicName, ServerName, ServerNameError,
 };
-pub use params::{Meta, Params};
+pub use params::{MAX_DECLARATION, Meta, Params};
 pub use passing::Passing;
 pub use reply::{Answers, Event, InFlightSlot, Notice, Reply};
 

@@ -206,6 +206,13 @@ impl Meta {
         let [token, version, info, capabilities, level, parent, state] =
             payload.members_at(spot, &META_MEMBERS)?;
         let raw = |spot: Spot| payload.raw().slice(spot.span());
+        let declaration = |member, spot| {
+            let spot = object(member, payload, spot)?;
+            match spot.filter(|spot| spot.span().len() > MAX_DECLARATION) {
+                Some(_) => Err(ParamsFault::TooLarge { member, limit: MAX_DECLARATION }),
+                None => Ok(spot.map(raw)),
+            }
+        };
         let token = token.filter(|token| payload.raw_at(*token) != b"null");
         if token.is_some_and(|token| !is_string_or_number(payload.raw_at(token))) {
             return Err(ParamsFault::Kind {
@@ -215,8 +222,8 @@ impl Meta {
         }
         Ok(Self {
             version: string("_meta protocolVersion", payload, version)?,
-            client_info: object("_meta clientInfo", payload, info)?.map(raw),
-            capabilities: object("_meta clientCapabilities", payload, capabilities)?.map(raw),
+            client_info: declaration("_meta clientInfo", info)?,
+            capabilities: declaration("_meta clientCapabilities", capabilities)?,
             log_level: string("_meta logLevel", payload, level)?,
             progress_token: token.map(raw),
             traceparent: string("_meta traceparent", payload, parent)?,
@@ -256,6 +263,9 @@ fn object(
     }
 }
 
+/// How many bytes a client's capabilities and its `clientInfo` may each have: enough for icons.
+/// They are kept with sessions and streams, and sent to servers.
+pub const MAX_DECLARATION: usize = 16 * 1024;
 /// The members that are read from params, in this order.
 const MEMBERS: [&str; 11] = [
     "name",

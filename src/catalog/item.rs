@@ -23,8 +23,8 @@ pub(super) const MAX_ITEM_BYTES: usize = 1024 * 1024;
 pub(super) const MAX_ITEM_DEPTH: usize = schema::MAX_SCHEMA_DEPTH + 2;
 /// The longest native name, in bytes.
 pub(super) const MAX_NATIVE_NAME: usize = 1024;
-/// The longest URI or URI template, in bytes.
-pub(super) const MAX_URI: usize = 8192;
+/// The longest URI or URI template, of a server or a client, in bytes.
+pub const MAX_URI: usize = 8192;
 
 /// Why an element is left out of the catalog. The server's other elements stay.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

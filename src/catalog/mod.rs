@@ -38,7 +38,7 @@ use std::sync::Arc;
 use crate::call::{Named, NativeName, PublicName, ServerName};
 use crate::text::clip;
 pub use cursor::SealedCursors;
-pub use item::{CatalogItem, FieldKind, InvalidItem};
+pub use item::{CatalogItem, FieldKind, InvalidItem, MAX_URI};
 pub use kind::{ByKind, Kind};
 pub use list::{CatalogList, Digest, ListPage, ListPosition};
 pub use merge::{ElementOrigin, MergeSource, MergeWarning};

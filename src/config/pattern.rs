@@ -1,5 +1,6 @@
 //! Patterns for tool names.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::problem::ConfigProblem;
@@ -10,8 +11,24 @@ use super::setting::TextSetting;
 /// one. Other characters match themselves, and the whole name must match.
 ///
 /// Shape: 1 to [`Pattern::MAX_LEN`] characters.
+///
+/// A pattern is matched as an automaton whose states are bits: state `i` means that the first `i`
+/// steps have matched (Shift-And; Navarro and Raffinot, Flexible Pattern Matching in Strings). So
+/// the time is linear in the name, whatever the pattern.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Pattern(Box<str>);
+pub struct Pattern {
+    text: Box<str>,
+    /// How many characters the pattern has besides its stars.
+    steps: u32,
+    /// The steps that each character takes, sorted by character.
+    taking: Box<[(char, u128)]>,
+    /// The steps that every character takes: `?`.
+    any: u128,
+    /// The states in which any character may be skipped: a star comes next.
+    stars: u128,
+    /// Whether the pattern ends with a star.
+    is_open: bool,
+}
 
 impl Pattern {
     /// The longest pattern, in characters.
@@ -19,53 +36,59 @@ impl Pattern {
 
     /// Parses a pattern; `None` if it is empty or too long.
     pub fn new(text: &str) -> Option<Self> {
-        (1..=Self::MAX_LEN).contains(&text.chars().count()).then(|| Self(text.into()))
+        if !(1..=Self::MAX_LEN).contains(&text.chars().count()) {
+            return None;
+        }
+        let (mut steps, mut any, mut stars) = (0, 0, 0);
+        let mut taking = BTreeMap::new();
+        for character in text.chars() {
+            let step = 1_u128.checked_shl(steps).unwrap_or_default();
+            match character {
+                '*' => stars |= step,
+                '?' => any |= step,
+                _ => *taking.entry(character).or_insert(0) |= step,
+            }
+            steps += u32::from(character != '*');
+        }
+        let taking = taking.into_iter().collect();
+        Some(Self { text: text.into(), steps, taking, any, stars, is_open: text.ends_with('*') })
     }
 
     /// The pattern as written.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
-    /// Whether the whole of `name` matches: in time linear in the name, at most
-    /// [`Pattern::MAX_LEN`] comparisons for each of its characters.
+    /// Whether the whole of `name` matches.
     pub fn matches(&self, name: &str) -> bool {
-        let (mut pattern, mut rest) = (self.0.chars(), name.chars());
-        // Where to resume after a mismatch: behind the last star, one character
-        // further in the name. Earlier stars need no retry, because the last
-        // one can match everything that they could.
-        let mut again: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
-        loop {
-            let here = rest.clone();
-            match (pattern.next(), rest.next()) {
-                (Some('*'), _) => {
-                    again = Some((pattern.clone(), here.clone()));
-                    rest = here;
-                }
-                (None, None) => return true,
-                (Some('?'), Some(_)) => {}
-                (Some(wanted), Some(found)) if wanted == found => {}
-                _ => {
-                    let Some((after_star, from)) = &mut again else { return false };
-                    if from.next().is_none() {
-                        return false;
-                    }
-                    (pattern, rest) = (after_star.clone(), from.clone());
-                }
+        let Some(last) = self.steps.checked_sub(1) else { return true };
+        let (mut states, mut is_matched) = (1_u128, false);
+        for character in name.chars() {
+            let taken = states & (self.steps_of(character) | self.any);
+            is_matched = (taken >> last) & 1 == 1 || (is_matched && self.is_open);
+            states = (taken << 1) | (states & self.stars);
+            if states == 0 && !is_matched {
+                return false;
             }
         }
+        is_matched
+    }
+
+    fn steps_of(&self, character: char) -> u128 {
+        let found = self.taking.binary_search_by_key(&character, |(taken, _)| *taken);
+        found.ok().and_then(|at| self.taking.get(at)).map_or(0, |(_, steps)| *steps)
     }
 }
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", &*self.0)
+        write!(f, "{:?}", &*self.text)
     }
 }
 

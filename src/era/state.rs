@@ -91,18 +91,21 @@ impl Seals {
         let until = now.saturating_add(lasting).as_secs();
         let mut sealed =
             serde_json::to_vec(&Sealed { until, request, state }).map_err(|_| Unspecified)?;
-        let nonce = key.seal_in_place_append_tag(Aad::from(purpose(bound)), &mut sealed)?;
+        let nonce =
+            key.seal_in_place_append_tag(Aad::from(purpose(bound.principal)), &mut sealed)?;
         Ok(URL_SAFE_NO_PAD.encode([nonce.as_ref().as_slice(), &sealed].concat()))
     }
 
-    /// Opens a state that a client returned.
+    /// Opens a state that this principal returned with a request of this digest, which is computed
+    /// only for states that this gateway has sealed.
     ///
     /// # Errors
     /// [`StateError`] says why the state is rejected.
     pub fn open(
         &self,
         text: &str,
-        bound: StateBinding<'_>,
+        principal: &str,
+        request: impl FnOnce() -> Digest,
         now: Duration,
     ) -> Result<RequestState, StateError> {
         let sealed = URL_SAFE_NO_PAD.decode(text).map_err(|_| StateError::Invalid)?;
@@ -110,7 +113,7 @@ impl Seals {
         let opened = self.keys.iter().find_map(|key| {
             let mut sealed = sealed.to_vec();
             let opened =
-                key.open_in_place(Nonce::from(nonce), Aad::from(purpose(bound)), &mut sealed);
+                key.open_in_place(Nonce::from(nonce), Aad::from(purpose(principal)), &mut sealed);
             opened.ok().map(|opened| opened.to_vec())
         });
         let opened = opened.ok_or(StateError::Invalid)?;
@@ -118,7 +121,7 @@ impl Seals {
         if now.as_secs() >= sealed.until {
             return Err(StateError::Expired);
         }
-        if sealed.request != URL_SAFE_NO_PAD.encode(bound.request) {
+        if sealed.request != URL_SAFE_NO_PAD.encode(request()) {
             return Err(StateError::OtherRequest);
         }
         Ok(sealed.state)
@@ -133,13 +136,13 @@ impl std::fmt::Debug for Seals {
 
 /// The associated data: separates states from anything else sealed with the
 /// key, and from other principals' states.
-fn purpose(bound: StateBinding<'_>) -> Vec<u8> {
-    [STATE_PURPOSE, bound.principal.as_bytes()].concat()
+fn purpose(principal: &str) -> Vec<u8> {
+    [STATE_PURPOSE, principal.as_bytes()].concat()
 }
 
 /// The digest of a request, which is the same for its retries: it covers the
 /// method and the params, except for members that a retry adds or may change.
-/// The order of members does not matter.
+/// The order of members does not matter, nor does the form of their values unless they are large.
 pub fn digest(method: &str, params: &[u8]) -> Digest {
     let mut hash = Context::new(&SHA256);
     hash.update(method.as_bytes());
@@ -154,12 +157,13 @@ pub fn digest(method: &str, params: &[u8]) -> Digest {
         .filter(|(key, _)| !OF_THE_RETRY.contains(&&**key))
         .collect();
     members.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let is_small = members.iter().map(|(_, raw)| raw.get().len()).sum::<usize>() <= MAX_CANONICAL;
     for (key, raw) in members {
         feed(&mut hash, &Value::String(key.into_owned()));
         hash.update(b":");
         let raw = raw.get().as_bytes();
-        match parse_strict(raw, MAX_CLIENT_DEPTH as usize) {
-            Ok(value) if has_exact_numbers(raw) => feed(&mut hash, &value),
+        match is_small.then(|| parse_strict(raw, MAX_CLIENT_DEPTH as usize)) {
+            Some(Ok(value)) if has_exact_numbers(raw) => feed(&mut hash, &value),
             // Values that have no canonical form equal only themselves. No canonical form begins
             // with this letter.
             _ => feed_raw(&mut hash, raw),
@@ -225,6 +229,9 @@ fn feed(hash: &mut Context, value: &Value) {
     }
 }
 
+/// The most bytes of params that are brought into canonical form, which takes a hundred times as long
+/// as hashing them.
+const MAX_CANONICAL: usize = 64 * 1024;
 /// The most digits of a number that `f64` keeps whatever they are.
 const EXACT_DIGITS: usize = 15;
 /// The members of params that a retry adds, or may change.
@@ -249,6 +256,24 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_digested_only_for_a_state_that_was_sealed() {
+        let digest = || -> Digest { panic!("digested") };
+        let opened = seals(&["one"]).open("made up by the client", "ann", digest, NOW);
+        assert_eq!(opened, Err(StateError::Invalid));
+    }
+
+    #[test]
+    fn large_params_are_hashed_as_they_are() {
+        let params = |spaces: &str, more: &str| {
+            let numbers = format!("1,{spaces}").repeat(MAX_CANONICAL);
+            digest("tools/call", format!("{{\"arguments\":[{numbers}2]{more}}}").as_bytes())
+        };
+        let first = params("", "");
+        assert_eq!(params("", ",\"requestState\":\"x\""), first, "a retry is the same request");
+        assert_ne!(params(" ", ""), first, "no value is parsed");
+    }
+
+    #[test]
     fn a_state_leads_back_for_whom_it_was_made() {
         let seals = seals(&["one"]);
         for state in [
@@ -257,12 +282,12 @@ mod tests {
             RequestState::Anew,
         ] {
             let text = seals.seal(state.clone(), bound("ann"), NOW, LASTING).unwrap();
-            assert_eq!(seals.open(&text, bound("ann"), NOW), Ok(state));
-            assert_eq!(seals.open(&text, bound("bob"), NOW), Err(StateError::Invalid));
+            assert_eq!(seals.open(&text, "ann", || REQUEST, NOW), Ok(state));
+            assert_eq!(seals.open(&text, "bob", || REQUEST, NOW), Err(StateError::Invalid));
             let late = NOW + LASTING;
-            assert_eq!(seals.open(&text, bound("ann"), late), Err(StateError::Expired));
-            let other = StateBinding { principal: "ann", request: &[2; 32] };
-            assert_eq!(seals.open(&text, other, NOW), Err(StateError::OtherRequest));
+            assert_eq!(seals.open(&text, "ann", || REQUEST, late), Err(StateError::Expired));
+            let opened = seals.open(&text, "ann", || [2; 32], NOW);
+            assert_eq!(opened, Err(StateError::OtherRequest));
         }
     }
 
@@ -274,10 +299,10 @@ mod tests {
             let mut changed = text.clone().into_bytes();
             changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).unwrap();
-            assert_eq!(seals.open(&changed, bound("ann"), NOW), Err(StateError::Invalid));
+            assert_eq!(seals.open(&changed, "ann", || REQUEST, NOW), Err(StateError::Invalid));
         }
         for text in ["", "x", "!!", &text[..20], &format!("{text}-TAMPERED")] {
-            assert_eq!(seals.open(text, bound("ann"), NOW), Err(StateError::Invalid));
+            assert_eq!(seals.open(text, "ann", || REQUEST, NOW), Err(StateError::Invalid));
         }
     }
 
@@ -286,10 +311,10 @@ mod tests {
         let (old, both, new) = (seals(&["one"]), seals(&["two", "one"]), seals(&["two"]));
         let by_old = old.seal(RequestState::Anew, bound("ann"), NOW, LASTING).unwrap();
         let by_both = both.seal(RequestState::Anew, bound("ann"), NOW, LASTING).unwrap();
-        assert_eq!(both.open(&by_old, bound("ann"), NOW), Ok(RequestState::Anew));
-        assert_eq!(new.open(&by_both, bound("ann"), NOW), Ok(RequestState::Anew));
-        assert_eq!(new.open(&by_old, bound("ann"), NOW), Err(StateError::Invalid));
-        assert_eq!(old.open(&by_both, bound("ann"), NOW), Err(StateError::Invalid));
+        assert_eq!(both.open(&by_old, "ann", || REQUEST, NOW), Ok(RequestState::Anew));
+        assert_eq!(new.open(&by_both, "ann", || REQUEST, NOW), Ok(RequestState::Anew));
+        assert_eq!(new.open(&by_old, "ann", || REQUEST, NOW), Err(StateError::Invalid));
+        assert_eq!(old.open(&by_both, "ann", || REQUEST, NOW), Err(StateError::Invalid));
     }
 
     #[test]

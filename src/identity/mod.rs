@@ -102,13 +102,23 @@ impl Identity {
     }
 
     /// Removes `Authorization` if it holds a key of this gateway, in whatever scheme: it is not
-    /// meant for a server then.
+    /// meant for a server then. Credentials of many parts, each of which would have to be hashed,
+    /// are removed as well.
     fn remove_shown_key(&self, headers: &mut HeaderMap) {
         let is_key = |token: &[u8]| {
             token.len() <= LONGEST && self.owner(&KeyHash::new(sha256(token))).is_some()
         };
+        // A scheme, and a token or parameters (RFC 9110, section 11.4).
+        let separates = |byte: &u8| byte.is_ascii_whitespace() || b",;\"".contains(byte);
         let holds_key = |value: &HeaderValue| {
-            value.as_bytes().split(u8::is_ascii_whitespace).any(is_key) || is_key(value.as_bytes())
+            let value = value.as_bytes();
+            let mut parts = value.split(separates).filter(|part| !part.is_empty());
+            let shows_key = |part: &[u8]| {
+                let value = part.splitn(2, |byte| *byte == b'=').nth(1);
+                is_key(part) || value.is_some_and(is_key)
+            };
+            let shown = is_key(value) || parts.by_ref().take(MOST_PARTS).any(shows_key);
+            shown || parts.next().is_some()
         };
         if headers.get_all(header::AUTHORIZATION).iter().any(holds_key) {
             headers.remove(header::AUTHORIZATION);
@@ -222,6 +232,8 @@ pub const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const SCHEME: &[u8] = b"Bearer ";
 /// The longest key that is hashed, in bytes.
 const LONGEST: usize = 512;
+/// The most parts of credentials that are looked at.
+const MOST_PARTS: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -102,3 +102,22 @@ fn a_key_that_is_gone_or_anothers_is_known_no_longer() {
     assert!(!Identity::new(&[client("desk", &["one"])]).has(&who));
     assert!(known().has(&Credential::parent()) && known().knows(&Credential::parent()));
 }
+
+#[test]
+fn a_key_among_other_credentials_is_never_forwarded() {
+    let many = format!("X {}", "a ".repeat(MOST_PARTS));
+    for (shown, is_kept) in [
+        ("Basic one", false),
+        ("Token one,", false),
+        ("Token token=one", false),
+        ("Token token=\"one\", a=b", false),
+        ("Token a;one", false),
+        (&many, false),
+        ("Bearer four", true),
+        ("Digest username=\"ann\", realm=\"x\", response=\"00\"", true),
+    ] {
+        let mut headers = headers(&[("x-api-key", "one"), ("authorization", shown)]);
+        known().identify(&mut headers).unwrap();
+        assert_eq!(headers.contains_key("authorization"), is_kept, "{shown}");
+    }
+}

@@ -77,6 +77,12 @@ impl Id {
         &self.0
     }
 
+    /// Copies the id out of its message, for a stream that outlives it.
+    #[must_use]
+    pub fn detach(&self) -> Self {
+        Self(Bytes::copy_from_slice(&self.0))
+    }
+
     /// The number, if the id is a non-negative integer.
     pub fn as_number(&self) -> Option<u64> {
         std::str::from_utf8(&self.0).ok()?.parse().ok()

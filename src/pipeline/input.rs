@@ -134,7 +134,7 @@ impl Requester {
 
     /// Seals a state for this request.
     pub(super) fn seal_state(&self, state: RequestState) -> Result<String, Failure> {
-        let (principal, request) = self.binding();
+        let (principal, request) = (self.binding(), self.digest());
         let bound = StateBinding { principal: &principal, request: &request };
         let lasting = self.inputs.bounds().lasting;
         let sealed = self.inputs.seals()?.seal(state, bound, clock::unix_now(), lasting);
@@ -143,9 +143,8 @@ impl Requester {
 
     /// Opens a state that this request carries.
     pub(super) fn open(&self, state: &str) -> Result<RequestState, Failure> {
-        let (principal, request) = self.binding();
-        let bound = StateBinding { principal: &principal, request: &request };
-        Ok(self.inputs.seals()?.open(state, bound, clock::unix_now())?)
+        let digest = || self.digest();
+        Ok(self.inputs.seals()?.open(state, &self.binding(), digest, clock::unix_now())?)
     }
 
     /// Opens the state that a retry to this server carries.
@@ -163,7 +162,8 @@ impl Requester {
         }
     }
 
-    fn binding(&self) -> (String, Digest) {
+    /// The principal as sealed states know it.
+    fn binding(&self) -> String {
         let principal = match &self.principal {
             Principal::Anonymous => "anonymous",
             Principal::Client(name) => &format!("client {name}"),
@@ -171,8 +171,11 @@ impl Requester {
         // The whole endpoint, because its narrowing limits what the client may see: a state must
         // not lead from one view to another. Profile names contain no question mark.
         let narrowing = self.endpoint.narrowing.as_deref().unwrap_or_default();
-        let principal = format!("{principal} at {}?{narrowing}", self.endpoint.profile());
-        (principal, digest(self.method.as_str(), &self.params))
+        format!("{principal} at {}?{narrowing}", self.endpoint.profile())
+    }
+
+    fn digest(&self) -> Digest {
+        digest(self.method.as_str(), &self.params)
     }
 
     /// Prepares an `InputRequiredResult` of the server for the client: checks that the client can
@@ -313,6 +316,9 @@ pub(super) fn read_modern_input(call: &Call) -> Result<Option<Input>, Failure> {
             return Err(ParamsFault::Kind { member, kind }.into());
         }
     };
+    if members.len() > MOST_QUESTIONS {
+        return Err(ParamsFault::TooManyResponses { limit: MOST_QUESTIONS }.into());
+    }
     let mut responses = Vec::with_capacity(members.len());
     for (key, response) in members {
         let raw = Bytes::copy_from_slice(response.get().as_bytes());

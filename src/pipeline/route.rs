@@ -6,7 +6,7 @@ mod completion;
 use std::sync::Arc;
 
 use crate::call::{Call, Edits, Failure, NativeName, Params, ParamsFault, ServerName};
-use crate::catalog::{ElementOrigin, PublicReference, Tool, verify_headers};
+use crate::catalog::{ElementOrigin, MAX_URI, PublicReference, Tool, verify_headers};
 use crate::jsonrpc::string;
 use crate::mcp::{Era, Method};
 use crate::policy::CallTarget;
@@ -162,7 +162,7 @@ fn unknown_prompt(name: &str) -> Failure {
     Failure::UnknownPrompt { name: clip_name(name) }
 }
 
-fn unknown_resource(uri: &str) -> Failure {
+pub(super) fn unknown_resource(uri: &str) -> Failure {
     Failure::UnknownResource { uri: clip(uri, MAX_URI).to_owned() }
 }
 
@@ -233,6 +233,3 @@ impl<'a> Route<'a> {
         span.zip(native).map(|(span, native)| (span, string(native).into())).into_iter().collect()
     }
 }
-
-/// The longest URI that an error repeats.
-const MAX_URI: usize = 8192;

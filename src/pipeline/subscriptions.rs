@@ -129,9 +129,9 @@ impl Gateway {
         uri: &str,
     ) -> Result<Result<(), ErrorBody>, Failure> {
         let asked = AskedTopic::Resource(uri.to_owned());
-        let unknown = || Failure::UnknownResource { uri: uri.to_owned() };
         let find = |_: &Snapshot, view: &View| {
-            let origin = view.catalog.uris().find_origin(uri).ok_or_else(unknown)?;
+            let origin =
+                view.catalog.uris().find_origin(uri).ok_or_else(|| route::unknown_resource(uri))?;
             let topic = Topic::resource(origin.native.as_str());
             Ok((origin.server, Some(origin.native), topic))
         };

@@ -96,6 +96,27 @@ async fn a_bound_variable_cannot_be_shaken_off_by_a_second_context() {
 }
 
 #[tokio::test]
+async fn a_bound_variable_is_never_completed() {
+    let upstream = Upstream::legacy().await;
+    upstream.offers_everything();
+    let lines = upstream.http() + "resource_vars = { table = \"mine\" }\n";
+    let gateway = Gateway::with("s", lines).start().await;
+    let client = gateway.legacy().await;
+    let uri = "mcp://s/db://mine/{id}";
+    for (argument, is_completed) in [
+        (r#"{"name":"id","value":""}"#, true),
+        (r#"{"name":"table","value":""}"#, false),
+        (r#"{"name":"id","n\u0061me":"table","value":""}"#, false),
+    ] {
+        let params =
+            format!(r#""ref":{{"type":"ref/resource","uri":"{uri}"}},"argument":{argument}"#);
+        let said = send_raw(&client, "completion/complete", &params).await;
+        assert_eq!(said.get("result").is_some(), is_completed, "{argument}: {said}");
+    }
+    assert_eq!(upstream.all("completion/complete").len(), 1);
+}
+
+#[tokio::test]
 async fn two_answers_to_one_question_are_refused() {
     let upstream = Upstream::modern().await;
     let gateway = Gateway::with("s", upstream.http()).start().await;
@@ -105,6 +126,10 @@ async fn two_answers_to_one_question_are_refused() {
     let said = send_raw(&client, "tools/call", params).await;
     assert_eq!(said["error"]["code"], -32602, "{said}");
     assert!(said.to_string().contains("duplicate key"), "{said}");
+    let many: Vec<_> = (0..33).map(|number| format!("\"{number}\":{{}}")).collect();
+    let params = format!(r#""name":"s__echo","inputResponses":{{{}}}"#, many.join(","));
+    let said = send_raw(&client, "tools/call", &params).await;
+    assert!(said.to_string().contains("more than 32 members"), "{said}");
     assert_eq!(upstream.calls().len(), 0);
 }
 

@@ -111,6 +111,22 @@ async fn a_uri_with_characters_that_parsers_drop_is_refused_without_a_profile_to
 }
 
 #[tokio::test]
+async fn a_uri_that_is_longer_than_any_listed_one_is_unknown() {
+    for upstream in Upstream::both().await {
+        files(&upstream).await;
+        let gateway = Gateway::with("ts", upstream.http()).start().await;
+        let of_length = |length: usize| format!("{:x<length$}", "mcp://ts/file:///");
+        for client in [gateway.legacy().await, gateway.modern()] {
+            for (length, is_known) in [(8192, true), (8193, false)] {
+                let uri = of_length(length);
+                assert_eq!(reads(&client, &uri).await, is_known, "{length}");
+                assert_eq!(subscribes(&client, &uri).await, is_known, "{length}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn no_uri_leads_around_a_bound_variable() {
     for upstream in Upstream::both().await {
         files(&upstream).await;

@@ -1,4 +1,5 @@
-//! Sessions that are opened with megabytes of declarations, which last as long as the session.
+//! Clients that declare megabytes of themselves, which last as long as a session, a stream or a list
+//! that was prepared for them.
 
 use serde_json::{Value, json};
 
@@ -32,4 +33,20 @@ async fn a_session_keeps_no_declarations_of_megabytes() {
     let icons = "x".repeat(10_000);
     let (session, _) = open(&gateway, json!({ "roots": {} }), info(&icons)).await;
     assert!(session.is_some(), "enough for icons");
+}
+
+#[tokio::test]
+async fn a_request_declares_no_megabytes_either() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    let client = gateway.modern();
+    let large = json!({ "sampling": { "x": "x".repeat(20_000) } });
+    let info = json!({ "name": "a-test", "version": "1", "title": "x".repeat(20_000) });
+    for (member, value) in [("clientCapabilities", large), ("clientInfo", info)] {
+        let key = format!("io.modelcontextprotocol/{member}");
+        let said = client.ask("tools/list", json!({})).meta(&key, value).send().await.said().await;
+        assert_eq!(said.code(), -32_602, "{said:?}");
+        let text = said.error()["message"].as_str().unwrap();
+        assert!(text.contains(member) && text.contains("16384 bytes"), "{text}");
+    }
 }

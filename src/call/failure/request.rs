@@ -171,6 +171,12 @@ pub enum ParamsFault {
         /// The key, truncated.
         key: String,
     },
+    /// More responses than a server can have asked for.
+    #[error("more than {limit} members in `inputResponses`")]
+    TooManyResponses {
+        /// The most allowed.
+        limit: usize,
+    },
     /// A duplicate notification in the filter of `subscriptions/listen`.
     #[error("duplicate key {key:?} in `notifications`")]
     DuplicateNotification {

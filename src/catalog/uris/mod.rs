@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use climbing::{has_absolute_value, has_dot_segment, has_only_stable_characters};
 
-use super::item::CatalogItem;
+use super::item::{CatalogItem, MAX_URI};
 use super::kind::Kind;
 use super::merge::{ElementOrigin, MergeSource, MergeWarning};
 use super::selection::{Scope, Selection};
@@ -159,9 +159,10 @@ impl CatalogUris {
     }
 
     /// The server and native URI for a public URI. It need not be listed: a template stands for
-    /// many URIs, and servers may have more than they list.
+    /// many URIs, and servers may have more than they list. No URI is longer than [`MAX_URI`]: it is
+    /// compared with patterns and kept by subscriptions.
     pub fn find_origin(&self, public: &str) -> Option<ElementOrigin> {
-        if !has_only_stable_characters(public) {
+        if public.len() > MAX_URI || !has_only_stable_characters(public) {
             return None;
         }
         if let Some(shown) = self.shown.get(public) {

@@ -198,6 +198,18 @@ fn patterns_match_whole_names() {
     assert!(!slow.matches(&("a".repeat(60) + &"b".repeat(100_000))));
 }
 
+#[test]
+fn a_pattern_of_the_greatest_length_matches_to_its_end() {
+    let whole = Pattern::new(&"é".repeat(Pattern::MAX_LEN)).unwrap();
+    for (length, matches) in [(127, false), (128, true), (129, false)] {
+        assert_eq!(whole.matches(&"é".repeat(length)), matches, "{length}");
+    }
+    let ends = Pattern::new(&format!("*{}", "?".repeat(Pattern::MAX_LEN - 1))).unwrap();
+    for (length, matches) in [(126, false), (127, true), (5000, true)] {
+        assert_eq!(ends.matches(&"x".repeat(length)), matches, "{length}");
+    }
+}
+
 proptest! {
     #[test]
     fn a_pattern_matches_what_its_regular_expression_matches(

@@ -21,7 +21,9 @@ use futures_util::TryStreamExt;
 use futures_util::future::join_all;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use crate::call::{Call, Client, Context, Failure, Meta, Params, ParamsFault, RequestFault};
+use crate::call::{
+    Call, Client, Context, Failure, MAX_DECLARATION, Meta, Params, ParamsFault, RequestFault,
+};
 use crate::catalog::Kind;
 use crate::config::LimitsConfig;
 use crate::jsonrpc::{self, Frame, Id, Payload, Spot};
@@ -305,9 +307,8 @@ fn introduction(params: Option<Payload>) -> Result<Client, ParamsFault> {
     let object = |member, spot: Option<Spot>| {
         let raw = spot.map(|spot| params.raw_at(spot)).filter(|raw| raw.starts_with(b"{"));
         match raw {
-            // Kept for as long as the session, and sent to servers.
-            Some(raw) if raw.len() > LARGEST_DECLARATION => {
-                Err(ParamsFault::TooLarge { member, limit: LARGEST_DECLARATION })
+            Some(raw) if raw.len() > MAX_DECLARATION => {
+                Err(ParamsFault::TooLarge { member, limit: MAX_DECLARATION })
             }
             raw => Ok(raw.map(Bytes::copy_from_slice)),
         }
@@ -365,6 +366,3 @@ fn array(answers: &[Bytes]) -> Bytes {
     out.put_u8(b']');
     out.freeze()
 }
-
-/// How many bytes a client's `capabilities` and its `clientInfo` may each have: enough for icons.
-const LARGEST_DECLARATION: usize = 16 * 1024;

@@ -211,7 +211,7 @@ impl McpService {
     /// Opens a `subscriptions/listen` stream.
     pub(super) fn listen(
         &self,
-        id: Id,
+        id: &Id,
         params: &Params,
         context: Context,
         caller: &VerifiedCaller,
@@ -230,6 +230,7 @@ impl McpService {
         if filter.uris.len() + filter.tasks.len() > limit {
             return Err(Failure::TooManySubscriptions { limit });
         }
+        let (id, context) = (id.detach(), context.detach());
         let holder = Holder::identify(&context.principal, context.address);
         let place = self.streams.enter(&holder, streams)?;
         // In this order: what changes in between is told.

@@ -81,7 +81,7 @@ impl McpService {
                 answered(response::result(&id, raw, wants))
             }
             Method::Listen => {
-                let opened = self.listen(id.clone(), &params, context, &posted.caller);
+                let opened = self.listen(&id, &params, context, &posted.caller);
                 answered(opened.unwrap_or_else(|failure| refuse(&id, &failure)))
             }
             method if method.is_answered_by_servers() => {

@@ -36,12 +36,27 @@ pub(super) fn find(view: &View, params: &Params) -> Result<PublicReference, Fail
             Ok(PublicReference { origin, bound: Arc::default() })
         }
         Reference::Resource(uri) => {
-            // Bound variables are added to it, so it has to be clear which one counts.
-            members(params.raw(), &["context"], usize::MAX).map_err(ParamsFault::from)?;
             let found = view.catalog.uris().reference(&uri.text);
-            found.ok_or_else(|| super::unknown_resource(&uri.text))
+            let found = found.ok_or_else(|| super::unknown_resource(&uri.text))?;
+            check_argument(params, &found)?;
+            Ok(found)
         }
     }
+}
+
+/// Checks that the variable to be completed is not bound: the server would list the values of all
+/// tenants.
+fn check_argument(params: &Params, found: &PublicReference) -> Result<(), ParamsFault> {
+    // Bound variables are added to the context, so it has to be clear which one counts.
+    let [argument, _] = members(params.raw(), &["argument", "context"], usize::MAX)?;
+    let Some(argument) = argument else { return Ok(()) };
+    let [name] = members(argument, &["name"], usize::MAX)?;
+    let name = name.and_then(unquoted);
+    if found.bound.iter().any(|(bound, _)| Some(bound.as_str()) == name.as_deref()) {
+        let (member, kind) = ("argument.name", "a variable of the resource template");
+        return Err(ParamsFault::Kind { member, kind });
+    }
+    Ok(())
 }
 
 /// The edits that make the params a completion of `native` at its server.
