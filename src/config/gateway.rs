@@ -137,7 +137,7 @@ section! {
             streams: usize as CountSetting<1, 1_000_000> = 1024,
             /// The number of calls that may wait for their client's input.
             parked: usize as CountSetting<1, 1_000_000> = 1024,
-            /// The number of such calls per principal.
+            /// The number of such calls per client: per key, or per IP address without one.
             parked_each: usize as CountSetting<1, 1_000_000> = 64,
             /// How long a call waits for its client's input, and how long the state that the client
             /// holds meanwhile stays valid.

@@ -209,7 +209,7 @@ impl ActiveCall {
             return Ok(None);
         }
         let inputs = &self.asker.inputs;
-        inputs.parking.enter(&self.asker.principal, inputs.bounds()).map(Some)
+        inputs.parking.enter(&self.asker.holder(), inputs.bounds()).map(Some)
     }
 
     /// How long a client may take to give its input.
@@ -251,7 +251,8 @@ impl ActiveCall {
         let questions = open.clone();
         let waiting = ParkedReply { reply, open, asked, events: VecDeque::new() };
         let parking = &self.asker.inputs.parking;
-        let ticket = parking.park(waiting, &self.asker.principal, &server, bounds)?;
+        let owner = (&self.asker.principal, &server);
+        let ticket = parking.park(waiting, owner, &self.asker.holder(), bounds)?;
         let questions = questions.iter().map(|(key, _, question)| (key.as_str(), question));
         let asked = self.asker.build_question_result(questions, RequestState::Parked(ticket.id));
         self.ticket = Some(ticket);

@@ -2,6 +2,7 @@
 //! with its retry, and the parked calls.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use aws_lc_rs::error::Unspecified;
@@ -24,6 +25,7 @@ use crate::era::{lift, lower};
 use crate::jsonrpc::{JsonError, Members, Response, Splice, object, string};
 use crate::mcp::question::ELICITATION;
 use crate::mcp::{Era, Method};
+use crate::policy::{Holder, ShareBounds};
 use crate::snapshot::Snapshots;
 use crate::telemetry::metrics::Metrics;
 use crate::text::clip;
@@ -51,7 +53,8 @@ impl InputStore {
     pub(super) fn bounds(&self) -> ParkingLimits {
         let config = Arc::clone(&self.snapshots.load().config);
         let limits = &config.gateway.limits;
-        ParkingLimits { all: limits.parked, each: limits.parked_each, lasting: limits.parked_time }
+        let amount = ShareBounds { all: limits.parked, each: limits.parked_each };
+        ParkingLimits { amount, lasting: limits.parked_time }
     }
 
     /// The task ids of this principal.
@@ -94,6 +97,7 @@ pub(super) struct Requester {
     pub(super) inputs: Arc<InputStore>,
     pub(super) client: Arc<Client>,
     pub(super) principal: Principal,
+    address: IpAddr,
     /// Names may have other meanings at another profile's URL.
     endpoint: Endpoint,
     /// The server of the call, once it is routed.
@@ -108,6 +112,7 @@ impl Requester {
             inputs: Arc::clone(inputs),
             client: Arc::clone(&call.context.client),
             principal: call.context.principal.clone(),
+            address: call.context.address,
             endpoint: call.context.endpoint.clone(),
             server: None,
             method: call.method.clone(),
@@ -118,6 +123,11 @@ impl Requester {
     /// Task ids as this client knows them.
     pub(super) fn tasks(&self) -> Result<OwnTasks, Failure> {
         self.inputs.tasks(&self.principal)
+    }
+
+    /// The holder that parked calls are charged to.
+    pub(super) fn holder(&self) -> Holder {
+        Holder::identify(&self.principal, self.address)
     }
 
     pub(super) fn abilities(&self) -> &Abilities {

@@ -115,7 +115,7 @@ impl TaskQuestions {
         asker: &Requester,
     ) -> Result<Arc<QuestionStream>, Failure> {
         let bounds = asker.inputs.bounds();
-        let place = asker.inputs.parking.enter(&asker.principal, bounds)?;
+        let place = asker.inputs.parking.enter(&asker.holder(), bounds)?;
         let reply = at.request_outcome().await?;
         let number = random_bytes::<6>().map_err(|_| InternalFault::Random)?;
         let prefix = URL_SAFE_NO_PAD.encode(number);

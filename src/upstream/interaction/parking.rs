@@ -6,8 +6,8 @@
 //! that it holds: its slot among the server's calls in flight, its stream, and
 //! its paused deadline. A task listens to the server meanwhile, so that the end
 //! of the server, an early answer or a cancelled question is noticed at once.
-//! The number of parked calls is bounded in total and per principal, and the
-//! time by the clock.
+//! The number of parked calls is bounded in total and per client, and the time
+//! by the clock.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -23,37 +23,31 @@ use crate::call::{
 };
 use crate::crypto::random_bytes;
 use crate::jsonrpc::Id;
-use crate::policy::Permitted;
+use crate::policy::{BoundReached, Holder, Permitted, Share, ShareBounds, SharedAmount};
 use crate::telemetry::metrics::{Entered, Metrics};
 
 /// All parked calls.
 pub struct Parking {
-    places: Mutex<Places>,
+    calls: Mutex<ParkedCalls>,
+    /// How many slots each client has.
+    taken: Arc<SharedAmount>,
     metrics: Arc<Metrics>,
 }
 
-#[derive(Default)]
-struct Places {
-    calls: HashMap<u64, Parked>,
-    taken: usize,
-    by_owner: HashMap<Principal, usize>,
-}
+type ParkedCalls = HashMap<u64, Parked>;
 
 /// Limits of parking.
 #[derive(Debug, Clone, Copy)]
 pub struct ParkingLimits {
-    /// The most parked calls in total.
-    pub all: usize,
-    /// The most parked calls of one principal.
-    pub each: usize,
+    /// The most parked calls, in total and of one client.
+    pub amount: ShareBounds,
     /// The longest that a call stays parked.
     pub lasting: Duration,
 }
 
 /// A slot among the parked calls, released when dropped.
 pub struct ParkingSlot {
-    parking: Arc<Parking>,
-    owner: Principal,
+    _share: Share,
     _counted: Entered,
 }
 
@@ -92,37 +86,30 @@ pub struct Ticket {
 impl Parking {
     /// Creates an empty [`Parking`].
     pub fn new(metrics: &Arc<Metrics>) -> Arc<Self> {
-        Arc::new(Self { places: Mutex::default(), metrics: Arc::clone(metrics) })
+        Arc::new(Self {
+            calls: Mutex::default(),
+            taken: Arc::default(),
+            metrics: Arc::clone(metrics),
+        })
     }
 
-    /// Takes a slot.
+    /// Takes a slot. Clients without a key are counted by their addresses, so that
+    /// none of them takes the slots of all.
     ///
     /// # Errors
     /// [`Failure::OverLimit`].
-    pub fn enter(
-        self: &Arc<Self>,
-        owner: &Principal,
-        bounds: ParkingLimits,
-    ) -> Result<ParkingSlot, Failure> {
-        let over = |limit: &str| Failure::OverLimit {
-            limit: limit.to_owned(),
-            retry_after: Duration::from_secs(1),
-        };
-        let mut places = self.places();
-        if places.taken >= bounds.all {
-            return Err(over("parked"));
-        }
-        let own = places.by_owner.entry(owner.clone()).or_default();
-        if *own >= bounds.each {
-            return Err(over("parked_each"));
-        }
-        *own += 1;
-        places.taken += 1;
-        let counted = self.metrics.parked().enter();
-        Ok(ParkingSlot { parking: Arc::clone(self), owner: owner.clone(), _counted: counted })
+    pub fn enter(&self, holder: &Holder, bounds: ParkingLimits) -> Result<ParkingSlot, Failure> {
+        let share = self.taken.take(holder, 1, bounds.amount).map_err(|reached| {
+            let limit = match reached {
+                BoundReached::All => "parked",
+                BoundReached::Each => "parked_each",
+            };
+            Failure::OverLimit { limit: limit.to_owned(), retry_after: Duration::from_secs(1) }
+        })?;
+        Ok(ParkingSlot { _share: share, _counted: self.metrics.parked().enter() })
     }
 
-    /// Parks a call.
+    /// Parks a call, for the principal that may resume it.
     ///
     /// # Errors
     /// [`Failure::OverLimit`], or [`Failure::Internal`] if there are no random
@@ -130,11 +117,11 @@ impl Parking {
     pub fn park(
         self: &Arc<Self>,
         waiting: ParkedReply,
-        owner: &Principal,
-        server: &ServerName,
+        (owner, server): (&Principal, &ServerName),
+        holder: &Holder,
         bounds: ParkingLimits,
     ) -> Result<Ticket, Failure> {
-        let place = self.enter(owner, bounds)?;
+        let place = self.enter(holder, bounds)?;
         let number = random_bytes::<8>().map_err(|_| InternalFault::Random)?;
         let id = u64::from_be_bytes(number);
         let (called, hears) = oneshot::channel();
@@ -142,7 +129,7 @@ impl Parking {
         let parking = Arc::downgrade(self);
         // Held while the task starts, so that the task finds its entry when it
         // ends.
-        let mut places = self.places();
+        let mut calls = self.calls();
         let task = tokio::spawn(async move {
             let left = wait(waiting, hears, tells, bounds.lasting).await;
             drop(place);
@@ -152,7 +139,7 @@ impl Parking {
             left
         });
         let parked = Parked { owner: owner.clone(), server: server.clone(), called, task };
-        places.calls.insert(id, parked);
+        calls.insert(id, parked);
         Ok(Ticket { id, news })
     }
 
@@ -160,13 +147,13 @@ impl Parking {
     /// longer parked, or belongs to another principal.
     pub async fn resume(&self, permitted: &Permitted<Call>, id: u64) -> Option<ParkedReply> {
         let parked = {
-            let mut places = self.places();
-            let parked = places.calls.get(&id)?;
+            let mut calls = self.calls();
+            let parked = calls.get(&id)?;
             let own = parked.owner == permitted.get().context.principal;
             if !own || parked.server != permitted.target().server {
                 return None;
             }
-            places.calls.remove(&id)?
+            calls.remove(&id)?
         };
         // A task that has just ended leaves nothing.
         let _ = parked.called.send(());
@@ -176,29 +163,16 @@ impl Parking {
     /// Cancels the parked calls of principals that lost access, and notifies
     /// their servers.
     pub fn retain(&self, keep: impl Fn(&Principal) -> bool) {
-        self.places().calls.retain(|_, parked| keep(&parked.owner));
+        self.calls().retain(|_, parked| keep(&parked.owner));
     }
 
     /// Cancels a parked call and notifies its server.
     pub fn cancel(&self, id: u64) {
-        drop(self.places().calls.remove(&id));
+        drop(self.calls().remove(&id));
     }
 
-    fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock()
-    }
-}
-
-impl Drop for ParkingSlot {
-    fn drop(&mut self) {
-        let mut places = self.parking.places();
-        places.taken -= 1;
-        if let Some(own) = places.by_owner.get_mut(&self.owner) {
-            *own -= 1;
-            if *own == 0 {
-                places.by_owner.remove(&self.owner);
-            }
-        }
+    fn calls(&self) -> MutexGuard<'_, ParkedCalls> {
+        self.calls.lock()
     }
 }
 
