@@ -49,6 +49,8 @@ struct ReadKey {
 
 struct CachedRead {
     result: ResultBody,
+    /// The size of the entry, with its key.
+    size: usize,
     /// The span of `ttlMs` in the result.
     ttl: std::ops::Range<usize>,
     until: Instant,
@@ -125,7 +127,8 @@ impl ReadCache {
 
     fn take(&self, reading: Reading, result: &ResultBody) {
         let Some(caching) = Caching::of(result) else { return };
-        let size = result.raw().len() + reading.key.uri.as_str().len() + OVERHEAD;
+        // Clients write most of the key.
+        let size = result.raw().len() + reading.key.size() + OVERHEAD;
         let now = clock::now();
         let mut kept = self.kept();
         // Changes that were announced during the read may concern its result.
@@ -134,11 +137,11 @@ impl ReadCache {
         }
         kept.make_room(size, reading.most, now);
         let owner = reading.key.owner.filter(|_| caching.private);
-        let entry =
-            CachedRead { result: result.clone(), ttl: caching.place, until: now + caching.ttl };
-        kept.bytes += entry.size();
+        let until = now + caching.ttl;
+        let entry = CachedRead { result: result.clone(), size, ttl: caching.place, until };
+        kept.bytes += size;
         if let Some(before) = kept.entries.insert(ReadKey { owner, ..reading.key }, entry) {
-            kept.bytes -= before.size();
+            kept.bytes -= before.size;
         }
     }
 
@@ -160,7 +163,7 @@ impl CachedReads {
     fn remove(&mut self, gone: impl Fn(&ReadKey, &CachedRead) -> bool) {
         self.changes += 1;
         self.entries.retain(|key, entry| !gone(key, entry));
-        self.bytes = self.entries.values().map(CachedRead::size).sum();
+        self.bytes = self.entries.values().map(|entry| entry.size).sum();
     }
 
     /// Removes stale entries, then those that expire first.
@@ -170,20 +173,21 @@ impl CachedReads {
             return;
         }
         self.entries.retain(|_, entry| entry.until > now);
-        self.bytes = self.entries.values().map(CachedRead::size).sum();
+        self.bytes = self.entries.values().map(|entry| entry.size).sum();
         while full(self) {
             let soonest = self.entries.iter().min_by_key(|(_, entry)| entry.until);
             let Some(key) = soonest.map(|(key, _)| key.clone()) else { return };
             if let Some(entry) = self.entries.remove(&key) {
-                self.bytes -= entry.size();
+                self.bytes -= entry.size;
             }
         }
     }
 }
 
-impl CachedRead {
+impl ReadKey {
     fn size(&self) -> usize {
-        self.result.raw().len() + OVERHEAD
+        let owner = self.owner.as_ref().map_or(0, |owner| owner.as_str().len());
+        self.uri.as_str().len() + self.abilities.raw().len() + owner
     }
 }
 
@@ -246,7 +250,7 @@ const USUAL: [&str; 8] = [
     meta::TRACESTATE,
     "baggage",
 ];
-/// The size of an entry besides its result.
+/// The size of an entry besides its result and its key.
 const OVERHEAD: usize = 512;
 /// The most entries.
 const MOST: usize = 4096;
@@ -261,12 +265,12 @@ mod tests {
 
     const SIZE: Option<usize> = Some(100_000);
 
-    fn read(params: &str, principal: &str, capabilities: &'static str) -> Call {
+    fn read(params: &str, principal: &str, capabilities: &str) -> Call {
         let mut call = crate::upstream::tests::call("x");
         call.method = Method::ResourcesRead;
         call.params = Params::parse(Some(params.to_owned().into())).unwrap();
         call.context.principal = Principal::Client(principal.into());
-        let capabilities = Bytes::from_static(capabilities.as_bytes());
+        let capabilities = Bytes::copy_from_slice(capabilities.as_bytes());
         call.context.client =
             Arc::new(Client::new(ProtocolVersion::LATEST_MODERN, None, capabilities));
         call
@@ -386,9 +390,24 @@ mod tests {
             ask(&reads, &call, &format!("a:{number}"), &answer).await;
             let kept = reads.kept();
             assert!(kept.bytes <= 100_000);
-            assert_eq!(kept.bytes, kept.entries.values().map(CachedRead::size).sum::<usize>());
+            assert_eq!(kept.bytes, kept.entries.values().map(|entry| entry.size).sum::<usize>());
         }
         let call = read(r#"{"uri":"a:b"}"#, "x", "{}");
         assert!(reads.find(&call, &target("a:49"), SIZE).is_ok(), "the newest is there");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_clients_write_into_keys_takes_room_as_well() {
+        let long = "x".repeat(3_000);
+        for (capabilities, uri) in [(long.as_str(), ""), ("", long.as_str())] {
+            let reads = Arc::new(ReadCache::default());
+            for number in 0..100 {
+                let can = format!(r#"{{"experimental":{{"x":{{"{number}":"{capabilities}"}}}}}}"#);
+                let call = read(r#"{"uri":"a:b"}"#, "x", &can);
+                ask(&reads, &call, &format!("a:{number}/{uri}"), PUBLIC).await;
+            }
+            let entries = reads.kept().entries.len();
+            assert!((10..=33).contains(&entries), "{entries}");
+        }
     }
 }
