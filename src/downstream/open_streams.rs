@@ -1,9 +1,11 @@
 //! Limits that all streams to clients share.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use crate::call::Failure;
 use crate::jsonrpc::Id;
@@ -15,12 +17,61 @@ use super::response::{AcceptedForm, AnswerWriter};
 
 /// Counts the open streams, in all and of each client.
 #[derive(Default)]
-pub(super) struct OpenStreams(Arc<SharedAmount>);
+pub(super) struct OpenStreams {
+    all: Arc<SharedAmount>,
+    /// The queries of narrowed streams, by client. Every published list builds the view of each.
+    narrowed: Arc<Mutex<NarrowedStreams>>,
+}
+
+/// How many streams a client has with one query.
+type NarrowedStreams = HashMap<Holder, HashMap<Arc<str>, usize>>;
+
+/// A stream among the open ones, until it is dropped.
+pub(super) struct StreamPlace {
+    share: Share,
+    narrowing: Option<(Arc<str>, Arc<Mutex<NarrowedStreams>>)>,
+}
 
 impl OpenStreams {
-    pub(super) fn enter(&self, holder: &Holder, bounds: ShareBounds) -> Result<Share, Failure> {
-        let entered = self.0.take(holder, 1, bounds);
-        entered.map_err(|reached| Failure::TooManyStreams { limit: bounds.reached(reached) })
+    /// Takes a place for a stream that shows what a query narrows, if there is one.
+    pub(super) fn enter(
+        &self,
+        holder: &Holder,
+        narrowing: Option<&Arc<str>>,
+        bounds: ShareBounds,
+    ) -> Result<StreamPlace, Failure> {
+        let entered = self.all.take(holder, 1, bounds);
+        let share = entered
+            .map_err(|reached| Failure::TooManyStreams { limit: bounds.reached(reached) })?;
+        let mut place = StreamPlace { share, narrowing: None };
+        let Some(query) = narrowing else { return Ok(place) };
+        let mut narrowed = self.narrowed.lock();
+        let own = narrowed.entry(holder.clone()).or_default();
+        let distinguished = bounds.each < bounds.all;
+        if distinguished && own.len() >= MOST_NARROWINGS && !own.contains_key(query) {
+            return Err(Failure::TooManyStreams { limit: MOST_NARROWINGS });
+        }
+        *own.entry(Arc::clone(query)).or_default() += 1;
+        drop(narrowed);
+        place.narrowing = Some((Arc::clone(query), Arc::clone(&self.narrowed)));
+        Ok(place)
+    }
+}
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        let Some((query, narrowed)) = &self.narrowing else { return };
+        let mut narrowed = narrowed.lock();
+        let Some(own) = narrowed.get_mut(self.share.holder()) else { return };
+        if let Some(count) = own.get_mut(query) {
+            *count -= 1;
+            if *count == 0 {
+                own.remove(query);
+            }
+        }
+        if own.is_empty() {
+            narrowed.remove(self.share.holder());
+        }
     }
 }
 
@@ -45,3 +96,6 @@ impl McpService {
         (ShareBounds { all, each: snapshot.config.share_of(all) }, gateway.keep_alive)
     }
 }
+
+/// The most queries among the streams of one client, where clients can be distinguished.
+const MOST_NARROWINGS: usize = 16;

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 
 use crate::call::{Context, Failure, InternalFault};
 use crate::catalog::Kind;
+use crate::policy::Holder;
 
 use crate::snapshot::{Snapshot, View, ViewKey};
 
@@ -33,8 +34,8 @@ impl Gateway {
         let snapshot = self.snapshots.load_full();
         let era = context.client.version.era();
         let key = self.view_key(context);
-        refresh_lists(&snapshot, &snapshot.view(&key), &key, kind).await;
-        let view = snapshot.view(&key);
+        refresh_lists(&snapshot, &snapshot.view(&key, context), context, (&key, kind)).await;
+        let view = snapshot.view(&key, context);
         for member in snapshot.servers().filter(|it| view.scope().admits_server(&it.config.name)) {
             member.server.wake(kind);
         }
@@ -53,9 +54,15 @@ impl Gateway {
 
 /// Requests the lists that the servers of a view have for clients with the
 /// key's abilities, and waits a while for those not requested before. Lists
-/// that arrive later are announced as changes.
-pub(super) async fn refresh_lists(snapshot: &Snapshot, view: &View, key: &ViewKey, kind: Kind) {
-    let asked = request_lists(snapshot, view, key, kind);
+/// that arrive later are announced as changes. `context` is that of the client
+/// that asks.
+pub(super) async fn refresh_lists(
+    snapshot: &Snapshot,
+    view: &View,
+    context: &Context,
+    (key, kind): (&ViewKey, Kind),
+) {
+    let asked = request_lists(snapshot, view, context, (key, kind));
     if !asked.is_empty() {
         let _ = timeout(PATIENCE, join_all(asked)).await;
     }
@@ -66,13 +73,14 @@ pub(super) async fn refresh_lists(snapshot: &Snapshot, view: &View, key: &ViewKe
 pub(super) fn request_lists(
     snapshot: &Snapshot,
     view: &View,
-    key: &ViewKey,
-    kind: Kind,
+    context: &Context,
+    (key, kind): (&ViewKey, Kind),
 ) -> Vec<impl Future<Output = ()> + Send + use<>> {
     let Some(abilities) = &key.abilities else { return Vec::new() };
+    let holder = Holder::identify(&context.principal, context.address);
     let servers =
         snapshot.servers().filter(|member| view.scope().admits_server(&member.config.name));
-    servers.map(|member| member.server.list_on_behalf(abilities, kind)).collect()
+    servers.map(|member| member.server.list_on_behalf(abilities, &holder, kind)).collect()
 }
 
 /// How long a client waits for lists that depend on its abilities.

@@ -190,12 +190,13 @@ impl Gateway {
         let mut active = Box::new(ActiveCall::begin(record, Requester::bind(&self.inputs, &call)));
         let key = self.view_key(&call.context);
         async move {
-            let mut view = snapshot.view(&key);
+            let mut view = snapshot.view(&key, &call.context);
             if key.abilities.is_some() && !route::exists(&snapshot, &view, &call, active.asker()) {
                 // A server may list it for this client's abilities, which no server has been told
                 // of yet.
-                Box::pin(listing::refresh_lists(&snapshot, &view, &key, Kind::Tools)).await;
-                view = snapshot.view(&key);
+                let asked = (&key, Kind::Tools);
+                Box::pin(listing::refresh_lists(&snapshot, &view, &call.context, asked)).await;
+                view = snapshot.view(&key, &call.context);
             }
             let reply = send(&snapshot, &view, call, &mut active).await;
             active.attach_reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));

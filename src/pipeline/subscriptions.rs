@@ -228,7 +228,7 @@ impl Gateway {
     ) -> Result<Arc<SubscriptionGuard>, Failure> {
         let snapshot = self.snapshots.load_full();
         let limits = &snapshot.config.gateway.limits;
-        let view = snapshot.view(&self.view_key(context));
+        let view = snapshot.view(&self.view_key(context), context);
         let (server, native, topic) = find(&snapshot, &view)?;
         let gone = || InternalFault::ServerMissing { server: server.clone() };
         let member = snapshot.server(&server).ok_or_else(gone)?;
@@ -252,7 +252,7 @@ impl Gateway {
     /// resources.
     pub fn tells(&self, context: &Context) -> [bool; 3] {
         let snapshot = self.snapshots.load();
-        let view = snapshot.view(&self.view_key(context));
+        let view = snapshot.view(&self.view_key(context), context);
         let capabilities =
             introduce::capabilities(&snapshot, &view, ProtocolVersion::LATEST_MODERN);
         ["tools", "prompts", "resources"].map(|kind| capabilities.contains_key(kind))
@@ -260,7 +260,7 @@ impl Gateway {
 
     /// The digests of the lists that a client sees.
     pub fn shown(&self, context: &Context) -> Digests {
-        self.snapshots.load().view(&self.view_key(context)).digests()
+        self.snapshots.load().view(&self.view_key(context), context).digests()
     }
 
     /// Waits for the next notifications of the client's subscriptions.
@@ -283,7 +283,7 @@ impl Gateway {
                 }
                 (_, params) => params,
             };
-            let view = self.snapshots.load().view(&self.view_key(context));
+            let view = self.snapshots.load().view(&self.view_key(context), context);
             let known = subscriber.known_as(&view, &server, &topic);
             if !known.is_empty() {
                 return known.into_iter().map(|name| told(&topic, params.clone(), name)).collect();
@@ -300,7 +300,7 @@ impl Gateway {
         if !is_status {
             return named;
         }
-        let view = self.snapshots.load().view(&self.view_key(context));
+        let view = self.snapshots.load().view(&self.view_key(context), context);
         release::public_uris(&view, server, &named, ResultShape::Task).unwrap_or(named)
     }
 

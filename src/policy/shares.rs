@@ -101,6 +101,11 @@ impl SharedAmount {
 }
 
 impl Share {
+    /// The holder of this share.
+    pub fn holder(&self) -> &Holder {
+        &self.holder
+    }
+
     /// Takes more for the same holder.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ pub use view::{Digests, View, ViewKey};
 
 use std::sync::Arc;
 
-use crate::call::{Abilities, Endpoint, Named, Principal, ServerName};
+use crate::call::{Abilities, Context, Endpoint, Named, Principal, ServerName};
 use crate::catalog::ToolEntry;
 use crate::config::{self, Config};
 use crate::identity::Identity;
@@ -88,22 +88,23 @@ pub struct ToolRoute<'a> {
 
 impl Snapshot {
     /// The view for this key: built when first requested, and cached within
-    /// bounds for as long as the snapshot.
-    pub fn view(&self, key: &ViewKey) -> Arc<View> {
+    /// bounds for as long as the snapshot. A view that no configuration has, but
+    /// a client's query or abilities, is charged to the client of `context`.
+    pub fn view(&self, key: &ViewKey, context: &Context) -> Arc<View> {
         let profile = self.profile(key.endpoint.profile());
         let narrowing = key.endpoint.narrowing.as_deref();
         let Some(abilities) = &key.abilities else {
             if profile.is_none() && narrowing.is_none() {
                 return Arc::clone(&self.plain);
             }
-            return self.views.find((key, 0), |maker| {
+            return self.views.find((key, 0), context, |maker| {
                 Arc::new(maker.build_view(&self.config, (profile, narrowing), &self.plain.lists).0)
             });
         };
         // Lists for certain abilities change within a snapshot.
         let version = self.servers().map(|member| member.server.lists_version()).sum();
-        self.views.find((key, version), |maker| match self.lists_for(abilities) {
-            None => self.view(&ViewKey { abilities: None, ..key.clone() }),
+        self.views.find((key, version), context, |maker| match self.lists_for(abilities) {
+            None => self.view(&ViewKey { abilities: None, ..key.clone() }, context),
             Some(lists) => Arc::new(maker.build_view(&self.config, (profile, narrowing), &lists).0),
         })
     }

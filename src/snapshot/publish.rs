@@ -267,7 +267,7 @@ impl SnapshotParts {
         let (plain, warnings) = maker.build_view(&self.config, (None, None), &lists);
         let snapshot = Snapshot {
             plain: Arc::new(plain),
-            views: ViewCache::new(maker.clone()),
+            views: ViewCache::new(maker.clone(), &self.config),
             counts: PrincipalCounts::new(&self.config, &maker.metrics),
             policy: Policy::new(registry.limits(&self.config)),
             identity: Arc::clone(&self.identity),

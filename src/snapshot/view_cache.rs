@@ -1,18 +1,19 @@
 //! The cache of views, each built when it is first requested.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::call::{Named, ServerName};
+use crate::call::{Context, Named, ServerName};
 use crate::catalog::{
     self, ByKind, Catalog, Kind, MergeSource, MergeWarning, Scope, Selection, ServerList,
     ServerRules,
 };
 use crate::config::{self, Config, NamingChoice, ProfileConfig, UriChoice};
+use crate::policy::Holder;
 use crate::telemetry::metrics::Metrics;
 
 use super::{PreparedListing, View, ViewKey};
@@ -72,22 +73,39 @@ impl ViewBuilder {
 }
 
 /// The cached views of one snapshot, within bounds.
+///
+/// A view that only the configuration determines has no holder. The others are charged to the
+/// client that first requested them, because clients can make up any number of queries and
+/// abilities: a client's views make room for its next ones before those of others do.
 pub(super) struct ViewCache {
     maker: ViewBuilder,
+    /// The most views of one holder.
+    each: usize,
     made: Mutex<CachedViews>,
 }
 
 #[derive(Default)]
 struct CachedViews {
-    views: HashMap<ViewKey, (u64, Arc<View>)>,
-    /// The keys and sizes of the views, oldest first.
-    order: VecDeque<(ViewKey, usize)>,
+    views: HashMap<ViewKey, CachedView>,
+    /// Counts the uses of all views.
+    uses: u64,
+    /// The total size of the views.
     held: usize,
 }
 
+struct CachedView {
+    view: Arc<View>,
+    version: u64,
+    holder: Option<Holder>,
+    size: usize,
+    /// The number of its last use.
+    used: u64,
+}
+
 impl ViewCache {
-    pub(super) fn new(maker: ViewBuilder) -> Self {
-        Self { maker, made: Mutex::default() }
+    pub(super) fn new(maker: ViewBuilder, config: &Config) -> Self {
+        let each = if config.share_of(MOST) < MOST { MOST_EACH } else { MOST };
+        Self { maker, each, made: Mutex::default() }
     }
 
     /// The view of a key, of this version or a newer one. Concurrent callers
@@ -95,15 +113,17 @@ impl ViewCache {
     pub(super) fn find(
         &self,
         (key, version): (&ViewKey, u64),
+        context: &Context,
         make: impl FnOnce(&ViewBuilder) -> Arc<View>,
     ) -> Arc<View> {
-        if let Some((made, view)) = self.made().views.get(key)
-            && *made >= version
-        {
-            return Arc::clone(view);
+        if let Some(view) = self.made().find(key, version) {
+            return view;
         }
         let view = make(&self.maker);
-        self.made().add(key.clone(), version, &view);
+        let is_configured = key.endpoint.narrowing.is_none() && key.abilities.is_none();
+        let holder =
+            (!is_configured).then(|| Holder::identify(&context.principal, context.address));
+        self.made().add((key, version), &view, holder, self.each);
         view
     }
 
@@ -113,24 +133,67 @@ impl ViewCache {
 }
 
 impl CachedViews {
-    fn add(&mut self, key: ViewKey, version: u64, view: &Arc<View>) {
+    fn find(&mut self, key: &ViewKey, version: u64) -> Option<Arc<View>> {
+        let cached = self.views.get_mut(key).filter(|cached| cached.version >= version)?;
+        self.uses += 1;
+        cached.used = self.uses;
+        Some(Arc::clone(&cached.view))
+    }
+
+    fn add(
+        &mut self,
+        (key, version): (&ViewKey, u64),
+        view: &Arc<View>,
+        holder: Option<Holder>,
+        each: usize,
+    ) {
         // A view that is shared costs no memory of its own.
-        let size = if Arc::strong_count(view) > 1 { LEAST } else { size(view) };
-        if self.views.insert(key.clone(), (version, Arc::clone(view))).is_some()
-            && let Some(at) = self.order.iter().position(|(other, _)| *other == key)
-            && let Some((_, before)) = self.order.remove(at)
-        {
-            self.held -= before;
-        }
+        let shared = Arc::strong_count(view) > 1;
+        let size = key_size(key) + if shared { LEAST } else { size(view) };
+        let before = self.remove(key);
+        // A newer version is charged to the client that requested the first one.
+        let holder = before.map_or(holder, |before| before.holder);
+        self.make_room(size, holder.as_ref(), each);
+        self.uses += 1;
         self.held += size;
-        self.order.push_back((key, size));
-        while self.order.len() > 1 && (self.order.len() > MOST || self.held > MOST_BYTES) {
-            if let Some((oldest, size)) = self.order.pop_front() {
-                self.views.remove(&oldest);
-                self.held -= size;
+        let cached = CachedView { view: Arc::clone(view), version, holder, size, used: self.uses };
+        self.views.insert(key.clone(), cached);
+    }
+
+    /// Removes views until another one of this size and holder may be added.
+    fn make_room(&mut self, size: usize, holder: Option<&Holder>, each: usize) {
+        let is_own = |cached: &CachedView| holder.is_some() && cached.holder.as_ref() == holder;
+        while self.views.values().filter(|cached| is_own(cached)).count() >= each {
+            self.remove_oldest(is_own);
+        }
+        while self.views.len() >= MOST || self.held + size > MOST_BYTES {
+            let removed = self.remove_oldest(is_own)
+                || self.remove_oldest(|cached| cached.holder.is_some())
+                || self.remove_oldest(|_| true);
+            if !removed {
+                return;
             }
         }
     }
+
+    /// Removes the least recently used of these views; false if there is none.
+    fn remove_oldest(&mut self, of: impl Fn(&CachedView) -> bool) -> bool {
+        let all = self.views.iter().filter(|(_, cached)| of(cached));
+        let oldest = all.min_by_key(|(_, cached)| cached.used).map(|(key, _)| key.clone());
+        oldest.and_then(|key| self.remove(&key)).is_some()
+    }
+
+    fn remove(&mut self, key: &ViewKey) -> Option<CachedView> {
+        let removed = self.views.remove(key)?;
+        self.held -= removed.size;
+        Some(removed)
+    }
+}
+
+/// The bytes that a client wrote into a key.
+fn key_size(key: &ViewKey) -> usize {
+    let narrowing = key.endpoint.narrowing.as_ref().map_or(0, |query| query.len());
+    narrowing + key.abilities.as_ref().map_or(0, |abilities| abilities.raw().len())
 }
 
 /// The approximate size of a view: its lists are stored twice, once for each
@@ -188,44 +251,99 @@ fn rules(config: &Arc<config::ServerConfig>) -> ServerRules {
 const LEAST: usize = 4096;
 /// The most views that one snapshot keeps.
 const MOST: usize = 256;
+/// How many of them one client may have, where clients can be distinguished.
+const MOST_EACH: usize = 32;
 /// The most bytes that they may hold; the newest view is kept in any case.
 const MOST_BYTES: usize = 128 << 20;
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
-    use crate::call::Endpoint;
-    use crate::upstream::tests::config;
+    use crate::call::{Abilities, Endpoint};
+    use crate::upstream::tests::{call, config};
 
     fn key(number: usize) -> ViewKey {
         let narrowing = Some(format!("tools=t{number}").into());
         ViewKey { endpoint: Endpoint { profile: None, narrowing }, ..ViewKey::default() }
     }
 
-    #[test]
-    fn no_more_views_are_kept_than_may_be_and_the_oldest_go_first() {
-        let metrics = Arc::new(Metrics::new("0.0.0"));
-        let views = ViewCache::new(ViewBuilder { metrics, info: Bytes::from_static(b"{}") });
-        let config = config(&[("a", "")]);
-        let find = |number| {
+    fn profile_key() -> ViewKey {
+        let profile = Some(crate::call::ProfileName::new("p").unwrap());
+        ViewKey { endpoint: Endpoint { profile, narrowing: None }, ..ViewKey::default() }
+    }
+
+    struct World {
+        views: ViewCache,
+        config: Config,
+    }
+
+    impl World {
+        fn new(each: usize) -> Self {
+            let maker = ViewBuilder {
+                metrics: Arc::new(Metrics::new("0.0.0")),
+                info: Bytes::from_static(b"{}"),
+            };
+            let config = config(&[("a", "")]);
+            Self { views: ViewCache { each, ..ViewCache::new(maker, &config) }, config }
+        }
+
+        /// Whether the view is made for a client at this address, not found.
+        fn makes(&self, key: &ViewKey, address: [u8; 4]) -> bool {
+            let context = Context { address: IpAddr::from(address), ..call("t").context };
             let mut made = false;
-            views.find((&key(number), 0), |maker| {
+            self.views.find((key, 0), &context, |maker| {
                 made = true;
-                Arc::new(maker.build_view(&config, (None, None), &ServerLists::default()).0)
+                let lists = ServerLists::default();
+                Arc::new(maker.build_view(&self.config, (None, None), &lists).0)
             });
             made
-        };
-        for number in 0..=MOST {
-            assert!(find(number) && !find(number), "{number} is made once");
         }
-        let kept = views.made().views.len();
-        assert_eq!(kept, MOST);
-        assert!(find(0), "the oldest is gone");
-        let mut made = views.made();
-        assert_eq!(made.held, made.order.iter().map(|(_, size)| size).sum::<usize>());
-        made.held = MOST_BYTES;
-        let large = Arc::clone(&made.views.values().next().unwrap().1);
-        made.add(key(MOST + 1), 0, &large);
-        assert!(made.held <= MOST_BYTES, "large ones make room, too");
+    }
+
+    const ONE: [u8; 4] = [192, 0, 2, 1];
+    const OTHER: [u8; 4] = [192, 0, 2, 2];
+
+    #[test]
+    fn no_more_views_are_kept_than_may_be_and_those_not_used_go_first() {
+        let world = World::new(MOST);
+        assert!(world.makes(&profile_key(), ONE));
+        for number in 0..MOST {
+            assert!(world.makes(&key(number), ONE) && !world.makes(&key(0), ONE), "{number}");
+        }
+        assert_eq!(world.views.made().views.len(), MOST);
+        assert!(world.makes(&key(1), ONE), "the least recently used is gone");
+        assert!(!world.makes(&profile_key(), ONE), "it is not one client's");
+        let mut made = world.views.made();
+        assert_eq!(made.held, made.views.values().map(|cached| cached.size).sum::<usize>());
+        made.make_room(MOST_BYTES - 10 * LEAST, None, MOST);
+        assert!(made.held <= 10 * LEAST && !made.views.is_empty(), "large ones make room, too");
+    }
+
+    #[test]
+    fn views_of_one_client_push_out_none_of_another() {
+        let world = World::new(MOST_EACH);
+        assert!(world.makes(&key(0), OTHER));
+        for number in 1..=3 * MOST {
+            assert!(world.makes(&key(number), ONE));
+        }
+        assert!(!world.makes(&key(0), OTHER));
+        assert_eq!(world.views.made().views.len(), 1 + MOST_EACH);
+        world.views.made().make_room(MOST_BYTES - 3 * LEAST, Some(&holder(ONE)), MOST_EACH);
+        assert!(!world.makes(&key(0), OTHER), "nor do large ones");
+    }
+
+    #[test]
+    fn what_clients_write_into_keys_counts() {
+        let world = World::new(MOST);
+        let raw = format!("{{\"experimental\":{{\"x\":{{\"y\":\"{}\"}}}}}}", "z".repeat(4000));
+        let abilities = Some(Abilities::parse(raw.as_bytes()));
+        assert!(world.makes(&ViewKey { abilities, ..key(0) }, ONE));
+        assert!(world.views.made().held > LEAST + 4000);
+    }
+
+    fn holder(address: [u8; 4]) -> Holder {
+        Holder::identify(&crate::call::Principal::Anonymous, address.into())
     }
 }

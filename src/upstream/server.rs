@@ -15,7 +15,7 @@ use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::{Holder, Permitted, ShareBounds};
 
 use crate::upstream::UpstreamError;
-use crate::upstream::lists::ListFreshness;
+use crate::upstream::lists::{self, ListFreshness};
 use crate::upstream::notifications::{Mailbox, SubscriptionGuard, Topic};
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::supervisor::instance::{InUse, Instance, SOON};
@@ -70,19 +70,23 @@ impl Server {
     }
 
     /// Requests the lists for clients with these capabilities, if they are due,
-    /// without waiting. The returned future waits until the server has answered
-    /// or failed for the first time; it is ready at once if there is no server
-    /// to ask. The caller bounds the time.
+    /// without waiting, and on the account of the client that asks. The
+    /// returned future waits until the server has answered or failed for the
+    /// first time; it is ready at once if there is no server to ask, or if the
+    /// client has asked for too many lists. The caller bounds the time.
     pub fn list_on_behalf(
         &self,
         abilities: &Abilities,
+        holder: &Holder,
         kind: Kind,
     ) -> impl Future<Output = ()> + Send + use<> {
         let told = self.told(abilities).filter(|_| self.list().is_some());
-        let asked = told.map(|told| {
-            let standing = self.kin.lists.ask(&told);
-            self.have_listed(&told, standing, kind);
-            (told, standing)
+        let has_shares = self.kin.surroundings.has_shares();
+        let each = if has_shares { lists::MOST_EACH } else { lists::MOST };
+        let asked = told.and_then(|told| {
+            let standing = self.kin.lists.ask(&told, holder, each)?;
+            self.have_listed(&told, holder, (standing, kind));
+            Some((told, standing))
         });
         let kin = Arc::clone(&self.kin);
         async move {
@@ -104,7 +108,7 @@ impl Server {
     }
 
     /// Requests a list that is missing or may be stale.
-    fn have_listed(&self, told: &Bytes, standing: ListFreshness, kind: Kind) {
+    fn have_listed(&self, told: &Bytes, holder: &Holder, (standing, kind): (ListFreshness, Kind)) {
         let lists = &self.kin.lists;
         let is_modern = self.kin.version().map(ProtocolVersion::era) == Some(Era::Modern);
         if is_modern {
@@ -127,7 +131,7 @@ impl Server {
         if matches!(standing, ListFreshness::Tried(age) if age <= fresh) {
             return;
         }
-        match self.kin.pool.open_for(&self.kin, owner) {
+        match self.kin.pool.open_for(&self.kin, owner, holder) {
             Ok(lister) => lister.want_list(),
             Err(fault) => {
                 let fault = fault.chain_without(&self.kin.config.secrets);

@@ -1,10 +1,14 @@
 //! One client that takes all it can get of what every client needs.
 
-use serde_json::json;
-use tokio::task::JoinSet;
+use std::net::{IpAddr, Ipv4Addr};
 
-use crate::support::{Client, Gateway, Upstream, until, within};
-use crate::{ATTACKER, BYSTANDER, two_clients};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use trunkline::call::{Answer, Call, Event, Failure, Params, Principal};
+use trunkline::mcp::Method;
+
+use crate::support::{Client, Gateway, Step, Upstream, until, within};
+use crate::{ATTACKER, BYSTANDER, context, two_clients};
 
 #[tokio::test]
 async fn calls_of_one_client_leave_slots_and_a_queue_to_the_others() {
@@ -87,6 +91,38 @@ async fn instances_of_one_client_leave_some_to_the_others() {
     }
     let [_, (_, bystander)] = gateway.both_as(BYSTANDER, "/mcp").await;
     assert_eq!(bystander.call("s__echo", json!({})).await.text(), "{}");
+}
+
+/// Calls a tool without a key, from an address that this machine does not have.
+async fn call_from(gateway: &Gateway, address: Ipv4Addr, tool: &str) -> Result<Answer, Failure> {
+    let params = json!({ "name": tool, "arguments": {} }).to_string();
+    let context = context(Principal::Anonymous, IpAddr::V4(address));
+    let params = Params::parse(Some(params.into())).unwrap();
+    let call = Call { method: Method::ToolsCall, params, context, input: None };
+    let mut active = within(gateway.running.gateway.call(Box::new(call))).await;
+    match within(active.next()).await {
+        Some(Event::Answer(answer)) => answer,
+        other => panic!("no answer, but {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn parked_calls_of_one_address_leave_some_to_the_others() {
+    let upstream = Upstream::legacy().await;
+    upstream.does("ask", |_| vec![Step::Ask("q", "roots/list", Value::Null), Step::Never]);
+    let gateway = Gateway::with("s", upstream.http())
+        .gateway("anonymous = \"anyone\"")
+        .gateway("limits.parked_each = 2")
+        .start()
+        .await;
+    let [attacker, bystander] = [1, 2].map(|host| Ipv4Addr::new(192, 0, 2, host));
+    for _ in 0..2 {
+        call_from(&gateway, attacker, "s__ask").await.unwrap();
+    }
+    let refused = call_from(&gateway, attacker, "s__ask").await.unwrap_err();
+    let over = matches!(&refused, Failure::OverLimit { limit, .. } if limit == "parked_each");
+    assert!(over, "{refused:?}");
+    call_from(&gateway, bystander, "s__ask").await.unwrap();
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ mod climbing_uris;
 mod duplicate_keys;
 mod fair_shares;
 mod guessed_ids;
+mod inventive_clients;
 mod large_arguments;
 mod large_sessions;
 mod leaked_secrets;
@@ -32,6 +33,12 @@ mod strangers;
 mod unfinished_bodies;
 mod unread_answers;
 mod watched_files;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use trunkline::call::{self, Context, Principal};
+use trunkline::mcp::ProtocolVersion;
 
 use support::client_table;
 use support::gateway::Builder;
@@ -43,4 +50,22 @@ const BYSTANDER: &str = "key-of-the-bystander";
 fn two_clients(builder: Builder) -> Builder {
     let attacker = client_table("attacker", ATTACKER, "");
     builder.toml(&attacker).toml(&client_table("bystander", BYSTANDER, ""))
+}
+
+/// The context of calls by a Modern client that can list roots.
+fn context(principal: Principal, address: IpAddr) -> Context {
+    let client = call::Client::new(ProtocolVersion::LATEST_MODERN, None, r#"{"roots":{}}"#.into());
+    Context {
+        principal,
+        endpoint: call::Endpoint::default(),
+        session: None,
+        address,
+        peer: None,
+        transport: "http1",
+        client: Arc::new(client),
+        log: None,
+        progress_token: None,
+        trace: call::Trace::default(),
+        headers: Arc::default(),
+    }
 }

@@ -21,10 +21,11 @@ use crate::call::{Drain, Failure};
 use crate::codec::sse;
 use crate::jsonrpc;
 use crate::mcp::{self, Era};
-use crate::policy::{Holder, Share};
+use crate::policy::Holder;
 
 use crate::downstream::caller::{AccessWatch, VerifiedCaller};
 use crate::downstream::legacy::unguessable;
+use crate::downstream::open_streams::StreamPlace;
 use crate::downstream::request::Posted;
 use crate::downstream::stdio::{Bridge, BridgeBounds, McpPeer, Mirroring, OutputLines};
 use crate::downstream::{Body, McpService, response};
@@ -127,7 +128,7 @@ struct Streaming {
     standing: AccessWatch,
     registered: Registered,
     /// The session's own stream has another.
-    _place: Share,
+    _place: StreamPlace,
 }
 
 impl Streaming {
@@ -208,7 +209,7 @@ impl McpService {
     ) -> Response<Body> {
         let (limit, keep_alive) = self.limits();
         let holder = Holder::identify(caller.principal(), peer.addr.ip());
-        let entered = self.streams.enter(&holder, limit);
+        let entered = self.streams.enter(&holder, None, limit);
         let entered = entered.and_then(|place| Ok((place, unguessable()?)));
         let (place, id) = match entered {
             Ok(entered) => entered,

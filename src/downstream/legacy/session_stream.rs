@@ -14,7 +14,6 @@ use crate::codec::sse;
 use crate::jsonrpc;
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
-use crate::policy::Share;
 use crate::telemetry::metrics::Entered;
 
 use super::outbox::{Merge, OutboxReader, ReplayStart, Sent};
@@ -22,6 +21,7 @@ use super::resumption;
 use super::session::{ClientSession, Listens, SessionUse};
 use crate::downstream::caller::{AccessWatch, VerifiedCaller};
 use crate::downstream::list_changes::{ListChanges, WantedLists};
+use crate::downstream::open_streams::StreamPlace;
 use crate::downstream::response;
 use crate::downstream::{Body, McpService};
 
@@ -35,7 +35,7 @@ struct SessionStream {
     keep_alive: std::time::Duration,
     drain: Drain,
     standing: AccessWatch,
-    _held: (Share, Entered, SessionUse, Listens),
+    _held: (StreamPlace, Entered, SessionUse, Listens),
 }
 
 impl SessionStream {
@@ -89,12 +89,13 @@ impl McpService {
         caller: &VerifiedCaller,
     ) -> Response<Body> {
         let (limit, keep_alive) = self.limits();
-        let place = match self.streams.enter(session.holder(), limit) {
+        let Some((context, known)) = session.knows() else {
+            return response::refusal(None, &Failure::SessionLost, Era::Legacy);
+        };
+        let narrowing = context.endpoint.narrowing.as_ref();
+        let place = match self.streams.enter(session.holder(), narrowing, limit) {
             Ok(place) => place,
             Err(failure) => return response::refusal(None, &failure, Era::Legacy),
-        };
-        let Some((_, known)) = session.knows() else {
-            return response::refusal(None, &Failure::SessionLost, Era::Legacy);
         };
         let mut ticks = self.gateway.changes();
         // What changed since the client last asked for a list is told at once:

@@ -20,11 +20,12 @@ use crate::codec::sse;
 use crate::jsonrpc::{self, Id, JsonError, Members};
 use crate::mcp::{meta, notification};
 use crate::pipeline::{Gateway, Subscriber, Told};
-use crate::policy::{Holder, Share};
+use crate::policy::Holder;
 use crate::telemetry::metrics::Entered;
 
 use crate::downstream::caller::{AccessWatch, VerifiedCaller};
 use crate::downstream::list_changes::{ListChanges, WantedLists};
+use crate::downstream::open_streams::StreamPlace;
 use crate::downstream::response;
 use crate::downstream::{Body, McpService};
 
@@ -95,7 +96,7 @@ struct ListenStream {
     keep_alive: Duration,
     drain: Drain,
     standing: AccessWatch,
-    _held: (Share, Entered),
+    _held: (StreamPlace, Entered),
 }
 
 type Opening = Pin<Box<dyn Future<Output = Bytes> + Send>>;
@@ -232,7 +233,8 @@ impl McpService {
         }
         let (id, context) = (id.detach(), context.detach());
         let holder = Holder::identify(&context.principal, context.address);
-        let place = self.streams.enter(&holder, streams)?;
+        let narrowing = context.endpoint.narrowing.as_ref();
+        let place = self.streams.enter(&holder, narrowing, streams)?;
         // In this order: what changes in between is told.
         let ticks = self.gateway.changes();
         let changes = ListChanges::since(self.gateway.shown(&context), filter.lists);

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use crate::catalog::{HeaderRules, Kind, ServerList};
 use crate::clock;
 use crate::mcp::Era;
+use crate::policy::Holder;
 use crate::text::{clip, escape_controls};
 
 use crate::upstream::owner::InstanceKey;
@@ -60,8 +61,11 @@ pub(in crate::upstream) enum ListingOutcome {
 }
 
 /// A list for some capabilities.
+#[derive(Clone)]
 struct CapabilityList {
     list: Option<Arc<ServerList>>,
+    /// The client that it was first requested for.
+    holder: Holder,
     /// When a client last asked for it.
     asked: Instant,
     /// When the server last returned it, or failed to.
@@ -83,25 +87,36 @@ impl OfferedLists {
         self.further().get(capabilities).and_then(|slot| slot.list.clone())
     }
 
-    /// Records that a client asks for such a list; returns its state.
-    pub(in crate::upstream) fn ask(&self, capabilities: &Bytes) -> ListFreshness {
+    /// Records that a client asks for such a list; returns its state. `None` if there is no room
+    /// for another list now, or not for another of this client's, of which there may be `each`:
+    /// the client then has the list for all clients.
+    pub(in crate::upstream) fn ask(
+        &self,
+        capabilities: &Bytes,
+        holder: &Holder,
+        each: usize,
+    ) -> Option<ListFreshness> {
         let now = clock::now();
         let mut further = self.further();
         if let Some(slot) = further.get_mut(capabilities) {
             slot.asked = now;
-            return slot
-                .tried
-                .map_or(ListFreshness::New, |tried| ListFreshness::Tried(now - tried));
+            let tried = slot.tried.map(|tried| ListFreshness::Tried(now - tried));
+            return Some(tried.unwrap_or(ListFreshness::New));
         }
-        if further.len() >= MOST {
-            let oldest = further.iter().min_by_key(|(_, slot)| slot.asked);
-            if let Some(oldest) = oldest.map(|(capabilities, _)| capabilities.clone()) {
-                further.remove(&oldest);
-            }
+        let own = |slot: &CapabilityList| slot.holder == *holder;
+        if further.values().filter(|slot| own(slot)).count() >= each {
+            remove_unused(&mut further, own)?;
+        } else if further.len() >= MOST {
+            remove_unused(&mut further, |_| true)?;
         }
-        let slot = CapabilityList { list: None, asked: now, tried: None };
+        let slot = CapabilityList { list: None, holder: holder.clone(), asked: now, tried: None };
         further.insert(capabilities.clone(), slot);
-        ListFreshness::New
+        Some(ListFreshness::New)
+    }
+
+    /// The client that a list was first requested for.
+    fn holder(&self, capabilities: &Bytes) -> Option<Holder> {
+        self.further().get(capabilities).map(|slot| slot.holder.clone())
     }
 
     /// The number of changes of the further lists.
@@ -119,7 +134,7 @@ impl OfferedLists {
             .further()
             .iter()
             .filter(|(_, slot)| slot.list.is_some())
-            .map(|(told, slot)| (told.clone(), CapabilityList { list: slot.list.clone(), ..*slot }))
+            .map(|(told, slot)| (told.clone(), slot.clone()))
             .collect();
         let mut further = self.further();
         for (told, slot) in inherited {
@@ -194,6 +209,20 @@ impl OfferedLists {
     }
 }
 
+/// Removes the list of those that `may` be removed that clients have not asked for the longest
+/// time; `None` if all are in use.
+fn remove_unused(
+    further: &mut HashMap<Bytes, CapabilityList>,
+    may: impl Fn(&CapabilityList) -> bool,
+) -> Option<()> {
+    let unused = |slot: &CapabilityList| may(slot) && slot.asked.elapsed() >= IN_USE;
+    let oldest = further.iter().filter(|(_, slot)| unused(slot));
+    let oldest = oldest.min_by_key(|(_, slot)| slot.asked);
+    let oldest = oldest.map(|(capabilities, _)| capabilities.clone())?;
+    further.remove(&oldest);
+    Some(())
+}
+
 impl Instance {
     /// Requests the lists that this instance is responsible for, and notifies
     /// the gateway of a change.
@@ -230,9 +259,16 @@ impl Instance {
         Ok(listed)
     }
 
-    /// Requests the missing lists that clients have asked a Modern server for.
+    /// Requests one of the missing lists that clients have asked a Modern server for. The others
+    /// follow after everything else that is due.
     pub(in crate::upstream) async fn list_untried(&self, connection: &ServerConnection) {
-        self.list_further(connection, self.kin.lists.untried()).await;
+        let lists = &self.kin.lists;
+        let mut untried = lists.untried();
+        let Some(next) = untried.pop() else { return };
+        if !untried.is_empty() {
+            lists.wanted.notify_one();
+        }
+        self.list_further(connection, vec![next]).await;
     }
 
     async fn list_further(&self, connection: &ServerConnection, wanted: Vec<Bytes>) {
@@ -343,9 +379,10 @@ impl crate::upstream::supervisor::shared::ServerShared {
         if self.lists.of(told).is_none() {
             return;
         }
+        let Some(holder) = self.lists.holder(told) else { return };
         self.lists.doubt(told);
         let lister = InstanceKey { told: told.clone(), ..InstanceKey::main() };
-        if let Ok(lister) = self.pool.open_for(self, lister) {
+        if let Ok(lister) = self.pool.open_for(self, lister, &holder) {
             lister.want_list();
         }
     }
@@ -358,6 +395,10 @@ static BUILDING: Semaphore = Semaphore::const_new(2);
 const MOST_WARNINGS: usize = 20;
 const LONGEST_WARNING: usize = 1024;
 /// The most sets of capabilities whose lists are kept for one server.
-const MOST: usize = 64;
+pub(in crate::upstream) const MOST: usize = 64;
+/// How many of them each client may have, where clients can be distinguished.
+pub(in crate::upstream) const MOST_EACH: usize = MOST / 4;
+/// A list that a client asked for within this time makes room for no other.
+const IN_USE: Duration = Duration::from_mins(1);
 /// A list that no client asked for within this time is not updated.
 const RECENT: Duration = Duration::from_hours(1);

@@ -104,14 +104,16 @@ impl SubscriptionHub {
         new
     }
 
-    /// The instances of `server`, besides the main one, that have subscribers.
-    pub(in crate::upstream) fn waiting(&self, server: &ServerName) -> Vec<InstanceKey> {
+    /// The instances of `server`, besides the main one, that have subscribers, each with one of
+    /// them.
+    pub(in crate::upstream) fn waiting(&self, server: &ServerName) -> Vec<(InstanceKey, Holder)> {
         let servers = self.servers.lock();
         let here = servers.iter().filter(|((name, owner), _)| name == server && !owner.is_main());
-        let wanted = |there: &Weak<Subscriptions>| {
-            there.upgrade().is_some_and(|subscriptions| subscriptions.are_wanted())
-        };
-        here.filter(|(_, there)| wanted(there)).map(|((_, owner), _)| owner.clone()).collect()
+        let waiting = here.filter_map(|((_, owner), there)| {
+            let subscriber = there.upgrade()?.first_subscriber()?;
+            Some((owner.clone(), subscriber))
+        });
+        waiting.collect()
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::call::{ErrorBody, Question, ServerName};
 use crate::jsonrpc::Response;
-use crate::policy::Share;
+use crate::policy::{Holder, Share};
 
 use super::hub::Clients;
 use super::{ClientNotice, Mailbox, NoticeSubject, Topic};
@@ -33,6 +33,8 @@ pub struct Subscriptions {
 #[derive(Debug, Default)]
 struct TopicState {
     readers: BTreeMap<u64, Arc<Mailbox>>,
+    /// The client that subscribed first.
+    first: Option<Holder>,
     next: u64,
     /// The server's last verdict; `None` while there is none.
     verdict: Option<Result<(), SubscriptionRefusal>>,
@@ -88,6 +90,7 @@ impl Subscriptions {
         let number = standing.next;
         standing.next += 1;
         standing.readers.insert(number, Arc::clone(mailbox));
+        standing.first.get_or_insert_with(|| place.holder().clone());
         drop(topics);
         if ask {
             self.changes.send_modify(|count| *count += 1);
@@ -115,6 +118,11 @@ impl Subscriptions {
     /// Whether there are any subscriptions.
     pub fn are_wanted(&self) -> bool {
         !self.topics().is_empty()
+    }
+
+    /// The client that subscribed first to one of the topics; `None` if there are no subscriptions.
+    pub(super) fn first_subscriber(&self) -> Option<Holder> {
+        self.topics().values().find_map(|topic| topic.first.clone())
     }
 
     /// Notifies whenever a topic is added or removed.

@@ -30,7 +30,7 @@ type OpenInstances = HashMap<InstanceKey, OpenInstance>;
 /// An instance, and the share of the client that it was opened for.
 struct OpenInstance {
     instance: Arc<Instance>,
-    _share: Option<Share>,
+    share: Share,
 }
 
 impl Pool {
@@ -43,18 +43,19 @@ impl Pool {
         holder: &Holder,
     ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
         let mut open = self.open();
-        let instance = self.find_or_open(&mut open, kin, owner, Some(holder))?;
+        let instance = find_or_open(&mut open, &self.shares, kin, (owner, holder))?;
         let in_use = InUse::begin(&instance);
         Ok((instance, in_use))
     }
 
-    /// The instance for this key, opened if missing.
+    /// The instance for this key, opened for `holder` if missing.
     pub(in crate::upstream) fn open_for(
         &self,
         kin: &Arc<ServerShared>,
         owner: InstanceKey,
+        holder: &Holder,
     ) -> Result<Arc<Instance>, UpstreamError> {
-        self.find_or_open(&mut self.open(), kin, owner, None)
+        find_or_open(&mut self.open(), &self.shares, kin, (owner, holder))
     }
 
     /// The instance for this key, if it is open.
@@ -106,32 +107,35 @@ impl Pool {
         (all.iter().take(SHOWN).map(|instance| instance.view()).collect(), count)
     }
 
-    fn find_or_open(
-        &self,
-        open: &mut OpenInstances,
-        kin: &Arc<ServerShared>,
-        owner: InstanceKey,
-        holder: Option<&Holder>,
-    ) -> Result<Arc<Instance>, UpstreamError> {
-        let limit = kin.config.max_instances();
-        if let Some(there) = open.get(&owner) {
-            return Ok(Arc::clone(&there.instance));
-        }
-        if open.len() >= limit {
-            close_idle(open).ok_or(UpstreamError::TooManyInstances { limit })?;
-        }
-        let each = kin.surroundings.share_of(limit);
-        let bounds = ShareBounds { all: limit, each };
-        let share = holder.map(|holder| self.shares.take(holder, 1, bounds)).transpose();
-        let share = share.map_err(|_| UpstreamError::TooManyInstances { limit: each })?;
-        let instance = Instance::start(kin, owner.clone());
-        open.insert(owner, OpenInstance { instance: Arc::clone(&instance), _share: share });
-        Ok(instance)
-    }
-
     fn open(&self) -> MutexGuard<'_, OpenInstances> {
         self.open.lock()
     }
+}
+
+fn find_or_open(
+    open: &mut OpenInstances,
+    shares: &Arc<SharedAmount>,
+    kin: &Arc<ServerShared>,
+    (owner, holder): (InstanceKey, &Holder),
+) -> Result<Arc<Instance>, UpstreamError> {
+    if let Some(there) = open.get(&owner) {
+        return Ok(Arc::clone(&there.instance));
+    }
+    let limit = kin.config.max_instances();
+    if open.len() >= limit {
+        // A client makes room among its own instances first, and among those of others only as
+        // long as it has less than its share.
+        close_idle(open, |it| it.share.holder() == holder);
+    }
+    let each = kin.surroundings.share_of(limit);
+    let share = shares.take(holder, 1, ShareBounds { all: usize::MAX, each });
+    let share = share.map_err(|_| UpstreamError::TooManyInstances { limit: each })?;
+    if open.len() >= limit {
+        close_idle(open, |_| true).ok_or(UpstreamError::TooManyInstances { limit })?;
+    }
+    let instance = Instance::start(kin, owner.clone());
+    open.insert(owner, OpenInstance { instance: Arc::clone(&instance), share });
+    Ok(instance)
 }
 
 fn remove(open: &mut OpenInstances, instance: &Instance) {
@@ -142,10 +146,11 @@ fn remove(open: &mut OpenInstances, instance: &Instance) {
     }
 }
 
-/// Closes the least recently used idle shared instance: an equivalent one can be opened when it is
-/// needed again. `None` if there is no such instance.
-fn close_idle(open: &mut OpenInstances) -> Option<()> {
+/// Closes the least recently used idle shared instance of those that `may` be closed: an equivalent
+/// one can be opened when it is needed again. `None` if there is no such instance.
+fn close_idle(open: &mut OpenInstances, may: impl Fn(&OpenInstance) -> bool) -> Option<()> {
     let idle = open.iter().filter(|(owner, it)| owner.lists() && !it.instance.is_in_use());
+    let idle = idle.filter(|(_, it)| may(it));
     let idle = idle.min_by_key(|(_, it)| it.instance.last_used());
     let idle = idle.map(|(owner, _)| owner.clone())?;
     open.remove(&idle)?.instance.stop.cancel();
@@ -156,12 +161,12 @@ impl ServerShared {
     /// Opens the instances that have subscriptions waiting, if this server
     /// replaces another.
     pub(in crate::upstream) fn resume(self: &Arc<Self>) {
-        for owner in self.surroundings.hub.waiting(&self.config.name) {
+        for (owner, holder) in self.surroundings.hub.waiting(&self.config.name) {
             let expected = match self.config.isolation() {
                 Isolation::Shared => owner.lists(),
                 Isolation::Client => true,
             };
-            if expected && let Err(fault) = self.pool.open_for(self, owner) {
+            if expected && let Err(fault) = self.pool.open_for(self, owner, &holder) {
                 let fault = fault.chain_without(&self.config.secrets);
                 tracing::warn!(server = %self.config.name, fault, "subscriptions are lost");
             }

@@ -59,6 +59,11 @@ impl ServerContext {
         self.share.store(config.share_of(100), Ordering::Relaxed);
     }
 
+    /// Whether one client may have less of a limit than all.
+    pub(in crate::upstream) fn has_shares(&self) -> bool {
+        self.share.load(Ordering::Relaxed) < 100
+    }
+
     /// How much of a limit one client may have, at least one.
     pub(super) fn share_of(&self, limit: usize) -> usize {
         let percent = self.share.load(Ordering::Relaxed);
