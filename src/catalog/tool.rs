@@ -14,7 +14,7 @@ use super::offers::{ServerOffers, TaskForm};
 use super::param_headers::{self, ParamHeader};
 use super::schema::{self, ArgumentSchema};
 use crate::call::NativeName;
-use crate::jsonrpc::{Splice, span_of, string, text};
+use crate::jsonrpc::{Members, Splice, span_of, string, text};
 use crate::mcp::encode_value;
 
 /// How to treat `x-mcp-header` annotations that violate the rules.
@@ -173,20 +173,12 @@ fn description_member(text: &str) -> String {
 /// The raw values in a `_meta` that name a user interface, with their text. The extension has two
 /// spellings of the key; servers often send both.
 pub(super) fn interface(meta: &str) -> Vec<(&str, String)> {
-    #[derive(Deserialize)]
-    struct InterfaceMeta<'a> {
-        #[serde(borrow, default)]
-        ui: Option<&'a RawValue>,
-        #[serde(borrow, default, rename = "ui/resourceUri")]
-        flat: Option<&'a RawValue>,
-    }
-    #[derive(Deserialize)]
-    struct Ui<'a> {
-        #[serde(borrow, default, rename = "resourceUri")]
-        uri: Option<&'a RawValue>,
-    }
-    let Ok(meta) = serde_json::from_str::<InterfaceMeta<'_>>(meta) else { return Vec::new() };
-    let nested = meta.ui.and_then(|ui| serde_json::from_str::<Ui<'_>>(ui.get()).ok()?.uri);
-    let found = nested.into_iter().chain(meta.flat);
+    let Ok(meta) = Members::parse_with_duplicates(meta.as_bytes()) else { return Vec::new() };
+    let nested = meta.find_all("ui").filter_map(|ui| {
+        let ui = Members::parse_with_duplicates(ui.get().as_bytes()).ok()?;
+        Some(ui.find_all("resourceUri").collect::<Vec<_>>())
+    });
+    let nested = nested.flatten();
+    let found = nested.chain(meta.find_all("ui/resourceUri"));
     found.filter_map(|raw| Some((raw.get(), text(raw)?.into_owned()))).collect()
 }

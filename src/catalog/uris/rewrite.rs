@@ -1,15 +1,12 @@
 //! Rewrites the URIs in a server's result to their public form. All other bytes
 //! stay unchanged.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use memchr::memmem;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::catalog::tool::interface;
-use crate::jsonrpc::{Splice, object, span_of, string, text};
+use crate::jsonrpc::{Members, Splice, span_of, string, text};
 use crate::mcp::Method;
 
 /// Where a result contains URIs.
@@ -41,67 +38,42 @@ impl ResultShape {
 
 /// The result with the URIs that `public` returns; `None` if no URI changes. A
 /// result of another shape is not rewritten.
-pub fn rewrite_uris<'a>(
-    raw: &'a [u8],
+pub fn rewrite_uris(
+    raw: &[u8],
     shape: ResultShape,
     public: impl Fn(&str) -> Option<String>,
 ) -> Option<Bytes> {
     let mut finder = UriFinder { raw, public, splice: Splice::new(raw), found: false };
-    // Most results contain none: searching for the key costs next to nothing. A
-    // key written with escapes is missed, and its URI stays native.
-    let has_uri = memmem::find(raw, b"\"uri\"").is_some();
-    let has_interface = matches!(shape, ResultShape::ToolResult | ResultShape::Task)
-        && memmem::find(raw, b"esourceUri\"").is_some();
-    if !has_uri && !has_interface {
+    // Most results contain none: searching for the key costs next to nothing. A key may be written
+    // with escapes.
+    let may_have = |key: &[u8]| memmem::find(raw, key).is_some();
+    let interface_key: &[u8] = match shape {
+        ResultShape::ToolResult | ResultShape::Task => b"esourceUri\"",
+        ResultShape::Prompt | ResultShape::Contents => b"\"uri\"",
+    };
+    if ![b"\"uri\"", interface_key, br"\u"].into_iter().any(may_have) {
         return None;
     }
-    let result: WireResult<'a> = object(raw).ok()?;
+    let result = Members::parse_with_duplicates(raw).ok()?;
     match shape {
         ResultShape::ToolResult => finder.find_in_tool_result(&result),
         ResultShape::Task => {
-            if let Some(inner) = result.result.and_then(|raw| object(raw.get().as_bytes()).ok()) {
+            for inner in result.find_all("result").filter_map(parse_node) {
                 finder.find_in_tool_result(&inner);
             }
         }
         ResultShape::Prompt => {
-            for message in result.messages.into_iter().flat_map(parse_list) {
+            for message in result.find_all("messages").flat_map(parse_list) {
                 finder.find_in_message(message);
             }
         }
         ResultShape::Contents => {
-            for content in result.contents.into_iter().flat_map(parse_list) {
+            for content in result.find_all("contents").flat_map(parse_list) {
                 finder.find_in_resource(content);
             }
         }
     }
     finder.found.then(|| finder.splice.finish())
-}
-
-#[derive(Deserialize)]
-struct WireResult<'a> {
-    #[serde(borrow, default)]
-    content: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    messages: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    contents: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "_meta")]
-    meta: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    result: Option<&'a RawValue>,
-}
-
-/// A block of content, a message, or a resource.
-#[derive(Deserialize)]
-struct ResultNode<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    uri: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    resource: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    content: Option<&'a RawValue>,
 }
 
 /// The elements of a raw array; any other value is its own only element.
@@ -113,8 +85,9 @@ fn parse_list(raw: &RawValue) -> Vec<&RawValue> {
     }
 }
 
-fn parse_node(raw: &RawValue) -> Option<ResultNode<'_>> {
-    object(raw.get().as_bytes()).ok()
+/// A block of content, a message, or a resource. A client may use any of a duplicate member.
+fn parse_node(raw: &RawValue) -> Option<Members<'_>> {
+    Members::parse_with_duplicates(raw.get().as_bytes()).ok()
 }
 
 struct UriFinder<'a, F> {
@@ -125,43 +98,38 @@ struct UriFinder<'a, F> {
 }
 
 impl<'a, F: Fn(&str) -> Option<String>> UriFinder<'a, F> {
-    fn find_in_tool_result(&mut self, result: &WireResult<'a>) {
-        result.content.into_iter().flat_map(parse_list).for_each(|block| self.find_in_block(block));
-        self.find_in_interface(result.meta);
+    fn find_in_tool_result(&mut self, result: &Members<'a>) {
+        result.find_all("content").flat_map(parse_list).for_each(|block| self.find_in_block(block));
+        for (raw, uri) in result.find_all("_meta").flat_map(|meta| interface(meta.get())) {
+            self.add_edit(raw, &uri);
+        }
     }
 
     fn find_in_message(&mut self, raw: &'a RawValue) {
-        let content = parse_node(raw).and_then(|message| message.content);
-        content.into_iter().flat_map(parse_list).for_each(|block| self.find_in_block(block));
+        let Some(message) = parse_node(raw) else { return };
+        let content = message.find_all("content").flat_map(parse_list);
+        content.for_each(|block| self.find_in_block(block));
     }
 
     fn find_in_block(&mut self, raw: &'a RawValue) {
         let Some(block) = parse_node(raw) else { return };
-        match block.kind.as_deref() {
-            Some("resource_link") => self.find_uri(block.uri),
-            Some("resource") => {
-                if let Some(resource) = block.resource {
-                    self.find_in_resource(resource);
-                }
-            }
-            _ => {}
+        let is = |kind| block.find_all("type").filter_map(text).any(|found| found == kind);
+        if is("resource_link") {
+            block.find_all("uri").for_each(|uri| self.find_uri(uri));
+        }
+        if is("resource") {
+            block.find_all("resource").for_each(|resource| self.find_in_resource(resource));
         }
     }
 
     fn find_in_resource(&mut self, raw: &'a RawValue) {
         if let Some(resource) = parse_node(raw) {
-            self.find_uri(resource.uri);
+            resource.find_all("uri").for_each(|uri| self.find_uri(uri));
         }
     }
 
-    fn find_in_interface(&mut self, meta: Option<&'a RawValue>) {
-        for (raw, uri) in meta.map(|meta| interface(meta.get())).unwrap_or_default() {
-            self.add_edit(raw, &uri);
-        }
-    }
-
-    fn find_uri(&mut self, raw: Option<&'a RawValue>) {
-        if let Some((raw, uri)) = raw.and_then(|raw| Some((raw, text(raw)?))) {
+    fn find_uri(&mut self, raw: &'a RawValue) {
+        if let Some(uri) = text(raw) {
             self.add_edit(raw.get(), &uri);
         }
     }
@@ -195,6 +163,16 @@ mod tests {
                 r#"{"content":[ {"type":"resource_link","uri": "A:\"1"},{"type":"resource","resource":{"text":"\"uri\":\"a:0\"","uri":"A:\"2"}},{"type":"text","uri":"a:3","text":"x"}],"structuredContent":{"uri":"a:4"},"_meta":{"ui":{"resourceUri":"A:\"5"},"ui/resourceUri":"A:\"6"}}"#,
             ),
             (
+                ResultShape::ToolResult,
+                r#"{"content":[{"type":"resource_link","\u0075ri":"a:1"}]}"#,
+                r#"{"content":[{"type":"resource_link","\u0075ri":"A:\"1"}]}"#,
+            ),
+            (
+                ResultShape::ToolResult,
+                r#"{"content":[{"type":"text","type":"resource_link","uri":"a:1","uri":"a:2"}],"_meta":{"ui":{},"ui":{"resourceUri":"a:3","resourceUri":"a:4"}}}"#,
+                r#"{"content":[{"type":"text","type":"resource_link","uri":"A:\"1","uri":"A:\"2"}],"_meta":{"ui":{},"ui":{"resourceUri":"A:\"3","resourceUri":"A:\"4"}}}"#,
+            ),
+            (
                 ResultShape::Task,
                 r#"{"taskId":"1","content":[{"type":"resource_link","uri":"a:0"}],"result":{"content":[{"type":"resource_link","uri":"a:1"}]}}"#,
                 r#"{"taskId":"1","content":[{"type":"resource_link","uri":"a:0"}],"result":{"content":[{"type":"resource_link","uri":"A:\"1"}]}}"#,
@@ -222,7 +200,6 @@ mod tests {
             "{}",
             r#"{"content":[{"type":"text","text":"x"}]}"#,
             r#"{"content":[{"type":"resource_link","uri":"b:1"}]}"#,
-            r#"{"content":[{"type":"resource_link","uri":"a:1","uri":"a:2"}]}"#,
             r#"{"content":"uri","x":"uri"}"#,
         ] {
             assert_eq!(shout(raw, ResultShape::ToolResult), None, "{raw}");

@@ -31,18 +31,15 @@ pub fn related(raw: &[u8]) -> Option<String> {
 
 /// The message with its task ids replaced by `public`; `None` if it has none.
 pub fn rename(raw: &[u8], place: TaskIdPlace, public: impl Fn(&str) -> String) -> Option<Bytes> {
-    // A message without a task id lacks this key. A key written with escapes is
-    // missed; its id then resolves to no task.
-    memmem::find(raw, b"\"taskId\"")?;
+    // A message without a task id lacks this key, which may be written with escapes.
+    memmem::find(raw, b"\"taskId\"").or_else(|| memmem::find(raw, br"\u"))?;
     let mut finder = Finder { raw, public, splice: Splice::new(raw), found: false };
-    let message = Members::parse(raw).ok()?;
+    let message = Members::parse_with_duplicates(raw).ok()?;
     finder.meta(&message);
     match place {
         TaskIdPlace::Task => finder.task(&message),
         TaskIdPlace::Created => {
-            if let Some(task) = inner(&message, "task") {
-                finder.id(&task);
-            }
+            inners(&message, "task").for_each(|task| finder.id(&task));
         }
         TaskIdPlace::Meta => {}
     }
@@ -51,6 +48,12 @@ pub fn rename(raw: &[u8], place: TaskIdPlace, public: impl Fn(&str) -> String) -
 
 fn inner<'a>(members: &Members<'a>, key: &str) -> Option<Members<'a>> {
     Members::parse(members.find(key)?.get().as_bytes()).ok()
+}
+
+/// The objects of all members with this name: a client may use any of them.
+fn inners<'a>(members: &Members<'a>, key: &str) -> impl Iterator<Item = Members<'a>> {
+    let parse = |raw: &'a RawValue| Members::parse_with_duplicates(raw.get().as_bytes()).ok();
+    members.find_all(key).filter_map(parse)
 }
 
 struct Finder<'a, F> {
@@ -63,29 +66,23 @@ struct Finder<'a, F> {
 impl<'a, F: Fn(&str) -> String> Finder<'a, F> {
     fn task(&mut self, task: &Members<'a>) {
         self.id(task);
-        if let Some(result) = inner(task, "result") {
-            self.meta(&result);
-        }
-        let requests = inner(task, "inputRequests").map(|requests| requests.0).unwrap_or_default();
-        for (_, request) in requests {
-            let request = Members::parse(request.get().as_bytes());
-            if let Some(params) = request.ok().and_then(|request| inner(&request, "params")) {
-                self.meta(&params);
-            }
+        inners(task, "result").for_each(|result| self.meta(&result));
+        for (_, request) in inners(task, "inputRequests").flat_map(|requests| requests.0) {
+            let Ok(request) = Members::parse_with_duplicates(request.get().as_bytes()) else {
+                continue;
+            };
+            inners(&request, "params").for_each(|params| self.meta(&params));
         }
     }
 
     fn meta(&mut self, message: &Members<'a>) {
-        let related = inner(message, META).and_then(|meta| inner(&meta, RELATED_TASK));
-        if let Some(related) = related {
-            self.id(&related);
+        for meta in inners(message, META) {
+            inners(&meta, RELATED_TASK).for_each(|related| self.id(&related));
         }
     }
 
     fn id(&mut self, task: &Members<'a>) {
-        if let Some(raw) = task.find("taskId") {
-            self.put(raw);
-        }
+        task.find_all("taskId").for_each(|raw| self.put(raw));
     }
 
     fn put(&mut self, raw: &'a RawValue) {
@@ -118,6 +115,11 @@ mod tests {
                 TaskIdPlace::Task,
                 r#"{"taskId":"1","inputRequests":{"a":{"method":"m","params":{"taskId":"x","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}},"b":7}}"#,
                 r#"{"taskId":"s.1","inputRequests":{"a":{"method":"m","params":{"taskId":"x","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"s.1"}}}},"b":7}}"#,
+            ),
+            (
+                TaskIdPlace::Task,
+                r#"{"task\u0049d":"1","taskId":"2","result":{},"result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"3"}}}}"#,
+                r#"{"task\u0049d":"s.1","taskId":"s.2","result":{},"result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"s.3"}}}}"#,
             ),
             (
                 TaskIdPlace::Created,
