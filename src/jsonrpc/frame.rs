@@ -132,6 +132,25 @@ pub enum Frame {
     },
 }
 
+impl Frame {
+    /// The same message in memory of its own, for one that is kept: a slice
+    /// keeps the whole buffer alive that it was read from. Responses are passed
+    /// on as they are.
+    #[must_use]
+    pub fn detach(self) -> Self {
+        match self {
+            Self::Request { id, method, params } => {
+                Self::Request { id: id.detach(), method, params: params.map(Payload::detach) }
+            }
+            Self::Notification { method, params } => {
+                let params = params.map(|params| Bytes::copy_from_slice(&params));
+                Self::Notification { method, params }
+            }
+            response @ Self::Response { .. } => response,
+        }
+    }
+}
+
 /// Parses one message.
 ///
 /// # Errors

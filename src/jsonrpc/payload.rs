@@ -98,6 +98,12 @@ impl Payload {
         self.outline.as_ref()?.parts_at(&self.raw, spot)
     }
 
+    /// The same payload in memory of its own: a slice keeps the whole buffer
+    /// alive that it was read from.
+    pub(super) fn detach(self) -> Self {
+        Self { raw: Bytes::copy_from_slice(&self.raw), ..self }
+    }
+
     /// The whole object, as received.
     pub fn raw(&self) -> &Bytes {
         &self.raw

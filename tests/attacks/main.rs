@@ -28,6 +28,7 @@ mod inventive_clients;
 mod large_arguments;
 mod large_sessions;
 mod leaked_secrets;
+mod oversized_messages;
 mod shown_keys;
 mod strangers;
 mod unfinished_bodies;

@@ -3,10 +3,12 @@
 //! A request of a Legacy server is matched to the one call that can have caused
 //! it ([`questions`], [`routing`]), or rejected. While the client answers, the
 //! rest of the reply is parked ([`parking`]) and the call's [`deadline`] is
-//! paused. This module does not know which transport carried a request.
+//! paused. [`sizes`] bounds the messages that wait for clients. This module does not
+//! know which transport carried a request.
 
 pub(in crate::upstream) mod deadline;
 pub(in crate::upstream) mod cancelled_calls;
 pub(in crate::upstream) mod routing;
 pub mod parking;
 pub(in crate::upstream) mod questions;
+pub(in crate::upstream) mod sizes;

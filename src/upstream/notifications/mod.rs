@@ -23,6 +23,7 @@ pub use mailbox::{ClientNotice, Mailbox, NoticeSubject};
 pub use subscriptions::{SubscriptionGuard, SubscriptionRefusal, Subscriptions};
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -142,6 +143,8 @@ pub(super) struct Inbox {
     pub(in crate::upstream) begun: Notify,
     /// Permits for server requests that belong to no call so far.
     pub(in crate::upstream) seeking: Arc<Semaphore>,
+    /// The number of messages that could not be used.
+    useless: AtomicU64,
     /// Counts log lines without a recipient.
     metrics: OnceLock<Arc<ServerMetrics>>,
     /// What the log must not show of errors.
@@ -160,6 +163,7 @@ impl Inbox {
             reads: Arc::default(),
             begun: Notify::new(),
             seeking: Arc::new(Semaphore::new(SEEKING)),
+            useless: AtomicU64::new(0),
             metrics: OnceLock::new(),
             secrets: OnceLock::new(),
         })
@@ -224,6 +228,14 @@ impl Inbox {
         }
     }
 
+    /// Counts a message that cannot be used; whether to log it: the first few,
+    /// then ever fewer, so that a server that sends nothing else does not fill
+    /// the log.
+    pub(in crate::upstream) fn is_worth_a_warning(&self) -> bool {
+        let before = self.useless.fetch_add(1, Ordering::Relaxed);
+        before < TOLD || (before + 1).is_power_of_two()
+    }
+
     /// The name of the server.
     pub(in crate::upstream) fn server(&self) -> &ServerName {
         self.subscriptions.server()
@@ -246,6 +258,9 @@ impl Inbox {
         self.relist();
     }
 }
+
+/// The number of unusable messages that are all logged.
+const TOLD: u64 = 8;
 
 /// Whether a notification has no meaning outside of a call, or is not a
 /// server's to send.

@@ -308,7 +308,7 @@ pub(in crate::upstream) fn answer_to_server(id: &Id, method: &str) -> Bytes {
             "{method} belongs to no call that is under way, or to more than one client's: \
              ask in the middle of a call"
         ),
-        _ => format!("the gateway offers its servers no {method}"),
+        _ => format!("the gateway offers its servers no {}", clip(method, LONGEST_METHOD)),
     };
     jsonrpc::error(Some(id), &jsonrpc::error_object(code::METHOD_NOT_FOUND, &text))
 }
@@ -317,6 +317,12 @@ pub(in crate::upstream) fn answer_to_server(id: &Id, method: &str) -> Bytes {
 pub(in crate::upstream) fn unanswered(id: &Id) -> Bytes {
     let text = "the client did not answer before the call ended or its time was over";
     jsonrpc::error(Some(id), &jsonrpc::error_object(code::INTERNAL_ERROR, text))
+}
+
+/// The error for a server request of more than `limit` bytes.
+pub(in crate::upstream) fn too_large(id: &Id, limit: usize) -> Bytes {
+    let text = format!("the request is too large for a client: the limit is {limit} bytes");
+    jsonrpc::error(Some(id), &jsonrpc::error_object(code::INVALID_PARAMS, &text))
 }
 
 /// The error for a server request that the client does not support.
@@ -334,6 +340,8 @@ fn value(raw: &[u8]) -> Value {
     serde_json::from_slice(raw).unwrap_or_else(|_| json!({}))
 }
 
+/// The most bytes of a server's method that an error repeats.
+const LONGEST_METHOD: usize = 200;
 /// The most versions of a server that an error repeats.
 const MOST_OFFERED: usize = 8;
 

@@ -17,6 +17,7 @@ use crate::jsonrpc::{self, Frame};
 use crate::mcp::{Era, MediaType, Method, notification};
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::routing;
+use crate::upstream::interaction::sizes::admit;
 use crate::upstream::notifications::listen::{
     ChangeStream, ListenTransport, StreamPurpose, StreamRefused, StreamSignal, listen,
 };
@@ -190,9 +191,9 @@ async fn follow(
     mut events: MessageStream,
     signals: Option<(&mpsc::Sender<StreamSignal>, StreamPurpose)>,
 ) -> Option<Answer> {
-    loop {
-        match events.next().await {
-            Ok(Some(Frame::Notification { method, params })) => match (signals, params) {
+    while let Ok(Some(frame)) = events.next().await {
+        match admit(shared, frame) {
+            Some(Frame::Notification { method, params }) => match (signals, params) {
                 (Some((signals, _)), Some(params)) if method == notification::ACKNOWLEDGED => {
                     let _ = signals.try_send(StreamSignal::Acknowledged(params));
                 }
@@ -205,14 +206,15 @@ async fn follow(
                 (_, Some(params)) if method == notification::CANCELLED => shared.took_back(&params),
                 (_, params) => shared.inbox.hear(&method, params.as_ref()),
             },
-            Ok(Some(Frame::Request { id, method, params })) => {
+            Some(Frame::Request { id, method, params }) => {
                 routing::asked(shared, id, Question { method, params: params.map(Bytes::from) });
             }
             // The response to `listen` ends the stream gracefully.
-            Ok(Some(Frame::Response { response, .. })) => return Answer::parse(response).ok(),
-            Ok(None) | Err(_) => return None,
+            Some(Frame::Response { response, .. }) => return Answer::parse(response).ok(),
+            None => {}
         }
     }
+    None
 }
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);

@@ -20,6 +20,7 @@ use crate::codec::sse::ResumePoint;
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, MediaType, header};
 use crate::upstream::UpstreamError;
+use crate::upstream::interaction::sizes::admit;
 
 use super::HttpShared;
 use super::reply::{HttpReply, MessageStream};
@@ -82,7 +83,11 @@ impl Resumable {
             match &mut self.stage {
                 ResumeStage::Open(events) => match events.next().await {
                     Ok(Some(frame)) if self.is_anothers(&frame) => {}
-                    Ok(Some(frame)) => return Ok(Some(StreamItem::Frame(frame))),
+                    Ok(Some(frame)) => {
+                        if let Some(frame) = admit(&self.shared, frame) {
+                            return Ok(Some(StreamItem::Frame(frame)));
+                        }
+                    }
                     ended @ (Ok(None) | Err(UpstreamError::Broken(_))) => {
                         let Some(point) = self.resume_point() else { return ended.map(|_| None) };
                         let retry = point.retry();

@@ -206,8 +206,9 @@ struct SessionLost(bool);
 
 /// The capacity of a pipe, in bytes.
 const PIPE: usize = 64 * 1024;
-/// The most messages that wait to be read.
-const WAITING: usize = 64;
+/// The most messages that wait to be read. Few, because each may be as large as
+/// a response.
+const WAITING: usize = 2;
 /// How long a message other than a request waits for earlier requests, and how
 /// long its own POST may take.
 const EARLIER: Duration = Duration::from_secs(1);

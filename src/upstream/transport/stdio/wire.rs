@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,13 +16,14 @@ use tokio::time::timeout;
 use crate::call::{Answer, Notice, Question, ServerName};
 use crate::codec::lines::LineEnds;
 use crate::config::ServerSecrets;
-use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Response};
+use crate::jsonrpc::{self, Frame, FrameFault, Id, MAX_SERVER_DEPTH, Response};
 use crate::mcp::notification;
 use crate::upstream::interaction::cancelled_calls::CancelledCalls;
 use crate::upstream::interaction::questions::{
     self, CallMatch, CallOrigin, SideMessage, tie, tie_question,
 };
 use crate::upstream::interaction::routing::{self, LegacyConnection};
+use crate::upstream::interaction::sizes::admit;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::listen::{StreamPurpose, StreamSignal};
 use crate::upstream::transport::peer::answer_to_server;
@@ -48,8 +48,6 @@ pub(super) struct ChildLink {
     pub(super) ids: RequestIds,
     /// Why the child is lost; `None` while it is not.
     closed: watch::Sender<Option<ExitCause>>,
-    /// The number of lines from the child that could not be used.
-    useless: AtomicU64,
     /// Messages that the child sends outside of responses.
     pub(super) inbox: Arc<Inbox>,
     /// The streams of a Modern child, by the ids of their requests.
@@ -75,7 +73,6 @@ impl ChildLink {
             cancelled_calls: CancelledCalls::default(),
             ids: RequestIds::default(),
             closed: watch::Sender::new(None),
-            useless: AtomicU64::new(0),
             inbox,
             streams: Mutex::default(),
         });
@@ -210,7 +207,7 @@ impl ChildLink {
 
     /// Handles a line over the limit, which has been skipped.
     pub(super) fn too_long(&self, limit: usize, ends: &LineEnds) {
-        if self.is_worth_a_warning() {
+        if self.inbox.is_worth_a_warning() {
             tracing::warn!(server = %self.server, limit, "a line is too long and is skipped");
         }
         self.fail_one(id_in(ends), UpstreamError::TooLarge { limit });
@@ -218,29 +215,39 @@ impl ChildLink {
 
     pub(super) fn take(self: &Arc<Self>, line: &Bytes) {
         match jsonrpc::parse(line, MAX_SERVER_DEPTH) {
-            Ok(Frame::Response { id: Some(id), response }) => self.answer(&id, response),
-            Ok(Frame::Response { id: None, response }) => {
+            Ok(frame) => admit(self, frame).into_iter().for_each(|frame| self.dispatch(frame)),
+            Err(fault) => self.useless(line, fault),
+        }
+    }
+
+    /// Passes a message to its recipient.
+    fn dispatch(self: &Arc<Self>, frame: Frame) {
+        match frame {
+            Frame::Response { id: Some(id), response } => self.answer(&id, response),
+            Frame::Response { id: None, response } => {
                 let raw = match response {
                     Response::Result(raw) | Response::Error(raw) => raw,
                 };
-                if self.is_worth_a_warning() {
+                if self.inbox.is_worth_a_warning() {
                     tracing::warn!(server = %self.server, answer = %self.excerpt(&raw), "an answer without an id");
                 }
             }
-            Ok(Frame::Notification { method, params }) => self.notice(method, params),
-            Ok(Frame::Request { id, method, params }) => {
+            Frame::Notification { method, params } => self.notice(method, params),
+            Frame::Request { id, method, params } => {
                 routing::asked(self, id, Question { method, params: params.map(Bytes::from) });
             }
-            Err(fault) => {
-                if self.is_worth_a_warning() {
-                    tracing::warn!(server = %self.server, %fault, line = %self.excerpt(line), "not a message");
-                }
-                // A log line that was written to standard output by mistake is
-                // no response.
-                if let Some(id) = find_id(line).filter(|_| line.first() == Some(&b'{')) {
-                    self.fail_one(Some(id), UpstreamError::Frame(fault));
-                }
-            }
+        }
+    }
+
+    /// Handles a line that is no message.
+    fn useless(&self, line: &[u8], fault: FrameFault) {
+        if self.inbox.is_worth_a_warning() {
+            tracing::warn!(server = %self.server, %fault, line = %self.excerpt(line), "not a message");
+        }
+        // A log line that was written to standard output by mistake is no
+        // response.
+        if let Some(id) = find_id(line).filter(|_| line.first() == Some(&b'{')) {
+            self.fail_one(Some(id), UpstreamError::Frame(fault));
         }
     }
 
@@ -379,13 +386,6 @@ impl ChildLink {
         self.secrets.hide_in_cut(&cut).escape_debug().to_string()
     }
 
-    /// Whether to log an unusable line: the first few, then ever fewer, so that
-    /// a child that writes nothing else does not fill the log.
-    fn is_worth_a_warning(&self) -> bool {
-        let before = self.useless.fetch_add(1, Ordering::Relaxed);
-        before < TOLD || (before + 1).is_power_of_two()
-    }
-
     /// Fails the call that a malformed response belongs to: the one with its
     /// id, or else the only one in flight. With several in flight and no id,
     /// the calls run into their deadlines.
@@ -466,7 +466,5 @@ fn find_id(text: &[u8]) -> Option<u64> {
 
 /// How long an answer may wait for a child that does not read.
 const RESPOND: Duration = Duration::from_secs(5);
-/// The number of unusable lines that are all logged.
-const TOLD: u64 = 8;
 /// The most bytes of an unusable line that are logged.
 const EXCERPT: usize = 120;

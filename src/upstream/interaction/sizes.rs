@@ -1,0 +1,119 @@
+//! Bounds the messages of servers that wait for clients.
+//!
+//! A notification or a request waits for a client that is slow or absent: in
+//! its mailbox, with a parked call, or in a call's queue. These queues are
+//! bounded in number; this bounds what each message adds to them, for all
+//! transports.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::jsonrpc::Frame;
+use crate::upstream::interaction::routing::LegacyConnection;
+use crate::upstream::transport::peer::too_large;
+
+/// Passes on a server's message; `None` for a notification or a request that is
+/// too large to wait for a client. A request is refused with the reason.
+pub(in crate::upstream) fn admit<C: LegacyConnection>(
+    connection: &Arc<C>,
+    frame: Frame,
+) -> Option<Frame> {
+    let (method, params, limit) = match &frame {
+        Frame::Response { .. } => return Some(frame),
+        Frame::Notification { method, params } => {
+            (method, params.as_ref().map_or(0, Bytes::len), LARGEST_NOTIFICATION)
+        }
+        Frame::Request { method, params, .. } => {
+            (method, params.as_ref().map_or(0, |params| params.len()), LARGEST_REQUEST)
+        }
+    };
+    let size = method.len() + params;
+    if size <= limit {
+        return Some(frame.detach());
+    }
+    let inbox = connection.inbox();
+    if inbox.is_worth_a_warning() {
+        tracing::warn!(server = %inbox.server(), size, limit, "a message is too large and is dropped");
+    }
+    if let Frame::Request { id, .. } = &frame {
+        connection.send(too_large(id, limit));
+    }
+    None
+}
+
+/// The most bytes of a notification: a log line can carry some data, but 64
+/// notifications wait for one client.
+const LARGEST_NOTIFICATION: usize = 256 * 1024;
+/// The most bytes of a request, as many as a client may send by default
+/// (`limits.body`): a request for sampling can carry images.
+const LARGEST_REQUEST: usize = 4 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::call::Question;
+    use crate::jsonrpc::{MAX_SERVER_DEPTH, parse};
+    use crate::upstream::interaction::questions::{CallMatch, SideMessage};
+    use crate::upstream::notifications::Inbox;
+    use crate::upstream::tests::inbox;
+
+    /// A connection that keeps what it is to send.
+    struct Recorder {
+        inbox: Arc<Inbox>,
+        sent: Mutex<Vec<Bytes>>,
+    }
+
+    impl LegacyConnection for Recorder {
+        fn inbox(&self) -> &Arc<Inbox> {
+            &self.inbox
+        }
+
+        fn tied(&self, _: &Question) -> CallMatch<mpsc::Sender<SideMessage>> {
+            CallMatch::Nobody
+        }
+
+        fn send(self: &Arc<Self>, message: Bytes) {
+            self.sent.lock().push(message);
+        }
+    }
+
+    /// What is admitted of a message with these members and so many bytes of
+    /// params, and whether the server is refused.
+    fn admitted(members: &str, size: usize) -> (bool, bool) {
+        let connection = Arc::new(Recorder { inbox: inbox(), sent: Mutex::default() });
+        let params = format!("{{\"x\":\"{}\"}}", "x".repeat(size - "{\"x\":\"\"}".len()));
+        let rest = if members.contains("result") {
+            format!("\"id\":1,\"result\":{params}")
+        } else {
+            format!("{members},\"params\":{params}")
+        };
+        let message = Bytes::from(format!("{{\"jsonrpc\":\"2.0\",{rest}}}"));
+        let frame = parse(&message, MAX_SERVER_DEPTH).unwrap();
+        let admitted = admit(&connection, frame);
+        // Nothing of the buffer that the message was read from stays in memory.
+        let is_own = !matches!(admitted, Some(Frame::Notification { .. } | Frame::Request { .. }))
+            || message.is_unique();
+        assert!(is_own, "{members}");
+        let refused = !connection.sent.lock().is_empty();
+        (admitted.is_some(), refused)
+    }
+
+    #[test]
+    fn messages_that_wait_are_bounded_and_responses_are_not() {
+        let notification = "\"method\":\"m\"";
+        let request = "\"id\":7,\"method\":\"m\"";
+        for (members, size, expected) in [
+            (notification, LARGEST_NOTIFICATION - 1, (true, false)),
+            (notification, LARGEST_NOTIFICATION, (false, false)),
+            (request, LARGEST_REQUEST - 1, (true, false)),
+            (request, LARGEST_REQUEST, (false, true)),
+            ("result", LARGEST_REQUEST * 2, (true, false)),
+        ] {
+            assert_eq!(admitted(members, size), expected, "{members} {size}");
+        }
+    }
+}
