@@ -29,6 +29,7 @@ mod large_arguments;
 mod large_sessions;
 mod leaked_secrets;
 mod oversized_messages;
+mod refused_calls;
 mod shown_keys;
 mod strangers;
 mod unfinished_bodies;

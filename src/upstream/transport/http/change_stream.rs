@@ -37,6 +37,7 @@ pub(super) async fn start(shared: &Arc<HttpShared>) -> JoinSet<()> {
     match peer.era() {
         Era::Modern => {
             tasks.spawn(listen(open, peer.clone(), inbox));
+            tasks.spawn(Arc::clone(shared).settle_doubts());
         }
         Era::Legacy => {
             let (first, stands) = oneshot::channel();

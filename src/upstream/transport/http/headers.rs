@@ -60,14 +60,22 @@ impl RequestHeaders for CallHeaders<'_> {
 }
 
 impl HttpShared {
+    /// The client's headers that a Legacy server receives with its call.
+    pub(super) fn clients_own(&self, call: &Call) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        self.add_clients_own(&mut headers, call);
+        headers
+    }
+
     /// Adds the client's trace context, and those of its headers that the
     /// configuration forwards.
-    pub(super) fn add_clients_own(&self, headers: &mut HeaderMap, call: &Call) {
+    fn add_clients_own(&self, headers: &mut HeaderMap, call: &Call) {
         let trace = &call.context.trace;
         let (parent, state) = match &trace.sent {
             Some((parent, state)) => (Some(parent), state.as_ref()),
             None => (trace.parent.as_ref(), trace.state.as_ref()),
         };
+        let state = state.filter(|state| state.len() <= LONGEST_TRACESTATE);
         for (name, value) in [(header::TRACEPARENT, parent), (header::TRACESTATE, state)] {
             if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
                 headers.insert(name, value);
@@ -103,3 +111,7 @@ fn add_modern(headers: &mut HeaderMap, version: ProtocolVersion, method: &Method
     headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
     headers.insert(header::METHOD, method.to_header());
 }
+
+/// The most bytes of a client's `tracestate` that become a header (W3C Trace
+/// Context, "tracestate Limits"): servers reject requests of large headers.
+const LONGEST_TRACESTATE: usize = 512;

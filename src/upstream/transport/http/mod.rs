@@ -80,6 +80,8 @@ struct HttpShared {
     levels: LogLevelControl,
     /// Why the connection is lost; `None` while it is not.
     lost: cell::Sender<Option<UpstreamError>>,
+    /// The last error that may mean that the server's era has changed.
+    doubts: cell::Sender<Option<UpstreamError>>,
     /// Calls in flight to a Legacy server, for requests that belong to them.
     calls: LegacyCalls,
     /// Permits for messages outside of calls.
@@ -132,6 +134,7 @@ impl HttpServer {
             inbox: opening.inbox,
             levels: LogLevelControl::default(),
             lost: cell::Sender::new(None),
+            doubts: cell::Sender::new(None),
             calls: LegacyCalls::default(),
             asides: Arc::new(Semaphore::new(ASIDES)),
         });
@@ -360,13 +363,6 @@ impl HttpShared {
             self.session.add_to(&mut own);
         }
         Resumable::new(self, id, events, own)
-    }
-
-    /// The client's headers that a Legacy server receives with its call.
-    fn clients_own(&self, call: &Call) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        self.add_clients_own(&mut headers, call);
-        headers
     }
 
     /// The message of a call, in the server's era.

@@ -1,6 +1,10 @@
 //! The meaning of responses, for the call and for the state of the server.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use http::StatusCode;
+use tokio::time::{sleep, timeout};
 
 use crate::call::{Answer, Passing, VersionFault};
 use crate::jsonrpc::{Frame, Id};
@@ -10,6 +14,7 @@ use crate::upstream::interaction::deadline::Deadline;
 
 use super::HttpShared;
 use super::large_result::PartialAnswer;
+use super::probe::discover;
 use super::reply::{HttpReply, answer_in, refusal};
 
 impl HttpShared {
@@ -66,14 +71,32 @@ impl HttpShared {
         }
     }
 
-    /// Marks the connection as lost if an error shows that the server's era or
-    /// address has changed.
+    /// Marks the connection as lost if an error shows that the server cannot be
+    /// reached, and has it checked if its era may have changed.
     pub(super) fn doubt(&self, fault: &UpstreamError) {
-        let era_changed = self.peer.era() == Era::Modern
+        let may_have_changed = self.peer.era() == Era::Modern
             && matches!(fault, UpstreamError::Status { status }
                 if matches!(*status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST | StatusCode::METHOD_NOT_ALLOWED));
-        if era_changed || matches!(fault, UpstreamError::Connect(_)) {
+        if matches!(fault, UpstreamError::Connect(_)) {
             self.lose(fault);
+        } else if may_have_changed {
+            self.doubts.send_replace(Some(fault.clone()));
+        }
+    }
+
+    /// Asks a Modern server who it is whenever a response gives reason to doubt
+    /// it, and marks the connection as lost unless the server is the same: one
+    /// call that it rejects must not take it from all clients.
+    pub(super) async fn settle_doubts(self: Arc<Self>) {
+        let mut doubts = self.doubts.subscribe();
+        while doubts.wait_for(Option::is_some).await.is_ok() {
+            let doubt = self.doubts.send_replace(None);
+            let peer = timeout(CHECK, discover(&self.client, self.limit)).await;
+            let is_same = matches!(&peer, Ok(Ok(Some(peer))) if peer.version == self.peer.version);
+            if let Some(fault) = doubt.filter(|_| !is_same) {
+                return self.lose(&fault);
+            }
+            sleep(BETWEEN_CHECKS).await;
         }
     }
 
@@ -85,8 +108,8 @@ impl HttpShared {
         });
     }
 
-    /// Adds the sender to a response; marks the connection as lost, or its
-    /// lists as stale, if the response says so.
+    /// Adds the sender to a response; has the server checked, or its lists
+    /// requested again, if the response says so.
     pub(super) fn checked(&self, answer: Answer) -> Result<Answer, UpstreamError> {
         if let Answer::Error(error) = &answer {
             match error.code() {
@@ -95,7 +118,7 @@ impl HttpShared {
                 // client's version.
                 code::UNSUPPORTED_VERSION if self.peer.era() == Era::Modern => {
                     let fault = UpstreamError::Versions(VersionFault::Withdrawn);
-                    self.lose(&fault);
+                    self.doubts.send_replace(Some(fault.clone()));
                     return Err(fault);
                 }
                 // The tool's mirrored parameters differ from those in the list.
@@ -106,3 +129,8 @@ impl HttpShared {
         Ok(answer.sent_by(&self.peer.info))
     }
 }
+
+/// How long a server that is checked may take.
+const CHECK: Duration = Duration::from_secs(10);
+/// The least time between two checks, which clients can cause by their calls.
+const BETWEEN_CHECKS: Duration = Duration::from_secs(1);
