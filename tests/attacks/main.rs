@@ -28,6 +28,7 @@ mod inventive_clients;
 mod large_arguments;
 mod large_sessions;
 mod leaked_secrets;
+mod open_posts;
 mod oversized_messages;
 mod refused_calls;
 mod shown_keys;

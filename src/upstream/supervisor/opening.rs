@@ -77,7 +77,7 @@ impl Life<'_> {
     ) -> Result<ServerConnection, UpstreamError> {
         let config = self.instance.config();
         let limit = config.max_response;
-        let (input, output) = http::sse::open(client, config.name.clone(), limit).await?;
+        let (input, output) = http::sse::open(client, config).await?;
         let opening = stdio::StdioOpening {
             server: config.name.clone(),
             owner: Arc::clone(&self.instance.owner),

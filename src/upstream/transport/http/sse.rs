@@ -5,11 +5,14 @@
 //! written to it are posted, and messages from the stream are lines to read, so
 //! that everything above works as with a child's standard streams.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use futures_util::future::{AbortHandle, Aborted, BoxFuture, abortable};
+use futures_util::stream::FuturesUnordered;
 use http::header::ACCEPT;
 use http::{HeaderMap, Method, Response, StatusCode};
 use tokio::io::{AsyncWriteExt, DuplexStream};
@@ -23,8 +26,9 @@ use crate::call::ServerName;
 use crate::codec::body::collect;
 use crate::codec::lines::LineReader;
 use crate::codec::sse::{SseEvent, SseReader};
+use crate::config::ServerConfig;
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
-use crate::mcp::{MediaType, code, quote_content_type};
+use crate::mcp::{MediaType, code, notification, quote_content_type};
 use crate::upstream::UpstreamError;
 
 /// Whether the response to `initialize` may be that of an HTTP+SSE server
@@ -42,19 +46,25 @@ pub(in crate::upstream) fn may_be_old(fault: &UpstreamError) -> bool {
 /// session. The caller bounds the time.
 pub(in crate::upstream) async fn open(
     client: Arc<HttpClient>,
-    server: ServerName,
-    limit: usize,
+    config: &ServerConfig,
 ) -> Result<(DuplexStream, DuplexStream), UpstreamError> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, MediaType::EVENTS);
     let response = client.send(&Method::GET, &headers, Bytes::new()).await?;
-    let mut events = events_of(response, limit)?;
+    let mut events = events_of(response, config.max_response)?;
     let first = events.next_event().await?.ok_or(UpstreamError::NoAnswer)?;
     let endpoint = endpoint_in(&first, &client)?;
     let (input, posted) = tokio::io::duplex(PIPE);
     let (lines, output) = tokio::io::duplex(PIPE);
     let (said, to_write) = mpsc::channel(WAITING);
-    let post = SsePoster { client, endpoint, server: server.clone(), said: said.clone() };
+    let server = config.name.clone();
+    let post = SsePoster {
+        client,
+        endpoint,
+        server: server.clone(),
+        said: said.clone(),
+        most: config.in_flight + OTHERS,
+    };
     tokio::spawn(async move {
         // The first to end stops the others.
         tokio::select! {
@@ -129,6 +139,8 @@ struct SsePoster {
     server: ServerName,
     /// Receives messages that do not come from the server's stream.
     said: mpsc::Sender<Bytes>,
+    /// The most POSTs of requests under way.
+    most: usize,
 }
 
 impl SsePoster {
@@ -137,7 +149,7 @@ impl SsePoster {
     /// only when the request is done; other messages keep their order.
     async fn all(&self, posted: DuplexStream) {
         let mut lines = LineReader::new(posted, usize::MAX);
-        let mut requests = futures_util::stream::FuturesUnordered::new();
+        let mut requests = OpenPosts::default();
         loop {
             let line = tokio::select! {
                 line = lines.next() => line,
@@ -149,15 +161,30 @@ impl SsePoster {
                 }
             };
             let Ok(Some(line)) = line else { return };
-            if let Ok(Frame::Request { id, .. }) = jsonrpc::parse(&line, MAX_SERVER_DEPTH) {
-                requests.push(self.request(id, line));
-                continue;
-            }
+            let cancelled = match jsonrpc::parse(&line, MAX_SERVER_DEPTH) {
+                Ok(Frame::Request { id, .. }) if requests.len() < self.most => {
+                    requests.begin(&id, self.request(id.clone(), line));
+                    continue;
+                }
+                Ok(Frame::Request { .. }) => {
+                    let open = requests.len();
+                    tracing::warn!(server = %self.server, open, "it leaves too many requests open: the session is closed");
+                    return;
+                }
+                Ok(Frame::Notification { method, params }) if method == notification::CANCELLED => {
+                    params.as_ref().and_then(notification::cancelled_request)
+                }
+                _ => None,
+            };
             // Earlier requests go first. The wait is bounded, because their
             // results may depend on this message.
             let earlier = async { while requests.next().await.is_some() {} };
             let _ = timeout(EARLIER, earlier).await;
             self.aside(line).await;
+            // Nobody waits for the request any longer: neither does its POST.
+            if let Some(id) = cancelled {
+                requests.cancel(&id);
+            }
         }
     }
 
@@ -195,9 +222,47 @@ impl SsePoster {
         let sent = self.client.send_to(&self.endpoint, &Method::POST, &headers, line);
         let response = sent.await?;
         let status = response.status();
-        // A connection can be reused only if the body is read to its end.
-        let _ = collect(response.into_body(), REFUSAL).await;
+        // A connection can be reused only if the body is read to its end, which
+        // has usually arrived with the head.
+        let _ = timeout(FAREWELL, collect(response.into_body(), REFUSAL)).await;
         Ok(status)
+    }
+}
+
+/// The POSTs of requests that are under way, by the ids of the requests.
+#[derive(Default)]
+struct OpenPosts<'a> {
+    posts: FuturesUnordered<BoxFuture<'a, (Id, Result<SessionLost, Aborted>)>>,
+    handles: HashMap<Id, AbortHandle>,
+}
+
+impl<'a> OpenPosts<'a> {
+    fn len(&self) -> usize {
+        self.posts.len()
+    }
+
+    fn begin(&mut self, id: &Id, post: impl Future<Output = SessionLost> + Send + 'a) {
+        let (post, handle) = abortable(post);
+        self.handles.insert(id.clone(), handle);
+        let id = id.clone();
+        self.posts.push(Box::pin(async move { (id, post.await) }));
+    }
+
+    /// Closes the connection of a POST.
+    fn cancel(&mut self, id: &Id) {
+        if let Some(handle) = self.handles.remove(id) {
+            handle.abort();
+        }
+    }
+
+    /// The result of the next POST that ends; `None` if none is under way.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    async fn next(&mut self) -> Option<SessionLost> {
+        let (id, ended) = self.posts.next().await?;
+        self.handles.remove(&id);
+        Some(ended.unwrap_or(SessionLost(false)))
     }
 }
 
@@ -213,5 +278,10 @@ const WAITING: usize = 2;
 /// long its own POST may take.
 const EARLIER: Duration = Duration::from_secs(1);
 const ASIDE: Duration = Duration::from_secs(5);
-/// The most bytes of a response to a POST that are read.
+/// The most bytes of a response to a POST that are read, and how long they may
+/// take.
 const REFUSAL: usize = 64 * 1024;
+const FAREWELL: Duration = Duration::from_millis(500);
+/// The most POSTs under way besides those of the calls in flight: of the
+/// gateway's own requests, and of calls that have just ended.
+const OTHERS: usize = 64;
