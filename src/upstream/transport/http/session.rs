@@ -1,10 +1,12 @@
 //! A Legacy server's session: opened, kept, and reopened when lost.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::time::timeout;
 
 use bytes::Bytes;
 
@@ -134,13 +136,16 @@ impl LegacySession {
     }
 
     /// Opens a new session in place of a lost one, unless another call has done
-    /// so.
+    /// so. Bounded in time, because all calls wait for it.
     pub(super) async fn reopen(
         &self,
         lost: &Arc<OpenSession>,
         open: impl Future<Output = Result<(Peer, OpenSession), UpstreamError>>,
     ) -> Result<(), UpstreamError> {
-        let open = async { Ok(open.await?.1) };
+        let open = async {
+            let opened = timeout(OPENING, open).await;
+            Ok(opened.map_err(|_| UpstreamError::Timeout { after: OPENING })??.1)
+        };
         self.0.reopen(lost, open).await.map(drop)
     }
 
@@ -197,6 +202,9 @@ pub fn is_session_lost(status: StatusCode, body: &Bytes, asked: Option<&Id>) -> 
 pub(super) fn is_lost(reply: &HttpReply, asked: &Id) -> bool {
     matches!(reply, HttpReply::Refused { status, body, .. } if is_session_lost(*status, body, Some(asked)))
 }
+
+/// How long a session may take to open in place of a lost one.
+const OPENING: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -211,6 +211,31 @@ async fn a_session_that_several_calls_lose_together_is_reported_lost_once() {
 }
 
 #[tokio::test]
+async fn a_session_that_is_not_opened_again_in_time_loses_the_connection() {
+    let (usual, opened) = (legacy(|_| Some(json(404, String::new()))), AtomicUsize::new(0));
+    let server = Scripted::start(move |asked| {
+        let again = asked.method() == "initialize" && opened.fetch_add(1, Ordering::Relaxed) > 0;
+        if again { None } else { usual(asked) }
+    })
+    .await;
+    let http = server.open(&Arc::new(Notify::new())).await;
+    let (target, one) = (target(), call());
+    let hanging = async {
+        server.asked_for("initialize").await;
+        server.asked_for("initialize").await;
+        tokio::time::pause();
+    };
+    let (called, ()) = tokio::join!(http.call(&one, &target, Vec::new(), minute()), hanging);
+    let fault = called.unwrap_err();
+    assert!(
+        matches!(fault, UpstreamError::Timeout { after } if after < Duration::from_mins(1)),
+        "{fault}"
+    );
+    let closed = std::pin::pin!(http.closed());
+    assert!(futures_util::poll!(closed).is_ready(), "the connection is opened anew");
+}
+
+#[tokio::test]
 async fn a_server_that_hangs_at_its_end_holds_nothing_up() {
     let server = Scripted::start(legacy(|asked| {
         assert_eq!(asked.http, http::Method::DELETE);
