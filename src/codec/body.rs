@@ -13,8 +13,8 @@ pub enum BodyError<E> {
         /// The most bytes allowed.
         limit: usize,
     },
-    /// A stream of events has more lines without an event than allowed.
-    #[error("more than {limit} lines without an event came within a second")]
+    /// A stream of events has more lines without a message than allowed.
+    #[error("more than {limit} lines without a message came within a second")]
     Chatter {
         /// The most lines allowed.
         limit: usize,

@@ -58,7 +58,7 @@ pub enum UpstreamError {
         /// The most bytes allowed.
         limit: usize,
     },
-    /// The stream of events has more lines without an event than allowed.
+    /// The stream of events has more lines without a message than allowed.
     Chatter {
         /// The most lines in a second.
         limit: usize,

@@ -1,4 +1,5 @@
-//! Servers that send without end what nobody sees: interim responses and comments.
+//! Servers that send without end what nobody sees: interim responses, comments, and
+//! events without a message.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -46,6 +47,10 @@ async fn a_server_that_chatters_is_cut_off() {
         (STREAM, ":\n"),
         (STREAM, "\n"),
         (STREAM, "event: nothing\n\n"),
+        (STREAM, "id: 1\n\n"),
+        (STREAM, "retry: 1\n\n"),
+        (STREAM, "data:\n\n"),
+        (STREAM, "event: x\ndata: y\n\n"),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("url = \"http://{}/mcp\"\n", listener.local_addr().unwrap());

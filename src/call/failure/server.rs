@@ -59,8 +59,8 @@ pub enum ServerFault {
         /// The most bytes allowed.
         limit: usize,
     },
-    /// The stream of events has more lines without an event than allowed.
-    #[error("it sent more than {limit} lines without an event within a second")]
+    /// The stream of events has more lines without a message than allowed.
+    #[error("it sent more than {limit} lines without a message within a second")]
     Chatter {
         /// The most lines allowed.
         limit: usize,

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use http_body::Body;
 use http_body_util::BodyExt;
+use tokio::task::consume_budget;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
@@ -24,8 +25,11 @@ pub struct SseReader<B> {
     backoff: Backoff,
     /// Whether the events brought the stream further since it was resumed.
     has_advanced: bool,
-    /// Lines without an event, and when the second began in which they came.
+    /// Lines without an event and events without a message, and when the second
+    /// began in which they came.
     chatter: Option<(Instant, usize)>,
+    /// Events without a message that have not been counted.
+    skipped: usize,
 }
 
 impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
@@ -40,6 +44,7 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
             backoff,
             has_advanced: false,
             chatter: None,
+            skipped: 0,
         }
     }
 
@@ -83,18 +88,22 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
     /// # Cancel safety
     /// Safe.
     pub async fn next_message(&mut self) -> Result<Option<Bytes>, BodyError<B::Error>> {
-        while let Some(event) = self.next_event().await? {
+        loop {
+            // A connection that never runs dry must not keep its thread.
+            consume_budget().await;
+            let Some(event) = self.next_event().await? else { return Ok(None) };
             if event.is_message() {
                 self.backoff.reset();
                 return Ok(Some(event.data));
             }
+            self.skipped += 1;
         }
-        Ok(None)
     }
 
-    /// Counts the lines without an event: each takes time, and none is seen by anybody.
+    /// Counts the lines without an event and the events without a message: each takes time, and
+    /// none is seen by anybody.
     fn bound_chatter(&mut self) -> Result<(), BodyError<B::Error>> {
-        let lines = self.decoder.take_chatter();
+        let lines = self.decoder.take_chatter() + std::mem::take(&mut self.skipped);
         if lines == 0 {
             return Ok(());
         }
@@ -172,7 +181,7 @@ impl ResumePoint {
     }
 }
 
-/// The most lines without an event in a second: a server keeps a stream alive by one in many seconds.
+/// The most lines without an event, and events without a message, in a second: a server keeps a stream alive by one in many seconds.
 const MOST_CHATTER: usize = 1000;
 const SECOND: Duration = Duration::from_secs(1);
 /// The first backoff, and the delay for a server that requested none.
