@@ -51,13 +51,21 @@ pub(in crate::upstream) struct OfferedLists {
     pub(in crate::upstream) wanted: Notify,
 }
 
+/// What a server returned of its lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::upstream) struct ListingOutcome {
+    pub(in crate::upstream) part: ListingPart,
+    /// Whether clients see other lists than before.
+    pub(in crate::upstream) has_changed: bool,
+}
+
 /// How many of its lists a server returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) enum ListingOutcome {
+pub(in crate::upstream) enum ListingPart {
     /// All of them.
     Whole,
     /// Some of them: a retry may return more.
-    InPart,
+    Some,
 }
 
 /// A list for some capabilities.
@@ -233,30 +241,31 @@ impl Instance {
         let lists = &self.kin.lists;
         let told = &self.owner.told;
         if !self.owner.lists() {
-            return Ok(ListingOutcome::Whole);
+            return Ok(ListingOutcome { part: ListingPart::Whole, has_changed: false });
         }
         if !self.is_main() {
             let old = lists.of(told).or_else(|| lists.base.load_full());
-            let (list, listed) = self.fetch(connection, told, old).await?;
-            self.tell(lists.put(told, list));
-            return Ok(listed);
+            let (list, part) = self.fetch(connection, told, old).await?;
+            let has_changed = lists.put(told, list);
+            self.tell(has_changed);
+            return Ok(ListingOutcome { part, has_changed });
         }
         let old = lists.base.load_full();
-        let (list, listed) = self.fetch(connection, told, old.clone()).await?;
+        let (list, part) = self.fetch(connection, told, old.clone()).await?;
         self.notes().listed_at = Some(clock::now());
-        let changed = !old.is_some_and(|old| old.is_same(&list));
+        let mut has_changed = !old.is_some_and(|old| old.is_same(&list));
         lists.base.store(Some(Arc::new(list)));
-        self.tell(changed);
+        self.tell(has_changed);
         match connection.peer().era() {
-            Era::Modern => self.list_further(connection, lists.recent()).await,
+            Era::Modern => has_changed |= self.list_further(connection, lists.recent()).await,
             // The lists of other instances, which may be idle and have missed
             // the notification, may have changed as well.
-            Era::Legacy if changed || lists.inherited.swap(false, Ordering::AcqRel) => {
+            Era::Legacy if has_changed || lists.inherited.swap(false, Ordering::AcqRel) => {
                 self.kin.relist();
             }
             Era::Legacy => {}
         }
-        Ok(listed)
+        Ok(ListingOutcome { part, has_changed })
     }
 
     /// Requests one of the missing lists that clients have asked a Modern server for. The others
@@ -268,15 +277,21 @@ impl Instance {
         if !untried.is_empty() {
             lists.wanted.notify_one();
         }
-        self.list_further(connection, vec![next]).await;
+        let _ = self.list_further(connection, vec![next]).await;
     }
 
-    async fn list_further(&self, connection: &ServerConnection, wanted: Vec<Bytes>) {
+    /// Requests these lists; true if one has changed.
+    async fn list_further(&self, connection: &ServerConnection, wanted: Vec<Bytes>) -> bool {
         let lists = &self.kin.lists;
+        let mut has_changed = false;
         for capabilities in wanted {
             let old = lists.of(&capabilities).or_else(|| lists.base.load_full());
             match self.fetch(connection, &capabilities, old).await {
-                Ok((list, _)) => self.tell(lists.put(&capabilities, list)),
+                Ok((list, _)) => {
+                    let is_new = lists.put(&capabilities, list);
+                    self.tell(is_new);
+                    has_changed |= is_new;
+                }
                 Err(fault) => {
                     let fault = fault.chain_without(&self.config().secrets);
                     tracing::warn!(server = %self.name(), fault, "no list for some clients");
@@ -284,6 +299,7 @@ impl Instance {
                 }
             }
         }
+        has_changed
     }
 
     fn tell(&self, changed: bool) {
@@ -299,7 +315,7 @@ impl Instance {
         connection: &ServerConnection,
         capabilities: &Bytes,
         old: Option<Arc<ServerList>>,
-    ) -> Result<(ServerList, ListingOutcome), UpstreamError> {
+    ) -> Result<(ServerList, ListingPart), UpstreamError> {
         let config = self.config();
         let time = config.start_timeout;
         let bounds = ListingLimits {
@@ -310,7 +326,7 @@ impl Instance {
         };
         let listing = listing::fetch(connection, capabilities, bounds).await?;
         let listed =
-            if listing.is_worth_another() { ListingOutcome::InPart } else { ListingOutcome::Whole };
+            if listing.is_worth_another() { ListingPart::Some } else { ListingPart::Whole };
         let missing: Vec<_> = listing
             .failures
             .iter()

@@ -9,11 +9,17 @@ use tokio::time::{Instant, sleep_until};
 use crate::backoff::Backoff;
 use crate::clock;
 
+use super::{ListingOutcome, ListingPart};
+
 /// The pace of one connection's list requests. A change is followed at once.
 /// For a server that changes constantly, or whose lists fail, the pause between
 /// requests grows, but a request that is due is always made. Changes that are
 /// several pauses apart shorten the pause again, so that a burst delays
 /// requests no longer than it lasted.
+///
+/// Lists that have changed are announced to all clients, which request them
+/// again: such listings are rarer still, some at once and then one per
+/// [`REFILL`].
 pub(in crate::upstream) struct RelistPace {
     not_before: Instant,
     backoff: Backoff,
@@ -22,12 +28,16 @@ pub(in crate::upstream) struct RelistPace {
     /// Whether a request is due without a notification, because the last one
     /// failed.
     owed: bool,
+    /// When changed lists have no effect on the pace any more: each moves this
+    /// by [`REFILL`].
+    refilled: Instant,
 }
 
 impl RelistPace {
     pub(in crate::upstream) fn new() -> Self {
         let backoff = Backoff::new(FIRST_PAUSE, LAST_PAUSE);
-        Self { not_before: clock::now(), backoff, quiet: CALM, owed: false }
+        let now = clock::now();
+        Self { not_before: now, backoff, quiet: CALM, owed: false, refilled: now }
     }
 
     /// Waits until a list request is due.
@@ -40,14 +50,19 @@ impl RelistPace {
             self.owed = true;
         }
         self.quiet = self.not_before.elapsed();
-        sleep_until(self.not_before).await;
+        sleep_until(self.not_before.max(self.affordable())).await;
         // A change that was announced during the pause is in the lists that are requested now.
         let _ = changed.notified().now_or_never();
         self.owed = false;
     }
 
-    /// Records a list request.
-    pub(in crate::upstream) fn listed(&mut self, succeeded: bool) {
+    /// The earliest time at which the server may change its lists again.
+    fn affordable(&self) -> Instant {
+        self.refilled.checked_sub(REFILL * (CHANGES - 1)).unwrap_or(self.not_before)
+    }
+
+    /// Records a list request; `None` if it failed.
+    pub(in crate::upstream) fn listed(&mut self, outcome: Option<&ListingOutcome>) {
         if self.quiet >= CALM {
             self.backoff.reset();
         } else if self.quiet >= self.backoff.wait() * SPARSE {
@@ -55,8 +70,12 @@ impl RelistPace {
         } else {
             self.backoff.next_wait();
         }
-        self.not_before = clock::now() + self.backoff.wait();
-        self.owed = !succeeded;
+        let now = clock::now();
+        self.not_before = now + self.backoff.wait();
+        self.owed = outcome.is_none_or(|outcome| outcome.part == ListingPart::Some);
+        if outcome.is_some_and(|outcome| outcome.has_changed) {
+            self.refilled = self.refilled.max(now) + REFILL;
+        }
     }
 }
 
@@ -66,12 +85,18 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(30);
 /// Changes this many pauses after the last one are no burst.
 const SPARSE: u32 = 4;
+/// How many changed lists are followed at once, and how long until one more is.
+const CHANGES: u32 = 10;
+const REFILL: Duration = Duration::from_secs(30);
 /// After this long without a request the pause is reset.
 const CALM: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SAME: ListingOutcome = ListingOutcome { part: ListingPart::Whole, has_changed: false };
+    const CHANGED: ListingOutcome = ListingOutcome { has_changed: true, ..SAME };
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_changes_without_pause_is_listed_ever_more_rarely() {
@@ -82,18 +107,18 @@ mod tests {
             changed.notify_one();
             pace.due(&changed).await;
             listings += 1;
-            pace.listed(true);
+            pace.listed(Some(&SAME));
         }
         assert!(listings < 15, "{listings} listings in a minute");
         tokio::time::sleep(LAST_PAUSE + CALM * 2).await;
         changed.notify_one();
         pace.due(&changed).await;
-        pace.listed(true);
+        pace.listed(Some(&SAME));
         assert_eq!(pace.backoff.wait(), FIRST_PAUSE, "a calm while starts it over");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn changes_now_and_then_are_followed_at_once() {
+    async fn announcements_now_and_then_are_followed_at_once() {
         let (changed, mut pace) = (Notify::new(), RelistPace::new());
         for _ in 0..100 {
             tokio::time::sleep(Duration::from_millis(700)).await;
@@ -102,7 +127,33 @@ mod tests {
             pace.due(&changed).await;
             assert_eq!(said.elapsed(), Duration::ZERO);
             tokio::time::sleep(Duration::from_millis(40)).await;
-            pace.listed(true);
+            pace.listed(Some(&SAME));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_that_change_again_and_again_are_followed_ever_more_rarely() {
+        let (changed, mut pace) = (Notify::new(), RelistPace::new());
+        let start = clock::now();
+        let mut listings = 0;
+        while start.elapsed() < Duration::from_mins(1) {
+            // Sparse enough that the pause stays short.
+            tokio::time::sleep(Duration::from_millis(260)).await;
+            changed.notify_one();
+            pace.due(&changed).await;
+            listings += 1;
+            pace.listed(Some(&CHANGED));
+        }
+        assert!((10..=15).contains(&listings), "{listings} listings in a minute");
+        // A list that has changed and then stays is followed at once after a while.
+        tokio::time::sleep(REFILL * CHANGES).await;
+        for _ in 0..CHANGES {
+            tokio::time::sleep(CALM * 2).await;
+            changed.notify_one();
+            let said = clock::now();
+            pace.due(&changed).await;
+            assert_eq!(said.elapsed(), Duration::ZERO);
+            pace.listed(Some(&CHANGED));
         }
     }
 
@@ -113,7 +164,7 @@ mod tests {
         while start.elapsed() < Duration::from_secs(4) {
             changed.notify_one();
             pace.due(&changed).await;
-            pace.listed(true);
+            pace.listed(Some(&SAME));
         }
         let burst = start.elapsed();
         changed.notify_one();
@@ -124,14 +175,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn changes_during_a_pause_are_followed_by_one_request() {
         let (changed, mut pace) = (Notify::new(), RelistPace::new());
-        pace.listed(true);
+        pace.listed(Some(&SAME));
         changed.notify_one();
         let announced = async {
             tokio::time::sleep(FIRST_PAUSE / 2).await;
             changed.notify_one();
         };
         tokio::join!(pace.due(&changed), announced);
-        pace.listed(true);
+        pace.listed(Some(&SAME));
         let more = tokio::time::timeout(LAST_PAUSE * 2, pace.due(&changed)).await;
         assert!(more.is_err(), "nothing has changed since");
     }
@@ -141,7 +192,7 @@ mod tests {
         let (changed, mut pace) = (Notify::new(), RelistPace::new());
         changed.notify_one();
         pace.due(&changed).await;
-        pace.listed(false);
+        pace.listed(None);
         pace.due(&changed).await;
     }
 }

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::config::{ServerKind, StartChoice};
 use crate::mcp::Era;
 
-use crate::upstream::lists::ListingOutcome;
+use crate::upstream::lists::ListingPart;
 use crate::upstream::lists::pace::RelistPace;
 use crate::upstream::supervisor::instance::Instance;
 use crate::upstream::supervisor::restart::{RestartBudget, RestartDecision, RestartPolicy};
@@ -135,8 +135,8 @@ impl<'a> Life<'a> {
             instance.kin.resume();
         }
         match instance.list(&connection).await {
-            Ok(ListingOutcome::Whole) => {}
-            Ok(ListingOutcome::InPart) => instance.changed.notify_one(),
+            Ok(listed) if listed.part == ListingPart::Whole => {}
+            Ok(_) => instance.changed.notify_one(),
             Err(fault) => {
                 connection.close(self.child.take()).await;
                 return LossReason::Lost(fault);
@@ -226,7 +226,7 @@ impl<'a> Life<'a> {
                         instance.kin.relist_for(&instance.owner.told);
                     }
                     let listed = instance.list(connection).await;
-                    pace.listed(matches!(listed, Ok(ListingOutcome::Whole)));
+                    pace.listed(listed.as_ref().ok());
                     if let Err(fault) = listed {
                         // The previous list stays in use: calls may still work.
                         self.note(&fault);
