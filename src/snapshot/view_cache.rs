@@ -314,6 +314,7 @@ mod tests {
         }
         assert_eq!(world.views.made().views.len(), MOST);
         assert!(world.makes(&key(1), ONE), "the least recently used is gone");
+        assert!(world.makes(&key(MOST), OTHER));
         assert!(!world.makes(&profile_key(), ONE), "it is not one client's");
         let mut made = world.views.made();
         assert_eq!(made.held, made.views.values().map(|cached| cached.size).sum::<usize>());
@@ -330,8 +331,18 @@ mod tests {
         }
         assert!(!world.makes(&key(0), OTHER));
         assert_eq!(world.views.made().views.len(), 1 + MOST_EACH);
+    }
+
+    #[test]
+    fn large_views_of_one_client_push_out_none_of_another() {
+        let world = World::new(MOST_EACH);
+        assert!(world.makes(&key(0), OTHER));
+        for number in 1..=10 {
+            assert!(world.makes(&key(number), ONE));
+        }
         world.views.made().make_room(MOST_BYTES - 3 * LEAST, Some(&holder(ONE)), MOST_EACH);
-        assert!(!world.makes(&key(0), OTHER), "nor do large ones");
+        assert!(!world.makes(&key(0), OTHER));
+        assert!(!world.makes(&key(10), ONE) && world.makes(&key(1), ONE));
     }
 
     #[test]
