@@ -38,6 +38,8 @@ pub(super) struct Activity {
     known: AtomicBool,
     /// How many requests were refused since the last one that was served.
     refusals: AtomicUsize,
+    /// How many preflights were answered since then.
+    preflights: AtomicUsize,
 }
 
 /// What a connection does when its timer fires.
@@ -60,6 +62,7 @@ impl Activity {
             quiet_since: AtomicU64::new(0),
             known: AtomicBool::new(false),
             refusals: AtomicUsize::new(0),
+            preflights: AtomicUsize::new(0),
         })
     }
 
@@ -81,21 +84,34 @@ impl Activity {
         if !self.known.load(Relaxed) {
             self.known.store(true, Relaxed);
         }
-        if self.refusals.load(Relaxed) > 0 {
-            self.refusals.store(0, Relaxed);
+        for count in [&self.refusals, &self.preflights] {
+            if count.load(Relaxed) > 0 {
+                count.store(0, Relaxed);
+            }
         }
     }
 
-    /// Notes that a request was refused; gives how many were in a row.
-    fn note_refused(&self) -> usize {
-        self.refusals.fetch_add(1, Relaxed) + 1
+    /// Notes that a request was refused.
+    fn note_refused(&self) {
+        self.refusals.fetch_add(1, Relaxed);
+    }
+
+    /// Notes that a preflight was answered, which needs no key.
+    fn note_preflight(&self) {
+        self.preflights.fetch_add(1, Relaxed);
+    }
+
+    /// Whether so many requests in a row were not served that the connection is closed.
+    fn is_used_up(&self) -> bool {
+        self.refusals.load(Relaxed) >= MOST_REFUSALS
+            || self.preflights.load(Relaxed) >= MOST_PREFLIGHTS
     }
 
     /// What is due at `now`, with `first` for the first request and `idle` between requests. A
     /// stranger is given no more than `first` for any request.
     pub(super) fn due(&self, now: Instant, first: Duration, idle: Duration) -> Due {
         let idle = if self.known.load(Relaxed) { idle } else { idle.min(first) };
-        if self.refusals.load(Relaxed) >= MOST_REFUSALS && self.open.load(Relaxed) == 0 {
+        if self.is_used_up() && self.open.load(Relaxed) == 0 {
             return Due::Idle;
         }
         let (deadline, verdict) = if self.is_unused() {
@@ -116,7 +132,8 @@ impl Activity {
     }
 }
 
-/// A request in flight: held until its response's last byte is handed over.
+/// A request in flight: held until its response's last byte is handed over, or until it is refused:
+/// a refusal that is left unread keeps no connection open.
 #[derive(Debug)]
 pub(super) struct Busy(Arc<Activity>);
 
@@ -165,7 +182,7 @@ pin_project! {
         #[pin]
         inner: F,
         busy: Option<Busy>,
-        // Answered before anything else is looked at.
+        // Answered without a key, unless it is refused.
         preflight: bool,
     }
 }
@@ -179,15 +196,20 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let Ok(mut response) = ready!(this.inner.poll(cx));
-        let (busy, unread) = (this.busy.take(), UnreadPiece::of_this_stream());
-        if let Some(Busy(activity)) = &busy
-            && !*this.preflight
-        {
-            if response.extensions().get::<Refused>().is_none() {
-                activity.note_served();
-            } else if activity.note_refused() >= MOST_REFUSALS && unread.is_none() {
-                // Over HTTP/2 the connection is closed when it is looked at.
+        let (mut busy, unread) = (this.busy.take(), UnreadPiece::of_this_stream());
+        if let Some(Busy(activity)) = &busy {
+            let refused = response.extensions().get::<Refused>().is_some();
+            match (refused, *this.preflight) {
+                (false, false) => activity.note_served(),
+                (false, true) => activity.note_preflight(),
+                (true, _) => activity.note_refused(),
+            }
+            // Over HTTP/2 the connection is closed when it is looked at.
+            if activity.is_used_up() && unread.is_none() {
                 response.headers_mut().insert(header::CONNECTION, CLOSE);
+            }
+            if refused {
+                busy = None;
             }
         }
         Poll::Ready(Ok(response.map(|inner| TrackedBody { inner, busy, unread, end: None })))
@@ -255,6 +277,9 @@ impl<B: Body<Data = Bytes>> Body for TrackedBody<B> {
 /// How many requests in a row are refused before the connection is closed: a client may ask without
 /// a key first, and once more with one that has expired.
 const MOST_REFUSALS: usize = 3;
+/// How many preflights are answered in a row: a page sends each before a request, perhaps several
+/// at once.
+const MOST_PREFLIGHTS: usize = 10;
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 /// How many bytes of a response over HTTP/2 may be left unread without a limit of time.
 const LONGEST_END: usize = 1024;
@@ -308,20 +333,24 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_given_less_time_between_requests_and_few_refusals() {
+    fn a_stranger_is_given_less_time_between_requests_and_few_of_them() {
         let begun = clock::now();
         let activity = Activity::new(begun);
         drop(activity.request());
         let Due::Look(at) = activity.due(begun, FIRST, IDLE) else { panic!("not idle yet") };
         assert!(at < begun + IDLE);
         assert_eq!(activity.due(begun + IDLE, FIRST, IDLE), Due::Idle);
-        for refusals in 1..MOST_REFUSALS {
-            assert_eq!(activity.note_refused(), refusals);
-            assert!(matches!(activity.due(begun, FIRST, IDLE), Due::Look(_)));
-        }
-        activity.note_refused();
-        assert_eq!(activity.due(begun, FIRST, IDLE), Due::Idle);
-        activity.note_served();
-        assert!(matches!(activity.due(begun + FIRST * 2, FIRST, IDLE), Due::Look(_)));
+        let looks = |count, note: fn(&Activity)| {
+            for _ in 1..count {
+                note(&activity);
+                assert!(matches!(activity.due(begun, FIRST, IDLE), Due::Look(_)));
+            }
+            note(&activity);
+            assert_eq!(activity.due(begun, FIRST, IDLE), Due::Idle);
+            activity.note_served();
+            assert!(matches!(activity.due(begun + FIRST * 2, FIRST, IDLE), Due::Look(_)));
+        };
+        looks(MOST_REFUSALS, Activity::note_refused);
+        looks(MOST_PREFLIGHTS, Activity::note_preflight);
     }
 }

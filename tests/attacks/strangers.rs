@@ -100,20 +100,52 @@ async fn a_stranger_is_given_less_time_between_requests_than_a_client() {
 }
 
 #[tokio::test]
-async fn a_stranger_over_http_2_is_closed_after_a_few_refusals() {
+async fn preflights_that_are_refused_hold_no_connection() {
+    let gateway = gateway("handshake = \"1h\", idle = \"1h\"").await;
+    let mut stranger = Stranger::connect(gateway.running.address).await;
+    for _ in 0..3 {
+        assert!(stranger.ask("OPTIONS", "").await.starts_with("HTTP/1.1 401"));
+    }
+    stranger.is_closed().await;
+}
+
+#[tokio::test]
+async fn preflights_alone_hold_no_connection() {
+    let gateway = gateway("handshake = \"1h\", idle = \"1h\"").await;
+    let mut stranger = Stranger::connect(gateway.running.address).await;
+    for request in 1..=10 {
+        let answer = stranger.ask("OPTIONS", PREFLIGHT).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert_eq!(answer.contains("connection: close"), request == 10, "{answer}");
+    }
+    stranger.is_closed().await;
+    // A client's page may send as many as it likes.
+    let mut client = Stranger::connect(gateway.running.address).await;
+    for _ in 0..12 {
+        assert!(client.ask("OPTIONS", PREFLIGHT).await.starts_with("HTTP/1.1 200"));
+        assert!(client.ask("GET", &key(BYSTANDER)).await.starts_with("HTTP/1.1 405"));
+    }
+}
+
+#[tokio::test]
+async fn a_stranger_over_http_2_is_closed_after_a_few_refusals_read_or_not() {
     let gateway = gateway("handshake = \"300ms\", idle = \"1h\"").await;
-    let mut stranger = connect_h2(gateway.running.address).await;
-    let closed = async {
-        // Never silent for as long as it is given.
-        while stranger.ready().await.is_ok() {
-            let request = Request::get(format!("http://{}/mcp", gateway.running.address));
-            let request = request.body(Full::default()).unwrap();
-            let Ok(answer) = stranger.send_request(request).await else { return };
-            assert_eq!(answer.status(), 401);
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    within(closed).await;
+    for (window, leaves_unread) in [(1024, false), (0, true)] {
+        let mut stranger = connect_h2(gateway.running.address, window).await;
+        let mut unread = Vec::new();
+        let closed = async {
+            // Never silent for as long as it is given.
+            while stranger.ready().await.is_ok() {
+                let request = Request::get(format!("http://{}/mcp", gateway.running.address));
+                let request = request.body(Full::default()).unwrap();
+                let Ok(answer) = stranger.send_request(request).await else { return };
+                assert_eq!(answer.status(), 401);
+                unread.extend(leaves_unread.then_some(answer));
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        within(closed).await;
+    }
 }
 
 #[tokio::test]

@@ -17,11 +17,11 @@ use crate::support::{Gateway, Upstream, within};
 /// Answers of so many bytes.
 const LARGE: usize = 100 * 1024;
 
-/// A connection that lets each answer begin and no more.
-pub async fn connect(address: SocketAddr) -> SendRequest<Full<Bytes>> {
+/// A connection that lets so many bytes of each answer come and no more.
+pub async fn connect(address: SocketAddr, window: u32) -> SendRequest<Full<Bytes>> {
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.initial_stream_window_size(1024);
+    builder.initial_stream_window_size(window);
     let (sender, connection) = builder.handshake(io).await.unwrap();
     tokio::spawn(connection);
     sender
@@ -47,7 +47,7 @@ async fn answers_that_are_left_unread_hold_so_many_bytes_and_no_more() {
     let upstream = Upstream::modern().await;
     for line in ["limits.unread = \"512KiB\"", "limits.unread_each = \"512KiB\""] {
         let gateway = Gateway::with("s", upstream.http()).gateway(line).start().await;
-        let sender = connect(gateway.running.address).await;
+        let sender = connect(gateway.running.address, 1024).await;
         let mut unread = Vec::new();
         for _ in 0..16 {
             unread.push(ask(&gateway, &sender).await);
