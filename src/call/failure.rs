@@ -154,6 +154,12 @@ pub enum Failure {
         /// How long to wait before another attempt.
         retry_after: Duration,
     },
+    /// The request was served, but too much waits to be read for its answer to be kept.
+    #[error("the answer was dropped: unread answers reach the limit {limit}")]
+    AnswerDropped {
+        /// The limit's name.
+        limit: &'static str,
+    },
     /// The gateway is stopping.
     #[error("the gateway is shutting down")]
     Draining,
@@ -309,6 +315,9 @@ impl Failure {
             }
             Self::MediaType => row(code::INVALID_REQUEST, 415, Client, false, "media_type"),
             Self::OverLimit { .. } => row(code::OVER_LIMIT, 429, Gateway, true, "over_limit"),
+            Self::AnswerDropped { .. } => {
+                row(code::OVER_LIMIT, 200, Client, false, "answer_dropped")
+            }
             Self::Draining => row(code::SERVER_UNAVAILABLE, 503, Gateway, true, "draining"),
             Self::Unreachable(_) => {
                 row(code::SERVER_UNAVAILABLE, 502, Gateway, true, "unreachable")
@@ -356,6 +365,7 @@ impl Failure {
                 "limit": limit,
                 "retryAfterMs": u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
             })),
+            Self::AnswerDropped { limit } => Some(json!({ "limit": limit })),
             Self::UnknownResource { uri } | Self::NoUpdates { uri } => Some(json!({ "uri": uri })),
             _ => None,
         }

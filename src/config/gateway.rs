@@ -121,10 +121,13 @@ section! {
             idle: Duration as DurationSetting = "60s",
             /// How long the TLS handshake, the first byte and the head of a request may each take.
             handshake: Duration as DurationSetting = "10s",
-            /// How many bytes of responses may wait for HTTP/2 clients that leave them unread. A
-            /// stream beyond it is reset.
+            /// How many bytes of responses may wait for clients that leave them unread. Beyond it
+            /// an HTTP/2 stream is reset, an HTTP/1.1 connection closed, and an answer on a stream
+            /// of `sse` replaced by an error.
             unread: usize as SizeSetting = "256MiB",
-            /// How many of these bytes may wait for one IP address.
+            /// How many of these bytes may wait for one IP address (on streams of `sse`, for one
+            /// client). The answers to a batch together have no more; what is more is replaced by
+            /// errors.
             unread_each: usize as SizeSetting = "64MiB",
             /// The number of open Legacy sessions.
             sessions: usize as CountSetting<1, 10_000_000> = 10000,
@@ -149,7 +152,8 @@ section! {
             /// How many bytes of each Legacy session's streams are kept for resumption after a lost
             /// connection.
             replay: usize as SizeSetting = "256KiB",
-            /// How many bytes of all streams together are kept after they were sent.
+            /// How many bytes of all streams together are kept after they were sent. Beyond it, an
+            /// answer that comes while its client is disconnected is replaced by an error.
             replay_all: usize as SizeSetting = "64MiB",
             /// How long bytes are kept after they were sent.
             replay_time: Duration as DurationSetting = "1m",

@@ -11,9 +11,9 @@ use http_body::{Frame, SizeHint};
 pub enum Body {
     /// One piece.
     Whole(Bytes),
-    /// Up to three pieces, sent in turn. A prepared list is one of them,
+    /// A few pieces, sent in turn. A prepared list is one of them,
     /// shared and never copied into an envelope.
-    Pieces(Box<[Bytes; 3]>),
+    Pieces(Box<[Bytes]>),
     /// Pieces that are produced over time.
     Stream(Pin<Box<dyn Stream<Item = Result<Bytes, BrokenOff>> + Send>>),
 }
@@ -30,9 +30,9 @@ impl Body {
         Self::Whole(Bytes::new())
     }
 
-    /// Three pieces.
-    pub fn pieces(pieces: [Bytes; 3]) -> Self {
-        Self::Pieces(Box::new(pieces))
+    /// These pieces.
+    pub fn pieces(pieces: impl Into<Box<[Bytes]>>) -> Self {
+        Self::Pieces(pieces.into())
     }
 
     /// What `stream` brings.

@@ -302,7 +302,7 @@ pub(super) fn json(status: StatusCode, message: Bytes) -> Response<Body> {
     with_json(status, Body::Whole(message))
 }
 
-fn with_json(status: StatusCode, body: Body) -> Response<Body> {
+pub(super) fn with_json(status: StatusCode, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, MediaType::JSON);

@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     future::Future,
+    mem,
     pin::Pin,
     sync::{
         Arc,
@@ -19,7 +20,7 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower::Service;
 
-use super::unread::UnreadPiece;
+use super::unread::{LARGEST_UNCOUNTED, UnreadPiece, UnwrittenBytes, UnwrittenResponse};
 use crate::downstream::Refused;
 
 /// The requests of one connection, as far as time limits care.
@@ -40,6 +41,8 @@ pub(super) struct Activity {
     refusals: AtomicUsize,
     /// How many preflights were answered since then.
     preflights: AtomicUsize,
+    /// Of responses over HTTP/1.1.
+    unwritten: Arc<UnwrittenBytes>,
 }
 
 /// What a connection does when its timer fires.
@@ -63,6 +66,7 @@ impl Activity {
             known: AtomicBool::new(false),
             refusals: AtomicUsize::new(0),
             preflights: AtomicUsize::new(0),
+            unwritten: Arc::default(),
         })
     }
 
@@ -76,6 +80,11 @@ impl Activity {
     /// Whether no request has come yet.
     pub(super) fn is_unused(&self) -> bool {
         !self.asked.load(Relaxed)
+    }
+
+    /// How many bytes of large responses over HTTP/1.1 are not written yet.
+    pub(super) fn unwritten(&self) -> usize {
+        self.unwritten.total()
     }
 
     /// Notes that a request was served.
@@ -160,6 +169,7 @@ impl<S> TrackActivity<S> {
 impl<S, B, R> Service<Request<B>> for TrackActivity<S>
 where
     S: Service<Request<B>, Response = Response<R>, Error = Infallible>,
+    R: Body,
 {
     type Response = Response<TrackedBody<R>>;
     type Error = Infallible;
@@ -190,6 +200,7 @@ pin_project! {
 impl<F, R> Future for TrackedFuture<F>
 where
     F: Future<Output = Result<Response<R>, Infallible>>,
+    R: Body,
 {
     type Output = Result<Response<TrackedBody<R>>, Infallible>;
 
@@ -212,7 +223,12 @@ where
                 busy = None;
             }
         }
-        Poll::Ready(Ok(response.map(|inner| TrackedBody { inner, busy, unread, end: None })))
+        let unwritten = match (&busy, &unread) {
+            (Some(Busy(activity)), None) => activity.unwritten.count(ready_bytes(response.body())),
+            _ => None,
+        };
+        let track = |inner| TrackedBody { inner, busy, unread, unwritten, end: None };
+        Poll::Ready(Ok(response.map(track)))
     }
 }
 
@@ -222,11 +238,32 @@ pin_project! {
         #[pin]
         inner: B,
         busy: Option<Busy>,
-        // Over HTTP/2: what the client has not taken. Over HTTP/1 responses come one after the
-        // other, and the kernel sees that a client does not read.
+        // Over HTTP/2: what the client has not taken.
         unread: Option<Arc<UnreadPiece>>,
+        // Over HTTP/1.1: what was ready of a large response from the beginning.
+        unwritten: Option<Arc<UnwrittenResponse>>,
         // The end of the last piece, which is sent on its own.
         end: Option<Bytes>,
+    }
+}
+
+impl<B: Body<Data = Bytes>> TrackedBody<B> {
+    /// The next frame over HTTP/1.1, whose connection writes it as fast as the client reads.
+    fn poll_unwritten(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let this = self.project();
+        let mut frame = ready!(this.inner.poll_frame(cx));
+        if let (Some(Ok(frame)), Some(Busy(activity))) = (&mut frame, this.busy)
+            && let Some(piece) = frame.data_mut().filter(|piece| piece.len() > LARGEST_UNCOUNTED)
+        {
+            let response = this.unwritten.clone().or_else(|| activity.unwritten.count(piece.len()));
+            if let Some(response) = response {
+                *piece = response.hold(mem::take(piece));
+            }
+        }
+        Poll::Ready(frame)
     }
 }
 
@@ -238,8 +275,11 @@ impl<B: Body<Data = Bytes>> Body for TrackedBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if self.unread.is_none() {
+            return self.poll_unwritten(cx);
+        }
         let mut this = self.project();
-        let Some(unread) = this.unread else { return this.inner.poll_frame(cx) };
+        let Some(unread) = this.unread else { return Poll::Ready(None) };
         // Asked for once the client has taken the piece before.
         unread.clear();
         if let Some(end) = this.end.take() {
@@ -250,8 +290,7 @@ impl<B: Body<Data = Bytes>> Body for TrackedBody<B> {
         if let Some(Ok(frame)) = &mut frame
             && let Some(piece) = frame.data_mut()
         {
-            let behind = usize::try_from(this.inner.size_hint().lower()).unwrap_or(usize::MAX);
-            unread.offer(piece.len(), behind);
+            unread.offer(piece.len(), ready_bytes(&*this.inner));
             if this.inner.is_end_stream() && piece.len() > LONGEST_END {
                 // hyper is done with a stream once it has handed over the last piece, however
                 // much of that the client takes. This leaves it little to hand over.
@@ -274,6 +313,11 @@ impl<B: Body<Data = Bytes>> Body for TrackedBody<B> {
     }
 }
 
+/// How many bytes of a body are ready.
+fn ready_bytes(body: &impl Body) -> usize {
+    usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX)
+}
+
 /// How many requests in a row are refused before the connection is closed: a client may ask without
 /// a key first, and once more with one that has expired.
 const MOST_REFUSALS: usize = 3;
@@ -286,8 +330,10 @@ const LONGEST_END: usize = 1024;
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::{BodyExt as _, Full, StreamBody};
+
     use super::*;
-    use crate::clock;
+    use crate::{clock, codec};
 
     const FIRST: Duration = Duration::from_secs(10);
     const IDLE: Duration = Duration::from_mins(1);
@@ -352,5 +398,41 @@ mod tests {
         };
         looks(MOST_REFUSALS, Activity::note_refused);
         looks(MOST_PREFLIGHTS, Activity::note_preflight);
+    }
+    /// The body of a response over HTTP/1.1.
+    async fn tracked<B: Body<Data = Bytes> + Send + 'static>(
+        activity: &Arc<Activity>,
+        body: B,
+    ) -> TrackedBody<B> {
+        let mut body = Some(body);
+        let answer = tower::service_fn(move |_: Request<()>| {
+            let response = Response::new(body.take().unwrap());
+            std::future::ready(Ok::<_, Infallible>(response))
+        });
+        let mut tracked = TrackActivity::new(answer, activity);
+        tracked.call(Request::new(())).await.unwrap().into_body()
+    }
+
+    #[tokio::test]
+    async fn large_responses_count_as_unwritten_from_their_beginning_to_their_last_byte() {
+        const LARGE: usize = LARGEST_UNCOUNTED + 1;
+        let activity = Activity::new(clock::now());
+        let small = Bytes::from(vec![0; LARGEST_UNCOUNTED]);
+        let large = Bytes::from(vec![0; LARGE]);
+        let whole = tracked(&activity, Full::new(large.clone())).await;
+        assert_eq!(activity.unwritten(), LARGE, "before it is asked for");
+        let piece = codec::body::collect(whole, LARGE).await.unwrap();
+        assert_eq!((activity.unwritten(), piece.len()), (LARGE, LARGE));
+        drop(piece);
+        let frames = [small, large].map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
+        let stream = StreamBody::new(futures_util::stream::iter(frames));
+        let mut stream = tracked(&activity, stream).await;
+        let small = stream.frame().await.unwrap().unwrap();
+        assert_eq!(activity.unwritten(), 0, "a small piece");
+        let large = stream.frame().await.unwrap().unwrap();
+        drop(stream);
+        assert_eq!(activity.unwritten(), LARGE);
+        drop((small, large));
+        assert_eq!(activity.unwritten(), 0);
     }
 }

@@ -1,10 +1,11 @@
 //! One connection, from its first byte to its end.
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     io,
     pin::{Pin, pin},
     sync::Arc,
+    task::Poll,
     time::Duration,
 };
 
@@ -23,6 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
 use crate::clock;
+use crate::policy::BoundReached;
 
 use super::{
     BoxError, ConnectionLimits, Drain, PeerAddress, Settings,
@@ -30,7 +32,7 @@ use super::{
     edge::Edge,
     socket::ListenerContext,
     tls::ALPN_H2,
-    unread::StreamTasks,
+    unread::{StreamTasks, UnreadBounds, UnreadShare},
     woken::PollWhenWoken,
 };
 
@@ -52,12 +54,15 @@ pub(super) enum ConnectionError {
     /// HTTP went wrong, or the client went away in the middle of something.
     #[error("the HTTP connection failed")]
     Http(#[source] hyper::Error),
+    /// The client does not read, and too much waits for it.
+    #[error("too much is left unread")]
+    Unread(#[source] BoundReached),
 }
 
 impl ConnectionError {
     /// Whether the connection ended before it carried a request.
     pub(super) fn is_unused(&self) -> bool {
-        !matches!(self, Self::Http(_))
+        !matches!(self, Self::Http(_) | Self::Unread(_))
     }
 }
 
@@ -170,17 +175,20 @@ impl<F> ClientConnection<'_, F> {
         let stack = TrackActivity::new(edge, &self.activity);
         // Every layer of a stack is always ready: there is nothing to wait for before a call.
         let service = service_fn(move |request| PollWhenWoken::new(stack.clone().call(request)));
+        let unread = UnreadBounds::new(self.limits, self.peer, &self.context.unread);
         // Boxed: a future has room twice for those that it takes in and waits for.
         match protocol {
             Protocol::Http1 => {
                 let connection = Box::pin(http1(self.limits).serve_connection(io, service));
-                self.drive(connection, |it| it.get_mut().as_mut().graceful_shutdown()).await
+                let unread = UnreadShare::new(&unread);
+                self.drive(connection, unread, |it| it.get_mut().as_mut().graceful_shutdown()).await
             }
             Protocol::Http2 => {
-                let streams = StreamTasks::new(self.limits, self.peer, &self.context.unread);
+                let streams = StreamTasks(Arc::clone(&unread));
                 let connection = http2(self.limits, streams).serve_connection(io, service);
                 let connection = Box::pin(connection);
-                self.drive(connection, |it| it.get_mut().as_mut().graceful_shutdown()).await
+                let unread = UnreadShare::new(&unread);
+                self.drive(connection, unread, |it| it.get_mut().as_mut().graceful_shutdown()).await
             }
         }
     }
@@ -191,6 +199,7 @@ impl<F> ClientConnection<'_, F> {
     async fn drive<C>(
         &self,
         connection: C,
+        mut unread: UnreadShare,
         close: impl Fn(Pin<&mut C>),
     ) -> Result<(), ConnectionError>
     where
@@ -203,11 +212,17 @@ impl<F> ClientConnection<'_, F> {
         let interruption = |draining, at| PollWhenWoken::new(self.interruption(draining, at));
         let mut interrupted = pin!(interruption(draining, look_at));
         loop {
+            let served = poll_fn(|cx| match connection.as_mut().poll(cx) {
+                Poll::Ready(ended) => Poll::Ready(ended.map_err(|fault| self.blame(fault))),
+                // Over HTTP/2 each stream counts for itself.
+                Poll::Pending => {
+                    let exceeded = unread.poll_exceeded(self.activity.unwritten(), cx);
+                    exceeded.map(|reached| Err(ConnectionError::Unread(reached)))
+                }
+            });
             let by = tokio::select! {
                 biased;
-                ended = connection.as_mut() => {
-                    return ended.map_err(|fault| self.blame(fault));
-                }
+                ended = served => return ended,
                 by = interrupted.as_mut() => by,
             };
             match by {

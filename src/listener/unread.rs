@@ -1,9 +1,12 @@
-//! Responses over HTTP/2 that their client does not read.
+//! Responses that their client does not read.
 //!
-//! Each response waits for a window of its own, so the kernel does not see which of them are left
-//! unread. A response that has a piece for its client is given so long until the client takes it,
-//! and all of them together may hold so many bytes; then its stream is reset. The other streams of
-//! the connection go on.
+//! Over HTTP/2 each response waits for a window of its own, so the kernel does not see which of them
+//! are left unread. A response that has a piece for its client is given so long until the client
+//! takes it; then its stream is reset, and the other streams of the connection go on. Over HTTP/1.1
+//! the kernel gives up a client that takes nothing.
+//!
+//! All that waits for clients, over both, may be so many bytes. Of what is more, a stream is reset
+//! or a connection closed.
 
 use std::{
     future::Future,
@@ -16,14 +19,15 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use hyper::rt::Executor;
 use pin_project_lite::pin_project;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::{ConnectionLimits, PeerAddress};
 use crate::call::Principal;
 use crate::clock;
-use crate::policy::{Holder, Share, ShareBounds, SharedAmount};
+use crate::policy::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
 
 /// What a stream has for its client that the client has not taken.
 #[derive(Debug)]
@@ -79,13 +83,60 @@ impl UnreadPiece {
     }
 }
 
-/// Runs the streams of one HTTP/2 connection, each in a task of its own.
-#[derive(Debug, Clone)]
-pub(super) struct StreamTasks(Arc<StreamBounds>);
+/// The bytes of large responses that a connection over HTTP/1.1 has not written yet.
+#[derive(Debug, Default)]
+pub(super) struct UnwrittenBytes(AtomicUsize);
 
-/// What all streams of one connection are bounded by.
+/// Bytes of one response among these, until it has been written or dropped.
 #[derive(Debug)]
-struct StreamBounds {
+pub(super) struct UnwrittenResponse {
+    all: Arc<UnwrittenBytes>,
+    bytes: usize,
+}
+
+/// A piece of such a response.
+struct UnwrittenPiece {
+    piece: Bytes,
+    _response: Arc<UnwrittenResponse>,
+}
+
+impl UnwrittenBytes {
+    /// Counts the bytes of a response that are ready, if they are many.
+    pub(super) fn count(self: &Arc<Self>, bytes: usize) -> Option<Arc<UnwrittenResponse>> {
+        (bytes > LARGEST_UNCOUNTED).then(|| {
+            self.0.fetch_add(bytes, Relaxed);
+            Arc::new(UnwrittenResponse { all: Arc::clone(self), bytes })
+        })
+    }
+
+    /// How many there are.
+    pub(super) fn total(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+}
+
+impl UnwrittenResponse {
+    /// The piece, which keeps the response counted.
+    pub(super) fn hold(self: &Arc<Self>, piece: Bytes) -> Bytes {
+        Bytes::from_owner(UnwrittenPiece { piece, _response: Arc::clone(self) })
+    }
+}
+
+impl Drop for UnwrittenResponse {
+    fn drop(&mut self) {
+        self.all.0.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+impl AsRef<[u8]> for UnwrittenPiece {
+    fn as_ref(&self) -> &[u8] {
+        &self.piece
+    }
+}
+
+/// What the unread responses of one connection are bounded by.
+#[derive(Debug)]
+pub(super) struct UnreadBounds {
     /// How long a piece may be left unread; zero for ever.
     stall: Duration,
     holder: Holder,
@@ -93,21 +144,69 @@ struct StreamBounds {
     most: ShareBounds,
 }
 
-impl StreamTasks {
+impl UnreadBounds {
     /// Those of a connection from `peer`. `unread` counts the bytes of all connections.
     pub(super) fn new(
         limits: &ConnectionLimits,
         peer: PeerAddress,
         unread: &Arc<SharedAmount>,
-    ) -> Self {
-        Self(Arc::new(StreamBounds {
+    ) -> Arc<Self> {
+        Arc::new(Self {
             stall: limits.stall,
             holder: Holder::identify(&Principal::Anonymous, peer.addr.ip()),
             unread: Arc::clone(unread),
             most: ShareBounds { all: limits.unread, each: limits.unread_each },
-        }))
+        })
     }
 }
+
+/// What waits for the client of one connection over HTTP/1.1, or of one stream over HTTP/2.
+#[derive(Debug)]
+pub(super) struct UnreadShare {
+    bounds: Arc<UnreadBounds>,
+    held: Option<(usize, Share)>,
+    /// When it has been too much for too long.
+    overdue: Option<Pin<Box<Sleep>>>,
+}
+
+impl UnreadShare {
+    pub(super) fn new(bounds: &Arc<UnreadBounds>) -> Self {
+        Self { bounds: Arc::clone(bounds), held: None, overdue: None }
+    }
+
+    /// Holds so many bytes and no others. Those of one response always fit if nothing else waits.
+    fn hold(&mut self, bytes: usize) -> Result<(), BoundReached> {
+        if self.held.as_ref().map_or(0, |(held, _)| *held) == bytes {
+            return Ok(());
+        }
+        self.held = None;
+        if bytes > 0 {
+            let UnreadBounds { holder, unread, most, .. } = &*self.bounds;
+            let most = ShareBounds { all: most.all.max(bytes), each: most.each.max(bytes) };
+            self.held = Some((bytes, unread.take(holder, bytes, most)?));
+        }
+        Ok(())
+    }
+
+    /// Holds so many bytes; ready when they have been too many for a while. A client that reads
+    /// takes them in less.
+    pub(super) fn poll_exceeded(
+        &mut self,
+        bytes: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<BoundReached> {
+        let Err(reached) = self.hold(bytes) else {
+            self.overdue = None;
+            return Poll::Pending;
+        };
+        let overdue = self.overdue.get_or_insert_with(|| Box::pin(sleep(PATIENCE)));
+        overdue.as_mut().poll(cx).map(|()| reached)
+    }
+}
+
+/// Runs the streams of one HTTP/2 connection, each in a task of its own.
+#[derive(Debug, Clone)]
+pub(super) struct StreamTasks(pub(super) Arc<UnreadBounds>);
 
 impl<F> Executor<F> for StreamTasks
 where
@@ -117,8 +216,7 @@ where
         tokio::spawn(StreamTask {
             stream,
             piece: UnreadPiece::new(),
-            bounds: Arc::clone(&self.0),
-            held: None,
+            unread: UnreadShare::new(&self.0),
             deadline: None,
         });
     }
@@ -130,9 +228,7 @@ pin_project! {
         #[pin]
         stream: F,
         piece: Arc<UnreadPiece>,
-        bounds: Arc<StreamBounds>,
-        // What it holds for its client while that does not read.
-        held: Option<(usize, Share)>,
+        unread: UnreadShare,
         #[pin]
         deadline: Option<Sleep>,
     }
@@ -148,24 +244,19 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
             return Poll::Ready(());
         }
         let Some((since, bytes)) = this.piece.offered() else {
-            *this.held = None;
+            this.unread.held = None;
             this.deadline.set(None);
             return Poll::Pending;
         };
-        if this.held.as_ref().is_none_or(|(held, _)| *held != bytes) {
-            *this.held = None;
-            match this.bounds.unread.take(&this.bounds.holder, bytes, this.bounds.most) {
-                Ok(share) => *this.held = Some((bytes, share)),
-                Err(reached) => {
-                    tracing::debug!(%reached, "a stream is reset: too much is left unread");
-                    return Poll::Ready(());
-                }
-            }
+        if let Err(reached) = this.unread.hold(bytes) {
+            tracing::debug!(%reached, "a stream is reset: too much is left unread");
+            return Poll::Ready(());
         }
-        if this.bounds.stall.is_zero() {
+        let stall = this.unread.bounds.stall;
+        if stall.is_zero() {
             return Poll::Pending;
         }
-        let end = since + this.bounds.stall;
+        let end = since + stall;
         if this.deadline.as_ref().as_pin_ref().is_none_or(|timer| timer.deadline() != end) {
             this.deadline.set(Some(sleep_until(end)));
         }
@@ -177,3 +268,8 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
         Poll::Pending
     }
 }
+
+/// The bytes of a response over HTTP/1.1 that are not counted.
+pub(super) const LARGEST_UNCOUNTED: usize = 64 * 1024;
+/// How long the responses of a connection over HTTP/1.1 may be too many.
+const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! Answers over HTTP/2 that are asked for and never read. How long one may be left unread is
-//! tested in `tests/listener/slow_reads.rs`.
+//! Answers that are asked for and never read. How long one may be left unread over HTTP/2 is tested
+//! in `tests/listener/slow_reads.rs`, and the streams of 2024-11-05 in `tests/gateway/sse_clients.rs`.
 
 use std::net::SocketAddr;
 
@@ -9,13 +9,25 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::support::{Gateway, Upstream, within};
+use crate::support::{Gateway, Step, Upstream, within};
 
 /// Answers of so many bytes.
 const LARGE: usize = 100 * 1024;
+
+/// Answers that the kernel does not take as a whole.
+const LARGER_THAN_SOCKETS: usize = 6 << 20;
+
+/// A tool whose answers have so many bytes.
+fn large_answers(upstream: &Upstream, bytes: usize) {
+    upstream.does("large", move |_| vec![Step::text("x".repeat(bytes))]);
+}
+
+fn is_dropped(message: &Value, limit: &str) -> bool {
+    message["error"]["data"]["limit"] == limit
+}
 
 /// A connection that lets so many bytes of each answer come and no more.
 pub async fn connect(address: SocketAddr, window: u32) -> SendRequest<Full<Bytes>> {
@@ -63,5 +75,50 @@ async fn answers_that_are_left_unread_hold_so_many_bytes_and_no_more() {
         let answer = ask(&gateway, &sender).await;
         let body = within(answer.into_body().collect()).await.unwrap().to_bytes();
         assert!(body.len() > LARGE, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn connections_that_leave_answers_unread_hold_so_many_bytes_and_no_more() {
+    let upstream = Upstream::legacy().await;
+    large_answers(&upstream, LARGER_THAN_SOCKETS);
+    for line in ["limits.unread = \"13MiB\"", "limits.unread_each = \"13MiB\""] {
+        let gateway = Gateway::with("s", upstream.stdio()).gateway(line).start().await;
+        let client = gateway.modern();
+        let mut unread = Vec::new();
+        for _ in 0..5 {
+            unread.push(client.ask_call("s__large", json!({})).send().await);
+        }
+        gateway.wait_for(|status| status["connections"] == 2).await;
+        // What was asked for first is complete, however late it is read.
+        for answer in unread.drain(..2) {
+            assert_eq!(answer.said().await.text().len(), LARGER_THAN_SOCKETS, "{line}");
+        }
+        // A client that reads is served again.
+        let said = client.call("s__large", json!({})).await;
+        assert_eq!(said.text().len(), LARGER_THAN_SOCKETS, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn the_answers_to_a_batch_have_so_many_bytes_and_no_more() {
+    let upstream = Upstream::legacy().await;
+    // Passed on as it comes by an HTTP server.
+    large_answers(&upstream, 300 * 1024);
+    for server in [upstream.stdio(), upstream.http()] {
+        let line = "limits.unread_each = \"1000KiB\"";
+        let gateway = Gateway::with("s", server).gateway(line).start().await;
+        let client = gateway.legacy_of("2025-03-26").await;
+        let call = |id: u32| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "s__large" } });
+        let mut batch: Vec<_> = (0..8).map(call).collect();
+        batch.push(json!({ "jsonrpc": "2.0", "id": 8, "method": "ping" }));
+        let said = client.ask("x", json!({})).body(json!(batch).to_string()).send().await;
+        let answers = said.said().await.json();
+        let answers = answers.as_array().unwrap();
+        let ids: Vec<_> = answers.iter().map(|answer| answer["id"].as_u64().unwrap()).collect();
+        assert_eq!(ids, Vec::from_iter(0..9));
+        let dropped = answers.iter().filter(|answer| is_dropped(answer, "unread_each")).count();
+        assert!((5..=8).contains(&dropped), "{dropped} have no room");
+        assert_eq!(answers[8]["result"], json!({}), "and a small one");
     }
 }

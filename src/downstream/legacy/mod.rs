@@ -1,5 +1,6 @@
 //! Legacy clients: a session opened by `initialize`, and requests within it.
 
+mod batch;
 mod call;
 mod outbox;
 mod registry;
@@ -16,23 +17,17 @@ pub(super) use session::ClientSession;
 
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use futures_util::TryStreamExt;
-use futures_util::future::join_all;
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use crate::call::{
-    Call, Client, Context, Failure, MAX_DECLARATION, Meta, Params, ParamsFault, RequestFault,
-};
+use crate::call::{Call, Client, Context, Failure, MAX_DECLARATION, Meta, Params, ParamsFault};
 use crate::catalog::Kind;
-use crate::config::LimitsConfig;
 use crate::jsonrpc::{self, Frame, Id, Payload, Spot};
 use crate::mcp::{Era, Method, ProtocolVersion, header, notification};
 use crate::pipeline::Introduction;
 
 use crate::text::clip;
 
-use crate::downstream::body::BrokenOff;
 use crate::downstream::caller::VerifiedCaller;
 use crate::downstream::dispatch::{PendingResponse, answered};
 use crate::downstream::era::refuse_duplicates;
@@ -189,89 +184,10 @@ impl McpService {
             Err(failure) => refuse(&id, &failure),
         })
     }
-
-    /// Serves an array of messages, as 2025-03-26 has them: all at once, the
-    /// answers in one array.
-    pub(super) async fn batch(
-        self: Arc<Self>,
-        mut posted: Posted,
-        limits: &LimitsConfig,
-    ) -> Response<Body> {
-        posted.count_messages();
-        let refuse = |failure: &Failure| response::refusal(None, failure, Era::Legacy);
-        let session = match self.session_of(&posted.headers, &posted.caller) {
-            Ok(session) => session,
-            Err(failure) => return refuse(&failure),
-        };
-        if !session.client().version.allows_batches() {
-            let version = session.client().version;
-            return refuse(&RequestFault::Batch { version }.into());
-        }
-        let messages = match split(&posted.body, limits) {
-            Ok(messages) => messages,
-            Err(failure) => return refuse(&failure),
-        };
-        let answers = join_all(
-            messages
-                .into_iter()
-                .map(|message| Arc::clone(&self).member(message, &session, &posted, limits.depth)),
-        );
-        let answers: Vec<Bytes> = answers.await.into_iter().flatten().collect();
-        if answers.is_empty() {
-            return response::empty(StatusCode::ACCEPTED);
-        }
-        response::json(StatusCode::OK, array(&answers))
-    }
-
-    /// One message of a batch; its answer, if it has one.
-    async fn member(
-        self: Arc<Self>,
-        message: Bytes,
-        session: &Arc<ClientSession>,
-        posted: &Posted,
-        depth: usize,
-    ) -> Option<Bytes> {
-        let parsed = jsonrpc::parse(&message, depth);
-        // Each counts: many calls in one body are no way around a limit.
-        if let Err(failure) = self.admit(parsed.as_ref().ok(), posted) {
-            let id = parsed.as_ref().ok().and_then(request::id_of);
-            return bytes(response::refusal(id, &failure, Era::Legacy)).await;
-        }
-        let response = match parsed {
-            Ok(Frame::Request { id, method, params }) => {
-                let method = Method::parse(&method);
-                let asked = SessionRequest { id, method, params, wants: AcceptedForm::Json };
-                self.serve_legacy(session, asked, posted).await
-            }
-            Ok(Frame::Notification { method, params }) => {
-                notice(session, &method, params.as_ref());
-                return None;
-            }
-            Ok(Frame::Response { id, response }) => {
-                session.responded(id.as_ref(), response);
-                return None;
-            }
-            Err(fault) => response::refusal(None, &fault.into(), Era::Legacy),
-        };
-        bytes(response).await
-    }
 }
 
 fn refuse(id: &Id, failure: &Failure) -> Response<Body> {
     response::refusal(Some(id), failure, Era::Legacy)
-}
-
-/// An answer in one piece, where it does not break off. A body that comes in
-/// pieces is whole all the same.
-async fn bytes(response: Response<Body>) -> Option<Bytes> {
-    match response.into_body() {
-        Body::Whole(bytes) => Some(bytes),
-        Body::Pieces(pieces) => Some(pieces.concat().into()),
-        Body::Stream(pieces) => {
-            let pieces: Result<Vec<Bytes>, BrokenOff> = pieces.try_collect().await;
-            pieces.ok().map(|pieces| pieces.concat().into())
-        }
-    }
 }
 
 /// The conditions of a request within a session.
@@ -346,23 +262,4 @@ fn set_level(session: &ClientSession, params: &Params) -> Result<(), Failure> {
 
 fn uri_missing() -> Failure {
     ParamsFault::Missing { member: "uri" }.into()
-}
-
-fn split(body: &Bytes, limits: &LimitsConfig) -> Result<Vec<Bytes>, Failure> {
-    let messages = jsonrpc::split_batch(body, limits.depth)?;
-    if messages.is_empty() || messages.len() > limits.batch {
-        let found = messages.len();
-        return Err(RequestFault::BatchSize { found, limit: limits.batch }.into());
-    }
-    Ok(messages)
-}
-
-fn array(answers: &[Bytes]) -> Bytes {
-    let mut out = BytesMut::new();
-    for answer in answers {
-        out.put_u8(if out.is_empty() { b'[' } else { b',' });
-        out.put_slice(answer);
-    }
-    out.put_u8(b']');
-    out.freeze()
 }
