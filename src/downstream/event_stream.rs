@@ -42,13 +42,13 @@ pub(super) fn open(
     mut writer: AnswerWriter,
 ) -> Response<Body> {
     let keep_alive = writer.keep_alive;
-    let session = writer.session.take();
+    let (session, request) = (writer.session.take(), writer.id.clone());
     let rest = pieces(steps, writer);
     match (session, first) {
         (Some(in_session), first) => {
             let (session, standing) = *in_session;
-            let pieces = iter(first).chain(rest);
-            answer_resumable((&session, standing), Box::pin(pieces), keep_alive)
+            let pieces = Box::pin(iter(first).chain(rest));
+            answer_resumable((&session, standing), (request, pieces), keep_alive)
         }
         (None, Some(Piece::Message(message))) => {
             not_resumable(sse::message(&message), rest, keep_alive)

@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::support::{Gateway, Step, Upstream, within};
+use crate::support::{Gateway, Said, Step, Upstream, within};
 
 /// Answers of so many bytes.
 const LARGE: usize = 100 * 1024;
@@ -121,4 +121,33 @@ async fn the_answers_to_a_batch_have_so_many_bytes_and_no_more() {
         assert!((5..=8).contains(&dropped), "{dropped} have no room");
         assert_eq!(answers[8]["result"], json!({}), "and a small one");
     }
+}
+
+#[tokio::test]
+async fn answers_to_clients_that_disconnected_have_so_many_bytes_and_no_more() {
+    const SESSIONS: usize = 8;
+    let upstream = Upstream::legacy().await;
+    upstream
+        .does("slow", |_| vec![Step::Progress(1), Step::Hold, Step::text("x".repeat(300 * 1024))]);
+    let line = "limits.replay_all = \"1MiB\"";
+    let gateway = Gateway::with("s", upstream.stdio()).gateway(line).start().await;
+    let mut sessions = Vec::new();
+    for _ in 0..SESSIONS {
+        let client = gateway.legacy().await;
+        let ask = client.ask_call("s__slow", json!({})).token(json!("t"));
+        let mut stream = ask.send().await;
+        stream.message().await.unwrap();
+        sessions.push((stream.last_id().to_owned(), client));
+    }
+    gateway.wait_for(|status| status["connections"] == 0).await;
+    upstream.release(SESSIONS);
+    gateway.wait_for(|status| status["servers"][0]["in_flight"] == 0).await;
+    let mut dropped = 0;
+    for (behind, client) in sessions {
+        let said: Said = client.resume(&behind).await.said().await;
+        let answer = said.messages.last().expect("an answer");
+        assert!(answer["result"].is_object() || is_dropped(answer, "replay_all"), "{answer}");
+        dropped += usize::from(is_dropped(answer, "replay_all"));
+    }
+    assert!((4..=5).contains(&dropped), "{dropped} of {SESSIONS}");
 }

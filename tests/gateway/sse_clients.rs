@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::client::Piece;
-use crate::support::{Client, Gateway, Reply, Upstream, client_table, every_kind, within};
+use crate::support::{Client, Gateway, Reply, Step, Upstream, client_table, every_kind, within};
 
 const NEW: &str = r#"{"name":"new","inputSchema":{"type":"object"}}"#;
 
@@ -251,4 +251,31 @@ async fn a_profile_and_a_narrowing_have_their_streams() {
     }
     let none = gateway.plain().http("GET", "/sse/many").send().await;
     assert_eq!(none.status(), 404);
+}
+
+#[tokio::test]
+async fn what_waits_on_a_stream_that_nobody_reads_is_bounded() {
+    const CALLS: usize = 48;
+    let upstream = Upstream::legacy().await;
+    upstream.does("large", |_| vec![Step::text("x".repeat(256 * 1024))]);
+    let lines = ["sse = true", "limits.unread_each = \"2MiB\""];
+    let gateway = Gateway::with("s", upstream.stdio()).gateway(lines[0]).gateway(lines[1]);
+    let gateway = gateway.start().await;
+    let mut old = Old::connect(gateway.plain(), "/sse").await;
+    old.initialize().await;
+    for _ in 0..CALLS {
+        old.ask("tools/call", json!({ "name": "s__large" })).await;
+    }
+    upstream.heard("tools/call", CALLS).await;
+    gateway.wait_for(|status| status["servers"][0]["in_flight"] == 0).await;
+    let mut dropped = 0;
+    for _ in 0..CALLS {
+        let answer = old.stream.message().await.unwrap();
+        let limit = &answer["error"]["data"]["limit"];
+        assert!(answer["result"].is_object() || limit == "unread_each", "{limit}");
+        dropped += usize::from(limit == "unread_each");
+    }
+    // The kernel and the connection take some more than wait.
+    assert!((10..CALLS).contains(&dropped), "{dropped}");
+    assert!(old.request("tools/call", echo("s__echo")).await["result"].is_object());
 }

@@ -21,18 +21,24 @@ use crate::call::{Drain, Failure};
 use crate::codec::sse;
 use crate::jsonrpc;
 use crate::mcp::{self, Era};
-use crate::policy::Holder;
+use crate::policy::{Holder, ShareBounds, SharedAmount};
 
 use crate::downstream::caller::{AccessWatch, VerifiedCaller};
 use crate::downstream::legacy::unguessable;
 use crate::downstream::open_streams::StreamPlace;
 use crate::downstream::request::Posted;
-use crate::downstream::stdio::{Bridge, BridgeBounds, McpPeer, Mirroring, OutputLines};
+use crate::downstream::stdio::{
+    Bridge, BridgeBounds, McpPeer, Mirroring, OutputBudget, OutputLines,
+};
 use crate::downstream::{Body, McpService, response};
 
 /// The open streams, by the ids that their clients post under.
 #[derive(Default)]
-pub(super) struct SsePipes(Mutex<HashMap<Arc<str>, Arc<SsePipe>>>);
+pub(super) struct SsePipes {
+    open: Mutex<HashMap<Arc<str>, Arc<SsePipe>>>,
+    /// The bytes that wait for their clients to read.
+    unread: Arc<SharedAmount>,
+}
 
 impl SsePipes {
     fn find(&self, id: &str) -> Option<Arc<SsePipe>> {
@@ -40,7 +46,7 @@ impl SsePipes {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<SsePipe>>> {
-        self.0.lock()
+        self.open.lock()
     }
 }
 
@@ -219,7 +225,9 @@ impl McpService {
             Inside { mcp: Arc::clone(self), caller: caller.clone(), peer, headers: kept(headers) };
         // What servers answer is bounded where it comes in.
         let bounds = BridgeBounds { answer: usize::MAX, ..BridgeBounds::default() };
-        let (bridge, lines) = Bridge::new(inside, bounds);
+        let unread = Arc::clone(&self.pipes.unread);
+        let budget = OutputBudget { unread, holder, bounds: self.unread_bounds() };
+        let (bridge, lines) = Bridge::new(inside, bounds, Some(budget));
         let standing = self.watch_access(&caller);
         let pipe = Arc::new(SsePipe { caller, uri, bridge });
         self.pipes.lock().insert(Arc::clone(&id), Arc::clone(&pipe));
@@ -233,6 +241,13 @@ impl McpService {
             _place: place,
         };
         response::with_events(Body::stream(streaming.events()))
+    }
+
+    /// How many bytes may wait for clients to read.
+    fn unread_bounds(&self) -> ShareBounds {
+        let snapshot = self.gateway.snapshots.load();
+        let limits = &snapshot.config.gateway.limits;
+        ShareBounds { all: limits.unread, each: limits.unread_each }
     }
 
     async fn post_to_pipe(

@@ -21,8 +21,10 @@ use bytes::Bytes;
 use futures_util::Stream;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::call::Failure;
 use crate::clock;
 use crate::codec::sse;
+use crate::jsonrpc::{self, Id};
 
 /// The messages of one stream, bounded in bytes and in number.
 pub(super) struct Outbox {
@@ -31,6 +33,8 @@ pub(super) struct Outbox {
     log: Mutex<EventLog>,
     /// Never locked while the log is.
     source: Mutex<Option<Source>>,
+    /// The request that the source answers.
+    request: Option<Id>,
 }
 
 /// What a stream's source brings.
@@ -69,7 +73,8 @@ pub(in crate::downstream) enum ReplayStart {
 pub(super) struct OutboxBounds {
     /// Of one stream.
     pub(super) each: usize,
-    /// Of all streams together: beyond it nothing is kept that was sent.
+    /// Of all streams together: beyond it nothing is kept that was sent, nor an answer that comes
+    /// while nobody reads.
     pub(super) all: usize,
     /// How many there are in all.
     pub(super) held: Arc<AtomicUsize>,
@@ -103,15 +108,24 @@ struct KeptEvent {
 impl Outbox {
     /// An outbox that others push into.
     pub(super) fn new(stream: u64, bounds: &OutboxBounds) -> Arc<Self> {
-        Self::with(stream, bounds, None)
+        Self::with(stream, bounds, (None, None))
     }
 
-    /// An outbox that a source feeds.
-    pub(super) fn fed(stream: u64, bounds: &OutboxBounds, source: Source) -> Arc<Self> {
-        Self::with(stream, bounds, Some(source))
+    /// An outbox that the source of a request's messages feeds.
+    pub(super) fn fed(
+        stream: u64,
+        bounds: &OutboxBounds,
+        source: Source,
+        request: Id,
+    ) -> Arc<Self> {
+        Self::with(stream, bounds, (Some(source), Some(request)))
     }
 
-    fn with(stream: u64, bounds: &OutboxBounds, source: Option<Source>) -> Arc<Self> {
+    fn with(
+        stream: u64,
+        bounds: &OutboxBounds,
+        (source, request): (Option<Source>, Option<Id>),
+    ) -> Arc<Self> {
         let log = EventLog {
             kept: VecDeque::new(),
             bytes: 0,
@@ -122,7 +136,7 @@ impl Outbox {
             waker: None,
             ended: None,
         };
-        Arc::new(Self { stream, log: Mutex::new(log), source: Mutex::new(source) })
+        Arc::new(Self { stream, log: Mutex::new(log), source: Mutex::new(source), request })
     }
 
     /// Whether it is the stream of that number.
@@ -203,6 +217,19 @@ impl Outbox {
         Poll::Ready(piece)
     }
 
+    /// Replaces what nobody has read of a stream that is over by an error, if all streams together
+    /// keep too much.
+    fn drop_unread(&self, reader: u64) {
+        let mut log = self.log();
+        if log.reader == reader && log.ended.is_some() && log.is_unread() && log.is_over_all() {
+            while !log.kept.is_empty() {
+                log.drop_oldest();
+            }
+            let error = Failure::AnswerDropped { limit: "replay_all" }.to_error();
+            log.push(self.stream, &jsonrpc::error(self.request.as_ref(), &error), None);
+        }
+    }
+
     fn log(&self) -> MutexGuard<'_, EventLog> {
         self.log.lock()
     }
@@ -232,8 +259,17 @@ impl EventLog {
 
     /// Whether the oldest was sent, and all that is kept is too much.
     fn is_a_burden(&self) -> bool {
+        self.is_over_all() && self.kept.front().is_some_and(|kept| kept.number <= self.sent)
+    }
+
+    /// Whether all streams together keep too much.
+    fn is_over_all(&self) -> bool {
         self.bounds.held.load(Ordering::Relaxed) > self.bounds.all
-            && self.kept.front().is_some_and(|kept| kept.number <= self.sent)
+    }
+
+    /// Whether the newest message has not been sent.
+    fn is_unread(&self) -> bool {
+        self.sent < self.newest
     }
 
     /// The first message behind `cursor`, which is on its way now.
@@ -350,6 +386,7 @@ impl Drop for OutboxReader {
             let (outbox, number) = (Arc::clone(&self.outbox), self.number);
             tokio::spawn(async move {
                 while poll_fn(|cx| outbox.poll_source(number, cx)).await.is_some() {}
+                outbox.drop_unread(number);
             });
         }
     }

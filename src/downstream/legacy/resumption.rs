@@ -14,6 +14,7 @@ use crate::codec::sse;
 use crate::downstream::caller::{AccessWatch, VerifiedCaller};
 use crate::downstream::response;
 use crate::downstream::{Body, McpService};
+use crate::jsonrpc::Id;
 
 use super::outbox::{EventId, Outbox, OutboxReader, ReplayStart, Sent, Source};
 use super::session::ClientSession;
@@ -39,13 +40,13 @@ impl McpService {
     }
 }
 
-/// Answers with a stream of a call's messages that its client can resume.
+/// Answers a request with a stream of its messages that its client can resume.
 pub(in crate::downstream) fn answer_resumable(
     (session, standing): (&ClientSession, AccessWatch),
-    source: Source,
+    (request, source): (Id, Source),
     keep_alive: Duration,
 ) -> Response<Body> {
-    let outbox = session.open_stream(source);
+    let outbox = session.open_stream(source, request);
     connect((session, standing), &outbox, ReplayStart::Unsent, keep_alive)
 }
 

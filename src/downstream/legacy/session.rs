@@ -231,10 +231,11 @@ impl ClientSession {
 
     /// Opens the stream of a call's messages. The oldest that are over make
     /// room: together they keep no more than one may.
-    pub(super) fn open_stream(&self, source: Source) -> Arc<Outbox> {
+    pub(super) fn open_stream(&self, source: Source, request: Id) -> Arc<Outbox> {
         let mut streams = self.streams();
         streams.opened += 1;
-        let outbox = Outbox::fed(SESSION_STREAM + streams.opened, &self.replay, source);
+        let stream = SESSION_STREAM + streams.opened;
+        let outbox = Outbox::fed(stream, &self.replay, source, request);
         let mut left = 0;
         let mut kept: Vec<_> = streams.kept.drain(..).rev().collect();
         kept.retain(|outbox| {

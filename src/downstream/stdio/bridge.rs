@@ -23,7 +23,7 @@ use super::endpoint::McpPeer;
 use super::exchange::{Batch, PipedCall};
 use super::headers::{self, PipedRequest};
 use super::mirror::Mirror;
-use super::output::{LineOutput, OutputLines};
+use super::output::{LineOutput, OutputBudget, OutputLines};
 use super::reply::{PipedReply, answer_in, broken, unreadable};
 use super::session::OpenPipeSession;
 use super::{BridgeBounds, BridgeEnd, MAX_DEPTH};
@@ -39,7 +39,7 @@ pub async fn serve<E: McpPeer>(
     bounds: BridgeBounds,
     patience: Duration,
 ) -> BridgeEnd {
-    let (bridge, lines) = Bridge::new(endpoint, bounds);
+    let (bridge, lines) = Bridge::new(endpoint, bounds, None);
     let _cut = bridge.cut.clone().drop_guard();
     let mut writing = pin!(lines.write(output));
     let serving = async {
@@ -162,8 +162,9 @@ impl<E: McpPeer> Bridge<E> {
     pub(in crate::downstream) fn new(
         endpoint: E,
         bounds: BridgeBounds,
+        budget: Option<OutputBudget>,
     ) -> (Arc<Self>, OutputLines) {
-        let (output, lines) = LineOutput::new();
+        let (output, lines) = LineOutput::new(budget);
         let bridge = Self {
             mirror: Mirror::new(endpoint.mirroring()),
             endpoint,

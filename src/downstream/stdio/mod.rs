@@ -30,7 +30,7 @@ use crate::jsonrpc::MAX_CLIENT_DEPTH;
 pub(super) use bridge::Bridge;
 pub use bridge::serve;
 pub use endpoint::{Here, McpPeer, Mirroring, There};
-pub(super) use output::OutputLines;
+pub(super) use output::{OutputBudget, OutputLines};
 
 /// The limits of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,15 +1,36 @@
 //! Writes lines to the host.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
+use crate::call::Failure;
+use crate::jsonrpc::{self, Frame};
+use crate::policy::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
+
+use super::MAX_DEPTH;
+
 /// The queue of messages to be written.
 #[derive(Clone)]
-pub(super) struct LineOutput(mpsc::Sender<Item>);
+pub(super) struct LineOutput {
+    lines: mpsc::Sender<Item>,
+    budget: Option<OutputBudget>,
+}
+
+/// How many bytes of messages may wait for the clients of many outputs.
+#[derive(Clone)]
+pub(in crate::downstream) struct OutputBudget {
+    /// What waits for all of them.
+    pub(in crate::downstream) unread: Arc<SharedAmount>,
+    /// The client of this output.
+    pub(in crate::downstream) holder: Holder,
+    pub(in crate::downstream) bounds: ShareBounds,
+}
 
 enum Item {
-    Line(Bytes),
+    Line(Bytes, Option<Share>),
     Last,
 }
 
@@ -17,21 +38,41 @@ enum Item {
 pub(in crate::downstream) struct OutputLines(mpsc::Receiver<Item>);
 
 impl LineOutput {
-    pub(super) fn new() -> (Self, OutputLines) {
-        let (sender, receiver) = mpsc::channel(WAITING);
-        (Self(sender), OutputLines(receiver))
+    pub(super) fn new(budget: Option<OutputBudget>) -> (Self, OutputLines) {
+        let (lines, receiver) = mpsc::channel(WAITING);
+        (Self { lines, budget }, OutputLines(receiver))
     }
 
     /// Gives a message to be written, and waits where the host does not read.
-    /// Line breaks, which JSON has only between its tokens, become spaces.
+    /// Line breaks, which JSON has only between its tokens, become spaces. Of
+    /// what the budget does not allow, answers become errors, and the rest is
+    /// dropped.
     pub(super) async fn message(&self, message: Bytes) {
+        let share = self.budget.as_ref().map(|budget| budget.take(message.len())).transpose();
+        let item = match share {
+            Ok(share) => Item::Line(on_one_line(message), share),
+            Err(reached) => {
+                tracing::debug!(%reached, "a message is dropped: too much is left unread");
+                let Some(error) = instead_of(&message) else { return };
+                Item::Line(error, None)
+            }
+        };
         // If nothing reads any more, the writer of the output reports it.
-        let _ = self.0.send(Item::Line(on_one_line(message))).await;
+        let _ = self.lines.send(item).await;
     }
 
     /// Nothing comes after this.
     pub(super) async fn last(&self) {
-        let _ = self.0.send(Item::Last).await;
+        let _ = self.lines.send(Item::Last).await;
+    }
+}
+
+impl OutputBudget {
+    /// Takes the bytes of a message; one always fits if nothing else waits.
+    fn take(&self, bytes: usize) -> Result<Share, BoundReached> {
+        let ShareBounds { all, each } = self.bounds;
+        let bounds = ShareBounds { all: all.max(bytes), each: each.max(bytes) };
+        self.unread.take(&self.holder, bytes, bounds)
     }
 }
 
@@ -42,7 +83,10 @@ impl OutputLines {
     /// Safe.
     pub(in crate::downstream) async fn next(&mut self) -> Option<Bytes> {
         match self.0.recv().await? {
-            Item::Line(line) => Some(line),
+            Item::Line(line, share) => {
+                drop(share);
+                Some(line)
+            }
             Item::Last => None,
         }
     }
@@ -58,7 +102,7 @@ impl OutputLines {
             let mut last = false;
             while let Some(item) = next.take() {
                 match item {
-                    Item::Line(line) => {
+                    Item::Line(line, _) => {
                         batch.extend_from_slice(&line);
                         batch.extend_from_slice(b"\n");
                     }
@@ -82,6 +126,17 @@ impl OutputLines {
     }
 }
 
+/// What a client is told instead of an answer, or of a batch of them.
+fn instead_of(message: &Bytes) -> Option<Bytes> {
+    let id = match jsonrpc::parse(message, MAX_DEPTH) {
+        Ok(Frame::Response { id, .. }) => id,
+        Ok(_) => return None,
+        Err(_) => None,
+    };
+    let failure = Failure::AnswerDropped { limit: "unread_each" };
+    Some(jsonrpc::error(id.as_ref(), &failure.to_error()))
+}
+
 fn on_one_line(message: Bytes) -> Bytes {
     let Some(first) = memchr::memchr2(b'\r', b'\n', &message) else { return message };
     let mut flat = BytesMut::from(message);
@@ -102,12 +157,36 @@ mod tests {
 
     #[tokio::test]
     async fn a_message_is_one_line_whatever_stands_between_its_tokens() {
-        let (output, lines) = LineOutput::new();
+        let (output, lines) = LineOutput::new(None);
         output.message(Bytes::from_static(b"{\"a\":\r\n 1,\n\"b\":\"x\\ny\"}")).await;
         output.message(Bytes::from_static(b"{}")).await;
         output.last().await;
         let mut written = Vec::new();
         lines.write(&mut written).await.unwrap();
         assert_eq!(String::from_utf8(written).unwrap(), "{\"a\":   1, \"b\":\"x\\ny\"}\n{}\n");
+    }
+    #[tokio::test]
+    async fn answers_that_too_many_others_wait_before_become_errors() {
+        let unread = Arc::default();
+        let holder = Holder::Client("a".into());
+        let bounds = ShareBounds { all: 100, each: 60 };
+        let budget = OutputBudget { unread: Arc::clone(&unread), holder, bounds };
+        let (output, mut lines) = LineOutput::new(Some(budget));
+        let answer = |id: usize| {
+            Bytes::from(format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"result":{{"large":"{:70}"}}}}"#,
+                ""
+            ))
+        };
+        output.message(answer(1)).await;
+        output.message(answer(2)).await;
+        output.message(Bytes::from_static(br#"{"jsonrpc":"2.0","method":"dropped"}"#)).await;
+        assert_eq!(unread.total(), answer(1).len());
+        assert_eq!(lines.next().await, Some(answer(1)));
+        assert_eq!(unread.total(), 0);
+        output.message(answer(3)).await;
+        let error = String::from_utf8(lines.next().await.unwrap().to_vec()).unwrap();
+        assert!(error.contains(r#""id":2"#) && error.contains("unread_each"), "{error}");
+        assert_eq!(lines.next().await, Some(answer(3)));
     }
 }

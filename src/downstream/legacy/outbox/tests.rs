@@ -103,7 +103,7 @@ async fn a_source_goes_on_when_its_reader_goes_away_and_is_taken_over() {
         let text = receiver.recv().await?;
         Some((Piece::Message(Bytes::from_static(text.as_bytes())), receiver))
     });
-    let outbox = Outbox::fed(1, &bounds(1000), Box::pin(source));
+    let outbox = Outbox::fed(1, &bounds(1000), Box::pin(source), Id::number(1));
     let mut reader = outbox.read(ReplayStart::Unsent);
     sender.send("a").await.unwrap();
     assert_eq!(reader.next().await, Some(Sent::Event(event_of("1-1", "a"))));
@@ -145,4 +145,25 @@ fn what_all_streams_keep_is_bounded_too() {
     assert!((100..=200).contains(&held()), "{}", held());
     drop(streams);
     assert_eq!(held(), 0);
+}
+
+#[tokio::test]
+async fn answers_that_nobody_reads_are_replaced_when_all_streams_keep_too_much() {
+    let bounds = OutboxBounds { all: 1000, ..bounds(100) };
+    let mut outboxes = Vec::new();
+    for stream in 1..=8 {
+        let answer = Piece::Message(Bytes::from(vec![b'x'; 300]));
+        let source = Box::pin(stream::iter([answer]));
+        let outbox = Outbox::fed(stream, &bounds, source, Id::number(stream));
+        drop(outbox.read(ReplayStart::Unsent));
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(outbox.left_over().is_some(), "it is over");
+        outboxes.push(outbox);
+    }
+    let said: Vec<_> = outboxes.iter().map(|it| texts(&mut it.read(ReplayStart::Unsent))).collect();
+    let kept = said.iter().filter(|texts| texts[0].contains("xxx")).count();
+    assert_eq!(kept, 3, "{said:?}");
+    assert!(said[7][0].contains("\"id\":8,\"error\""), "{said:?}");
 }
