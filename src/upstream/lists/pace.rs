@@ -87,7 +87,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(30);
 const SPARSE: u32 = 4;
 /// How many changed lists are followed at once, and how long until one more is.
 const CHANGES: u32 = 10;
-const REFILL: Duration = Duration::from_secs(30);
+const REFILL: Duration = Duration::from_secs(5);
 /// After this long without a request the pause is reset.
 const CALM: Duration = Duration::from_secs(1);
 
@@ -144,7 +144,7 @@ mod tests {
             listings += 1;
             pace.listed(Some(&CHANGED));
         }
-        assert!((10..=15).contains(&listings), "{listings} listings in a minute");
+        assert!((10..=22).contains(&listings), "{listings} listings in a minute");
         // A list that has changed and then stays is followed at once after a while.
         tokio::time::sleep(REFILL * CHANGES).await;
         for _ in 0..CHANGES {
