@@ -18,6 +18,7 @@ use http_body_util::Full;
 use tower::{Layer, Service, ServiceBuilder, service_fn};
 
 use super::cors::CorsForPages;
+use super::guard::ConnectionGuard;
 use super::{ConnectionLimits, GuardRefusal, LiveSettings};
 use crate::call::PeerAddress;
 use crate::downstream::{self, Authenticated, McpService};
@@ -64,6 +65,7 @@ where
     B: Send + 'static,
     R: From<Bytes> + Default + Send + 'static,
 {
+    let guard = ConnectionGuard::new(peer.local);
     ServiceBuilder::new()
         .layer(RefuseLayer::new(peer, move |request: &Request<B>| {
             let settings = settings.current();
@@ -72,7 +74,7 @@ where
             // Before the guard: a request whose end is unclear cannot be judged.
             refuse_ambiguous_framing(request)?;
             // Before CORS and the service: neither may act for a foreign host or page.
-            settings.guard.admit(request, peer.local).map(drop)
+            guard.admit(&settings, request)
         }))
         // Only pages that the guard admitted get this far. Their preflights end here; requests
         // that no page sent pass by.

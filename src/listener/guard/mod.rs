@@ -11,6 +11,7 @@
 //! [`Admission`] or a [`GuardRefusal`] out. MCP 2026-07-28, Streamable HTTP,
 //! "Security Warning"; 2025-11-25, Transports, the same heading.
 
+mod connection;
 mod host;
 
 use std::{
@@ -24,6 +25,7 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode, Version, header};
 use crate::mcp::header::{DuplicateHeader, single_value, text_value};
 use crate::text::clip;
 
+pub(super) use self::connection::ConnectionGuard;
 use self::host::{HostPort, PageOrigin, RequestedHost, ends_below};
 
 /// The names this gateway answers to and the pages it trusts, beside loopback.
