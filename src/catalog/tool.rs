@@ -108,6 +108,11 @@ impl Tool {
         &self.raw
     }
 
+    /// The native name as JSON, in the server's own spelling.
+    pub fn name_json(&self) -> Bytes {
+        self.raw.slice(self.name.clone())
+    }
+
     /// The resources that are its user interface (MCP Apps).
     pub(super) fn interface(&self) -> impl Iterator<Item = &str> {
         self.interface.iter().map(|(_, uri)| uri.as_str())

@@ -76,7 +76,7 @@ pub fn result<'a>(body: &'a ResultBody, gateway_info: &[u8]) -> Splice<'a> {
     let raw = body.raw();
     let server_info = body.sender().map_or(gateway_info, |info| &info[..]);
     let own_meta = body.meta_span().and_then(|span| raw.get(span));
-    let says_who = own_meta.is_some_and(|own| SERVER_INFO.find(own).is_some());
+    let says_who = own_meta.is_some_and(names_server);
     let is_text = |span: &Range<usize>| raw.get(span.start) == Some(&b'"');
     let typed = body.kind_span().is_some_and(|span| is_text(&span));
     let mut splice = Splice::new(raw);
@@ -163,9 +163,21 @@ pub(super) fn new_trace(call: &Call) -> Option<(String, Option<String>)> {
     Some((string(parent), state.as_deref().map(string)))
 }
 
-/// Prepared once: for a short text, preparing a search takes longer than the search.
-static SERVER_INFO: LazyLock<memmem::Finder<'static>> =
-    LazyLock::new(|| memmem::Finder::new(meta::SERVER_INFO));
+/// Whether a result's raw `_meta` contains the key `serverInfo`.
+fn names_server(own_meta: &[u8]) -> bool {
+    // Prepared once: for a short text, preparing a search takes longer than the search. The key is
+    // searched without its first label, because memchr compares up to 32 bytes with vectors, and
+    // longer texts byte by byte.
+    static REST: LazyLock<memmem::Finder<'static>> =
+        LazyLock::new(|| memmem::Finder::new(split_key().1));
+    let (label, _) = split_key();
+    REST.find_iter(own_meta).any(|at| own_meta.get(..at).is_some_and(|it| it.ends_with(label)))
+}
+
+/// The key of `serverInfo`: `io.`, and the rest.
+fn split_key() -> (&'static [u8], &'static [u8]) {
+    meta::SERVER_INFO.as_bytes().split_at(3)
+}
 
 #[cfg(test)]
 mod tests {
@@ -200,6 +212,21 @@ mod tests {
             ),
         ] {
             assert_eq!(result(&body(from), br#"{"name":"s"}"#).finish(), to);
+        }
+    }
+
+    #[test]
+    fn a_server_that_names_itself_keeps_its_name() {
+        for (own_meta, is_named) in [
+            (r#"{"io.modelcontextprotocol/serverInfo":{"name":"own"}}"#, true),
+            (
+                r#"{"o.modelcontextprotocol/serverInfo":1,"a":"io.modelcontextprotocol/serverInfo"}"#,
+                true,
+            ),
+            (r#"{"com.modelcontextprotocol/serverInfo":{"name":"other"}}"#, false),
+            (r#"{"modelcontextprotocol/serverInfo":{"name":"other"}}"#, false),
+        ] {
+            assert_eq!(names_server(own_meta.as_bytes()), is_named, "{own_meta}");
         }
     }
 

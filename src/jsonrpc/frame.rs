@@ -69,7 +69,7 @@ impl Id {
 
     /// The id of a request that the gateway sends itself.
     pub fn number(number: u64) -> Self {
-        Self(number.to_string().into())
+        Self(Bytes::copy_from_slice(itoa::Buffer::new().format(number).as_bytes()))
     }
 
     /// The raw JSON.

@@ -51,15 +51,16 @@ impl<'a> Splice<'a> {
     /// The text with all edits applied. An edit outside the text, or one that
     /// overlaps another, is skipped.
     pub fn finish(&mut self) -> Bytes {
-        let mut out = BytesMut::with_capacity(self.size());
+        let mut out = Vec::with_capacity(self.size());
         self.put(&mut out);
-        out.freeze()
+        out.into()
     }
 
-    /// The maximum size of the edited text.
+    /// The size of the edited text, if no edit is skipped.
     pub(super) fn size(&self) -> usize {
-        let added: usize = self.edits.iter().map(|(_, with)| with.len()).sum();
-        self.source.len() + added
+        self.edits.iter().fold(self.source.len(), |size, (range, with)| {
+            (size + with.len()).saturating_sub(range.len())
+        })
     }
 
     /// Appends the edited text to `out`, as [`Splice::finish`] returns it.
@@ -94,6 +95,13 @@ mod tests {
         let source = b"{\"a\":1,\"b\":2}";
         let out = Splice::new(source).replace(11..12, "9").replace(5..6, "\"x\"").finish();
         assert_eq!(&out[..], b"{\"a\":\"x\",\"b\":9}");
+    }
+
+    #[test]
+    fn the_size_is_that_of_the_edited_text() {
+        let mut splice = Splice::new(b"{\"a\":1,\"b\":2}");
+        splice.replace(5..6, "\"longer\"").replace(11..12, "").replace(0..0, " ");
+        assert_eq!(splice.size(), splice.finish().len());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Writes envelopes around raw payloads.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::{Id, Splice};
 
@@ -55,40 +55,47 @@ enum Raw<'a> {
 }
 
 fn envelope(id: Option<&Id>, method: Option<&str>, member: &[u8], raw: Raw<'_>) -> Bytes {
-    let id_len = id.map_or(0, |id| id.raw().len());
+    let id = id.map(|id| [b",\"id\":", id.raw()]);
     let size = match &raw {
         Raw::Whole(raw) => raw.len(),
         Raw::Edited(splice) => splice.size(),
-    };
-    let mut out = BytesMut::with_capacity(64 + id_len + method.map_or(0, str::len) + size);
-    out.put_slice(b"{\"jsonrpc\":\"2.0\"");
-    if let Some(id) = id {
-        out.put_slice(b",\"id\":");
-        out.put_slice(id.raw());
+    } + VERSION.len()
+        + id.map_or(0, |[key, id]| key.len() + id.len())
+        + method.map_or(0, |method| METHOD.len() + method.len() + 2)
+        + member.len()
+        + 1;
+    // The exact size, but for a method with escapes: such bytes are shared without a copy.
+    let mut out = Vec::with_capacity(size);
+    out.extend_from_slice(VERSION);
+    for part in id.into_iter().flatten() {
+        out.extend_from_slice(part);
     }
     if let Some(method) = method {
-        out.put_slice(b",\"method\":");
+        out.extend_from_slice(METHOD);
         put_string(&mut out, method);
     }
-    out.put_slice(member);
+    out.extend_from_slice(member);
     match raw {
-        Raw::Whole(raw) => out.put_slice(raw),
+        Raw::Whole(raw) => out.extend_from_slice(raw),
         Raw::Edited(mut splice) => splice.put(&mut out),
     }
-    out.put_u8(b'}');
-    out.freeze()
+    out.push(b'}');
+    out.into()
 }
 
 /// Writes a JSON string; most names need no escapes.
-fn put_string(out: &mut BytesMut, text: &str) {
+fn put_string(out: &mut Vec<u8>, text: &str) {
     if text.bytes().any(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f)) {
-        out.put_slice(string(text).as_bytes());
+        out.extend_from_slice(string(text).as_bytes());
     } else {
-        out.put_u8(b'"');
-        out.put_slice(text.as_bytes());
-        out.put_u8(b'"');
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
     }
 }
+
+const VERSION: &[u8] = b"{\"jsonrpc\":\"2.0\"";
+const METHOD: &[u8] = b",\"method\":";
 
 #[cfg(test)]
 mod tests {

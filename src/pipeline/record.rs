@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::call::{Answer, Call, Endpoint, Failure, NativeName, Principal, ServerName, Trace};
+use crate::call::{
+    Answer, Call, Endpoint, Failure, NativeName, Params, Principal, ServerName, Trace,
+};
 use crate::clock;
 use crate::mcp::{Method, ProtocolVersion};
 use crate::snapshot::{Snapshot, SnapshotServer};
@@ -32,7 +34,8 @@ pub(super) struct Record {
     counts: [Option<Arc<CallMetrics>>; 2],
     address: IpAddr,
     method: Method,
-    asked: Option<String>,
+    /// As the client sent them: they name the subject.
+    params: Params,
     client: ProtocolVersion,
     transport: &'static str,
     routed: Option<Routed>,
@@ -56,7 +59,7 @@ impl Record {
             |text: &Option<String>| text.as_deref().and_then(|text| TraceParent::parse(text).ok());
         let trace = gateway.tracing.load().start(&CallStart {
             method: call.method.as_str(),
-            subject: subject(&call.method, requested_name(call)),
+            subject: subject(&call.method, requested_name(&call.params)),
             principal: context.principal.as_str(),
             profile: context.endpoint.profile(),
             request_id: None,
@@ -78,7 +81,7 @@ impl Record {
             endpoint: context.endpoint.clone(),
             counts: snapshot.counts(&context.principal, &context.endpoint),
             address: context.address,
-            asked: requested_name(call).map(str::to_owned),
+            params: call.params.clone(),
             method: call.method.clone(),
             client: context.client.version,
             transport: context.transport,
@@ -163,8 +166,9 @@ impl Record {
         if std::mem::replace(&mut self.told, true) {
             return;
         }
-        let duration = self.started.elapsed();
-        let upstream = self.sent.map(|sent| sent.elapsed());
+        let now = clock::real_now();
+        let duration = now.duration_since(self.started);
+        let upstream = self.sent.map(|sent| now.duration_since(sent));
         let routed = self.routed.as_ref();
         let native = routed.and_then(|to| to.native.as_ref());
         CallRecord {
@@ -172,7 +176,7 @@ impl Record {
             address: Some(self.address),
             profile: self.endpoint.profile(),
             method: self.method.as_str(),
-            public: subject(&self.method, self.asked.as_deref()),
+            public: subject(&self.method, requested_name(&self.params)),
             native: subject(&self.method, native.map(NativeName::as_str)),
             server: routed.map(|to| to.server.as_str()),
             outcome,
@@ -257,8 +261,8 @@ fn count_limit(metrics: &Metrics, failure: &Failure) {
 }
 
 /// The name or URI that a call asks for, as the client wrote it.
-fn requested_name(call: &Call) -> Option<&str> {
-    call.params.name().or_else(|| call.params.uri())
+fn requested_name(params: &Params) -> Option<&str> {
+    params.name().or_else(|| params.uri())
 }
 
 /// The typed subject of a call: what the name or URI stands for in this method.

@@ -230,6 +230,7 @@ impl<'a> Route<'a> {
         };
         let native = self.native.as_ref().map(NativeName::as_str);
         let native = native.filter(|native| public != Some(*native));
-        span.zip(native).map(|(span, native)| (span, string(native).into())).into_iter().collect()
+        let in_json = |native| self.tool.map_or_else(|| string(native).into(), |it| it.name_json());
+        span.zip(native).map(|(span, native)| (span, in_json(native))).into_iter().collect()
     }
 }
