@@ -10,18 +10,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::call::{Failure, PeerAddress};
-use crate::config::LimitsConfig;
+use crate::call::Failure;
 use crate::policy::{BoundReached, Holder, Share, ShareBounds};
 
 use super::McpService;
-use super::caller::VerifiedCaller;
+use super::caller::RequestSender;
 
 /// Where a request body comes from, and what it counts towards.
 pub(super) struct BodyBudget<'a> {
     mcp: &'a McpService,
-    caller: &'a VerifiedCaller,
-    peer: PeerAddress,
+    from: &'a RequestSender,
     bounds: ShareBounds,
 }
 
@@ -45,21 +43,19 @@ pub(super) enum BudgetedBodyError {
 pub(super) struct CountedEarly;
 
 impl<'a> BodyBudget<'a> {
-    pub(super) fn new(
-        mcp: &'a McpService,
-        (caller, peer): (&'a VerifiedCaller, PeerAddress),
-        limits: &LimitsConfig,
-    ) -> Self {
+    pub(super) fn new(mcp: &'a McpService, from: &'a RequestSender) -> Self {
+        let limits = &from.snapshot.config.gateway.limits;
         // One body of the largest size always fits.
         let each = limits.bodies_each.max(limits.body);
         let bounds = ShareBounds { all: limits.bodies.max(limits.body), each };
-        Self { mcp, caller, peer, bounds }
+        Self { mcp, from, bounds }
     }
 
     /// Counts the request towards its client's rate, and its first bytes towards the budgets.
     fn open(&self, bytes: usize) -> Result<Share, Failure> {
-        let (principal, address) = (self.caller.principal(), self.peer.addr.ip());
-        self.mcp.gateway.admit_request(principal, address)?;
+        let RequestSender { caller, peer, snapshot } = self.from;
+        let (principal, address) = (caller.principal(), peer.addr.ip());
+        self.mcp.gateway.admit_request(snapshot, principal, address)?;
         let holder = Holder::identify(principal, address);
         self.mcp.bodies.take(&holder, bytes, self.bounds).map_err(over_budget)
     }

@@ -46,28 +46,35 @@ impl VerifiedCaller {
     }
 }
 
+/// Who sent a request, and the snapshot that it is answered under. Not for longer: a snapshot
+/// keeps its servers running.
+pub(super) struct RequestSender {
+    pub(super) caller: VerifiedCaller,
+    pub(super) peer: PeerAddress,
+    pub(super) snapshot: Arc<Snapshot>,
+}
+
 impl McpService {
     /// Identifies the sender and the endpoint of a request before anything else of it is read. A
     /// client without a valid key does not learn which profiles exist.
-    pub(super) fn caller(
+    pub(super) fn identify_sender(
         &self,
         uri: &Uri,
         headers: &mut HeaderMap,
         peer: PeerAddress,
-    ) -> Result<VerifiedCaller, Failure> {
-        if profile_of(uri.path()).is_none() {
-            return Err(Failure::UnknownEndpoint);
-        }
+    ) -> Result<RequestSender, Failure> {
+        let Some(profile) = profile_of(uri.path()) else { return Err(Failure::UnknownEndpoint) };
+        // In this order: a configuration that is loaded in between counts as a later one.
         let loads = self.gateway.snapshots.load_count();
+        let snapshot = self.gateway.snapshots.load_full();
         let credential = if peer.stdio {
             Credential::parent()
         } else {
-            self.gateway.identify(headers, peer.addr.ip())?
+            self.gateway.identify(&snapshot, headers, peer.addr.ip())?
         };
-        let profile = profile_of(uri.path()).unwrap_or_default();
-        let query = uri.query();
-        let endpoint = self.gateway.endpoint(credential.principal(), profile, query)?;
-        Ok(VerifiedCaller { credential, endpoint, loads })
+        let at = (profile, uri.query());
+        let endpoint = self.gateway.endpoint(&snapshot, credential.principal(), at)?;
+        Ok(RequestSender { caller: VerifiedCaller { credential, endpoint, loads }, peer, snapshot })
     }
 
     /// Watches for the revocation of a caller's access.

@@ -4,7 +4,8 @@ use http::HeaderMap;
 
 use crate::call::{Failure, HeaderFault, Params};
 use crate::jsonrpc::Frame;
-use crate::mcp::{Era, Method, ProtocolVersion, header};
+use crate::mcp::header::{self, MessageHeaders};
+use crate::mcp::{Era, Method, ProtocolVersion};
 
 /// Detects the era by how the client opens (2026-07-28, Versioning, "Backward
 /// Compatibility"): `_meta` with a version, or a version header that is not
@@ -14,9 +15,13 @@ use crate::mcp::{Era, Method, ProtocolVersion, header};
 /// # Errors
 /// [`Failure::InvalidParams`] where the params cannot be read, [`Failure::HeaderMismatch`] where a
 /// header that decides is there twice.
-pub(super) fn of(headers: &HeaderMap, frame: &Frame) -> Result<Era, Failure> {
+pub(super) fn of(
+    headers: &HeaderMap,
+    of_message: &MessageHeaders<'_>,
+    frame: &Frame,
+) -> Result<Era, Failure> {
     refuse_duplicates(headers)?;
-    let said = header::text_value(headers, &header::PROTOCOL_VERSION);
+    let said = of_message.version.text();
     let version = said.and_then(ProtocolVersion::parse);
     if version.is_some_and(|version| version.era() == Era::Modern) {
         return Ok(Era::Modern);
@@ -85,7 +90,8 @@ mod tests {
                 method: method.into(),
                 params: Some(params.into()),
             };
-            assert_eq!(of(&headers, &frame).unwrap(), era, "{version:?} {session} {method}");
+            let said = MessageHeaders::read(&headers);
+            assert_eq!(of(&headers, &said, &frame).unwrap(), era, "{version:?} {session} {method}");
         }
     }
 }

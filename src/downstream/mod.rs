@@ -34,11 +34,12 @@ use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode};
 use crate::call::PeerAddress;
 use crate::call::{Drain, Failure, RequestFault};
 use crate::jsonrpc::{self, Frame};
+use crate::mcp::header::MessageHeaders;
 use crate::mcp::{self, Era};
 use crate::pipeline::Gateway;
 use crate::policy::SharedAmount;
 
-use caller::VerifiedCaller;
+use caller::{RequestSender, VerifiedCaller};
 use dispatch::answered;
 use http_sse::{OldTransport, SsePipes};
 use legacy::{ReplayStart, Sessions};
@@ -50,8 +51,7 @@ use response::AcceptedForm;
 pub struct Authenticated<B> {
     head: Parts,
     body: B,
-    caller: VerifiedCaller,
-    peer: PeerAddress,
+    from: RequestSender,
     /// Where in the transport of 2024-11-05 the request came in, if it is for that.
     old: Option<Box<OldTransport>>,
 }
@@ -94,8 +94,8 @@ impl McpService {
         let (mut head, body) = request.into_parts();
         let old = self.old_transport(&head.uri).map(Box::new);
         let endpoint = old.as_ref().map_or(&head.uri, |old| old.endpoint());
-        let caller = self.caller(endpoint, &mut head.headers, peer)?;
-        Ok(Authenticated { head, body, caller, peer, old })
+        let from = self.identify_sender(endpoint, &mut head.headers, peer)?;
+        Ok(Authenticated { head, body, from, old })
     }
 
     /// Reads the body of a request within its limits of size, time and memory, and answers: MCP has
@@ -108,10 +108,10 @@ impl McpService {
         B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin,
     {
         // Taken apart here, because a future holds what it takes apart itself twice.
-        let Authenticated { mut head, body, caller, peer, old } = authenticated;
+        let Authenticated { mut head, body, from, old } = authenticated;
         async move {
-            match self.collect_body(&mut head, body, (&caller, peer)).await {
-                Ok(body) => self.serve(Authenticated { head, body, caller, peer, old }).await,
+            match self.collect_body(&mut head, body, &from).await {
+                Ok(body) => self.serve(Authenticated { head, body, from, old }).await,
                 Err(failure) => refusal(&failure),
             }
         }
@@ -119,37 +119,27 @@ impl McpService {
 
     /// Answers one request. Decides what it asks for before the response is awaited.
     pub fn serve(self: Arc<Self>, authenticated: Authenticated<Bytes>) -> PendingResponse {
-        let Authenticated { head, body, caller, peer, old } = authenticated;
+        let Authenticated { head, body, from, old } = authenticated;
         match old {
             Some(old) => {
                 let request = Request::from_parts(head, body);
-                Box::pin(self.serve_old_transport(request, (caller, peer), *old))
+                Box::pin(self.serve_old_transport(request, from, *old))
             }
-            None => self.answer(head, body, (caller, peer)),
+            None => self.answer(head, body, from),
         }
     }
 
     /// Answers a request to the MCP endpoint.
-    fn answer(
-        self: Arc<Self>,
-        head: Parts,
-        body: Bytes,
-        from: (VerifiedCaller, PeerAddress),
-    ) -> PendingResponse {
+    fn answer(self: Arc<Self>, head: Parts, body: Bytes, from: RequestSender) -> PendingResponse {
         match head.method {
             HttpMethod::POST => self.post(head, body, from),
-            HttpMethod::GET => answered(self.get(&head.headers, &from.0)),
-            HttpMethod::DELETE => answered(self.delete(&head.headers, &from.0)),
+            HttpMethod::GET => answered(self.get(&head.headers, &from.caller)),
+            HttpMethod::DELETE => answered(self.delete(&head.headers, &from.caller)),
             _ => answered(response::method_not_allowed()),
         }
     }
 
-    fn post(
-        self: Arc<Self>,
-        head: Parts,
-        body: Bytes,
-        from: (VerifiedCaller, PeerAddress),
-    ) -> PendingResponse {
+    fn post(self: Arc<Self>, head: Parts, body: Bytes, from: RequestSender) -> PendingResponse {
         let refuse = |id, failure: &Failure| answered(response::refusal(id, failure, Era::Modern));
         let wants = AcceptedForm::of(&head.headers);
         let posted = match Posted::new(head, body, from) {
@@ -157,11 +147,9 @@ impl McpService {
             Err(refused) => return refuse(None, &refused),
         };
         if posted.is_batch() {
-            let settings = Arc::clone(&self.gateway.snapshots.load().config);
-            return Box::pin(async move { self.batch(posted, &settings.gateway.limits).await });
+            return Box::pin(async move { self.batch(posted).await });
         }
-        let depth = self.gateway.snapshots.load().config.gateway.limits.depth;
-        let parsed = jsonrpc::parse(&posted.body, depth);
+        let parsed = jsonrpc::parse(&posted.body, posted.limits().depth);
         if let Err(failure) = self.admit(parsed.as_ref().ok(), &posted) {
             let id = parsed.as_ref().ok().and_then(request::id_of);
             return refuse(id, &failure);
@@ -179,14 +167,16 @@ impl McpService {
             Some(Frame::Notification { .. } | Frame::Response { .. }) => Ok(()),
             _ if posted.is_counted_early() => Ok(()),
             Some(Frame::Request { .. }) | None => {
-                self.gateway.admit_request(posted.caller.principal(), posted.address())
+                let principal = posted.caller.principal();
+                self.gateway.admit_request(&posted.snapshot, principal, posted.address())
             }
         }
     }
 
     fn dispatch(&self, frame: Frame, posted: &Posted, wants: AcceptedForm) -> PendingResponse {
-        match era::of(&posted.headers, &frame) {
-            Ok(Era::Modern) => self.modern(frame, posted, wants),
+        let headers = MessageHeaders::read(&posted.headers);
+        match era::of(&posted.headers, &headers, &frame) {
+            Ok(Era::Modern) => self.modern(frame, &headers, posted, wants),
             Ok(Era::Legacy) => self.legacy(frame, posted, wants),
             Err(failure) => {
                 let id = request::id_of(&frame);

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::call::Failure;
 use crate::jsonrpc::Id;
 use crate::mcp::{Era, Method};
 use crate::policy::{Holder, Share, ShareBounds, SharedAmount};
+use crate::snapshot::Snapshot;
 
 use super::McpService;
 use super::response::{AcceptedForm, AnswerWriter};
@@ -80,12 +80,12 @@ impl McpService {
         &self,
         id: Id,
         era: Era,
-        token: Option<Bytes>,
         wants: AcceptedForm,
+        snapshot: &Snapshot,
     ) -> AnswerWriter {
-        let keep_alive = self.limits().1;
+        let keep_alive = snapshot.config.gateway.keep_alive;
         let (method, info) = (Method::ToolsCall, self.gateway.info.clone());
-        AnswerWriter { id, era, method, token, wants, keep_alive, info, session: None }
+        AnswerWriter { id, era, method, token: None, wants, keep_alive, info, session: None }
     }
 
     /// How many streams may be open, and how often a quiet one is kept alive.

@@ -17,10 +17,11 @@ use crate::codec::body::{BodyError, collect};
 use crate::config::LimitsConfig;
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{self, LogLevel, MediaType};
+use crate::snapshot::Snapshot;
 
 use super::McpService;
 use super::budget::{BodyBudget, BudgetedBody, BudgetedBodyError, CountedEarly};
-use super::caller::VerifiedCaller;
+use super::caller::{RequestSender, VerifiedCaller};
 
 /// A request's body and what came with it.
 pub(super) struct Posted {
@@ -28,6 +29,8 @@ pub(super) struct Posted {
     pub(super) body: Bytes,
     pub(super) caller: VerifiedCaller,
     extensions: Extensions,
+    /// What the request is answered under, to its end.
+    pub(super) snapshot: Arc<Snapshot>,
     peer: PeerAddress,
     transport: &'static str,
 }
@@ -38,7 +41,7 @@ impl Posted {
     pub(super) fn new(
         head: Parts,
         body: Bytes,
-        (caller, peer): (VerifiedCaller, PeerAddress),
+        RequestSender { caller, peer, snapshot }: RequestSender,
     ) -> Result<Self, Failure> {
         if !is_json(&head.headers) {
             return Err(Failure::MediaType);
@@ -49,7 +52,12 @@ impl Posted {
             _ => "http1",
         };
         let (headers, extensions) = (Arc::new(head.headers), head.extensions);
-        Ok(Self { headers, body, caller, extensions, peer, transport })
+        Ok(Self { headers, body, caller, extensions, snapshot, peer, transport })
+    }
+
+    /// The limits in force for this request.
+    pub(super) fn limits(&self) -> &LimitsConfig {
+        &self.snapshot.config.gateway.limits
     }
 
     pub(super) fn is_batch(&self) -> bool {
@@ -124,14 +132,13 @@ impl McpService {
         &self,
         head: &mut Parts,
         body: B,
-        from: (&VerifiedCaller, PeerAddress),
+        from: &RequestSender,
     ) -> Result<Bytes, Failure> {
         if body.is_end_stream() {
             return Ok(Bytes::new());
         }
-        let config = Arc::clone(&self.gateway.snapshots.load().config);
-        let limits = &config.gateway.limits;
-        let mut body = BudgetedBody::new(body, BodyBudget::new(self, from, limits));
+        let limits = &from.snapshot.config.gateway.limits;
+        let mut body = BudgetedBody::new(body, BodyBudget::new(self, from));
         let collected = tokio::select! {
             // A body that has arrived needs no timer: none is created before it is waited for.
             biased;

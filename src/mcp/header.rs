@@ -27,6 +27,58 @@ pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 #[error("duplicate header")]
 pub struct DuplicateHeader;
 
+/// The headers that say what a message is, found in one pass.
+#[derive(Debug, Default)]
+pub struct MessageHeaders<'a> {
+    /// `MCP-Protocol-Version`.
+    pub version: SentHeader<'a>,
+    /// `Mcp-Method`.
+    pub method: SentHeader<'a>,
+    /// `Mcp-Name`.
+    pub name: SentHeader<'a>,
+}
+
+/// The values of a header.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SentHeader<'a> {
+    first: Option<&'a HeaderValue>,
+    is_duplicate: bool,
+}
+
+impl<'a> MessageHeaders<'a> {
+    /// Finds them.
+    pub fn read(headers: &'a HeaderMap) -> Self {
+        let mut found = Self::default();
+        for (name, value) in headers {
+            let header = match name.as_str() {
+                "mcp-protocol-version" => &mut found.version,
+                "mcp-method" => &mut found.method,
+                "mcp-name" => &mut found.name,
+                _ => continue,
+            };
+            header.is_duplicate = header.first.is_some();
+            header.first.get_or_insert(value);
+        }
+        found
+    }
+}
+
+impl<'a> SentHeader<'a> {
+    /// The value of a header that may be sent only once; `None` if it was not sent.
+    ///
+    /// # Errors
+    /// [`DuplicateHeader`].
+    pub fn single(self) -> Result<Option<&'a HeaderValue>, DuplicateHeader> {
+        if self.is_duplicate { Err(DuplicateHeader) } else { Ok(self.first) }
+    }
+
+    /// The first value as text; `None` if the header was not sent, or holds anything but visible
+    /// ASCII, spaces and tabs.
+    pub fn text(self) -> Option<&'a str> {
+        self.first.and_then(|value| value.to_str().ok())
+    }
+}
+
 /// The value of a header that may be sent only once; `None` if it was not sent.
 ///
 /// # Errors
@@ -48,4 +100,29 @@ pub fn single_value<'a>(
 /// ASCII, spaces and tabs.
 pub fn text_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_headers_of_a_message_are_found_under_their_names_and_told_from_duplicates() {
+        let value = HeaderValue::from_static;
+        let mut headers = HeaderMap::new();
+        assert_eq!(MessageHeaders::read(&headers).version.single(), Ok(None));
+        headers.insert(PROTOCOL_VERSION, value("v"));
+        headers.insert(METHOD, value("m"));
+        headers.insert(NAME, value("n"));
+        let found = MessageHeaders::read(&headers);
+        let texts = [found.version, found.method, found.name].map(SentHeader::text);
+        assert_eq!(texts, [Some("v"), Some("m"), Some("n")]);
+        assert_eq!(found.method.single(), Ok(Some(&value("m"))));
+        headers.append(METHOD, value("m"));
+        headers.append(METHOD, value("m"));
+        let found = MessageHeaders::read(&headers);
+        assert_eq!(found.method.single(), Err(DuplicateHeader));
+        assert_eq!(found.method.text(), Some("m"));
+        assert!(found.name.single().is_ok());
+    }
 }

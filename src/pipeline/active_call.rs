@@ -65,9 +65,14 @@ impl ActiveCall {
     }
 
     /// Records the route of the call.
-    pub(super) fn set_route(&mut self, route: &Route<'_>, release: Release, call: &mut Call) {
+    pub(super) fn set_route(
+        &mut self,
+        route: &Route<'_>,
+        release: Option<Release>,
+        call: &mut Call,
+    ) {
         self.asker.server = Some(route.server().clone());
-        self.release = Some(release).filter(Release::is_needed);
+        self.release = release;
         if let Some(record) = &mut self.record {
             record.set_route(route);
             call.context.trace.sent = record.trace_to_send(&call.context.trace);

@@ -98,10 +98,10 @@ impl Gateway {
     /// [`Failure::KeyMissing`], [`Failure::KeyUnknown`] and [`Failure::OverLimit`].
     pub fn identify(
         &self,
+        snapshot: &Snapshot,
         headers: &mut HeaderMap,
         address: IpAddr,
     ) -> Result<Credential, Failure> {
-        let snapshot = self.snapshots.load();
         snapshot.identity.identify(headers).map_err(|unknown| {
             let failure = snapshot.policy.admit_unauthenticated(address).err().unwrap_or(unknown);
             record::count_refusal(&self.metrics, &failure);
@@ -116,11 +116,11 @@ impl Gateway {
     /// [`Failure::UnknownEndpoint`] and [`Failure::InvalidRequest`].
     pub fn endpoint(
         &self,
+        snapshot: &Snapshot,
         who: &Principal,
-        profile: &str,
-        query: Option<&str>,
+        (profile, query): (&str, Option<&str>),
     ) -> Result<Endpoint, Failure> {
-        let endpoint = self.snapshots.load().endpoint(who, profile, query);
+        let endpoint = snapshot.endpoint(who, profile, query);
         endpoint.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
 
@@ -139,8 +139,13 @@ impl Gateway {
     ///
     /// # Errors
     /// [`Failure::OverLimit`].
-    pub fn admit_request(&self, who: &Principal, address: IpAddr) -> Result<(), Failure> {
-        let admitted = self.snapshots.load().policy.admit_request(who, address);
+    pub fn admit_request(
+        &self,
+        snapshot: &Snapshot,
+        who: &Principal,
+        address: IpAddr,
+    ) -> Result<(), Failure> {
+        let admitted = snapshot.policy.admit_request(who, address);
         admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
 
@@ -157,8 +162,11 @@ impl Gateway {
     ///
     /// # Cancel safety
     /// Dropping the future, or the active call, cancels the call.
-    pub fn call(&self, call: Box<Call>) -> impl Future<Output = Box<ActiveCall>> + Send + use<> {
-        let snapshot = self.snapshots.load_full();
+    pub fn call(
+        &self,
+        snapshot: Arc<Snapshot>,
+        call: Box<Call>,
+    ) -> impl Future<Output = Box<ActiveCall>> + Send + use<> {
         let record = Record::begin(self, &snapshot, &call);
         self.begin(snapshot, call, record)
     }
@@ -215,7 +223,7 @@ async fn send(
 ) -> Result<Reply, Failure> {
     // Route.
     let route = route::find(snapshot, view, &call, active.asker())?;
-    let release = Release::new(&call, &route, view, active.asker())?;
+    let release = Release::for_call(&call, &route, view, active.asker())?;
     active.set_route(&route, release, &mut call);
     route.check_headers(&call)?;
     let attempt = CallAttempt::prepare(&mut call, &route, active.asker())?;
@@ -251,7 +259,7 @@ async fn send(
 mod tests {
     use super::*;
 
-    fn size<A, B, F>(_: impl Fn(A, B) -> F) -> usize {
+    fn size<A, B, C, F>(_: impl Fn(A, B, C) -> F) -> usize {
         size_of::<F>()
     }
 

@@ -41,13 +41,13 @@ pub(super) struct Release {
 }
 
 impl Release {
-    /// The rewrites that the reply to `call` needs.
-    pub(super) fn new(
+    /// The rewrites that the reply to `call` needs; `None` if it needs none.
+    pub(super) fn for_call(
         call: &Call,
         route: &Route<'_>,
         view: &Arc<View>,
         asker: &Requester,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Option<Self>, Failure> {
         let server = route.server();
         let has_tasks = || view.list(server).is_some_and(|list| list.offers.task_form().is_some());
         let knows_tasks = call.context.client.abilities().tasks;
@@ -55,9 +55,14 @@ impl Release {
             || (call.method == Method::ToolsCall && (knows_tasks || has_tasks()));
         let plain = view.catalog.uris().keeps_native_uris(server);
         let reads = call.method == Method::ResourcesRead;
-        Ok(Self {
-            tasks: may_be_one.then(|| asker.tasks()).transpose()?,
-            uris: ResultShape::for_method(&call.method).filter(|_| !plain),
+        let tasks = may_be_one.then(|| asker.tasks()).transpose()?;
+        let uris = ResultShape::for_method(&call.method).filter(|_| !plain);
+        if !reads && tasks.is_none() && uris.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            tasks,
+            uris,
             caching: reads && call.context.client.version.era() == Era::Modern,
             asked: call.params.uri().filter(|_| reads).map(str::to_owned),
             method: call.method.clone(),
@@ -65,15 +70,7 @@ impl Release {
             view: Arc::clone(view),
             lifts_task: route.task_mode == TaskMode::Requested,
             progress: call.context.progress_token.is_some(),
-        })
-    }
-
-    /// Whether anything may have to be rewritten.
-    pub(super) fn is_needed(&self) -> bool {
-        self.uris.is_some()
-            || self.caching
-            || self.method == Method::ResourcesRead
-            || self.tasks.is_some()
+        }))
     }
 
     /// Whether a result of a server of that era has to be buffered to be rewritten.

@@ -23,7 +23,7 @@ use crate::jsonrpc;
 use crate::mcp::{self, Era};
 use crate::policy::{Holder, ShareBounds, SharedAmount};
 
-use crate::downstream::caller::{AccessWatch, VerifiedCaller};
+use crate::downstream::caller::{AccessWatch, RequestSender, VerifiedCaller};
 use crate::downstream::legacy::unguessable;
 use crate::downstream::open_streams::StreamPlace;
 use crate::downstream::request::Posted;
@@ -115,7 +115,8 @@ impl McpPeer for Inside {
             posted.headers_mut().insert(name, value);
         }
         let (head, body) = posted.into_parts();
-        let from = (self.caller.clone(), self.peer);
+        let snapshot = self.mcp.gateway.snapshots.load_full();
+        let from = RequestSender { caller: self.caller.clone(), peer: self.peer, snapshot };
         Ok(Arc::clone(&self.mcp).answer(head, body, from).await)
     }
 
@@ -188,15 +189,15 @@ impl McpService {
     pub(super) async fn serve_old_transport(
         self: Arc<Self>,
         request: Request<Bytes>,
-        (caller, peer): (VerifiedCaller, PeerAddress),
+        from: RequestSender,
         at: OldTransport,
     ) -> Response<Body> {
         match (at, request.method()) {
             (OldTransport::Stream { endpoint }, &HttpMethod::GET) => {
-                self.open_pipe(endpoint, request.headers(), (caller, peer))
+                self.open_pipe(endpoint, request.headers(), from)
             }
-            (OldTransport::Message(pipe), &HttpMethod::POST) if pipe.caller.is(&caller) => {
-                self.post_to_pipe(&pipe, request, (caller, peer)).await
+            (OldTransport::Message(pipe), &HttpMethod::POST) if pipe.caller.is(&from.caller) => {
+                self.post_to_pipe(&pipe, request, from).await
             }
             (OldTransport::Message(_) | OldTransport::UnknownStream { .. }, &HttpMethod::POST) => {
                 response::refusal(None, &Failure::SessionLost, Era::Legacy)
@@ -211,7 +212,7 @@ impl McpService {
         self: &Arc<Self>,
         uri: Uri,
         headers: &HeaderMap,
-        (caller, peer): (VerifiedCaller, PeerAddress),
+        RequestSender { caller, peer, .. }: RequestSender,
     ) -> Response<Body> {
         let (limit, keep_alive) = self.limits();
         let holder = Holder::identify(caller.principal(), peer.addr.ip());
@@ -254,17 +255,16 @@ impl McpService {
         &self,
         pipe: &SsePipe,
         request: Request<Bytes>,
-        from: (VerifiedCaller, PeerAddress),
+        from: RequestSender,
     ) -> Response<Body> {
         let refuse = |failure: &Failure| response::refusal(None, failure, Era::Legacy);
-        let depth = self.gateway.snapshots.load().config.gateway.limits.depth;
         let (head, body) = request.into_parts();
         let posted = match Posted::new(head, body, from) {
             Ok(posted) => posted,
             Err(failure) => return refuse(&failure),
         };
         if !posted.is_batch()
-            && let Err(fault) = jsonrpc::parse(&posted.body, depth)
+            && let Err(fault) = jsonrpc::parse(&posted.body, posted.limits().depth)
         {
             return refuse(&fault.into());
         }

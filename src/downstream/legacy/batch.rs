@@ -36,7 +36,6 @@ impl McpService {
     pub(in crate::downstream) async fn batch(
         self: Arc<Self>,
         mut posted: Posted,
-        limits: &LimitsConfig,
     ) -> Response<Body> {
         posted.count_messages();
         let refuse = |failure: &Failure| response::refusal(None, failure, Era::Legacy);
@@ -48,13 +47,14 @@ impl McpService {
             let version = session.client().version;
             return refuse(&RequestFault::Batch { version }.into());
         }
+        let limits = posted.limits();
         let messages = match split(&posted.body, limits) {
             Ok(messages) => messages,
             Err(failure) => return refuse(&failure),
         };
         let room = AnswerRoom(AtomicUsize::new(limits.unread_each));
         let answers = join_all(messages.into_iter().map(|message| {
-            let member = Arc::clone(&self).member(message, &session, &posted, limits.depth);
+            let member = Arc::clone(&self).member(message, &session, &posted);
             async { room.collect(member.await?).await }
         }));
         let answers: Vec<Vec<Bytes>> = answers.await.into_iter().flatten().collect();
@@ -70,9 +70,8 @@ impl McpService {
         message: Bytes,
         session: &Arc<ClientSession>,
         posted: &Posted,
-        depth: usize,
     ) -> Option<MemberAnswer> {
-        let parsed = jsonrpc::parse(&message, depth);
+        let parsed = jsonrpc::parse(&message, posted.limits().depth);
         // Each counts: many calls in one body are no way around a limit.
         if let Err(failure) = self.admit(parsed.as_ref().ok(), posted) {
             let id = parsed.as_ref().ok().and_then(request::id_of);

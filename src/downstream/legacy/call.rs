@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::call::{Answer, Call, Event, Failure, Question, ResultType};
 use crate::jsonrpc;
 use crate::pipeline::{ActiveCall, Gateway};
+use crate::snapshot::Snapshot;
 
 use super::server_requests::Inquiry;
 use super::session::RegisteredCall;
@@ -61,7 +62,7 @@ impl Drop for CallAwaitingClient {
 impl LegacyCall {
     /// Begins a call. It moves as its events are asked for.
     pub(super) fn start(
-        gateway: &Arc<Gateway>,
+        (gateway, snapshot): (&Arc<Gateway>, &Arc<Snapshot>),
         call: Box<Call>,
         withdrawal: RegisteredCall,
         inquiry: Inquiry,
@@ -71,7 +72,7 @@ impl LegacyCall {
             let (gateway, call) = (Arc::clone(gateway), call.clone());
             Box::new(Again { gateway, call, inquiry })
         });
-        let starting = Box::pin(gateway.call(call));
+        let starting = Box::pin(gateway.call(Arc::clone(snapshot), call));
         let course = Course { stage: SessionStage::Starting(starting), again, last: None };
         Self { course, withdrawal: Arc::new(withdrawal) }
     }

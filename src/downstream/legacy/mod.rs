@@ -158,14 +158,16 @@ impl McpService {
                     Ok(withdrawal) => withdrawal,
                     Err(failure) => return answered(refuse(&id, &failure)),
                 };
-                let mut writer = self.writer(id, Era::Legacy, token, wants);
+                let mut writer = self.writer(id, Era::Legacy, wants, &posted.snapshot);
+                writer.token = token;
                 writer.method.clone_from(&method);
                 let watch = self.watch_access(&posted.caller);
                 writer.session = Some(Box::new((Arc::clone(session), watch)));
                 let call = Box::new(Call { method, params, context, input: None });
                 // What comes in the middle of a call needs a stream to come on.
                 let inquiry = Inquiry::new(session, wants.stream());
-                let call = LegacyCall::start(&self.gateway, call, withdrawal, inquiry);
+                let call =
+                    LegacyCall::start((&self.gateway, &posted.snapshot), call, withdrawal, inquiry);
                 return Box::pin(response::call(call, writer));
             }
             Method::Ping => Ok(()),

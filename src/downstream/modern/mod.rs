@@ -5,14 +5,14 @@ mod listen;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::call::{
     Call, Client, Event, Failure, HeaderFault, Meta, Params, ParamsFault, RequestFault,
 };
 use crate::catalog::Kind;
 use crate::jsonrpc::{Frame, Id};
-use crate::mcp::header::DuplicateHeader;
+use crate::mcp::header::{DuplicateHeader, MessageHeaders, SentHeader};
 use crate::mcp::{
     Era, HeaderValueError, Method, ProtocolVersion, decode_value, header, is_encoded_value, meta,
 };
@@ -32,6 +32,7 @@ impl McpService {
     pub(super) fn modern(
         &self,
         frame: Frame,
+        headers: &MessageHeaders<'_>,
         posted: &Posted,
         wants: AcceptedForm,
     ) -> PendingResponse {
@@ -48,7 +49,7 @@ impl McpService {
         };
         let checked = Params::read(params)
             .map_err(Failure::InvalidMeta)
-            .and_then(|params| check(&posted.headers, &method, &params).map(|meta| (params, meta)));
+            .and_then(|params| check(headers, &method, &params).map(|meta| (params, meta)));
         match checked {
             Ok((params, meta)) => self.serve_modern(id, method, params, meta, (posted, wants)),
             Err(failure) => answered(response::refusal(Some(&id), &failure, Era::Modern)),
@@ -85,13 +86,14 @@ impl McpService {
                 answered(opened.unwrap_or_else(|failure| refuse(&id, &failure)))
             }
             method if method.is_answered_by_servers() => {
-                let mut writer = self.writer(id, Era::Modern, token, wants);
+                let mut writer = self.writer(id, Era::Modern, wants, &posted.snapshot);
+                writer.token = token;
                 writer.method.clone_from(&method);
                 let standing = self.watch_access(&posted.caller);
                 let call = Box::new(Call { method, params, context, input: None });
                 // Boxed, because the stream that keeps a quiet client waiting
                 // may have to be opened before the server says anything.
-                let starting = Box::pin(self.gateway.call(call));
+                let starting = Box::pin(self.gateway.call(Arc::clone(&posted.snapshot), call));
                 let call = ModernCall { stage: ModernStage::Starting(starting), standing };
                 Box::pin(response::call(call, writer))
             }
@@ -147,9 +149,9 @@ fn client(meta: &Meta) -> Arc<Client> {
 
 /// What every Modern request has to say of itself, in `_meta` and, the same
 /// again, in its headers (2026-07-28, Streamable HTTP, "Server Validation").
-fn check(headers: &HeaderMap, method: &Method, params: &Params) -> Result<Meta, Failure> {
+fn check(headers: &MessageHeaders<'_>, method: &Method, params: &Params) -> Result<Meta, Failure> {
     let meta = params.meta().map_err(Failure::InvalidMeta)?;
-    let said = single(headers, &header::PROTOCOL_VERSION)?;
+    let said = single(headers.version, &header::PROTOCOL_VERSION)?;
     let missing = |key| Failure::InvalidMeta(ParamsFault::MissingMeta { key });
     let Some(version) = meta.version.as_deref() else {
         return Err(match said {
@@ -168,7 +170,7 @@ fn check(headers: &HeaderMap, method: &Method, params: &Params) -> Result<Meta, 
     if let Some(level) = &meta.log_level {
         log_level(level).map_err(Failure::InvalidMeta)?;
     }
-    same(&header::METHOD, single(headers, &header::METHOD)?, method.as_str())?;
+    same(&header::METHOD, single(headers.method, &header::METHOD)?, method.as_str())?;
     let named = match method.name_param() {
         Some("uri") => params.uri(),
         Some("taskId") => params.task(),
@@ -176,13 +178,12 @@ fn check(headers: &HeaderMap, method: &Method, params: &Params) -> Result<Meta, 
         None => None,
     };
     if let Some(named) = named {
-        check_name(headers, named)?;
+        check_name(single(headers.name, &header::NAME)?, named)?;
     }
     Ok(meta)
 }
 
-fn check_name(headers: &HeaderMap, named: &str) -> Result<(), Failure> {
-    let said = single(headers, &header::NAME)?;
+fn check_name(said: Option<&str>, named: &str) -> Result<(), Failure> {
     // The header may be encoded: then it is read before it is compared.
     if said == Some(named) && !is_encoded_value(named) {
         return Ok(());
@@ -204,9 +205,9 @@ fn same(name: &HeaderName, said: Option<&str>, body: &str) -> Result<(), HeaderF
 }
 
 /// A header that stands there once, or not at all.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, HeaderFault> {
-    let value = header::single_value(headers, name)
-        .map_err(|DuplicateHeader| HeaderFault::Duplicate { name: name.clone() })?;
+fn single<'a>(sent: SentHeader<'a>, name: &HeaderName) -> Result<Option<&'a str>, HeaderFault> {
+    let value =
+        sent.single().map_err(|DuplicateHeader| HeaderFault::Duplicate { name: name.clone() })?;
     value.map(HeaderValue::to_str).transpose().map_err(|_| HeaderFault::Encoding {
         name: name.clone(),
         fault: HeaderValueError::Characters,
@@ -230,7 +231,7 @@ mod tests {
             .iter()
             .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()))
             .collect();
-        check(&map, &Method::ToolsCall, &params)
+        check(&MessageHeaders::read(&map), &Method::ToolsCall, &params)
     }
 
     #[test]
