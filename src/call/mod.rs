@@ -8,6 +8,7 @@
 
 mod abilities;
 mod answer;
+mod boxed;
 mod context;
 mod drain;
 mod failure;
@@ -21,6 +22,7 @@ mod tests;
 
 pub use abilities::Abilities;
 pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType};
+pub use boxed::boxed;
 pub use context::{Client, Context, Endpoint, PeerAddress, Principal, Trace};
 pub use drain::{Drain, DrainSwitch, drain};
 pub use failure::{

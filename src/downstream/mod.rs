@@ -25,6 +25,8 @@ pub use body::Body;
 pub use caller::{Refused, refusal};
 pub use dispatch::PendingResponse;
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -32,7 +34,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode};
 
 use crate::call::PeerAddress;
-use crate::call::{Drain, Failure, RequestFault};
+use crate::call::{Drain, Failure, RequestFault, boxed};
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::header::MessageHeaders;
 use crate::mcp::{self, Era};
@@ -99,22 +101,22 @@ impl McpService {
     }
 
     /// Reads the body of a request within its limits of size, time and memory, and answers: MCP has
-    /// the whole of it, or nothing.
+    /// the whole of it, or nothing. Never an error: the layers before it pass it on as it is.
     pub fn receive<B>(
         self: Arc<Self>,
         authenticated: Authenticated<B>,
-    ) -> impl Future<Output = Response<Body>> + Send + use<B>
+    ) -> Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>
     where
-        B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin,
+        B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
     {
         // Taken apart here, because a future holds what it takes apart itself twice.
         let Authenticated { mut head, body, from, old } = authenticated;
-        async move {
-            match self.collect_body(&mut head, body, &from).await {
+        Box::into_pin(boxed(|| async move {
+            Ok(match self.collect_body(&mut head, body, &from).await {
                 Ok(body) => self.serve(Authenticated { head, body, from, old }).await,
                 Err(failure) => refusal(&failure),
-            }
-        }
+            })
+        }))
     }
 
     /// Answers one request. Decides what it asks for before the response is awaited.

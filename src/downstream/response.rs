@@ -9,7 +9,9 @@ use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use tokio::time::sleep;
 
-use crate::call::{Answer, Event, Failure, Notice, Passing, RequestFault, ResultBody, tool_error};
+use crate::call::{
+    Answer, Event, Failure, Notice, Passing, RequestFault, ResultBody, boxed, tool_error,
+};
 use crate::codec::sse;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice};
@@ -17,6 +19,7 @@ use crate::mcp::{Era, MediaType, Method, code, header};
 
 use super::body::{Body, BrokenOff};
 use super::caller::AccessWatch;
+use super::dispatch::PendingResponse;
 use super::event_stream::{self, Steps, StreamStep};
 use super::legacy::{ClientSession, Piece};
 
@@ -141,13 +144,8 @@ impl AnswerWriter {
 /// Answers a call: as JSON if the result arrives first, otherwise as a stream, for clients that
 /// accept one. A stream is also opened when a call has been silent for so long that a proxy on the
 /// way might close the connection.
-// Not an `async fn`, whose future would hold its arguments twice.
-#[expect(clippy::manual_async_fn, reason = "the future of every call is this one")]
-pub(super) fn call(
-    mut steps: impl Steps,
-    writer: AnswerWriter,
-) -> impl Future<Output = Response<Body>> + Send {
-    async move {
+pub(super) fn call(mut steps: impl Steps, writer: AnswerWriter) -> PendingResponse {
+    Box::into_pin(boxed(|| async move {
         match first(&mut steps, &writer).await {
             Comes::Stream(first) => event_stream::open(first, steps, writer),
             Comes::Answer(answer) => {
@@ -163,7 +161,7 @@ pub(super) fn call(
                 json(status, message)
             }
         }
-    }
+    }))
 }
 
 /// The first event of a call.

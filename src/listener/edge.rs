@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use http::{HeaderValue, Request, Response, header};
 use http_body::Body;
 use http_body_util::Full;
@@ -40,9 +39,7 @@ where
         // may guess keys.
         .layer_fn(|inner| Authenticate { inner, mcp: Arc::clone(&gate), peer })
         // Size and time of the body: MCP has the whole of it, or nothing.
-        .service(service_fn(move |request| -> EdgeFuture<_> {
-            Box::pin(Arc::clone(&mcp).receive(request).map(Ok))
-        }));
+        .service(service_fn(move |request| -> EdgeFuture<_> { Arc::clone(&mcp).receive(request) }));
     guarded(settings, peer, stack)
 }
 

@@ -1,11 +1,10 @@
 //! A call of a Legacy client, within its session.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::call::{Answer, Call, Event, Failure, Question, ResultType};
 use crate::jsonrpc;
-use crate::pipeline::{ActiveCall, Gateway};
+use crate::pipeline::{ActiveCall, Gateway, StartingCall};
 use crate::snapshot::Snapshot;
 
 use super::server_requests::Inquiry;
@@ -39,7 +38,7 @@ struct Again {
 /// The progress of a call.
 enum SessionStage {
     /// Being sent to its server.
-    Starting(Pin<Box<dyn Future<Output = Box<ActiveCall>> + Send>>),
+    Starting(StartingCall),
     /// Sent.
     Under(Box<ActiveCall>),
     /// The server waits for the client.
@@ -72,7 +71,7 @@ impl LegacyCall {
             let (gateway, call) = (Arc::clone(gateway), call.clone());
             Box::new(Again { gateway, call, inquiry })
         });
-        let starting = Box::pin(gateway.call(Arc::clone(snapshot), call));
+        let starting = gateway.call(Arc::clone(snapshot), call);
         let course = Course { stage: SessionStage::Starting(starting), again, last: None };
         Self { course, withdrawal: Arc::new(withdrawal) }
     }
@@ -108,7 +107,7 @@ impl Course {
                             let gateway = Arc::clone(&again.gateway);
                             let call = Call { input: Some(input), ..Call::clone(&again.call) };
                             let call = Box::new(call);
-                            let starting = Box::pin(gateway.call_again(exchange, call));
+                            let starting = gateway.call_again(exchange, call);
                             self.stage = SessionStage::Starting(starting);
                         }
                         Err(failure) => self.end(exchange.fail_parked(failure)),

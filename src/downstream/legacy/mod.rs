@@ -168,7 +168,7 @@ impl McpService {
                 let inquiry = Inquiry::new(session, wants.stream());
                 let call =
                     LegacyCall::start((&self.gateway, &posted.snapshot), call, withdrawal, inquiry);
-                return Box::pin(response::call(call, writer));
+                return response::call(call, writer);
             }
             Method::Ping => Ok(()),
             Method::ResourcesUnsubscribe => params

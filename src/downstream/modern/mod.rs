@@ -2,13 +2,12 @@
 
 mod listen;
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::call::{
-    Call, Client, Event, Failure, HeaderFault, Meta, Params, ParamsFault, RequestFault,
+    Call, Client, Event, Failure, HeaderFault, Meta, Params, ParamsFault, RequestFault, boxed,
 };
 use crate::catalog::Kind;
 use crate::jsonrpc::{Frame, Id};
@@ -16,7 +15,7 @@ use crate::mcp::header::{DuplicateHeader, MessageHeaders, SentHeader};
 use crate::mcp::{
     Era, HeaderValueError, Method, ProtocolVersion, decode_value, header, is_encoded_value, meta,
 };
-use crate::pipeline::{ActiveCall, Introduction};
+use crate::pipeline::{ActiveCall, Introduction, StartingCall};
 
 use crate::text::clip;
 
@@ -90,12 +89,10 @@ impl McpService {
                 writer.token = token;
                 writer.method.clone_from(&method);
                 let standing = self.watch_access(&posted.caller);
-                let call = Box::new(Call { method, params, context, input: None });
-                // Boxed, because the stream that keeps a quiet client waiting
-                // may have to be opened before the server says anything.
-                let starting = Box::pin(self.gateway.call(Arc::clone(&posted.snapshot), call));
+                let call = boxed(|| Call { method, params, context, input: None });
+                let starting = self.gateway.call(Arc::clone(&posted.snapshot), call);
                 let call = ModernCall { stage: ModernStage::Starting(starting), standing };
-                Box::pin(response::call(call, writer))
+                response::call(call, writer)
             }
             other => {
                 let method = clip(other.as_str(), 128).to_owned();
@@ -114,7 +111,7 @@ pub(super) struct ModernCall {
 /// How far a call has come.
 enum ModernStage {
     /// On its way to the server, whose answer has not begun.
-    Starting(Pin<Box<dyn Future<Output = Box<ActiveCall>> + Send>>),
+    Starting(StartingCall),
     /// Its answer comes.
     Coming(Box<ActiveCall>),
 }

@@ -97,7 +97,7 @@ impl ConnectionPool {
         };
         async move {
             let request = match begun {
-                Ok(sending) => match self.receive(sending).await {
+                Ok(sending) => match self.receive(sending.await) {
                     Err(Unanswered::Unsent(request, _)) => request,
                     Err(Unanswered::Lost(fault)) => return Err(fault),
                     Ok(response) => return Ok(response),
@@ -109,11 +109,11 @@ impl ConnectionPool {
         }
     }
 
-    async fn receive(
+    fn receive(
         &self,
-        sending: impl Future<Output = Result<Answered, Unanswered>>,
+        answered: Result<Answered, Unanswered>,
     ) -> Result<Response<ResponseBody>, Unanswered> {
-        let (response, connection) = sending.await?;
+        let (response, connection) = answered?;
         ResponseBody::receive(response, connection, &self.idle).map_err(Unanswered::Lost)
     }
 
@@ -124,7 +124,7 @@ impl ConnectionPool {
         mut request: Box<Request<Full<Bytes>>>,
     ) -> Result<Response<ResponseBody>, TransportError> {
         while let Some(connection) = self.idle.take() {
-            request = match self.receive(connection.send(*request)).await {
+            request = match self.receive(connection.send(*request).await) {
                 Err(Unanswered::Unsent(request, _)) => request,
                 Err(Unanswered::Lost(fault)) => return Err(fault),
                 Ok(response) => return Ok(response),
@@ -144,7 +144,7 @@ impl ConnectionPool {
             None => self.open(&target.uri).await?,
         };
         match opened {
-            Opened::Http1(connection) => self.receive(connection.send(request)).await.map_err(
+            Opened::Http1(connection) => self.receive(connection.send(request).await).map_err(
                 |unanswered| match unanswered {
                     Unanswered::Unsent(_, fault) | Unanswered::Lost(fault) => fault,
                 },
