@@ -99,7 +99,9 @@ async fn call_from(gateway: &Gateway, address: Ipv4Addr, tool: &str) -> Result<A
     let context = context(Principal::Anonymous, IpAddr::V4(address));
     let params = Params::parse(Some(params.into())).unwrap();
     let call = Call { method: Method::ToolsCall, params, context, input: None };
-    let mut active = within(gateway.running.gateway.call(Box::new(call))).await;
+    let pipeline = &gateway.running.gateway;
+    let snapshot = pipeline.snapshots.load_full();
+    let mut active = within(pipeline.call(snapshot, Box::new(call))).await;
     match within(active.next()).await {
         Some(Event::Answer(answer)) => answer,
         other => panic!("no answer, but {other:?}"),
