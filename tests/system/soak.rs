@@ -327,8 +327,11 @@ async fn a_gateway_under_everything_at_once_fails_no_call_and_does_not_grow() {
     let [legacy, modern] = [scripted(Era::Legacy).await, scripted(Era::Modern).await];
     let shaken = Upstream::legacy().await;
     shaken.keeps_nothing();
+    // For the gateway all sessions are one client's: they have no key, and one address.
+    let limits = format!("\n[gateway.limits]\nparked_each = {}\n", 2 * plan.sessions);
     let servers = |n: u64| {
-        example("clock", "clock", &tag.env(), "")
+        limits.clone()
+            + &example("clock", "clock", &tag.env(), "")
             + &example("notes", "notes", &tag.env(), "")
             + &example("killed", "notes", &tag.env(), "")
             + &format!("\n[servers.legacy]\n{}", legacy.http())
