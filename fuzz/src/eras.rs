@@ -65,7 +65,7 @@ fn tasks(source: &Bytes) {
         let back = form::Task::parse(&lifted).expect("a lifted task is one");
         assert_eq!((back.id, back.status), (task.id, task.status));
     }
-    if Members::parse(source).is_ok() {
+    if Members::parse_with_duplicates(source).is_ok() {
         is_object(&form::as_task(source));
         assert!(!form::asks_for_task(&form::without_task(source)), "nothing asks for a task");
     }
@@ -104,7 +104,7 @@ pub fn lower(data: &[u8]) {
     if let Some(lowered) = down::read_error(&source) {
         is_object(&lowered);
     }
-    if Members::parse(&source).is_ok() {
+    if Members::parse_with_duplicates(&source).is_ok() {
         let tagged = change_notification::params(&source, &[("uri", "a:b")], Some(&Id::number(7)));
         is_object(&tagged);
         is_object(&change_notification::params(&tagged, &[("uri", "c:d")], None));
@@ -143,7 +143,7 @@ fn question(source: &Bytes) {
         for version in ProtocolVersion::ALL {
             let lowered = down::question(&lifted, version, "id");
             assert_eq!(lowered.method, method);
-            if Members::parse(source).is_ok() {
+            if Members::parse_with_duplicates(source).is_ok() {
                 is_object(&lowered.params.unwrap_or(Bytes::from_static(b"{}")));
             }
         }
@@ -174,11 +174,11 @@ fn call(params: Params, version: ProtocolVersion) -> Call {
 /// the other era, and `_meta` is an object.
 fn is_plain(raw: &[u8], not: &[&str]) -> bool {
     let once = |raw: &[u8]| {
-        let Ok(Members(members)) = Members::parse(raw) else { return false };
+        let Ok(Members(members)) = Members::parse_with_duplicates(raw) else { return false };
         let keys: BTreeSet<_> = members.iter().map(|(key, _)| key.clone()).collect();
         keys.len() == members.len() && !not.iter().any(|key| keys.contains(*key))
     };
-    let own = Members::parse(raw).ok().and_then(|members| members.find(meta::META));
+    let own = Members::parse_with_duplicates(raw).ok().and_then(|members| members.find(meta::META));
     once(raw) && own.is_none_or(|own| own.get() == "null" || once(own.get().as_bytes()))
 }
 
@@ -186,8 +186,8 @@ fn is_plain(raw: &[u8], not: &[&str]) -> bool {
 fn names_modern(raw: &[u8]) -> bool {
     let keys =
         [meta::PROTOCOL_VERSION, meta::CLIENT_INFO, meta::CLIENT_CAPABILITIES, meta::LOG_LEVEL];
-    let own = Members::parse(raw).ok().and_then(|members| members.find(meta::META));
-    let own = own.and_then(|own| Members::parse(own.get().as_bytes()).ok());
+    let own = Members::parse_with_duplicates(raw).ok().and_then(|members| members.find(meta::META));
+    let own = own.and_then(|own| Members::parse_with_duplicates(own.get().as_bytes()).ok());
     own.is_some_and(|own| keys.iter().any(|key| own.find(key).is_some()))
 }
 
@@ -195,7 +195,7 @@ type Parts<'a> = (BTreeMap<String, &'a str>, BTreeMap<String, &'a str>);
 
 fn parts<'a>(raw: &'a [u8], but: &[&str]) -> Parts<'a> {
     let texts = |raw: &'a [u8]| -> BTreeMap<String, &'a str> {
-        let Ok(Members(members)) = Members::parse(raw) else { return BTreeMap::new() };
+        let Ok(Members(members)) = Members::parse_with_duplicates(raw) else { return BTreeMap::new() };
         members.into_iter().map(|(key, value)| (key.into_owned(), value.get())).collect()
     };
     let mut members = texts(raw);
@@ -211,7 +211,7 @@ fn same(one: &[u8], other: &[u8], but: &[&str]) {
 
 fn is_object(raw: &[u8]) {
     let text = String::from_utf8_lossy(raw);
-    assert!(Members::parse(raw).is_ok(), "no object: {text}");
+    assert!(Members::parse_with_duplicates(raw).is_ok(), "no object: {text}");
 }
 
 const INFO: &[u8] = br#"{"name":"gateway","version":"1"}"#;

@@ -108,7 +108,7 @@ fn message(data: &Bytes) {
 
 /// The elements of a list are what they were, or are left out.
 fn lists(result: &[u8]) {
-    let Ok(members) = Members::parse(result) else { return };
+    let Ok(members) = Members::parse_with_duplicates(result) else { return };
     let keys = ["prompts", "resources", "resourceTemplates"];
     for (key, kind) in keys.into_iter().zip([Kind::Prompts, Kind::Resources, Kind::Templates]) {
         for raw in elements(&members, key) {
@@ -121,7 +121,7 @@ fn lists(result: &[u8]) {
         for rules in [HeaderRules::Enforce, HeaderRules::Ignore] {
             let _ = Tool::parse(raw.get().as_bytes(), rules);
         }
-        let Ok(tool) = Members::parse(raw.get().as_bytes()) else { continue };
+        let Ok(tool) = Members::parse_with_duplicates(raw.get().as_bytes()) else { continue };
         let Some(schema) = tool.find("inputSchema") else { continue };
         let Ok(schema) = ArgumentSchema::compile(schema.get().as_bytes()) else { continue };
         for arguments in [None, Some(raw.get().as_bytes()), Some(&b"{\"a\":1}"[..])] {
