@@ -195,7 +195,9 @@ type Parts<'a> = (BTreeMap<String, &'a str>, BTreeMap<String, &'a str>);
 
 fn parts<'a>(raw: &'a [u8], but: &[&str]) -> Parts<'a> {
     let texts = |raw: &'a [u8]| -> BTreeMap<String, &'a str> {
-        let Ok(Members(members)) = Members::parse_with_duplicates(raw) else { return BTreeMap::new() };
+        let Ok(Members(members)) = Members::parse_with_duplicates(raw) else {
+            return BTreeMap::new();
+        };
         members.into_iter().map(|(key, value)| (key.into_owned(), value.get())).collect()
     };
     let mut members = texts(raw);
