@@ -14,9 +14,18 @@ pub fn clip(text: &str, limit: usize) -> &str {
 /// An error and its causes in one line of at most [`LONGEST_CHAIN`] bytes; the first cause comes
 /// last. Errors repeat what servers sent, so control characters are escaped.
 pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
+    error_chain_with(error, |chain| Cow::Borrowed(chain))
+}
+
+/// Like [`error_chain`], with `hide` applied to the whole chain first: in a text that was clipped
+/// and escaped, a secret could not be recognised any more.
+pub fn error_chain_with(
+    error: &(dyn std::error::Error + 'static),
+    hide: impl FnOnce(&str) -> Cow<'_, str>,
+) -> String {
     let errors = std::iter::successors(Some(error), |error| error.source());
     let chain = errors.map(ToString::to_string).collect::<Vec<_>>().join(": ");
-    escape_controls(clip(&chain, LONGEST_CHAIN))
+    escape_controls(clip(&hide(&chain), LONGEST_CHAIN))
 }
 
 /// The text on one line, without anything that could move the cursor, recolour the terminal, forge

@@ -15,7 +15,7 @@ use crate::call::{AnswerFault, Failure, ServerFault, ServerName, VersionFault};
 use crate::codec::file::ReadError;
 use crate::config::ServerSecrets;
 use crate::jsonrpc::FrameFault;
-use crate::text::error_chain;
+use crate::text::{error_chain, error_chain_with};
 use crate::upstream::transport::child::SpawnError;
 
 /// Why a call to a server failed. Cheap to clone: a lost connection fails many
@@ -190,7 +190,7 @@ impl UpstreamError {
 
     /// Like [`Self::chain`], without the server's secrets: servers repeat what they were given.
     pub fn chain_without(&self, secrets: &ServerSecrets) -> String {
-        secrets.hide_in(&self.chain()).into_owned()
+        error_chain_with(self, |chain| secrets.hide_in(chain))
     }
 
     /// What a client may learn: no addresses, no file names, and nothing that
@@ -290,6 +290,18 @@ impl fmt::Display for ExitCause {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_is_hidden_before_the_error_is_clipped_and_escaped() {
+        let secret = "first line of a key\nsecond line of a key";
+        let secrets = ServerSecrets::new([secret]);
+        for before in (0..1).chain(4000..4096) {
+            let text = format!("{}{secret}", "x".repeat(before));
+            let fault = UpstreamError::Broken(Arc::new(io::Error::other(text)));
+            let shown = fault.chain_without(&secrets);
+            assert!(!shown.contains("line of") && !shown.contains("first"), "{shown}");
+        }
+    }
 
     #[test]
     fn a_client_learns_no_path_no_address_and_nothing_that_the_child_wrote() {

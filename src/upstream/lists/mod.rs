@@ -330,7 +330,9 @@ impl Instance {
         let missing: Vec<_> = listing
             .failures
             .iter()
-            .map(|(kind, fault)| format!("{}: {}", kind.method().as_str(), fault.chain()))
+            .map(|(kind, fault)| {
+                format!("{}: {}", kind.method().as_str(), fault.chain_without(&config.secrets))
+            })
             .collect();
         // Modern clients call tools of Modern servers through the gateway over
         // HTTP, where the rules for mirrored parameters apply.
