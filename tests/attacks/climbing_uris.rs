@@ -30,38 +30,9 @@ async fn files(upstream: &Upstream) {
     upstream.lists("resourceTemplates", []);
 }
 
-/// A client of each era at an endpoint.
-async fn both_at(gateway: &Gateway, endpoint: &str) -> [(&'static str, Client); 2] {
-    let legacy = Client::sessionless(gateway.running.address, "2025-11-25");
-    let legacy = legacy.at(endpoint).initialized().await;
-    [("Modern", gateway.modern().at(endpoint)), ("Legacy", legacy)]
-}
-
 /// Whether a client can read a resource.
 async fn reads(client: &Client, uri: &str) -> bool {
-    let mut ask = client.ask("resources/read", json!({ "uri": uri }));
-    if client.is_modern() {
-        ask = ask.header("mcp-name", &encoded(uri));
-    }
-    let said = ask.send().await.said().await;
-    said.answer().get("result").is_some()
-}
-
-/// Whether a client can subscribe to a resource.
-async fn subscribes(client: &Client, uri: &str) -> bool {
-    if !client.is_modern() {
-        let said = client.request("resources/subscribe", json!({ "uri": uri })).await;
-        return said.answer().get("result").is_some();
-    }
-    let filter = json!({ "notifications": { "resourceSubscriptions": [uri] } });
-    let mut stream = client.ask("subscriptions/listen", filter).send().await;
-    let first = stream.message().await.unwrap();
-    first["params"]["notifications"]["resourceSubscriptions"][0] == uri
-}
-
-fn encoded(text: &str) -> String {
-    use base64::Engine as _;
-    format!("=?base64?{}?=", base64::engine::general_purpose::STANDARD.encode(text))
+    client.read_resource(uri).await.answer().get("result").is_some()
 }
 
 #[tokio::test]
@@ -71,16 +42,16 @@ async fn no_uri_climbs_out_of_the_pattern_that_shows_it() {
         let profile = "[profiles.pub]\nresources = [\"mcp://ts/file:///pub/*\"]";
         let gateway = Gateway::with("ts", upstream.http()).toml(profile).start().await;
         for endpoint in ["/mcp/pub", "/mcp?resources=mcp://ts/file:///pub/*"] {
-            for (era, client) in both_at(&gateway, endpoint).await {
+            for (era, client) in gateway.both_at(endpoint).await {
                 for uri in ["mcp://ts/file:///pub/a", "mcp://ts/file:///pub/x..y/%2ez"] {
                     assert!(reads(&client, uri).await, "{era} {endpoint} {uri}");
-                    assert!(subscribes(&client, uri).await, "{era} {endpoint} {uri}");
+                    assert!(client.subscribes(uri).await, "{era} {endpoint} {uri}");
                 }
                 let heard = upstream.received().len();
                 for climb in CLIMBS {
                     let uri = format!("mcp://ts/file:///pub/{climb}secret/b");
                     assert!(!reads(&client, &uri).await, "{era} {endpoint} {uri:?}");
-                    assert!(!subscribes(&client, &uri).await, "{era} {endpoint} {uri:?}");
+                    assert!(!client.subscribes(&uri).await, "{era} {endpoint} {uri:?}");
                 }
                 let asked = upstream.received().split_off(heard);
                 let leaked = asked.iter().find(|it| it.text.contains("secret"));
@@ -104,7 +75,7 @@ async fn a_uri_with_characters_that_parsers_drop_is_refused_without_a_profile_to
             for uri in ["file:///pub/\ta", "file:///pub\\a", "file:///\u{7f}", "file:///a\u{0}"] {
                 let uri = format!("mcp://ts/{uri}");
                 assert!(!reads(&client, &uri).await, "{era} {uri:?}");
-                assert!(!subscribes(&client, &uri).await, "{era} {uri:?}");
+                assert!(!client.subscribes(&uri).await, "{era} {uri:?}");
             }
         }
     }
@@ -120,7 +91,7 @@ async fn a_uri_that_is_longer_than_any_listed_one_is_unknown() {
             for (length, is_known) in [(8192, true), (8193, false)] {
                 let uri = of_length(length);
                 assert_eq!(reads(&client, &uri).await, is_known, "{length}");
-                assert_eq!(subscribes(&client, &uri).await, is_known, "{length}");
+                assert_eq!(client.subscribes(&uri).await, is_known, "{length}");
             }
         }
     }
@@ -140,7 +111,7 @@ async fn no_uri_leads_around_a_bound_variable() {
             for path in ["x", "x/y..z"] {
                 let uri = format!("mcp://s/file:///data/acme/{path}");
                 assert!(reads(&client, &uri).await, "{era} {uri}");
-                assert!(subscribes(&client, &uri).await, "{era} {uri}");
+                assert!(client.subscribes(&uri).await, "{era} {uri}");
             }
             let heard = upstream.received().len();
             let climbs = CLIMBS.map(|climb| format!("file:///data/acme/{climb}other/x"));
@@ -155,7 +126,7 @@ async fn no_uri_leads_around_a_bound_variable() {
             for native in climbs.iter().map(String::as_str).chain(around) {
                 let uri = format!("mcp://s/{native}");
                 assert!(!reads(&client, &uri).await, "{era} {uri:?}");
-                assert!(!subscribes(&client, &uri).await, "{era} {uri:?}");
+                assert!(!client.subscribes(&uri).await, "{era} {uri:?}");
             }
             let asked = upstream.received().split_off(heard);
             let leaked = asked.iter().find(|it| it.text.contains("other"));
@@ -171,14 +142,14 @@ async fn no_uri_climbs_out_of_a_template_that_a_profile_shows() {
         upstream.lists("resourceTemplates", [template("file:///pub/{+name}")]);
         let profile = "[profiles.pub]\nresources = [\"mcp://ts/file:///pub/{+name}\"]";
         let gateway = Gateway::with("ts", upstream.http()).toml(profile).start().await;
-        for (era, client) in both_at(&gateway, "/mcp/pub").await {
+        for (era, client) in gateway.both_at("/mcp/pub").await {
             assert!(reads(&client, "mcp://ts/file:///pub/x/y").await, "{era}");
-            assert!(subscribes(&client, "mcp://ts/file:///pub/x/y").await, "{era}");
+            assert!(client.subscribes("mcp://ts/file:///pub/x/y").await, "{era}");
             let heard = upstream.received().len();
             for climb in CLIMBS.iter().copied().chain(["/", "%2f"]) {
                 let uri = format!("mcp://ts/file:///pub/{climb}secret/b");
                 assert!(!reads(&client, &uri).await, "{era} {uri:?}");
-                assert!(!subscribes(&client, &uri).await, "{era} {uri:?}");
+                assert!(!client.subscribes(&uri).await, "{era} {uri:?}");
             }
             let asked = upstream.received().split_off(heard);
             let leaked = asked.iter().find(|it| it.text.contains("secret"));

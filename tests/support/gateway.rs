@@ -197,6 +197,13 @@ impl Gateway {
         [("Modern", modern), ("Legacy", legacy.key(key).at(endpoint).initialized().await)]
     }
 
+    /// A client of each era, at an endpoint.
+    pub async fn both_at(&self, endpoint: &str) -> [(&'static str, Client); 2] {
+        let legacy = Client::sessionless(self.running.address, "2025-11-25");
+        let modern = self.modern().at(endpoint);
+        [("Modern", modern), ("Legacy", legacy.at(endpoint).initialized().await)]
+    }
+
     /// A client of each era.
     pub async fn both(&self) -> [(&'static str, Client); 2] {
         [("Modern", self.modern()), ("Legacy", self.legacy().await)]

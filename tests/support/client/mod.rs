@@ -210,6 +210,29 @@ impl Client {
         self.ask(method, params).send().await.said().await
     }
 
+    /// Reads a resource, whose URI may have any characters.
+    pub async fn read_resource(&self, uri: &str) -> Said {
+        use base64::Engine as _;
+        let mut ask = self.ask("resources/read", json!({ "uri": uri }));
+        if self.is_modern() {
+            let encoded = base64::engine::general_purpose::STANDARD.encode(uri);
+            ask = ask.header("mcp-name", &format!("=?base64?{encoded}?="));
+        }
+        ask.send().await.said().await
+    }
+
+    /// Whether it can subscribe to a resource.
+    pub async fn subscribes(&self, uri: &str) -> bool {
+        if !self.is_modern() {
+            let said = self.request("resources/subscribe", json!({ "uri": uri })).await;
+            return said.answer().get("result").is_some();
+        }
+        let filter = json!({ "notifications": { "resourceSubscriptions": [uri] } });
+        let mut stream = self.ask("subscriptions/listen", filter).send().await;
+        let first = stream.message().await.unwrap();
+        first["params"]["notifications"]["resourceSubscriptions"][0] == uri
+    }
+
     /// The tools that it is shown.
     pub async fn tools(&self) -> Vec<Value> {
         let said = self.request("tools/list", json!({})).await;
