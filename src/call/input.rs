@@ -56,6 +56,11 @@ pub struct Question {
 }
 
 impl Question {
+    /// The bytes of its method and params.
+    pub fn size(&self) -> usize {
+        self.method.len() + self.params.as_ref().map_or(0, Bytes::len)
+    }
+
     /// Reads a member of `inputRequests`; `source` contains it.
     ///
     /// # Errors

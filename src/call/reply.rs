@@ -54,6 +54,11 @@ impl Notice {
         (level >= least).then_some(Self { method, params, token: None })
     }
 
+    /// The bytes of its method and params.
+    pub fn size(&self) -> usize {
+        self.method.len() + self.params.len()
+    }
+
     /// The same notification with other params.
     #[must_use]
     pub fn with(self, params: Bytes) -> Self {

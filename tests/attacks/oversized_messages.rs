@@ -80,3 +80,103 @@ async fn a_request_that_is_too_large_is_refused() {
         assert!(said.text().contains("too large for a client"), "{way}: {said:?}");
     }
 }
+
+#[tokio::test]
+async fn notifications_of_a_parked_call_are_bounded_in_sum() {
+    let upstream = Upstream::legacy().await;
+    upstream.does("asks", |call| {
+        let progress = |number: u32| {
+            let message = "x".repeat(200_000);
+            let params = json!({
+                "progressToken": call.token(), "progress": number, "message": message,
+            });
+            Step::Send(
+                json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }),
+            )
+        };
+        let form = json!({ "message": "?", "requestedSchema": {} });
+        let mut steps = vec![Step::Ask("q", "elicitation/create", form), Step::Hold];
+        steps.extend((1..=16).map(progress));
+        steps.extend([Step::Ask("unknown", "tasks/list", json!({})), Step::Await("q")]);
+        steps.push(Step::text("done"));
+        steps
+    });
+    for (way, lines) in upstream.ways() {
+        let gateway = Gateway::with("s", lines).start().await;
+        let client = gateway.modern().offering(json!({ "elicitation": {} })).await;
+        let said = client.ask_call("s__asks", json!({})).token(json!("t")).send().await;
+        let said = said.said().await;
+        let requests = said.result()["inputRequests"].as_object().unwrap();
+        let key = requests.keys().next().unwrap().clone();
+        // The unknown request follows the notifications and is refused at once.
+        let refused = upstream.all("").len();
+        upstream.release(1);
+        until(|| upstream.all("").len() > refused).await;
+        let retry = client.ask_call("s__asks", json!({})).token(json!("t"));
+        let retry = retry.param("inputResponses", json!({ key: { "action": "decline" } }));
+        let retry = retry.param("requestState", said.result()["requestState"].clone());
+        let said = retry.send().await.said().await;
+        assert_eq!(said.text(), "done", "{way}");
+        assert_eq!(said.notices().len(), 5, "{way}");
+    }
+}
+
+#[tokio::test]
+async fn requests_of_one_call_are_refused_once_their_sum_is_too_large() {
+    let upstream = Upstream::legacy().await;
+    upstream.does("asks", |_| {
+        let form = || json!({ "message": "x".repeat(3 << 20), "requestedSchema": {} });
+        let ask = |key| Step::Ask(key, "elicitation/create", form());
+        vec![ask("a"), ask("b"), ask("c"), Step::Never]
+    });
+    for (way, lines) in upstream.ways() {
+        let gateway = Gateway::with("s", lines).start().await;
+        let client = gateway.modern().offering(json!({ "elicitation": {} })).await;
+        let refused = upstream.all("").len();
+        let said = client.call("s__asks", json!({})).await;
+        assert!(said.result()["inputRequests"].is_object(), "{way}: {said:?}");
+        until(|| upstream.all("").len() > refused).await;
+        let refusal = upstream.all("").pop().unwrap().text;
+        let refusal: Value = serde_json::from_str(&refusal).unwrap();
+        assert!(refusal["id"].as_str().unwrap().ends_with("/c"), "{way}: {refusal}");
+        assert_eq!(refusal["error"]["code"], -32601, "{way}");
+    }
+}
+
+#[tokio::test]
+async fn cancelled_requests_do_not_pile_up_with_a_parked_call() {
+    let upstream = Upstream::legacy().await;
+    let form = || json!({ "message": "?", "requestedSchema": {} });
+    upstream.does("asks", move |_| {
+        let ask = |key| Step::Ask(key, "elicitation/create", form());
+        let mut steps = vec![ask("first"), Step::Hold];
+        for _ in 0..100 {
+            steps.extend([ask("cancelled"), Step::TakeBack("cancelled")]);
+        }
+        steps.extend([ask("last"), Step::Ask("unknown", "tasks/list", json!({}))]);
+        steps.extend([Step::Await("first"), Step::Await("last"), Step::text("done")]);
+        steps
+    });
+    for (way, lines) in upstream.ways() {
+        let gateway = Gateway::with("s", lines).start().await;
+        let client = gateway.modern().offering(json!({ "elicitation": {} })).await;
+        let (mut ask, mut rounds) = (client.ask_call("s__asks", json!({})), 0);
+        let said = loop {
+            let said = ask.send().await.said().await;
+            let Some(requests) = said.result()["inputRequests"].as_object() else { break said };
+            assert_eq!(requests.len(), 1, "{way}: {said:?}");
+            let answers = requests.keys().map(|key| (key.clone(), json!({ "action": "decline" })));
+            ask = client
+                .ask_call("s__asks", json!({}))
+                .param("inputResponses", answers.collect())
+                .param("requestState", said.result()["requestState"].clone());
+            if rounds == 0 {
+                let answered = upstream.all("").len();
+                upstream.release(1);
+                until(|| upstream.all("").len() > answered).await;
+            }
+            rounds += 1;
+        };
+        assert_eq!((said.text(), rounds), ("done", 2), "{way}");
+    }
+}

@@ -3,12 +3,13 @@
 //! A request of a Legacy server is matched to the one call that can have caused
 //! it ([`questions`], [`routing`]), or rejected. While the client answers, the
 //! rest of the reply is parked ([`parking`]) and the call's [`deadline`] is
-//! paused. [`sizes`] bounds the messages that wait for clients. This module does not
-//! know which transport carried a request.
+//! paused. [`sizes`] bounds each message that waits for a client, and [`side_queue`] their
+//! sum. This module does not know which transport carried a request.
 
 pub(in crate::upstream) mod deadline;
 pub(in crate::upstream) mod cancelled_calls;
 pub(in crate::upstream) mod routing;
 pub mod parking;
 pub(in crate::upstream) mod questions;
+pub(in crate::upstream) mod side_queue;
 pub(in crate::upstream) mod sizes;

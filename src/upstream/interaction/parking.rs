@@ -19,7 +19,8 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::call::{
-    Call, Event, Failure, InternalFault, MOST_QUESTIONS, Principal, Question, Reply, ServerName,
+    Call, Event, Failure, InternalFault, MOST_QUESTIONS, Notice, Principal, Question, Reply,
+    ServerName,
 };
 use crate::crypto::random_bytes;
 use crate::jsonrpc::Id;
@@ -203,8 +204,9 @@ async fn wait(
         match event {
             // A parked call has no client connection to release.
             Some(Event::Pause(_)) => {}
-            Some(Event::Notice(_)) if waiting.events.len() >= EVENTS => {}
+            Some(Event::Notice(notice)) if !waiting.has_room_for(&notice) => {}
             Some(notice @ Event::Notice(_)) => waiting.events.push_back(notice),
+            Some(Event::TookBack(id)) if waiting.forget_question(&id) => {}
             // Over the limit of open questions: the server is refused when the
             // client returns.
             Some(Event::Asks(..) | Event::TookBack(_))
@@ -219,5 +221,31 @@ async fn wait(
     }
 }
 
+impl ParkedReply {
+    /// Whether a notification may wait with the others. The first one always may.
+    fn has_room_for(&self, notice: &Notice) -> bool {
+        let waiting: usize = self.events.iter().map(notice_size).sum();
+        self.events.len() < EVENTS && (waiting == 0 || waiting + notice.size() <= NOTICE_BYTES)
+    }
+
+    /// Drops a question that was cancelled before its client has seen it; false
+    /// if it does not wait here.
+    fn forget_question(&mut self, cancelled: &Id) -> bool {
+        let is_it = |event: &Event| matches!(event, Event::Asks(id, _) if id == cancelled);
+        let found = self.events.iter().position(is_it);
+        found.and_then(|at| self.events.remove(at)).is_some()
+    }
+}
+
+fn notice_size(event: &Event) -> usize {
+    match event {
+        Event::Notice(notice) => notice.size(),
+        _ => 0,
+    }
+}
+
 /// The most notifications that are kept for an absent client.
 const EVENTS: usize = 64;
+/// The most bytes of them. The questions of a call are bounded where they are
+/// opened.
+const NOTICE_BYTES: usize = 1024 * 1024;

@@ -19,7 +19,8 @@ use crate::upstream::transport::peer::unanswered;
 
 /// The open questions of one call, and the channel for their answers.
 pub(in crate::upstream) struct CallQuestions {
-    open: Vec<Id>,
+    /// With the bytes of each.
+    open: Vec<(Id, usize)>,
     /// `None` if the client or the server accepts no server requests.
     responses: Option<mpsc::Receiver<(Id, Response)>>,
     /// Sends the server a message outside of the call.
@@ -53,12 +54,22 @@ impl CallQuestions {
     }
 
     /// Opens a question and pauses the deadline. Returns false if the call does
-    /// not accept it.
-    pub(in crate::upstream) fn open(&mut self, id: &Id, deadline: &mut Deadline) -> bool {
-        let may = self.can_be() && self.open.len() < 2 * MOST_QUESTIONS && !self.open.contains(id);
+    /// not accept it, or too many or too large ones are open.
+    pub(in crate::upstream) fn open(
+        &mut self,
+        id: &Id,
+        question: &Question,
+        deadline: &mut Deadline,
+    ) -> bool {
+        let (size, waiting) = (question.size(), self.open.iter().map(|(_, size)| size).sum());
+        let fits = self.open.is_empty() || size.saturating_add(waiting) <= OPEN_BYTES;
+        let may = self.can_be()
+            && fits
+            && self.open.len() < 2 * MOST_QUESTIONS
+            && !self.open.iter().any(|(open, _)| open == id);
         if may {
             deadline.pause();
-            self.open.push(id.clone());
+            self.open.push((id.clone(), size));
         }
         may
     }
@@ -80,7 +91,7 @@ impl CallQuestions {
     /// the deadline. Returns false if it was not open.
     pub(in crate::upstream) fn close(&mut self, id: &Id, deadline: &mut Deadline) -> bool {
         let before = self.open.len();
-        self.open.retain(|open| open != id);
+        self.open.retain(|(open, _)| open != id);
         if self.open.is_empty() {
             deadline.go_on();
         }
@@ -91,13 +102,14 @@ impl CallQuestions {
 impl Drop for CallQuestions {
     fn drop(&mut self) {
         if let Some(aside) = &self.aside {
-            self.open.iter().for_each(|id| aside(unanswered(id)));
+            self.open.iter().for_each(|(id, _)| aside(unanswered(id)));
         }
     }
 }
 
 /// A message for a call that precedes its response and arrived outside of its
 /// stream.
+#[derive(Debug)]
 pub(in crate::upstream) enum SideMessage {
     Notice(Notice),
     /// A log notification of the server and its params.
@@ -106,6 +118,18 @@ pub(in crate::upstream) enum SideMessage {
     Asks(Id, Question),
     /// The server cancelled a request, which may belong to another call.
     TookBack(Id),
+}
+
+impl SideMessage {
+    /// The bytes that it takes while it waits for its call.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Notice(notice) => notice.size(),
+            Self::Line(method, params) => method.len() + params.len(),
+            Self::Asks(_, question) => question.size(),
+            Self::TookBack(_) => 0,
+        }
+    }
 }
 
 /// The client of a call, and the task that the call waits for.
@@ -192,6 +216,10 @@ pub(in crate::upstream) fn message(id: &Id, response: &Response) -> Bytes {
         Response::Error(raw) => jsonrpc::error(Some(id), raw),
     }
 }
+
+/// The most bytes of the open questions of one call. A single one may have as
+/// many as it likes.
+const OPEN_BYTES: usize = 8 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {

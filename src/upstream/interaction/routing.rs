@@ -20,6 +20,7 @@ use crate::clock;
 use crate::jsonrpc::{Id, Response};
 
 use crate::upstream::interaction::questions::{CallMatch, SideMessage, message};
+use crate::upstream::interaction::side_queue::SideSender;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::transport::peer::{answer_to_server, not_offered, unanswered};
 
@@ -29,7 +30,7 @@ pub(in crate::upstream) trait LegacyConnection: Send + Sync + 'static {
 
     /// The call that a request belongs to, if it did not arrive on a call's
     /// stream.
-    fn tied(&self, question: &Question) -> CallMatch<mpsc::Sender<SideMessage>>;
+    fn tied(&self, question: &Question) -> CallMatch<SideSender>;
 
     /// Sends the server a message outside of the calls. Never waits.
     fn send(self: &Arc<Self>, message: Bytes);
@@ -80,9 +81,10 @@ pub(in crate::upstream) fn asked<C: LegacyConnection>(
 
 /// Passes a request to its call; returns the method if the call's queue is
 /// full.
-fn hand(asides: &mpsc::Sender<SideMessage>, id: &Id, question: Question) -> Result<(), String> {
+fn hand(asides: &SideSender, id: &Id, question: Question) -> Result<(), String> {
     let method = question.method.clone();
-    asides.try_send(SideMessage::Asks(id.clone(), question)).map_err(|_| method)
+    let handed = asides.send(SideMessage::Asks(id.clone(), question));
+    if handed { Ok(()) } else { Err(method) }
 }
 
 /// Finds a client to ask. Returns the message for the server, or `None` if a

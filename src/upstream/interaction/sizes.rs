@@ -2,8 +2,8 @@
 //!
 //! A notification or a request waits for a client that is slow or absent: in
 //! its mailbox, with a parked call, or in a call's queue. These queues are
-//! bounded in number; this bounds what each message adds to them, for all
-//! transports.
+//! bounded in number and in bytes; this bounds what each message adds to them,
+//! for all transports.
 
 use std::sync::Arc;
 
@@ -52,12 +52,12 @@ const LARGEST_REQUEST: usize = 4 * 1024 * 1024;
 #[cfg(test)]
 mod tests {
     use parking_lot::Mutex;
-    use tokio::sync::mpsc;
 
     use super::*;
     use crate::call::Question;
     use crate::jsonrpc::{MAX_SERVER_DEPTH, parse};
-    use crate::upstream::interaction::questions::{CallMatch, SideMessage};
+    use crate::upstream::interaction::questions::CallMatch;
+    use crate::upstream::interaction::side_queue::SideSender;
     use crate::upstream::notifications::Inbox;
     use crate::upstream::tests::inbox;
 
@@ -72,7 +72,7 @@ mod tests {
             &self.inbox
         }
 
-        fn tied(&self, _: &Question) -> CallMatch<mpsc::Sender<SideMessage>> {
+        fn tied(&self, _: &Question) -> CallMatch<SideSender> {
             CallMatch::Nobody
         }
 

@@ -28,7 +28,11 @@ impl CallLog {
         let notice = Notice::line(method.to_owned(), params.clone(), self.least);
         let mut lines = self.lines();
         // A slow client loses lines, never its response.
-        if let Some(notice) = notice.filter(|_| lines.len() < WAITING) {
+        let fits = |notice: &Notice| {
+            let waiting: usize = lines.iter().map(Notice::size).sum();
+            lines.len() < WAITING && (lines.is_empty() || waiting + notice.size() <= WAITING_BYTES)
+        };
+        if let Some(notice) = notice.filter(fits) {
             lines.push_back(notice);
             self.news.notify_one();
         }
@@ -65,6 +69,8 @@ impl CallLog {
 
 /// The most lines that wait for one call.
 const WAITING: usize = 64;
+/// The most bytes of them. A single line may have as many as it likes.
+const WAITING_BYTES: usize = 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -88,5 +94,22 @@ mod tests {
             heard += 1;
         }
         assert_eq!(heard, WAITING);
+    }
+
+    #[tokio::test]
+    async fn large_lines_wait_up_to_a_sum_of_bytes() {
+        let listener = CallLog::new(LogLevel::Warning);
+        let line = |size: usize| {
+            let data = "x".repeat(size);
+            let params = format!(r#"{{"level":"alert","data":"{data}"}}"#);
+            listener.hear("m", &Bytes::from(params));
+        };
+        line(2 * WAITING_BYTES);
+        assert!(listener.next().now_or_never().is_some(), "one always fits");
+        for _ in 0..10 {
+            line(WAITING_BYTES / 4 - 100);
+        }
+        let heard = std::iter::from_fn(|| listener.next().now_or_never());
+        assert_eq!(heard.count(), 4);
     }
 }

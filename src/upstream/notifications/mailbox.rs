@@ -46,7 +46,7 @@ impl fmt::Display for NoticeSubject {
 
 /// Notifications that wait for one client: only the newest of each topic. So a
 /// client that does not read costs no more than one that does, and is still
-/// notified of every topic once it reads.
+/// notified of every topic once it reads. Bounded in number and in bytes.
 #[derive(Default)]
 pub struct Mailbox {
     letters: Mutex<Letters>,
@@ -59,8 +59,12 @@ pub struct Mailbox {
 struct Letters {
     order: VecDeque<PendingNotices>,
     params: HashMap<(ServerName, Topic), Bytes>,
+    /// The bytes of these params.
+    params_size: usize,
     /// The number of pending notifications without a topic.
     others: usize,
+    /// Their bytes.
+    others_size: usize,
 }
 
 #[derive(Debug)]
@@ -84,37 +88,38 @@ impl Mailbox {
     }
 
     /// Queues a notification about `topic` for a client that subscribed to
-    /// `wanted`, which is the topic or contains it.
+    /// `wanted`, which is the topic or contains it. Beyond the limits of number
+    /// and bytes it becomes a notification about `wanted` without the server's
+    /// own params; the state of a task, which clients also poll, is dropped.
     pub(super) fn put(&self, server: &ServerName, wanted: &Topic, topic: &Topic, params: &Bytes) {
         let mut letters = self.letters();
         let mut key = (server.clone(), topic.clone());
         let mut params = params.clone();
-        if letters.params.len() >= PARTS && wanted != topic && !letters.params.contains_key(&key) {
-            // Too many parts of the subscribed resource: notify of the whole
-            // instead.
+        let too_many_parts =
+            letters.params.len() >= PARTS && wanted != topic && !letters.params.contains_key(&key);
+        if too_many_parts || !letters.has_room_for(&key, &params) {
+            // Notify of the whole subscribed resource instead.
             key.1 = wanted.clone();
             let Some(whole) = wanted.params() else { return };
             params = whole;
         }
-        if letters.params.insert(key.clone(), params).is_none() {
-            letters.order.push_back(PendingNotices::About(key));
-        }
+        letters.put(key, params);
         drop(letters);
         self.arrived.notify_one();
     }
 
-    /// Queues a notification without a topic. At the limit the oldest one is
-    /// dropped.
+    /// Queues a notification without a topic. At the limits of number and bytes
+    /// the oldest ones are dropped.
     pub(super) fn put_other(&self, letter: ClientNotice) {
         let mut letters = self.letters();
-        if letters.others >= OTHERS {
-            let other = |waiting: &PendingNotices| matches!(waiting, PendingNotices::Other(_));
-            if let Some(oldest) = letters.order.iter().position(other) {
-                letters.order.remove(oldest);
+        let size = letter.size();
+        while letters.others >= OTHERS || letters.others_size + size > OTHERS_SIZE {
+            if !letters.drop_oldest_other() {
+                break;
             }
-        } else {
-            letters.others += 1;
         }
+        letters.others += 1;
+        letters.others_size += size;
         letters.order.push_back(PendingNotices::Other(letter));
         drop(letters);
         self.arrived.notify_one();
@@ -151,10 +156,12 @@ impl Mailbox {
         match letters.order.pop_front()? {
             PendingNotices::Other(letter) => {
                 letters.others -= 1;
+                letters.others_size -= letter.size();
                 Some(letter)
             }
             PendingNotices::About(key) => {
                 let params = letters.params.remove(&key)?;
+                letters.params_size -= params.len();
                 let (server, topic) = key;
                 Some(ClientNotice {
                     server,
@@ -170,11 +177,58 @@ impl Mailbox {
     }
 }
 
+impl ClientNotice {
+    /// The bytes that a notification without a topic takes.
+    fn size(&self) -> usize {
+        let method = match &self.subject {
+            NoticeSubject::Topic(_) => 0,
+            NoticeSubject::Other(method) => method.len(),
+        };
+        method + self.params.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+impl Letters {
+    /// Whether the newest params of a topic fit. The first ones always do.
+    fn has_room_for(&self, key: &(ServerName, Topic), params: &Bytes) -> bool {
+        let replaced = self.params.get(key).map_or(0, Bytes::len);
+        let others = self.params_size - replaced;
+        others == 0 || others + params.len() <= PARAMS_SIZE
+    }
+
+    /// Sets the newest params of a topic.
+    fn put(&mut self, key: (ServerName, Topic), params: Bytes) {
+        self.params_size += params.len();
+        match self.params.insert(key.clone(), params) {
+            Some(replaced) => self.params_size -= replaced.len(),
+            None => self.order.push_back(PendingNotices::About(key)),
+        }
+    }
+
+    /// Drops the oldest notification without a topic; false if there is none.
+    fn drop_oldest_other(&mut self) -> bool {
+        let other = |waiting: &PendingNotices| matches!(waiting, PendingNotices::Other(_));
+        let oldest = self.order.iter().position(other);
+        let Some(PendingNotices::Other(letter)) = oldest.and_then(|at| self.order.remove(at))
+        else {
+            return false;
+        };
+        self.others -= 1;
+        self.others_size -= letter.size();
+        true
+    }
+}
+
 /// The number of pending topics above which notifications about parts become
 /// one about the whole.
 const PARTS: usize = 256;
 /// The most notifications without a topic that wait.
 const OTHERS: usize = 64;
+/// The most bytes of pending params of topics, above which a notification
+/// carries nothing but the URI of the subscribed resource.
+const PARAMS_SIZE: usize = 512 * 1024;
+/// The most bytes of notifications without a topic that wait.
+const OTHERS_SIZE: usize = 512 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -220,6 +274,53 @@ mod tests {
         assert_eq!(rest.len(), OTHERS);
         assert_eq!(rest[0].subject, NoticeSubject::Other("3".into()), "the oldest made room");
         assert_eq!(mailbox.letters().others, 0);
+    }
+
+    #[test]
+    fn large_notifications_make_room_for_newer_ones() {
+        let mailbox = Mailbox::new();
+        let put = |number: usize, size: usize| {
+            let subject = NoticeSubject::Other(number.to_string());
+            let server = ServerName::new("s").unwrap();
+            let params = Some(Bytes::from(vec![b' '; size]));
+            mailbox.put_other(ClientNotice { server, subject, params });
+        };
+        put(0, 2 * OTHERS_SIZE);
+        assert_eq!(std::iter::from_fn(|| mailbox.take()).count(), 1, "one always fits");
+        for number in 1..=20 {
+            put(number, OTHERS_SIZE / 4);
+        }
+        put(21, 0);
+        let rest = std::iter::from_fn(|| mailbox.take()).map(|letter| letter.subject);
+        let expected = ["18", "19", "20", "21"].map(|number| NoticeSubject::Other(number.into()));
+        assert!(rest.eq(expected));
+        assert_eq!(mailbox.letters().others_size, 0);
+    }
+
+    #[test]
+    fn large_params_of_many_topics_are_reduced_to_their_uris() {
+        let (mailbox, server) = (Mailbox::new(), ServerName::new("s").unwrap());
+        let large = Bytes::from(vec![b' '; PARAMS_SIZE / 4]);
+        let put = |wanted: &Topic, topic: &Topic| mailbox.put(&server, wanted, topic, &large);
+        for part in 0..8 {
+            let topic = Topic::resource(&format!("a{part}"));
+            put(&topic, &topic);
+            put(&topic, &topic);
+        }
+        put(&Topic::resource("d/"), &Topic::resource("d/part"));
+        put(&Topic::task("7"), &Topic::task("7"));
+        let all: Vec<_> = std::iter::from_fn(|| mailbox.take()).collect();
+        let kept = |letter: &&ClientNotice| letter.params.as_ref() == Some(&large);
+        assert_eq!((all.len(), all.iter().filter(kept).count()), (9, 4));
+        assert_eq!(all[8].params.as_deref(), Some(br#"{"uri":"d/"}"#.as_slice()));
+        assert_eq!(mailbox.letters().params_size, 0);
+        mailbox.put(
+            &server,
+            &Topic::task("7"),
+            &Topic::task("7"),
+            &vec![b' '; 2 * PARAMS_SIZE].into(),
+        );
+        assert!(mailbox.take().is_some(), "one always fits");
     }
 
     #[test]

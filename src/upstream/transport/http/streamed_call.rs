@@ -10,7 +10,6 @@ use bytes::Bytes;
 use futures_util::Stream;
 use http::HeaderMap;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::mpsc;
 
 use crate::call::{Answers, Call, Event, Notice, Question, Reply};
 use crate::jsonrpc::{Frame, Id};
@@ -22,6 +21,7 @@ use crate::upstream::interaction::questions::{
     CallMatch, CallOrigin, CallQuestions, SideMessage, tie, tie_question,
 };
 use crate::upstream::interaction::routing::LegacyConnection;
+use crate::upstream::interaction::side_queue::{SideReceiver, SideSender, side_queue};
 use crate::upstream::notifications::{CallLog, Inbox};
 use crate::upstream::transport::peer::{answer_to_server, not_offered};
 use crate::upstream::{InstanceScope, UpstreamError};
@@ -254,7 +254,7 @@ impl StreamedCall {
     /// Handles a Legacy server's request during this call. Modern servers send
     /// none.
     fn asks(&mut self, id: Id, question: Question) -> Option<Event> {
-        if question.is_known() && self.questions.open(&id, &mut self.deadline) {
+        if question.is_known() && self.questions.open(&id, &question, &mut self.deadline) {
             return Some(Event::Asks(id, question));
         }
         let refusal = if question.is_known() { not_offered } else { answer_to_server };
@@ -281,7 +281,7 @@ impl StreamedCall {
 
 async fn next_aside(in_call: &mut Option<CallRegistration>) -> Option<SideMessage> {
     match in_call.as_mut().and_then(|in_call| in_call.asides.as_mut()) {
-        Some(asides) => asides.recv().await,
+        Some(asides) => asides.next().await,
         None => None,
     }
 }
@@ -345,7 +345,7 @@ struct RegisteredCall {
     /// How many requests the server had been sent: newer calls have more.
     order: u64,
     /// Server requests.
-    asks: Option<mpsc::Sender<SideMessage>>,
+    asks: Option<SideSender>,
     /// Lines of the server's log.
     lines: Option<Arc<CallLog>>,
 }
@@ -355,7 +355,7 @@ pub(super) struct CallRegistration {
     shared: Arc<HttpShared>,
     number: u64,
     /// Messages for the call that arrive on another stream.
-    asides: Option<mpsc::Receiver<SideMessage>>,
+    asides: Option<SideReceiver>,
 }
 
 impl CallRegistration {
@@ -368,7 +368,7 @@ impl CallRegistration {
         (questions, hearing): (&CallQuestions, &LogForwarding),
     ) -> Option<Self> {
         let number = id.as_number().filter(|_| shared.peer.era() == Era::Legacy)?;
-        let (asks, asides) = questions.can_be().then(|| mpsc::channel(ASIDES)).unzip();
+        let (asks, asides) = questions.can_be().then(side_queue).unzip();
         let caller = CallOrigin::of(call, target);
         let tied = RegisteredCall {
             caller,
@@ -408,7 +408,7 @@ impl LegacyConnection for HttpShared {
         &self.inbox
     }
 
-    fn tied(&self, question: &Question) -> CallMatch<mpsc::Sender<SideMessage>> {
+    fn tied(&self, question: &Question) -> CallMatch<SideSender> {
         let calls = self.calls.lock();
         let calls = calls.values().map(|call| (call.order, &call.caller, call.asks.clone()));
         tie_question(question, calls, &self.calls.cancelled_calls)
@@ -426,7 +426,7 @@ impl HttpShared {
         let Some(id) = notification::cancelled_request(params) else { return };
         // Only the calls know which of them has the request.
         for asks in self.calls.lock().values().filter_map(|call| call.asks.as_ref()) {
-            let _ = asks.try_send(SideMessage::TookBack(id.clone()));
+            asks.send(SideMessage::TookBack(id.clone()));
         }
     }
 
@@ -439,6 +439,3 @@ impl HttpShared {
         }
     }
 }
-
-/// The most messages that wait for one call outside of its stream.
-const ASIDES: usize = 64;

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -33,6 +32,7 @@ use crate::upstream::InstanceKey;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::interaction::questions::{CallOrigin, CallQuestions, SideMessage};
+use crate::upstream::interaction::side_queue::SideReceiver;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::levels::{self, LogLevelControl};
 use crate::upstream::transport::peer::{
@@ -236,7 +236,9 @@ impl OnItsWay {
             SideMessage::Line(method, params) => {
                 Notice::line(method, params, self.hears?).map(Event::Notice)
             }
-            SideMessage::Asks(id, question) if self.questions.open(&id, &mut self.deadline) => {
+            SideMessage::Asks(id, question)
+                if self.questions.open(&id, &question, &mut self.deadline) =>
+            {
                 Some(Event::Asks(id, question))
             }
             SideMessage::Asks(id, question) => {
@@ -259,9 +261,9 @@ impl Drop for OnItsWay {
     }
 }
 
-async fn next_aside(asides: &mut Option<mpsc::Receiver<SideMessage>>) -> Option<SideMessage> {
+async fn next_aside(asides: &mut Option<SideReceiver>) -> Option<SideMessage> {
     match asides {
-        Some(asides) => asides.recv().await,
+        Some(asides) => asides.next().await,
         None => None,
     }
 }

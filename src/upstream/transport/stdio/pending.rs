@@ -1,14 +1,15 @@
 //! Requests that wait for a child's response, and the messages that precede it.
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::call::Answer;
 use crate::upstream::UpstreamError;
-use crate::upstream::interaction::questions::{CallOrigin, SideMessage};
+use crate::upstream::interaction::questions::CallOrigin;
+use crate::upstream::interaction::side_queue::{SideReceiver, SideSender, side_queue};
 
 /// The sender's side of a request that waits for its response.
 pub(super) struct PendingRequest {
-    pub(super) asides: Option<mpsc::Sender<SideMessage>>,
+    pub(super) asides: Option<SideSender>,
     /// The call that the request belongs to, if it is a client's.
     pub(super) caller: Option<CallOrigin>,
     /// How many requests the child had been sent: newer requests have more.
@@ -24,22 +25,22 @@ pub(super) enum PendingEvent {
     Answer(Result<Answer, UpstreamError>),
     /// Messages precede the response: the channel for them, and a new one for
     /// the response.
-    Asides(mpsc::Receiver<SideMessage>, oneshot::Receiver<PendingEvent>),
+    Asides(SideReceiver, oneshot::Receiver<PendingEvent>),
 }
 
 /// The receiver's side of a request in flight.
 pub(super) struct AwaitedReply {
     pub(super) id: u64,
-    pub(super) asides: Option<mpsc::Receiver<SideMessage>>,
+    pub(super) asides: Option<SideReceiver>,
     pub(super) answer: oneshot::Receiver<PendingEvent>,
 }
 
 impl PendingRequest {
     /// The channel for messages before the response, created when it is first
     /// needed: most calls receive none.
-    pub(super) fn asides(&mut self) -> &mpsc::Sender<SideMessage> {
+    pub(super) fn asides(&mut self) -> &SideSender {
         self.asides.get_or_insert_with(|| {
-            let (sender, receiver) = mpsc::channel(ASIDES);
+            let (sender, receiver) = side_queue();
             let (answer, answer_rx) = oneshot::channel();
             let before = std::mem::replace(&mut self.answer, answer);
             let _ = before.send(PendingEvent::Asides(receiver, answer_rx));
@@ -65,6 +66,3 @@ pub(super) enum RequestInterest {
     /// Also progress, and requests of the child.
     Asides,
 }
-
-/// The most notifications and questions that wait for one call.
-pub(super) const ASIDES: usize = 64;

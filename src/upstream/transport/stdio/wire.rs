@@ -23,6 +23,7 @@ use crate::upstream::interaction::questions::{
     self, CallMatch, CallOrigin, SideMessage, tie, tie_question,
 };
 use crate::upstream::interaction::routing::{self, LegacyConnection};
+use crate::upstream::interaction::side_queue::{SideSender, side_queue};
 use crate::upstream::interaction::sizes::admit;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::listen::{StreamPurpose, StreamSignal};
@@ -32,7 +33,7 @@ use crate::upstream::{ExitCause, UpstreamError};
 
 use super::outgoing::{InputClosed, Outgoing};
 use super::pending::{
-    ASIDES, AwaitedReply, LogSubscription, PendingEvent, PendingRequest, RequestInterest,
+    AwaitedReply, LogSubscription, PendingEvent, PendingRequest, RequestInterest,
 };
 use super::reader::{OutputReader, ReaderTask};
 
@@ -98,7 +99,7 @@ impl ChildLink {
         let (answer, answer_rx) = oneshot::channel();
         let (asides, asides_rx) = match wants {
             RequestInterest::Asides => {
-                let (sender, receiver) = mpsc::channel(ASIDES);
+                let (sender, receiver) = side_queue();
                 (Some(sender), Some(receiver))
             }
             RequestInterest::Answer => (None, None),
@@ -278,7 +279,7 @@ impl ChildLink {
                 let waiting = id.and_then(|id: u64| pending.get(&id));
                 if let Some(asides) = waiting.and_then(|waiting| waiting.asides.as_ref()) {
                     // A slow client loses progress, never its response.
-                    let _ = asides.try_send(SideMessage::Notice(notice));
+                    asides.send(SideMessage::Notice(notice));
                 }
             }
             notification::CANCELLED => {
@@ -287,7 +288,7 @@ impl ChildLink {
                 };
                 // Only the calls know which of them has the request.
                 for asides in self.pending().values().filter_map(|call| call.asides.as_ref()) {
-                    let _ = asides.try_send(SideMessage::TookBack(id.clone()));
+                    asides.send(SideMessage::TookBack(id.clone()));
                 }
             }
             notification::MESSAGE => self.line(method, params),
@@ -362,7 +363,7 @@ impl ChildLink {
         match call {
             // A slow client loses lines, never its response.
             Some(call) => {
-                let _ = call.asides().try_send(SideMessage::Line(method, params));
+                call.asides().send(SideMessage::Line(method, params));
             }
             None => self.inbox.line(&method, &params),
         }
@@ -422,7 +423,7 @@ impl LegacyConnection for ChildLink {
         &self.inbox
     }
 
-    fn tied(&self, question: &Question) -> CallMatch<mpsc::Sender<SideMessage>> {
+    fn tied(&self, question: &Question) -> CallMatch<SideSender> {
         let pending = self.pending();
         let calls = pending.values().filter_map(|call| {
             call.caller.as_ref().map(|caller| (call.order, caller, call.asides.clone()))

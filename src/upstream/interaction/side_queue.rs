@@ -1,0 +1,83 @@
+//! The queue of messages for one call that arrive outside of its stream.
+//!
+//! A call that waits for a slow client does not read them. The queue is bounded
+//! in number and in bytes; what does not fit is dropped or refused by the
+//! sender, who never waits.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use crate::upstream::interaction::questions::SideMessage;
+
+/// An empty queue for one call.
+pub(in crate::upstream) fn side_queue() -> (SideSender, SideReceiver) {
+    let (queue, messages) = mpsc::channel(MESSAGES);
+    (SideSender { queue, room: Arc::new(Semaphore::new(MOST_BYTES)) }, SideReceiver(messages))
+}
+
+/// The sender's side of a call's queue.
+#[derive(Debug, Clone)]
+pub(in crate::upstream) struct SideSender {
+    queue: mpsc::Sender<(SideMessage, OwnedSemaphorePermit)>,
+    /// The bytes that are left.
+    room: Arc<Semaphore>,
+}
+
+impl SideSender {
+    /// Queues a message; false if the queue is full, or the call has ended. An
+    /// empty queue has room for a message of any size.
+    pub(in crate::upstream) fn send(&self, message: SideMessage) -> bool {
+        let size = u32::try_from(message.size().min(MOST_BYTES)).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).try_acquire_many_owned(size);
+        room.is_ok_and(|room| self.queue.try_send((message, room)).is_ok())
+    }
+}
+
+/// The call's side of its queue.
+#[derive(Debug)]
+pub(in crate::upstream) struct SideReceiver(mpsc::Receiver<(SideMessage, OwnedSemaphorePermit)>);
+
+impl SideReceiver {
+    /// The oldest message; `None` once there is no sender.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(in crate::upstream) async fn next(&mut self) -> Option<SideMessage> {
+        self.0.recv().await.map(|(message, _)| message)
+    }
+}
+
+/// The most messages that wait for one call.
+const MESSAGES: usize = 64;
+/// The most bytes of them: two of the largest requests.
+const MOST_BYTES: usize = 8 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::call::Question;
+    use crate::jsonrpc::Id;
+
+    fn question(size: usize) -> SideMessage {
+        let params = Some(Bytes::from(vec![b' '; size]));
+        SideMessage::Asks(Id::number(1), Question { method: String::new(), params })
+    }
+
+    #[tokio::test]
+    async fn messages_wait_for_a_call_up_to_a_number_and_a_sum_of_bytes() {
+        let (sender, mut messages) = side_queue();
+        assert!(sender.send(question(2 * MOST_BYTES)), "one always fits");
+        assert!(!sender.send(question(1)));
+        assert!(sender.send(SideMessage::TookBack(Id::number(1))), "it takes no room");
+        assert!(messages.next().await.is_some());
+        assert!(messages.next().await.is_some());
+        for place in 0..10 {
+            assert_eq!(sender.send(question(MOST_BYTES / 4)), place < 4, "{place}");
+        }
+        let (sender, _messages) = side_queue();
+        assert_eq!((0..2 * MESSAGES).filter(|_| sender.send(question(0))).count(), MESSAGES);
+    }
+}
