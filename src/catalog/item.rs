@@ -12,6 +12,7 @@ use super::clip_foreign_text;
 use super::kind::Kind;
 use super::param_headers::AnnotationError;
 use super::schema::{self, SchemaError};
+use super::uris::UriTemplate;
 use super::uris::climbing::has_only_stable_characters;
 use crate::call::NativeName;
 use crate::jsonrpc::{JsonError, Members, Splice, check_depth, span_of, string};
@@ -25,6 +26,11 @@ pub(super) const MAX_ITEM_DEPTH: usize = schema::MAX_SCHEMA_DEPTH + 2;
 pub(super) const MAX_NATIVE_NAME: usize = 1024;
 /// The longest URI or URI template, of a server or a client, in bytes.
 pub const MAX_URI: usize = 8192;
+/// The most expressions of a URI template.
+pub(super) const MAX_EXPRESSIONS: usize = 16;
+/// The most resource templates of one server: a URI that is not listed is
+/// matched with all of them.
+pub(super) const MAX_TEMPLATES: usize = 512;
 
 /// Why an element is left out of the catalog. The server's other elements stay.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,6 +80,21 @@ pub enum InvalidItem {
     UnstableUri {
         /// The field.
         field: &'static str,
+    },
+    /// A URI template has so many expressions that matching it takes too long.
+    #[error("the URI template has {found} expressions, at most {max} are allowed")]
+    TooManyExpressions {
+        /// The number found.
+        found: usize,
+        /// The bound.
+        max: usize,
+    },
+    /// The server lists more resource templates than are matched with every
+    /// read.
+    #[error("the server lists more than {max} resource templates, the first ones count")]
+    TooManyTemplates {
+        /// The bound.
+        max: usize,
     },
     /// `inputSchema` cannot be used.
     #[error(transparent)]
@@ -233,6 +254,12 @@ impl<'a> ItemFields<'a> {
         }
         if field != "name" && !has_only_stable_characters(&native) {
             return Err(InvalidItem::UnstableUri { field });
+        }
+        if kind == Kind::Templates {
+            let (found, max) = (UriTemplate::parse(&native).count_expressions(), MAX_EXPRESSIONS);
+            if found > max {
+                return Err(InvalidItem::TooManyExpressions { found, max });
+            }
         }
         Ok((NativeName::new(&native), key))
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::item::{self, CatalogItem, InvalidItem};
+use super::item::{self, CatalogItem, InvalidItem, MAX_TEMPLATES};
 use super::kind::{ByKind, Kind};
 use super::offers::ServerOffers;
 use super::tool::{HeaderRules, Tool};
@@ -186,6 +186,10 @@ fn check_elements<T: ListedElement>(
             None => parse(raw).map(Arc::new),
         };
         match parsed {
+            Ok(one) if kind == Kind::Templates && found.len() >= MAX_TEMPLATES => {
+                let reason = InvalidItem::TooManyTemplates { max: MAX_TEMPLATES };
+                refused.push((kind, one.native().to_string(), reason));
+            }
             Ok(one) if names.insert(one.native().clone()) => found.push(one),
             Ok(one) => refused.push((kind, one.native().to_string(), InvalidItem::Repeated)),
             Err(reason) => refused.push((kind, item::element_label(kind, raw, position), reason)),

@@ -10,7 +10,12 @@ pub struct UriTemplate(Vec<TemplatePart>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TemplatePart {
     Literal(String),
-    Expression { operator: Operator, variables: Vec<TemplateVariable> },
+    Expression {
+        operator: Operator,
+        variables: Vec<TemplateVariable>,
+        /// Whether a variable may be a list, whose values can have any separator.
+        nested: bool,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +81,8 @@ impl UriTemplate {
         one.starts_with(two) || two.starts_with(one)
     }
 
-    /// Whether the template matches `uri`, in time linear in the URI for each part.
+    /// Whether the template matches `uri`, in time linear in the URI for each part, whatever
+    /// the part is.
     pub fn matches(&self, uri: &str) -> bool {
         let uri = uri.as_bytes();
         if !uri.starts_with(self.literal_prefix().as_bytes()) {
@@ -90,13 +96,17 @@ impl UriTemplate {
         for part in &self.0 {
             reached = match part {
                 TemplatePart::Literal(text) => positions_after(&reached, uri, text.as_bytes()),
-                TemplatePart::Expression { operator, variables } => {
-                    let nested = variables.iter().any(|variable| variable.modifier == "*");
-                    operator.reach(&reached, uri, nested)
+                TemplatePart::Expression { operator, nested, .. } => {
+                    operator.reach(&reached, uri, *nested)
                 }
             };
         }
         reached.last() == Some(&true)
+    }
+
+    /// The number of expressions.
+    pub fn count_expressions(&self) -> usize {
+        self.0.iter().filter(|part| matches!(part, TemplatePart::Expression { .. })).count()
     }
 
     /// The names of the template's variables.
@@ -116,7 +126,7 @@ impl UriTemplate {
         for part in &self.0 {
             match part {
                 TemplatePart::Literal(text) => out.push_str(text),
-                TemplatePart::Expression { operator, variables } => {
+                TemplatePart::Expression { operator, variables, .. } => {
                     let known = |variable: &&TemplateVariable| value(&variable.name).is_some();
                     let (given, left): (Vec<_>, Vec<_>) = variables.iter().partition(known);
                     bound |= !given.is_empty();
@@ -142,7 +152,9 @@ impl TemplatePart {
             let (name, modifier) = written.split_at(end);
             TemplateVariable { name: name.to_owned(), modifier: modifier.to_owned() }
         });
-        Self::Expression { operator, variables: variables.collect() }
+        let variables: Vec<TemplateVariable> = variables.collect();
+        let nested = variables.iter().any(|variable| variable.modifier == "*");
+        Self::Expression { operator, variables, nested }
     }
 }
 
@@ -266,16 +278,40 @@ impl Operator {
     }
 }
 
+/// The positions after `text` where it begins at a position of `from`. Linear (Knuth, Morris and
+/// Pratt): comparing the text at each position would take the product of the two lengths.
 fn positions_after(from: &[bool], uri: &[u8], text: &[u8]) -> Vec<bool> {
+    let borders = border_lengths(text);
     let mut reached = vec![false; from.len()];
-    for (place, _) in from.iter().enumerate().filter(|(_, reached)| **reached) {
-        if uri.get(place..).is_some_and(|rest| rest.starts_with(text))
-            && let Some(end) = reached.get_mut(place + text.len())
+    let mut matched = 0;
+    for (end, byte) in (1..).zip(uri) {
+        matched = extend_match(text, &borders, matched, *byte);
+        if matched == text.len()
+            && let Some(next) = reached.get_mut(end)
         {
-            *end = true;
+            *next = from.get(end - matched) == Some(&true);
         }
     }
     reached
+}
+
+/// For each beginning of `text`, the length of its longest proper beginning that is also its end.
+fn border_lengths(text: &[u8]) -> Vec<usize> {
+    let mut borders = vec![0];
+    let mut matched = 0;
+    for byte in text.iter().skip(1) {
+        matched = extend_match(text, &borders, matched, *byte);
+        borders.push(matched);
+    }
+    borders
+}
+
+/// How much of the beginning of `text` ends with `byte`, if `matched` bytes of it came before.
+fn extend_match(text: &[u8], borders: &[usize], mut matched: usize, byte: u8) -> usize {
+    while matched > 0 && text.get(matched) != Some(&byte) {
+        matched = borders.get(matched - 1).copied().unwrap_or_default();
+    }
+    matched + usize::from(text.get(matched) == Some(&byte))
 }
 
 #[cfg(test)]
@@ -301,8 +337,29 @@ mod tests {
             ("a://b{", "a://b{", true),
             ("{+any}", "what:ever", true),
             ("a://é{x}", "a://éü", true),
+            ("{x}aab{y}", "aaaabaab", true),
+            ("{x}aab{y}", "aaaabb", true),
+            ("{x}aab{y}", "aaaab", false),
+            ("{x}abab{y}", "xababab", true),
+            ("{x}abab", "ababab", true),
+            ("{x}abab{y}bab", "xababab", false),
         ] {
             assert_eq!(UriTemplate::parse(template).matches(uri), matches, "{template} {uri}");
+        }
+    }
+
+    #[test]
+    fn literal_text_is_found_wherever_it_begins() {
+        for (text, uri) in [("aa", "aaaa"), ("abab", "abababxabab"), ("a", ""), ("ab", "ba")] {
+            for skipped in 0..=uri.len() {
+                let from: Vec<_> = (0..=uri.len()).map(|place| place != skipped).collect();
+                let naive = (0..=uri.len()).map(|end| {
+                    let start = end.checked_sub(text.len());
+                    start.is_some_and(|start| from[start] && uri[start..end] == *text)
+                });
+                let found = positions_after(&from, uri.as_bytes(), text.as_bytes());
+                assert!(naive.eq(found), "{text} {uri} {skipped}");
+            }
         }
     }
 
