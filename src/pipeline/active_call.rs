@@ -139,6 +139,11 @@ impl ActiveCall {
             match event {
                 Some(Event::Asks(id, question)) => self.receive_question(id, question),
                 Some(Event::TookBack(id)) => self.open.forget(&id),
+                Some(Event::Answer(Ok(answer)))
+                    if self.release.is_some() && Release::is_large(&answer) =>
+                {
+                    self.release_elsewhere(answer);
+                }
                 Some(Event::Answer(answer)) => {
                     let answer = self.finish_answer(answer);
                     return Some(Event::Answer(answer));
@@ -165,6 +170,17 @@ impl ActiveCall {
                 }
                 Some(Event::Pause(_)) | None => return event,
             }
+        }
+    }
+
+    /// Starts the rewrite of a large answer on another thread. The answer becomes a reply of its
+    /// own, which needs no release any more, so that dropping the future of `next` loses nothing.
+    fn release_elsewhere(&mut self, answer: Answer) {
+        // The server has answered, so it waits for no input any more.
+        self.open = OpenQuestions::default();
+        if let Some(release) = self.release.take() {
+            let released = release.release_large(self.asker.holder(), answer);
+            self.reply = Reply::stream(stream::once(async { Event::Answer(released.await) }));
         }
     }
 

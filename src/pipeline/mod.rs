@@ -222,7 +222,8 @@ async fn send(
 ) -> Result<Reply, Failure> {
     // Route.
     let route = route::find(snapshot, view, &call, active.asker())?;
-    let release = Release::for_call(&call, &route, view, active.asker())?;
+    let release =
+        Release::for_call(&call, &route, (view, snapshot.policy.large_work()), active.asker())?;
     active.set_route(&route, release, &mut call);
     route.check_headers(&call)?;
     let attempt = CallAttempt::prepare(&mut call, &route, active.asker())?;

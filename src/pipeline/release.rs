@@ -2,19 +2,24 @@
 //! and members that a Legacy server cannot send are added.
 //!
 //! A reply that needs no rewrite is forwarded unchanged. Otherwise a large result, which would be
-//! streamed, is buffered: `upstream` has bounded its size.
+//! streamed, is buffered (`upstream` has bounded its size) and rewritten away from the thread that
+//! serves its client.
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::call::{Answer, Call, ErrorBody, Failure, Notice, ResultBody, ResultType, ServerName};
+use crate::call::{
+    Answer, Call, ErrorBody, Failure, InternalFault, Notice, ResultBody, ResultType, ServerName,
+};
 use crate::catalog::{ResultShape, rewrite_uris};
 use crate::era::lift;
 use crate::era::tasks::form;
 use crate::era::tasks::rename::TaskIdPlace;
 use crate::mcp::{Era, Method, notification};
+use crate::policy::{Holder, LargeWork, Patience};
 use crate::snapshot::View;
 
 use super::input::Requester;
@@ -38,6 +43,7 @@ pub(super) struct Release {
     lifts_task: bool,
     /// The client asked for progress notifications.
     progress: bool,
+    large_work: Arc<LargeWork>,
 }
 
 impl Release {
@@ -45,7 +51,7 @@ impl Release {
     pub(super) fn for_call(
         call: &Call,
         route: &Route<'_>,
-        view: &Arc<View>,
+        (view, large_work): (&Arc<View>, &Arc<LargeWork>),
         asker: &Requester,
     ) -> Result<Option<Self>, Failure> {
         let server = route.server();
@@ -70,6 +76,7 @@ impl Release {
             view: Arc::clone(view),
             lifts_task: route.task_mode == TaskMode::Requested,
             progress: call.context.progress_token.is_some(),
+            large_work: Arc::clone(large_work),
         }))
     }
 
@@ -84,6 +91,31 @@ impl Release {
             Answer::Result(result) => Answer::Result(self.release_result(result)),
             Answer::Error(error) => Answer::Error(self.release_error(error)),
         }
+    }
+
+    /// Whether the rewrite of this answer would hold up the other clients of its thread.
+    pub(super) fn is_large(answer: &Answer) -> bool {
+        let raw = match answer {
+            Answer::Result(result) => result.raw(),
+            Answer::Error(error) => error.raw(),
+        };
+        raw.len() > LARGE
+    }
+
+    /// Rewrites a large answer on another thread, for this holder.
+    ///
+    /// # Errors
+    /// [`InternalFault::LargeWork`] after a long wait for other work.
+    pub(super) async fn release_large(
+        self,
+        holder: Holder,
+        answer: Answer,
+    ) -> Result<Answer, Failure> {
+        let large_work = Arc::clone(&self.large_work);
+        // Not to be tried again: the server has done what it was asked.
+        let failure = InternalFault::LargeWork.into();
+        let patience = Patience { longest: LONGEST_WAIT, failure };
+        large_work.run(&holder, patience, move || self.release_answer(answer)).await
     }
 
     fn release_result(&self, result: ResultBody) -> ResultBody {
@@ -170,3 +202,8 @@ pub(super) fn public_uris(
         Cow::Borrowed(_) => None,
     })
 }
+
+/// How many bytes of an answer are rewritten on the thread that serves its client.
+const LARGE: usize = 256 * 1024;
+/// How long a large answer waits for other work: as long as most clients wait for an answer.
+const LONGEST_WAIT: Duration = Duration::from_mins(1);

@@ -8,18 +8,21 @@
 
 mod gate;
 mod holder_slots;
-mod large_checks;
+mod large_work;
 mod permit;
 mod rate;
 mod registry;
 mod shares;
 
 pub use gate::{Gate, GateSettings};
+pub use large_work::{LargeWork, Patience};
 pub use permit::{CallTarget, Permitted};
 pub use registry::{LimitRegistry, PolicyLimits, ServerLimits};
 pub use shares::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
 
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::call::{Call, Context, Failure, NativeName, Principal, ServerName};
 
@@ -75,7 +78,11 @@ impl Policy {
         }
         if let Some(tool) = target.check_arguments(&call.params)? {
             let (holder, params) = (charged(&call.context), call.params.clone());
-            Box::pin(self.limits.large_checks.check(&holder, tool, params)).await?;
+            let failure = Failure::OverLimit { limit: "arguments".into(), retry_after: SOON };
+            let patience = Patience { longest: LONGEST_WAIT_FOR_CHECKS, failure };
+            let check = move || tool.arguments.check(params.arguments());
+            let checked = Box::pin(self.limits.large_work.run(&holder, patience, check)).await?;
+            checked.map_err(Failure::InvalidArguments)?;
         }
         let slot = match limits {
             Some(limits) => {
@@ -110,11 +117,21 @@ impl Policy {
         Ok(Permitted::new(Box::new(topic), target, None))
     }
 
+    /// Runs work on large messages away from the threads that serve clients.
+    pub fn large_work(&self) -> &Arc<LargeWork> {
+        &self.limits.large_work
+    }
+
     /// The limits of one server.
     pub fn server(&self, server: &ServerName) -> Option<&ServerLimits> {
         self.limits.server(server)
     }
 }
+
+/// How long a call waits for the checks of other calls' large arguments.
+const LONGEST_WAIT_FOR_CHECKS: Duration = Duration::from_secs(10);
+/// When a call that has waited for too long may be tried again.
+const SOON: Duration = Duration::from_secs(1);
 
 /// The holder that a call is charged to.
 fn charged(context: &Context) -> Holder {

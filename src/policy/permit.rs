@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::call::{Edits, Failure, InFlightSlot, NativeName, Params, ServerName};
 use crate::catalog::Tool;
 
-use super::large_checks::LARGE;
+use super::large_work::LARGE;
 
 /// The destination of a call, and the edits of its params for the server: the
 /// catalog's answer to the call's name or URI.

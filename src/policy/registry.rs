@@ -16,7 +16,7 @@ use crate::call::{Failure, Named, NativeName, ServerName};
 use crate::config::{Config, Rate, ServerConfig};
 
 use super::gate::{Gate, GateSettings, GateShare};
-use super::large_checks::LargeChecks;
+use super::large_work::LargeWork;
 use super::limit_name;
 use super::rate::{AddressBuckets, Bucket};
 
@@ -26,7 +26,7 @@ pub struct LimitRegistry {
     buckets: SharedTable<(String, Rate), Bucket>,
     keyed: SharedTable<Rate, AddressBuckets>,
     gates: SharedTable<(ServerName, GateSettings), Gate>,
-    large_checks: Arc<LargeChecks>,
+    large_work: Arc<LargeWork>,
 }
 
 /// Values that are shared for as long as somebody holds them.
@@ -71,8 +71,8 @@ impl LimitRegistry {
         let servers = servers
             .map(|server| (server.name.clone(), self.server_limits(server, config)))
             .collect();
-        let large_checks = Arc::clone(&self.large_checks);
-        PolicyLimits { gateway, address, clients, servers, large_checks }
+        let large_work = Arc::clone(&self.large_work);
+        PolicyLimits { gateway, address, clients, servers, large_work }
     }
 
     fn server_limits(&self, server: &ServerConfig, config: &Config) -> ServerLimits {
@@ -110,7 +110,7 @@ pub struct PolicyLimits {
     address: Option<Arc<AddressBuckets>>,
     clients: Named<Arc<str>, Arc<Bucket>>,
     servers: Named<ServerName, ServerLimits>,
-    pub(super) large_checks: Arc<LargeChecks>,
+    pub(super) large_work: Arc<LargeWork>,
 }
 
 impl PolicyLimits {

@@ -27,6 +27,7 @@ mod fair_shares;
 mod guessed_ids;
 mod inventive_clients;
 mod large_arguments;
+mod large_results;
 mod large_sessions;
 mod leaked_secrets;
 mod open_posts;

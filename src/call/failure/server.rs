@@ -215,9 +215,9 @@ pub enum InternalFault {
     /// The entry of a task's input requests has been released.
     #[error("the task's input requests were released")]
     TaskReleased,
-    /// The check of a call's arguments failed.
-    #[error("the check of the arguments failed")]
-    Check,
+    /// The work on a large message of a call failed, or waited for too long.
+    #[error("the work on a large message failed, or waited for too long")]
+    LargeWork,
 }
 
 impl From<GatewayFault> for Failure {

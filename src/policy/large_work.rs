@@ -1,0 +1,80 @@
+//! Checks of large arguments and rewrites of large results, away from the threads that serve
+//! clients.
+//!
+//! Work on megabytes takes long enough to be felt by every client of its thread. It runs on a
+//! thread for blocking work instead: a few at a time, and one of each client.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::call::{Failure, InternalFault};
+
+use super::holder_slots::HolderSlots;
+use super::shares::Holder;
+
+/// Runs the work on large messages.
+#[derive(Debug)]
+pub struct LargeWork {
+    all: Arc<Semaphore>,
+    each: HolderSlots,
+}
+
+/// How long a call waits for the work of others, and how it fails then.
+#[derive(Debug)]
+pub struct Patience {
+    /// The longest wait.
+    pub longest: Duration,
+    /// The failure after it.
+    pub failure: Failure,
+}
+
+impl Default for LargeWork {
+    /// As many at a time as leave half of the cores to the clients.
+    fn default() -> Self {
+        let cores = available_parallelism().map_or(1, NonZeroUsize::get);
+        let all = Arc::new(Semaphore::new((cores / 2).clamp(1, MOST_AT_A_TIME)));
+        Self { all, each: HolderSlots::new(1) }
+    }
+}
+
+impl LargeWork {
+    /// Runs one piece of work for a holder.
+    ///
+    /// # Errors
+    /// The failure of `patience` after a long wait for other work.
+    ///
+    /// # Cancel safety
+    /// Safe. Work that has begun runs to its end, and keeps its place until then.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        holder: &Holder,
+        patience: Patience,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let own = self.each.find(holder);
+        let places = async {
+            // A client's own place first: its other work then waits in front of nobody.
+            let own = own.acquire().await.ok()?;
+            let place = Arc::clone(&self.all).acquire_owned().await.ok()?;
+            Some((own, place))
+        };
+        let Ok(Some(places)) = timeout(patience.longest, places).await else {
+            return Err(patience.failure);
+        };
+        let done = tokio::task::spawn_blocking(move || {
+            let _places = places;
+            work()
+        });
+        done.await.map_err(|_| InternalFault::LargeWork.into())
+    }
+}
+
+/// How many bytes of arguments are checked on the thread that serves their client.
+pub(super) const LARGE: usize = 64 * 1024;
+/// The most pieces of work at a time, however many cores there are.
+const MOST_AT_A_TIME: usize = 4;
