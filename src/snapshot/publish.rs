@@ -166,9 +166,7 @@ impl Snapshots {
     /// lists of those that are ready.
     pub async fn settled(&self) {
         let snapshot = self.load_full();
-        for member in snapshot.servers() {
-            member.server.settled().await;
-        }
+        settle_all(snapshot.servers().map(|member| &member.server)).await;
         self.publish(SnapshotParts::of).await;
     }
 
@@ -181,7 +179,7 @@ impl Snapshots {
         self.surroundings.alive.wait().await;
     }
 
-    /// Waits until every replacement is ready or has failed. A failed one
+    /// Waits until every replacement is ready or has failed, or takes too long. A failed one
     /// replaces its predecessor all the same, because the configuration says
     /// so, with the predecessor's list until it has its own.
     async fn take_over(
@@ -191,9 +189,7 @@ impl Snapshots {
         servers: &HashMap<ServerName, Arc<upstream::Server>>,
     ) {
         let replacing = plan.replaced.iter().filter_map(|name| servers.get(name));
-        for server in replacing.clone() {
-            server.settled().await;
-        }
+        settle_all(replacing.clone()).await;
         for server in replacing {
             if let Some(old) = before.server(server.name()) {
                 server.inherit(&old.server);
@@ -231,6 +227,16 @@ impl Snapshots {
             self.changes.send_modify(|count| *count += 1);
         }
     }
+}
+
+/// Waits for all of these servers at once, so that each may take its time and no more.
+async fn settle_all(servers: impl Iterator<Item = &Arc<upstream::Server>>) {
+    let mut settling = JoinSet::new();
+    for server in servers {
+        let server = Arc::clone(server);
+        settling.spawn(async move { server.settled().await });
+    }
+    while settling.join_next().await.is_some() {}
 }
 
 /// The inputs of a snapshot.

@@ -279,15 +279,17 @@ impl Server {
         }
     }
 
-    /// Waits until the server is ready or has failed for the first time.
+    /// Waits until the server is ready or has failed for the first time, within a limit: its list
+    /// may have to wait for those of other servers to be built.
     pub async fn settled(&self) {
         if self.kin.config.start == StartChoice::Lazy {
             return;
         }
         let mut state = self.main.state.subscribe();
         let verdict = |state: &LifeState| !matches!(state, LifeState::Idle | LifeState::Connecting);
-        // The sender is part of `self`, so it cannot be dropped.
-        let _ = state.wait_for(verdict).await;
+        // To connect, to list and to build the list.
+        let patience = self.kin.config.start_timeout * 3;
+        let _ = timeout(patience, state.wait_for(verdict)).await;
     }
 
     /// Stops the server for good, once its holders and calls are gone or

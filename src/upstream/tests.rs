@@ -146,6 +146,19 @@ async fn a_call_that_comes_while_a_server_goes_to_rest_waits_for_the_next_start(
 }
 
 #[tokio::test]
+async fn nothing_waits_long_for_a_list_that_is_not_built() {
+    let (server, _config) = start("start_timeout = \"500ms\"");
+    // Another of its lists is being built: a server builds one at a time.
+    let building = Arc::clone(&server.main().kin.lists.building).lock_owned().await;
+    let settled = tokio::time::timeout(Duration::from_secs(30), server.settled()).await;
+    assert!(settled.is_ok(), "the wait has a bound");
+    assert_ne!(server.view().state, LifeState::Ready);
+    drop(building);
+    reaches(&server, LifeState::Ready).await;
+    server.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
 async fn a_server_is_stopped_when_its_last_call_ends_and_not_before() {
     let (server, config) = start("");
     let reply = send(&server, &config, "hang").await.unwrap();

@@ -47,6 +47,8 @@ pub(in crate::upstream) struct OfferedLists {
     /// Whether some of them were taken over from the server that this one
     /// replaces.
     inherited: AtomicBool,
+    /// Locked while one of the lists is built.
+    pub(in crate::upstream) building: Arc<tokio::sync::Mutex<()>>,
     /// Notified when a Modern server is to be asked for a missing list.
     pub(in crate::upstream) wanted: Notify,
 }
@@ -341,10 +343,13 @@ impl Instance {
             Era::Legacy => HeaderRules::Ignore,
         };
         let (name, offers) = (config.name.clone(), Arc::clone(&connection.peer().offers));
-        // Compiling thousands of schemas takes long, so it runs on a blocking
-        // thread.
+        // One list of a server at a time: the lists of others wait for one of them at most.
+        let own_turn = Arc::clone(&self.kin.lists.building).lock_owned().await;
         let turn = BUILDING.acquire().await.ok();
+        // Compiling thousands of schemas takes long, so it runs on a blocking
+        // thread, to its end even if nobody waits for it any more.
         let built = tokio::task::spawn_blocking(move || {
+            let _turns = (own_turn, turn);
             let (mut list, refused) =
                 ServerList::build(name, &listing.lists, rules, old.as_deref());
             list.freshness = listing.freshness;
@@ -352,7 +357,6 @@ impl Instance {
             (list, refused)
         });
         let (list, refused) = built.await.map_err(|error| SetupFault::Task(Arc::new(error)))?;
-        drop(turn);
         let refused = refused.iter().map(|(kind, name, reason)| match kind {
             Kind::Tools => format!("{name}: {reason}"),
             kind => format!("{} {name}: {reason}", kind.noun()),
