@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::item::{self, CatalogItem, InvalidItem, MAX_TEMPLATES};
 use super::kind::{ByKind, Kind};
 use super::offers::ServerOffers;
+use super::schema::PatternBudget;
 use super::tool::{HeaderRules, Tool};
 use crate::call::{NativeName, ServerName};
 
@@ -88,7 +89,14 @@ impl ServerList {
         let tools = match &raws.tools {
             Some(raws) => {
                 let old = same_rules.map_or(&[][..], |old| &old.tools);
-                let parse = |raw: &[u8]| Tool::parse(raw, rules);
+                // Reused tools are charged too: a list has the same tools whatever came before it.
+                let mut budget = PatternBudget::default();
+                let parse = |raw: &[u8], known: Option<&Arc<Tool>>| match known {
+                    Some(tool) => {
+                        tool.charge(&mut budget).map(|()| Arc::clone(tool)).map_err(Into::into)
+                    }
+                    None => Tool::parse_within(raw, rules, &mut budget).map(Arc::new),
+                };
                 check_elements(Kind::Tools, raws, old, parse, &mut refused)
             }
             None => same_rules.map(|old| old.tools.clone()).unwrap_or_default(),
@@ -97,7 +105,10 @@ impl ServerList {
             let old = old.map_or(&[][..], |old| old.items(kind));
             match raws.get(kind) {
                 Some(raws) => {
-                    let parse = |raw: &[u8]| CatalogItem::parse(kind, raw);
+                    let parse = |raw: &[u8], known: Option<&Arc<CatalogItem>>| match known {
+                        Some(item) => Ok(Arc::clone(item)),
+                        None => CatalogItem::parse(kind, raw).map(Arc::new),
+                    };
                     check_elements(kind, raws, old, parse, &mut refused)
                 }
                 None => old.to_vec(),
@@ -174,18 +185,14 @@ fn check_elements<T: ListedElement>(
     kind: Kind,
     raws: &[Bytes],
     old: &[Arc<T>],
-    parse: impl Fn(&[u8]) -> Result<T, InvalidItem>,
+    mut parse: impl FnMut(&[u8], Option<&Arc<T>>) -> Result<Arc<T>, InvalidItem>,
     refused: &mut Vec<RejectedElement>,
 ) -> Vec<Arc<T>> {
     let known: HashMap<&[u8], &Arc<T>> = old.iter().map(|one| (one.raw().as_ref(), one)).collect();
     let mut names = HashSet::with_capacity(raws.len());
     let mut found = Vec::with_capacity(raws.len());
     for (position, raw) in raws.iter().enumerate() {
-        let parsed = match known.get(raw.trim_ascii()) {
-            Some(one) => Ok(Arc::clone(one)),
-            None => parse(raw).map(Arc::new),
-        };
-        match parsed {
+        match parse(raw, known.get(raw.trim_ascii()).copied()) {
             Ok(one) if kind == Kind::Templates && found.len() >= MAX_TEMPLATES => {
                 let reason = InvalidItem::TooManyTemplates { max: MAX_TEMPLATES };
                 refused.push((kind, one.native().to_string(), reason));

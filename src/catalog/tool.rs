@@ -12,7 +12,7 @@ use super::item::{InvalidItem, ItemFields, copy_within_bounds};
 use super::kind::Kind;
 use super::offers::{ServerOffers, TaskForm};
 use super::param_headers::{self, ParamHeader};
-use super::schema::{self, ArgumentSchema};
+use super::schema::{self, ArgumentSchema, PatternBudget, SchemaError};
 use crate::call::NativeName;
 use crate::jsonrpc::{Members, Splice, span_of, string, text};
 use crate::mcp::encode_value;
@@ -71,6 +71,15 @@ impl Tool {
     /// # Errors
     /// [`InvalidItem`] names the violated rule.
     pub fn parse(raw: &[u8], rules: HeaderRules) -> Result<Self, InvalidItem> {
+        Self::parse_within(raw, rules, &mut PatternBudget::default())
+    }
+
+    /// Like [`Tool::parse`], within the budget of its list.
+    pub(super) fn parse_within(
+        raw: &[u8],
+        rules: HeaderRules,
+        budget: &mut PatternBudget,
+    ) -> Result<Self, InvalidItem> {
         let raw = copy_within_bounds(raw)?;
         let fields = ItemFields::read(&raw)?;
         let (native, name) = fields.check(Kind::Tools)?;
@@ -89,7 +98,7 @@ impl Tool {
             tasks_at: tasks_at.map(|at| span_of(&raw, at.as_bytes()).unwrap_or_default()),
             name_header: encode_value(native.as_str()),
             native,
-            arguments: ArgumentSchema::from_value(schema)?,
+            arguments: ArgumentSchema::from_value(schema, budget)?,
             param_headers,
             name: span_of(&raw, name.as_bytes()).unwrap_or_default(),
             description: fields
@@ -101,6 +110,11 @@ impl Tool {
                 .collect(),
             raw,
         })
+    }
+
+    /// Charges a tool that is reused for what it took when it was compiled.
+    pub(super) fn charge(&self, budget: &mut PatternBudget) -> Result<(), SchemaError> {
+        budget.spend(self.arguments.pattern_bytes())
     }
 
     /// The tool object as the server sent it.

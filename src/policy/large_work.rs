@@ -1,8 +1,9 @@
-//! Checks of large arguments and rewrites of large results, away from the threads that serve
-//! clients.
+//! Checks of arguments that are large for their schema, and rewrites of large results, away from the
+//! threads that serve clients.
 //!
-//! Work on megabytes takes long enough to be felt by every client of its thread. It runs on a
-//! thread for blocking work instead: a few at a time, and one of each client.
+//! Work on megabytes, or on less with a costly schema, takes long enough to be felt by every client
+//! of its thread. It runs on a thread for blocking work instead: a few at a time, and one of each
+//! client.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -74,7 +75,5 @@ impl LargeWork {
     }
 }
 
-/// How many bytes of arguments are checked on the thread that serves their client.
-pub(super) const LARGE: usize = 64 * 1024;
 /// The most pieces of work at a time, however many cores there are.
 const MOST_AT_A_TIME: usize = 4;

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use crate::call::{Edits, Failure, InFlightSlot, NativeName, Params, ServerName};
 use crate::catalog::Tool;
 
-use super::large_work::LARGE;
-
 /// The destination of a call, and the edits of its params for the server: the
 /// catalog's answer to the call's name or URI.
 #[derive(Debug, Clone)]
@@ -34,12 +32,13 @@ impl CallTarget {
         self.tool.as_ref().map(|tool| &tool.native)
     }
 
-    /// Checks the arguments of a call. Of large ones it looks at the outline alone; if that does not
-    /// show that they are valid, it gives the tool whose schema has to see them.
+    /// Checks the arguments of a call. Of arguments that are large for their schema it looks at the
+    /// outline alone; if that does not show that they are valid, it gives the tool whose schema has
+    /// to see them.
     pub(super) fn check_arguments(&self, params: &Params) -> Result<Option<Arc<Tool>>, Failure> {
         let Some(tool) = &self.tool else { return Ok(None) };
         let (arguments, parts) = (params.arguments(), params.arguments_parts());
-        if let Some(raw) = arguments.filter(|raw| raw.len() > LARGE) {
+        if let Some(raw) = arguments.filter(|raw| raw.len() > tool.arguments.cheap_length()) {
             let admitted = parts.is_some_and(|parts| tool.arguments.admits_at_sight(raw, parts));
             return Ok((!admitted).then(|| Arc::clone(tool)));
         }

@@ -21,6 +21,7 @@ mod support;
 mod ambiguous_requests;
 mod chattering_servers;
 mod climbing_uris;
+mod compiled_patterns;
 mod costly_templates;
 mod duplicate_keys;
 mod fair_shares;

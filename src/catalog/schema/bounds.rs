@@ -1,6 +1,8 @@
 //! Bounds on the cost of a schema, checked before it is compiled (MCP
 //! 2026-07-28, Overview, "Composition-Keyword Resource Use").
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::SchemaError;
@@ -16,24 +18,29 @@ pub(super) const MAX_PATTERNS: usize = 256;
 
 /// What the compiler needs to know about a schema that is within bounds.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct SchemaCensus {
+pub(super) struct SchemaCensus<'a> {
     pub subschemas: usize,
-    pub patterns: usize,
+    /// The distinct regular expressions.
+    pub patterns: BTreeSet<&'a str>,
 }
 
-/// Counts subschemas and patterns.
+/// Counts subschemas, and finds the patterns.
 ///
 /// Objects that are data (a `default`, an `enum` member) count as subschemas
 /// too: the bound is generous, so telling them apart gains nothing.
-pub(super) fn take_census(schema: &Value) -> Result<SchemaCensus, SchemaError> {
+pub(super) fn take_census(schema: &Value) -> Result<SchemaCensus<'_>, SchemaError> {
     let mut census = SchemaCensus::default();
+    let mut patterns = 0;
     let mut open = vec![schema];
     while let Some(value) = open.pop() {
         match value {
             Value::Array(items) => open.extend(items),
             Value::Object(members) => {
                 census.subschemas += 1;
-                census.patterns += count_patterns(members);
+                for pattern in find_patterns(members) {
+                    patterns += 1;
+                    census.patterns.insert(pattern);
+                }
                 open.extend(members.values());
             }
             _ => {}
@@ -42,13 +49,15 @@ pub(super) fn take_census(schema: &Value) -> Result<SchemaCensus, SchemaError> {
     if census.subschemas > MAX_SUBSCHEMAS {
         return Err(SchemaError::Subschemas { found: census.subschemas, max: MAX_SUBSCHEMAS });
     }
-    if census.patterns > MAX_PATTERNS {
-        return Err(SchemaError::Patterns { found: census.patterns, max: MAX_PATTERNS });
+    if patterns > MAX_PATTERNS {
+        return Err(SchemaError::Patterns { found: patterns, max: MAX_PATTERNS });
     }
     Ok(census)
 }
 
-fn count_patterns(members: &Map<String, Value>) -> usize {
-    let own = usize::from(members.get("pattern").is_some_and(Value::is_string));
-    own + members.get("patternProperties").and_then(Value::as_object).map_or(0, Map::len)
+/// The regular expressions of one subschema.
+pub(super) fn find_patterns(members: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let own = members.get("pattern").and_then(Value::as_str);
+    let keys = members.get("patternProperties").and_then(Value::as_object).map(Map::keys);
+    own.into_iter().chain(keys.into_iter().flatten().map(String::as_str))
 }

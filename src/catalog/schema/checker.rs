@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use jsonschema::{Draft, Validator};
 use serde_json::Value;
 
-use super::{SchemaError, build_validator, plain};
+use super::{PatternLimits, SchemaError, build_validator, plain};
 use crate::jsonrpc::JsonError;
 
 /// A schema that compiles, and its validator, which may be built at first use.
@@ -20,7 +20,7 @@ pub(super) struct LazyValidator {
     /// The schema as JSON text; empty if the validator was kept.
     schema: Box<str>,
     draft: Draft,
-    patterns: usize,
+    limits: PatternLimits,
     built: OnceLock<Result<Box<Validator>, SchemaError>>,
 }
 
@@ -32,21 +32,18 @@ impl LazyValidator {
     pub(super) fn new(
         schema: &Value,
         draft: Draft,
-        patterns: usize,
+        limits: PatternLimits,
         will_be_asked: bool,
     ) -> Result<Self, SchemaError> {
         let (built, schema) = if will_be_asked {
-            (
-                OnceLock::from(Ok(Box::new(build_validator(schema, draft, patterns)?))),
-                Box::default(),
-            )
+            (OnceLock::from(Ok(Box::new(build_validator(schema, draft, limits)?))), Box::default())
         } else {
             if !plain::is_plain_schema(schema, draft) {
-                build_validator(schema, draft, patterns)?;
+                build_validator(schema, draft, limits)?;
             }
             (OnceLock::new(), schema.to_string().into_boxed_str())
         };
-        Ok(Self { schema, draft, patterns, built })
+        Ok(Self { schema, draft, limits, built })
     }
 
     /// The validator.
@@ -57,7 +54,7 @@ impl LazyValidator {
         let build = || {
             let schema = serde_json::from_str(&self.schema)
                 .map_err(|_| SchemaError::Json(JsonError::Syntax))?;
-            build_validator(&schema, self.draft, self.patterns).map(Box::new)
+            build_validator(&schema, self.draft, self.limits).map(Box::new)
         };
         self.built.get_or_init(build).as_ref().map(AsRef::as_ref)
     }

@@ -9,6 +9,7 @@
 mod bounds;
 mod checker;
 mod glance;
+mod patterns;
 mod plain;
 mod reach;
 mod violations;
@@ -26,6 +27,7 @@ use crate::jsonrpc::{JsonError, OutlineParts, parse_strict};
 pub(super) use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
 use checker::LazyValidator;
 use glance::QuickCheck;
+pub(super) use patterns::PatternBudget;
 use reach::SchemaReach;
 use violations::{collect_violations, not_an_object, unchecked, unreadable};
 
@@ -106,6 +108,21 @@ pub enum SchemaError {
         /// The rule of the meta-schema.
         keyword: String,
     },
+    /// The patterns of this schema take too much when compiled.
+    #[error("inputSchema has patterns that take more than {max} bytes to compile")]
+    PatternBytes {
+        /// The bound.
+        max: usize,
+    },
+    /// The patterns of this schema and of those before it in the list take too much when compiled.
+    #[error(
+        "inputSchema has patterns, and those of the server's tools together take more than {max} \
+         bytes to compile"
+    )]
+    ListPatterns {
+        /// The bound.
+        max: usize,
+    },
     /// A regular expression does not compile, or is too large when compiled.
     #[error("inputSchema has a pattern at {path:?} that does not compile within bounds")]
     Pattern {
@@ -118,6 +135,10 @@ pub enum SchemaError {
 #[derive(Debug)]
 pub struct ArgumentSchema {
     rule: CompiledRule,
+    /// What was charged for compiling its patterns, in bytes.
+    pattern_bytes: usize,
+    /// The most bytes of arguments that take little time to check.
+    cheap_length: usize,
 }
 
 #[derive(Debug)]
@@ -143,28 +164,44 @@ impl ArgumentSchema {
     /// # Errors
     /// [`SchemaError`] names the rule or bound that the schema violates.
     pub fn compile(schema: &[u8]) -> Result<Self, SchemaError> {
-        Self::from_value(parse_schema(schema)?)
+        Self::from_value(parse_schema(schema)?, &mut PatternBudget::default())
     }
 
-    /// Compiles a schema that [`parse_strict`] returned.
-    pub(super) fn from_value(mut schema: Map<String, Value>) -> Result<Self, SchemaError> {
+    /// Compiles a schema that [`parse_strict`] returned, within the budget of its list.
+    pub(super) fn from_value(
+        mut schema: Map<String, Value>,
+        budget: &mut PatternBudget,
+    ) -> Result<Self, SchemaError> {
         let draft = choose_draft(schema.get("$schema"))?;
         if schema.get("type").and_then(Value::as_str) != Some("object") {
             return Err(SchemaError::RootType);
         }
         if accepts_any_object(&schema) {
-            return Ok(Self { rule: CompiledRule::AnyObject });
+            return Ok(Self {
+                rule: CompiledRule::AnyObject,
+                pattern_bytes: 0,
+                cheap_length: MAX_CHEAP_LENGTH,
+            });
         }
         // The draft is chosen. If `$schema` stayed, a variant with `http`/`https` or `#` would be
         // looked up as a separate schema.
         schema.shift_remove("$schema");
         let schema = Value::Object(schema);
         let census = bounds::take_census(&schema)?;
-        let reach = reach::measure_reach(&schema, draft)?;
+        let patterns = patterns::measure_patterns(&census.patterns, draft, budget)?;
+        let reach = reach::measure_reach(&schema, draft, &patterns.matching)?;
         let glance = QuickCheck::from_schema(&schema);
         let will_be_asked = !glance.can_admit();
-        let checker = LazyValidator::new(&schema, draft, census.patterns, will_be_asked)?;
-        Ok(Self { rule: CompiledRule::Schema { glance, checker, reach } })
+        let pattern_bytes = patterns.charged;
+        let cheap_length = reach.cheap_length().min(MAX_CHEAP_LENGTH);
+        let checker = LazyValidator::new(&schema, draft, patterns.limits, will_be_asked)?;
+        let rule = CompiledRule::Schema { glance, checker, reach };
+        Ok(Self { rule, pattern_bytes, cheap_length })
+    }
+
+    /// What was charged for compiling its patterns, in bytes.
+    pub(super) fn pattern_bytes(&self) -> usize {
+        self.pattern_bytes
     }
 
     /// Validates the raw `arguments` of one call; absent arguments count as `{}`.
@@ -199,8 +236,16 @@ impl ArgumentSchema {
     pub fn admits_at_sight(&self, arguments: &[u8], parts: OutlineParts<'_>) -> bool {
         match &self.rule {
             CompiledRule::AnyObject => arguments.starts_with(b"{"),
-            CompiledRule::Schema { glance, .. } => glance.admits_object(parts),
+            CompiledRule::Schema { glance, reach, .. } => {
+                let is_cheap = arguments.len() <= self.cheap_length || reach.has_cheap_glance();
+                is_cheap && glance.admits_object(parts)
+            }
         }
+    }
+
+    /// The most bytes of arguments that take little time to check, whatever they are.
+    pub fn cheap_length(&self) -> usize {
+        self.cheap_length
     }
 
     fn check_whole(&self, raw: &[u8]) -> Result<(), ArgumentViolations> {
@@ -266,32 +311,75 @@ fn choose_draft(declared: Option<&Value>) -> Result<Draft, SchemaError> {
     }
 }
 
+/// The most bytes of each part of a compiled pattern.
+#[derive(Debug, Clone, Copy, Default)]
+struct PatternLimits {
+    /// Of a pattern on the linear-time engine.
+    linear: usize,
+    /// Of each part that the backtracking engine passes to the linear one.
+    part: usize,
+    /// Of what is remembered while a pattern is matched.
+    cache: usize,
+}
+
+impl PatternLimits {
+    /// For so many patterns, of which those with look-around have at most so many `parts`.
+    fn new(patterns: usize, parts: usize) -> Self {
+        Self {
+            linear: MAX_PATTERN_BYTES,
+            part: (PATTERN_BYTES / parts.max(1)).min(MAX_PATTERN_BYTES),
+            cache: (PATTERN_BYTES / patterns.max(1)).min(MAX_PATTERN_BYTES),
+        }
+    }
+}
+
+/// What matches patterns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PatternEngine {
+    /// In linear time.
+    Linear,
+    /// With look-around and back-references, and a limit of steps. It still passes each plain part
+    /// to the linear one.
+    Backtracking,
+}
+
 /// Builds the validator on the linear-time engine. A pattern that it cannot express (look-around,
-/// back-reference) moves the whole schema to the backtracking engine, which still passes each plain
-/// pattern to the linear one.
+/// back-reference) moves the whole schema to the backtracking engine.
 fn build_validator(
     schema: &Value,
     draft: Draft,
-    patterns: usize,
+    limits: PatternLimits,
 ) -> Result<Validator, SchemaError> {
-    let size = (PATTERN_BYTES / patterns.max(1)).min(MAX_PATTERN_BYTES);
-    let options = jsonschema::options()
-        .with_draft(draft)
-        .offline()
-        .should_validate_formats(false)
-        .with_pattern_options(PatternOptions::regex().size_limit(size).dfa_size_limit(size));
-    let error = match options.build(schema) {
-        Ok(validator) => return Ok(validator),
-        Err(error) => error,
-    };
-    if !is_pattern_error(&error) {
-        return Err(schema_error(&error));
+    match build_with_engine(schema, draft, limits, PatternEngine::Linear) {
+        Err(SchemaError::Pattern { .. }) => {
+            build_with_engine(schema, draft, limits, PatternEngine::Backtracking)
+        }
+        built => built,
     }
-    let fancy = PatternOptions::fancy_regex()
-        .backtrack_limit(BACKTRACK_LIMIT)
-        .size_limit(size)
-        .dfa_size_limit(size);
-    options.with_pattern_options(fancy).build(schema).map_err(|error| schema_error(&error))
+}
+
+fn build_with_engine(
+    schema: &Value,
+    draft: Draft,
+    limits: PatternLimits,
+    engine: PatternEngine,
+) -> Result<Validator, SchemaError> {
+    let options = jsonschema::options().with_draft(draft).offline().should_validate_formats(false);
+    let cache = limits.cache;
+    let built = match engine {
+        PatternEngine::Linear => {
+            let linear = PatternOptions::regex().size_limit(limits.linear).dfa_size_limit(cache);
+            options.with_pattern_options(linear).build(schema)
+        }
+        PatternEngine::Backtracking => {
+            let backtracking = PatternOptions::fancy_regex()
+                .backtrack_limit(BACKTRACK_LIMIT)
+                .size_limit(limits.part)
+                .dfa_size_limit(cache);
+            options.with_pattern_options(backtracking).build(schema)
+        }
+    };
+    built.map_err(|error| schema_error(&error))
 }
 
 fn is_pattern_error(error: &ValidationError<'_>) -> bool {
@@ -309,9 +397,12 @@ fn schema_error(error: &ValidationError<'_>) -> SchemaError {
     }
 }
 
-/// The most bytes of all compiled patterns of a schema together.
+/// The most bytes of arguments that take little time to check, however simple their schema is.
+const MAX_CHEAP_LENGTH: usize = 64 * 1024;
+/// The most bytes of all parts of a pattern with look-around, and of what all patterns of a schema
+/// remember while they are matched.
 const PATTERN_BYTES: usize = 4 * 1024 * 1024;
-/// The most bytes of one compiled pattern.
+/// The most bytes of the automaton of one compiled pattern.
 const MAX_PATTERN_BYTES: usize = 1024 * 1024;
 /// The most backtracking steps of a pattern with look-around on one text.
 const BACKTRACK_LIMIT: usize = 10_000;

@@ -110,3 +110,30 @@ fn a_tool_nested_without_end_is_refused_by_name() {
         [(Kind::Tools, "a".to_owned(), InvalidItem::Json(JsonError::TooDeep { max: 66 }))]
     );
 }
+
+/// A tool whose pattern may take so many times 192 KiB to compile.
+fn with_classes(name: &str, classes: usize) -> Bytes {
+    let pattern = format!("(?i){}", "[a]".repeat(classes));
+    let properties = json!({ "x": { "type": "string", "pattern": pattern } });
+    let schema = json!({ "type": "object", "properties": properties });
+    json!({ "name": name, "inputSchema": schema }).to_string().into()
+}
+
+#[test]
+fn the_same_tools_are_left_out_for_their_patterns_whatever_list_came_before() {
+    let server = || ServerName::new("s").unwrap();
+    let names = |list: &ServerList| {
+        list.tools.iter().map(|tool| tool.native.to_string()).collect::<Vec<_>>()
+    };
+    let all: Vec<_> = (0..30).map(|number| with_classes(&format!("t{number}"), 64)).collect();
+    let (first, refused) = built(server(), all.clone(), HeaderRules::Enforce, None);
+    assert!(!first.tools.is_empty() && first.tools.len() + refused.len() == 30);
+    let reason = |one: &RejectedElement| {
+        matches!(one.2, InvalidItem::Schema(SchemaError::ListPatterns { .. }))
+    };
+    assert!(refused.iter().all(reason), "{refused:?}");
+    let reversed: Vec<_> = all.iter().rev().cloned().collect();
+    let (afresh, _) = built(server(), reversed.clone(), HeaderRules::Enforce, None);
+    let (later, _) = built(server(), reversed, HeaderRules::Enforce, Some(&first));
+    assert_eq!(names(&afresh), names(&later));
+}

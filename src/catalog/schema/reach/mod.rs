@@ -11,12 +11,13 @@
 
 mod index;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use jsonschema::Draft;
 use serde_json::{Map, Value};
 
 use super::SchemaError;
+use super::bounds::find_patterns;
 use crate::jsonrpc::nesting_depth;
 use index::{SchemaIndex, node_address};
 
@@ -24,6 +25,20 @@ use index::{SchemaIndex, node_address};
 pub(super) const MAX_CHAIN: usize = 32;
 /// The most visits of a schema without recursion to one value.
 pub(super) const MAX_WORK: usize = 16 * 1024;
+/// The most visits to a byte that are cheap: 64 KiB of arguments for a schema that visits each value
+/// 16 times, some milliseconds.
+const CHEAP_COST: usize = 1024 * 1024;
+/// The most visits to one value that are cheap for thousands of values.
+const CHEAP_WEIGHT: usize = 64;
+/// How many values of an `enum`, or names of `required`, cost as much as a visit.
+const VALUES_A_VISIT: usize = 4;
+/// How many bytes of a text in an `enum` or a `const` cost as much as a value.
+const TEXT_A_VALUE: usize = 64;
+/// How many `properties` that may be looked up cost as much as a visit.
+const MEMBERS_A_VISIT: usize = 4;
+
+/// The cost of matching each pattern of a schema, in visits to a byte.
+type PatternWeights<'a> = BTreeMap<&'a str, usize>;
 
 type SchemaNode<'a> = &'a Map<String, Value>;
 
@@ -35,13 +50,29 @@ pub(super) struct SchemaReach {
     /// The factor by which that can grow with each level of recursion.
     growth: usize,
     recursive: bool,
+    /// The most that an error for each byte of a value can cost, recursion aside, in visits: like
+    /// `work`, with the data of the schema, which errors repeat.
+    size: usize,
+    /// The most that checking one byte of a value can cost: like `size`, with the patterns.
+    weight: usize,
 }
 
 impl SchemaReach {
+    /// The most bytes of arguments that are cheap to check.
+    pub(super) fn cheap_length(&self) -> usize {
+        CHEAP_COST / self.weight
+    }
+
+    /// Whether the quick check is cheap for arguments of any length: it looks at some thousand
+    /// values at most.
+    pub(super) fn has_cheap_glance(&self) -> bool {
+        self.weight <= CHEAP_WEIGHT
+    }
+
     /// An upper bound on the cost of naming every violation of these arguments, in visits to a
     /// byte.
     pub(super) fn checking_cost(&self, arguments: &[u8]) -> usize {
-        let once = arguments.len().saturating_mul(self.work);
+        let once = arguments.len().saturating_mul(self.size);
         if !self.recursive {
             return once;
         }
@@ -51,14 +82,18 @@ impl SchemaReach {
 }
 
 /// Measures a schema, and rejects it if it exceeds a bound.
-pub(super) fn measure_reach(schema: &Value, draft: Draft) -> Result<SchemaReach, SchemaError> {
+pub(super) fn measure_reach(
+    schema: &Value,
+    draft: Draft,
+    patterns: &PatternWeights<'_>,
+) -> Result<SchemaReach, SchemaError> {
     let id = if draft == Draft::Draft4 { "id" } else { "$id" };
     let index = SchemaIndex::new(schema, id)?;
     let mut heights = HashMap::new();
     for node in index.all_nodes() {
         chain_length(&index, node, 1, &mut heights)?;
     }
-    measure_work(&index)
+    measure_work(&index, patterns)
 }
 
 /// The length of the longest chain of subschemas on one value, starting at `node`; `depth` is the
@@ -94,9 +129,12 @@ fn chain_length<'a>(
 /// largest counts, because each part is a different value. A reference back to a subschema that is
 /// still open is recursion and counts as zero. The walk keeps its own stack, because the server
 /// chooses the depth.
-fn measure_work(index: &SchemaIndex<'_>) -> Result<SchemaReach, SchemaError> {
+fn measure_work(
+    index: &SchemaIndex<'_>,
+    patterns: &PatternWeights<'_>,
+) -> Result<SchemaReach, SchemaError> {
     let mut known: HashMap<usize, NodeWork> = HashMap::new();
-    let mut reach = SchemaReach { work: 1, growth: 1, recursive: false };
+    let mut reach = SchemaReach { work: 1, growth: 1, recursive: false, size: 1, weight: 1 };
     let mut open: Vec<(SchemaNode<'_>, WalkStep)> =
         index.all_nodes().map(|node| (node, WalkStep::Enter)).collect();
     while let Some((node, step)) = open.pop() {
@@ -112,12 +150,14 @@ fn measure_work(index: &SchemaIndex<'_>) -> Result<SchemaReach, SchemaError> {
                 open.extend(next.map(|node| (node, WalkStep::Enter)));
             }
             (WalkStep::Leave, _) => {
-                let count = add_up_work(index, node, &known)?;
+                let count = add_up_work(index, node, &known, patterns)?;
                 if count.work > MAX_WORK {
                     return Err(SchemaError::Work { max: MAX_WORK });
                 }
                 reach.work = reach.work.max(count.work);
                 reach.growth = reach.growth.max(count.growth);
+                reach.size = reach.size.max(count.size);
+                reach.weight = reach.weight.max(count.weight);
                 known.insert(node_address(node), count);
             }
         }
@@ -130,15 +170,44 @@ fn add_up_work<'a>(
     index: &SchemaIndex<'a>,
     node: SchemaNode<'a>,
     known: &HashMap<usize, NodeWork>,
+    patterns: &PatternWeights<'_>,
 ) -> Result<NodeWork, SchemaError> {
     let of = |node: SchemaNode<'_>| known.get(&node_address(node)).copied().unwrap_or_default();
-    let part = SchemaIndex::child_schemas(node).map(|part| of(part).work).max();
-    let own = NodeWork { work: part.unwrap_or(0) + 1, growth: usize::from(part.is_some()) };
+    let mut own = NodeWork { work: 1, growth: 0, size: own_size(node), weight: 0 };
+    let matching = find_patterns(node).filter_map(|text| patterns.get(text));
+    own.weight = matching.fold(own.size, |sum, weight| sum.saturating_add(*weight));
+    let mut heaviest = NodeWork::default();
+    for part in SchemaIndex::child_schemas(node).map(of) {
+        own.growth = 1;
+        heaviest.work = heaviest.work.max(part.work);
+        heaviest.size = heaviest.size.max(part.size);
+        heaviest.weight = heaviest.weight.max(part.weight);
+    }
     let same = index.schemas_on_same_value(node)?.into_iter().map(of);
-    Ok(same.fold(own, |sum, next| NodeWork {
-        work: sum.work.saturating_add(next.work),
-        growth: sum.growth.saturating_add(next.growth),
-    }))
+    Ok(same.fold(own.add(heaviest), NodeWork::add))
+}
+
+/// What a subschema itself costs for each byte of a value, in visits, without its patterns.
+fn own_size(node: SchemaNode<'_>) -> usize {
+    let data = ["enum", "const", "required", "dependentRequired", "dependencies"];
+    let data = data.iter().filter_map(|key| node.get(*key)).map(count_values).sum::<usize>();
+    let members = node.get("properties").and_then(Value::as_object).map_or(0, Map::len);
+    1 + data / VALUES_A_VISIT + members / MEMBERS_A_VISIT
+}
+
+/// The size of data in a schema: its values, and its texts by their length.
+fn count_values(data: &Value) -> usize {
+    let (mut count, mut open) = (0, vec![data]);
+    while let Some(value) = open.pop() {
+        count += 1;
+        match value {
+            Value::String(text) => count += text.len() / TEXT_A_VALUE,
+            Value::Array(items) => open.extend(items),
+            Value::Object(members) => open.extend(members.values()),
+            _ => {}
+        }
+    }
+    count
 }
 
 /// The result for a subschema; all zero while it is open.
@@ -148,6 +217,21 @@ struct NodeWork {
     work: usize,
     /// Subschemas that continue from this value to its parts.
     growth: usize,
+    /// The cost of an error for each byte.
+    size: usize,
+    /// The cost of checking one byte.
+    weight: usize,
+}
+
+impl NodeWork {
+    fn add(self, other: Self) -> Self {
+        Self {
+            work: self.work.saturating_add(other.work),
+            growth: self.growth.saturating_add(other.growth),
+            size: self.size.saturating_add(other.size),
+            weight: self.weight.saturating_add(other.weight),
+        }
+    }
 }
 
 enum WalkStep {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::jsonrpc::Outline;
 
 #[test]
 fn nothing_is_fetched() {
@@ -101,6 +102,69 @@ fn a_pattern_is_matched_in_linear_time_or_within_a_limit() {
     for broken in ["(", "(.{1,900}){900}", "(?!x)(?:a{1000}){1000}"] {
         assert!(matches!(compile(&schema(broken)), Err(SchemaError::Pattern { .. })), "{broken}");
     }
+}
+
+#[test]
+fn patterns_that_take_too_much_to_compile_are_refused_before_they_do() {
+    let schema =
+        |pattern: String| json!({"type": "object", "properties": {"a": {"pattern": pattern}}});
+    for costly in [
+        // Seconds and hundreds of megabytes, before any limit of the engine applies.
+        format!("(?i){}", r"\pL".repeat(10_000)),
+        format!("(?s-i:{})", "[^a]".repeat(10_000)),
+        r"\pL".repeat(10_000),
+        // Each part is compiled separately.
+        r"(?=\w{99})".repeat(10_000),
+        "a".repeat(255 * 1024),
+    ] {
+        let refused = compile(&schema(costly));
+        assert!(matches!(refused, Err(SchemaError::PatternBytes { .. })), "{refused:?}");
+    }
+    let usual = r"^(?!.*\.\.)(?=.{1,64}$)[\w-]+(\.[\w-]+)*$";
+    for usual in [usual, r"(?i)^[a-z]+/[^/]{1,255}$", r"^\p{Lu}\p{L}*$"] {
+        assert!(compile(&schema(usual.to_owned())).is_ok(), "{usual}");
+    }
+    // What looks like a pattern may be data.
+    let data = json!({"type": "object", "default": {"pattern": "*.rs"}});
+    assert!(compile(&data).is_ok());
+}
+
+#[test]
+fn the_more_a_schema_costs_the_fewer_bytes_are_checked_where_they_arrive() {
+    let cheap = |items: Value| {
+        let list = json!({"type": "array", "items": items});
+        compile(&json!({"type": "object", "properties": {"l": list}})).unwrap().cheap_length()
+    };
+    assert_eq!(cheap(json!({"type": "string"})), 64 * 1024);
+    assert_eq!(cheap(json!({"anyOf": [{"type": "integer"}, {"type": "null"}]})), 64 * 1024);
+    let many = |count: usize| (0..count).map(|number| format!("n{number}")).collect::<Vec<_>>();
+    let members = |count| many(count).into_iter().map(|name| (name, json!({})));
+    for costly in [
+        json!({"anyOf": vec![json!({"type": "string"}); 1000]}),
+        json!({"enum": many(10_000)}),
+        json!({"required": many(10_000)}),
+        json!({"const": "x".repeat(200_000)}),
+        json!({"properties": members(4_000).collect::<Map<_, _>>()}),
+        json!({"pattern": "^.{1,255}$"}),
+        json!({"patternProperties": {"^.{1,255}$": {}}}),
+        json!({"pattern": r"^(?!a)(b|c)*\1$"}),
+    ] {
+        let kind = costly.as_object().and_then(|one| one.keys().next().cloned());
+        assert!(cheap(costly) <= 2 * 1024, "{kind:?}");
+    }
+}
+
+#[test]
+fn many_arguments_of_a_costly_schema_are_not_admitted_at_sight() {
+    let names: Vec<_> = (0..10_000).map(|number| format!("n{number}")).collect();
+    let list = json!({"type": "array", "items": {"enum": names}});
+    let schema = compile(&json!({"type": "object", "properties": {"l": list}})).unwrap();
+    let admits = |count: usize| {
+        let raw = json!({"l": vec!["n9999"; count]}).to_string().into_bytes();
+        let outline = Outline::of(&raw, MAX_ARGUMENT_DEPTH, u16::MAX).unwrap();
+        schema.admits_at_sight(&raw, outline.parts(&raw).unwrap())
+    };
+    assert!(admits(10) && !admits(1000));
 }
 
 #[test]
