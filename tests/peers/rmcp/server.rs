@@ -22,6 +22,8 @@ use rmcp::task_manager::TaskManager;
 use rmcp::{ErrorData, Peer, RoleServer, ServerHandler};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::Era;
 use super::offered::{Offered, complete, fill, page, text};
@@ -33,7 +35,9 @@ pub struct Shared {
     page_size: usize,
     offered: Mutex<Offered>,
     listeners: Mutex<BTreeMap<u64, SubscriptionSink>>,
-    next_listener: AtomicU64,
+    /// How many listeners were acknowledged, and how many of them were added above.
+    acknowledged: AtomicU64,
+    added: watch::Sender<u64>,
     sessions: Mutex<Vec<(Weak<Session>, Peer<RoleServer>)>>,
     pub codec: RequestStateCodec,
     pub tasks: TaskManager,
@@ -77,7 +81,8 @@ impl Shared {
             page_size,
             offered: Mutex::new(Offered::read()),
             listeners: Mutex::default(),
-            next_listener: AtomicU64::new(0),
+            acknowledged: AtomicU64::new(0),
+            added: watch::Sender::new(0),
             sessions: Mutex::default(),
             codec: RequestStateCodec::new_unchecked(*b"a key that only tests ever get to see"),
             tasks: TaskManager::new(),
@@ -95,7 +100,18 @@ impl Shared {
         result
     }
 
+    /// Waits for the listeners that were acknowledged: the SDK acknowledges a
+    /// subscription before it calls the handler that adds the listener.
+    async fn wait_for_listeners(&self) {
+        let acknowledged = self.acknowledged.load(Ordering::Relaxed);
+        let mut added = self.added.subscribe();
+        let all = added.wait_for(|added| *added >= acknowledged);
+        // A client that left before its acknowledgement has no listener.
+        let _ = timeout(Duration::from_secs(1), all).await;
+    }
+
     async fn tell(&self, change: Change<'_>) {
+        self.wait_for_listeners().await;
         let listeners: Vec<_> = self.listeners.lock().unwrap().values().cloned().collect();
         for listener in listeners {
             let _ = match change {
@@ -265,12 +281,18 @@ impl ServerHandler for Everything {
         &self,
         asked: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
+        self.shared.acknowledged.fetch_add(1, Ordering::Relaxed);
         Some(asked.supported_by(&self.get_info().capabilities))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let number = self.shared.next_listener.fetch_add(1, Ordering::Relaxed);
-        self.shared.listeners.lock().unwrap().insert(number, context.sink().clone());
+        let sink = context.sink().clone();
+        let mut number = 0;
+        self.shared.added.send_modify(|added| {
+            number = *added;
+            self.shared.listeners.lock().unwrap().insert(number, sink);
+            *added += 1;
+        });
         context.cancelled().await;
         self.shared.listeners.lock().unwrap().remove(&number);
         Ok(())
