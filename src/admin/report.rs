@@ -127,10 +127,8 @@ fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
             StartChoice::Eager => ServerStart::Eager,
             StartChoice::Lazy => ServerStart::Lazy,
         },
-        era: view.peer.as_ref().map(|peer| match peer.era() {
-            Era::Legacy => ServerEra::Legacy,
-            Era::Modern => ServerEra::Modern,
-        }),
+        era: view.eras.first().map(|spoken| era(*spoken)),
+        eras: view.eras.iter().map(|spoken| era(*spoken)).collect(),
         protocol_version: view.peer.as_ref().map(|peer| peer.version.to_string()),
         server_info: view.peer.as_ref().map(|peer| {
             let (name, version) = peer.name_and_version();
@@ -161,12 +159,19 @@ fn instance(view: &InstanceView) -> InstanceStatus {
     InstanceStatus {
         owner,
         client: client.map(|client| client.as_str().to_owned()),
-        capabilities: serde_json::from_slice(&view.owner.told).unwrap_or_default(),
+        capabilities: serde_json::from_slice(&view.owner.told.capabilities).unwrap_or_default(),
         state: state(&view.state),
         since: time(view.since),
         in_flight: view.calls,
         pid: view.pid,
         last_error: view.last_error.as_ref().map(last_error),
+    }
+}
+
+fn era(spoken: Era) -> ServerEra {
+    match spoken {
+        Era::Legacy => ServerEra::Legacy,
+        Era::Modern => ServerEra::Modern,
     }
 }
 

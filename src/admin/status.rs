@@ -157,8 +157,10 @@ pub struct ServerStatus {
     pub transport: ServerTransport,
     /// When it is started.
     pub start: ServerStart,
-    /// Its era, once the probe knows.
+    /// The era of its first instance, once the probe knows.
     pub era: Option<ServerEra>,
+    /// All eras that it is known to speak.
+    pub eras: Vec<ServerEra>,
     /// The protocol version spoken with it.
     pub protocol_version: Option<String>,
     /// What it says it is.

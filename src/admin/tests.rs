@@ -25,6 +25,7 @@ fn server(name: &str, state: ServerState) -> ServerStatus {
         transport: ServerTransport::Stdio,
         start: ServerStart::Eager,
         era: Some(ServerEra::Legacy),
+        eras: vec![ServerEra::Legacy],
         protocol_version: Some("2025-06-18".to_owned()),
         server_info: Some(ServerInfo { name: "Files".to_owned(), version: "1".to_owned() }),
         state,

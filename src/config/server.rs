@@ -195,7 +195,7 @@ section! {
 choice! {
     /// The protocol era that a server speaks.
     pub enum EraChoice {
-        /// the gateway detects it
+        /// the gateway detects it, and speaks to a server of both eras in the era of each client
         "auto" => Auto,
         /// sessions opened by `initialize`, 2024-11-05 to 2025-11-25
         "legacy" => Legacy,

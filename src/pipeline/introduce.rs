@@ -30,7 +30,7 @@ impl Gateway {
         let key = self.view_key(context);
         let view = snapshot.view(&key, context);
         // The client will list next: request its lists now, without waiting for them.
-        drop(listing::request_lists(&snapshot, &view, context, (&key, Kind::Tools)));
+        drop(listing::request_lists(&snapshot, &view, context, Kind::Tools));
         let settings = &snapshot.config.gateway;
         let profile = snapshot.profile(context.endpoint.profile());
         let title = profile.and_then(|it| it.title.as_ref()).or(settings.title.as_ref());

@@ -8,9 +8,10 @@ use tokio::time::timeout;
 
 use crate::call::{Context, Failure, InternalFault};
 use crate::catalog::Kind;
+use crate::mcp::Era;
 use crate::policy::Holder;
 
-use crate::snapshot::{Snapshot, View, ViewKey};
+use crate::snapshot::{Snapshot, View};
 
 use super::Gateway;
 
@@ -34,8 +35,9 @@ impl Gateway {
         let snapshot = self.snapshots.load_full();
         let era = context.client.version.era();
         let key = self.view_key(context);
-        refresh_lists(&snapshot, &snapshot.view(&key, context), context, (&key, kind)).await;
-        let view = snapshot.view(&key, context);
+        refresh_lists(&snapshot, &snapshot.view(&key, context), context, kind).await;
+        // Another one if a server has just turned out to have lists by era.
+        let view = snapshot.view(&self.view_key(context), context);
         for member in snapshot.servers().filter(|it| view.scope().admits_server(&it.config.name)) {
             member.server.wake(kind);
         }
@@ -52,17 +54,11 @@ impl Gateway {
     }
 }
 
-/// Requests the lists that the servers of a view have for clients with the
-/// key's abilities, and waits a while for those not requested before. Lists
-/// that arrive later are announced as changes. `context` is that of the client
-/// that asks.
-pub(super) async fn refresh_lists(
-    snapshot: &Snapshot,
-    view: &View,
-    context: &Context,
-    (key, kind): (&ViewKey, Kind),
-) {
-    let asked = request_lists(snapshot, view, context, (key, kind));
+/// Requests the lists that the servers of a view have for clients like the one
+/// that asks, and waits a while for those not requested before. Lists that
+/// arrive later are announced as changes.
+pub(super) async fn refresh_lists(snapshot: &Snapshot, view: &View, context: &Context, kind: Kind) {
+    let asked = request_lists(snapshot, view, context, kind);
     if !asked.is_empty() {
         let _ = timeout(PATIENCE, join_all(asked)).await;
     }
@@ -74,13 +70,16 @@ pub(super) fn request_lists(
     snapshot: &Snapshot,
     view: &View,
     context: &Context,
-    (key, kind): (&ViewKey, Kind),
+    kind: Kind,
 ) -> Vec<impl Future<Output = ()> + Send + use<>> {
-    let Some(abilities) = &key.abilities else { return Vec::new() };
+    let client = &context.client;
+    if client.abilities().are_none() && client.version.era() == Era::Modern {
+        return Vec::new();
+    }
     let holder = Holder::identify(&context.principal, context.address);
     let servers =
         snapshot.servers().filter(|member| view.scope().admits_server(&member.config.name));
-    servers.map(|member| member.server.list_on_behalf(abilities, &holder, kind)).collect()
+    servers.map(|member| member.server.list_on_behalf(client, &holder, kind)).collect()
 }
 
 /// How long a client waits for lists that depend on its abilities.

@@ -41,6 +41,7 @@ use tokio::sync::watch;
 use crate::call::{Call, Context, Endpoint, Failure, Principal, Reply, boxed};
 use crate::catalog::{Kind, SealedCursors};
 use crate::identity::Credential;
+use crate::mcp::Era;
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Tracing;
@@ -154,11 +155,12 @@ impl Gateway {
     }
 
     /// The key of the view that a client has.
-    #[expect(clippy::unused_self, reason = "whether abilities matter is the snapshot's to say")]
     fn view_key(&self, context: &Context) -> ViewKey {
         let abilities = context.client.abilities();
         let abilities = (!abilities.are_none()).then(|| abilities.clone());
-        ViewKey { endpoint: context.endpoint.clone(), abilities }
+        let is_legacy = context.client.version.era() == Era::Legacy;
+        let era = (is_legacy && self.snapshots.has_lists_by_era()).then_some(Era::Legacy);
+        ViewKey { endpoint: context.endpoint.clone(), abilities, era }
     }
 
     /// Makes one call of any method that servers answer. A failure becomes the active call's
@@ -196,15 +198,18 @@ impl Gateway {
 /// Waits until the reply to a call begins.
 async fn await_reply(
     snapshot: Arc<Snapshot>,
-    key: ViewKey,
+    mut key: ViewKey,
     call: Box<Call>,
     mut active: Box<ActiveCall>,
 ) -> Box<ActiveCall> {
     let mut view = snapshot.view(&key, &call.context);
-    if key.abilities.is_some() && !route::exists(&snapshot, &view, &call, active.asker()) {
-        // A server may list it for this client's abilities, which no server has been told of yet.
-        let asked = (&key, Kind::Tools);
-        Box::pin(listing::refresh_lists(&snapshot, &view, &call.context, asked)).await;
+    let is_legacy = call.context.client.version.era() == Era::Legacy;
+    if (key.abilities.is_some() || is_legacy)
+        && !route::exists(&snapshot, &view, &call, active.asker())
+    {
+        // A server may list it for clients like this one, of which no server has been told yet.
+        Box::pin(listing::refresh_lists(&snapshot, &view, &call.context, Kind::Tools)).await;
+        key.era = is_legacy.then_some(Era::Legacy);
         view = snapshot.view(&key, &call.context);
     }
     let reply = send(&snapshot, &view, call, &mut active).await;

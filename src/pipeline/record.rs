@@ -96,7 +96,7 @@ impl Record {
             return;
         }
         let SnapshotServer { server, metrics, operations, .. } = route.member;
-        let version = server.version();
+        let version = server.version_for(self.client.era());
         let native = route.native.as_ref();
         let trace = self.trace.as_ref();
         self.client_trace = trace.map(|trace| {

@@ -31,6 +31,7 @@ use crate::call::{Abilities, Context, Endpoint, Named, Principal, ServerName};
 use crate::catalog::ToolEntry;
 use crate::config::{self, Config};
 use crate::identity::Identity;
+use crate::mcp::Era;
 use crate::policy::Policy;
 use crate::telemetry::metrics::{CallMetrics, ServerMetrics, ToolMetrics};
 use crate::upstream;
@@ -93,28 +94,31 @@ impl Snapshot {
     pub fn view(&self, key: &ViewKey, context: &Context) -> Arc<View> {
         let profile = self.profile(key.endpoint.profile());
         let narrowing = key.endpoint.narrowing.as_deref();
-        let Some(abilities) = &key.abilities else {
+        if key.abilities.is_none() && key.era.is_none() {
             if profile.is_none() && narrowing.is_none() {
                 return Arc::clone(&self.plain);
             }
             return self.views.find((key, 0), context, |maker| {
                 Arc::new(maker.build_view(&self.config, (profile, narrowing), &self.plain.lists).0)
             });
-        };
-        // Lists for certain abilities change within a snapshot.
+        }
+        // Lists for certain clients change within a snapshot.
         let version = self.servers().map(|member| member.server.lists_version()).sum();
-        self.views.find((key, version), context, |maker| match self.lists_for(abilities) {
-            None => self.view(&ViewKey { abilities: None, ..key.clone() }, context),
+        self.views.find((key, version), context, |maker| match self.lists_for(key) {
+            None => self.view(&ViewKey { abilities: None, era: None, ..key.clone() }, context),
             Some(lists) => Arc::new(maker.build_view(&self.config, (profile, narrowing), &lists).0),
         })
     }
 
-    /// The lists that servers have for clients with these abilities; `None` if
-    /// they are the same as for all clients.
-    fn lists_for(&self, abilities: &Abilities) -> Option<ServerLists> {
+    /// The lists that servers have for clients with this key; `None` if they are
+    /// the same as for all clients.
+    fn lists_for(&self, key: &ViewKey) -> Option<ServerLists> {
         let plain = &self.plain.lists;
+        let era = key.era.unwrap_or(Era::Modern);
+        let none = Abilities::none();
+        let abilities = key.abilities.as_ref().unwrap_or(&none);
         let own = self.servers.iter().filter_map(|(name, member)| {
-            let own = member.server.list_for(abilities)?;
+            let own = member.server.list_for(era, abilities)?;
             let same = plain.get(name).is_some_and(|list| Arc::ptr_eq(list, &own));
             (!same).then(|| (name.clone(), own))
         });

@@ -134,6 +134,11 @@ impl Snapshots {
         &self.surroundings.hub
     }
 
+    /// Whether a server has other lists for Legacy clients than for Modern ones.
+    pub fn has_lists_by_era(&self) -> bool {
+        self.surroundings.has_lists_by_era()
+    }
+
     /// Applies a configuration: starts new servers, waits until the replaced
     /// ones are ready or have failed, swaps the snapshot, and lets removed
     /// servers finish their calls.

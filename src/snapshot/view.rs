@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::call::{Abilities, Endpoint, Named, PublicName, ServerName};
 use crate::catalog::{ByKind, Catalog, Digest, Kind, Scope, ServerList};
+use crate::mcp::Era;
 use crate::telemetry::metrics::ToolMetrics;
 
 use super::PreparedListing;
@@ -15,6 +16,9 @@ pub struct ViewKey {
     pub endpoint: Endpoint,
     /// The client's abilities, if it has any.
     pub abilities: Option<Abilities>,
+    /// The era of a Legacy client, where servers have other lists for Legacy
+    /// clients than for Modern ones.
+    pub era: Option<Era>,
 }
 
 /// A catalog and its prepared lists. Immutable.

@@ -27,7 +27,7 @@ pub use notifications::{
     ClientNotice, Mailbox, NoticeSubject, SubscriptionGuard, SubscriptionHub, SubscriptionRefusal,
     Subscriptions, Topic,
 };
-pub use owner::{InstanceKey, InstanceScope};
+pub use owner::{ClientDeclaration, InstanceKey, InstanceScope};
 pub use server::{Server, ServerAccess};
 pub use supervisor::restart;
 pub use supervisor::shared::{ServerContext, StopGuard};

@@ -59,25 +59,66 @@ impl InstanceScope {
     }
 }
 
-/// Identifies an instance among those of one server: by its scope, and by the
-/// client capabilities that the server was told.
+/// What a server is told of some clients. Its lists may depend on all of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ClientDeclaration {
+    /// The clients' era, at a server that speaks it beside the era of its main
+    /// instance.
+    pub other_era: Option<Era>,
+    /// The raw capabilities: of each request to a Modern server, of the
+    /// `initialize` of a Legacy one.
+    pub capabilities: Bytes,
+}
+
+impl ClientDeclaration {
+    /// What the main instance declares: its own era, and no capabilities.
+    pub fn main() -> Self {
+        Self { other_era: None, capabilities: Bytes::from_static(b"{}") }
+    }
+
+    /// What clients with these abilities declare to a server with which the
+    /// gateway speaks this version.
+    pub(super) fn new(version: ProtocolVersion, abilities: &Abilities) -> Self {
+        let capabilities = match version.era() {
+            Era::Modern => abilities.raw().clone(),
+            Era::Legacy => lower::capabilities(abilities, version),
+        };
+        Self { other_era: None, capabilities }
+    }
+
+    /// What Legacy clients with these abilities declare to a server whose main
+    /// instance is Modern.
+    pub(super) fn of_legacy_client(abilities: &Abilities) -> Self {
+        let other_era = Some(Era::Legacy);
+        Self { other_era, ..Self::new(ProtocolVersion::LATEST_LEGACY, abilities) }
+    }
+}
+
+/// Identifies an instance among those of one server: by its scope, and by what
+/// the server was told of its clients.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct InstanceKey {
     /// The clients that the instance serves.
     pub whose: InstanceScope,
-    /// The raw capabilities that a Legacy server receives in `initialize`.
-    pub told: Bytes,
+    /// What the server is told of them.
+    pub told: ClientDeclaration,
 }
 
 impl InstanceKey {
     /// The key of the main instance: shared, with no capabilities.
     pub fn main() -> Self {
-        Self { whose: InstanceScope::Everybody, told: Bytes::from_static(b"{}") }
+        Self::lister(ClientDeclaration::main())
+    }
+
+    /// The key of the instance that reads the lists for clients of this
+    /// declaration.
+    pub(super) fn lister(told: ClientDeclaration) -> Self {
+        Self { whose: InstanceScope::Everybody, told }
     }
 
     /// Whether this is the key of the main instance.
     pub fn is_main(&self) -> bool {
-        self.whose == InstanceScope::Everybody && self.told == "{}"
+        self.whose == InstanceScope::Everybody && self.told == ClientDeclaration::main()
     }
 
     /// Whether such an instance reads the server's lists. An instance of a
@@ -87,27 +128,31 @@ impl InstanceKey {
         self.whose == InstanceScope::Everybody
     }
 
-    /// The instance that reads the lists for clients with these capabilities.
-    pub(super) fn lister(version: ProtocolVersion, abilities: &Abilities) -> Self {
+    /// The instance that a call is routed to, in the era of the main instance.
+    pub(super) fn of(version: ProtocolVersion, isolation: Isolation, context: &Context) -> Self {
         match version.era() {
             // Modern servers receive capabilities with each request.
             Era::Modern => Self::main(),
             Era::Legacy => {
-                let told = lower::capabilities(abilities, version);
-                Self { whose: InstanceScope::Everybody, told }
+                let told = ClientDeclaration::new(version, context.client.abilities());
+                Self::of_declaration(told, isolation, context)
             }
         }
     }
 
-    /// The instance that a call is routed to.
-    pub(super) fn of(version: ProtocolVersion, isolation: Isolation, context: &Context) -> Self {
-        let lister = Self::lister(version, context.client.abilities());
-        match (version.era(), isolation) {
-            (Era::Modern, _) | (_, Isolation::Shared) => lister,
-            (Era::Legacy, Isolation::Client) => {
-                Self { whose: InstanceScope::of(context), ..lister }
-            }
-        }
+    /// The instance that a Legacy client's call is routed to at a server whose
+    /// main instance is Modern.
+    pub(super) fn of_legacy_client(isolation: Isolation, context: &Context) -> Self {
+        let told = ClientDeclaration::of_legacy_client(context.client.abilities());
+        Self::of_declaration(told, isolation, context)
+    }
+
+    fn of_declaration(told: ClientDeclaration, isolation: Isolation, context: &Context) -> Self {
+        let whose = match isolation {
+            Isolation::Shared => InstanceScope::Everybody,
+            Isolation::Client => InstanceScope::of(context),
+        };
+        Self { whose, told }
     }
 }
 
@@ -147,5 +192,14 @@ mod tests {
         let idle = context(None, "{}");
         assert_ne!(own(&idle), own(&anyone), "told of other abilities");
         assert!(own(&one).whose.is_session("1") && !own(&plain).is_main() && !own(&plain).lists());
+    }
+
+    #[test]
+    fn a_legacy_client_shares_no_instance_with_modern_ones() {
+        let plain = context(Some("1"), "{}");
+        let shared = InstanceKey::of_legacy_client(Isolation::Shared, &plain);
+        assert!(!shared.is_main() && shared.lists());
+        let own = InstanceKey::of_legacy_client(Isolation::Client, &plain);
+        assert!(own.whose.is_session("1") && own.told == shared.told);
     }
 }

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::timeout;
 
-use crate::call::{Abilities, Call, Context, Failure, Reply, ServerName};
+use crate::call::{Abilities, Call, Client, Context, Failure, Reply, ServerName};
 use crate::catalog::{Kind, ServerList};
 use crate::clock;
 use crate::config::{ServerConfig, ServerKind, StartChoice};
@@ -17,7 +16,7 @@ use crate::policy::{Holder, Permitted, ShareBounds};
 use crate::upstream::UpstreamError;
 use crate::upstream::lists::{self, ListFreshness};
 use crate::upstream::notifications::{Mailbox, SubscriptionGuard, Topic};
-use crate::upstream::owner::InstanceKey;
+use crate::upstream::owner::{ClientDeclaration, InstanceKey};
 use crate::upstream::supervisor::instance::{InUse, Instance, SOON};
 use crate::upstream::supervisor::shared::{ServerContext, ServerShared, StopGuard};
 use crate::upstream::supervisor::state::{LifeState, ServerOverview};
@@ -52,10 +51,10 @@ impl Server {
         self.kin.lists.base.load_full()
     }
 
-    /// The last list for clients with these capabilities, if it differs from
-    /// the shared one.
-    pub fn list_for(&self, abilities: &Abilities) -> Option<Arc<ServerList>> {
-        self.told(abilities).and_then(|told| self.kin.lists.of(&told))
+    /// The last list for clients of this era with these capabilities, if they
+    /// may have another one than all.
+    pub fn list_for(&self, era: Era, abilities: &Abilities) -> Option<Arc<ServerList>> {
+        self.told(era, abilities).and_then(|told| self.kin.lists.of(&told))
     }
 
     /// A number that changes with each list for particular capabilities.
@@ -69,22 +68,21 @@ impl Server {
         self.kin.lists.inherit(&from.kin.lists);
     }
 
-    /// Requests the lists for clients with these capabilities, if they are due,
-    /// without waiting, and on the account of the client that asks. The
+    /// Requests the lists for clients like this one, if they are due, without
+    /// waiting, and on the account of the client that asks. The
     /// returned future waits until the server has answered or failed for the
     /// first time; it is ready at once if there is no server to ask, or if the
     /// client has asked for too many lists. The caller bounds the time.
     pub fn list_on_behalf(
         &self,
-        abilities: &Abilities,
+        client: &Client,
         holder: &Holder,
         kind: Kind,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let told = self.told(abilities).filter(|_| self.list().is_some());
-        let has_shares = self.kin.surroundings.has_shares();
-        let each = if has_shares { lists::MOST_EACH } else { lists::MOST };
+        let told = self.told(client.version.era(), client.abilities());
+        let told = told.filter(|_| self.list().is_some());
         let asked = told.and_then(|told| {
-            let standing = self.kin.lists.ask(&told, holder, each)?;
+            let standing = self.ask_for_list(&told, holder)?;
             self.have_listed(&told, holder, (standing, kind));
             Some((told, standing))
         });
@@ -96,22 +94,37 @@ impl Server {
         }
     }
 
-    /// The capabilities that the server is told for these clients; `None` if
-    /// there are none, or if its version is unknown.
-    fn told(&self, abilities: &Abilities) -> Option<Bytes> {
+    /// What the server is told of these clients; `None` if it is no more than of
+    /// all, or if its version is unknown.
+    fn told(&self, era: Era, abilities: &Abilities) -> Option<ClientDeclaration> {
         let version = self.kin.version()?;
-        let told = match version.era() {
-            Era::Modern => abilities.raw().clone(),
-            Era::Legacy => InstanceKey::lister(version, abilities).told,
+        let told = if self.kin.may_speak_legacy(version, era) {
+            ClientDeclaration::of_legacy_client(abilities)
+        } else {
+            ClientDeclaration::new(version, abilities)
         };
-        (told != "{}" && self.kin.config.max_instances() > 0).then_some(told)
+        let is_special = told != ClientDeclaration::main();
+        (is_special && self.kin.config.max_instances() > 0).then_some(told)
+    }
+
+    /// Records that a client asks for a list; returns its state, or `None` if
+    /// there is no room for another one of this client's.
+    fn ask_for_list(&self, told: &ClientDeclaration, holder: &Holder) -> Option<ListFreshness> {
+        let has_shares = self.kin.surroundings.has_shares();
+        let each = if has_shares { lists::MOST_EACH } else { lists::MOST };
+        self.kin.lists.ask(told, holder, each)
     }
 
     /// Requests a list that is missing or may be stale.
-    fn have_listed(&self, told: &Bytes, holder: &Holder, (standing, kind): (ListFreshness, Kind)) {
+    fn have_listed(
+        &self,
+        told: &ClientDeclaration,
+        holder: &Holder,
+        (standing, kind): (ListFreshness, Kind),
+    ) {
         let lists = &self.kin.lists;
         let is_modern = self.kin.version().map(ProtocolVersion::era) == Some(Era::Modern);
-        if is_modern {
+        if is_modern && told.other_era.is_none() {
             match (&*self.main.state.borrow(), standing) {
                 (LifeState::Ready, ListFreshness::New) => lists.wanted.notify_one(),
                 (LifeState::Idle, ListFreshness::New) => self.main.want_list(),
@@ -120,7 +133,7 @@ impl Server {
             }
             return;
         }
-        let owner = InstanceKey { told: told.clone(), ..InstanceKey::main() };
+        let owner = InstanceKey::lister(told.clone());
         let running = self.kin.pool.find(&owner);
         if let Some(running) = &running {
             running.touch();
@@ -161,6 +174,14 @@ impl Server {
     /// The negotiated version, while the server is connected.
     pub fn version(&self) -> Option<ProtocolVersion> {
         self.main.connection.load().as_ref().map(|connection| connection.peer().version)
+    }
+
+    /// The version in which clients of this era are served, while the server is
+    /// connected.
+    pub fn version_for(&self, era: Era) -> Option<ProtocolVersion> {
+        let main = self.version()?;
+        let own = self.kin.legacy_side.version();
+        own.filter(|_| self.kin.may_speak_legacy(main, era)).or(Some(main))
     }
 
     /// Whether the server is a child process.
@@ -212,12 +233,33 @@ impl Server {
             Some(version) => version,
             None => self.main.connected().await?.peer().version,
         };
+        if self.kin.may_speak_legacy(version, context.client.version.era())
+            && let Some(taken) = Box::pin(self.legacy_instance_for(context)).await?
+        {
+            return Ok(taken);
+        }
         let owner = self.owner(version, context);
         if owner.is_main() {
             return Ok((Arc::clone(&self.main), first));
         }
         let holder = Holder::identify(&context.principal, context.address);
         self.kin.pool.take(&self.kin, owner, &holder)
+    }
+
+    /// The Legacy instance for a Legacy client, at a server whose main instance
+    /// is Modern; `None` if the server speaks no Legacy.
+    async fn legacy_instance_for(
+        &self,
+        context: &Context,
+    ) -> Result<Option<(Arc<Instance>, InUse)>, UpstreamError> {
+        let config = &self.kin.config;
+        let owner = InstanceKey::of_legacy_client(config.isolation(), context);
+        let holder = Holder::identify(&context.principal, context.address);
+        // The instance lists as soon as it is open.
+        let _ = self.ask_for_list(&owner.told, &holder);
+        let taken = self.kin.pool.take(&self.kin, owner, &holder)?;
+        let is_spoken = self.kin.legacy_side.is_spoken(config.start_timeout).await;
+        Ok(is_spoken.then_some(taken))
     }
 
     fn owner(&self, version: ProtocolVersion, context: &Context) -> InstanceKey {
@@ -310,11 +352,14 @@ impl Server {
         let main = self.main.view();
         let (instances, instance_count) = self.kin.pool.view();
         let notes = self.main.notes();
+        let other = self.version().and_then(|_| self.kin.legacy_side.version());
+        let versions = self.version().into_iter().chain(other);
         ServerOverview {
             state: main.state,
             since: main.since,
             transport: transport_name(&self.kin.config.target),
             peer: self.peer(),
+            eras: versions.map(ProtocolVersion::era).collect(),
             last_error: main.last_error,
             restarts: self.main.restarts.load(Ordering::Relaxed),
             pid: main.pid,

@@ -16,7 +16,7 @@ SDKS = {
     "typescript2": "TypeScript SDK 2.x",
 }
 TRANSPORTS = {"http": "HTTP", "stdio": "stdio"}
-ERAS = {"legacy": "Legacy", "modern": "Modern"}
+ERAS = {"legacy": "Legacy", "modern": "Modern", "both": "both"}
 
 BEGIN = """# Conformance
 
@@ -28,8 +28,8 @@ never came to counts as failed.
 ## Server scenarios
 
 The suite asks, the gateway is in between, and one everything-server is behind it, which speaks one era
-alone. Where that is not the era of the scenarios' revision, the gateway joins the two; directly, the same
-server then answers in the revision's own era. The gateway leaves names and URIs as they are.
+alone, or both. Where it does not speak the era of the scenarios' revision, the gateway joins the two;
+directly, the same server then answers in the revision's own era. The gateway leaves names and URIs as they are.
 
 """
 CLIENTS = """

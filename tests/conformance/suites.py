@@ -6,8 +6,8 @@
 
 The suites of server scenarios are named SDK-TRANSPORT-ERA-REVISION: behind the
 gateway is the everything-server on that SDK, over HTTP or as a child process, and
-it speaks that era alone; the scenarios are those of the revision, so that the eras
-are the same or the gateway joins them. `tasks` in place of a revision are the
+it speaks that era alone, or `both`; the scenarios are those of the revision, so that
+the eras are the same or the gateway joins them. `tasks` in place of a revision are the
 scenarios of the tasks extension. They are judged by the same SDK's server, asked
 directly in the revision's own era.
 
@@ -53,10 +53,12 @@ TASKS = "tasks"
 START_SECONDS = 60
 
 # What is behind the gateway in each era, and with it the revisions' scenarios: first those of
-# the era's own revisions, then those that the gateway has to join.
+# the era's own revisions, then those that the gateway has to join. A server of both eras speaks
+# that of each revision.
 BEHIND = {
     "legacy": ("2025-06-18", "2025-11-25", "2026-07-28"),
     "modern": ("2026-07-28", "2025-11-25"),
+    "both": REVISIONS,
 }
 CLIENTS = (
     ("typescript1", "2025-06-18"),
@@ -137,6 +139,8 @@ def stacks() -> list[Stack]:
     for sdk in SDKS:
         for transport in ("http", "stdio"):
             for era, revisions in BEHIND.items():
+                if (sdk, era) == ("rmcp", "both"):
+                    continue  # The SDK is the same in both eras.
                 stack = Stack(sdk, transport, era)
                 kinds = revisions + ((TASKS,) if (sdk, era) == ("rmcp", "modern") else ())
                 stack.suites = [Suite(f"{stack.name}-{kind}", f"{sdk}/{kind}") for kind in kinds]

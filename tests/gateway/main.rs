@@ -18,6 +18,7 @@
 mod support;
 
 mod arguments;
+mod both_eras;
 mod bounds;
 mod caching;
 mod calls;

@@ -1,5 +1,6 @@
 //! The lists of one server: one for the gateway itself, which has no client
-//! capabilities, and one for each set of capabilities that clients have.
+//! capabilities, and one for each declaration that clients make: their
+//! capabilities and, at a server that speaks both eras, their era.
 //!
 //! A Modern server receives all list requests on its one connection. A Legacy
 //! server learns the capabilities when a connection is opened, so one instance
@@ -15,7 +16,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
@@ -26,7 +26,7 @@ use crate::mcp::Era;
 use crate::policy::Holder;
 use crate::text::{clip, escape_controls};
 
-use crate::upstream::owner::InstanceKey;
+use crate::upstream::owner::{ClientDeclaration, InstanceKey};
 use crate::upstream::supervisor::instance::Instance;
 use crate::upstream::transport::connection::ServerConnection;
 use crate::upstream::{SetupFault, UpstreamError};
@@ -37,9 +37,8 @@ use listing::ListingLimits;
 pub(in crate::upstream) struct OfferedLists {
     /// The gateway's own, without client capabilities.
     pub(in crate::upstream) base: ArcSwapOption<ServerList>,
-    /// The lists for clients with capabilities, by the raw capabilities that
-    /// the server is told.
-    further: Mutex<HashMap<Bytes, CapabilityList>>,
+    /// The lists for clients that declare more than the main instance.
+    further: Mutex<HashMap<ClientDeclaration, CapabilityList>>,
     /// Counts the requests for further lists that have ended.
     ticks: watch::Sender<u64>,
     /// Counts the changes of the further lists.
@@ -70,7 +69,7 @@ pub(in crate::upstream) enum ListingPart {
     Some,
 }
 
-/// A list for some capabilities.
+/// A list for one declaration.
 #[derive(Clone)]
 struct CapabilityList {
     list: Option<Arc<ServerList>>,
@@ -92,9 +91,15 @@ pub(in crate::upstream) enum ListFreshness {
 }
 
 impl OfferedLists {
-    /// The list for clients with these capabilities.
-    pub(in crate::upstream) fn of(&self, capabilities: &Bytes) -> Option<Arc<ServerList>> {
-        self.further().get(capabilities).and_then(|slot| slot.list.clone())
+    /// The list for clients of this declaration.
+    pub(in crate::upstream) fn of(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
+        self.further().get(told).and_then(|slot| slot.list.clone())
+    }
+
+    /// Whether these clients have the same list as all others.
+    fn is_base(&self, told: &ClientDeclaration) -> bool {
+        let (own, base) = (self.of(told), self.base.load_full());
+        own.zip(base).is_none_or(|(own, base)| Arc::ptr_eq(&own, &base))
     }
 
     /// Records that a client asks for such a list; returns its state. `None` if there is no room
@@ -102,13 +107,13 @@ impl OfferedLists {
     /// the client then has the list for all clients.
     pub(in crate::upstream) fn ask(
         &self,
-        capabilities: &Bytes,
+        told: &ClientDeclaration,
         holder: &Holder,
         each: usize,
     ) -> Option<ListFreshness> {
         let now = clock::now();
         let mut further = self.further();
-        if let Some(slot) = further.get_mut(capabilities) {
+        if let Some(slot) = further.get_mut(told) {
             slot.asked = now;
             let tried = slot.tried.map(|tried| ListFreshness::Tried(now - tried));
             return Some(tried.unwrap_or(ListFreshness::New));
@@ -120,13 +125,13 @@ impl OfferedLists {
             remove_unused(&mut further, |_| true)?;
         }
         let slot = CapabilityList { list: None, holder: holder.clone(), asked: now, tried: None };
-        further.insert(capabilities.clone(), slot);
+        further.insert(told.clone(), slot);
         Some(ListFreshness::New)
     }
 
     /// The client that a list was first requested for.
-    fn holder(&self, capabilities: &Bytes) -> Option<Holder> {
-        self.further().get(capabilities).map(|slot| slot.holder.clone())
+    fn holder(&self, told: &ClientDeclaration) -> Option<Holder> {
+        self.further().get(told).map(|slot| slot.holder.clone())
     }
 
     /// The number of changes of the further lists.
@@ -156,51 +161,54 @@ impl OfferedLists {
     }
 
     /// Waits until the server has been asked for such a list.
-    pub(in crate::upstream) async fn tried(&self, capabilities: &Bytes) {
+    pub(in crate::upstream) async fn tried(&self, told: &ClientDeclaration) {
         let mut ticks = self.ticks.subscribe();
         let settled = |_: &u64| {
             let further = self.further();
-            further.get(capabilities).is_none_or(|slot| slot.tried.is_some())
+            further.get(told).is_none_or(|slot| slot.tried.is_some())
         };
         // The sender is part of `self`, so it cannot be dropped.
         let _ = ticks.wait_for(settled).await;
     }
 
     /// Records that the server could not be asked.
-    pub(in crate::upstream) fn failed(&self, capabilities: &Bytes) {
-        if let Some(slot) = self.further().get_mut(capabilities) {
+    pub(in crate::upstream) fn failed(&self, told: &ClientDeclaration) {
+        if let Some(slot) = self.further().get_mut(told) {
             slot.tried = Some(clock::now());
         }
         self.ticks.send_modify(|count| *count += 1);
     }
 
     /// Marks a list as stale: the next client that asks has it requested again.
-    pub(in crate::upstream) fn doubt(&self, capabilities: &Bytes) {
+    pub(in crate::upstream) fn doubt(&self, told: &ClientDeclaration) {
         let long_ago = clock::now().checked_sub(RECENT);
-        if let Some(slot) = self.further().get_mut(capabilities) {
+        if let Some(slot) = self.further().get_mut(told) {
             slot.tried = slot.tried.and(long_ago.or(slot.tried));
         }
     }
 
-    /// The capabilities whose lists clients have recently asked for.
-    pub(in crate::upstream) fn recent(&self) -> Vec<Bytes> {
+    /// The declarations whose lists clients have recently asked for.
+    pub(in crate::upstream) fn recent(&self) -> Vec<ClientDeclaration> {
         let further = self.further();
         let recent = further.iter().filter(|(_, slot)| slot.asked.elapsed() < RECENT);
-        recent.map(|(capabilities, _)| capabilities.clone()).collect()
+        recent.map(|(told, _)| told.clone()).collect()
     }
 
-    fn untried(&self) -> Vec<Bytes> {
+    /// The declarations that the main instance can make whose lists were never
+    /// requested.
+    fn untried(&self) -> Vec<ClientDeclaration> {
         let further = self.further();
         let untried = further.iter().filter(|(_, slot)| slot.tried.is_none());
-        untried.map(|(capabilities, _)| capabilities.clone()).collect()
+        let own = untried.filter(|(told, _)| told.other_era.is_none());
+        own.map(|(told, _)| told.clone()).collect()
     }
 
     /// Stores a list; true if it has changed.
-    fn put(&self, capabilities: &Bytes, list: ServerList) -> bool {
+    fn put(&self, told: &ClientDeclaration, list: ServerList) -> bool {
         let base = self.base.load_full().filter(|base| base.is_same(&list));
         let mut further = self.further();
         // The entry was removed because no client asked for it.
-        let Some(slot) = further.get_mut(capabilities) else { return false };
+        let Some(slot) = further.get_mut(told) else { return false };
         let same = slot.list.as_ref().is_some_and(|old| old.is_same(&list));
         let first = slot.list.is_none() && base.is_some();
         // If it equals the list for all clients, that one is shared.
@@ -214,7 +222,7 @@ impl OfferedLists {
         !same && !first
     }
 
-    fn further(&self) -> MutexGuard<'_, HashMap<Bytes, CapabilityList>> {
+    fn further(&self) -> MutexGuard<'_, HashMap<ClientDeclaration, CapabilityList>> {
         self.further.lock()
     }
 }
@@ -222,13 +230,13 @@ impl OfferedLists {
 /// Removes the list of those that `may` be removed that clients have not asked for the longest
 /// time; `None` if all are in use.
 fn remove_unused(
-    further: &mut HashMap<Bytes, CapabilityList>,
+    further: &mut HashMap<ClientDeclaration, CapabilityList>,
     may: impl Fn(&CapabilityList) -> bool,
 ) -> Option<()> {
     let unused = |slot: &CapabilityList| may(slot) && slot.asked.elapsed() >= IN_USE;
     let oldest = further.iter().filter(|(_, slot)| unused(slot));
     let oldest = oldest.min_by_key(|(_, slot)| slot.asked);
-    let oldest = oldest.map(|(capabilities, _)| capabilities.clone())?;
+    let oldest = oldest.map(|(told, _)| told.clone())?;
     further.remove(&oldest);
     Some(())
 }
@@ -249,6 +257,9 @@ impl Instance {
             let old = lists.of(told).or_else(|| lists.base.load_full());
             let (list, part) = self.fetch(connection, told, old).await?;
             let has_changed = lists.put(told, list);
+            if told.other_era.is_some() && !lists.is_base(told) {
+                self.kin.surroundings.note_lists_by_era();
+            }
             self.tell(has_changed);
             return Ok(ListingOutcome { part, has_changed });
         }
@@ -259,7 +270,15 @@ impl Instance {
         lists.base.store(Some(Arc::new(list)));
         self.tell(has_changed);
         match connection.peer().era() {
-            Era::Modern => has_changed |= self.list_further(connection, lists.recent()).await,
+            Era::Modern => {
+                let recent = lists.recent().into_iter();
+                let (own, others): (Vec<_>, Vec<_>) =
+                    recent.partition(|told| told.other_era.is_none());
+                for told in others.iter().filter(|_| has_changed) {
+                    self.kin.relist_for(told);
+                }
+                has_changed |= self.list_further(connection, own).await;
+            }
             // The lists of other instances, which may be idle and have missed
             // the notification, may have changed as well.
             Era::Legacy if has_changed || lists.inherited.swap(false, Ordering::AcqRel) => {
@@ -283,21 +302,25 @@ impl Instance {
     }
 
     /// Requests these lists; true if one has changed.
-    async fn list_further(&self, connection: &ServerConnection, wanted: Vec<Bytes>) -> bool {
+    async fn list_further(
+        &self,
+        connection: &ServerConnection,
+        wanted: Vec<ClientDeclaration>,
+    ) -> bool {
         let lists = &self.kin.lists;
         let mut has_changed = false;
-        for capabilities in wanted {
-            let old = lists.of(&capabilities).or_else(|| lists.base.load_full());
-            match self.fetch(connection, &capabilities, old).await {
+        for told in wanted {
+            let old = lists.of(&told).or_else(|| lists.base.load_full());
+            match self.fetch(connection, &told, old).await {
                 Ok((list, _)) => {
-                    let is_new = lists.put(&capabilities, list);
+                    let is_new = lists.put(&told, list);
                     self.tell(is_new);
                     has_changed |= is_new;
                 }
                 Err(fault) => {
                     let fault = fault.chain_without(&self.config().secrets);
                     tracing::warn!(server = %self.name(), fault, "no list for some clients");
-                    lists.failed(&capabilities);
+                    lists.failed(&told);
                 }
             }
         }
@@ -315,7 +338,7 @@ impl Instance {
     async fn fetch(
         &self,
         connection: &ServerConnection,
-        capabilities: &Bytes,
+        told: &ClientDeclaration,
         old: Option<Arc<ServerList>>,
     ) -> Result<(ServerList, ListingPart), UpstreamError> {
         let config = self.config();
@@ -326,7 +349,7 @@ impl Instance {
             bytes: config.max_response,
             time,
         };
-        let listing = listing::fetch(connection, capabilities, bounds).await?;
+        let listing = listing::fetch(connection, &told.capabilities, bounds).await?;
         let listed =
             if listing.is_worth_another() { ListingPart::Some } else { ListingPart::Whole };
         let missing: Vec<_> = listing
@@ -397,13 +420,13 @@ impl crate::upstream::supervisor::shared::ServerShared {
     }
 
     /// Like [`relist`](Self::relist), for one list.
-    pub(in crate::upstream) fn relist_for(self: &Arc<Self>, told: &Bytes) {
+    pub(in crate::upstream) fn relist_for(self: &Arc<Self>, told: &ClientDeclaration) {
         if self.lists.of(told).is_none() {
             return;
         }
         let Some(holder) = self.lists.holder(told) else { return };
         self.lists.doubt(told);
-        let lister = InstanceKey { told: told.clone(), ..InstanceKey::main() };
+        let lister = InstanceKey::lister(told.clone());
         if let Ok(lister) = self.pool.open_for(self, lister, &holder) {
             lister.want_list();
         }

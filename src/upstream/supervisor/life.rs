@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::backoff::Backoff;
 use crate::clock;
 use crate::config::{ServerKind, StartChoice};
-use crate::mcp::Era;
+use crate::mcp::{Era, ProtocolVersion};
 
 use crate::upstream::lists::ListingPart;
 use crate::upstream::lists::pace::RelistPace;
@@ -103,6 +103,10 @@ impl<'a> Life<'a> {
                 LossReason::Stopped => return,
                 LossReason::Idle if !is_main => return,
                 LossReason::Idle => true,
+                LossReason::Lost(_) if self.is_of_refuted_era() => {
+                    instance.kin.lists.failed(&instance.owner.told);
+                    return;
+                }
                 LossReason::Lost(fault) => {
                     self.note(&fault);
                     if instance.owner.lists() && !is_main {
@@ -120,15 +124,38 @@ impl<'a> Life<'a> {
         }
     }
 
+    /// Notes whether the server speaks the other era, if the instance is of it.
+    fn judge_other_era(&self, opened: Result<ProtocolVersion, &UpstreamError>) {
+        let instance = self.instance;
+        if instance.owner.told.other_era.is_none() || !instance.kin.legacy_side.learn(opened) {
+            return;
+        }
+        let fault = opened.map_err(|fault| fault.chain_without(&instance.config().secrets));
+        let fault = fault.err().unwrap_or_default();
+        tracing::info!(
+            server = %instance.name(), fault,
+            "it speaks no Legacy: the gateway adapts for Legacy clients"
+        );
+    }
+
+    /// Whether the instance was opened in an era that the server turned out not
+    /// to speak.
+    fn is_of_refuted_era(&self) -> bool {
+        let instance = self.instance;
+        instance.owner.told.other_era.is_some() && instance.kin.legacy_side.is_refuted()
+    }
+
     /// One run, from start to end.
     async fn run(&mut self) -> LossReason {
         enter(self.instance, LifeState::Connecting);
         let instance = Arc::clone(self.instance);
         let limit = instance.config().start_timeout;
-        let connection = match timeout(limit, self.connect()).await {
-            Ok(Ok(connection)) => Arc::new(connection),
-            Ok(Err(fault)) => return self.lost(fault).await,
-            Err(_) => return self.lost(UpstreamError::Timeout { after: limit }).await,
+        let opened = timeout(limit, self.connect()).await;
+        let opened = opened.unwrap_or(Err(UpstreamError::Timeout { after: limit }));
+        self.judge_other_era(opened.as_ref().map(|connection| connection.peer().version));
+        let connection = match opened {
+            Ok(connection) => Arc::new(connection),
+            Err(fault) => return self.lost(fault).await,
         };
         if instance.is_main() {
             instance.kin.speaks(connection.peer().version);

@@ -3,11 +3,13 @@
 //!
 //! An instance is one child process, or one HTTP connection or session, and has
 //! a task of its own ([`life`]). The main instance is shared; where one cannot
-//! serve all clients, the [`pool`] opens further ones, bounded in number.
+//! serve all clients, the [`pool`] opens further ones, bounded in number; a
+//! server that speaks both eras has some for Legacy clients ([`legacy_side`]).
 //! [`shared`] is the state that they share. This module does not know how bytes
 //! reach a server: [`opening`] asks a transport for a connection.
 
 pub(in crate::upstream) mod instance;
+pub(in crate::upstream) mod legacy_side;
 pub(in crate::upstream) mod shared;
 mod life;
 mod opening;

@@ -60,7 +60,10 @@ impl Life<'_> {
             forward: config.forward_headers.clone(),
             inbox: Arc::clone(&self.instance.inbox),
         };
-        let may_be_old = http.transport == HttpTransport::Auto && era != EraChoice::Modern;
+        // A server that is known to be Modern is not that old.
+        let may_be_old = http.transport == HttpTransport::Auto
+            && era != EraChoice::Modern
+            && self.instance.owner.told.other_era.is_none();
         match HttpServer::open(opening).await {
             Err(fault) if may_be_old && http::sse::may_be_old(&fault) => {
                 self.open_sse(client).await.map_err(|_| fault)

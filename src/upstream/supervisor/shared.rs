@@ -11,11 +11,12 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::codec::file::FileReader;
 use crate::config::{Config, EraChoice, ServerConfig};
-use crate::mcp::ProtocolVersion;
+use crate::mcp::{Era, ProtocolVersion};
 use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 
 use crate::upstream::lists::OfferedLists;
 use crate::upstream::notifications::SubscriptionHub;
+use crate::upstream::supervisor::legacy_side::LegacySide;
 use crate::upstream::supervisor::pool::Pool;
 use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::child::Guardian;
@@ -38,6 +39,8 @@ pub struct ServerContext {
     pub hub: Arc<SubscriptionHub>,
     /// How much of a limit one client may have, in percent.
     share: Arc<AtomicUsize>,
+    /// Whether a server has other lists for Legacy clients than for Modern ones.
+    lists_by_era: Arc<AtomicBool>,
 }
 
 impl ServerContext {
@@ -51,7 +54,19 @@ impl ServerContext {
             alive: TaskTracker::new(),
             hub: Arc::default(),
             share: Arc::new(AtomicUsize::new(100)),
+            lists_by_era: Arc::default(),
         }
+    }
+
+    /// Whether a server has, or had, other lists for Legacy clients than for
+    /// Modern ones.
+    pub fn has_lists_by_era(&self) -> bool {
+        self.lists_by_era.load(Ordering::Acquire)
+    }
+
+    /// Records that a server has other lists for Legacy clients.
+    pub(in crate::upstream) fn note_lists_by_era(&self) {
+        self.lists_by_era.store(true, Ordering::Release);
     }
 
     /// Puts a configuration's share of each client in force.
@@ -84,6 +99,8 @@ pub(in crate::upstream) struct ServerShared {
     pub(in crate::upstream) lives: TaskTracker,
     /// The version last negotiated with the main instance.
     version: Mutex<Option<ProtocolVersion>>,
+    /// Whether it speaks Legacy as well, if that version is Modern.
+    pub(in crate::upstream) legacy_side: LegacySide,
     /// The HTTP client: one connection pool for all sessions.
     client: Mutex<Option<Arc<http::HttpClient>>>,
     /// Reads the certificates of that client.
@@ -113,6 +130,7 @@ impl ServerShared {
             stop: surroundings.stop.child_token(),
             lives: TaskTracker::new(),
             version: Mutex::new(known),
+            legacy_side: LegacySide::default(),
             client: Mutex::default(),
             files: FileReader::default(),
             users: TaskTracker::new(),
@@ -129,6 +147,16 @@ impl ServerShared {
     /// Records the version that the main instance speaks.
     pub(in crate::upstream) fn speaks(&self, version: ProtocolVersion) {
         *self.version.lock() = Some(version);
+    }
+
+    /// Whether clients of this era get instances of their own: the main
+    /// instance is Modern, and the server may speak Legacy as well.
+    pub(in crate::upstream) fn may_speak_legacy(&self, version: ProtocolVersion, era: Era) -> bool {
+        era == Era::Legacy
+            && version.era() == Era::Modern
+            && self.config.era == EraChoice::Auto
+            && self.config.max_instances() > 0
+            && !self.legacy_side.is_refuted()
     }
 
     /// The HTTP client that all instances share.

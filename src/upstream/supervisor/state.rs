@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use tokio::time::Instant;
 
 use crate::call::ServerFault;
+use crate::mcp::Era;
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::transport::peer::Peer;
 
@@ -56,6 +57,9 @@ pub struct ServerOverview {
     pub transport: &'static str,
     /// Its identity, while it is connected.
     pub peer: Option<Peer>,
+    /// The eras that it is known to speak, while it is connected: first that
+    /// of its main instance.
+    pub eras: Vec<Era>,
     /// The last error, and when it occurred.
     pub last_error: Option<(SystemTime, String)>,
     /// The number of restarts.

@@ -53,6 +53,8 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let (head, body) = request.into_parts();
+    let version = head.headers.get("mcp-protocol-version");
+    let inner = inner.side(version.is_none_or(|version| version != "2026-07-28"));
     let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let text = String::from_utf8_lossy(&body).into_owned();
     let received = match head.method.as_str() {

@@ -92,6 +92,8 @@ pub struct Inner {
     /// Ends every connection there is.
     cut: watch::Sender<u64>,
     pub starts: AtomicUsize,
+    /// What it does for those who open in Legacy, if it speaks both eras.
+    legacy_side: Mutex<Option<Arc<Inner>>>,
 }
 
 impl Upstream {
@@ -189,6 +191,12 @@ impl Upstream {
         does: impl Fn(&Received) -> Vec<Step> + Send + Sync + 'static,
     ) -> &Self {
         self.tool(&tool(name), does)
+    }
+
+    /// Speaks Legacy as well, and is then this other server.
+    pub fn speaks_legacy_as(&self, other: &Self) -> &Self {
+        *self.inner.legacy_side.lock().unwrap() = Some(Arc::clone(&other.inner));
+        self
     }
 
     /// Says that it writes a log.
@@ -328,6 +336,7 @@ impl Inner {
             list_ttl: Mutex::default(),
             cut: watch::Sender::new(0),
             starts: AtomicUsize::new(0),
+            legacy_side: Mutex::default(),
         };
         for (name, does) in script::first_tools() {
             inner.tools.lock().unwrap().push(tool(name).to_string());
@@ -348,6 +357,12 @@ impl Inner {
             self.received.lock().unwrap().push(received);
         }
         self.news.send_modify(|count| *count += 1);
+    }
+
+    /// The server that a client who opened in Legacy, or not, talks to.
+    fn side(self: &Arc<Self>, is_legacy: bool) -> Arc<Self> {
+        let legacy = self.legacy_side.lock().unwrap().clone().filter(|_| is_legacy);
+        legacy.unwrap_or_else(|| Arc::clone(self))
     }
 
     fn close(&self) {

@@ -45,6 +45,9 @@ async fn child(inner: &Arc<Inner>, socket: TcpStream, number: usize) {
     let (input, output) = socket.into_split();
     let output: Output = Arc::new(tokio::sync::Mutex::new(output));
     let mut lines = BufReader::new(input).lines();
+    let Ok(Some(first)) = lines.next_line().await else { return };
+    let inner = &inner.side(first.contains("\"initialize\""));
+    let mut first = Some(first);
     let mut tasks = JoinSet::new();
     let running: Mutex<HashMap<String, AbortHandle>> = Mutex::default();
     // What an HTTP server knows by a header: whose request it is.
@@ -54,7 +57,12 @@ async fn child(inner: &Arc<Inner>, socket: TcpStream, number: usize) {
     if inner.era == Era::Legacy {
         tasks.spawn(announce(Listener::legacy(inner, &session), Arc::clone(&output)));
     }
-    while let Ok(Some(line)) = lines.next_line().await {
+    loop {
+        let line = match first.take() {
+            None => lines.next_line().await.ok().flatten(),
+            first => first,
+        };
+        let Some(line) = line else { return };
         let received = Received::read(&line, headers.clone());
         inner.note(received.clone());
         if received.method == "notifications/cancelled" {

@@ -120,7 +120,10 @@ impl HttpServer {
         };
         let (peer, session) = match modern {
             Some(peer) => (peer, LegacySession::default()),
-            None => LegacySession::open(&client, &opening.owner.told, opening.limit).await?,
+            None => {
+                LegacySession::open(&client, &opening.owner.told.capabilities, opening.limit)
+                    .await?
+            }
         };
         let shared = Arc::new(HttpShared {
             server: opening.server,
@@ -431,7 +434,7 @@ impl HttpShared {
         let open = async {
             // Once for all calls that the loss concerns.
             tracing::info!(server = %self.server, "the server has lost the session, a new one is opened");
-            session::open(&self.client, &self.owner.told, self.limit).await
+            session::open(&self.client, &self.owner.told.capabilities, self.limit).await
         };
         let reopened = self.session.reopen(lost, open).await;
         reopened.inspect_err(|fault| self.lose(fault))

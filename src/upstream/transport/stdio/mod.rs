@@ -83,7 +83,9 @@ impl StdioServer {
             opening.limit,
             opening.inbox,
         );
-        match introduce(&wire, &opening.owner.told, opening.era, opening.patience).await {
+        match introduce(&wire, &opening.owner.told.capabilities, opening.era, opening.patience)
+            .await
+        {
             Ok(peer) => {
                 let listening = change_stream::start(&wire, &peer);
                 Ok(Self { wire, peer, levels: LogLevelControl::default(), _listening: listening })

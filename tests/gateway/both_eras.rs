@@ -1,0 +1,147 @@
+//! Servers that speak both eras: each client is served in its own.
+
+use serde_json::{Value, json};
+
+use super::input::{ann, asking, dialogue, form};
+use crate::support::gateway::of;
+use crate::support::upstream::{MOMENT, offers, tool};
+use crate::support::{Client, Gateway, Step, Upstream, within};
+
+/// A Modern server that is another one to those who open in Legacy. The tool `who` says which of
+/// the two was called, `ask` works in Legacy only.
+async fn server_of_both_eras() -> [Upstream; 2] {
+    let both = Upstream::both().await;
+    let [modern, legacy] = &both;
+    for (side, name) in [(modern, "modern"), (legacy, "legacy")] {
+        side.does("who", move |_| vec![answer(name)]);
+    }
+    modern.does("ask", |_| vec![Step::Error(json!({ "code": -32603, "message": "no session" }))]);
+    legacy.does("ask", |_| asking(vec![("a", "elicitation/create", form())]));
+    modern.speaks_legacy_as(legacy);
+    both
+}
+
+fn answer(text: &str) -> Step {
+    Step::Result(json!({ "content": [{ "type": "text", "text": text }] }))
+}
+
+async fn who(client: &Client) -> String {
+    let said = client.call("s__who", json!({})).await;
+    said.result()["content"][0]["text"].as_str().unwrap().to_owned()
+}
+
+/// Waits until the client has this list.
+async fn listed(client: &Client, names: &[&str]) {
+    within(async {
+        while client.tool_names().await != names {
+            tokio::time::sleep(MOMENT).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_both_eras_is_spoken_to_in_its_clients_era() {
+    for way in [0, 1] {
+        let [modern, legacy] = server_of_both_eras().await;
+        let (transport, lines) = modern.ways()[way].clone();
+        let gateway = Gateway::with("s", lines).start().await;
+        for (era, client) in gateway.both().await {
+            assert_eq!(who(&client).await, era.to_lowercase(), "{transport}");
+        }
+        let able = gateway.legacy().await.offering(json!({ "elicitation": {} })).await;
+        let asked = dialogue(&able, "s__ask", |_| ann()).await;
+        let text = asked.result()["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains("Ann"), "{transport} {text}");
+        assert_eq!(modern.calls().len(), 1, "{transport}: the Modern client's");
+        assert!(legacy.all("server/discover").is_empty(), "{transport}");
+        let status = gateway.server("s").await;
+        let said = (&status["era"], &status["eras"], &status["protocol_version"]);
+        assert_eq!(said, (&json!("modern"), &json!(["modern", "legacy"]), &json!("2026-07-28")));
+    }
+}
+
+#[tokio::test]
+async fn lists_are_those_of_the_clients_era() {
+    let [modern, legacy] = server_of_both_eras().await;
+    modern.does("new", |_| vec![answer("new")]);
+    legacy.does("old", |_| vec![answer("old")]);
+    let gateway = Gateway::with("s", modern.http()).start().await;
+    let [(_, newer), (_, older)] = gateway.both().await;
+    // Called before the client has listed.
+    let said = older.call("s__old", json!({})).await;
+    assert_eq!(said.result()["content"][0]["text"], "old");
+    for _ in 0..2 {
+        let (of_newer, of_older) = (newer.tool_names().await, older.tool_names().await);
+        let has = |tools: &[String], name: &str| tools.iter().any(|tool| tool == name);
+        assert!(has(&of_newer, "s__new") && !has(&of_newer, "s__old"), "{of_newer:?}");
+        assert!(has(&of_older, "s__old") && !has(&of_older, "s__new"), "{of_older:?}");
+    }
+    let refused = older.call("s__new", json!({})).await;
+    assert_eq!(refused.answer()["error"]["code"], -32602);
+    // A client without abilities has the same list as one with some.
+    let able = gateway.legacy().await.offering(json!({ "roots": {} })).await;
+    assert_eq!(able.tool_names().await, older.tool_names().await);
+    legacy.set_tools([tool("older").to_string()]);
+    legacy.tell("notifications/tools/list_changed", json!({})).await;
+    listed(&older, &["s__older"]).await;
+    // What changes in one era may have changed in the other.
+    legacy.set_tools([tool("oldest").to_string()]);
+    modern.set_tools([tool("newest").to_string()]);
+    modern.tell("notifications/tools/list_changed", json!({})).await;
+    listed(&newer, &["s__newest"]).await;
+    listed(&older, &["s__oldest"]).await;
+}
+
+#[tokio::test]
+async fn a_modern_server_is_tried_in_legacy_once() {
+    for way in [0, 1] {
+        let modern = Upstream::modern().await;
+        modern.does("who", |_| vec![answer("modern")]);
+        let (transport, lines) = modern.ways()[way].clone();
+        let gateway = Gateway::with("s", lines).start().await;
+        for _ in 0..3 {
+            let client = gateway.legacy().await;
+            assert_eq!(who(&client).await, "modern", "{transport}");
+            assert!(client.tool_names().await.contains(&"s__who".to_owned()), "{transport}");
+        }
+        assert_eq!(modern.all("initialize").len(), 1, "{transport}");
+        let status = gateway.wait_for(|status| of(status, "s")["instance_count"] == 0).await;
+        let status = of(&status, "s");
+        assert_eq!(status["eras"], json!(["modern"]), "{transport}");
+        assert_eq!((&status["state"], &status["last_error"]), (&json!("ready"), &Value::Null));
+    }
+}
+
+#[tokio::test]
+async fn a_pinned_era_is_the_only_one() {
+    for (pinned, other) in [("modern", "initialize"), ("legacy", "server/discover")] {
+        let [modern, legacy] = server_of_both_eras().await;
+        let lines = format!("{}era = \"{pinned}\"\n", modern.http());
+        let gateway = Gateway::with("s", lines).start().await;
+        for (era, client) in gateway.both().await {
+            assert_eq!(who(&client).await, pinned, "{era}");
+        }
+        let side = if pinned == "modern" { &legacy } else { &modern };
+        assert!(side.all(other).is_empty(), "{pinned}");
+        let status = gateway.server("s").await;
+        assert_eq!(status["eras"], json!([pinned]));
+        // Each client has a session of its own with a Legacy server.
+        let sessions = if pinned == "modern" { 0 } else { 2 };
+        assert_eq!(status["instance_count"], sessions, "{pinned}");
+    }
+}
+
+#[tokio::test]
+async fn subscriptions_stand_in_the_clients_era() {
+    let [modern, legacy] = server_of_both_eras().await;
+    for side in [&modern, &legacy] {
+        side.can(offers::everything());
+        side.lists("resources", vec![json!({ "uri": "test://a", "name": "a" })]);
+    }
+    let gateway = Gateway::with("s", modern.http()).start().await;
+    let client = gateway.legacy().await;
+    client.tool_names().await;
+    assert!(client.subscribes("mcp://s/test://a").await);
+    assert_eq!(legacy.all("resources/subscribe").len(), 1);
+}
