@@ -29,8 +29,10 @@ use super::{HttpShared, session};
 
 /// Starts the tasks that listen for changes, until the returned set is dropped.
 /// For an instance of a single client it waits briefly for the stream, so that
-/// server requests on it during the first call are not missed.
-pub(super) async fn start(shared: &Arc<HttpShared>) -> JoinSet<()> {
+/// server requests on it during the first call are not missed: some servers
+/// begin the response with the first message only. `took` is how long the
+/// server took to open the session.
+pub(super) async fn start(shared: &Arc<HttpShared>, took: Duration) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let (peer, inbox) = (&shared.peer, Arc::clone(&shared.inbox));
     let open = HttpListener(Arc::clone(shared));
@@ -44,7 +46,7 @@ pub(super) async fn start(shared: &Arc<HttpShared>) -> JoinSet<()> {
             tasks.spawn(get_on(Arc::clone(shared), first));
             tasks.spawn(subscribe(open, peer.tells, inbox));
             if !shared.owner.lists() {
-                let _ = timeout(SOON, stands).await;
+                let _ = timeout((2 * took).clamp(LEAST_SOON, SOON), stands).await;
             }
         }
     }
@@ -221,4 +223,5 @@ async fn follow(
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_mins(1);
 /// How long the first call waits for the stream of a single client's instance.
+const LEAST_SOON: Duration = Duration::from_millis(20);
 const SOON: Duration = Duration::from_millis(500);

@@ -32,6 +32,7 @@ use tokio::sync::{Semaphore, watch as cell};
 use tokio::task::JoinSet;
 
 use crate::call::{Answer, Call, Reply, ServerFault, ServerName, VersionFault};
+use crate::clock;
 use crate::config::EraChoice;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id, Response};
@@ -118,6 +119,7 @@ impl HttpServer {
             ),
             EraChoice::Auto => probe(&client, opening.limit, opening.patience).await?,
         };
+        let began = clock::now();
         let (peer, session) = match modern {
             Some(peer) => (peer, LegacySession::default()),
             None => {
@@ -141,7 +143,7 @@ impl HttpServer {
             calls: LegacyCalls::default(),
             asides: Arc::new(Semaphore::new(ASIDES)),
         });
-        let listening = change_stream::start(&shared).await;
+        let listening = change_stream::start(&shared, began.elapsed()).await;
         Ok(Self { shared, _listening: listening })
     }
 
