@@ -280,6 +280,19 @@ fn is_of_a_call(method: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::ServerName;
+    use crate::upstream::owner::InstanceKey;
+
+    #[test]
+    fn an_error_is_described_without_the_servers_secrets() {
+        let hub = Arc::new(SubscriptionHub::default());
+        let subscriptions = hub.of(&ServerName::new("s").unwrap(), &InstanceKey::main());
+        let inbox = Inbox::new(Arc::default(), subscriptions);
+        inbox.keep_secret(&ServerSecrets::new(["hunter2-hunter2"]));
+        let fault = UpstreamError::Refused { code: 1, message: "no: hunter2-hunter2".into() };
+        let described = inbox.describe(&fault);
+        assert!(described.contains("no: ***"), "{described}");
+    }
 
     #[test]
     fn what_a_server_tells_is_told_apart() {
