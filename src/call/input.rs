@@ -61,6 +61,13 @@ impl Question {
         self.method.len() + self.params.as_ref().map_or(0, Bytes::len)
     }
 
+    /// The same, without the message that it came in.
+    #[must_use]
+    pub fn detach(mut self) -> Self {
+        self.params = self.params.map(|params| Bytes::copy_from_slice(&params));
+        self
+    }
+
     /// Reads a member of `inputRequests`; `source` contains it.
     ///
     /// # Errors

@@ -298,17 +298,19 @@ impl Polling {
     }
 
     /// Queues the input requests of a task that the client has not received
-    /// yet.
+    /// yet. What does not fit is queued after a later poll.
     fn ask(&mut self, task: &Task<'_>, raw: &Bytes) {
         let requests = task.find("inputRequests").map(|raw| raw.get().as_bytes());
         let requests = requests.and_then(|raw| Members::parse(raw).ok());
         for (key, request) in requests.map(|requests| requests.0).unwrap_or_default() {
             let room = self.open.len() < MOST_QUESTIONS && self.asked.len() < MOST_KEYS;
             let Ok(question) = Question::read(raw, request) else { continue };
-            if room && self.asked.insert(key.to_string()) {
+            let waiting: usize = self.untold.iter().map(|(_, question)| question.size()).sum();
+            let fits = waiting == 0 || waiting + question.size() <= MOST_UNTOLD;
+            if room && fits && self.asked.insert(key.to_string()) {
                 let number = u64::try_from(self.asked.len()).unwrap_or(u64::MAX);
                 self.open.push((number, key.into_owned()));
-                self.untold.push_back((number, question));
+                self.untold.push_back((number, question.detach()));
                 self.asking.get_or_insert_with(clock::now);
             }
         }
@@ -360,6 +362,8 @@ const LEAST: Duration = Duration::from_millis(50);
 const MOST: Duration = Duration::from_secs(5);
 /// The most input requests of one task.
 const MOST_KEYS: usize = 256;
+/// The most bytes of input requests that wait for the client.
+const MOST_UNTOLD: usize = 8 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -377,5 +381,23 @@ mod tests {
             let error = format!(r#"{{"data":{{"requiredCapabilities":{{{needed}}}}}}}"#);
             assert_eq!(needs_tasks(error.as_bytes()), is_so, "{error}");
         }
+    }
+
+    #[test]
+    fn large_input_requests_wait_up_to_a_sum_of_bytes() {
+        let message = "x".repeat(3 << 20);
+        let request = json!({ "method": "elicitation/create", "params": { "message": message } });
+        let task = json!({
+            "taskId": "t", "status": "input_required",
+            "inputRequests": { "a": request, "b": request, "c": request },
+        });
+        let raw = Bytes::from(task.to_string());
+        let task = Task::parse(&raw).unwrap();
+        let mut polling = Polling::new(&task, USUAL);
+        polling.ask(&task, &raw);
+        assert_eq!(polling.untold.len(), 2, "9 MiB do not fit");
+        polling.untold.clear();
+        polling.ask(&task, &raw);
+        assert_eq!(polling.untold.len(), 1, "the third is asked once the others are told");
     }
 }
