@@ -85,7 +85,8 @@ impl ServerList {
         old: Option<&Self>,
     ) -> (Self, Vec<RejectedElement>) {
         let mut refused = Vec::new();
-        let same_rules = old.filter(|old| old.rules == rules);
+        // What passes the strict rules passes without them.
+        let same_rules = old.filter(|old| old.rules == rules || rules == HeaderRules::Ignore);
         let tools = match &raws.tools {
             Some(raws) => {
                 let old = same_rules.map_or(&[][..], |old| &old.tools);
@@ -140,8 +141,12 @@ impl ServerList {
     /// Whether it is equal to `other`, in the same order. Elements reused from
     /// `other` are compared by pointer.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.freshness == other.freshness
-            && *self.offers == *other.offers
+        self.freshness == other.freshness && self.offers_the_same(other)
+    }
+
+    /// Whether it equals `other` but for how long it is fresh.
+    pub fn offers_the_same(&self, other: &Self) -> bool {
+        *self.offers == *other.offers
             && are_same_elements(&self.tools, &other.tools)
             && Kind::ALL
                 .into_iter()

@@ -46,12 +46,13 @@ section! {
             idle_stop: Option<Duration> as Option<DurationSetting>,
             /// Whether clients share the server's child process or session. By default each client
             /// has its own session with a Legacy HTTP server, and all clients share one child
-            /// process. Modern servers are stateless and always shared.
+            /// process. Modern servers are stateless and always shared; of a server that speaks both
+            /// eras this is about its Legacy clients.
             isolation: Option<Isolation>,
             /// The number of instances of the server besides the first one, which serves the lists:
             /// one for each client, or each set of client capabilities, that needs its own. By
             /// default 32 child processes, or 10000 sessions. With 0 all clients share the first
-            /// instance, and no client capabilities are announced to the server.
+            /// instance, in its era, and no client capabilities are announced to the server.
             max_instances: Option<usize> as Option<CountSetting<0, 1_000_000>>,
             /// How long such an instance may be idle before it is closed. A Legacy client's session
             /// with an HTTP server stays open as long as the client's own session.

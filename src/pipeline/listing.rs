@@ -58,10 +58,12 @@ impl Gateway {
 /// that asks, and waits a while for those not requested before. Lists that
 /// arrive later are announced as changes.
 pub(super) async fn refresh_lists(snapshot: &Snapshot, view: &View, context: &Context, kind: Kind) {
-    let asked = request_lists(snapshot, view, context, kind);
-    if !asked.is_empty() {
-        let _ = timeout(PATIENCE, join_all(asked)).await;
-    }
+    let asked = async {
+        join_all(request_lists(snapshot, view, context, kind)).await;
+        // Those that have just turned out not to speak the client's era have other lists for it.
+        join_all(request_lists(snapshot, view, context, kind)).await;
+    };
+    let _ = timeout(PATIENCE, asked).await;
 }
 
 /// Requests the lists as [`refresh_lists`] does, without waiting for them: each

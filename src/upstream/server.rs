@@ -18,6 +18,7 @@ use crate::upstream::lists::{self, ListFreshness};
 use crate::upstream::notifications::{Mailbox, SubscriptionGuard, Topic};
 use crate::upstream::owner::{ClientDeclaration, InstanceKey};
 use crate::upstream::supervisor::instance::{InUse, Instance, SOON};
+use crate::upstream::supervisor::legacy_side::LegacySupport;
 use crate::upstream::supervisor::shared::{ServerContext, ServerShared, StopGuard};
 use crate::upstream::supervisor::state::{LifeState, ServerOverview};
 use crate::upstream::transport::connection::transport_name;
@@ -79,7 +80,11 @@ impl Server {
         holder: &Holder,
         kind: Kind,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let told = self.told(client.version.era(), client.abilities());
+        let era = client.version.era();
+        if self.kin.version().is_some_and(|version| self.kin.wants_legacy(version, era)) {
+            self.kin.retry_legacy(holder);
+        }
+        let told = self.told(era, client.abilities());
         let told = told.filter(|_| self.list().is_some());
         let asked = told.and_then(|told| {
             let standing = self.ask_for_list(&told, holder)?;
@@ -98,7 +103,7 @@ impl Server {
     /// all, or if its version is unknown.
     fn told(&self, era: Era, abilities: &Abilities) -> Option<ClientDeclaration> {
         let version = self.kin.version()?;
-        let told = if self.kin.may_speak_legacy(version, era) {
+        let told = if self.kin.serves_legacy(version, era) {
             ClientDeclaration::of_legacy_client(abilities)
         } else {
             ClientDeclaration::new(version, abilities)
@@ -138,9 +143,8 @@ impl Server {
         if let Some(running) = &running {
             running.touch();
         }
-        let fresh = lists.of(told).filter(|_| running.is_some());
-        let fresh =
-            fresh.map_or(Duration::ZERO, |list| list.freshness.get(kind).ttl).max(LEAST_FRESH);
+        let fresh = lists.freshness(told).filter(|_| running.is_some());
+        let fresh = fresh.map_or(Duration::ZERO, |fresh| fresh.get(kind).ttl).max(LEAST_FRESH);
         if matches!(standing, ListFreshness::Tried(age) if age <= fresh) {
             return;
         }
@@ -180,8 +184,10 @@ impl Server {
     /// connected.
     pub fn version_for(&self, era: Era) -> Option<ProtocolVersion> {
         let main = self.version()?;
-        let own = self.kin.legacy_side.version();
-        own.filter(|_| self.kin.may_speak_legacy(main, era)).or(Some(main))
+        if self.kin.wants_legacy(main, era) {
+            return self.kin.legacy_side.version().or(Some(main));
+        }
+        Some(main)
     }
 
     /// Whether the server is a child process.
@@ -204,7 +210,12 @@ impl Server {
         permitted: Permitted<Call>,
         config: &ServerConfig,
     ) -> Result<Reply, Failure> {
-        let taken = self.instance_for(&permitted.get().context).await;
+        let (context, params) = (&permitted.get().context, &permitted.get().params);
+        let taken = match self.kin.version() {
+            // Only Modern servers have asked for the input of a retry.
+            Some(version) if params.has_input() => self.instance_of_main_era(version, context),
+            _ => self.instance_for(context).await,
+        };
         let (instance, in_use) = taken.map_err(|fault| self.main.fail(fault))?;
         instance.call(permitted, config, in_use).await
     }
@@ -226,40 +237,57 @@ impl Server {
         &self,
         context: &Context,
     ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
-        // Held even if the main instance is needed only to learn the server's
-        // era.
-        let first = InUse::begin(&self.main);
-        let version = match self.kin.version() {
-            Some(version) => version,
-            None => self.main.connected().await?.peer().version,
+        let version = if let Some(version) = self.kin.version() {
+            version
+        } else {
+            // Held although it may be needed only to learn the server's era.
+            let _first = InUse::begin(&self.main);
+            self.main.connected().await?.peer().version
         };
-        if self.kin.may_speak_legacy(version, context.client.version.era())
+        if self.kin.wants_legacy(version, context.client.version.era())
             && let Some(taken) = Box::pin(self.legacy_instance_for(context)).await?
         {
             return Ok(taken);
         }
+        self.instance_of_main_era(version, context)
+    }
+
+    fn instance_of_main_era(
+        &self,
+        version: ProtocolVersion,
+        context: &Context,
+    ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
         let owner = self.owner(version, context);
         if owner.is_main() {
-            return Ok((Arc::clone(&self.main), first));
+            return Ok((Arc::clone(&self.main), InUse::begin(&self.main)));
         }
         let holder = Holder::identify(&context.principal, context.address);
         self.kin.pool.take(&self.kin, owner, &holder)
     }
 
     /// The Legacy instance for a Legacy client, at a server whose main instance
-    /// is Modern; `None` if the server speaks no Legacy.
+    /// is Modern; `None` if the server does not speak Legacy, as far as is known
+    /// in time.
     async fn legacy_instance_for(
         &self,
         context: &Context,
     ) -> Result<Option<(Arc<Instance>, InUse)>, UpstreamError> {
-        let config = &self.kin.config;
-        let owner = InstanceKey::of_legacy_client(config.isolation(), context);
+        let (config, support) = (&self.kin.config, self.kin.legacy_side.support());
         let holder = Holder::identify(&context.principal, context.address);
+        if support == LegacySupport::Refuted {
+            self.kin.retry_legacy(&holder);
+            return Ok(None);
+        }
+        let owner = InstanceKey::of_legacy_client(config.isolation(), context);
         // The instance lists as soon as it is open.
         let _ = self.ask_for_list(&owner.told, &holder);
-        let taken = self.kin.pool.take(&self.kin, owner, &holder)?;
-        let is_spoken = self.kin.legacy_side.is_spoken(config.start_timeout).await;
-        Ok(is_spoken.then_some(taken))
+        let taken = self.kin.pool.take(&self.kin, owner, &holder);
+        if support != LegacySupport::Untried {
+            return taken.map(Some);
+        }
+        let Ok((instance, in_use)) = taken else { return Ok(None) };
+        let is_ready = instance.is_ready_within(config.start_timeout / 3).await;
+        Ok(is_ready.then_some((instance, in_use)))
     }
 
     fn owner(&self, version: ProtocolVersion, context: &Context) -> InstanceKey {
@@ -293,7 +321,12 @@ impl Server {
         let place = self.kin.surroundings.hub.take_place(&holder, bounds);
         let place = place
             .map_err(|reached| Failure::TooManySubscriptions { limit: bounds.reached(reached) })?;
-        let found = timeout(SOON, self.instance_for(context)).await;
+        let era = context.client.version.era();
+        let patience = match self.kin.version() {
+            Some(version) if self.kin.wants_legacy(version, era) => self.kin.config.start_timeout,
+            _ => SOON,
+        };
+        let found = timeout(patience, self.instance_for(context)).await;
         let (instance, _in_use) = match found {
             Ok(Err(full @ UpstreamError::TooManyInstances { .. })) => {
                 return Err(self.main.fail(full));
@@ -352,7 +385,8 @@ impl Server {
         let main = self.main.view();
         let (instances, instance_count) = self.kin.pool.view();
         let notes = self.main.notes();
-        let other = self.version().and_then(|_| self.kin.legacy_side.version());
+        let both = self.version().filter(|version| self.kin.wants_legacy(*version, Era::Legacy));
+        let other = both.and_then(|_| self.kin.legacy_side.version());
         let versions = self.version().into_iter().chain(other);
         ServerOverview {
             state: main.state,

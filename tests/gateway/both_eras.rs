@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::input::{ann, asking, dialogue, form};
+use super::input::{ann, asking, dialogue, form, required};
 use crate::support::gateway::of;
 use crate::support::upstream::{MOMENT, offers, tool};
 use crate::support::{Client, Gateway, Step, Upstream, within};
@@ -144,4 +144,94 @@ async fn subscriptions_stand_in_the_clients_era() {
     client.tool_names().await;
     assert!(client.subscribes("mcp://s/test://a").await);
     assert_eq!(legacy.all("resources/subscribe").len(), 1);
+}
+
+#[tokio::test]
+async fn a_legacy_session_that_is_lost_is_opened_again_in_legacy() {
+    let [modern, legacy] = server_of_both_eras().await;
+    let gateway = Gateway::with("s", modern.http()).start().await;
+    let client = gateway.legacy().await;
+    assert_eq!(who(&client).await, "legacy");
+    legacy.answers(Some((503, "")));
+    legacy.crash();
+    legacy.forget_sessions();
+    let who_is_there = || async {
+        let said = client.call("s__who", json!({})).await;
+        let text = said.answer()["result"]["content"][0]["text"].as_str().map(str::to_owned);
+        assert_ne!(text.as_deref(), Some("modern"));
+        text
+    };
+    assert_ne!(who_is_there().await.as_deref(), Some("legacy"));
+    legacy.answers(None);
+    within(async {
+        while who_is_there().await.as_deref() != Some("legacy") {
+            tokio::time::sleep(MOMENT).await;
+        }
+    })
+    .await;
+    assert_eq!(gateway.server("s").await["eras"], json!(["modern", "legacy"]));
+}
+
+#[tokio::test]
+async fn a_legacy_side_that_hangs_holds_up_each_client_once_at_most() {
+    let [modern, legacy] = server_of_both_eras().await;
+    legacy.when_asked("initialize", |_| vec![Step::Never]);
+    let lines = modern.http() + "start_timeout = \"1500ms\"\nmax_instances = 1\n";
+    let gateway = Gateway::with("s", lines).start().await;
+    // The second finds no room for an instance while the first one's is tried.
+    let (first, second) = (gateway.legacy().await, gateway.legacy().await);
+    for client in [&first, &second] {
+        assert_eq!(who(client).await, "modern");
+    }
+    gateway.wait_for(|status| of(status, "s")["instance_count"] == 0).await;
+    let tried = legacy.all("initialize").len();
+    for client in [&first, &second, &gateway.legacy().await] {
+        assert_eq!(who(client).await, "modern");
+    }
+    assert_eq!(legacy.all("initialize").len(), tried, "adapted for without another attempt");
+}
+
+#[tokio::test]
+async fn a_modern_server_has_a_legacy_clients_abilities_in_its_first_list() {
+    let modern = Upstream::modern().await;
+    modern.when_asked("tools/list", |asked| {
+        let told = &asked.params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+        let name = if told["roots"].is_object() { "rooted" } else { "plain" };
+        let list = json!({ "tools": [tool(name)], "ttlMs": 60_000, "cacheScope": "public" });
+        vec![Step::Result(list)]
+    });
+    let gateway = Gateway::with("s", modern.http()).start().await;
+    let able = gateway.legacy().await.offering(json!({ "roots": {} })).await;
+    assert_eq!(able.tool_names().await, ["s__rooted"]);
+    assert_eq!(gateway.legacy().await.tool_names().await, ["s__plain"]);
+}
+
+#[tokio::test]
+async fn a_call_that_has_asked_for_input_stays_in_the_era_that_asked() {
+    let [modern, legacy] = server_of_both_eras().await;
+    modern.does("ask", |call| match call.params.get("inputResponses") {
+        Some(_) => vec![answer("modern")],
+        None => vec![required(&[("a", "elicitation/create", form())], Some("mine"))],
+    });
+    legacy.answers(Some((503, "")));
+    let gateway = Gateway::with("s", modern.http()).start().await;
+    // What a client with capabilities is refused says nothing of the others.
+    let client = || Client::sessionless(gateway.running.address, "2025-11-25");
+    let able = client().offering(json!({ "elicitation": {} })).await;
+    let params = json!({ "name": "s__ask", "arguments": {} });
+    let mut reply = able.ask("tools/call", params).send().await;
+    let asked = reply.message().await.unwrap();
+    assert_eq!(asked["method"], "elicitation/create");
+    // Meanwhile the server can be spoken to in Legacy.
+    legacy.answers(None);
+    let other = client().offering(json!({ "roots": {} })).await;
+    within(async {
+        while who(&other).await != "legacy" {
+            tokio::time::sleep(MOMENT).await;
+        }
+    })
+    .await;
+    able.respond(&asked["id"], ann()).await;
+    let said = reply.said().await;
+    assert_eq!(said.result()["content"][0]["text"], "modern");
 }

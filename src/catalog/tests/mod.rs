@@ -40,6 +40,16 @@ fn built(
     ServerList::build(name, &ByKind { tools: Some(tools), ..ByKind::default() }, rules, old)
 }
 
+#[test]
+fn lists_of_both_eras_share_what_is_equal() {
+    let name = ServerName::new("s").unwrap();
+    let build = |rules, old| built(name.clone(), vec![raw("a"), raw("b")], rules, old).0;
+    let modern = build(HeaderRules::Enforce, None);
+    let mut legacy = build(HeaderRules::Ignore, Some(&modern));
+    legacy.freshness = ByKind::from_fn(|_| Freshness::FOR_EVER);
+    assert!(legacy.offers_the_same(&modern) && !legacy.is_same(&modern));
+}
+
 impl Server {
     fn renaming(mut self, renames: &[(&str, &str)]) -> Self {
         let change =
@@ -215,8 +225,9 @@ fn unchanged_tools_are_taken_over_and_not_compiled_again() {
     let old = build(&["a", "b"], HeaderRules::Enforce, None);
     let new = build(&["c", "b"], HeaderRules::Enforce, Some(&old));
     assert!(Arc::ptr_eq(&new.tools[1], &old.tools[1]));
-    let other = build(&["a", "b"], HeaderRules::Ignore, Some(&old));
-    assert!(!Arc::ptr_eq(&other.tools[1], &old.tools[1]), "judged by other rules");
+    let lenient = build(&["a", "b"], HeaderRules::Ignore, None);
+    let strict = build(&["a", "b"], HeaderRules::Enforce, Some(&lenient));
+    assert!(!Arc::ptr_eq(&strict.tools[1], &lenient.tools[1]), "judged by stricter rules");
 }
 
 #[test]

@@ -169,6 +169,13 @@ impl Subscriptions {
         self.verdicts.send_modify(|count| *count += 1);
     }
 
+    /// Records that nothing will be told of any topic.
+    pub(in crate::upstream) fn refuse_all(&self) {
+        for topic in self.wanted() {
+            self.settle(&topic, Err(SubscriptionRefusal::Unsupported), Continuity::Kept);
+        }
+    }
+
     /// Records the filter that the server agreed to, for an unknown topic.
     pub(super) fn agree(&self, topic: &Topic, agreed: Bytes) {
         if let Some(standing) = self.topics().get_mut(topic) {

@@ -162,6 +162,15 @@ impl Instance {
         })
     }
 
+    /// Waits until the instance is ready; false if it fails, or is not ready in
+    /// time.
+    pub(in crate::upstream) async fn is_ready_within(&self, patience: Duration) -> bool {
+        let mut state = self.state.subscribe();
+        let verdict = |state: &LifeState| !matches!(state, LifeState::Idle | LifeState::Connecting);
+        let verdict = timeout(patience, state.wait_for(verdict)).await;
+        matches!(verdict, Ok(Ok(state)) if *state == LifeState::Ready)
+    }
+
     /// The connection that replaces the lost one.
     async fn connected_after(
         &self,

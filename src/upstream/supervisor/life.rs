@@ -10,11 +10,12 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::backoff::Backoff;
 use crate::clock;
 use crate::config::{ServerKind, StartChoice};
-use crate::mcp::{Era, ProtocolVersion};
+use crate::mcp::Era;
 
 use crate::upstream::lists::ListingPart;
 use crate::upstream::lists::pace::RelistPace;
 use crate::upstream::supervisor::instance::Instance;
+use crate::upstream::supervisor::legacy_side::LegacySupport;
 use crate::upstream::supervisor::restart::{RestartBudget, RestartDecision, RestartPolicy};
 use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::child::Child;
@@ -74,7 +75,7 @@ impl<'a> Life<'a> {
             budget: RestartBudget::new(budget, config.restart_window),
         };
         Self {
-            // Only Legacy servers have further instances.
+            // Further instances are always Legacy.
             known: (!instance.is_main()).then_some(Era::Legacy),
             instance,
             restarts,
@@ -105,6 +106,7 @@ impl<'a> Life<'a> {
                 LossReason::Idle => true,
                 LossReason::Lost(_) if self.is_of_refuted_era() => {
                     instance.kin.lists.failed(&instance.owner.told);
+                    instance.inbox.subscriptions.refuse_all();
                     return;
                 }
                 LossReason::Lost(fault) => {
@@ -124,25 +126,25 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Notes whether the server speaks the other era, if the instance is of it.
-    fn judge_other_era(&self, opened: Result<ProtocolVersion, &UpstreamError>) {
-        let instance = self.instance;
-        if instance.owner.told.other_era.is_none() || !instance.kin.legacy_side.learn(opened) {
+    /// Notes that an instance of the other era did not become ready.
+    fn doubt_other_era(&self, fault: &UpstreamError) {
+        let (instance, told) = (self.instance, &self.instance.owner.told);
+        if told.other_era.is_none() || !instance.kin.legacy_side.doubt(told, fault) {
             return;
         }
-        let fault = opened.map_err(|fault| fault.chain_without(&instance.config().secrets));
-        let fault = fault.err().unwrap_or_default();
+        let fault = fault.chain_without(&instance.config().secrets);
         tracing::info!(
             server = %instance.name(), fault,
-            "it speaks no Legacy: the gateway adapts for Legacy clients"
+            "the server could not be used in Legacy: the gateway adapts for Legacy clients"
         );
+        instance.kin.announce_lists();
     }
 
-    /// Whether the instance was opened in an era that the server turned out not
-    /// to speak.
+    /// Whether the instance is of an era that the server does not speak.
     fn is_of_refuted_era(&self) -> bool {
-        let instance = self.instance;
-        instance.owner.told.other_era.is_some() && instance.kin.legacy_side.is_refuted()
+        let kin = &self.instance.kin;
+        self.instance.owner.told.other_era.is_some()
+            && kin.legacy_side.support() == LegacySupport::Refuted
     }
 
     /// One run, from start to end.
@@ -151,11 +153,12 @@ impl<'a> Life<'a> {
         let instance = Arc::clone(self.instance);
         let limit = instance.config().start_timeout;
         let opened = timeout(limit, self.connect()).await;
-        let opened = opened.unwrap_or(Err(UpstreamError::Timeout { after: limit }));
-        self.judge_other_era(opened.as_ref().map(|connection| connection.peer().version));
-        let connection = match opened {
+        let connection = match opened.unwrap_or(Err(UpstreamError::Timeout { after: limit })) {
             Ok(connection) => Arc::new(connection),
-            Err(fault) => return self.lost(fault).await,
+            Err(fault) => {
+                self.doubt_other_era(&fault);
+                return self.lost(fault).await;
+            }
         };
         if instance.is_main() {
             instance.kin.speaks(connection.peer().version);
@@ -165,9 +168,15 @@ impl<'a> Life<'a> {
             Ok(listed) if listed.part == ListingPart::Whole => {}
             Ok(_) => instance.changed.notify_one(),
             Err(fault) => {
+                self.doubt_other_era(&fault);
                 connection.close(self.child.take()).await;
                 return LossReason::Lost(fault);
             }
+        }
+        if instance.owner.told.other_era.is_some()
+            && instance.kin.legacy_side.confirm(connection.peer().version)
+        {
+            instance.kin.announce_lists();
         }
         let opened = clock::real_now();
         self.ready_since = Some(opened);

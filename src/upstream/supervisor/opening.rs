@@ -20,7 +20,8 @@ impl Life<'_> {
     /// Opens a connection of the configured kind. The caller bounds the time.
     pub(in crate::upstream) async fn connect(&mut self) -> Result<ServerConnection, UpstreamError> {
         let config = Arc::clone(self.instance.config());
-        let era = match (config.era, self.known) {
+        let known = self.instance.owner.told.other_era.or(self.known);
+        let era = match (config.era, known) {
             (EraChoice::Auto, Some(Era::Legacy)) => EraChoice::Legacy,
             (era, _) => era,
         };

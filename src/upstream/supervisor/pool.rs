@@ -166,6 +166,11 @@ impl ServerShared {
                 Isolation::Shared => owner.lists(),
                 Isolation::Client => true,
             };
+            let version = self.version();
+            let expected = expected
+                && owner.told.other_era.is_none_or(|era| {
+                    version.is_some_and(|version| self.serves_legacy(version, era))
+                });
             if expected && let Err(fault) = self.pool.open_for(self, owner, &holder) {
                 let fault = fault.chain_without(&self.config.secrets);
                 tracing::warn!(server = %self.config.name, fault, "subscriptions are lost");

@@ -9,14 +9,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::call::Abilities;
 use crate::codec::file::FileReader;
 use crate::config::{Config, EraChoice, ServerConfig};
 use crate::mcp::{Era, ProtocolVersion};
+use crate::policy::Holder;
 use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 
 use crate::upstream::lists::OfferedLists;
 use crate::upstream::notifications::SubscriptionHub;
-use crate::upstream::supervisor::legacy_side::LegacySide;
+use crate::upstream::owner::{ClientDeclaration, InstanceKey};
+use crate::upstream::supervisor::legacy_side::{LegacySide, LegacySupport};
 use crate::upstream::supervisor::pool::Pool;
 use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::child::Guardian;
@@ -149,14 +152,38 @@ impl ServerShared {
         *self.version.lock() = Some(version);
     }
 
-    /// Whether clients of this era get instances of their own: the main
-    /// instance is Modern, and the server may speak Legacy as well.
-    pub(in crate::upstream) fn may_speak_legacy(&self, version: ProtocolVersion, era: Era) -> bool {
+    /// Whether clients of this era are to be served in Legacy at a server that
+    /// speaks this version, unless it is found not to know Legacy.
+    pub(in crate::upstream) fn wants_legacy(&self, version: ProtocolVersion, era: Era) -> bool {
         era == Era::Legacy
             && version.era() == Era::Modern
             && self.config.era == EraChoice::Auto
             && self.config.max_instances() > 0
-            && !self.legacy_side.is_refuted()
+    }
+
+    /// Whether clients of this era are served in Legacy at a server that speaks
+    /// this version, as far as is known.
+    pub(in crate::upstream) fn serves_legacy(&self, version: ProtocolVersion, era: Era) -> bool {
+        self.wants_legacy(version, era) && self.legacy_side.support() != LegacySupport::Refuted
+    }
+
+    /// Tries a refuted Legacy side again if that is due, without waiting, on
+    /// the account of the client that has come.
+    pub(in crate::upstream) fn retry_legacy(self: &Arc<Self>, holder: &Holder) {
+        if self.legacy_side.take_retry() {
+            let plain = ClientDeclaration::of_legacy_client(&Abilities::none());
+            // Without room for it, it is tried another time.
+            if let Ok(instance) = self.pool.open_for(self, InstanceKey::lister(plain), holder) {
+                instance.touch();
+            }
+        }
+    }
+
+    /// Has views built anew and clients told, because the lists of some clients
+    /// may be others from now on.
+    pub(in crate::upstream) fn announce_lists(&self) {
+        self.lists.count_change();
+        self.surroundings.listed.notify_one();
     }
 
     /// The HTTP client that all instances share.

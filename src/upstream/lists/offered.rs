@@ -1,0 +1,264 @@
+//! The lists of one server that clients may have.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use crate::catalog::{ByKind, Freshness, ServerList};
+use crate::clock;
+use crate::policy::Holder;
+
+use crate::upstream::owner::ClientDeclaration;
+
+/// The lists of one server.
+#[derive(Default)]
+pub(in crate::upstream) struct OfferedLists {
+    /// The gateway's own, without client capabilities.
+    pub(in crate::upstream) base: ArcSwapOption<ServerList>,
+    /// The lists for clients that declare more than the main instance.
+    further: Mutex<HashMap<ClientDeclaration, CapabilityList>>,
+    /// Counts the requests for further lists that have ended.
+    ticks: watch::Sender<u64>,
+    /// Counts the changes of the further lists.
+    version: AtomicU64,
+    /// Whether some of them were taken over from the server that this one
+    /// replaces.
+    pub(super) inherited: AtomicBool,
+    /// Locked while one of the lists is built.
+    pub(in crate::upstream) building: Arc<tokio::sync::Mutex<()>>,
+    /// Notified when a Modern server is to be asked for a missing list.
+    pub(in crate::upstream) wanted: Notify,
+}
+
+/// A list for one declaration.
+#[derive(Clone)]
+struct CapabilityList {
+    list: Option<Arc<ServerList>>,
+    /// How long the server says that it is fresh.
+    freshness: ByKind<Freshness>,
+    /// The client that it was first requested for.
+    holder: Holder,
+    /// When a client last asked for it.
+    asked: Instant,
+    /// When the server last returned it, or failed to.
+    tried: Option<Instant>,
+}
+
+/// The state of a list that a client asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::upstream) enum ListFreshness {
+    /// The server returned the list, or failed to, this long ago.
+    Tried(Duration),
+    /// The server has not been asked for the list.
+    New,
+}
+
+impl OfferedLists {
+    /// The list for clients of this declaration.
+    pub(in crate::upstream) fn of(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
+        self.further().get(told).and_then(|slot| slot.list.clone())
+    }
+
+    /// How long the list for these clients is fresh, if there is one.
+    pub(in crate::upstream) fn freshness(
+        &self,
+        told: &ClientDeclaration,
+    ) -> Option<ByKind<Freshness>> {
+        let further = self.further();
+        further.get(told).filter(|slot| slot.list.is_some()).map(|slot| slot.freshness)
+    }
+
+    /// A list that the next one for these clients may have elements of.
+    pub(super) fn similar(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
+        let of_era = || {
+            let further = self.further();
+            let mut same = further.iter().filter(|(key, _)| key.other_era == told.other_era);
+            same.find_map(|(_, slot)| slot.list.clone())
+        };
+        let sibling = || told.other_era.and_then(|_| of_era());
+        self.of(told).or_else(sibling).or_else(|| self.base.load_full())
+    }
+
+    /// Whether clients of both eras have all the same lists.
+    pub(super) fn are_same_in_both_eras(&self) -> bool {
+        let Some(base) = self.base.load_full() else { return true };
+        let further = self.further();
+        let known = further.iter().filter_map(|(told, slot)| Some((told, slot.list.as_ref()?)));
+        let mut of_both = known.clone().filter(|(told, _)| told.other_era.is_some());
+        let mut others = known.filter(|(_, list)| !Arc::ptr_eq(list, &base));
+        of_both.next().is_none() || others.next().is_none()
+    }
+
+    /// Counts a change of the further lists.
+    pub(in crate::upstream) fn count_change(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Records that a client asks for such a list; returns its state. `None` if there is no room
+    /// for another list now, or not for another of this client's, of which there may be `each`:
+    /// the client then has the list for all clients.
+    pub(in crate::upstream) fn ask(
+        &self,
+        told: &ClientDeclaration,
+        holder: &Holder,
+        each: usize,
+    ) -> Option<ListFreshness> {
+        let now = clock::now();
+        let mut further = self.further();
+        if let Some(slot) = further.get_mut(told) {
+            slot.asked = now;
+            let tried = slot.tried.map(|tried| ListFreshness::Tried(now - tried));
+            return Some(tried.unwrap_or(ListFreshness::New));
+        }
+        let own = |slot: &CapabilityList| slot.holder == *holder;
+        if further.values().filter(|slot| own(slot)).count() >= each {
+            remove_unused(&mut further, own)?;
+        } else if further.len() >= MOST {
+            remove_unused(&mut further, |_| true)?;
+        }
+        let slot = CapabilityList {
+            list: None,
+            freshness: ByKind::default(),
+            holder: holder.clone(),
+            asked: now,
+            tried: None,
+        };
+        further.insert(told.clone(), slot);
+        Some(ListFreshness::New)
+    }
+
+    /// The client that a list was first requested for.
+    pub(super) fn holder(&self, told: &ClientDeclaration) -> Option<Holder> {
+        self.further().get(told).map(|slot| slot.holder.clone())
+    }
+
+    /// The number of changes of the further lists.
+    pub(in crate::upstream) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Takes over the lists of the server that this one replaces, unless it has
+    /// its own.
+    pub(in crate::upstream) fn inherit(&self, from: &Self) {
+        // Atomic, because the server's own list may arrive concurrently and
+        // must stay.
+        self.base.compare_and_swap(&None::<Arc<ServerList>>, from.base.load_full());
+        let inherited: Vec<_> = from
+            .further()
+            .iter()
+            .filter(|(_, slot)| slot.list.is_some())
+            .map(|(told, slot)| (told.clone(), slot.clone()))
+            .collect();
+        let mut further = self.further();
+        for (told, slot) in inherited {
+            further.entry(told).or_insert(slot);
+        }
+        self.inherited.store(!further.is_empty(), Ordering::Release);
+        drop(further);
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Waits until the server has been asked for such a list.
+    pub(in crate::upstream) async fn tried(&self, told: &ClientDeclaration) {
+        let mut ticks = self.ticks.subscribe();
+        let settled = |_: &u64| {
+            let further = self.further();
+            further.get(told).is_none_or(|slot| slot.tried.is_some())
+        };
+        // The sender is part of `self`, so it cannot be dropped.
+        let _ = ticks.wait_for(settled).await;
+    }
+
+    /// Records that the server could not be asked.
+    pub(in crate::upstream) fn failed(&self, told: &ClientDeclaration) {
+        if let Some(slot) = self.further().get_mut(told) {
+            slot.tried = Some(clock::now());
+        }
+        self.ticks.send_modify(|count| *count += 1);
+    }
+
+    /// Marks a list as stale: the next client that asks has it requested again.
+    pub(in crate::upstream) fn doubt(&self, told: &ClientDeclaration) {
+        let long_ago = clock::now().checked_sub(RECENT);
+        if let Some(slot) = self.further().get_mut(told) {
+            slot.tried = slot.tried.and(long_ago.or(slot.tried));
+        }
+    }
+
+    /// The declarations whose lists clients have recently asked for.
+    pub(in crate::upstream) fn recent(&self) -> Vec<ClientDeclaration> {
+        let further = self.further();
+        let recent = further.iter().filter(|(_, slot)| slot.asked.elapsed() < RECENT);
+        recent.map(|(told, _)| told.clone()).collect()
+    }
+
+    /// The declarations that the main instance can make whose lists were never
+    /// requested.
+    pub(super) fn untried(&self) -> Vec<ClientDeclaration> {
+        let further = self.further();
+        let untried = further.iter().filter(|(_, slot)| slot.tried.is_none());
+        let own = untried.filter(|(told, _)| told.other_era.is_none());
+        own.map(|(told, _)| told.clone()).collect()
+    }
+
+    /// Stores a list; true if it has changed.
+    pub(super) fn put(&self, told: &ClientDeclaration, list: ServerList) -> bool {
+        // In each era a server says in its own way how long a list is fresh.
+        let is_same = |known: &Arc<ServerList>| match told.other_era {
+            Some(_) => known.offers_the_same(&list),
+            None => known.is_same(&list),
+        };
+        let base = self.base.load_full().filter(is_same);
+        let mut further = self.further();
+        let siblings = further.iter().filter(|(key, _)| key.other_era == told.other_era);
+        let sibling = siblings.filter_map(|(_, slot)| slot.list.as_ref());
+        let sibling = sibling.into_iter().find(|sibling| is_same(sibling)).cloned();
+        // The entry was removed because no client asked for it.
+        let Some(slot) = further.get_mut(told) else { return false };
+        let same = slot.list.as_ref().is_some_and(is_same);
+        let first = slot.list.is_none() && base.is_some();
+        slot.freshness = list.freshness;
+        // If it equals the list for all clients, or for others of the era, that one is shared.
+        slot.list = Some(base.or(sibling).unwrap_or_else(|| Arc::new(list)));
+        slot.tried = Some(clock::now());
+        drop(further);
+        if !same {
+            self.count_change();
+        }
+        self.ticks.send_modify(|count| *count += 1);
+        !same && !first
+    }
+
+    fn further(&self) -> MutexGuard<'_, HashMap<ClientDeclaration, CapabilityList>> {
+        self.further.lock()
+    }
+}
+
+/// Removes the list of those that `may` be removed that clients have not asked for the longest
+/// time; `None` if all are in use.
+fn remove_unused(
+    further: &mut HashMap<ClientDeclaration, CapabilityList>,
+    may: impl Fn(&CapabilityList) -> bool,
+) -> Option<()> {
+    let unused = |slot: &CapabilityList| may(slot) && slot.asked.elapsed() >= IN_USE;
+    let oldest = further.iter().filter(|(_, slot)| unused(slot));
+    let oldest = oldest.min_by_key(|(_, slot)| slot.asked);
+    let oldest = oldest.map(|(told, _)| told.clone())?;
+    further.remove(&oldest);
+    Some(())
+}
+
+/// The most sets of capabilities whose lists are kept for one server.
+pub(in crate::upstream) const MOST: usize = 64;
+/// How many of them each client may have, where clients can be distinguished.
+pub(in crate::upstream) const MOST_EACH: usize = MOST / 4;
+/// A list that a client asked for within this time makes room for no other.
+const IN_USE: Duration = Duration::from_mins(1);
+/// A list that no client asked for within this time is not updated.
+const RECENT: Duration = Duration::from_hours(1);
