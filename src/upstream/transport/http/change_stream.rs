@@ -30,9 +30,9 @@ use super::{HttpShared, session};
 /// Starts the tasks that listen for changes, until the returned set is dropped.
 /// For an instance of a single client it waits briefly for the stream, so that
 /// server requests on it during the first call are not missed: some servers
-/// begin the response with the first message only. `took` is how long the
-/// server took to open the session.
-pub(super) async fn start(shared: &Arc<HttpShared>, took: Duration) -> JoinSet<()> {
+/// begin the response with the first message only. `opening_time` is how
+/// long the server took to open the session.
+pub(super) async fn start(shared: &Arc<HttpShared>, opening_time: Duration) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let (peer, inbox) = (&shared.peer, Arc::clone(&shared.inbox));
     let open = HttpListener(Arc::clone(shared));
@@ -46,7 +46,8 @@ pub(super) async fn start(shared: &Arc<HttpShared>, took: Duration) -> JoinSet<(
             tasks.spawn(get_on(Arc::clone(shared), first));
             tasks.spawn(subscribe(open, peer.tells, inbox));
             if !shared.owner.lists() {
-                let _ = timeout((2 * took).clamp(LEAST_SOON, SOON), stands).await;
+                let wait = (2 * opening_time).clamp(MIN_STREAM_WAIT, MAX_STREAM_WAIT);
+                let _ = timeout(wait, stands).await;
             }
         }
     }
@@ -223,5 +224,5 @@ async fn follow(
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_mins(1);
 /// How long the first call waits for the stream of a single client's instance.
-const LEAST_SOON: Duration = Duration::from_millis(20);
-const SOON: Duration = Duration::from_millis(500);
+const MIN_STREAM_WAIT: Duration = Duration::from_millis(100);
+const MAX_STREAM_WAIT: Duration = Duration::from_millis(500);
