@@ -1,5 +1,7 @@
 //! Servers that speak both eras: each client is served in its own.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::{Value, json};
 
 use super::input::{ann, asking, dialogue, form, required};
@@ -28,6 +30,26 @@ fn answer(text: &str) -> Step {
 async fn who(client: &Client) -> String {
     let said = client.call("s__who", json!({})).await;
     said.result()["content"][0]["text"].as_str().unwrap().to_owned()
+}
+
+/// Which of the two was called, or the error.
+async fn who_is_there(client: &Client) -> String {
+    let said = client.call("s__who", json!({})).await;
+    said.answer()["result"]["content"][0]["text"].to_string()
+}
+
+/// Waits until the client is served in Legacy again, and in Modern at no time.
+async fn served_in_legacy(client: &Client) {
+    within(async {
+        loop {
+            match &*who_is_there(client).await {
+                "\"legacy\"" => return,
+                other => assert_ne!(other, "\"modern\""),
+            }
+            tokio::time::sleep(MOMENT).await;
+        }
+    })
+    .await;
 }
 
 /// Waits until the client has this list.
@@ -155,21 +177,31 @@ async fn a_legacy_session_that_is_lost_is_opened_again_in_legacy() {
     legacy.answers(Some((503, "")));
     legacy.crash();
     legacy.forget_sessions();
-    let who_is_there = || async {
-        let said = client.call("s__who", json!({})).await;
-        let text = said.answer()["result"]["content"][0]["text"].as_str().map(str::to_owned);
-        assert_ne!(text.as_deref(), Some("modern"));
-        text
-    };
-    assert_ne!(who_is_there().await.as_deref(), Some("legacy"));
+    assert!(!who_is_there(&client).await.contains("legacy"));
     legacy.answers(None);
-    within(async {
-        while who_is_there().await.as_deref() != Some("legacy") {
-            tokio::time::sleep(MOMENT).await;
-        }
-    })
-    .await;
+    served_in_legacy(&client).await;
     assert_eq!(gateway.server("s").await["eras"], json!(["modern", "legacy"]));
+}
+
+#[tokio::test]
+async fn a_legacy_child_that_starts_at_the_second_attempt_is_legacy() {
+    let [modern, legacy] = server_of_both_eras().await;
+    let gateway = Gateway::with("s", modern.stdio()).start().await;
+    let client = gateway.legacy().await;
+    assert_eq!(who(&client).await, "legacy");
+    let has_failed = AtomicBool::new(false);
+    legacy.when_asked("initialize", move |_| {
+        if !has_failed.swap(true, Ordering::SeqCst) {
+            return vec![Step::Error(json!({ "code": -32603, "message": "not yet" }))];
+        }
+        vec![Step::Result(json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": { "tools": {} },
+            "serverInfo": { "name": "s", "version": "1" },
+        }))]
+    });
+    modern.crash();
+    served_in_legacy(&client).await;
 }
 
 #[tokio::test]
@@ -200,8 +232,12 @@ async fn a_modern_server_has_a_legacy_clients_abilities_in_its_first_list() {
         let list = json!({ "tools": [tool(name)], "ttlMs": 60_000, "cacheScope": "public" });
         vec![Step::Result(list)]
     });
+    // Known only after the client has asked for its list.
+    let refusal = Step::Error(json!({ "code": -32601, "message": "no" }));
+    modern.when_asked("initialize", move |_| vec![Step::Pause(MOMENT), refusal.clone()]);
     let gateway = Gateway::with("s", modern.http()).start().await;
-    let able = gateway.legacy().await.offering(json!({ "roots": {} })).await;
+    let able = Client::sessionless(gateway.running.address, "2025-11-25");
+    let able = able.offering(json!({ "roots": {} })).await;
     assert_eq!(able.tool_names().await, ["s__rooted"]);
     assert_eq!(gateway.legacy().await.tool_names().await, ["s__plain"]);
 }
