@@ -142,11 +142,6 @@ impl Params {
         self.0.responses.map(Spot::span)
     }
 
-    /// Whether there is a member that a retry with input adds.
-    pub fn has_input(&self) -> bool {
-        self.0.state.is_some() || self.0.responses.is_some()
-    }
-
     /// `cursor`, unescaped.
     pub fn cursor(&self) -> Option<&str> {
         self.0.cursor.as_deref()

@@ -138,13 +138,15 @@ impl ServerList {
         }
     }
 
-    /// Whether it is equal to `other`, in the same order. Elements reused from
-    /// `other` are compared by pointer.
+    /// Whether it is equal to `other`, in the same order.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.freshness == other.freshness && self.offers_the_same(other)
+        self.freshness == other.freshness
+            && self.rules == other.rules
+            && self.offers_the_same(other)
     }
 
-    /// Whether it equals `other` but for how long it is fresh.
+    /// Whether it equals `other` but for how long it is fresh, and the rules that
+    /// its tools passed.
     pub fn offers_the_same(&self, other: &Self) -> bool {
         *self.offers == *other.offers
             && are_same_elements(&self.tools, &other.tools)
@@ -154,8 +156,9 @@ impl ServerList {
     }
 }
 
-fn are_same_elements<T>(one: &[Arc<T>], two: &[Arc<T>]) -> bool {
-    one.len() == two.len() && one.iter().zip(two).all(|(one, two)| Arc::ptr_eq(one, two))
+fn are_same_elements<T: ListedElement>(one: &[Arc<T>], two: &[Arc<T>]) -> bool {
+    let is_same = |(one, two): (&Arc<T>, &Arc<T>)| Arc::ptr_eq(one, two) || one.raw() == two.raw();
+    one.len() == two.len() && one.iter().zip(two).all(is_same)
 }
 
 /// An element of any kind that has a native name.

@@ -18,7 +18,8 @@ use super::{rewritten, without_progress};
 /// that only Modern servers know.
 pub fn request<'a>(call: &'a Call, edits: &Edits, token: Option<&[u8]>) -> Splice<'a> {
     let mut params = request_with_input(call, edits, token);
-    if call.params.has_input() { without_input(&params.finish()).into() } else { params }
+    let no_input = call.params.responses_span().is_none() && call.params.state_span().is_none();
+    if no_input { params } else { without_input(&params.finish()).into() }
 }
 
 /// Params without the members that a retry adds: a Legacy server sees every

@@ -53,9 +53,10 @@ impl Server {
     }
 
     /// The last list for clients of this era with these capabilities, if they
-    /// may have another one than all.
+    /// may have another one than all. Until it is known, another one of the same
+    /// era.
     pub fn list_for(&self, era: Era, abilities: &Abilities) -> Option<Arc<ServerList>> {
-        self.told(era, abilities).and_then(|told| self.kin.lists.of(&told))
+        self.told(era, abilities).and_then(|told| self.kin.lists.known(&told))
     }
 
     /// A number that changes with each list for particular capabilities.
@@ -210,29 +211,38 @@ impl Server {
         permitted: Permitted<Call>,
         config: &ServerConfig,
     ) -> Result<Reply, Failure> {
-        let (context, params) = (&permitted.get().context, &permitted.get().params);
-        let taken = match self.kin.version() {
-            // Only Modern servers have asked for the input of a retry.
-            Some(version) if params.has_input() => self.instance_of_main_era(version, context),
-            _ => self.instance_for(context).await,
-        };
+        let taken = self.instance_for_call(permitted.get()).await;
         let (instance, in_use) = taken.map_err(|fault| self.main.fail(fault))?;
         instance.call(permitted, config, in_use).await
     }
 
-    /// The instance for a client's calls, held open for several calls that must
+    /// The instance for a client's call, held open for further calls that must
     /// reach the same instance.
     ///
     /// # Errors
     /// [`Failure`] if the limit of instances is reached, or if the server is
     /// unavailable and its version unknown.
-    pub async fn reach(&self, context: &Context) -> Result<ServerAccess, Failure> {
-        let taken = self.instance_for(context).await;
+    pub async fn reach(&self, call: &Call) -> Result<ServerAccess, Failure> {
+        let taken = self.instance_for_call(call).await;
         let (instance, in_use) = taken.map_err(|fault| self.main.fail(fault))?;
         Ok(ServerAccess { instance, _in_use: in_use })
     }
 
-    /// The instance that a call is routed to, held open.
+    /// The instance that a call is routed to, held open. One that brings the
+    /// input that a Modern server has asked for goes back to it.
+    async fn instance_for_call(
+        &self,
+        call: &Call,
+    ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
+        if call.input.is_some()
+            && let Some(version) = self.kin.version()
+        {
+            return self.instance_of_main_era(version, &call.context);
+        }
+        self.instance_for(&call.context).await
+    }
+
+    /// The instance that a client's calls are routed to, held open.
     async fn instance_for(
         &self,
         context: &Context,
@@ -279,7 +289,7 @@ impl Server {
             return Ok(None);
         }
         let owner = InstanceKey::of_legacy_client(config.isolation(), context);
-        // The instance lists as soon as it is open.
+        // A shared instance lists as soon as it is open.
         let _ = self.ask_for_list(&owner.told, &holder);
         let taken = self.kin.pool.take(&self.kin, owner, &holder);
         if support != LegacySupport::Untried {

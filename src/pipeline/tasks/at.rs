@@ -52,7 +52,7 @@ impl TaskAt {
     ) -> Result<Self, Failure> {
         let context = &permitted.get().context;
         let mut at = Self::new(snapshot, &permitted.target().server, String::new(), context);
-        at.reach = Some(Arc::new(at.member()?.server.reach(&at.context).await?));
+        at.reach = Some(Arc::new(at.member()?.server.reach(permitted.get()).await?));
         Ok(at)
     }
 

@@ -68,7 +68,9 @@ impl Instance {
         let (list, part) = self.fetch(connection, told, old.clone()).await?;
         self.notes().listed_at = Some(clock::now());
         let mut has_changed = !old.is_some_and(|old| old.is_same(&list));
-        lists.base.store(Some(Arc::new(list)));
+        if has_changed {
+            lists.base.store(Some(Arc::new(list)));
+        }
         self.note_lists_by_era();
         self.tell(has_changed);
         match connection.peer().era() {
@@ -133,6 +135,7 @@ impl Instance {
         if !self.kin.lists.are_same_in_both_eras() {
             self.kin.surroundings.note_lists_by_era();
         }
+        self.kin.lists.wake_waiting();
     }
 
     fn tell(&self, changed: bool) {

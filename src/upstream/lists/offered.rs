@@ -74,15 +74,20 @@ impl OfferedLists {
         further.get(told).filter(|slot| slot.list.is_some()).map(|slot| slot.freshness)
     }
 
-    /// A list that the next one for these clients may have elements of.
-    pub(super) fn similar(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
-        let of_era = || {
+    /// The list for clients of this declaration or, until it is known, another
+    /// one of the same other era.
+    pub(in crate::upstream) fn known(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
+        let sibling = || {
             let further = self.further();
             let mut same = further.iter().filter(|(key, _)| key.other_era == told.other_era);
             same.find_map(|(_, slot)| slot.list.clone())
         };
-        let sibling = || told.other_era.and_then(|_| of_era());
-        self.of(told).or_else(sibling).or_else(|| self.base.load_full())
+        self.of(told).or_else(|| told.other_era.and_then(|_| sibling()))
+    }
+
+    /// A list that the next one for these clients may have elements of.
+    pub(super) fn similar(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
+        self.known(told).or_else(|| self.base.load_full())
     }
 
     /// Whether clients of both eras have all the same lists.
@@ -91,7 +96,7 @@ impl OfferedLists {
         let further = self.further();
         let known = further.iter().filter_map(|(told, slot)| Some((told, slot.list.as_ref()?)));
         let mut of_both = known.clone().filter(|(told, _)| told.other_era.is_some());
-        let mut others = known.filter(|(_, list)| !Arc::ptr_eq(list, &base));
+        let mut others = known.filter(|(_, list)| !list.offers_the_same(&base));
         of_both.next().is_none() || others.next().is_none()
     }
 
@@ -134,7 +139,7 @@ impl OfferedLists {
     }
 
     /// The client that a list was first requested for.
-    pub(super) fn holder(&self, told: &ClientDeclaration) -> Option<Holder> {
+    pub(in crate::upstream) fn holder(&self, told: &ClientDeclaration) -> Option<Holder> {
         self.further().get(told).map(|slot| slot.holder.clone())
     }
 
@@ -180,7 +185,7 @@ impl OfferedLists {
         if let Some(slot) = self.further().get_mut(told) {
             slot.tried = Some(clock::now());
         }
-        self.ticks.send_modify(|count| *count += 1);
+        self.wake_waiting();
     }
 
     /// Marks a list as stale: the next client that asks has it requested again.
@@ -207,7 +212,12 @@ impl OfferedLists {
         own.map(|(told, _)| told.clone()).collect()
     }
 
-    /// Stores a list; true if it has changed.
+    /// Wakes those who wait for a list to be requested.
+    pub(super) fn wake_waiting(&self) {
+        self.ticks.send_modify(|count| *count += 1);
+    }
+
+    /// Stores a list; true if it has changed. Nobody who waits is woken.
     pub(super) fn put(&self, told: &ClientDeclaration, list: ServerList) -> bool {
         // In each era a server says in its own way how long a list is fresh.
         let is_same = |known: &Arc<ServerList>| match told.other_era {
@@ -231,7 +241,6 @@ impl OfferedLists {
         if !same {
             self.count_change();
         }
-        self.ticks.send_modify(|count| *count += 1);
         !same && !first
     }
 

@@ -12,14 +12,15 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::mcp::{ProtocolVersion, code};
 use crate::upstream::UpstreamError;
-use crate::upstream::owner::ClientDeclaration;
+use crate::upstream::owner::InstanceKey;
 
 /// What is known of a server's Legacy side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum LegacySupport {
     /// No Legacy connection has been tried to the end.
     Untried,
-    /// The server has listed over a Legacy connection of this version.
+    /// The server has opened a Legacy connection of this version, and listed over
+    /// it if clients share it.
     Spoken(ProtocolVersion),
     /// The server could not be used in Legacy: the gateway adapts for its
     /// Legacy clients.
@@ -35,7 +36,8 @@ struct LegacyVerdict {
     support: LegacySupport,
     /// How many attempts have failed since the last one that did not.
     failures: u32,
-    /// When a refuted side may be tried again.
+    /// When a refuted side may be tried again, or the next refusal by a server
+    /// that has spoken Legacy counts.
     retry_at: Instant,
 }
 
@@ -80,54 +82,70 @@ impl LegacySide {
         std::mem::replace(&mut verdict.support, confirmed) != confirmed
     }
 
-    /// Records that an instance did not become ready; true if the side counts
-    /// as refuted from now on.
+    /// Records that an instance did not become ready.
     ///
     /// What one client declares must not decide for the others: only the
     /// failure of an instance without capabilities does, or a refusal that
     /// cannot be about them. A server that has spoken Legacy before has to
-    /// refuse several times.
+    /// refuse several times, some time apart.
     pub(in crate::upstream) fn doubt(
         &self,
-        told: &ClientDeclaration,
+        owner: &InstanceKey,
         fault: &UpstreamError,
-    ) -> bool {
-        let refusal = is_refusal(fault);
+    ) -> LegacyDoubt {
+        let (refuses, is_plain) = (is_refusal(fault), owner.told.capabilities == "{}");
+        let now = clock::now();
         let mut verdict = self.0.lock();
-        let counts = match verdict.support {
-            LegacySupport::Spoken(_) => refusal,
-            LegacySupport::Untried | LegacySupport::Refuted => {
-                refusal || told.capabilities == "{}" || !is_answer(fault)
+        match verdict.support {
+            LegacySupport::Spoken(_) => {
+                if !refuses || now < verdict.retry_at {
+                    return LegacyDoubt::None;
+                }
+                verdict.failures += 1;
+                verdict.retry_at = now + REFUSAL_PAUSE;
+                if verdict.failures < MOST_REFUSALS {
+                    return LegacyDoubt::None;
+                }
             }
-        };
-        if !counts {
-            return false;
+            LegacySupport::Untried if refuses || is_plain || !is_answer(fault) => {
+                verdict.failures = 1;
+            }
+            LegacySupport::Untried => return LegacyDoubt::Unclear,
+            // Of many attempts at once, only the one that was due counts.
+            LegacySupport::Refuted if is_plain && owner.lists() => {
+                verdict.failures = verdict.failures.saturating_add(1);
+            }
+            LegacySupport::Refuted => return LegacyDoubt::None,
         }
-        verdict.failures = verdict.failures.saturating_add(1);
-        if verdict.version_is_known() && verdict.failures < MOST_REFUSALS {
-            return false;
+        let wait = if refuses { LAST_RETRY } else { retry_after(verdict.failures) };
+        verdict.retry_at = now + wait;
+        match std::mem::replace(&mut verdict.support, LegacySupport::Refuted) {
+            LegacySupport::Refuted => LegacyDoubt::None,
+            LegacySupport::Untried | LegacySupport::Spoken(_) => LegacyDoubt::Refuted,
         }
-        let wait = if refusal { LAST_RETRY } else { retry_after(verdict.failures) };
-        verdict.retry_at = clock::now() + wait;
-        std::mem::replace(&mut verdict.support, LegacySupport::Refuted) != LegacySupport::Refuted
     }
 }
 
-impl LegacyVerdict {
-    fn version_is_known(&self) -> bool {
-        matches!(self.support, LegacySupport::Spoken(_))
-    }
+/// The conclusion of a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::upstream) enum LegacyDoubt {
+    /// Nothing has changed.
+    None,
+    /// The failure may be about what the client declares: an attempt without
+    /// capabilities has to tell.
+    Unclear,
+    /// The side counts as refuted from now on.
+    Refuted,
 }
 
 /// Whether the server itself says that it knows no `initialize`, or none of its
-/// versions.
+/// versions; or that it demands what only Modern requests have.
 fn is_refusal(fault: &UpstreamError) -> bool {
     match fault {
         UpstreamError::Refused { code, .. } => {
-            matches!(*code, code::METHOD_NOT_FOUND | code::UNSUPPORTED_VERSION)
+            *code == code::METHOD_NOT_FOUND || code::is_modern_code(*code)
         }
         UpstreamError::Versions(_) => true,
-        UpstreamError::Status { status } => matches!(status.as_u16(), 400 | 404 | 405),
         _ => false,
     }
 }
@@ -149,8 +167,9 @@ const FIRST_RETRY: Duration = Duration::from_mins(1);
 /// another version of itself.
 const LAST_RETRY: Duration = Duration::from_hours(1);
 /// After how many refusals in a row a server no longer counts as one that
-/// speaks Legacy.
+/// speaks Legacy, and how long after one the next one counts.
 const MOST_REFUSALS: u32 = 3;
+const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
@@ -159,10 +178,12 @@ mod tests {
 
     use super::*;
     use crate::mcp::Era;
+    use crate::upstream::owner::ClientDeclaration;
 
-    fn told(capabilities: &'static str) -> ClientDeclaration {
+    /// A shared instance with these capabilities.
+    fn shared(capabilities: &'static str) -> InstanceKey {
         let capabilities = Bytes::from_static(capabilities.as_bytes());
-        ClientDeclaration { other_era: Some(Era::Legacy), capabilities }
+        InstanceKey::lister(ClientDeclaration { other_era: Some(Era::Legacy), capabilities })
     }
 
     fn refused(code: i64) -> UpstreamError {
@@ -172,30 +193,45 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_one_client_declares_refutes_nothing_for_the_others() {
         let side = LegacySide::default();
-        let odd = told(r#"{"experimental":{"x":1}}"#);
-        let busy = UpstreamError::Status { status: StatusCode::TOO_MANY_REQUESTS };
-        for fault in [refused(code::INVALID_PARAMS), busy] {
-            assert!(!side.doubt(&odd, &fault));
+        let odd = shared(r#"{"experimental":{"x":1}}"#);
+        let status = |status| UpstreamError::Status { status };
+        let unclear = [
+            refused(code::INVALID_PARAMS),
+            status(StatusCode::TOO_MANY_REQUESTS),
+            status(StatusCode::BAD_REQUEST),
+        ];
+        for fault in unclear {
+            assert_eq!(side.doubt(&odd, &fault), LegacyDoubt::Unclear);
             assert_eq!(side.support(), LegacySupport::Untried);
         }
-        assert!(side.doubt(&odd, &refused(code::METHOD_NOT_FOUND)), "not about capabilities");
+        let refusal = refused(code::METHOD_NOT_FOUND);
+        assert_eq!(side.doubt(&odd, &refusal), LegacyDoubt::Refuted, "not about capabilities");
         assert_eq!(side.support(), LegacySupport::Refuted);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_spoke_legacy_has_to_refuse_it_several_times_in_a_row() {
         let side = LegacySide::default();
-        let (plain, version) = (told("{}"), ProtocolVersion::LATEST_LEGACY);
+        let (plain, version) = (shared("{}"), ProtocolVersion::LATEST_LEGACY);
         assert!(side.confirm(version) && !side.confirm(version));
-        for _ in 0..10 {
-            assert!(!side.doubt(&plain, &UpstreamError::NoAnswer), "another problem");
-        }
         let refusal = refused(code::METHOD_NOT_FOUND);
-        assert!(!side.doubt(&plain, &refusal) && !side.doubt(&plain, &refusal));
+        let doubt = async |fault: &UpstreamError| {
+            tokio::time::advance(REFUSAL_PAUSE).await;
+            side.doubt(&plain, fault)
+        };
+        for _ in 0..10 {
+            assert_eq!(doubt(&UpstreamError::NoAnswer).await, LegacyDoubt::None, "not a refusal");
+        }
+        for _ in 1..MOST_REFUSALS {
+            assert_eq!(doubt(&refusal).await, LegacyDoubt::None);
+        }
         side.confirm(version);
-        assert!(!side.doubt(&plain, &refusal) && !side.doubt(&plain, &refusal));
+        for _ in 1..MOST_REFUSALS {
+            assert_eq!(doubt(&refusal).await, LegacyDoubt::None);
+            assert_eq!(side.doubt(&plain, &refusal), LegacyDoubt::None, "at the same time");
+        }
         assert_eq!(side.version(), Some(version));
-        assert!(side.doubt(&plain, &refusal));
+        assert_eq!(doubt(&refusal).await, LegacyDoubt::Refuted);
         assert_eq!(side.support(), LegacySupport::Refuted);
     }
 
@@ -203,13 +239,15 @@ mod tests {
     async fn a_refuted_side_is_tried_again_by_one_caller_and_ever_more_rarely() {
         let side = LegacySide::default();
         for minutes in [1, 2, 4, 8, 16, 32, 60, 60] {
-            side.doubt(&told("{}"), &UpstreamError::NoAnswer);
+            side.doubt(&shared("{}"), &UpstreamError::NoAnswer);
+            // Of the attempts that began before, none counts.
+            side.doubt(&shared(r#"{"roots":{}}"#), &UpstreamError::NoAnswer);
             tokio::time::advance(Duration::from_secs(60 * minutes - 1)).await;
             assert!(!side.take_retry(), "{minutes}");
             tokio::time::advance(Duration::from_secs(1)).await;
             assert!(side.take_retry() && !side.take_retry(), "{minutes}");
         }
-        side.doubt(&told("{}"), &refused(code::METHOD_NOT_FOUND));
+        side.doubt(&shared("{}"), &refused(code::METHOD_NOT_FOUND));
         tokio::time::advance(Duration::from_mins(59)).await;
         assert!(!side.take_retry());
     }

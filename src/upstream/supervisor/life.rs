@@ -15,7 +15,7 @@ use crate::mcp::Era;
 use crate::upstream::lists::ListingPart;
 use crate::upstream::lists::pace::RelistPace;
 use crate::upstream::supervisor::instance::Instance;
-use crate::upstream::supervisor::legacy_side::LegacySupport;
+use crate::upstream::supervisor::legacy_side::{LegacyDoubt, LegacySupport};
 use crate::upstream::supervisor::restart::{RestartBudget, RestartDecision, RestartPolicy};
 use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::child::Child;
@@ -75,7 +75,7 @@ impl<'a> Life<'a> {
             budget: RestartBudget::new(budget, config.restart_window),
         };
         Self {
-            // Further instances are always Legacy.
+            // Only servers that speak Legacy have further instances.
             known: (!instance.is_main()).then_some(Era::Legacy),
             instance,
             restarts,
@@ -128,9 +128,17 @@ impl<'a> Life<'a> {
 
     /// Notes that an instance of the other era did not become ready.
     fn doubt_other_era(&self, fault: &UpstreamError) {
-        let (instance, told) = (self.instance, &self.instance.owner.told);
-        if told.other_era.is_none() || !instance.kin.legacy_side.doubt(told, fault) {
+        let (instance, owner) = (self.instance, &self.instance.owner);
+        if owner.told.other_era.is_none() {
             return;
+        }
+        match instance.kin.legacy_side.doubt(owner, fault) {
+            LegacyDoubt::None => return,
+            LegacyDoubt::Unclear => {
+                let holder = instance.kin.lists.holder(&owner.told);
+                return holder.iter().for_each(|holder| instance.kin.try_legacy(holder));
+            }
+            LegacyDoubt::Refuted => {}
         }
         let fault = fault.chain_without(&instance.config().secrets);
         tracing::info!(
@@ -177,6 +185,8 @@ impl<'a> Life<'a> {
             && instance.kin.legacy_side.confirm(connection.peer().version)
         {
             instance.kin.announce_lists();
+            // What was subscribed to before the side was refuted.
+            instance.kin.resume();
         }
         let opened = clock::real_now();
         self.ready_since = Some(opened);

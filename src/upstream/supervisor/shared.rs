@@ -171,11 +171,16 @@ impl ServerShared {
     /// the account of the client that has come.
     pub(in crate::upstream) fn retry_legacy(self: &Arc<Self>, holder: &Holder) {
         if self.legacy_side.take_retry() {
-            let plain = ClientDeclaration::of_legacy_client(&Abilities::none());
-            // Without room for it, it is tried another time.
-            if let Ok(instance) = self.pool.open_for(self, InstanceKey::lister(plain), holder) {
-                instance.touch();
-            }
+            self.try_legacy(holder);
+        }
+    }
+
+    /// Tries the Legacy side without capabilities, and without waiting.
+    pub(in crate::upstream) fn try_legacy(self: &Arc<Self>, holder: &Holder) {
+        let plain = ClientDeclaration::of_legacy_client(&Abilities::none());
+        // Without room for it, it is tried another time.
+        if let Ok(instance) = self.pool.open_for(self, InstanceKey::lister(plain), holder) {
+            instance.touch();
         }
     }
 
