@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::input::{ann, asking, dialogue, form, required};
 use crate::support::gateway::of;
-use crate::support::upstream::{MOMENT, offers, tool};
-use crate::support::{Client, Gateway, Step, Upstream, within};
+use crate::support::upstream::{MOMENT, Received, offers, tool};
+use crate::support::{Client, Gateway, Step, Upstream, until, within};
 
 /// A Modern server that is another one to those who open in Legacy. The tool `who` says which of
 /// the two was called, `ask` works in Legacy only.
@@ -137,6 +137,29 @@ async fn a_modern_server_is_tried_in_legacy_once() {
         assert_eq!(status["eras"], json!(["modern"]), "{transport}");
         assert_eq!((&status["state"], &status["last_error"]), (&json!("ready"), &Value::Null));
     }
+}
+
+#[tokio::test]
+async fn a_refusal_that_may_be_about_capabilities_is_settled_by_an_attempt_without() {
+    let modern = Upstream::modern().await;
+    modern.does("who", |_| vec![answer("modern")]);
+    let refusal = Step::Error(json!({ "code": -32602, "message": "Invalid params" }));
+    modern.when_asked("initialize", move |_| vec![refusal.clone()]);
+    let gateway = Gateway::with("s", modern.http()).start().await;
+    let able = || async {
+        let client = Client::sessionless(gateway.running.address, "2025-11-25");
+        client.offering(json!({ "roots": {} })).await
+    };
+    let first = able().await;
+    assert_eq!(who(&first).await, "modern");
+    let has_none = |asked: &Received| asked.params["capabilities"] == json!({});
+    until(|| modern.all("initialize").iter().any(has_none)).await;
+    gateway.wait_for(|status| of(status, "s")["instance_count"] == 0).await;
+    let tried = modern.all("initialize").len();
+    for client in [&first, &able().await] {
+        assert_eq!(who(client).await, "modern");
+    }
+    assert_eq!(modern.all("initialize").len(), tried);
 }
 
 #[tokio::test]
