@@ -271,3 +271,31 @@ pub(in crate::upstream) const MOST_EACH: usize = MOST / 4;
 const IN_USE: Duration = Duration::from_mins(1);
 /// A list that no client asked for within this time is not updated.
 const RECENT: Duration = Duration::from_hours(1);
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::call::ServerName;
+    use crate::catalog::HeaderRules;
+    use crate::mcp::Era;
+
+    #[test]
+    fn a_list_that_is_not_known_yet_is_another_one_of_the_same_other_era() {
+        let lists = OfferedLists::default();
+        let holder = Holder::Client("anyone".into());
+        let told = |other_era, capabilities: &'static str| ClientDeclaration {
+            other_era,
+            capabilities: Bytes::from_static(capabilities.as_bytes()),
+        };
+        let rooted = told(Some(Era::Legacy), r#"{"roots":{}}"#);
+        lists.ask(&rooted, &holder, MOST).unwrap();
+        let name = ServerName::new("s").unwrap();
+        let list = ServerList::build(name, &ByKind::default(), HeaderRules::Ignore, None).0;
+        assert!(lists.put(&rooted, list));
+        let known = |told| lists.known(&told).is_some();
+        assert!(known(rooted) && known(told(Some(Era::Legacy), "{}")));
+        assert!(!known(told(None, r#"{"roots":{}}"#)), "of the main instance's era");
+    }
+}
