@@ -1,13 +1,10 @@
 //! Arguments of megabytes that break their tool's schema, and smaller ones of a tool with a costly
 //! schema: each takes long to be checked.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
-use crate::support::{Gateway, Step, Upstream, until};
+use crate::long_calls::{LongCalls, connected_bystander};
+use crate::support::{Gateway, Step, Upstream};
 use crate::{ATTACKER, BYSTANDER, two_clients};
 
 /// Megabytes of integers where the schema wants texts.
@@ -50,72 +47,37 @@ async fn gateway() -> (Gateway, Upstream) {
     (gateway, upstream)
 }
 
-/// Calls of a tool, all at once; counts those that have an answer.
 fn attack(
     gateway: &Gateway,
     tool: &'static str,
     arguments: fn() -> Value,
     calls: usize,
-) -> (JoinSet<()>, Arc<AtomicUsize>) {
-    let (mut all, answered) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
-    for _ in 0..calls {
-        let client = gateway.modern().key(ATTACKER);
-        let answered = Arc::clone(&answered);
-        all.spawn(async move {
-            let said = client.call(tool, arguments()).await;
-            answered.fetch_add(1, SeqCst);
-            assert!(said.is_error() && said.text().contains("fit the schema"), "{}", said.text());
-        });
-    }
-    (all, answered)
+) -> LongCalls {
+    LongCalls::begin(gateway, calls, tool, arguments, |said| {
+        assert!(said.is_error() && said.text().contains("fit the schema"), "{}", said.text());
+    })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_arguments_that_break_their_schema_hold_up_no_other_client() {
-    hold_up_no_other_client("s__strict", large).await;
+    let (gateway, _upstream) = gateway().await;
+    let bystander = connected_bystander(&gateway).await;
+    attack(&gateway, "s__strict", large, 4).hold_up_no_other_client(&bystander).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn arguments_of_a_costly_schema_hold_up_no_other_client() {
-    hold_up_no_other_client("s__costly", costly).await;
-}
-
-async fn hold_up_no_other_client(tool: &'static str, arguments: fn() -> Value) {
     let (gateway, _upstream) = gateway().await;
-    let bystander = gateway.modern().key(BYSTANDER).keep();
-    bystander.call("s__echo", json!({})).await.text();
-    let (mut all, answered) = attack(&gateway, tool, arguments, 4);
-    // The bystander has many answers for each of the attacker's.
-    let mut between = Vec::new();
-    let mut calls = 0;
-    let mut seen = 0;
-    while seen < 4 {
-        let said = bystander.call("s__echo", json!({})).await;
-        assert_eq!(said.text(), "{}");
-        calls += 1;
-        if answered.load(SeqCst) > seen {
-            seen = answered.load(SeqCst);
-            between.push(std::mem::take(&mut calls));
-        }
-    }
-    while let Some(done) = all.join_next().await {
-        done.unwrap();
-    }
-    between.sort_unstable();
-    assert!(between[between.len() / 2] >= 20, "calls between two answers: {between:?}");
+    let bystander = connected_bystander(&gateway).await;
+    attack(&gateway, "s__costly", costly, 4).hold_up_no_other_client(&bystander).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_checks_of_one_client_wait_in_front_of_nobody() {
     let (gateway, _upstream) = gateway().await;
-    let (mut all, answered) = attack(&gateway, "s__strict", large, 8);
-    until(|| answered.load(SeqCst) > 0).await;
-    let before = answered.load(SeqCst);
-    let said = gateway.modern().key(BYSTANDER).call("s__strict", large()).await;
-    assert!(said.is_error(), "{}", said.text());
-    let meanwhile = answered.load(SeqCst) - before;
-    assert!(meanwhile <= 4, "{meanwhile} of the attacker's calls came first");
-    while let Some(done) = all.join_next().await {
-        done.unwrap();
-    }
+    let own = async {
+        let said = gateway.modern().key(BYSTANDER).call("s__strict", large()).await;
+        assert!(said.is_error(), "{}", said.text());
+    };
+    attack(&gateway, "s__strict", large, 8).wait_in_front_of_nobody(own).await;
 }

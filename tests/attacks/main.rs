@@ -31,6 +31,7 @@ mod large_arguments;
 mod large_results;
 mod large_sessions;
 mod leaked_secrets;
+mod long_calls;
 mod open_posts;
 mod oversized_messages;
 mod refused_calls;
