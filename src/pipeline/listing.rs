@@ -60,8 +60,10 @@ impl Gateway {
 pub(super) async fn refresh_lists(snapshot: &Snapshot, view: &View, context: &Context, kind: Kind) {
     let asked = async {
         join_all(request_lists(snapshot, view, context, kind)).await;
-        // Those that have just turned out not to speak the client's era have other lists for it.
-        join_all(request_lists(snapshot, view, context, kind)).await;
+        if context.client.version.era() == Era::Legacy {
+            // Servers that have just turned out not to speak Legacy have other lists for it.
+            join_all(request_lists(snapshot, view, context, kind)).await;
+        }
     };
     let _ = timeout(PATIENCE, asked).await;
 }

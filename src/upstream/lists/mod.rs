@@ -60,7 +60,6 @@ impl Instance {
         if !self.is_main() {
             let (list, part) = self.fetch(connection, told, lists.similar(told)).await?;
             let has_changed = lists.put(told, list);
-            self.note_lists_by_era();
             self.tell(has_changed);
             return Ok(ListingOutcome { part, has_changed });
         }
@@ -71,7 +70,6 @@ impl Instance {
         if has_changed {
             lists.base.store(Some(Arc::new(list)));
         }
-        self.note_lists_by_era();
         self.tell(has_changed);
         match connection.peer().era() {
             Era::Modern => {
@@ -117,7 +115,6 @@ impl Instance {
             match self.fetch(connection, &told, lists.similar(&told)).await {
                 Ok((list, _)) => {
                     let is_new = lists.put(&told, list);
-                    self.note_lists_by_era();
                     self.tell(is_new);
                     has_changed |= is_new;
                 }
@@ -131,14 +128,13 @@ impl Instance {
         has_changed
     }
 
-    fn note_lists_by_era(&self) {
+    /// Tells of a list that was stored: those who wait for it once it is known
+    /// whether lists differ by era, and all clients if it has changed.
+    fn tell(&self, changed: bool) {
         if !self.kin.lists.are_same_in_both_eras() {
             self.kin.surroundings.note_lists_by_era();
         }
         self.kin.lists.wake_waiting();
-    }
-
-    fn tell(&self, changed: bool) {
         if changed {
             self.kin.surroundings.listed.notify_one();
         }

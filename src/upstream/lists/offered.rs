@@ -166,7 +166,7 @@ impl OfferedLists {
         }
         self.inherited.store(!further.is_empty(), Ordering::Release);
         drop(further);
-        self.version.fetch_add(1, Ordering::AcqRel);
+        self.count_change();
     }
 
     /// Waits until the server has been asked for such a list.
