@@ -150,8 +150,13 @@ async fn cancelled_requests_do_not_pile_up_with_a_parked_call() {
     upstream.does("asks", move |_| {
         let ask = |key| Step::Ask(key, "elicitation/create", form());
         let mut steps = vec![ask("first"), Step::Hold];
-        for _ in 0..100 {
-            steps.extend([ask("cancelled"), Step::TakeBack("cancelled")]);
+        for burst in ["1", "2", "3", "4", "5"] {
+            for _ in 0..20 {
+                steps.extend([ask("cancelled"), Step::TakeBack("cancelled")]);
+            }
+            // The call refuses a second request with the same id once it has taken all
+            // that came before from its queue, which has room for one burst.
+            steps.extend([ask(burst), ask(burst), Step::Await(burst), Step::TakeBack(burst)]);
         }
         steps.extend([ask("last"), Step::Ask("unknown", "tasks/list", json!({}))]);
         steps.extend([Step::Await("first"), Step::Await("last"), Step::text("done")]);
@@ -171,9 +176,10 @@ async fn cancelled_requests_do_not_pile_up_with_a_parked_call() {
                 .param("inputResponses", answers.collect())
                 .param("requestState", said.result()["requestState"].clone());
             if rounds == 0 {
-                let answered = upstream.all("").len();
+                // Each burst is answered once, and the unknown request at the end.
+                let answered = upstream.all("").len() + 6;
                 upstream.release(1);
-                until(|| upstream.all("").len() > answered).await;
+                until(|| upstream.all("").len() == answered).await;
             }
             rounds += 1;
         };
