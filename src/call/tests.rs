@@ -135,8 +135,10 @@ const HEAD: &str = "\
 All errors that the gateway itself sends. Errors that a server sends pass through unchanged.
 
 - **label** is what metrics (`trunkline_errors_total{reason=…}`) and the log call it.
-- **code** is the JSON-RPC code, **HTTP** the status. A tool result always arrives with 200, and so do
-  `method_not_found` and `invalid_meta` at a Legacy client, whose revisions keep HTTP out of it.
+- **code** is the JSON-RPC code, **HTTP** the status. A tool result always arrives with 200, and so does
+  every error that answers a request in a Legacy session: Legacy clients take another status for the end of
+  their connection. What is refused before its session is known (`initialize`, an unknown session or key, a
+  body that cannot be read, a GET) has the status of the table.
 - **again**: whether the same request can succeed later. Where the gateway knows when, it sends
   `Retry-After`, and `data.retryAfterMs` for a limit.
 - **seen as**: a *tool result* carries `isError: true` and the text, so that the model reads it and can

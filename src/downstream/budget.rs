@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::call::Failure;
@@ -20,6 +21,7 @@ use super::caller::RequestSender;
 pub(super) struct BodyBudget<'a> {
     mcp: &'a McpService,
     from: &'a RequestSender,
+    headers: &'a HeaderMap,
     bounds: ShareBounds,
 }
 
@@ -28,6 +30,7 @@ pub(super) struct BudgetedBody<'a, B> {
     inner: B,
     budget: BodyBudget<'a>,
     share: Option<Share>,
+    refusal: Option<Failure>,
 }
 
 /// Why a [`BudgetedBody`] could not be read.
@@ -39,31 +42,48 @@ pub(super) enum BudgetedBodyError {
 }
 
 /// Marks a request that was counted towards its client's rate before its body was read.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct CountedEarly;
+#[derive(Debug, Clone)]
+pub(super) struct CountedEarly {
+    /// Why a request in a Legacy session is refused once its id is known.
+    pub(super) refusal: Option<Failure>,
+}
 
 impl<'a> BodyBudget<'a> {
-    pub(super) fn new(mcp: &'a McpService, from: &'a RequestSender) -> Self {
+    pub(super) fn new(
+        mcp: &'a McpService,
+        from: &'a RequestSender,
+        headers: &'a HeaderMap,
+    ) -> Self {
         let limits = &from.snapshot.config.gateway.limits;
         // One body of the largest size always fits.
         let each = limits.bodies_each.max(limits.body);
         let bounds = ShareBounds { all: limits.bodies.max(limits.body), each };
-        Self { mcp, from, bounds }
+        Self { mcp, from, headers, bounds }
     }
 
-    /// Counts the request towards its client's rate, and its first bytes towards the budgets.
-    fn open(&self, bytes: usize) -> Result<Share, Failure> {
+    /// Counts the request towards its client's rate. Outside of a Legacy session, a request over
+    /// the rate is refused before its body is read.
+    fn count_request(&self) -> Result<Option<Failure>, Failure> {
         let RequestSender { caller, peer, snapshot } = self.from;
-        let (principal, address) = (caller.principal(), peer.addr.ip());
-        self.mcp.gateway.admit_request(snapshot, principal, address)?;
-        let holder = Holder::identify(principal, address);
+        let admitted = self.mcp.gateway.admit_request(snapshot, caller.principal(), peer.addr.ip());
+        match admitted {
+            Ok(()) => Ok(None),
+            Err(failure) if self.mcp.session_of(self.headers, caller).is_ok() => Ok(Some(failure)),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Counts the first bytes of the request towards the budgets.
+    fn open(&self, bytes: usize) -> Result<Share, Failure> {
+        let RequestSender { caller, peer, .. } = self.from;
+        let holder = Holder::identify(caller.principal(), peer.addr.ip());
         self.mcp.bodies.take(&holder, bytes, self.bounds).map_err(over_budget)
     }
 }
 
 impl<'a, B> BudgetedBody<'a, B> {
     pub(super) fn new(inner: B, budget: BodyBudget<'a>) -> Self {
-        Self { inner, budget, share: None }
+        Self { inner, budget, share: None, refusal: None }
     }
 
     /// The connection's own body, for what is read and not kept.
@@ -71,9 +91,16 @@ impl<'a, B> BudgetedBody<'a, B> {
         self.inner
     }
 
-    /// Whether the request counted towards its client's rate.
-    pub(super) fn is_counted(&self) -> bool {
-        self.share.is_some()
+    /// Whether the request counted towards its client's rate, and what came of it.
+    pub(super) fn counted(&mut self) -> Option<CountedEarly> {
+        self.share.is_some().then(|| CountedEarly { refusal: self.refusal.take() })
+    }
+
+    /// Counts the request, and the first of several pieces of its body.
+    fn begin(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.refusal = self.budget.count_request()?;
+        self.share = Some(self.budget.open(bytes)?);
+        Ok(())
     }
 
     /// The whole body, counted for as long as any part of it is kept.
@@ -101,7 +128,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for BudgetedBody<'_, B> {
         let bytes = frame.data_ref().map_or(0, Bytes::len);
         let taken = match &mut this.share {
             None if this.inner.is_end_stream() => Ok(()),
-            None => this.budget.open(bytes).map(|share| this.share = Some(share)),
+            None => this.begin(bytes),
             Some(share) => share.grow(bytes, this.budget.bounds).map_err(over_budget),
         };
         Poll::Ready(Some(taken.map(|()| frame).map_err(BudgetedBodyError::OverLimit)))

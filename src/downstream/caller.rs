@@ -9,7 +9,6 @@ use tokio::sync::watch;
 use crate::call::PeerAddress;
 use crate::call::{Endpoint, Failure, Principal, ProfileName};
 use crate::identity::Credential;
-use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::snapshot::Snapshot;
 
@@ -120,7 +119,7 @@ pub struct Refused;
 
 /// The response to a client that is refused, with a challenge where a key may help.
 pub fn refusal(failure: &Failure) -> Response<Body> {
-    let mut response = response::refusal(None, failure, Era::Modern);
+    let mut response = response::refusal(None, failure);
     let challenge = match failure {
         Failure::KeyMissing => Some(CHALLENGE),
         Failure::KeyUnknown => Some(CHALLENGE_AGAIN),

@@ -142,7 +142,7 @@ impl McpService {
     }
 
     fn post(self: Arc<Self>, head: Parts, body: Bytes, from: RequestSender) -> PendingResponse {
-        let refuse = |id, failure: &Failure| answered(response::refusal(id, failure, Era::Modern));
+        let refuse = |id, failure: &Failure| answered(response::refusal(id, failure));
         let wants = AcceptedForm::of(&head.headers);
         let posted = match Posted::new(head, body, from) {
             Ok(posted) => posted,
@@ -153,8 +153,7 @@ impl McpService {
         }
         let parsed = jsonrpc::parse(&posted.body, posted.limits().depth);
         if let Err(failure) = self.admit(parsed.as_ref().ok(), &posted) {
-            let id = parsed.as_ref().ok().and_then(request::id_of);
-            return refuse(id, &failure);
+            return answered(self.refuse_over_rate(parsed.as_ref().ok(), &posted, &failure));
         }
         match parsed {
             Ok(frame) => self.dispatch(frame, &posted, wants),
@@ -167,12 +166,34 @@ impl McpService {
     fn admit(&self, frame: Option<&Frame>, posted: &Posted) -> Result<(), Failure> {
         match frame {
             Some(Frame::Notification { .. } | Frame::Response { .. }) => Ok(()),
-            _ if posted.is_counted_early() => Ok(()),
-            Some(Frame::Request { .. }) | None => {
+            Some(Frame::Request { .. }) | None => posted.counted_early().unwrap_or_else(|| {
                 let principal = posted.caller.principal();
                 self.gateway.admit_request(&posted.snapshot, principal, posted.address())
-            }
+            }),
         }
+    }
+
+    /// The response to a message over a rate. A request in a Legacy session keeps the session.
+    fn refuse_over_rate(
+        &self,
+        frame: Option<&Frame>,
+        posted: &Posted,
+        failure: &Failure,
+    ) -> Response<Body> {
+        let id = frame.and_then(request::id_of);
+        if let (Some(frame), Some(id)) = (frame, id)
+            && self.is_in_session(frame, posted)
+        {
+            return response::refusal_in_session(id, failure);
+        }
+        response::refusal(id, failure)
+    }
+
+    /// Whether a message belongs to an open Legacy session of its sender.
+    fn is_in_session(&self, frame: &Frame, posted: &Posted) -> bool {
+        let headers = MessageHeaders::read(&posted.headers);
+        matches!(era::of(&posted.headers, &headers, frame), Ok(Era::Legacy))
+            && self.session_of(&posted.headers, &posted.caller).is_ok()
     }
 
     fn dispatch(&self, frame: Frame, posted: &Posted, wants: AcceptedForm) -> PendingResponse {
@@ -182,7 +203,7 @@ impl McpService {
             Ok(Era::Legacy) => self.legacy(frame, posted, wants),
             Err(failure) => {
                 let id = request::id_of(&frame);
-                answered(response::refusal(id, &failure, Era::Modern))
+                answered(response::refusal(id, &failure))
             }
         }
     }
@@ -199,7 +220,7 @@ impl McpService {
                 _ => self.open_session_stream(&session, ReplayStart::Unsent, caller),
             },
             Err(Failure::SessionRequired) => response::method_not_allowed(),
-            Err(failure) => response::refusal(None, &failure, Era::Legacy),
+            Err(failure) => response::refusal(None, &failure),
         }
     }
 
@@ -210,7 +231,7 @@ impl McpService {
                 response::empty(StatusCode::NO_CONTENT)
             }
             Err(Failure::SessionRequired) => response::method_not_allowed(),
-            Err(failure) => response::refusal(None, &failure, Era::Legacy),
+            Err(failure) => response::refusal(None, &failure),
         }
     }
 }

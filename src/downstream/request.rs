@@ -64,9 +64,10 @@ impl Posted {
         self.body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
     }
 
-    /// Whether it counted towards its client's rate before its body was read.
-    pub(super) fn is_counted_early(&self) -> bool {
-        self.extensions.get::<CountedEarly>().is_some()
+    /// What came of counting it towards its client's rate before its body was read, if it was.
+    pub(super) fn counted_early(&self) -> Option<Result<(), Failure>> {
+        let CountedEarly { refusal } = self.extensions.get()?;
+        Some(refusal.clone().map_or(Ok(()), Err))
     }
 
     /// Has each of its messages counted, besides the body that brought them.
@@ -138,7 +139,8 @@ impl McpService {
             return Ok(Bytes::new());
         }
         let limits = &from.snapshot.config.gateway.limits;
-        let mut body = BudgetedBody::new(body, BodyBudget::new(self, from));
+        let Parts { headers, extensions, .. } = head;
+        let mut body = BudgetedBody::new(body, BodyBudget::new(self, from, headers));
         let collected = tokio::select! {
             // A body that has arrived needs no timer: none is created before it is waited for.
             biased;
@@ -149,8 +151,8 @@ impl McpService {
         };
         let failure = match collected {
             Ok(whole) => {
-                if body.is_counted() {
-                    head.extensions.insert(CountedEarly);
+                if let Some(counted) = body.counted() {
+                    extensions.insert(counted);
                 }
                 return Ok(body.hold(whole));
             }
@@ -161,7 +163,7 @@ impl McpService {
             Err(BodyError::Broken(BudgetedBodyError::OverLimit(failure))) => failure,
         };
         // A client that waits for 100 Continue has sent nothing yet.
-        if !head.headers.contains_key(header::EXPECT) {
+        if !headers.contains_key(header::EXPECT) {
             Box::pin(pass_over(body.into_inner(), limits.body)).await;
         }
         Err(failure)

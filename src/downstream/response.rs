@@ -126,7 +126,12 @@ impl AnswerWriter {
         if let Some(result) = told.and_then(|raw| ResultBody::parse(raw.into()).ok()) {
             return (StatusCode::OK, self.result(&result));
         }
-        (status(failure, self.era), self.error(&failure.to_error()))
+        let status = match self.era {
+            Era::Modern => status(failure),
+            // A Legacy call is part of a session.
+            Era::Legacy => IN_SESSION,
+        };
+        (status, self.error(&failure.to_error()))
     }
 
     fn error(&self, error: &[u8]) -> Bytes {
@@ -216,10 +221,12 @@ fn whole(
     wants: AcceptedForm,
     retry: Option<Duration>,
 ) -> Response<Body> {
-    if wants == AcceptedForm::Events && status == StatusCode::OK {
-        return with_events(Body::Whole(sse::message(&message)));
-    }
-    let mut response = json(status, message);
+    let mut response = match wants {
+        AcceptedForm::Events if status == StatusCode::OK => {
+            with_events(Body::Whole(sse::message(&message)))
+        }
+        _ => json(status, message),
+    };
     if let Some(retry) = retry {
         add_retry(response.headers_mut(), retry);
     }
@@ -271,23 +278,26 @@ pub(super) fn result(id: &Id, raw: Bytes, wants: AcceptedForm) -> Response<Body>
 }
 
 /// An error response to a request, or to a message that could not be read as one.
-pub(super) fn refusal(id: Option<&Id>, failure: &Failure, era: Era) -> Response<Body> {
-    let message = jsonrpc::error(id, &failure.to_error());
-    let mut response = json(status(failure, era), message);
+pub(super) fn refusal(id: Option<&Id>, failure: &Failure) -> Response<Body> {
+    error(status(failure), id, failure)
+}
+
+/// An error response to a request in a Legacy session.
+pub(super) fn refusal_in_session(id: &Id, failure: &Failure) -> Response<Body> {
+    error(IN_SESSION, Some(id), failure)
+}
+
+fn error(status: StatusCode, id: Option<&Id>, failure: &Failure) -> Response<Body> {
+    let mut response = json(status, jsonrpc::error(id, &failure.to_error()));
     if let Some(retry) = failure.retry_after() {
         add_retry(response.headers_mut(), retry);
     }
     response
 }
 
-/// The HTTP status of a failure. Legacy errors travel as 200, but for those
-/// that the Legacy revisions tell by their status.
-fn status(failure: &Failure, era: Era) -> StatusCode {
-    let status = StatusCode::from_u16(failure.wire().status).unwrap_or(StatusCode::OK);
-    match (era, failure) {
-        (Era::Legacy, Failure::MethodNotFound { .. } | Failure::InvalidMeta(_)) => StatusCode::OK,
-        _ => status,
-    }
+/// The HTTP status of a failure, for a Modern client or outside of a session.
+fn status(failure: &Failure) -> StatusCode {
+    StatusCode::from_u16(failure.wire().status).unwrap_or(StatusCode::OK)
 }
 
 fn add_retry(headers: &mut HeaderMap, retry: Duration) {
@@ -334,6 +344,9 @@ pub(super) fn refuse_request(status: StatusCode, fault: RequestFault) -> Respons
     json(status, jsonrpc::error(None, &Failure::from(fault).to_error()))
 }
 
+/// The HTTP status of every error that answers a request in a Legacy session: clients that take a
+/// status of 400 and above for the end of their connection would lose the session with the request.
+const IN_SESSION: StatusCode = StatusCode::OK;
 /// How long a silent call waits before its stream is opened for a client that can resume it.
 const PRIMED_AFTER: Duration = Duration::from_secs(1);
 

@@ -148,3 +148,29 @@ async fn an_unfinished_body_counts_towards_its_clients_rate() {
         assert!(status == 400 || status == 429, "counted once, and only once: {body}");
     }
 }
+
+#[tokio::test]
+async fn an_unfinished_body_over_the_rate_takes_no_memory() {
+    let upstream = Upstream::modern().await;
+    let limits = "limits = { body = \"256KiB\", bodies_each = \"512KiB\", bodies = \"512KiB\" }";
+    let gateway = Gateway::with("s", upstream.http()).gateway("client_rate = \"1/h\"");
+    let gateway = two_clients(gateway.gateway(limits)).start().await;
+    let attacker = gateway.modern().key(ATTACKER);
+    assert_eq!(attacker.call("s__echo", json!({})).await.text(), "{}");
+    let mut begun = Vec::new();
+    for _ in 0..8 {
+        begun.push(HalfSent::post(gateway.running.address, ATTACKER, 100 * KIB).await);
+    }
+    let counted = async {
+        let all_refused = |line: &str| {
+            line.starts_with("trunkline_errors_total")
+                && line.ends_with(" 8")
+                && line.contains("over_limit")
+        };
+        while !gateway.metrics().await.lines().any(all_refused) {}
+    };
+    within(counted).await;
+    let large = json!({ "text": "x".repeat(200 * KIB) });
+    let bystander = gateway.modern().key(BYSTANDER).call("s__echo", large).await;
+    assert!(bystander.text().len() > 200 * KIB);
+}

@@ -38,6 +38,7 @@ mod profiles;
 mod prompts;
 mod resources;
 mod server_life;
+mod session_errors;
 mod sse_clients;
 mod sse_servers;
 mod stdio;

@@ -20,7 +20,7 @@ use crate::call::PeerAddress;
 use crate::call::{Drain, Failure};
 use crate::codec::sse;
 use crate::jsonrpc;
-use crate::mcp::{self, Era};
+use crate::mcp;
 use crate::policy::{Holder, ShareBounds, SharedAmount};
 
 use crate::downstream::caller::{AccessWatch, RequestSender, VerifiedCaller};
@@ -200,7 +200,7 @@ impl McpService {
                 self.post_to_pipe(&pipe, request, from).await
             }
             (OldTransport::Message(_) | OldTransport::UnknownStream { .. }, &HttpMethod::POST) => {
-                response::refusal(None, &Failure::SessionLost, Era::Legacy)
+                response::refusal(None, &Failure::SessionLost)
             }
             // What a client of a newer transport posts here first tells it
             // that this is the old one.
@@ -220,7 +220,7 @@ impl McpService {
         let entered = entered.and_then(|place| Ok((place, unguessable()?)));
         let (place, id) = match entered {
             Ok(entered) => entered,
-            Err(failure) => return response::refusal(None, &failure, Era::Legacy),
+            Err(failure) => return response::refusal(None, &failure),
         };
         let inside =
             Inside { mcp: Arc::clone(self), caller: caller.clone(), peer, headers: kept(headers) };
@@ -257,7 +257,7 @@ impl McpService {
         request: Request<Bytes>,
         from: RequestSender,
     ) -> Response<Body> {
-        let refuse = |failure: &Failure| response::refusal(None, failure, Era::Legacy);
+        let refuse = |failure: &Failure| response::refusal(None, failure);
         let (head, body) = request.into_parts();
         let posted = match Posted::new(head, body, from) {
             Ok(posted) => posted,

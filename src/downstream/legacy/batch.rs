@@ -14,7 +14,7 @@ use crate::downstream::request::{self, Posted};
 use crate::downstream::response::{self, AcceptedForm};
 use crate::downstream::{Body, McpService};
 use crate::jsonrpc::{self, Frame, Id};
-use crate::mcp::{Era, Method};
+use crate::mcp::Method;
 
 use super::session::ClientSession;
 use super::{SessionRequest, notice};
@@ -38,7 +38,7 @@ impl McpService {
         mut posted: Posted,
     ) -> Response<Body> {
         posted.count_messages();
-        let refuse = |failure: &Failure| response::refusal(None, failure, Era::Legacy);
+        let refuse = |failure: &Failure| response::refusal(None, failure);
         let session = match self.session_of(&posted.headers, &posted.caller) {
             Ok(session) => session,
             Err(failure) => return refuse(&failure),
@@ -75,7 +75,7 @@ impl McpService {
         // Each counts: many calls in one body are no way around a limit.
         if let Err(failure) = self.admit(parsed.as_ref().ok(), posted) {
             let id = parsed.as_ref().ok().and_then(request::id_of);
-            let response = response::refusal(id, &failure, Era::Legacy);
+            let response = response::refusal(id, &failure);
             return Some(MemberAnswer { id: id.cloned(), response });
         }
         let answer = match parsed {
@@ -95,7 +95,7 @@ impl McpService {
                 return None;
             }
             Err(fault) => {
-                let response = response::refusal(None, &fault.into(), Era::Legacy);
+                let response = response::refusal(None, &fault.into());
                 MemberAnswer { id: None, response }
             }
         };

@@ -53,7 +53,7 @@ impl McpService {
             Ok(session) => session,
             Err(failure) => {
                 let id = request::id_of(&frame);
-                return answered(response::refusal(id, &failure, Era::Legacy));
+                return answered(response::refusal(id, &failure));
             }
         };
         match frame {
@@ -107,7 +107,7 @@ impl McpService {
                 }
                 response
             }
-            Err(failure) => response::refusal(Some(id), &failure, Era::Legacy),
+            Err(failure) => response::refusal(Some(id), &failure),
         }
     }
 
@@ -189,7 +189,7 @@ impl McpService {
 }
 
 fn refuse(id: &Id, failure: &Failure) -> Response<Body> {
-    response::refusal(Some(id), failure, Era::Legacy)
+    response::refusal_in_session(id, failure)
 }
 
 /// The conditions of a request within a session.

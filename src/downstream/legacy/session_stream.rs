@@ -12,7 +12,6 @@ use tokio::sync::watch;
 use crate::call::{Drain, Failure};
 use crate::codec::sse;
 use crate::jsonrpc;
-use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::telemetry::metrics::Entered;
 
@@ -90,12 +89,12 @@ impl McpService {
     ) -> Response<Body> {
         let (limit, keep_alive) = self.limits();
         let Some((context, known)) = session.knows() else {
-            return response::refusal(None, &Failure::SessionLost, Era::Legacy);
+            return response::refusal(None, &Failure::SessionLost);
         };
         let narrowing = context.endpoint.narrowing.as_ref();
         let place = match self.streams.enter(session.holder(), narrowing, limit) {
             Ok(place) => place,
-            Err(failure) => return response::refusal(None, &failure, Era::Legacy),
+            Err(failure) => return response::refusal(None, &failure),
         };
         let mut ticks = self.gateway.changes();
         // What changed since the client last asked for a list is told at once:

@@ -43,7 +43,7 @@ impl McpService {
             }
             Frame::Response { .. } => {
                 let failure = RequestFault::ModernResponse.into();
-                return answered(response::refusal(None, &failure, Era::Modern));
+                return answered(response::refusal(None, &failure));
             }
         };
         let checked = Params::read(params)
@@ -51,7 +51,7 @@ impl McpService {
             .and_then(|params| check(headers, &method, &params).map(|meta| (params, meta)));
         match checked {
             Ok((params, meta)) => self.serve_modern(id, method, params, meta, (posted, wants)),
-            Err(failure) => answered(response::refusal(Some(&id), &failure, Era::Modern)),
+            Err(failure) => answered(response::refusal(Some(&id), &failure)),
         }
     }
 
@@ -63,7 +63,7 @@ impl McpService {
         meta: Meta,
         (posted, wants): (&Posted, AcceptedForm),
     ) -> PendingResponse {
-        let refuse = |id: &Id, failure: &Failure| response::refusal(Some(id), failure, Era::Modern);
+        let refuse = |id: &Id, failure: &Failure| response::refusal(Some(id), failure);
         let token = meta.progress_token.clone();
         let context = posted.context(client(&meta), meta);
         if let Some(kind) = Kind::listed_by(&method) {
