@@ -152,8 +152,12 @@ impl Life<'_> {
         let (server, spec) = (instance.name().clone(), self.spec(command));
         let guardian = instance.kin.surroundings.guardian.clone();
         let _turn = STARTING.acquire().await;
-        let spawned = spawn_blocking(move || Child::spawn(&server, &spec, &guardian)).await;
-        let spawned = spawned.map_err(|error| SetupFault::Task(Arc::new(error)))?;
+        // The gateway's end waits for a program that is being started: as long as the guardian
+        // does not know it, nothing else ends it.
+        let alive = instance.kin.surroundings.alive.token();
+        let spawned =
+            spawn_blocking(move || (Child::spawn(&server, &spec, &guardian), alive)).await;
+        let (spawned, _alive) = spawned.map_err(|error| SetupFault::Task(Arc::new(error)))?;
         spawned.map_err(|error| UpstreamError::Spawn(Arc::new(error)))
     }
 
