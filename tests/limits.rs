@@ -12,7 +12,7 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 52] = [
+const TESTS: [(&str, &str, &str); 53] = [
     ("clients.*.rate", LIMITS, "a_client_over_its_own_rate_uses_up_nothing_that_others_share"),
     ("gateway.client_rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
     (
@@ -93,6 +93,11 @@ const TESTS: [(&str, &str, &str); 52] = [
         "gateway.list_ttl",
         "tests/gateway/caching.rs",
         "every_list_tells_the_strictest_freshness_of_what_was_merged",
+    ),
+    (
+        "gateway.list_wait",
+        "tests/gateway/starts.rs",
+        "a_client_waits_once_for_a_server_that_takes_too_long",
     ),
     (
         "gateway.page_size",

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, Uri};
-use tokio::time::timeout;
 use url::Url;
 
 use crate::call::ProfileName;
@@ -97,13 +96,8 @@ fn serve_in_process(args: StdioArgs) -> ExitCode {
         };
         let reloader = Arc::new(running.reloader(common, Some(log)));
         let here = Here::new(Arc::clone(&running.mcp), uri);
-        let serving = async {
-            // Many hosts request the list only once, at the start.
-            let _ = timeout(SETTLING, running.gateway.snapshots.settled()).await;
-            stdio::serve(here, standard_streams(), bounds, patience).await
-        };
         let code = tokio::select! {
-            ended = serving => exit_code(ended),
+            ended = stdio::serve(here, standard_streams(), bounds, patience) => exit_code(ended),
             // A host that sends a signal has closed the input before, or requests an immediate end.
             () = signals::until_told_to_stop(&reloader) => ExitCode::SUCCESS,
         };
@@ -229,9 +223,6 @@ fn run_in_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
 /// Headers that must not have a fixed value.
 const OWN: [&str; 6] =
     ["accept", "content-type", "content-length", "host", "connection", "transfer-encoding"];
-/// How long the servers may take to become ready before the first line is read. Hosts wait for at
-/// least half a minute.
-const SETTLING: Duration = Duration::from_secs(20);
 /// How long requests in flight may take once the input has ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a connection may take, TLS included.

@@ -58,6 +58,9 @@ section! {
             drain: Duration = "10s",
             /// How often an idle stream carries a comment, so that no proxy on the path closes it.
             keep_alive: Duration as DurationSetting = "15s",
+            /// How long the first list of a client waits for servers that are still starting. It is
+            /// answered as soon as all of them have listed or failed. With `0s` it does not wait.
+            list_wait: Duration = "3s",
             /// How long clients may cache a list (`ttlMs`).
             list_ttl: Duration = "1m",
             /// The keys that seal the state a client holds while a server waits for its input: long

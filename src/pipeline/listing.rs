@@ -4,24 +4,33 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::call::{Context, Failure, InternalFault};
 use crate::catalog::Kind;
+use crate::clock;
 use crate::mcp::Era;
 use crate::policy::Holder;
-
-use crate::snapshot::{Snapshot, View};
+use crate::snapshot::{Digests, Snapshot, View};
+use crate::upstream::ListPatience;
 
 use super::Gateway;
+use super::first_lists::FirstLists;
 
-/// The result of a list request, shared by all clients of the view.
-pub type Listed = Bytes;
+/// The answer to a list request.
+pub struct Listed {
+    /// The result, shared by all clients of the view.
+    pub result: Bytes,
+    /// The digests of the view's lists.
+    pub shown: Digests,
+}
 
 impl Gateway {
     /// The list, or the page of it that `cursor` points to. It is served from
     /// prepared bytes; servers whose own list may be stale are asked in the
-    /// background, and a notification announces a change.
+    /// background, and a notification announces a change. Only servers that are
+    /// starting for the first time are waited for, as long as the session's
+    /// `patience` lasts, or for a client without a session that of each server.
     ///
     /// # Errors
     /// [`Failure::InvalidParams`] if the cursor was not issued by this gateway,
@@ -31,33 +40,62 @@ impl Gateway {
         kind: Kind,
         context: &Context,
         cursor: Option<&str>,
+        patience: Option<&ListPatience>,
     ) -> Result<Listed, Failure> {
+        let until = clock::now() + PATIENCE;
+        if cursor.is_none() {
+            self.await_first_lists(kind, context, patience).await;
+        }
         let snapshot = self.snapshots.load_full();
         let era = context.client.version.era();
         let key = self.view_key(context);
-        refresh_lists(&snapshot, &snapshot.view(&key, context), context, kind).await;
+        refresh_lists(&snapshot, &snapshot.view(&key, context), (context, kind), until).await;
         // Another one if a server has just turned out to have lists by era.
         let view = snapshot.view(&self.view_key(context), context);
-        for member in snapshot.servers().filter(|it| view.scope().admits_server(&it.config.name)) {
+        for member in snapshot.servers_of(&view) {
             member.server.wake(kind);
         }
+        let shown = view.digests();
         let (list, listing) = (view.catalog.list(kind), view.listings.get(kind));
         let digest = list.digest();
         let from = cursor.map(|cursor| self.cursors.open(kind, cursor, digest)).transpose()?;
         let Some(size) = snapshot.config.gateway.page_size else {
-            return Ok(listing.whole(era).clone());
+            return Ok(Listed { result: listing.whole(era).clone(), shown });
         };
         let page = list.page(from, size);
         let next = page.next.map(|next| self.cursors.seal(kind, next, digest)).transpose();
         let next = next.map_err(|_| InternalFault::Seal)?;
-        Ok(listing.page(era, &page.items, next.as_deref()))
+        Ok(Listed { result: listing.page(era, &page.items, next.as_deref()), shown })
+    }
+
+    /// Waits for the servers that are starting for the first time.
+    async fn await_first_lists(
+        &self,
+        kind: Kind,
+        context: &Context,
+        patience: Option<&ListPatience>,
+    ) {
+        let snapshot = self.snapshots.load_full();
+        let view = snapshot.view(&self.view_key(context), context);
+        if !view.scope().may_show(kind) {
+            return;
+        }
+        let Some(pending) = FirstLists::pending(&snapshot, &view, patience) else { return };
+        // A snapshot keeps servers that are removed meanwhile from being stopped.
+        drop((view, snapshot));
+        pending.wait(&self.snapshots, patience).await;
     }
 }
 
 /// Requests the lists that the servers of a view have for clients like the one
-/// that asks, and waits a while for those not requested before. Lists that
-/// arrive later are announced as changes.
-pub(super) async fn refresh_lists(snapshot: &Snapshot, view: &View, context: &Context, kind: Kind) {
+/// that asks, and waits for those not requested before, at most `until` then.
+/// Lists that arrive later are announced as changes.
+pub(super) async fn refresh_lists(
+    snapshot: &Snapshot,
+    view: &View,
+    (context, kind): (&Context, Kind),
+    until: Instant,
+) {
     let asked = async {
         join_all(request_lists(snapshot, view, context, kind)).await;
         if context.client.version.era() == Era::Legacy {
@@ -65,7 +103,7 @@ pub(super) async fn refresh_lists(snapshot: &Snapshot, view: &View, context: &Co
             join_all(request_lists(snapshot, view, context, kind)).await;
         }
     };
-    let _ = timeout(PATIENCE, asked).await;
+    let _ = timeout_at(until, asked).await;
 }
 
 /// Requests the lists as [`refresh_lists`] does, without waiting for them: each
@@ -81,10 +119,9 @@ pub(super) fn request_lists(
         return Vec::new();
     }
     let holder = Holder::identify(&context.principal, context.address);
-    let servers =
-        snapshot.servers().filter(|member| view.scope().admits_server(&member.config.name));
+    let servers = snapshot.servers_of(view);
     servers.map(|member| member.server.list_on_behalf(client, &holder, kind)).collect()
 }
 
-/// How long a client waits for lists that depend on its abilities.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a client waits for lists that depend on its abilities, from its request on.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);

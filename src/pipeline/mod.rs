@@ -15,6 +15,7 @@
 
 mod active_call;
 mod attempt;
+mod first_lists;
 mod input;
 mod introduce;
 mod listing;
@@ -40,6 +41,7 @@ use tokio::sync::watch;
 
 use crate::call::{Call, Context, Endpoint, Failure, Principal, Reply, boxed};
 use crate::catalog::{Kind, SealedCursors};
+use crate::clock;
 use crate::identity::Credential;
 use crate::mcp::Era;
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
@@ -47,6 +49,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Tracing;
 
 use attempt::CallAttempt;
+use first_lists::FirstLists;
 use input::{InputStore, Requester};
 use record::Record;
 use release::Release;
@@ -191,24 +194,37 @@ impl Gateway {
         let asker = Requester::bind(&self.inputs, &call);
         let active = boxed(|| ActiveCall::begin(record, asker));
         let key = self.view_key(&call.context);
-        Box::into_pin(boxed(|| await_reply(snapshot, key, call, active)))
+        let lacking = snapshot.lacks_lists().then(|| Arc::clone(&self.snapshots));
+        Box::into_pin(boxed(|| await_reply((snapshot, lacking), key, call, active)))
     }
 }
 
-/// Waits until the reply to a call begins.
+/// Waits until the reply to a call begins. Where servers have not listed, `lacking` has the next
+/// snapshots.
 async fn await_reply(
-    snapshot: Arc<Snapshot>,
+    (mut snapshot, lacking): (Arc<Snapshot>, Option<Arc<Snapshots>>),
     mut key: ViewKey,
     call: Box<Call>,
     mut active: Box<ActiveCall>,
 ) -> Box<ActiveCall> {
     let mut view = snapshot.view(&key, &call.context);
+    if let Some(snapshots) = lacking
+        && !route::exists(&snapshot, &view, &call, active.asker())
+        && let Some(pending) = FirstLists::pending(&snapshot, &view, None)
+    {
+        // The client knows the name from before the gateway's start.
+        drop((view, snapshot));
+        Box::pin(pending.wait(&snapshots, None)).await;
+        snapshot = snapshots.load_full();
+        view = snapshot.view(&key, &call.context);
+    }
     let is_legacy = call.context.client.version.era() == Era::Legacy;
     if (key.abilities.is_some() || is_legacy)
         && !route::exists(&snapshot, &view, &call, active.asker())
     {
         // A server may list it for clients like this one, of which no server has been told yet.
-        Box::pin(listing::refresh_lists(&snapshot, &view, &call.context, Kind::Tools)).await;
+        let (asked, until) = ((&call.context, Kind::Tools), clock::now() + listing::PATIENCE);
+        Box::pin(listing::refresh_lists(&snapshot, &view, asked, until)).await;
         key.era = is_legacy.then_some(Era::Legacy);
         view = snapshot.view(&key, &call.context);
     }

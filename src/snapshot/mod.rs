@@ -145,6 +145,24 @@ impl Snapshot {
         Some(ToolRoute { entry, member, metrics })
     }
 
+    /// Whether a server has never listed.
+    pub fn lacks_lists(&self) -> bool {
+        self.plain.lists.len() < self.servers.len()
+    }
+
+    /// Whether a server has a newer list.
+    pub fn is_outdated(&self) -> bool {
+        self.servers.iter().any(|(name, member)| {
+            let known = self.plain.list(name).map(Arc::as_ptr);
+            member.server.list().is_some_and(|newest| known != Some(Arc::as_ptr(&newest)))
+        })
+    }
+
+    /// The servers that a view may show, in the order of the configuration file.
+    pub fn servers_of<'a>(&'a self, view: &'a View) -> impl Iterator<Item = &'a SnapshotServer> {
+        self.servers().filter(|member| view.scope().admits_server(&member.config.name))
+    }
+
     /// All servers, in the order of the configuration file.
     pub fn servers(&self) -> impl Iterator<Item = &SnapshotServer> {
         self.config.servers.iter().filter_map(|server| self.servers.get(&server.name))

@@ -167,12 +167,12 @@ impl Snapshots {
         plan
     }
 
-    /// Waits until every eager server is ready or has failed, and publishes the
-    /// lists of those that are ready.
-    pub async fn settled(&self) {
-        let snapshot = self.load_full();
-        settle_all(snapshot.servers().map(|member| &member.server)).await;
-        self.publish(SnapshotParts::of).await;
+    /// Publishes the servers' newest lists now, unless the current snapshot has them.
+    pub async fn catch_up(&self) {
+        let mut warned = self.making.lock().await;
+        if self.load().is_outdated() {
+            self.publish_next(&mut warned, SnapshotParts::of);
+        }
     }
 
     /// Stops all servers and waits until they have ended: those of the current
@@ -214,7 +214,10 @@ impl Snapshots {
     }
 
     async fn publish(&self, parts: impl FnOnce(&Snapshot) -> SnapshotParts) {
-        let mut warned = self.making.lock().await;
+        self.publish_next(&mut *self.making.lock().await, parts);
+    }
+
+    fn publish_next(&self, warned: &mut Warned, parts: impl FnOnce(&Snapshot) -> SnapshotParts) {
         let before = self.current.load_full();
         let (next, warnings) = parts(&before).compile(&self.registry, &self.maker);
         for warning in warnings.iter().filter(|warning| !warned.contains(warning)) {

@@ -12,6 +12,7 @@
 //! call and receive a reply.
 
 mod fault;
+mod first_list;
 mod interaction;
 mod lists;
 mod notifications;
@@ -21,6 +22,7 @@ mod supervisor;
 mod transport;
 
 pub use fault::{ChildExit, ExitCause, SetupFault, UpstreamError};
+pub use first_list::{FirstList, ListPatience};
 pub use interaction::parking;
 pub use interaction::routing::QuestionableSession;
 pub use notifications::{

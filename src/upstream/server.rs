@@ -14,6 +14,7 @@ use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::{Holder, Permitted, ShareBounds};
 
 use crate::upstream::UpstreamError;
+use crate::upstream::first_list::{FirstList, ListPatience};
 use crate::upstream::lists::{self, ListFreshness};
 use crate::upstream::notifications::{Mailbox, SubscriptionGuard, Topic};
 use crate::upstream::owner::{ClientDeclaration, InstanceKey};
@@ -355,13 +356,16 @@ impl Server {
     /// its lists again if the list of this kind is stale. Does not wait.
     pub fn wake(&self, kind: Kind) {
         match &*self.main.state.borrow() {
-            LifeState::Idle if self.kin.lists.base.load().is_none() => {
-                self.main.unlisted.store(true, Ordering::SeqCst);
-                self.main.demand.notify_one();
-            }
+            LifeState::Idle => self.main.start_unlisted(),
             LifeState::Ready if self.is_stale(kind) => self.main.changed.notify_one(),
             _ => {}
         }
+    }
+
+    /// The server's first list, to be waited for; `None` if the server has listed or failed
+    /// before, or if a request with this patience, or the server's own, has waited in vain.
+    pub fn first_list(&self, patience: Option<&ListPatience>) -> Option<FirstList> {
+        FirstList::pending(&self.main, patience)
     }
 
     /// Waits until the server is ready or has failed for the first time, within a limit: its list

@@ -26,6 +26,8 @@ impl Host {
             ":2\"\n\n[log]",
             1,
         );
+        // On a machine that is busy with other tests.
+        let text = text.replacen("[gateway]\n", "[gateway]\nlist_wait = \"60s\"\n", 1);
         let config = file(folder.path(), &text);
         let mut child = Command::new(TRUNKLINE)
             .args(["stdio", "--config", &config])
@@ -44,9 +46,14 @@ impl Host {
         writeln!(self.child.stdin.as_mut().unwrap(), "{message}").unwrap();
     }
 
+    /// The next message but those that tell of servers that have started.
     fn next(&mut self) -> Option<Value> {
-        let line = self.lines.next()?.unwrap();
-        Some(serde_json::from_str(&line).unwrap_or_else(|_| panic!("no message: {line}")))
+        let mut messages = self.lines.by_ref().map(|line| {
+            let line = line.unwrap();
+            serde_json::from_str(&line).unwrap_or_else(|_| panic!("no message: {line}"))
+        });
+        let told = |message: &Value| message["method"] == "notifications/tools/list_changed";
+        messages.find(|message| !told(message))
     }
 
     fn open(&mut self) {
@@ -87,6 +94,39 @@ fn a_stdio_gateway_answers_what_is_under_way_when_its_input_ends_and_leaves_noth
     let answer = host.next().unwrap();
     assert!(answer["id"] == 1 && answer["result"].is_object(), "{answer}");
     assert!(host.next().is_none());
+    assert_eq!(host.ended(), Some(DONE));
+    tag.gone();
+}
+
+#[test]
+fn a_stdio_gateway_introduces_itself_while_no_server_is_ready() {
+    let tag = Tag::new();
+    let mute = |n| {
+        format!(
+            "\n[servers.s{n}]\ncommand = \"sleep\"\nargs = [\"600\"]\nenv = {{ {} }}\n",
+            tag.env()
+        )
+    };
+    let began = std::time::Instant::now();
+    let mut host = Host::start(&(0..8).map(mute).collect::<String>(), &[]);
+    host.open();
+    assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+    drop(host.child.stdin.take());
+    assert_eq!(host.ended(), Some(DONE));
+    tag.gone();
+}
+
+#[test]
+fn the_first_list_of_a_stdio_gateway_has_all_servers() {
+    let tag = Tag::new();
+    let clocks = (0..8).map(|n| clock(&tag).replace("servers.clock", &format!("servers.c{n}")));
+    let mut host = Host::start(&clocks.collect::<String>(), &[]);
+    host.open();
+    host.say(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }));
+    let list = host.next().unwrap();
+    let names = list["result"]["tools"].to_string();
+    assert!((0..8).all(|n| names.contains(&format!("\"c{n}__now\""))), "{names}");
+    drop(host.child.stdin.take());
     assert_eq!(host.ended(), Some(DONE));
     tag.gone();
 }

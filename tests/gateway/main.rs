@@ -41,6 +41,7 @@ mod server_life;
 mod session_errors;
 mod sse_clients;
 mod sse_servers;
+mod starts;
 mod stdio;
 mod streams;
 mod subscriptions;

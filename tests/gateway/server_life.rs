@@ -16,14 +16,8 @@ async fn a_lazy_server_starts_with_the_first_list() {
             (gateway.server("s").await["state"].clone(), upstream.starts()),
             (json!("idle"), 0)
         );
-        let mut stream = gateway.modern().listen().await;
         let first = gateway.modern().tool_names().await;
-        assert!(
-            first.iter().all(|name| name.starts_with("clock__")),
-            "nobody waits for it: {first:?}"
-        );
-        let change = stream.message().await.unwrap();
-        assert_eq!(change["method"], "notifications/tools/list_changed");
+        assert!(first.iter().any(|name| name == "s__echo"), "it is waited for: {first:?}");
         assert_eq!(gateway.modern().call("s__echo", json!({})).await.text(), "{}");
         assert_eq!(upstream.starts(), 1);
     }

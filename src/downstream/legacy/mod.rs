@@ -128,12 +128,11 @@ impl McpService {
         if let Some(kind) = Kind::listed_by(&method) {
             let (gateway, session) = (Arc::clone(&self.gateway), Arc::clone(session));
             return Box::pin(async move {
-                // Read before the list is: it is at least as new.
-                let shown = gateway.shown(&context);
-                match gateway.list(kind, &context, params.cursor()).await {
+                let patience = Some(session.list_patience());
+                match gateway.list(kind, &context, params.cursor(), patience).await {
                     Ok(listed) => {
-                        session.listed(kind, &shown);
-                        response::result(&id, listed, wants)
+                        session.listed(kind, &listed.shown);
+                        response::result(&id, listed.result, wants)
                     }
                     Err(failure) => refuse(&id, &failure),
                 }

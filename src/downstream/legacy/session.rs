@@ -22,7 +22,7 @@ use crate::pipeline::{Gateway, Subscriber};
 use crate::policy::Holder;
 use crate::snapshot::Digests;
 use crate::telemetry::metrics::Entered;
-use crate::upstream::QuestionableSession;
+use crate::upstream::{ListPatience, QuestionableSession};
 
 use super::outbox::{EventId, Merge, Outbox, OutboxBounds, Source};
 use crate::downstream::caller::VerifiedCaller;
@@ -47,6 +47,8 @@ pub(in crate::downstream) struct ClientSession {
     /// How it was opened, and the lists that the client has asked for last, or
     /// that there were then.
     introduced: OnceLock<(Context, Mutex<Digests>)>,
+    /// Whether its lists still wait for servers that are starting.
+    list_patience: ListPatience,
     /// The resources that the client wants to hear of.
     subscriber: Subscriber,
     /// The least severe log lines that the client wants, once it has said so.
@@ -89,6 +91,7 @@ impl ClientSession {
             asked: AtomicU64::new(0),
             listening: AtomicUsize::new(0),
             introduced: OnceLock::new(),
+            list_patience: ListPatience::default(),
             subscriber: Subscriber::default(),
             log: AtomicU8::new(UNASKED),
             outbox: Outbox::new(SESSION_STREAM, &replay),
@@ -196,6 +199,11 @@ impl ClientSession {
             Kind::Resources => listed.resources[0] = shown.resources[0],
             Kind::Templates => listed.resources[1] = shown.resources[1],
         }
+    }
+
+    /// Whether its lists still wait for servers that are starting.
+    pub(super) fn list_patience(&self) -> &ListPatience {
+        &self.list_patience
     }
 
     /// The resources that the client wants to hear of.

@@ -69,8 +69,8 @@ impl McpService {
         if let Some(kind) = Kind::listed_by(&method) {
             let gateway = Arc::clone(&self.gateway);
             return Box::pin(async move {
-                match gateway.list(kind, &context, params.cursor()).await {
-                    Ok(listed) => response::result(&id, listed, wants),
+                match gateway.list(kind, &context, params.cursor(), None).await {
+                    Ok(listed) => response::result(&id, listed.result, wants),
                     Err(failure) => refuse(&id, &failure),
                 }
             });

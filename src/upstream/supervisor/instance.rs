@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, Failure, Reply, ServerFault, ServerName};
 use crate::clock::{self, LastUse};
-use crate::config::{ServerConfig, ServerKind};
+use crate::config::{ServerConfig, ServerKind, StartChoice};
 use crate::mcp::Era;
 use crate::policy::Permitted;
 
@@ -127,6 +127,15 @@ impl Instance {
             Some(reading) => reads.keep(reading, reply),
             None => reply,
         })
+    }
+
+    /// Starts the main instance of a lazy server that has never been listed.
+    pub(in crate::upstream) fn start_unlisted(&self) {
+        let is_lazy = self.config().start == StartChoice::Lazy;
+        if is_lazy && self.kin.lists.base.load().is_none() {
+            self.unlisted.store(true, Ordering::SeqCst);
+            self.demand.notify_one();
+        }
     }
 
     /// Requests the lists, starting the instance if necessary. Does not wait.

@@ -343,8 +343,14 @@ impl<'a> Life<'a> {
 fn enter(instance: &Instance, state: LifeState) {
     let mut notes = instance.notes();
     notes.since = Some(clock::wall_now());
-    if !matches!(state, LifeState::Idle | LifeState::Connecting) {
-        notes.first_verdict.get_or_insert_with(clock::wall_now);
+    match state {
+        LifeState::Idle => {}
+        LifeState::Connecting => {
+            notes.first_start.get_or_insert_with(clock::now);
+        }
+        _ => {
+            notes.first_verdict.get_or_insert_with(clock::wall_now);
+        }
     }
     drop(notes);
     instance.state.send_replace(state);

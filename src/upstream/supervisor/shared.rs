@@ -16,6 +16,7 @@ use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::Holder;
 use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 
+use crate::upstream::first_list::ListPatience;
 use crate::upstream::lists::OfferedLists;
 use crate::upstream::notifications::SubscriptionHub;
 use crate::upstream::owner::{ClientDeclaration, InstanceKey};
@@ -104,6 +105,8 @@ pub(in crate::upstream) struct ServerShared {
     version: Mutex<Option<ProtocolVersion>>,
     /// Whether it speaks Legacy as well, if that version is Modern.
     pub(in crate::upstream) legacy_side: LegacySide,
+    /// Whether list requests still wait for its first list.
+    pub(in crate::upstream) patience: ListPatience,
     /// The HTTP client: one connection pool for all sessions.
     client: Mutex<Option<Arc<http::HttpClient>>>,
     /// Reads the certificates of that client.
@@ -134,6 +137,7 @@ impl ServerShared {
             lives: TaskTracker::new(),
             version: Mutex::new(known),
             legacy_side: LegacySide::default(),
+            patience: ListPatience::default(),
             client: Mutex::default(),
             files: FileReader::default(),
             users: TaskTracker::new(),

@@ -103,6 +103,8 @@ pub(in crate::upstream) struct InstanceHistory {
     pub(in crate::upstream) pid: Option<u32>,
     pub(in crate::upstream) warnings: Vec<String>,
     pub(in crate::upstream) listed_at: Option<Instant>,
+    /// When the first start began.
+    pub(in crate::upstream) first_start: Option<Instant>,
     pub(in crate::upstream) first_verdict: Option<SystemTime>,
 }
 

@@ -3,6 +3,7 @@
 //! names and URIs.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -44,13 +45,22 @@ impl Upstream {
         self
     }
 
+    /// What it does first when it is asked for its tools.
+    pub fn before_tools(&self, steps: impl IntoIterator<Item = Step>) -> &Self {
+        let (inner, steps) = (Arc::downgrade(&self.inner), Vec::from_iter(steps));
+        self.when_asked("tools/list", move |asked| {
+            let answer = inner.upgrade().unwrap().answer(asked).unwrap();
+            steps.iter().cloned().chain([Step::Raw(answer)]).collect()
+        })
+    }
+
     /// What it does when it is asked by a method other than `tools/call`.
     pub fn when_asked(
         &self,
         method: &str,
         does: impl Fn(&Received) -> Vec<Step> + Send + Sync + 'static,
     ) -> &Self {
-        let does = std::sync::Arc::new(does);
+        let does = Arc::new(does);
         self.inner.methods.lock().unwrap().insert(method.to_owned(), does);
         self
     }

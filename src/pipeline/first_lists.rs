@@ -1,0 +1,45 @@
+//! The wait of list requests, and of calls without a route, for servers that are starting.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::timeout;
+
+use crate::snapshot::{Snapshot, Snapshots, View};
+use crate::upstream::{FirstList, ListPatience};
+
+/// The servers of a view that have neither listed nor failed since they began to start.
+pub(super) struct FirstLists {
+    pending: Vec<FirstList>,
+    limit: Duration,
+}
+
+impl FirstLists {
+    /// Those that a request with this patience still waits for; `None` if there are none and the
+    /// snapshot has the newest lists.
+    pub(super) fn pending(
+        snapshot: &Snapshot,
+        view: &View,
+        patience: Option<&ListPatience>,
+    ) -> Option<Self> {
+        let limit = snapshot.config.gateway.list_wait;
+        if limit.is_zero() || !snapshot.lacks_lists() {
+            return None;
+        }
+        let servers = snapshot.servers_of(view);
+        let pending: Vec<_> =
+            servers.filter_map(|member| member.server.first_list(patience)).collect();
+        // A server that has just listed is not pending any more.
+        (!pending.is_empty() || snapshot.is_outdated()).then_some(Self { pending, limit })
+    }
+
+    /// Waits until all of them have listed or failed, within the configured time, and until the
+    /// current snapshot has their lists.
+    pub(super) async fn wait(self, snapshots: &Snapshots, patience: Option<&ListPatience>) {
+        let known = join_all(self.pending.iter().map(FirstList::known));
+        if timeout(self.limit, known).await.is_err() {
+            self.pending.iter().for_each(|list| list.spend(patience));
+        }
+        snapshots.catch_up().await;
+    }
+}

@@ -1,0 +1,77 @@
+//! Waiting for the first list of a server that is still starting.
+//!
+//! Many agents start together with the gateway and list once. Their list waits
+//! for each server that has neither listed nor failed since it began to start.
+//! Later on nothing waits: a server that restarts keeps its last list, and one
+//! that failed joins when it comes, announced by a list-changed notification.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::clock;
+
+use crate::upstream::supervisor::instance::Instance;
+use crate::upstream::supervisor::state::LifeState;
+
+/// When list requests last waited for servers in vain: those that were starting
+/// by then are not waited for again, so that the lists that a client requests one
+/// after the other wait once together. Each Legacy session has its own patience;
+/// Modern clients, which cannot be told apart, share that of each server.
+#[derive(Debug, Default)]
+pub struct ListPatience(Mutex<Option<Instant>>);
+
+impl ListPatience {
+    fn is_spent_on(&self, starting_since: Instant) -> bool {
+        self.0.lock().is_some_and(|spent_at| starting_since <= spent_at)
+    }
+
+    fn spend(&self) {
+        *self.0.lock() = Some(clock::now());
+    }
+}
+
+/// The first list of a server that is starting.
+pub struct FirstList(Arc<Instance>);
+
+impl FirstList {
+    /// The list, unless it is known or not waited for; starts a lazy server for it.
+    pub(in crate::upstream) fn pending(
+        main: &Arc<Instance>,
+        patience: Option<&ListPatience>,
+    ) -> Option<Self> {
+        if has_verdict(main) {
+            return None;
+        }
+        if *main.state.borrow() == LifeState::Idle {
+            main.start_unlisted();
+        }
+        let since = main.notes().first_start.unwrap_or_else(clock::now);
+        let is_spent = patience.unwrap_or(&main.kin.patience).is_spent_on(since);
+        (!is_spent).then(|| Self(Arc::clone(main)))
+    }
+
+    /// Waits until the server has listed or failed. The caller bounds the time.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn known(&self) {
+        let mut state = self.0.state.subscribe();
+        // The sender is part of the instance, so it cannot be dropped.
+        let _ = state.wait_for(|_| has_verdict(&self.0)).await;
+    }
+
+    /// Records that a request with this patience, or else the server's own, has
+    /// waited in vain.
+    pub fn spend(&self, patience: Option<&ListPatience>) {
+        if !has_verdict(&self.0) {
+            patience.unwrap_or(&self.0.kin.patience).spend();
+        }
+    }
+}
+
+/// Whether the server has listed, or has failed for the first time.
+fn has_verdict(main: &Instance) -> bool {
+    main.kin.lists.base.load().is_some() || main.notes().first_verdict.is_some()
+}

@@ -1,0 +1,185 @@
+//! Clients that come while servers are still starting.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::of;
+use crate::support::upstream::every_kind;
+use crate::support::{Gateway, Host, Kind, Step, Upstream, Way, client_table};
+
+/// A client that lists once.
+#[derive(Debug, Clone, Copy)]
+enum Agent {
+    Modern,
+    Legacy,
+    ModernOverStdio,
+    LegacyOverStdio,
+}
+
+const AGENTS: [Agent; 4] =
+    [Agent::Modern, Agent::Legacy, Agent::ModernOverStdio, Agent::LegacyOverStdio];
+
+impl Agent {
+    /// The names that its first list has.
+    async fn list_tools(self, gateway: &Gateway) -> Vec<String> {
+        let mut host = Host::of(gateway, Way::Here);
+        let answer = match self {
+            Self::Modern => return gateway.modern().tool_names().await,
+            Self::Legacy => return gateway.legacy().await.tool_names().await,
+            Self::ModernOverStdio => host.modern("tools/list", json!({})).await,
+            Self::LegacyOverStdio => {
+                host.initialize().await;
+                host.request("tools/list", json!({})).await
+            }
+        };
+        let tools = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}"));
+        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+/// Servers of every kind that take a while to start.
+async fn slow_kinds() -> Vec<Kind> {
+    let kinds = every_kind().await;
+    for kind in &kinds {
+        kind.upstream.before_tools([Step::Pause(Duration::from_millis(300))]);
+    }
+    kinds
+}
+
+/// A server that does not list until it is released.
+async fn held() -> Upstream {
+    let upstream = Upstream::modern().await;
+    upstream.before_tools([Step::Hold]);
+    upstream
+}
+
+#[tokio::test]
+async fn an_agent_that_starts_with_the_gateway_and_lists_once_gets_everything() {
+    for agent in AGENTS {
+        let (kinds, lazy) = (slow_kinds().await, Upstream::legacy().await);
+        let gateway = Gateway::alone()
+            .kinds(&kinds)
+            .server("lazy", lazy.stdio() + "start = \"lazy\"\n")
+            .gateway("list_wait = \"15s\"")
+            .start_at_once()
+            .await;
+        let names = agent.list_tools(&gateway).await;
+        let servers = ["modern-http", "modern-stdio", "legacy-http", "legacy-stdio", "lazy"];
+        for server in servers {
+            assert!(names.contains(&format!("{server}__echo")), "{agent:?}: {server} in {names:?}");
+        }
+        assert_eq!(names.len(), 4 * servers.len(), "{agent:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_waits_once_for_a_server_that_takes_too_long() {
+    for agent in AGENTS {
+        let late = held().await;
+        let gateway = Gateway::with("late", late.http())
+            .example("clock")
+            .gateway("list_wait = \"2s\"")
+            .start_at_once()
+            .await;
+        gateway.ready("clock").await;
+        let began = Instant::now();
+        let names = agent.list_tools(&gateway).await;
+        assert!(began.elapsed() >= Duration::from_secs(2), "{agent:?}: {:?}", began.elapsed());
+        assert!(names.iter().all(|name| name.starts_with("clock__")), "{agent:?}: {names:?}");
+        late.release(1);
+        gateway.ready("late").await;
+    }
+}
+
+#[tokio::test]
+async fn the_lists_of_a_client_wait_once_together_and_later_ones_are_announced() {
+    let late = held().await;
+    let gateway = Gateway::with("late", late.http()).gateway("list_wait = \"3s\"");
+    let gateway = gateway.start_at_once().await;
+    let (one, other) = (gateway.legacy().await, gateway.legacy().await);
+    for (client, is_first) in
+        [(&one, true), (&one, false), (&other, true), (&gateway.modern(), true)]
+    {
+        let began = Instant::now();
+        assert!(client.tool_names().await.is_empty());
+        let waited = began.elapsed() >= Duration::from_secs(3);
+        assert_eq!(waited, is_first, "each session has its own patience");
+        let began = Instant::now();
+        client.request("prompts/list", json!({})).await;
+        client.request("resources/list", json!({})).await;
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    }
+    let mut stream = one.listen().await;
+    late.release(1);
+    let change = stream.message().await.unwrap();
+    assert_eq!(change["method"], "notifications/tools/list_changed");
+    assert_eq!(one.tool_names().await.len(), 4);
+}
+
+#[tokio::test]
+async fn a_list_waits_neither_for_servers_that_failed_nor_for_those_that_it_does_not_show() {
+    let (hidden, restarting) = (held().await, Upstream::legacy().await);
+    let gateway = Gateway::with("failed", "command = \"no-such-program-anywhere\"")
+        .server("hidden", hidden.http())
+        .server("restarting", restarting.stdio())
+        .gateway("list_wait = \"1h\"")
+        .toml("[profiles.open]\nservers = [\"failed\", \"restarting\"]")
+        .toml(&client_table("ci", "key", "profiles = [\"open\"]"))
+        .start_at_once()
+        .await;
+    for (era, client) in gateway.both_as("key", "/mcp/open").await {
+        assert_eq!(client.tool_names().await.len(), 4, "{era}");
+    }
+    gateway.ready("restarting").await;
+    // It restarts, and does not get as far as its list.
+    restarting.before_tools([Step::Never]);
+    restarting.crash();
+    let is_down = |status: &Value| of(status, "restarting")["state"] != "ready";
+    gateway.wait_for(is_down).await;
+    for (era, client) in gateway.both_as("key", "/mcp/open").await {
+        assert_eq!(client.tool_names().await.len(), 4, "{era}: the last list");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_a_reload_adds_is_waited_for_as_well() {
+    let added = Upstream::modern().await;
+    added.before_tools([Step::Pause(Duration::from_millis(300))]);
+    let builder = || Gateway::alone().gateway("list_wait = \"15s\"");
+    let gateway = builder().start().await;
+    let client = gateway.legacy().await;
+    assert!(client.tool_names().await.is_empty());
+    gateway.reload(builder().server("added", added.stdio())).await;
+    assert_eq!(client.tool_names().await.len(), 4);
+}
+
+#[tokio::test]
+async fn no_list_waits_where_the_configuration_says_so() {
+    for agent in AGENTS {
+        let (late, lazy) = (held().await, Upstream::legacy().await);
+        let gateway = Gateway::with("late", late.http())
+            .server("lazy", lazy.stdio() + "start = \"lazy\"\n")
+            .gateway("list_wait = \"0s\"")
+            .start_at_once()
+            .await;
+        assert!(agent.list_tools(&gateway).await.is_empty(), "{agent:?}");
+        // Started for the list all the same.
+        gateway.ready("lazy").await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_a_tool_that_is_not_listed_yet_waits_for_its_server() {
+    for era in 0..2 {
+        let kinds = slow_kinds().await;
+        let gateway = Gateway::alone().kinds(&kinds).gateway("list_wait = \"15s\"");
+        let gateway = gateway.start_at_once().await;
+        let [modern, legacy] = gateway.both().await;
+        let client = [modern.1, legacy.1].into_iter().nth(era).unwrap();
+        for kind in &kinds {
+            let said = client.call(&format!("{}__echo", kind.name), json!({})).await;
+            assert_eq!(said.text(), "{}", "{}", kind.name);
+        }
+    }
+}
