@@ -178,8 +178,9 @@ fi
 
 unittests='/^Ran / { ran += $2 } /^FAILED/ { gsub(/[^0-9]+/, " "); n = split($0, all, " "); for (i = 1; i <= n; i++) bad += all[i] }
     END { if (bad > ran) bad = ran; print ran - bad, bad + 0 }'
-if section python "the conformance judge, and the peers among themselves"; then
+if section python "the judges, and the peers among themselves"; then
     many "tests/conformance" "$unittests" python3 -m unittest discover -s tests/conformance
+    many "tests/frameworks" "$unittests" python3 -m unittest discover -s tests/frameworks
     many "tests/peers" "$unittests" python3 -m unittest discover -s tests/peers
 fi
 if section conformance "the official suite through the gateway"; then

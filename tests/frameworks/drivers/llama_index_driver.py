@@ -1,0 +1,29 @@
+"""llama-index-tools-mcp: `BasicMCPClient`, which connects anew for each request."""
+
+from contextlib import asynccontextmanager
+
+from llama_index.tools.mcp import BasicMCPClient, McpToolSpec
+from protocol import ERROR_RESULT, RESULT, Client, drive, text_of
+
+
+@asynccontextmanager
+async def connect(target):
+    if target.url:
+        client = BasicMCPClient(target.url, timeout=30)
+    else:
+        command, *args = target.command
+        client = BasicMCPClient(command, args=args, env=target.environment, timeout=30)
+    spec = McpToolSpec(client=client)
+
+    async def list_tools():
+        return [tool.metadata.name for tool in await spec.to_tool_list_async()]
+
+    async def call_tool(name, arguments):
+        result = await client.call_tool(name, arguments)
+        failed = getattr(result, "is_error", None) or getattr(result, "isError", None)
+        return text_of(result.content), ERROR_RESULT if failed else RESULT
+
+    yield Client(list_tools, call_tool)
+
+
+drive(connect)
