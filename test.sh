@@ -181,6 +181,7 @@ unittests='/^Ran / { ran += $2 } /^FAILED/ { gsub(/[^0-9]+/, " "); n = split($0,
 if section python "the judges, and the peers among themselves"; then
     many "tests/conformance" "$unittests" python3 -m unittest discover -s tests/conformance
     many "tests/frameworks" "$unittests" python3 -m unittest discover -s tests/frameworks
+    many "tests/servers" "$unittests" python3 -m unittest discover -s tests/servers
     many "tests/peers" "$unittests" python3 -m unittest discover -s tests/peers
 fi
 if section conformance "the official suite through the gateway"; then
