@@ -120,8 +120,9 @@ packages() {
 if section packages "compilers and interpreters"; then
     packages || exit 1
 fi
-if section peers "official SDKs, reference servers and the conformance suite"; then
-    tests/peers/setup.sh || exit 1
+# Of the agent frameworks one on the Python SDK 1.x and one on 2.x: all of them take ten minutes.
+if section peers "official SDKs, reference servers, the conformance suite and two agent frameworks"; then
+    tests/frameworks/setup.sh langchain openai || exit 1
 fi
 
 # --- The code -------------------------------------------------------------------
@@ -178,11 +179,15 @@ fi
 
 unittests='/^Ran / { ran += $2 } /^FAILED/ { gsub(/[^0-9]+/, " "); n = split($0, all, " "); for (i = 1; i <= n; i++) bad += all[i] }
     END { if (bad > ran) bad = ran; print ran - bad, bad + 0 }'
-if section python "the judges, and the peers among themselves"; then
+if section python "the judges, the peers among themselves, and agent frameworks, which mostly wait"; then
+    one cargo build --quiet --locked --bin trunkline
+    start_beside frameworks python3 tests/frameworks/matrix.py target/debug/trunkline --jobs 4 \
+        --only langchain-mcp-adapters --only openai-agents
     many "tests/conformance" "$unittests" python3 -m unittest discover -s tests/conformance
     many "tests/frameworks" "$unittests" python3 -m unittest discover -s tests/frameworks
     many "tests/servers" "$unittests" python3 -m unittest discover -s tests/servers
     many "tests/peers" "$unittests" python3 -m unittest discover -s tests/peers
+    one collect frameworks
 fi
 if section conformance "the official suite through the gateway"; then
     one cargo build --quiet --locked --bin trunkline --example everything_server

@@ -2,7 +2,7 @@
 """Agent frameworks and clients through the gateway, and directly where that fails.
 
     matrix.py GATEWAY_BIN                   all of them; fails if a cell fails that passes directly
-    matrix.py GATEWAY_BIN --only "openai*"  those whose name fits
+    matrix.py GATEWAY_BIN --only "openai*"  those whose name fits; may be given several times
     matrix.py GATEWAY_BIN --direct          each directly too, not only where the gateway's cell fails
     matrix.py GATEWAY_BIN --write           also writes the table into docs/clients.md
 
@@ -314,12 +314,13 @@ def reasons(results: list[Json]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("gateway")
-    parser.add_argument("--only", default="*", metavar="PATTERN")
+    parser.add_argument("--only", action="append", metavar="PATTERN")
     parser.add_argument("--direct", action="store_true")
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=2, help="how many run side by side; they mostly wait")
     options = parser.parse_args()
-    chosen = [it for it in frameworks() if fnmatchcase(it.package, options.only)]
+    patterns = options.only or ["*"]
+    chosen = [it for it in frameworks() if any(fnmatchcase(it.package, pattern) for pattern in patterns)]
     gateway = str(Path(options.gateway).resolve())
     with ThreadPoolExecutor(options.jobs) as pool:
         jobs = [pool.submit(try_framework, gateway, it, way, options.direct) for it in chosen for way in it.ways]

@@ -237,7 +237,9 @@ status, and what the program that uses the client saw of it:
 - *text*: an error of the client's own, with the JSON-RPC error in its text. The connection remains in use.
 - *connection ends*: this call and all later ones fail, until the program connects anew.
 
-So 200 alone gives every client the error, and 400 in addition those of the Modern era.
+So 200 alone gives every Legacy client the error, and the gateway sends it in a session. No status ends the
+connection of a Modern client, which keeps those of the table above: the Python SDK has the error, the TypeScript SDK
+an `SdkHttpError` with the status and the text.
 
 """
 
